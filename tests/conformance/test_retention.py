@@ -7,9 +7,9 @@ import pytest
 from carrycast.core.model import Event, EventId
 from carrycast.core.parts.log import Log
 from carrycast.core.protocol import KeepsEvents
-from carrycast.core.protocol.ledger import Ledger
 from carrycast.core.protocol.registry import protocol_named, protocol_names
-from carrycast.core.protocol.retention import MAY_END, PROMISED, Level
+from carrycast.core.protocol.retention import GUARANTEED, MAY_END, Level
+from carrycast.core.protocol.retention_accounting import RetentionAccounts
 from carrycast.errors import UserError
 from carrycast.sim.engine.observers.checkers import ViolationError
 from carrycast.sim.engine.run import Simulation
@@ -27,7 +27,7 @@ SETTINGS: Mapping[str, dict[str, object]] = {
 }
 
 
-def ledgers(done: Simulation) -> list[Ledger]:
+def ledgers(done: Simulation) -> list[RetentionAccounts]:
     return [done.recorder.retention[node] for node in range(done.scenario.nodes)]
 
 
@@ -43,12 +43,12 @@ def test_every_node_keeps_what_it_promised_whatever_goes_wrong(name: str, seed: 
         done.advance(float(second))
     assert done.recorder.retention.accepted(Level.STORED) >= 20
     reasons = set()
-    for ledger in ledgers(done):
-        assert ledger.imbalance() is None
-        for level, account in ledger.accounts().items():
+    for accounts in ledgers(done):
+        assert accounts.imbalance() is None
+        for level, account in accounts.accounts().items():
             assert account.accepted == account.kept + sum(account.removed.values())
             reasons |= {(level, reason) for reason in account.removed}
-    assert {reason for level, reason in reasons if level in PROMISED} <= MAY_END
+    assert {reason for level, reason in reasons if level in GUARANTEED} <= MAY_END
     # With direct nobody carries for others, and with first contact all that is carried is in custody.
     assert name in ("direct", "first_contact") or (Level.CARRIED, "buffer_full") in reasons, (
         "or the buffers were not small enough"
@@ -79,16 +79,16 @@ class Careless:
     def __init__(self) -> None:
         self.levels: dict[EventId, Level] = {}
 
-    def refusal(self, event: Event) -> UserError | None:
+    def rejection(self, event: Event) -> UserError | None:
         return None
 
     def level(self, id: EventId) -> Level | None:
         return self.levels.get(id)
 
-    def loaded(self, id: EventId) -> Level | None:
+    def loaded_level(self, id: EventId) -> Level | None:
         return Level.STORED
 
-    def started(self) -> None: ...
+    def finish_start(self) -> None: ...
 
     @property
     def usage(self) -> dict[Level, object]:
@@ -96,32 +96,32 @@ class Careless:
 
 
 def test_the_books_tell_what_goes_for_another_reason_than_the_contract_names() -> None:
-    ledger, log, id = Ledger(7), Careless(), EventId(7, 1)
-    ledger.start(log)  # type: ignore[arg-type]
-    assert ledger.started() is None
+    accounts, log, id = RetentionAccounts(7), Careless(), EventId(7, 1)
+    accounts.start(log)  # type: ignore[arg-type]
+    assert accounts.finish_start() is None
     log.levels[id] = Level.STORED
-    ledger.on_store(id)
+    accounts.on_store(id)
     del log.levels[id]
-    flaw = ledger.on_evict(id, "buffer_full")
+    flaw = accounts.on_evict(id, "buffer_full")
     assert flaw is not None
     assert "was promised to be kept (stored), and has gone as buffer_full" in flaw
 
 
 def test_the_books_tell_what_is_missing_after_a_restart_and_are_closed_by_name() -> None:
-    ledger, log = Ledger(7), Careless()
-    ledger.start(log)  # type: ignore[arg-type]
-    ledger.started()
+    accounts, log = RetentionAccounts(7), Careless()
+    accounts.start(log)  # type: ignore[arg-type]
+    accounts.finish_start()
     for number in (1, 2, 3):
         log.levels[EventId(7, number)] = Level.STORED
-        ledger.on_store(EventId(7, number))
-    again = Ledger(7)
-    again.restore(ledger.counters())
+        accounts.on_store(EventId(7, number))
+    again = RetentionAccounts(7)
+    again.restore(accounts.counters())
     again.start(log)  # type: ignore[arg-type]
     again.on_store(EventId(7, 1))
     assert again.on_drop(EventId(7, 2), "lease_over") is None
     assert again.on_drop(EventId(7, 2), "buffer_full") is not None
     again._removed[Level.STORED]["buffer_full"] -= 1
-    assert again.started() == "1 stored events are missing"
+    assert again.finish_start() == "1 stored events are missing"
     assert again.accounts()[Level.STORED].removed == {"lease_over": 1, "buffer_full": 0, "store_failed": 1}
     assert again.imbalance() is None
 

@@ -26,7 +26,7 @@ def test_a_command_that_does_not_end_is_killed(run: Run, monkeypatch: pytest.Mon
 
     async def story() -> None:
         told: list[str] = []
-        made(sleep=SLEEP).act("run", "sleep", (), told.append)
+        made(sleep=SLEEP).perform("run", "sleep", (), told.append)
         await until(lambda: bool(told))
         assert told == ["it had not ended after 0.2 s"]
 
@@ -38,7 +38,7 @@ def test_only_so_many_run_at_a_time_and_all_end_with_the_node(run: Run) -> None:
         told: list[str] = []
         doing = made(sleep=SLEEP)
         for _ in range(actions.MAX_RUNNING + 1):
-            doing.act("run", "sleep", (), told.append)
+            doing.perform("run", "sleep", (), told.append)
         assert told == ["refused: 4 commands run already"]
         await asyncio.sleep(0.1)
         await asyncio.wait_for(doing.stop(), 5)
@@ -51,9 +51,9 @@ def test_a_program_that_is_not_there_and_a_setting_that_is_none_are_told(run: Ru
     async def story() -> None:
         told: list[str] = []
         doing = made(absent=AllowedCommand(("/no/such/program",)))
-        doing.act("run", "absent", (), told.append)
-        doing.act("set", "color", ("red",), told.append)
-        doing.act("reset", "protocol.p", (), told.append)
+        doing.perform("run", "absent", (), told.append)
+        doing.perform("set", "color", ("red",), told.append)
+        doing.perform("reset", "protocol.p", (), told.append)
         await until(lambda: len(told) == 3)
         assert told[:2] == ["refused: this node has no setting color", "refused: this node has no protocol to tune"]
         assert told[2].startswith("it cannot be run: ")

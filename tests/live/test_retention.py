@@ -50,7 +50,7 @@ def check_books(node: LiveNode) -> None:
     """Of each level events accepted = events kept + events removed by name, and the log says the same."""
     retention = node.status().retention
     assert [flaw for level, one in retention.items() if (flaw := one.flaw(level)) is not None] == []
-    assert node._recorder.ledger.imbalance() is None
+    assert node._recorder.retention_accounts.imbalance() is None
 
 
 def until_refused(publications: Iterator[EventId]) -> tuple[int, str]:

@@ -88,7 +88,7 @@ def test_what_a_repository_stored_outlives_its_crash() -> None:
     simulation = simulated(30.0, faults=[crash])
     applications = simulation.network.nodes[1].applications
     assert applications is not None
-    repository = applications.tenants.application("policy_repository")
+    repository = applications.hosted.application("policy_repository")
     assert isinstance(repository, Repository)
     assert [policy.id for policy in repository.catalog.standing()] == ["beacons"]
     simulation.advance(60.0)
@@ -241,7 +241,7 @@ def test_timers_run_by_the_clock_of_their_node(monkeypatch: pytest.MonkeyPatch, 
     assert (abs(node.clock.drift) > 0.01) is (drift > 0)
     applications = node.applications
     assert applications is not None
-    started = applications.tenants.application("alarm")
+    started = applications.hosted.application("alarm")
     assert isinstance(started, Alarm)
     simulation.advance(59.0)
     # By its own clock each takes as long as it was set to; by the world's, so much less as the clock is fast.
@@ -252,7 +252,7 @@ def test_timers_run_by_the_clock_of_their_node(monkeypatch: pytest.MonkeyPatch, 
     late = Alarm.DELAYS_S["soon"] / (1 + node.clock.drift)
     again = simulated(late - 0.001, **alarm).network.nodes[2].applications
     assert again is not None
-    still = again.tenants.application("alarm")
+    still = again.hosted.application("alarm")
     assert isinstance(still, Alarm)
     assert "soon" not in still.rang
 
@@ -264,13 +264,13 @@ def test_a_node_that_crashed_hears_of_no_timer(monkeypatch: pytest.MonkeyPatch) 
     simulation = simulated(1.0, **more)
     applications = simulation.network.nodes[2].applications
     assert applications is not None
-    before = applications.tenants.application("alarm")
+    before = applications.hosted.application("alarm")
     assert isinstance(before, Alarm)
     simulation.advance(40.0)
     assert sorted(before.rang) == ["past"]
     applications = simulation.network.nodes[2].applications
     assert applications is not None
-    after = applications.tenants.application("alarm")
+    after = applications.hosted.application("alarm")
     assert isinstance(after, Alarm)
     assert after is not before
     assert {key: times for key, times in after.rang.items() if key != "past"} == {
@@ -317,7 +317,7 @@ def diaries(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
 def diary(simulation: Simulation, node: int) -> Diary:
     applications = simulation.network.nodes[node].applications
     assert applications is not None
-    found = applications.tenants.application("diary")
+    found = applications.hosted.application("diary")
     assert isinstance(found, Diary)
     return found
 

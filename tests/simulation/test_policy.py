@@ -54,8 +54,8 @@ def held(simulation: Simulation, node: int) -> list[str]:
     applications = simulation.network.nodes[node].applications
     assert applications is not None
     for name in ("policy_decision", "policy_repository"):
-        if name in applications.tenants:
-            machine = applications.tenants.application(name)
+        if name in applications.hosted:
+            machine = applications.hosted.application(name)
             assert isinstance(machine, DecisionPoint | Repository)
             return [f"{policy.id} {policy.version}" for policy in machine.catalog.standing()]
     return []

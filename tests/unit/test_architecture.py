@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "core.file_formats": "",
     "core.settings": "",
     "core.streams": "",
-    "core.busy": "",
+    "core.utilization": "",
     # The pure layers, from the bottom up.
     "core.model": "",
     "core.matching": "core.model",
@@ -42,14 +42,14 @@ MAY_IMPORT = {
     "sim.contacts": "sim.mobility",
     "sim.radio": "core.model core.wire core.plugins sim.contacts core.settings",
     "sim.scenario": "core.model core.matching core.protocol sim.mobility sim.contacts sim.radio trace core.settings "
-    "core.streams core.functions core.stacks core.busy",
+    "core.streams core.functions core.stacks core.utilization",
     "sim.engine": "core.model core.matching core.wire core.protocol sim.mobility sim.contacts sim.radio sim.scenario "
-    "core.streams core.functions core.stacks core.busy trace",
+    "core.streams core.functions core.stacks core.utilization trace",
     "sim.testing": "core.model core.matching core.wire core.protocol sim.mobility sim.contacts sim.radio sim.scenario "
     "sim.engine core.stacks trace core.plugins core.settings",
     # The live environment.
     "node": "core.model core.maps core.matching core.wire core.protocol services core.functions trace core.settings "
-    "core.stacks core.busy",
+    "core.stacks core.utilization",
     # A scenario's environment for live nodes.
     "lab": "core.model core.protocol sim.mobility sim.contacts sim.radio trace sim.scenario sim.engine core.streams "
     "core.functions core.stacks node",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from carrycast.core.busy import DEFAULT_WINDOW_S, LoadWindow
 from carrycast.core.functions import ProcessorError, split_function
 from carrycast.core.maps import read_map
 from carrycast.core.matching import Filter
@@ -21,6 +20,7 @@ from carrycast.core.model.identity import Coordinate
 from carrycast.core.protocol import Advertises, BeaconSettings, RunsProcessors, StackPlan
 from carrycast.core.settings import read_toml, typed
 from carrycast.core.stacks import DEFAULT_PROTOCOL, needed_roles, stack_plan
+from carrycast.core.utilization import DEFAULT_WINDOW_S, LoadWindow
 from carrycast.errors import UserError, WorkError
 from carrycast.node.application_config import ApplicationSection, EnforcementSection, configured
 from carrycast.node.control_config import ControlSection, control_place, token_file

@@ -137,7 +137,7 @@ class LiveNode(ApplicationLayer):
         cleanup.push_async_callback(self._applications.end_deeds)
         self._subscribers.restore()
         self._install()
-        self._applications.tenants.start()
+        self._applications.hosted.start()
         flushing.start(config.trace.flush_s)
         cleanup.push_async_callback(flushing.stop)
         self._running = True  # Who comes in at once is served.
@@ -301,7 +301,7 @@ class LiveNode(ApplicationLayer):
 
     def application(self, name: str) -> Application:
         """One of the node's own applications."""
-        return self._applications.tenants.application(name)
+        return self._applications.hosted.application(name)
 
     def move(self, position: Position | None, velocity: Velocity = STANDING) -> None:
         """The node is there now, and moves so; None while nobody knows where it is."""

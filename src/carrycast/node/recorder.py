@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from carrycast.core.model import Event, EventId, Failure, NodeId, ProcessorId, Subscription, SubscriptionId
 from carrycast.core.protocol import Fact, Gap, Link
-from carrycast.core.protocol.ledger import CUSTODY, Ledger
+from carrycast.core.protocol.retention_accounting import CUSTODY, RetentionAccounts
 from carrycast.core.wire import Layer, Message
 from carrycast.node.event_feed import EventFeed
 from carrycast.trace import Kind, Row, Trace, rows
@@ -74,7 +74,7 @@ class NodeRecorder:
         """Events that the protocol keeps for others, as far as it says so."""
         self.on_gap: Callable[[SubscriptionId, str], None] = lambda *_: None
         """Told that the results of a subscription do not go on where they were, and why."""
-        self.ledger = Ledger(node)
+        self.retention_accounts = RetentionAccounts(node)
         """The books of what the protocol keeps."""
         self.feed = EventFeed()
         self.delays = DelayHistogram()
@@ -190,14 +190,14 @@ class NodeRecorder:
         flaw = None
         if kind == Kind.STORE:
             self.held += 1
-            self.ledger.on_store(event)
+            self.retention_accounts.on_store(event)
         elif kind == Kind.EVICT:
             self.held -= 1
-            flaw = self.ledger.on_evict(event, reason)
+            flaw = self.retention_accounts.on_evict(event, reason)
         elif kind == Kind.DROP:
-            flaw = self.ledger.on_drop(event, reason)
+            flaw = self.retention_accounts.on_drop(event, reason)
         elif kind == CUSTODY:
-            self.ledger.on_custody(event)
+            self.retention_accounts.on_custody(event)
         if flaw is not None:
             LOG.error("a promise is broken: %s", flaw)
             self.drops["promise_broken"] += 1

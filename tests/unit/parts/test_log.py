@@ -24,9 +24,9 @@ def log_on(store: MemoryStore, most_events: int | None = None) -> Log:
 
 def publish(log: Log, buffer: DurableBuffer, one: Event, promised: bool = True) -> list[int]:
     """The events that had to make room."""
-    log.pledge(one.id if promised else None)
+    log.guarantee(one.id if promised else None)
     gone = buffer.add(Stored(100.0, one.id, one, 0))
-    log.pledge(None)
+    log.guarantee(None)
     return [stored.id.sequence for stored in gone]
 
 
@@ -53,7 +53,7 @@ def test_half_of_the_log_is_for_stored_events_and_then_they_are_refused() -> Non
     log = log_on(MemoryStore())
     buffer = DurableBuffer(10_000, log)
     number = 0
-    while (refused := log.refusal(event(number))) is None:
+    while (refused := log.rejection(event(number))) is None:
         publish(log, buffer, event(number))
         number += 1
     assert isinstance(refused, WorkError)
@@ -63,7 +63,7 @@ def test_half_of_the_log_is_for_stored_events_and_then_they_are_refused() -> Non
     assert LOG_BYTES / 2 - 2200 < log.usage[Level.STORED].length_bytes <= LOG_BYTES / 2
     assert log.usage[Level.STORED].events == number
     buffer.discard(EventId(7, 0))
-    assert log.refusal(event(number)) is None
+    assert log.rejection(event(number)) is None
     for gone in range(1, 10):
         buffer.discard(EventId(7, gone))
     assert log.full is None
@@ -78,7 +78,7 @@ def test_copies_use_what_promised_events_leave_and_give_it_back() -> None:
     assert LOG_BYTES - 1100 < log.usage[Level.CARRIED].length_bytes <= LOG_BYTES
     gone = []
     for number in range(2000, 2400):
-        assert log.refusal(event(number)) is None, "copies of others crowd out nothing"
+        assert log.rejection(event(number)) is None, "copies of others crowd out nothing"
         gone += publish(log, buffer, event(number))
     assert gone == list(range(gone[0], gone[0] + len(gone))), "the oldest copies"
     assert sum(used.length_bytes for used in log.usage.values()) <= LOG_BYTES
@@ -86,23 +86,23 @@ def test_copies_use_what_promised_events_leave_and_give_it_back() -> None:
 
 def test_a_longer_lease_than_events_are_kept_for_is_refused_with_the_setting() -> None:
     log = log_on(MemoryStore())
-    refused = log.refusal(event(1, lease_s=3601.0))
+    refused = log.rejection(event(1, lease_s=3601.0))
     assert isinstance(refused, UserError)
     assert "max_lease_s" in str(refused)
-    assert log.refusal(event(1, lease_s=3600.0)) is None
+    assert log.rejection(event(1, lease_s=3600.0)) is None
 
 
 def test_an_event_that_is_larger_than_the_share_is_refused() -> None:
-    assert isinstance(log_on(MemoryStore()).refusal(event(1, size=LOG_BYTES // 2)), WorkError)
+    assert isinstance(log_on(MemoryStore()).rejection(event(1, size=LOG_BYTES // 2)), WorkError)
 
 
 def test_a_protocol_may_bound_the_number_of_promised_events() -> None:
     log = log_on(MemoryStore(), most_events=3)
     buffer = DurableBuffer(10, log)
     for number in range(3):
-        assert log.refusal(event(number)) is None
+        assert log.rejection(event(number)) is None
         publish(log, buffer, event(number))
-    assert "at most 3 promised events" in str(log.refusal(event(3)))
+    assert "at most 3 promised events" in str(log.rejection(event(3)))
 
 
 def test_levels_and_bytes_are_the_same_after_a_restart() -> None:

@@ -153,9 +153,9 @@ def test_a_carrier_with_a_log_keeps_promised_copies_beside_those_that_make_room(
     port, store = RecordingPort(), MemoryStore()
     log = Log(store, 1 << 20, 3600.0, "lease_s")
     carrier = Carrier(port, 2, 60.0, log=log)
-    log.pledge(EventId(1, 1))
+    log.guarantee(EventId(1, 1))
     carrier.store(0.0, copy(1))
-    log.pledge(None)
+    log.guarantee(None)
     for number in (2, 3, 4):
         carrier.store(0.0, copy(number))
     gone = [effect.fact for effect in port.take() if isinstance(effect, Note) and effect.fact.kind == "evict"]
@@ -164,4 +164,4 @@ def test_a_carrier_with_a_log_keeps_promised_copies_beside_those_that_make_room(
     assert [tried.event for tried in carrier.on_timer(60.0)] == [event(1), event(3), event(4)]
     again = Log(store, 1 << 20, 3600.0, "lease_s")
     assert [kept.event.id.sequence for kept in again.load()] == [1, 3, 4]
-    assert again.is_promised(EventId(1, 1))
+    assert again.is_guaranteed(EventId(1, 1))

@@ -112,10 +112,10 @@ class Watched(Stack):
         self.failing: set[str] = set()
         super().__init__(*arguments, **named)
 
-    def enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
+    def run_handler(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
         self.entered.append((layer, handler.__name__))
         queued_calls = self.queued_calls
-        super().enter(now, layer, handler, arguments)
+        super().run_handler(now, layer, handler, arguments)
         if handler.__name__ in self.failing:
             self.discard_calls_after(queued_calls)
             return False
@@ -207,11 +207,11 @@ def test_one_message_to_several_goes_down_once_and_to_the_own_node_not_at_all() 
     stack.route_each([9, 3, 8], Word("to all"))
     stack.on_timer(0.0, Layer.DISSEMINATION, "whatever comes next")
     entered = [name for _, name in stack.entered]
-    assert entered == ["on_timer", "_hand_up", "on_route_each", "_hand_back", "_hand_back"], "one by one, by default"
+    assert entered == ["on_timer", "_deliver_packet", "on_route_each"] + 2 * ["_report_unreachable"], "each"
     stack.take()
     stack.route_each([3], Word("to me"))
     stack.on_timer(0.0, Layer.DISSEMINATION, "whatever comes next")
-    assert [name for _, name in stack.entered] == ["on_timer", "_hand_up"]
+    assert [name for _, name in stack.entered] == ["on_timer", "_deliver_packet"]
 
 
 def test_what_a_failed_handler_said_is_forgotten_and_the_rest_goes_on() -> None:

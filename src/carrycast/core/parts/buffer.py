@@ -88,7 +88,7 @@ class LeasedBuffer:
         """Whether more than so many events are kept that may make room for others."""
         return len(self.events) > capacity
 
-    def is_promised(self, event: EventId) -> bool:
+    def is_guaranteed(self, event: EventId) -> bool:
         """Whether an event may not make room for others: none, in memory."""
         return False
 

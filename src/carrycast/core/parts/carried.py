@@ -12,7 +12,7 @@ from carrycast.core.parts.local import LocalSubscriptions
 from carrycast.core.parts.log import LOG_BYTES, Kept, Log, LogBytes
 from carrycast.core.parts.requests import OpenRequests
 from carrycast.core.protocol import Capability, DurableStore, Fact, Port, Settings
-from carrycast.core.protocol.ledger import CUSTODY
+from carrycast.core.protocol.retention_accounting import CUSTODY
 
 LEASE = "lease"
 
@@ -116,16 +116,16 @@ class CarriedEvents:
         """What is carried here; what others carry nobody knows, so that is never all."""
         self.requests.ask(now, request, self._buffer.serving(now, request.filter, request.attributes))
 
-    def is_promised(self, id: EventId) -> bool:
+    def is_guaranteed(self, id: EventId) -> bool:
         """Whether this node may let go of an event only when another has confirmed its custody."""
-        return self._buffer.is_promised(id)
+        return self._buffer.is_guaranteed(id)
 
     def take_custody(self, sender: NodeId, event: Event, remaining_s: float) -> bool:
         """Keep an event that is carried here on the terms of its sender, who lets go of it; False if that cannot be."""
         stored = self._buffer.get(event.id)
         if self.log is None or stored is None:
             return False
-        if not self.log.is_promised(event.id) and not self.log.can_take(event, remaining_s):
+        if not self.log.is_guaranteed(event.id) and not self.log.can_take(event, remaining_s):
             self._port.note(Fact("drop", event.id, sender, "custody_refused"))
             return False
         # Written in any case, so that what confirms it waits for a commit.

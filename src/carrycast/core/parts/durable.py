@@ -32,8 +32,8 @@ class DurableBuffer(LeasedBuffer):
     def exceeds(self, capacity: int) -> bool:
         return len(self.log.loose) > capacity
 
-    def is_promised(self, event: EventId) -> bool:
-        return self.log.is_promised(event)
+    def is_guaranteed(self, event: EventId) -> bool:
+        return self.log.is_guaranteed(event)
 
     def next_to_go(self) -> EventId:
         """The oldest arrival of what is not promised."""

@@ -248,7 +248,7 @@ class Handing:
             if share.given or wanted:
                 leaving = copies - share.kept if share.given else 0
                 self._copies.give(id, leaving)
-                entrusted = share.given and not share.kept and self._carried.is_promised(id)
+                entrusted = share.given and not share.kept and self._carried.is_guaranteed(id)
                 kind = Entrusted if entrusted else Handed
                 message = kind(stored.event, hops_after(stored.hops), stored.until - now, share.given)
                 self._send(sender, message, leaving)

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from carrycast.core.model import Event, EventId, NodeId
 from carrycast.core.protocol import DurableStore
-from carrycast.core.protocol.retention import PROMISED, UNBOUNDED, Level, RetentionLog, Usage
+from carrycast.core.protocol.retention import GUARANTEED, UNBOUNDED, Level, RetentionLog, Usage
 from carrycast.errors import UserError, WorkError
 
 _RECORD = b"held/"
@@ -86,7 +86,7 @@ class Log(RetentionLog):
 
     # What the host asks.
 
-    def refusal(self, event: Event) -> UserError | WorkError | None:
+    def rejection(self, event: Event) -> UserError | WorkError | None:
         if event.lease_s > self.longest_s:
             return UserError(
                 f"its lease of {event.lease_s:g} s is longer than any event is kept here ({self.longest_s:g} s); "
@@ -111,16 +111,16 @@ class Log(RetentionLog):
             )
         return None
 
-    def pledge(self, id: EventId | None) -> None:
+    def guarantee(self, id: EventId | None) -> None:
         self._pledged = id
 
     def level(self, id: EventId) -> Level | None:
         return self._promised.get(id) or self.loose.get(id)
 
-    def loaded(self, id: EventId) -> Level | None:
+    def loaded_level(self, id: EventId) -> Level | None:
         return self._loaded.get(id)
 
-    def started(self) -> None:
+    def finish_start(self) -> None:
         self._loaded.clear()
 
     @property
@@ -156,7 +156,7 @@ class Log(RetentionLog):
         """What is left for events that are not promised, however many are."""
         return self.most_bytes - sum(self.most_bytes // part for part in _SHARES.values())
 
-    def is_promised(self, id: EventId) -> bool:
+    def is_guaranteed(self, id: EventId) -> bool:
         """Whether an event may leave for no other reason than `MAY_END` has."""
         return id in self._promised
 
@@ -197,7 +197,7 @@ class Log(RetentionLog):
         before = self.level(kept.event.id)
         if kept.event.id == self._pledged:
             return Level.STORED
-        if before in PROMISED:
+        if before in GUARANTEED:
             return Level(before)
         if custody:
             return Level.CUSTODY
@@ -205,7 +205,7 @@ class Log(RetentionLog):
 
     def _file(self, id: EventId, key: bytes, length: int, level: Level) -> None:
         self._keys[id] = key, length
-        (self._promised if level in PROMISED else self.loose)[id] = level
+        (self._promised if level in GUARANTEED else self.loose)[id] = level
         self._events[level] += 1
         self._lengths[level] += length
         self._bytes += length

@@ -1,9 +1,9 @@
-"""The waist: the one small contract in which protocols and worlds meet."""
+"""The protocol interface: the small contract between protocols and the environments that run them."""
 
 from carrycast.core.protocol.discovery import Beacon, BeaconDiscovery, BeaconSettings
 from carrycast.core.protocol.effects import BufferedPort, RecordingPort
 from carrycast.core.protocol.host import Capability, DurableStore, GlobalView, Host
-from carrycast.core.protocol.machine import Protocol, Router, RouterUpcalls, Settings, StateMachine
+from carrycast.core.protocol.machine import Probe, Protocol, Router, RouterUpcalls, Settings, Snapshot, StateMachine
 from carrycast.core.protocol.optional import (
     AcknowledgesReplicas,
     Advertises,
@@ -12,10 +12,8 @@ from carrycast.core.protocol.optional import (
     RunsProcessors,
     UsesRouter,
 )
-from carrycast.core.protocol.plan import StackPlan
 from carrycast.core.protocol.port import Fact, Gap, Interface, Link, Place, Port, TimerKey, Token
-from carrycast.core.protocol.probes import Probe, Snapshot
-from carrycast.core.protocol.stack import Stack
+from carrycast.core.protocol.stack import Stack, StackPlan
 
 __all__ = [
     "Advertises",

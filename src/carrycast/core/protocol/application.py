@@ -1,8 +1,9 @@
 """Applications as pure state machines: the same object reacts in the simulator and on a live node.
 
-They stand above the stack and see what any client sees: they publish, subscribe, advertise and ask for stored events.
-What they name they name themselves, by a word (`key`); ids are the host's affair. As with a protocol, calls of the port
-are commands that are carried out when the handler has returned, and handlers default to nothing.
+Applications run above the stack and do what any client does: publish, subscribe, advertise and request stored events.
+An application refers to its subscriptions, advertisements, requests and timers by keys that it chooses; the host
+assigns the ids. As for a protocol, port calls are carried out after the handler has returned, and handlers default to
+nothing.
 """
 
 from abc import ABC, abstractmethod
@@ -17,11 +18,11 @@ from carrycast.core.protocol.machine import Settings
 from carrycast.core.protocol.port import Fact
 
 Key: TypeAlias = str
-"""An application's own name for a subscription, an advertisement, a request or a timer of its."""
+"""An application's own name for one of its subscriptions, advertisements, requests or timers."""
 
 
 class ApplicationPort(ABC):
-    """What an application may do."""
+    """The calls that an application may make."""
 
     __slots__ = ()
 
@@ -33,29 +34,29 @@ class ApplicationPort(ABC):
         lease_s: float = FOREVER_S,
         access: str | None = None,
     ) -> None:
-        """An event with a new id."""
+        """Publish an event with a new id."""
 
     @abstractmethod
     def subscribe(self, key: Key, filter: str) -> None:
-        """`on_event` follows for each event; a key that is in use is another subscription from now on."""
+        """Subscribe: `on_event` is called for each event. A subscription under the same key is replaced."""
 
     @abstractmethod
     def unsubscribe(self, key: Key) -> None:
-        """End it; one that is not there is no mistake."""
+        """End a subscription; an unknown key is ignored."""
 
     @abstractmethod
     def advertise(self, key: Key, filter: str, stored: bool = False) -> None:
-        """Events of a filter will come from here, or (`stored`) are to be kept here for later."""
+        """Advertise that events of a filter will be published here, or (`stored`) are stored here."""
 
     @abstractmethod
     def unadvertise(self, key: Key) -> None:
-        """No longer; one that is not there is no mistake."""
+        """End an advertisement; an unknown key is ignored."""
 
     @abstractmethod
     def request(self, key: Key, filter: str, patience_s: float = 10.0, elsewhere: bool = False) -> None:
-        """Ask for stored events: `on_answer` for each, then exactly one `on_closed`, unless the key is used again.
+        """Request stored events: `on_answer` for each, then exactly one `on_closed`, unless the key is used again.
 
-        `elsewhere`: of other nodes, even if this one keeps such events itself.
+        `elsewhere`: ask other nodes even if this node stores such events itself.
         """
 
     @abstractmethod
@@ -64,16 +65,16 @@ class ApplicationPort(ABC):
 
     @abstractmethod
     def cancel_timer(self, key: Key) -> None:
-        """Disarm; one that is not armed is no mistake."""
+        """Disarm a timer; an unknown key is ignored."""
 
     @abstractmethod
-    def act(self, token: int, verb: str, name: str, values: tuple[Scalar, ...]) -> None:
-        """Do something to the node itself: "set" one of its settings, "run" one of its commands. `on_acted` brings the
+    def perform(self, token: int, verb: str, name: str, values: tuple[Scalar, ...]) -> None:
+        """Perform a management action on the node: "set" a setting or "run" a command. `on_performed` reports the
         outcome, exactly once."""
 
     @abstractmethod
     def reply(self, command: int, body: bytes) -> None:
-        """The answer to a command, exactly one."""
+        """Answer a command; exactly one answer per command."""
 
     @abstractmethod
     def note(self, fact: Fact) -> None:
@@ -81,7 +82,7 @@ class ApplicationPort(ABC):
 
 
 class Application:
-    """Something that runs on a node and reacts. After a crash it is a new object; its durable store is as it was."""
+    """A state machine above the protocol. After a crash it is a new object; only its durable store survives."""
 
     name: ClassVar[str]
     summary: ClassVar[str] = ""
@@ -103,7 +104,7 @@ class Application:
         """The node is up."""
 
     def on_stop(self, now: float) -> None:
-        """The node stops cleanly; what the application subscribed to and advertised ends with it."""
+        """The node stops cleanly; the application's subscriptions and advertisements end."""
 
     def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
         """An event for a subscription."""
@@ -117,11 +118,11 @@ class Application:
     def on_timer(self, now: float, key: Key) -> None:
         """A timer has run out."""
 
-    def on_acted(self, now: float, token: int, error: str) -> None:
-        """What was to be done to the node is done; `error` is empty when it went well, else why not."""
+    def on_performed(self, now: float, token: int, error: str) -> None:
+        """The outcome of a management action; `error` is empty if it succeeded."""
 
     def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
-        """Somebody at the node wants something; `port.reply(command, ...)` answers."""
+        """A command from a client of the node; `port.reply(command, ...)` answers it."""
         self.port.reply(command, b'{"error":"this application takes no commands"}')
 
 

@@ -1,8 +1,8 @@
-"""Neighbor discovery by beacons: the same state machine in every world.
+"""Neighbor discovery by beacons: the same state machine in every environment.
 
-Every `period_s` a node says one beacon on each of its interfaces; whoever hears one has a link with the speaker until
-`missed` periods have passed in silence, or until the speaker says that it has started anew. How late a lost link is
-noticed changes results more than most details of a protocol, so both numbers are part of every scenario.
+Every `period_s` a node broadcasts a beacon on each of its interfaces. A node that receives one has a link with the
+sender until no beacon arrived for `missed` periods, or until the sender has restarted. How late a lost link is detected
+changes results more than most details of a protocol, so both numbers are part of every scenario.
 """
 
 import math
@@ -19,11 +19,11 @@ from carrycast.core.protocol.port import Fact, Interface, Link, Port, TimerKey
 from carrycast.core.wire import Message, Traffic
 
 MAX_NEIGHBORS = 4096
-"""More neighbors than any radio has; a flood of forged beacons cannot fill the memory."""
+"""More neighbors than any radio has; bounds the memory against forged beacons."""
 
 
 class Beacon(Message, frozen=True, gc=False, tag=1):
-    """I am here, and you will hear me again within `period_s`. `incarnation` counts my starts."""
+    """Announces the sender: the next beacon follows within `period_s`. `incarnation` counts the sender's starts."""
 
     traffic: ClassVar[Traffic] = Traffic.DISCOVERY
 
@@ -32,7 +32,7 @@ class Beacon(Message, frozen=True, gc=False, tag=1):
 
 
 class BeaconSettings(Settings, frozen=True):
-    """When to speak and when to give up on a silent neighbor."""
+    """The beacon period and the time-out of a silent neighbor."""
 
     period_s: Annotated[float, Meta(ge=0.01, le=3600, description="time between two beacons")] = 1.0
     missed: Annotated[float, Meta(ge=1, le=100, description="silent periods after which a link is lost")] = 3.0
@@ -41,31 +41,30 @@ class BeaconSettings(Settings, frozen=True):
         float,
         Meta(ge=0.01, le=3600, description="longest period of a neighbor that is believed; the own one is in any case"),
     ] = 60.0
-    """Whoever announces more is given up `missed` times this after its last beacon: a stranger that is never heard
-    again is a neighbor for three minutes, not for hours. Networks beacon every few seconds; nodes that sleep for longer
-    between beacons say so here."""
+    """A neighbor that announces a longer period times out as if it had announced this one: with the default, after
+    three minutes instead of hours. Networks with nodes that sleep longer between beacons raise it."""
 
 
 class DiscoveryUpcalls(ABC):
-    """What discovery tells the layers above it. Commands, as those of a port."""
+    """Upcalls from discovery to the layers above. Commands, like the calls of a port."""
 
     __slots__ = ()
 
     @abstractmethod
     def report_link_up(self, link: Link) -> None:
-        """A neighbor was heard for the first time on an interface."""
+        """The first beacon of a neighbor arrived on an interface."""
 
     @abstractmethod
     def report_link_down(self, link: Link, cause: Failure) -> None:
-        """A neighbor is gone, or no longer the one it was."""
+        """A neighbor timed out, failed or restarted."""
 
     @abstractmethod
     def cost_s(self, neighbor: NodeId, interface: Interface) -> float:
-        """The cost of a link, as the world knows it."""
+        """The cost of a link, as measured by the environment."""
 
 
 class BeaconDiscovery(StateMachine):
-    """Speaks, listens, and keeps the table of links."""
+    """Sends and receives beacons, and keeps the table of links."""
 
     name = "beacon"
     summary = "neighbors by periodic beacons"
@@ -92,12 +91,12 @@ class BeaconDiscovery(StateMachine):
         self._incarnations: dict[tuple[NodeId, Interface], int] = {}
         self._watching = False
         self._due = math.inf
-        """When this node's own next beacon is to be said."""
+        """When this node's next beacon is due."""
 
     def on_start(self, now: float) -> None:
-        # The first beacon comes at a random moment of the first period, so that nodes started together do not speak
-        # together for ever.
-        self._rest(now, self._settings.period_s * self.rng.random())
+        # The first beacon comes at a random moment of the first period, so that nodes started together do not send
+        # together.
+        self._schedule_beacon(now, self._settings.period_s * self.rng.random())
 
     def on_stop(self, now: float) -> None:
         self.port.cancel_timer("beacon")
@@ -106,29 +105,29 @@ class BeaconDiscovery(StateMachine):
     def on_retune(self, now: float, settings: Settings) -> None:
         assert isinstance(settings, BeaconSettings)
         self._settings = settings
-        # At once: neighbors go by the period that they were last told, and would miss the longer one.
-        self._speak(now)
+        # At once: neighbors use the last announced period, and would time out during a longer one.
+        self._send_beacon(now)
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         if now - self._due > self._settings.period_s:
-            self._excuse(now)
+            self._extend_deadlines(now)
         if key == "beacon":
-            self._speak(now)
+            self._send_beacon(now)
         else:
             self._watching = False
-            self._drop_silent(now)
+            self._drop_expired(now)
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, Beacon)
         link = (sender, via)
         if self._incarnations.get(link, message.incarnation) != message.incarnation:
-            # It holds nothing of what it held, however short it was away: a new neighbor.
+            # A restarted neighbor has lost its state, however short the outage: it is a new neighbor.
             self._lose(link, Failure.RESTARTED)
         known = link in self._deadlines
         if not known and len(self._deadlines) >= MAX_NEIGHBORS:
             self.port.note(Fact("drop", peer=sender, reason="beacon_too_many_neighbors"))
             return
-        # The speaker's own period counts, so nodes with different settings understand each other.
+        # The sender's period counts, so nodes with different settings interoperate.
         believed_s = self.believed_s(message.period_s)
         self._deadlines[link] = now + believed_s * self._settings.missed
         if not known:
@@ -140,49 +139,49 @@ class BeaconDiscovery(StateMachine):
         self._watch(now)
 
     def on_neighbor_failed(self, now: float, neighbor: NodeId, interface: Interface, cause: Failure) -> None:
-        """The world failed to reach a neighbor, or saw it start anew, and will not wait for its silence."""
+        """The environment could not reach a neighbor, or observed its restart: no need to wait for the time-out."""
         self._lose((neighbor, interface), cause)
 
     @property
     def settings(self) -> BeaconSettings:
-        """As they are now."""
+        """The current settings."""
         return self._settings
 
     def believed_s(self, period_s: float) -> float:
-        """As much of the period that a neighbor announces as is believed."""
+        """The announced period of a neighbor, limited by the settings."""
         return min(period_s, max(self._settings.believed_s, self._settings.period_s))
 
     def knows(self, neighbor: NodeId, interface: Interface) -> bool:
         """Whether there is a link with a neighbor over an interface."""
         return (neighbor, interface) in self._links
 
-    def _excuse(self, now: float) -> None:
-        """This node was held up itself: suspended, or without a processor. Whoever shares its machine was as well, and
-        that time is no silence of theirs."""
+    def _extend_deadlines(self, now: float) -> None:
+        """Extend all deadlines after this node itself was suspended or starved of CPU: neighbors on the same machine
+        were too, so the pause is not evidence that they failed."""
         late_s, self._due = now - self._due, now
         latest = now + self._settings.period_s * self._settings.missed
         for link, deadline in self._deadlines.items():
             self._deadlines[link] = max(deadline, min(deadline + late_s, latest))
 
-    def _speak(self, now: float) -> None:
+    def _send_beacon(self, now: float) -> None:
         settings = self._settings
         for interface in self._interfaces:
             self.port.broadcast(Beacon(settings.period_s, self.host.incarnation), on=interface)
         spread = settings.jitter * (2 * self.rng.random() - 1)
-        self._rest(now, settings.period_s * (1 + spread))
+        self._schedule_beacon(now, settings.period_s * (1 + spread))
 
-    def _rest(self, now: float, delay_s: float) -> None:
+    def _schedule_beacon(self, now: float, delay_s: float) -> None:
         self._due = now + delay_s
         self.port.set_timer("beacon", delay_s)
 
     def _watch(self, now: float) -> None:
-        # One timer, armed for the earliest deadline there was. Beacons mostly push deadlines back, so it is early; a
-        # neighbor that shortens its period is at worst noticed missing one of its longer periods late.
+        # One timer, armed for the earliest deadline. Beacons mostly extend deadlines, so it fires early; a neighbor
+        # that shortens its period is detected at worst one of its longer periods late.
         if not self._watching and self._deadlines:
             self._watching = True
             self.port.set_timer("silence", max(0.0, min(self._deadlines.values()) - now))
 
-    def _drop_silent(self, now: float) -> None:
+    def _drop_expired(self, now: float) -> None:
         for link in [link for link, deadline in self._deadlines.items() if deadline <= now]:
             self._lose(link, Failure.SILENT)
         self._watch(now)

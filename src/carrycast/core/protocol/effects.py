@@ -1,7 +1,7 @@
-"""Effects as values: what a port was told, in order.
+"""Effects as values: the calls of a port, in order.
 
-The live host runs handlers against a `BufferedPort` and carries the effects out after the handler has returned, so a
-handler that raises does nothing by halves. Tests read the same values: `assert port.take() == [Broadcast(message)]`.
+The node runtime runs handlers against a `BufferedPort` and carries out the effects after the handler has returned, so
+a handler that raises has no effect. Tests read the same values: `assert port.take() == [Broadcast(message)]`.
 """
 
 from collections.abc import Sequence
@@ -127,7 +127,7 @@ Effect: TypeAlias = (
 
 
 class BufferedPort(Port):
-    """Keeps effects until they are taken."""
+    """Queues effects until they are taken."""
 
     __slots__ = ("_effects",)
 
@@ -180,10 +180,10 @@ class BufferedPort(Port):
 
 
 class RecordingPort(BufferedPort):
-    """A buffered port for tests, with the common questions."""
+    """A buffered port for tests."""
 
     __slots__ = ()
 
     def take_messages(self) -> list[Message]:
-        """Only what was sent, broadcast or routed, in order; the rest is dropped."""
+        """The messages sent, broadcast or routed, in order; other effects are discarded."""
         return [effect.message for effect in self.take() if isinstance(effect, Send | Broadcast | Route | RouteEach)]

@@ -1,4 +1,4 @@
-"""What a state machine may know of its node: it declares what it reads, and a world without it says so at loading."""
+"""What a state machine can read about its node. It declares what it needs, and fails to load where that is missing."""
 
 import enum
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Capability(enum.StrEnum):
-    """Something a world may or may not offer to the protocols in it."""
+    """Something that an environment may offer to protocols."""
 
     POSITION = "position"
     VELOCITY = "velocity"
@@ -31,29 +31,29 @@ class Capability(enum.StrEnum):
     ENERGY = "energy"
     DURABLE_STORE = "durable store"
     DIRECTORY = "directory"
-    """Who has which role, known to everybody beforehand."""
+    """The nodes of each role, known to all nodes in advance."""
     NODE_NAMES = "names of nodes"
-    """Nodes have names, which their configurations give them; in a scenario they have numbers alone."""
+    """Nodes have configured names; in a scenario they only have numbers."""
     CALENDAR = "calendar"
-    """The date and the time of day, as right as the node's clock is."""
+    """The date and time of day, as accurate as the node's clock."""
     OVERHEARING = "overhearing"
-    """Frames that are meant for others; a router that declares it is told (`on_overheard`)."""
+    """Promiscuous mode: frames addressed to other nodes are passed to the router (`on_overheard`)."""
     DISTANCES = "distances"
-    """How many hops it is to others, as the router beneath counts them. The router offers it, not the world."""
+    """Hop counts to other nodes. Offered by the router, not by the environment."""
     NODE_ROUTES = "routes to nodes"
-    """The router beneath brings packets to a node wherever it is, by its id alone."""
+    """The router delivers packets to a node by its id alone."""
     PLACE_ROUTES = "routes to places"
-    """The router beneath brings packets to whoever is at a position."""
+    """The router delivers packets to a node at a position (geographic routing)."""
     GLOBAL_VIEW = "global view"
-    """What no real node can know; the simulator alone offers it, for bounds and "best" schemes."""
+    """The state of the whole network. Only the simulator offers it, for oracles and upper bounds."""
 
 
 HopsTo: TypeAlias = Callable[[float, NodeId], int | None]
-"""How a router tells how far it is to a node."""
+"""A router's hop count to a node at a time, or None."""
 
 
 class DurableStore(ABC):
-    """Bytes by key that outlive a crash. Each layer of each node sees a store of its own."""
+    """A key-value store that survives a crash. Each layer of each node has its own."""
 
     @abstractmethod
     def get(self, key: bytes) -> bytes | None:
@@ -61,15 +61,15 @@ class DurableStore(ABC):
 
     @abstractmethod
     def put(self, key: bytes, value: bytes) -> None:
-        """Keep a value; it is durable before anything that the handler does is seen outside of the node."""
+        """Store a value. It is durable before any effect of the handler is visible outside the node."""
 
     @abstractmethod
     def delete(self, key: bytes) -> None:
-        """Forget a key; one that is not there is no mistake."""
+        """Delete a key; an unknown key is ignored."""
 
     @abstractmethod
     def items(self, prefix: bytes = b"") -> Iterable[tuple[bytes, bytes]]:
-        """Everything whose key begins so, ordered by key."""
+        """All entries whose key has a prefix, ordered by key."""
 
 
 class GlobalView(ABC):
@@ -78,57 +78,56 @@ class GlobalView(ABC):
     @property
     @abstractmethod
     def version(self) -> int:
-        """Another number after each change of a link, over whatever interface; who has computed something from links
-        computes it again when this has changed, and not before."""
+        """Changes with every link change on any interface, so that results computed from links can be cached."""
 
     @abstractmethod
     def neighbors(self, node: NodeId) -> Iterable[NodeId]:
-        """Who is linked with a node right now, over whatever interface."""
+        """The current neighbors of a node, over any interface."""
 
     @abstractmethod
     def hops(self) -> "NDArray[np.int16]":
-        """The length of the shortest path from each node (row) to each (column); -1 where there is none.
+        """The shortest path length in hops from each node (row) to each node (column); -1 if there is no path.
 
-        The same array, which cannot be written to, until a link changes.
+        The same read-only array until a link changes.
         """
 
     @abstractmethod
     def position(self, node: NodeId) -> Position | None:
-        """Where any node is right now; None while it is absent."""
+        """The current position of any node; None while it is absent."""
 
 
 class Host(ABC):
-    """One node, seen by its protocol. Every reading is sampled at `now`, the node's own clock."""
+    """A node as its protocol sees it. Readings are sampled at `now`, the node's own clock."""
 
     offers: frozenset[Capability]
     name: str = ""
-    """What people call the node; empty where nodes have numbers alone."""
+    """The node's configured name; empty in a scenario."""
     roles: tuple[str, ...]
-    """What the scenario or the node's config has this node be."""
+    """The node's roles, from the scenario or its configuration."""
     incarnation: int
-    """Grows with each start of the node, so that counters that begin anew can be told from old ones; below 2^31."""
+    """Increases with each start of the node, which tells counters of different starts apart; below 2^31."""
     _hops_to: HopsTo | None = None
     _codec: Codec | None = None
 
     def attach_router(self, offers: frozenset[Capability], hops_to: HopsTo) -> None:
-        """The stack has put a router beneath the layer that this is told to, and the router offers so much."""
+        """Called by the stack: a router with these capabilities runs below the protocol."""
         self.offers |= offers
         if Capability.DISTANCES in offers:
             self._hops_to = hops_to
 
     def set_codec(self, codec: Codec) -> None:
-        """The stack says how messages of the layer are read that this is told to."""
+        """Called by the stack: the codec of this layer's messages."""
         self._codec = codec
 
     def decoder(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
-        """How a machine reads, as one of some kinds, bytes of others that it has put together itself. A world that
-        judges messages before a machine sees them judges these too, so they are read by nothing else. Whatever the
-        bytes are, the only exception is DecodeError."""
+        """A decoder for messages that the protocol reassembled from fragments. An environment that verifies messages,
+        as a node with keys does, verifies these too, so a protocol decodes received bytes only through it. The decoder
+        raises only DecodeError."""
         return decoder_of(kinds) if self._codec is None else self._codec.decoder(kinds)
 
     def hops_to(self, now: float, target: NodeId) -> int | None:
-        """How many hops it is to a node as the router beneath knows it (`Capability.DISTANCES`), 0 to the own; None if
-        it knows no way right now. To ask makes it look for none."""
+        """The router's hop count to a node (`Capability.DISTANCES`), 0 for this node; None if there is no route.
+        Starts no route discovery."""
         if self._hops_to is None:
             raise TypeError(
                 "there is no router here that counts hops; a protocol that reads them declares it in `needs`"
@@ -137,53 +136,53 @@ class Host(ABC):
 
     @abstractmethod
     def position(self, now: float) -> Position | None:
-        """Where the node is (`Capability.POSITION`); None while it is nowhere, as a vehicle that is not on the map."""
+        """The position (`Capability.POSITION`); None while the node is absent, as a vehicle off the map."""
 
     @abstractmethod
     def velocity(self, now: float) -> Velocity | None:
-        """How it moves (`Capability.VELOCITY`); None while it is nowhere."""
+        """The velocity (`Capability.VELOCITY`); None while the node is absent."""
 
     @abstractmethod
     def load(self, now: float) -> float:
-        """The share of the last seconds in which it worked, 0 to 1 (`Capability.LOAD`); its own work alone."""
+        """The utilization over the last seconds, 0 to 1 (`Capability.LOAD`); only the node's own work counts."""
 
     @abstractmethod
     def free_memory_bytes(self, now: float) -> int:
-        """How much memory is left to it (`Capability.MEMORY`)."""
+        """The memory that is left (`Capability.MEMORY`)."""
 
     @abstractmethod
     def energy(self, now: float) -> float:
-        """What is left of its battery, 0 to 1 (`Capability.ENERGY`)."""
+        """The state of charge of the battery, 0 to 1 (`Capability.ENERGY`)."""
 
     @abstractmethod
     def directory(self, role: str) -> tuple[NodeId, ...]:
-        """The nodes of a role (`Capability.DIRECTORY`); "all" is the role that every node has."""
+        """The nodes of a role (`Capability.DIRECTORY`); every node has the role "all"."""
 
     def calendar(self, now: float) -> Wall:
-        """The date and the time of day (`Capability.CALENDAR`). Nodes compare it with what people wrote, never with
-        each other's."""
+        """The date and time of day (`Capability.CALENDAR`). Compared with times that people wrote, never with another
+        node's clock."""
         raise LookupError("this node has no calendar")
 
     @property
     @abstractmethod
     def area(self) -> Area:
-        """The ground that nodes move on (`Capability.AREA`)."""
+        """The rectangle in which nodes move (`Capability.AREA`)."""
 
     @abstractmethod
     def road_map(self) -> RoadMap:
-        """The roads they move on (`Capability.MAP`); the same value at every call."""
+        """The roads on which nodes move (`Capability.MAP`); the same value at every call."""
 
     @property
     @abstractmethod
     def store(self) -> DurableStore:
-        """What outlives a crash (`Capability.DURABLE_STORE`)."""
+        """The durable store (`Capability.DURABLE_STORE`)."""
 
     @property
     @abstractmethod
     def global_view(self) -> GlobalView:
-        """What no real node can know (`Capability.GLOBAL_VIEW`)."""
+        """The whole network (`Capability.GLOBAL_VIEW`)."""
 
     @property
     @abstractmethod
     def processors(self) -> tuple[Processor, ...]:
-        """The processors whose functions this node can run."""
+        """The processors that this node can run."""

@@ -1,37 +1,52 @@
-"""Events in: the pure state machines that run in every world.
+"""Protocols and routers as pure state machines that run in every environment.
 
-A handler never blocks, reads no clock but `now`, draws only from `self.rng`, and acts only through `self.port`.
-Handlers default to nothing, so a protocol overrides what it cares about.
+A handler never blocks, reads no clock but `now`, draws random numbers only from `self.rng`, and acts only through
+`self.port`. Handlers default to nothing; a protocol overrides the ones it needs.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
 from carrycast.core.model import Event, Failure, NodeId, Subscription, SubscriptionId
-from carrycast.core.protocol.host import Capability, Host
+from carrycast.core.protocol.host import Capability, GlobalView, Host
 from carrycast.core.protocol.port import Interface, Link, Place, Port, TimerKey, Token
-from carrycast.core.protocol.probes import Probe
 from carrycast.core.wire import Message, Parcel
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole network at one moment, for probes."""
+
+    time_s: float
+    protocols: Mapping[NodeId, "Protocol"]
+    """The protocol of each node that is up, by id."""
+    roles: Mapping[str, Sequence[NodeId]]
+    view: GlobalView
+
+
+Probe: TypeAlias = Callable[[Snapshot], float | None]
+"""A read-only measurement of the whole network, sampled by a simulated run: from a `Snapshot` to a number, or None."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The knobs of a state machine. Each field is annotated with its bounds and its meaning, and has a default."""
+    """The settings of a state machine. Each field is annotated with its bounds and its meaning, and has a default."""
 
     def needs(self) -> frozenset[Capability]:
-        """What the machine needs of its host because of these settings, besides what it always does."""
+        """The capabilities that these settings require, besides those that the machine always needs."""
         return frozenset()
 
     def needs_roles(self) -> frozenset[str]:
-        """The roles that some nodes must have because of these settings, besides those that they always must."""
+        """The roles that these settings require, besides those that the machine always needs."""
         return frozenset()
 
 
 class StateMachine:
-    """What protocols and routers have in common."""
+    """The common base of protocols and routers."""
 
     name: ClassVar[str]
     summary: ClassVar[str] = ""
@@ -39,11 +54,11 @@ class StateMachine:
     messages: ClassVar[tuple[type[Message], ...]] = ()
     needs: ClassVar[frozenset[Capability]] = frozenset()
     retunable: ClassVar[frozenset[str]] = frozenset()
-    """The settings that may change while it runs."""
+    """The settings that can change at run time."""
     needs_roles: ClassVar[frozenset[str]] = frozenset()
-    """The roles that some nodes must have: who is a broker, who a producer."""
+    """The roles that some nodes must have, such as broker or producer."""
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {}
-    """Named settings: `--protocol name/variant`."""
+    """Named sets of settings: `--protocol name/variant`."""
 
     node: NodeId
     port: Port
@@ -57,57 +72,56 @@ class StateMachine:
         self.rng = rng
 
     def on_start(self, now: float) -> None:
-        """The node is up. After a crash this is a new object: only the durable store is as before."""
+        """The node is up. After a crash this is a new object: only the durable store survives."""
 
     def on_stop(self, now: float) -> None:
         """A clean stop; no timer may stay armed. A crash just drops the object."""
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
-        """A message from a neighbor, already decoded and of one of `messages`, and the interface it came over."""
+        """A decoded message, of one of the types in `messages`, arrived from a neighbor over an interface."""
 
     def on_timer(self, now: float, key: TimerKey) -> None:
-        """A timer set through the port has run out; its key is free again."""
+        """A timer has fired; its key is free again."""
 
     def on_link_up(self, now: float, link: Link) -> None:
-        """A link has come."""
+        """A link is up."""
 
     def on_link_changed(self, now: float, link: Link) -> None:
-        """The cost of a link is another."""
+        """The cost of a link has changed."""
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
-        """A link has gone, as far as discovery can tell. A send over it that was the cause has been told before."""
+        """A link is down, according to discovery. If a failed send was the cause, its `on_sent` came before."""
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
-        """The outcome of a send with a token; exactly one for each. `failure` is None when it went well, else why not:
-        QUEUE_FULL says nothing of the neighbor, UNREACHABLE does. A message that failed may have arrived all the
-        same."""
+        """The outcome of a send with a token; exactly one for each. `failure` is None if the message was acknowledged.
+        QUEUE_FULL says nothing about the neighbor, UNREACHABLE does. A message that failed may still have arrived."""
 
     def on_retune(self, now: float, settings: Settings) -> None:
-        """Its settings are others from now on; only those differ that it names in `retunable`."""
+        """New settings; they differ only in those that `retunable` names."""
 
 
 class Protocol(StateMachine):
-    """Publish/subscribe over links: one folder below `carrycast.protocols` each."""
+    """A publish/subscribe protocol: one folder in `carrycast.protocols` each."""
 
     probes: ClassVar[Mapping[str, Probe]] = {}
-    """What can be measured of a network of such protocols, for those who see all of it: see `probes.py`."""
+    """The protocol's probes by name."""
 
     def on_publish(self, now: float, event: Event) -> None:
         """A local application publishes."""
 
     def on_subscribe(self, now: float, subscription: Subscription) -> None:
-        """A local application subscribes; called again at each start for subscriptions that still stand."""
+        """A local application subscribes; called again at each start for subscriptions that are still active."""
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
-        """A local application's subscription has ended."""
+        """A local application unsubscribes."""
 
     def report(self, name: Callable[[NodeId], str]) -> dict[str, str]:
-        """What a person who asks how the node is should know of this protocol; `name` is what a node is called."""
+        """The protocol's part of a node's status report; `name` gives the name of a node."""
         return {}
 
 
 class RouterUpcalls(ABC):
-    """What a router tells the protocol above it. Commands, as those of a port."""
+    """Upcalls from a router to the protocol above it. Commands, like the calls of a port."""
 
     __slots__ = ()
 
@@ -117,21 +131,21 @@ class RouterUpcalls(ABC):
 
     @abstractmethod
     def report_unreachable(self, target: NodeId | Place, parcel: Parcel) -> None:
-        """A packet of this node's could not be brought to its target, as far as the router can tell."""
+        """A packet of this node could not be delivered, as far as the router can tell."""
 
 
 class Router(StateMachine, ABC):
-    """Unicast over many hops beneath a protocol: one folder below `carrycast.routers` each.
+    """Multi-hop unicast below a protocol: one folder in `carrycast.routers` each.
 
-    What it carries is the encoded message of the layer above: routers never look inside.
+    A router carries encoded messages of the layer above and never decodes them.
     """
 
     finds_neighbors: ClassVar[bool] = False
-    """Whether it learns by itself who is in reach, so that a stack need not beacon for it."""
+    """Whether the router discovers neighbors itself, so that the stack needs no beacons."""
 
     offers: ClassVar[frozenset[Capability]] = frozenset({Capability.NODE_ROUTES})
-    """What it gives the protocol above: `DISTANCES` if `hops_to` knows; `NODE_ROUTES` if it finds nodes by their ids,
-    `PLACE_ROUTES` if it finds whoever is at a place."""
+    """What the router offers to the protocol: `DISTANCES` if it implements `hops_to`, `NODE_ROUTES` if it routes to
+    node ids, `PLACE_ROUTES` if it routes to positions."""
 
     up: RouterUpcalls
 
@@ -143,17 +157,18 @@ class Router(StateMachine, ABC):
 
     @abstractmethod
     def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
-        """The layer above wants something brought to a node or a place."""
+        """The layer above sends a parcel to a node or a place."""
 
     def on_route_each(self, now: float, targets: Sequence[NodeId | Place], parcel: Parcel) -> None:
-        """The same to several: each on its own, unless a router knows better."""
+        """The layer above sends a parcel to several targets. By default each is routed separately."""
         for target in targets:
             self.on_route(now, target, parcel)
 
     def on_overheard(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
-        """A neighbor sent something to somebody else. Only who needs `Capability.OVERHEARING` is told, and nobody that
-        it was acknowledged; how old it is, is not on its parcel."""
+        """A neighbor sent a message to another node (promiscuous mode). Only called for routers that need
+        `Capability.OVERHEARING`; acknowledgements are not reported, and the parcel does not contain its waiting
+        time."""
 
     def hops_to(self, now: float, target: NodeId) -> int | None:
-        """How many hops a node is away, 0 for the own; None if no route says so. It changes nothing."""
+        """The hop count to a node, 0 for this node; None without a route. Starts no route discovery."""
         return None

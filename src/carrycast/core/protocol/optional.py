@@ -1,4 +1,4 @@
-"""What only some protocols do. A class declares it by inheriting the interface; the docs' table is made from that."""
+"""Optional interfaces of protocols. A protocol class inherits those it supports."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,42 +11,42 @@ from carrycast.core.wire import Message
 
 
 class Advertises(ABC):
-    """Makes use of advertisements by local applications."""
+    """Uses the advertisements of local applications."""
 
     @abstractmethod
     def on_advertise(self, now: float, advertisement: Advertisement) -> None:
-        """A local application states that it will publish, or keeps, events of a filter."""
+        """A local application advertises that it will publish, or stores, events of a filter."""
 
     @abstractmethod
     def on_unadvertise(self, now: float, advertisement: Advertisement) -> None:
-        """It no longer does."""
+        """The advertisement ends."""
 
 
 class AnswersRequests(ABC):
-    """Retrieves stored events: `port.answer` brings each to the application that asked."""
+    """Retrieves stored events: `port.answer` returns each to the requesting application."""
 
     @abstractmethod
     def on_request(self, now: float, request: Request) -> None:
-        """A local application asks for stored events. The request stays open until it is answered or its patience is
-        over, or nobody waits for it any more."""
+        """A local application requests stored events. The request stays open until it is answered, its patience expires
+        or it is canceled."""
 
     @abstractmethod
     def on_request_canceled(self, now: float, request: RequestId) -> None:
-        """Nobody waits for the answers any more; `port.close_request` need not follow."""
+        """The application canceled the request; `port.close_request` need not follow."""
 
 
 class KeepsEvents(ABC):
-    """Holds what is published until its lease is over, whoever is in reach, and brings it to whom it meets."""
+    """Keeps published events until their leases expire and forwards them at later contacts (store-carry-forward)."""
 
     @property
     @abstractmethod
     def log(self) -> RetentionLog | None:
-        """What it holds, in the durable store when a handler has returned; None if it holds events in memory only."""
+        """The retention log in the durable store; None if events are only in memory."""
 
     @property
     @abstractmethod
     def room(self) -> Usage:
-        """How many events, and of a log how many bytes, it holds of those that make room for others."""
+        """The capacity for events that may be evicted: their number, and their bytes in a log."""
 
     @property
     def durable(self) -> bool:
@@ -64,29 +64,29 @@ class AcknowledgesReplicas(ABC):
 
 
 class RunsProcessors(ABC):
-    """Places processors on paths. Their code runs in the world, never in a handler."""
+    """Runs processors on the path of events. Their code runs in the environment, never in a handler."""
 
     serves_subscriptions: ClassVar[bool] = False
-    """Whether it runs the processor that a subscription names on what its filter selects, and delivers what that makes.
-    Others take no notice of it, and are refused with such subscriptions."""
+    """Whether the protocol applies the processor that a subscription names to the events that its filter selects, and
+    delivers the results. Other protocols are refused with such subscriptions."""
 
     @abstractmethod
     def on_processor(self, now: float, processor: Processor) -> None:
-        """This node can run a processor from now on."""
+        """This node can run a processor."""
 
     @abstractmethod
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
     ) -> None:
-        """The outcome of `port.process`; exactly one for each. `error` is empty when it went well."""
+        """The outcome of `port.process`; exactly one for each call. `error` is empty if the call succeeded."""
 
 
 class UsesRouter(ABC):
-    """Sends through a router beneath (`port.route`), and may say through which."""
+    """Sends through a router (`port.route`), and may name a default router."""
 
     router: ClassVar[str | Mapping[str, object]] = ""
-    """The router it brings along, as a name, `name/variant` or a table; without one a scenario has to name it. A
-    variant may name another under the key `router`."""
+    """The default router: a name, `name/variant` or a table. Without a default, the scenario names one. A variant may
+    name another under the key `router`."""
 
     @abstractmethod
     def on_packet(self, now: float, origin: NodeId, message: Message, hops: int) -> None:
@@ -94,16 +94,16 @@ class UsesRouter(ABC):
 
     @abstractmethod
     def on_unreachable(self, now: float, target: NodeId | Place, message: Message) -> None:
-        """The router gave up on a message of this node's."""
+        """The router could not deliver a message of this node."""
 
 
 def log_of(protocol: object) -> RetentionLog | None:
-    """The retention log of a protocol, if it keeps events in the durable store."""
+    """The retention log of a protocol; None if it has none."""
     return protocol.log if isinstance(protocol, KeepsEvents) else None
 
 
 def serves_processors(protocol: type) -> bool:
-    """Whether a subscription that names a processor is served."""
+    """Whether a protocol supports subscriptions that name a processor."""
     return issubclass(protocol, RunsProcessors) and protocol.serves_subscriptions
 
 

@@ -1,6 +1,7 @@
-"""Effects out: what a state machine may do to its world.
+"""Effects: the calls by which a state machine acts on its environment.
 
-Every call is a command: it returns nothing, calls nothing back before the handler has returned, and keeps its order.
+Every call is a command: it returns nothing, and calls no handler before the current one has returned. Calls take effect
+in order.
 """
 
 from abc import ABC, abstractmethod
@@ -14,19 +15,19 @@ from carrycast.core.model import Event, EventId, NodeId, Position, ProcessorId, 
 from carrycast.core.wire import Message
 
 Token: TypeAlias = int
-"""Chosen by the sender of a message to recognize its outcome."""
+"""Chosen by the sender of a message to identify its outcome."""
 
 TimerKey: TypeAlias = str | tuple[str, Hashable]
-"""A word, or a word and what it is about. The word keeps keys apart that ids alone would not."""
+"""A timer's name, or a name and the id it concerns. The name tells timers about the same id apart."""
 
 Interface: TypeAlias = str
-"""The name of one of a node's ways to reach others: "radio", "ethernet"."""
+"""The name of one of a node's network interfaces: "radio", "ethernet"."""
 
 
 class Place(NamedTuple):
-    """A target given by where it is: any node within `radius_m` of a position, or the one nearest to it.
+    """A target given by its position: any node within `radius_m` of it, or the nearest node.
 
-    With `node` it is that very node, last heard of at the position.
+    With `node`, the target is that node, last known to be at the position.
     """
 
     position: Position
@@ -43,9 +44,9 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """Something worth a row of the trace that is neither sent nor received.
+    """A trace record that is neither a transmission nor a reception.
 
-    `kind` is "store", "evict", "drop" or a word of the protocol's own. A drop always has a reason.
+    `kind` is "store", "evict", "drop" or a kind of the protocol's own. A drop always has a reason.
     """
 
     kind: str
@@ -57,42 +58,42 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Gap(Fact, frozen=True, kw_only=True):
-    """A subscription's results do not go on where they were. Worth a row, and its application is told too."""
+    """Some results of a subscription are missing. Recorded in the trace and reported to the application."""
 
     subscription: SubscriptionId
 
 
 class Port(ABC):
-    """The way out of a state machine; each world has its own."""
+    """The effects of a state machine. Each environment implements it."""
 
     __slots__ = ()
 
     @abstractmethod
     def send(self, target: NodeId, message: Message, via: Interface | None = None, token: Token | None = None) -> None:
-        """To one neighbor, over the cheapest link to it or `via` an interface.
+        """Send to one neighbor, over the cheapest link or `via` an interface.
 
-        With a token the outcome is told by exactly one `on_sent`. A neighbor that discovery does not know yet may be
-        sent to. Between two nodes and over one interface the simulator keeps the order; other worlds need not.
+        With a token, exactly one `on_sent` reports the outcome. The neighbor need not be known to discovery. The
+        simulator keeps the order of messages between two nodes over one interface; other environments need not.
         """
 
     def send_each(self, targets: Sequence[NodeId], message: Message) -> None:
-        """The same message to several neighbors, one after the other, without waiting for an outcome.
+        """Send the same message to several neighbors, without a report of the outcome.
 
-        Worlds that can do this cheaper than by as many calls of `send` do.
+        An environment overrides this if it can do better than one call of `send` for each.
         """
         for target in targets:
             self.send(target, message)
 
     @abstractmethod
     def broadcast(self, message: Message, on: Interface | None = None) -> None:
-        """One transmission to all in reach, on one interface or on every one."""
+        """Transmit once to all neighbors in range, on one interface or on each."""
 
     @abstractmethod
     def route(self, target: NodeId | Place, message: Message) -> None:
-        """Through the router beneath, over as many hops as it takes; only in a stack that has one."""
+        """Send over several hops through the router below the protocol; only in a stack that has one."""
 
     def route_each(self, targets: Sequence[NodeId | Place], message: Message) -> None:
-        """The same message to several targets; a router that can lets them share packets while their ways are one."""
+        """Send the same message to several targets. A router may use one packet where their paths coincide."""
         for target in targets:
             self.route(target, message)
 
@@ -102,24 +103,24 @@ class Port(ABC):
 
     @abstractmethod
     def cancel_timer(self, key: TimerKey) -> None:
-        """Disarm a key; one that is not armed is no mistake."""
+        """Disarm a timer; a key that is not armed is ignored."""
 
     @abstractmethod
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
-        """To a local application. `hops`: how many transmissions the event took to get here, 0 for an own event."""
+        """Deliver to a local application. `hops`: transmissions since the publisher, 0 for a local event."""
 
     @abstractmethod
     def answer(self, request: RequestId, event: Event, hops: int) -> None:
-        """One stored event to the local application that asked for it."""
+        """Return one stored event to the local application that requested it."""
 
     @abstractmethod
     def close_request(self, request: RequestId, complete: bool) -> None:
-        """No more answers will come; `complete` if every stored event there is has been answered with."""
+        """End a request: no more answers follow. `complete` if every matching stored event was returned."""
 
     @abstractmethod
     def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
-        """What was stored before a subscription with `history` has been delivered, all of it if `complete`. Told again
-        if the rest comes after it was said that it is not."""
+        """The stored events for a subscription with `history` have been delivered, all of them if `complete`. Called
+        again if the missing events arrive later."""
 
     @abstractmethod
     def acknowledge_replica(self, event: EventId, neighbor: NodeId) -> None:
@@ -128,8 +129,8 @@ class Port(ABC):
 
     @abstractmethod
     def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
-        """Run user code on events, apart from the handler; `on_processed` brings the outcome, exactly once."""
+        """Run user code on events, outside the handler; exactly one `on_processed` reports the outcome."""
 
     @abstractmethod
     def note(self, fact: Fact) -> None:
-        """A named fact for the trace; a `Gap` also for the application whose subscription it is."""
+        """Record a fact in the trace; a `Gap` is also reported to its application."""

@@ -1,7 +1,7 @@
-"""The retention contract: what a node promised to keep, and for which reasons it may let go of it.
+"""The retention contract: which events a node guarantees to keep, and for which reasons it may remove them.
 
-A protocol with a durable store keeps its events in a retention log, bounded in bytes. Each event in it has a level.
-Promised events (`PROMISED`) leave the log only for a reason in `MAY_END`. The others make room for them.
+A protocol with a durable store keeps its events in a retention log, bounded in bytes. Each event in it has a retention
+level. Guaranteed events (`GUARANTEED`) leave the log only for a reason in `MAY_END`. Others are evicted to make room.
 """
 
 import enum
@@ -14,19 +14,19 @@ from carrycast.errors import UserError, WorkError
 
 
 class Level(enum.StrEnum):
-    """On which terms a node keeps an event."""
+    """The retention level of an event."""
 
     STORED = "stored"
     """Published here at level `stored` or `held`."""
     ACCEPTED = "accepted"
     """Published here at level `accepted`."""
     CUSTODY = "custody"
-    """Taken over from another node, which has let go of it: kept on the terms of `stored`."""
+    """Custody was transferred from another node, which deleted its copy: kept like `stored`."""
     CARRIED = "carried"
-    """A copy of an event that another node keeps as well, or did when it sent it."""
+    """A copy of an event that the sender keeps too."""
 
 
-PROMISED = frozenset({Level.STORED, Level.CUSTODY})
+GUARANTEED = frozenset({Level.STORED, Level.CUSTODY})
 LEASE_END = "lease_over"
 CUSTODY_TAKEN = "custody"
 """Another node has confirmed, after its own commit, that the event is in its log."""
@@ -35,7 +35,7 @@ MAY_END = frozenset({LEASE_END, CUSTODY_TAKEN})
 
 
 class Usage(NamedTuple):
-    """How many events, and how many bytes: of a log, or of one level in it."""
+    """A number of events and of bytes, of a log or of one level."""
 
     events: int = 0
     length_bytes: float = 0
@@ -45,39 +45,39 @@ UNBOUNDED = float("inf")
 
 
 class RetentionLog(ABC):
-    """The log of one protocol on one node, as its host sees it."""
+    """The log of one protocol on one node, as seen by its host."""
 
     most_bytes: int
-    """Bytes that all records together may take."""
+    """The size limit of all records together."""
     longest_s: float
-    """The longest lease that the protocol keeps an event for."""
+    """The longest lease that is kept."""
 
     @abstractmethod
-    def refusal(self, event: Event) -> UserError | WorkError | None:
-        """Why an event cannot be promised to be kept until its lease ends; None if it can."""
+    def rejection(self, event: Event) -> UserError | WorkError | None:
+        """Why the log cannot guarantee to keep an event until its lease expires; None if it can."""
 
     @abstractmethod
-    def pledge(self, id: EventId | None) -> None:
-        """The event that is published next is promised to be kept; None: no longer."""
+    def guarantee(self, id: EventId | None) -> None:
+        """Guarantee the event that is published next; None: no longer."""
 
     @abstractmethod
     def level(self, id: EventId) -> Level | None:
-        """On which terms an event is kept; None if it is not in the log."""
+        """The retention level of an event; None if it is not in the log."""
 
     @abstractmethod
-    def loaded(self, id: EventId) -> Level | None:
-        """On which terms an event was kept when the node started, until `started`."""
+    def loaded_level(self, id: EventId) -> Level | None:
+        """The level that an event had in the log when the node started; until `finish_start`."""
 
     @abstractmethod
-    def started(self) -> None:
-        """What was kept before the start has been dealt with."""
+    def finish_start(self) -> None:
+        """The protocol has processed the events found at the start."""
 
     @property
     @abstractmethod
     def usage(self) -> Mapping[Level, Usage]:
-        """What is in the log right now, by level."""
+        """The current contents of the log, by level."""
 
     @property
     @abstractmethod
     def full(self) -> str | None:
-        """Why hardly any event can be promised to be kept; None if there is room."""
+        """Why the log accepts hardly any more guaranteed events; None if there is room."""

@@ -1,10 +1,10 @@
-"""The layers of one node: discovery (if by beacons), a router (if the protocol uses one), the protocol.
+"""The protocol stack of one node: discovery (with beacons), a router (if the protocol uses one), the protocol.
 
-A world makes one port per layer and hands every input to the stack with the layer it belongs to. Between layers nothing
-is called directly: what one layer tells another waits until the handler that said it has returned.
+An environment creates one port per layer, and passes every input to the stack together with its layer. A layer never
+calls another directly: its call is queued until the current handler has returned.
 
-Every handler is entered in `enter`, and nowhere else, so that is the one place where a world can put something around
-a handler. The only exception is named: `receiver`.
+Every handler is called in `run_handler`, so that an environment can wrap all handlers by overriding one method. The
+only exception is `receiver`.
 """
 
 from collections import deque
@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 from carrycast.core.model import Advertisement, Event, Failure, Processor, Request, Subscription
 from carrycast.core.model.identity import EventId, NodeId, RequestId, SubscriptionId
-from carrycast.core.protocol.discovery import BeaconDiscovery, DiscoveryUpcalls
-from carrycast.core.protocol.host import Host
-from carrycast.core.protocol.machine import Router, RouterUpcalls, Settings, StateMachine
+from carrycast.core.protocol.discovery import BeaconDiscovery, BeaconSettings, DiscoveryUpcalls
+from carrycast.core.protocol.host import Capability, Host
+from carrycast.core.protocol.machine import Protocol, Router, RouterUpcalls, Settings, StateMachine
 from carrycast.core.protocol.optional import (
     AcknowledgesReplicas,
     Advertises,
@@ -24,19 +24,48 @@ from carrycast.core.protocol.optional import (
     RunsProcessors,
     UsesRouter,
 )
-from carrycast.core.protocol.plan import StackPlan
 from carrycast.core.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
-from carrycast.core.wire import LEASE_OVER, DecodeError, Layer, Message, Parcel, carried
+from carrycast.core.wire import LEASE_OVER, Codec, DecodeError, Layer, Message, Parcel, carried
+
+
+class StackPlan:
+    """The state machines of a stack and their settings; the same for every node of a run."""
+
+    def __init__(
+        self,
+        protocol: type[Protocol],
+        settings: Settings,
+        router: type[Router] | None = None,
+        router_settings: Settings | None = None,
+        beacons: BeaconSettings | None = None,
+    ) -> None:
+        self.protocol = protocol
+        self.settings = settings
+        self.router = router
+        self.router_settings = router_settings
+        self.beacons = beacons
+        self.codecs: dict[Layer, Codec] = {
+            Layer.DISSEMINATION: Codec(Layer.DISSEMINATION, protocol.name, protocol.messages)
+        }
+        self.overhears = False
+        """Whether the router uses promiscuous mode."""
+        if router is not None and router_settings is not None:
+            self.overhears = Capability.OVERHEARING in router.needs | router_settings.needs()
+        if router is not None:
+            self.codecs[Layer.ROUTING] = Codec(Layer.ROUTING, router.name, router.messages)
+        if beacons is not None:
+            self.codecs[Layer.DISCOVERY] = Codec(Layer.DISCOVERY, BeaconDiscovery.name, BeaconDiscovery.messages)
+
 
 Receiver: TypeAlias = Callable[[float, NodeId, Message, Interface], None]
-"""A handler of messages: now, sender, message, interface."""
+"""A message handler: now, sender, message, interface."""
 
 LinkObserver: TypeAlias = Callable[[Link, Failure | None], None]
-"""Told of each link that discovery has found (None) or lost (why), before the layers above are."""
+"""Called for each link that discovery found (None) or lost (the cause), before the layers above are."""
 
 
 class Stack(RouterUpcalls, DiscoveryUpcalls):
-    """The machines of one node, wired together."""
+    """The state machines of one node and the calls between them."""
 
     def __init__(
         self,
@@ -54,7 +83,7 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
         self._by_layer: list[StateMachine | None] = [None] * len(Layer)
         self._cost_s = cost_s
         self._link_observer = link_observer
-        self._waiting: deque[tuple[Layer, Callable[..., None], tuple[Any, ...]]] = deque()
+        self._queued: deque[tuple[Layer, Callable[..., None], tuple[Any, ...]]] = deque()
         self._machines: list[tuple[Layer, StateMachine]] = []
         self.discovery: BeaconDiscovery | None = None
         self.router: Router | None = None
@@ -76,7 +105,7 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
         self.protocol = plan.protocol(node, plan.settings, self._port, protocol_host, protocol_rng)
         self._place(Layer.DISSEMINATION, self.protocol)
         self._above = [(layer, machine) for layer, machine in self._machines if layer is not Layer.DISCOVERY]
-        """Those that are told of links."""
+        """The layers above discovery, which receive link changes."""
 
     def _place(self, layer: Layer, machine: StateMachine) -> None:
         self._machines.append((layer, machine))
@@ -87,73 +116,72 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
         assert machine is not None
         return machine
 
-    # Where handlers are entered.
+    # Handlers.
 
-    def enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
+    def run_handler(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
         """Run one handler of one layer; False if it failed.
 
-        A world that must do something around each handler overrides this. If the handler fails it takes back what that
-        has told the other layers: `take_back` all that came after `told` was asked before.
+        An environment overrides this to wrap every handler. If the handler fails, it discards the handler's calls to
+        other layers: `discard_calls_after` the number of `queued_calls` before the handler.
         """
         handler(now, *arguments)
         return True
 
     @property
     def queued_calls(self) -> int:
-        """How much has been told that is not passed on yet."""
-        return len(self._waiting)
+        """The number of queued calls between layers."""
+        return len(self._queued)
 
-    def discard_calls_after(self, queued_calls: int) -> None:
-        """Forget what was told after so much had been."""
-        while len(self._waiting) > queued_calls:
-            self._waiting.pop()
+    def discard_calls_after(self, count: int) -> None:
+        """Discard the queued calls after the first `count`."""
+        while len(self._queued) > count:
+            self._queued.pop()
 
     def receiver(self, layer: Layer) -> Receiver | None:
-        """A layer's own handler of messages, for a world that needs nothing between a message and its handler.
+        """A layer's message handler, for an environment that calls it without `on_message`, which is faster.
 
-        None where something must come between: `enter` does more than to call. Where a layer has another to tell, what
-        it told is passed on when its handler has returned, as ever.
+        None if `run_handler` is overridden. Calls to other layers are passed on after the handler, as usual.
         """
-        if type(self).enter is not Stack.enter:
+        if type(self).run_handler is not Stack.run_handler:
             return None
-        handler, waiting, settle = self._machine(layer).on_message, self._waiting, self._settle
+        handler, queued, run_queued = self._machine(layer).on_message, self._queued, self._run_queued
         if layer is Layer.DISSEMINATION and self.router is None:
             return handler
 
         def receive(now: float, sender: NodeId, message: Message, via: Interface) -> None:
             handler(now, sender, message, via)
-            if waiting:
-                settle(now)
+            if queued:
+                run_queued(now)
 
         return receive
 
     def _input(self, now: float, layer: Layer, handler: Callable[..., None], *arguments: object) -> bool:
-        """A handler, and whatever follows from it in the other layers; False if the handler itself failed."""
-        went_well = self.enter(now, layer, handler, arguments)
-        if self._waiting:
-            self._settle(now)
+        """Run a handler, then the calls it made to other layers; False if the handler failed."""
+        went_well = self.run_handler(now, layer, handler, arguments)
+        if self._queued:
+            self._run_queued(now)
         return went_well
 
-    def _settle(self, now: float) -> None:
-        """Pass on what layers have told each other, until nothing waits."""
-        waiting = self._waiting
-        while waiting:
-            layer, handler, arguments = waiting.popleft()
-            self.enter(now, layer, handler, arguments)
+    def _run_queued(self, now: float) -> None:
+        """Run the queued calls between layers until none is left."""
+        queued = self._queued
+        while queued:
+            layer, handler, arguments = queued.popleft()
+            self.run_handler(now, layer, handler, arguments)
 
-    def _tell(self, layer: Layer, handler: Callable[..., None], *arguments: object) -> None:
-        """To be entered when the handler that says it has returned."""
-        self._waiting.append((layer, handler, arguments))
+    def _queue_call(self, layer: Layer, handler: Callable[..., None], *arguments: object) -> None:
+        """Queue a call to another layer until the current handler has returned."""
+        self._queued.append((layer, handler, arguments))
 
-    # Inputs from the world.
+    # Inputs from the environment.
 
     def on_start(self, now: float) -> None:
-        """Bottom first, so that a layer may use the one beneath."""
+        """Start the layers bottom first, so that a layer can use the one below."""
         for layer, machine in self._machines:
             self._input(now, layer, machine.on_start)
 
     def on_stop(self, now: float) -> None:
-        """Top first."""
+        """Stop the layers top first."""
         for layer, machine in reversed(self._machines):
             self._input(now, layer, machine.on_stop)
 
@@ -162,7 +190,7 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
         self._input(now, layer, self._machine(layer).on_message, sender, message, via)
 
     def on_overheard(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
-        """A message of the routing layer that is meant for another node."""
+        """A message of the routing layer to another node (promiscuous mode)."""
         if self.router is not None:
             self._input(now, Layer.ROUTING, self.router.on_overheard, sender, message, via)
 
@@ -170,16 +198,16 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
         """A timer of one layer."""
         machine = self._by_layer[layer]
         assert machine is not None
-        self.enter(now, layer, machine.on_timer, (key,))
-        if self._waiting:
-            self._settle(now)
+        self.run_handler(now, layer, machine.on_timer, (key,))
+        if self._queued:
+            self._run_queued(now)
 
     def on_sent(self, now: float, layer: Layer, token: Token, failure: Failure | None) -> None:
         """The outcome of a send of one layer."""
         self._input(now, layer, self._machine(layer).on_sent, token, failure)
 
     def on_retune(self, now: float, layer: Layer, settings: Settings) -> bool:
-        """The settings of one layer are others; False if it failed on them."""
+        """New settings for one layer; False if the handler failed."""
         return self._input(now, layer, self._machine(layer).on_retune, settings)
 
     def machine(self, layer: Layer) -> StateMachine | None:
@@ -187,23 +215,23 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
         return self._by_layer[layer]
 
     def on_link_up(self, now: float, link: Link) -> None:
-        """For the router, then for the protocol."""
+        """Passed to the router, then to the protocol."""
         for layer, machine in self._above:
             self._input(now, layer, machine.on_link_up, link)
 
     def on_link_changed(self, now: float, link: Link) -> None:
-        """For the router, then for the protocol."""
+        """Passed to the router, then to the protocol."""
         for layer, machine in self._above:
             self._input(now, layer, machine.on_link_changed, link)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
-        """For the router, then for the protocol."""
+        """Passed to the router, then to the protocol."""
         for layer, machine in self._above:
             self._input(now, layer, machine.on_link_down, link, cause)
 
     def on_neighbor_failed(self, now: float, neighbor: NodeId, interface: Interface, cause: Failure) -> None:
-        """The world could not reach a neighbor, or saw it start anew: with discovery by beacons, its link is lost until
-        the next one. The sends that failed are told before."""
+        """The environment could not reach a neighbor, or observed its restart: with beacons, the link is down until the
+        next beacon. `on_sent` for the failed sends comes before."""
         if self.discovery is not None:
             self._input(now, Layer.DISCOVERY, self.discovery.on_neighbor_failed, neighbor, interface, cause)
 
@@ -220,12 +248,12 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
         self._input(now, Layer.DISSEMINATION, self.protocol.on_unsubscribe, subscription)
 
     def on_await_replicas(self, now: float, event: EventId, copies: int) -> None:
-        """An application waits until so many neighbors hold an event; only for protocols that can tell."""
+        """A publisher waits for replicas of an event; only for protocols that acknowledge replicas."""
         assert isinstance(self.protocol, AcknowledgesReplicas)
         self._input(now, Layer.DISSEMINATION, self.protocol.on_await_replicas, event, copies)
 
     def on_processor(self, now: float, processor: Processor) -> None:
-        """The node can run a processor; protocols that place none are not told."""
+        """The node can run a processor; passed only to protocols that run processors."""
         if isinstance(self.protocol, RunsProcessors):
             self._input(now, Layer.DISSEMINATION, self.protocol.on_processor, processor)
 
@@ -237,7 +265,7 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
         self._input(now, Layer.DISSEMINATION, self.protocol.on_processed, token, state, events, cost_s, error)
 
     def on_advertise(self, now: float, advertisement: Advertisement) -> None:
-        """An application advertises; protocols that make no use of it are not told."""
+        """An application advertises; passed only to protocols that use advertisements."""
         if isinstance(self.protocol, Advertises):
             self._input(now, Layer.DISSEMINATION, self.protocol.on_advertise, advertisement)
 
@@ -247,42 +275,42 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
             self._input(now, Layer.DISSEMINATION, self.protocol.on_unadvertise, advertisement)
 
     def on_request(self, now: float, request: Request) -> None:
-        """An application asks for stored events; with a protocol that has none, nothing is found, at once."""
+        """An application requests stored events. With a protocol without retrieval, the request is closed at once."""
         protocol = self.protocol
-        answer = protocol.on_request if isinstance(protocol, AnswersRequests) else self._find_nothing
+        answer = protocol.on_request if isinstance(protocol, AnswersRequests) else self._close_unanswered
         self._input(now, Layer.DISSEMINATION, answer, request)
 
     def on_request_canceled(self, now: float, request: RequestId) -> None:
-        """Nobody waits for the answers to a request any more."""
+        """An application canceled a request."""
         if isinstance(self.protocol, AnswersRequests):
             self._input(now, Layer.DISSEMINATION, self.protocol.on_request_canceled, request)
 
-    def _find_nothing(self, now: float, request: Request) -> None:
+    def _close_unanswered(self, now: float, request: Request) -> None:
         self._port.close_request(request.id, complete=False)
 
-    # What a layer says to another.
+    # Calls between layers.
 
     def route(self, target: NodeId | Place, message: Message) -> int:
-        """What the protocol's port does with `route`; how many bytes the router is handed, 0 for the own node."""
-        router, parcel = self._packed(message)
+        """Implements the port's `route`. Returns the bytes passed to the router, 0 if the target is this node."""
+        router, parcel = self._pack(message)
         if self._is_here(target):
             self.deliver_packet(self._node, parcel, 0)
             return 0
-        self._tell(Layer.ROUTING, router.on_route, target, parcel)
+        self._queue_call(Layer.ROUTING, router.on_route, target, parcel)
         return len(parcel.body)
 
     def route_each(self, targets: Sequence[NodeId | Place], message: Message) -> int:
-        """What the protocol's port does with `route_each`; the router is handed one parcel for all that are away."""
-        router, parcel = self._packed(message)
-        away = [target for target in targets if not self._is_here(target)]
-        if len(away) < len(targets):
+        """Implements the port's `route_each`: the router gets one parcel for all remote targets."""
+        router, parcel = self._pack(message)
+        remote = [target for target in targets if not self._is_here(target)]
+        if len(remote) < len(targets):
             self.deliver_packet(self._node, parcel, 0)
-        if not away:
+        if not remote:
             return 0
-        self._tell(Layer.ROUTING, router.on_route_each, away, parcel)
+        self._queue_call(Layer.ROUTING, router.on_route_each, remote, parcel)
         return len(parcel.body)
 
-    def _packed(self, message: Message) -> tuple[Router, Parcel]:
+    def _pack(self, message: Message) -> tuple[Router, Parcel]:
         if self.router is None:
             raise TypeError(f"{self.plan.protocol.name} uses a router, but its stack has none")
         traffic, event = carried(message)
@@ -292,20 +320,20 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
         return target == self._node or (isinstance(target, Place) and target.node == self._node)
 
     def deliver_packet(self, origin: NodeId, parcel: Parcel, hops: int) -> None:
-        self._tell(Layer.DISSEMINATION, self._hand_up, origin, parcel, hops)
+        self._queue_call(Layer.DISSEMINATION, self._deliver_packet, origin, parcel, hops)
 
     def report_unreachable(self, target: NodeId | Place, parcel: Parcel) -> None:
-        self._tell(Layer.DISSEMINATION, self._hand_back, target, parcel)
+        self._queue_call(Layer.DISSEMINATION, self._report_unreachable, target, parcel)
 
     def report_link_up(self, link: Link) -> None:
-        self._tell(Layer.DISCOVERY, self._observe_link, link, None)
+        self._queue_call(Layer.DISCOVERY, self._observe_link, link, None)
         for layer, machine in self._above:
-            self._tell(layer, machine.on_link_up, link)
+            self._queue_call(layer, machine.on_link_up, link)
 
     def report_link_down(self, link: Link, cause: Failure) -> None:
-        self._tell(Layer.DISCOVERY, self._observe_link, link, cause)
+        self._queue_call(Layer.DISCOVERY, self._observe_link, link, cause)
         for layer, machine in self._above:
-            self._tell(layer, machine.on_link_down, link, cause)
+            self._queue_call(layer, machine.on_link_down, link, cause)
 
     def cost_s(self, neighbor: NodeId, interface: Interface) -> float:
         return self._cost_s(neighbor, interface)
@@ -314,24 +342,23 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
         if self._link_observer is not None:
             self._link_observer(link, lost)
 
-    def _hand_up(self, now: float, origin: NodeId, parcel: Parcel, hops: int) -> None:
+    def _deliver_packet(self, now: float, origin: NodeId, parcel: Parcel, hops: int) -> None:
         protocol = self.protocol
         assert isinstance(protocol, UsesRouter)
-        message = self._unpacked(origin, parcel)
+        message = self._unpack(origin, parcel)
         if message is not None:
             protocol.on_packet(now, origin, message, hops)
 
-    def _hand_back(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
+    def _report_unreachable(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
         protocol = self.protocol
         assert isinstance(protocol, UsesRouter)
-        message = self._unpacked(self._node, parcel)
+        message = self._unpack(self._node, parcel)
         if message is not None:
             protocol.on_unreachable(now, target, message)
 
-    def _unpacked(self, origin: NodeId, parcel: Parcel) -> Message | None:
-        """The message in a parcel as old as it is; None, with the reason noted, if there is none or its lease is over.
-
-        What a router gives back may have waited long as well, and the protocol may send it again.
+    def _unpack(self, origin: NodeId, parcel: Parcel) -> Message | None:
+        """The message in a parcel, aged by the parcel's waiting time; None, with a recorded drop, if it cannot be
+        decoded or its lease expired. Also for parcels that a router returns: the protocol may send them again.
         """
         try:
             message = self.plan.codecs[Layer.DISSEMINATION].decode(parcel.body)

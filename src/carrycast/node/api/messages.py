@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from carrycast.core.model import MAX_NODE_ID, EventId, FilterText, Position, Scalar, SubscriptionId, Velocity
 from carrycast.core.model.subscription import MAX_STATE_BYTES
-from carrycast.core.protocol.retention import MAY_END, PROMISED
+from carrycast.core.protocol.retention import GUARANTEED, MAY_END
 from carrycast.node.event_feed import ActiveSubscription, FeedEvent
 
 MAX_LINE_BYTES = 1 << 19
@@ -220,7 +220,7 @@ class RetentionReport(msgspec.Struct, frozen=True):
         removed = sum(self.removed.values())
         if self.accepted != self.kept + removed:
             return f"{level}: {self.accepted} events accepted, {self.kept} kept and {removed} removed"
-        broken = [reason for reason in self.removed if level in PROMISED and reason not in MAY_END]
+        broken = [reason for reason in self.removed if level in GUARANTEED and reason not in MAY_END]
         return f"{level}: events were removed as {', '.join(broken)}" if broken else None
 
 

@@ -41,7 +41,7 @@ class ActionRunner:
         self._tuner = tuner
         self._running: set[asyncio.Task[None]] = set()
 
-    def act(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
+    def perform(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
         """Do it, and say how it went: nothing, or what was wrong."""
         if verb == "run":
             self._run(name, tuple(str(value) for value in values), done)

@@ -10,7 +10,7 @@ from random import Random
 from carrycast.core.model import Advertisement, Event, NodeId, Request, RequestId, Scalar, Subscription, SubscriptionId
 from carrycast.core.protocol import Fact, Host, Settings
 from carrycast.core.protocol.application import Application, ApplicationPort
-from carrycast.core.protocol.tenants import Landlord, TenantKey, Tenants
+from carrycast.core.protocol.application_host import ApplicationHost, ApplicationKey, HostedApplications
 from carrycast.core.protocol.tuning import Tuner
 from carrycast.core.wire import Layer
 from carrycast.errors import UserError, WorkError
@@ -37,7 +37,7 @@ class ApplicationConfig:
     settings: Settings
 
 
-class LiveApplicationHost(Landlord):
+class LiveApplicationHost(ApplicationHost):
     """The applications of one start of a node."""
 
     def __init__(
@@ -58,7 +58,7 @@ class LiveApplicationHost(Landlord):
         self._numbers = numbers
         self._publish = publish
         self._loop = asyncio.get_running_loop()
-        self._timers: dict[TenantKey, asyncio.TimerHandle] = {}
+        self._timers: dict[ApplicationKey, asyncio.TimerHandle] = {}
         self._replies: dict[int, Replied] = {}
         self._commands = 0
         tuner = Tuner(
@@ -72,14 +72,14 @@ class LiveApplicationHost(Landlord):
             kind = config.kind
             return lambda port: kind(node, config.settings, port, host(kind.name), Random(secrets.randbits(128)))
 
-        self.tenants = Tenants(node, self, [(config.kind.name, maker(config)) for config in configs])
+        self.hosted = HostedApplications(node, self, [(config.kind.name, maker(config)) for config in configs])
 
     def stop(self, crashed: bool) -> None:
         """They end, with a word unless the node crashed."""
         if crashed:
-            self.tenants.crash()
+            self.hosted.crash()
         else:
-            self.tenants.stop()
+            self.hosted.stop()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -90,14 +90,14 @@ class LiveApplicationHost(Landlord):
 
     def command(self, name: str, verb: str, body: bytes, replied: Replied) -> Forget:
         """Tell one of them something; `replied` is called once, unless it is forgotten before."""
-        if name not in self.tenants:
+        if name not in self.hosted:
             raise UserError(f"this node does not run {name}; name it in [[applications]] of its configuration")
         if len(self._replies) >= MAX_COMMANDS:
             raise WorkError(f"{MAX_COMMANDS} commands wait for a reply already; try again")
         self._commands += 1
         command = self._commands
         self._replies[command] = replied
-        self.tenants.on_command(name, command, verb, body)
+        self.hosted.on_command(name, command, verb, body)
 
         def forget() -> None:
             self._replies.pop(command, None)
@@ -108,31 +108,31 @@ class LiveApplicationHost(Landlord):
 
     def on_event(self, id: SubscriptionId, event: Event, hops: int) -> bool:
         """An event; False if it is for none of them."""
-        mine = self.tenants.on_event(id, event, hops)
+        mine = self.hosted.on_event(id, event, hops)
         if mine:
             self._recorder.deliver(id, event, hops)
         return mine
 
     def on_answer(self, id: RequestId, event: Event, hops: int) -> bool:
         """A stored event; False if it is for none of them."""
-        return self.tenants.on_answer(id, event, hops)
+        return self.hosted.on_answer(id, event, hops)
 
     def on_closed(self, id: RequestId, complete: bool) -> bool:
         """A request is over; False if it was none of theirs."""
-        return self.tenants.on_closed(id, complete)
+        return self.hosted.on_closed(id, complete)
 
     # What they ask for.
 
-    def soon(self, action: Callable[[], None]) -> None:
+    def call_soon(self, action: Callable[[], None]) -> None:
         self._loop.call_soon(action)
 
     def now(self) -> float:
         return self._runtime.now
 
-    def number(self) -> int:
+    def next_number(self) -> int:
         return self._numbers.take()
 
-    def enter(self, handler: Callable[[], None]) -> bool:
+    def run_handler(self, handler: Callable[[], None]) -> bool:
         """As with a protocol: a handler that raises neither writes nor asks for anything, and the node goes on."""
         self._group_commit.release_savepoint()
         try:
@@ -172,22 +172,22 @@ class LiveApplicationHost(Landlord):
     def cancel_request(self, id: RequestId) -> None:
         self._runtime.on_request_canceled(self.now(), id)
 
-    def set_timer(self, key: TenantKey, delay_s: float) -> None:
+    def set_timer(self, key: ApplicationKey, delay_s: float) -> None:
         self.cancel_timer(key)
         if delay_s != math.inf:
             self._timers[key] = self._loop.call_later(max(0.0, delay_s), self._on_timer, key)
 
-    def cancel_timer(self, key: TenantKey) -> None:
+    def cancel_timer(self, key: ApplicationKey) -> None:
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
 
-    def _on_timer(self, key: TenantKey) -> None:
+    def _on_timer(self, key: ApplicationKey) -> None:
         del self._timers[key]
-        self.tenants.on_timer(key)
+        self.hosted.on_timer(key)
 
-    def act(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
-        self._deeds.act(verb, name, values, done)
+    def perform(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
+        self._deeds.perform(verb, name, values, done)
 
     def reply(self, command: int, body: bytes) -> None:
         replied = self._replies.pop(command, None)

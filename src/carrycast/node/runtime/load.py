@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from carrycast.core.busy import DEFAULT_WINDOW_S, BusyShare
+from carrycast.core.utilization import DEFAULT_WINDOW_S, Utilization
 
 _MEMINFO = Path("/proc/meminfo")
 
@@ -19,7 +19,7 @@ class LoadMeter:
     """
 
     def __init__(self, window_s: float = DEFAULT_WINDOW_S) -> None:
-        self._busy = BusyShare(window_s)
+        self._busy = Utilization(window_s)
         self._running = 0
         self._since_s = 0.0
         self.in_turn = False

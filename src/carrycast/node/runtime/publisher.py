@@ -145,9 +145,9 @@ class EventPublisher:
         """False if the protocol's handler raised."""
         runtime, log = self._runtime, self.retention.log
         if stored and log is not None:
-            log.pledge(event.id)
+            log.guarantee(event.id)
             done = runtime.on_publish(runtime.now, event)
-            log.pledge(None)
+            log.guarantee(None)
         else:
             done = runtime.on_publish(runtime.now, event)
         if done:

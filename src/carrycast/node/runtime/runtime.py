@@ -150,7 +150,7 @@ class Runtime(Stack):
         for interface in self.interfaces.values():
             interface.close()
 
-    def enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
+    def run_handler(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
         """A handler, then its effects; or neither its effects nor its writes, if it raises."""
         if not self._work.in_turn:
             self._work.begin_turn(self._loop)

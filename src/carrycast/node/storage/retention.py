@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from carrycast.core.model import Event
 from carrycast.core.protocol import Protocol
-from carrycast.core.protocol.ledger import Account
 from carrycast.core.protocol.optional import log_of
 from carrycast.core.protocol.retention import Level, Usage
+from carrycast.core.protocol.retention_accounting import LevelAccount
 from carrycast.errors import UserError, WorkError
 from carrycast.node.recorder import LOG, NodeRecorder
 from carrycast.node.storage.group_commit import GroupCommit
@@ -22,19 +22,19 @@ class Retention:
     """The retention log of one node's protocol, and its accounts."""
 
     def __init__(self, protocol: Protocol, recorder: NodeRecorder, group_commit: GroupCommit) -> None:
-        self._ledger = recorder.ledger
+        self._accounts = recorder.retention_accounts
         self._group_commit = group_commit
         self.log = log_of(protocol)
         self._written: dict[str, int] = {}
         if self.log is not None:
             self._written = group_commit.store.counters(PREFIX)
-            self._ledger.restore(self._written)
+            self._accounts.restore(self._written)
             group_commit.store.before_commit, group_commit.store.on_rollback = self._write, self._undo
-        self._ledger.start(self.log)
+        self._accounts.start(self.log)
 
     def on_started(self) -> None:
         """The protocol has restored the events in its log."""
-        missing = self._ledger.started()
+        missing = self._accounts.finish_start()
         if missing is not None:
             LOG.error("the store could not be written when the node last ran: %s", missing)
 
@@ -44,16 +44,16 @@ class Retention:
         self._group_commit.retry()
         if self._group_commit.failure is not None:
             return WorkError(f"{self._group_commit.failure}; nothing is stored until there is room on the disk")
-        return self.log.refusal(event)
+        return self.log.rejection(event)
 
     def on_published(self, event: Event) -> None:
         """The protocol has accepted an event."""
-        self._ledger.on_published(event.id)
+        self._accounts.on_published(event.id)
 
     @property
-    def accounts(self) -> Mapping[Level, Account]:
+    def accounts(self) -> Mapping[Level, LevelAccount]:
         """For each level, how many events were accepted, kept and removed."""
-        return self._ledger.accounts()
+        return self._accounts.accounts()
 
     @property
     def usage(self) -> Mapping[Level, Usage]:
@@ -63,12 +63,12 @@ class Retention:
     @property
     def failure(self) -> str | None:
         """Why the node cannot keep more events, or has lost some; for health checks."""
-        return self._group_commit.failure or self._ledger.imbalance() or (None if self.log is None else self.log.full)
+        return self._group_commit.failure or self._accounts.imbalance() or (None if self.log is None else self.log.full)
 
     def _write(self) -> None:
         """Add the counters that have changed since the last commit to the next one."""
         store, before = self._group_commit.store, self._written
-        now = self._ledger.counters()
+        now = self._accounts.counters()
         for name, number in now.items():
             if before.get(name) != number:
                 store.set_counter(PREFIX + name, number)

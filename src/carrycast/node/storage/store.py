@@ -18,7 +18,7 @@ import msgspec
 
 from carrycast.core.model import NodeId, Subscription, SubscriptionId
 from carrycast.core.protocol import DurableStore
-from carrycast.core.protocol.tenants import PartOfStore
+from carrycast.core.protocol.application_host import ApplicationStore
 from carrycast.core.wire import Layer
 from carrycast.errors import WorkError
 
@@ -122,7 +122,7 @@ class NodeStore:
 
     def application(self, name: str) -> DurableStore:
         """The part that one application sees."""
-        return PartOfStore(LayerStore(self, "applications"), name)
+        return ApplicationStore(LayerStore(self, "applications"), name)
 
     def reserve(self, counter: str, block: int) -> int:
         """The first of `block` numbers that no start of this node has had before; on disk when this returns."""

@@ -233,7 +233,7 @@ class Holdings:
         promised: list[tuple[float, EventId]] = []
         most = 1
         while most and self._ends:
-            if self._buffer.is_promised(self._ends[0][1]):
+            if self._buffer.is_guaranteed(self._ends[0][1]):
                 promised.append(heapq.heappop(self._ends))
                 most = max(most, self._settings.max_met // FORGOTTEN_PART)
             else:

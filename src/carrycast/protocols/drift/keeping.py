@@ -62,10 +62,10 @@ class Keeping:
         spare = self._spare
         while spare:
             id = spare.pop()
-            if id in buffer.events and not buffer.is_promised(id):
+            if id in buffer.events and not buffer.is_guaranteed(id):
                 return id
         self._look()
-        free = (id for id in self._kept if id not in self.errands.for_whom and not buffer.is_promised(id))
+        free = (id for id in self._kept if id not in self.errands.for_whom and not buffer.is_guaranteed(id))
         spare += [stored.id for stored in sorted((buffer.events[id] for id in free), reverse=True)]
         return spare.pop() if spare else buffer.next_to_go()
 

@@ -10,11 +10,11 @@ def publish(drift: KeepsEvents, number: int, promised: bool, lease_s: float = 60
     """Whether it was admitted."""
     event = Event(EventId(7, number), {"n": number}, lease_s=lease_s)
     assert drift.log is not None
-    if promised and drift.log.refusal(event) is not None:
+    if promised and drift.log.rejection(event) is not None:
         return False
-    drift.log.pledge(event.id if promised else None)
+    drift.log.guarantee(event.id if promised else None)
     drift.on_publish(0.0, event)  # type: ignore[attr-defined]
-    drift.log.pledge(None)
+    drift.log.guarantee(None)
     return True
 
 

@@ -126,9 +126,9 @@ def durable_pair() -> tuple[Carrier, RecordingPort, Send]:
     assert protocol.log is not None
     protocol.on_link_up(0.0, Link(1, "radio", 0.001))
     protocol.on_message(0.0, 1, Wants(()), "radio")
-    protocol.log.pledge(EVENT.id)
+    protocol.log.guarantee(EVENT.id)
     protocol.on_publish(0.0, EVENT)
-    protocol.log.pledge(None)
+    protocol.log.guarantee(None)
     port.take()
     protocol.on_message(0.0, 1, Ask((EVENT.id,)), "radio")
     [sent] = [one for one in port.take() if isinstance(one, Send)]
@@ -155,7 +155,7 @@ def test_custody_may_be_confirmed_before_the_link_says_that_the_event_has_arrive
     assert protocol.log is not None
     protocol.on_link_up(0.0, Link(1, "radio", 0.001))
     protocol.on_message(0.0, 1, Wants(()), "radio")
-    protocol.log.pledge(EVENT.id)
+    protocol.log.guarantee(EVENT.id)
     protocol.on_publish(0.0, EVENT)
     port.take()
     protocol.on_message(0.0, 1, Ask((EVENT.id,)), "radio")
@@ -199,7 +199,7 @@ def test_only_a_node_with_a_log_confirms_custody(durable: bool) -> None:
     protocol.on_message(0.0, 7, Entrusted(EVENT, 1, 60.0, 1), "radio")
     assert (Custody((EVENT.id,)) in port.take_messages()) == durable
     assert EVENT.id in protocol.carried.held
-    assert protocol.carried.is_promised(EVENT.id) == durable
+    assert protocol.carried.is_guaranteed(EVENT.id) == durable
 
 
 def test_custody_is_refused_by_name_for_a_longer_lease_than_events_are_kept() -> None:

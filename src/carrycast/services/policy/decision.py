@@ -149,8 +149,8 @@ class DecisionPoint(Application):
         elif not self._surveys.on_timer(now, key):
             self._decide(now)
 
-    def on_acted(self, now: float, token: int, error: str) -> None:
-        self.enforcer.on_acted(token, error)
+    def on_performed(self, now: float, token: int, error: str) -> None:
+        self.enforcer.on_performed(token, error)
 
     def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
         """`list`: what it holds, what is in force, and what is wanted and failed."""

@@ -102,8 +102,8 @@ class EnforcementPoint(Application):
         wall = wall_of(self.host, now)
         self.enforcer.enforce(orders.wanted, None if wall is None else wall.utc_s)
 
-    def on_acted(self, now: float, token: int, error: str) -> None:
-        self.enforcer.on_acted(token, error)
+    def on_performed(self, now: float, token: int, error: str) -> None:
+        self.enforcer.on_performed(token, error)
 
     def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
         """`list`: what is in force, and what is wanted and failed."""

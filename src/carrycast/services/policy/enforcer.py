@@ -89,7 +89,7 @@ class Enforcer:
             else:
                 self._step(self._courses[one.policy])
 
-    def on_acted(self, token: int, error: str) -> None:
+    def on_performed(self, token: int, error: str) -> None:
         """An action is done, or could not be."""
         found = self._running.pop(token, None)
         if found is None:
@@ -134,7 +134,7 @@ class Enforcer:
         self._tokens += 1
         if about is not None:
             self._running[self._tokens] = about
-        self._port.act(self._tokens, verb, name, values)
+        self._port.perform(self._tokens, verb, name, values)
 
     def _report(self, wanted: Wanted, what: str, told: str = "") -> None:
         self._port.note(Fact(f"policy_{what.replace(' ', '_')}", reason=f"{wanted.policy} {wanted.version}"))

@@ -17,7 +17,7 @@ from carrycast.core.model import (
 )
 from carrycast.core.protocol import Fact, Host
 from carrycast.core.protocol.application import Application, ApplicationPort
-from carrycast.core.protocol.tenants import Landlord, TenantKey, Tenants
+from carrycast.core.protocol.application_host import ApplicationHost, ApplicationKey, HostedApplications
 from carrycast.core.protocol.tuning import Tuner
 from carrycast.core.streams import stream
 from carrycast.core.wire import Layer
@@ -32,14 +32,14 @@ FIRST_NUMBER = 1 << 40
 """Of the subscriptions of applications; those of a workload count from 0."""
 
 
-class SimApplications(Landlord):
+class SimApplications(ApplicationHost):
     """The applications of one start of a node."""
 
     def __init__(self, node: "SimNode", world: World, hosts: Callable[[str], Host], boot: int) -> None:
         self._node = node
         self._world = world
         self._kernel = world.kernel
-        self._timers: dict[TenantKey, Timer] = {}
+        self._timers: dict[ApplicationKey, Timer] = {}
         self.variables: dict[str, Scalar] = {}
         """What policies have set that is no setting of the stack."""
         self.replies: dict[int, bytes] = {}
@@ -51,7 +51,7 @@ class SimApplications(Landlord):
             return lambda port: hired.kind(node.id, hired.settings, port, hosts(name), rng)
 
         makers = [(hired.kind.name, maker(hired)) for hired in world.applications.get(node.id, ())]
-        self.tenants = Tenants(node.id, self, makers)
+        self.hosted = HostedApplications(node.id, self, makers)
         stack = node.stack
         self._tuner = Tuner(
             stack.plan, stack.machine, lambda layer, settings: stack.on_retune(node.now(), layer, settings)
@@ -59,38 +59,38 @@ class SimApplications(Landlord):
 
     def crash(self) -> None:
         """They are gone, and what they subscribed to and advertised with them."""
-        self.tenants.crash()
+        self.hosted.crash()
         self._cancel_all()
-        for id in self.tenants.subscriptions:
+        for id in self.hosted.subscriptions:
             self._node.unsubscribe(id)
-        for advertisement in self.tenants.advertisements:
+        for advertisement in self.hosted.advertisements:
             self._node.unadvertise(advertisement)
 
     def stop(self) -> None:
         """A clean stop."""
-        self.tenants.stop()
+        self.hosted.stop()
         self._cancel_all()
 
     def command(self, name: str, verb: str, body: bytes) -> int:
         """Tell one of them something; the number under which it replies."""
-        number = self.number()
-        if name in self.tenants:
-            self.tenants.on_command(name, number, verb, body)
+        number = self.next_number()
+        if name in self.hosted:
+            self.hosted.on_command(name, number, verb, body)
         return number
 
     # What they ask for.
 
-    def soon(self, action: Callable[[], None]) -> None:
+    def call_soon(self, action: Callable[[], None]) -> None:
         self._kernel.at(self._kernel.now_us, lambda _: action(), None)
 
     def now(self) -> float:
         return self._node.now()
 
-    def number(self) -> int:
+    def next_number(self) -> int:
         self._node.application_numbers += 1
         return FIRST_NUMBER + self._node.application_numbers
 
-    def enter(self, handler: Callable[[], None]) -> bool:
+    def run_handler(self, handler: Callable[[], None]) -> bool:
         handler()
         return True
 
@@ -117,13 +117,13 @@ class SimApplications(Landlord):
     def cancel_request(self, id: RequestId) -> None:
         self._node.cancel_request(id)
 
-    def set_timer(self, key: TenantKey, delay_s: float) -> None:
+    def set_timer(self, key: ApplicationKey, delay_s: float) -> None:
         self.cancel_timer(key)
         if delay_s != math.inf:
             drift = 0.0 if self._node.clock is None else self._node.clock.drift
             self._timers[key] = self._kernel.timer(max(0.0, delay_s) / (1 + drift), self._on_timer, key)
 
-    def cancel_timer(self, key: TenantKey) -> None:
+    def cancel_timer(self, key: ApplicationKey) -> None:
         timer = self._timers.pop(key, None)
         if timer is not None:
             self._kernel.cancel(timer)
@@ -131,13 +131,13 @@ class SimApplications(Landlord):
     def _on_timer(self, key: object) -> None:
         assert isinstance(key, tuple)
         del self._timers[key]
-        self.tenants.on_timer(key)
+        self.hosted.on_timer(key)
 
     def _cancel_all(self) -> None:
         for key in list(self._timers):
             self.cancel_timer(key)
 
-    def act(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
+    def perform(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
         """Settings of the stack change; any other variable is only written down, and commands are only said to run."""
         error = ""
         if verb == "run":

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from carrycast.core.busy import BusyShare
 from carrycast.core.functions import MAX_JOBS, Fault, Installed, ProcessorError, derived_event
 from carrycast.core.model import Event, EventId, NodeId, ProcessorId
 from carrycast.core.protocol import Token
+from carrycast.core.utilization import Utilization
 from carrycast.core.wire import Layer
 from carrycast.sim.engine.kernel import US_PER_S, delay_us
 from carrycast.sim.engine.observers.outputs import Made
@@ -55,7 +55,7 @@ class Computer:
         self._clock = clock
         self._tell = tell
         self._installed = world.installed[node]
-        self._busy = BusyShare(world.scenario.computer.load_window_s)
+        self._busy = Utilization(world.scenario.computer.load_window_s)
         self._free_us = 0
         self._open: dict[ProcessorId, int] = {}
         """Calls of each processor that have no outcome yet."""

@@ -79,17 +79,17 @@ class SimPort(Port):
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         self._node.recorder.on_deliver(self._node.id, subscription, event, hops)
         if self._node.applications is not None:
-            self._node.applications.tenants.on_event(subscription, event, hops)
+            self._node.applications.hosted.on_event(subscription, event, hops)
 
     def answer(self, request: RequestId, event: Event, hops: int) -> None:
         self._node.recorder.on_answer(self._node.id, request, event, hops)
         if self._node.applications is not None:
-            self._node.applications.tenants.on_answer(request, event, hops)
+            self._node.applications.hosted.on_answer(request, event, hops)
 
     def close_request(self, request: RequestId, complete: bool) -> None:
         self._node.recorder.on_close(self._node.id, request, complete)
         if self._node.applications is not None:
-            self._node.applications.tenants.on_closed(request, complete)
+            self._node.applications.hosted.on_closed(request, complete)
 
     def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
         """Simulated subscribers do not wait for it; the facts of the retrieval are in the trace."""
@@ -171,7 +171,7 @@ class SimNode:
             self.stack.on_advertise(now, advertisement)
         if self.id in self._world.applications:
             self.applications = SimApplications(self, self._world, lambda name: self._host(name, boot), boot)
-            self.applications.tenants.start()
+            self.applications.hosted.start()
 
     def _host(self, whose: Layer | str, boot: int) -> SimHost:
         """For a layer or, by its name, for an application."""
@@ -216,10 +216,10 @@ class SimNode:
             self.recorder.on_event(self.id, event)
             log = log_of(self.protocol)
             # A simulated application publishes at level `stored` where the log admits that, else at `accepted`.
-            if log is not None and log.refusal(event) is None:
-                log.pledge(event.id)
+            if log is not None and log.rejection(event) is None:
+                log.guarantee(event.id)
                 self.stack.on_publish(self.now(), event)
-                log.pledge(None)
+                log.guarantee(None)
             else:
                 self.stack.on_publish(self.now(), event)
             self.recorder.on_published(self.id, event.id)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from carrycast.core.model import NodeId
-from carrycast.core.protocol.probes import Snapshot
+from carrycast.core.protocol.machine import Snapshot
 from carrycast.sim.engine.kernel import microseconds
 from carrycast.sim.engine.network import Network
 from carrycast.sim.engine.observers.meter import Metrics

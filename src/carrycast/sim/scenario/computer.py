@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from carrycast.core.busy import DEFAULT_WINDOW_S, LoadWindow
+from carrycast.core.utilization import DEFAULT_WINDOW_S, LoadWindow
 
 
 class Computer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,7 +24,7 @@ from carrycast.core.model import (
 from carrycast.core.model.wall import Wall
 from carrycast.core.protocol import Capability, Fact
 from carrycast.core.protocol.application import Application, application_named
-from carrycast.core.protocol.tenants import Landlord, TenantKey, Tenants
+from carrycast.core.protocol.application_host import ApplicationHost, ApplicationKey, HostedApplications
 from carrycast.sim.testing.alone import LoneHost
 
 
@@ -43,7 +43,7 @@ class BusHost(LoneHost):
         return Wall(self._bus.began_s + now + self._ahead_s)
 
 
-class BusNode(Landlord):
+class BusNode(ApplicationHost):
     """One node of the bus, across its crashes."""
 
     def __init__(
@@ -69,7 +69,7 @@ class BusNode(Landlord):
         """Have the node run an application."""
         self.kinds.append((name, settings))
         self.start()
-        return self.tenants.application(name)
+        return self.hosted.application(name)
 
     def start(self) -> None:
         def maker(name: str, settings: dict[str, object]) -> Callable[..., Application]:
@@ -79,13 +79,15 @@ class BusNode(Landlord):
 
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
         self.advertisements: list[Advertisement] = []
-        self.timers: dict[TenantKey, object] = {}
-        self.tenants = Tenants(self.id, self, [(name, maker(name, settings)) for name, settings in self.kinds])
+        self.timers: dict[ApplicationKey, object] = {}
+        self.hosted = HostedApplications(
+            self.id, self, [(name, maker(name, settings)) for name, settings in self.kinds]
+        )
         self.up = True
-        self.tenants.start()
+        self.hosted.start()
 
     def crash(self) -> None:
-        self.tenants.crash()
+        self.hosted.crash()
         self.up = False
         self.host.incarnation += 1
 
@@ -93,23 +95,23 @@ class BusNode(Landlord):
         """Give a command and let ten seconds pass; the answer, if it has come."""
         self._numbers += 1
         command = self._numbers
-        self.tenants.on_command(name, command, verb, msgspec.json.encode(body))
+        self.hosted.on_command(name, command, verb, msgspec.json.encode(body))
         self.bus.pass_s(10)
         return self.replies.get(command)
 
     # What applications ask for.
 
-    def soon(self, action: Callable[[], None]) -> None:
+    def call_soon(self, action: Callable[[], None]) -> None:
         self.bus.at(0, action)
 
     def now(self) -> float:
         return self.bus.now_s
 
-    def number(self) -> int:
+    def next_number(self) -> int:
         self._numbers += 1
         return self._numbers
 
-    def enter(self, handler: Callable[[], None]) -> bool:
+    def run_handler(self, handler: Callable[[], None]) -> bool:
         handler()
         return True
 
@@ -125,7 +127,7 @@ class BusNode(Landlord):
             self.kept[event.id] = event
         for subscription in list(self.subscriptions.values()):
             if Filter(subscription.filter).matches(event.attributes):
-                self.tenants.on_event(subscription.id, event, 1)
+                self.hosted.on_event(subscription.id, event, 1)
 
     def subscribe(self, subscription: Subscription) -> None:
         self.subscriptions[subscription.id] = subscription
@@ -145,27 +147,27 @@ class BusNode(Landlord):
         for event in self.bus.stored(self, request.filter):
             if any(Filter(one.filter).matches(event.attributes) for one in self.advertisements if one.stored):
                 self.kept[event.id] = event
-            self.tenants.on_answer(request.id, event, 1)
-        self.tenants.on_closed(request.id, complete=bool(asked))
+            self.hosted.on_answer(request.id, event, 1)
+        self.hosted.on_closed(request.id, complete=bool(asked))
 
     def cancel_request(self, id: RequestId) -> None:
         """Each is answered at once."""
 
-    def set_timer(self, key: TenantKey, delay_s: float) -> None:
+    def set_timer(self, key: ApplicationKey, delay_s: float) -> None:
         mark = self.timers[key] = object()
-        tenants = self.tenants
+        hosted = self.hosted
 
         def fire() -> None:
-            if self.timers.get(key) is mark and self.up and tenants is self.tenants:
+            if self.timers.get(key) is mark and self.up and hosted is self.hosted:
                 del self.timers[key]
-                tenants.on_timer(key)
+                hosted.on_timer(key)
 
         self.bus.at(delay_s, fire)
 
-    def cancel_timer(self, key: TenantKey) -> None:
+    def cancel_timer(self, key: ApplicationKey) -> None:
         self.timers.pop(key, None)
 
-    def act(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
+    def perform(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
         self.acted.append((verb, name, *values))
         done(self.broken.get(name, ""))
 

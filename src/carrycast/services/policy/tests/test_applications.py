@@ -41,7 +41,7 @@ def test_a_published_policy_is_stored_enforced_and_reported() -> None:
     told = publish(tool, SLOW)
     assert told["published"] == [{"id": "slow", "version": 1, "stored_by": [1]}]
     assert node.acted == [("set", "period_s", 5), ("run", "led", "off")]
-    machine = tool.tenants.application("policy_tool")
+    machine = tool.hosted.application("policy_tool")
     assert isinstance(machine, ManagementTool)
     assert [(report.what, report.node) for report in machine.reports] == [("stored", 1), ("enforced", 2)]
 
@@ -70,7 +70,7 @@ def test_a_new_version_replaces_the_old_also_where_its_roles_no_longer_are() -> 
     assert "there is a version 1 of policy slow already; give this one 2 or more" in str(publish(tool, SLOW)["error"])
     publish(tool, "policy slow roles relay then { set period_s = 7 }", next=True)
     assert node.acted[2:] == [("reset", "period_s")]
-    repository = store.tenants.application("policy_repository")
+    repository = store.hosted.application("policy_repository")
     assert isinstance(repository, Repository)
     assert [policy.version for policy in repository.catalog.standing()] == [2]
     # A third version must still reach who held the first, but missed the second.
@@ -140,7 +140,7 @@ def test_periods_begin_and_end_by_the_clock_of_the_node() -> None:
     bus.pass_s(1800)
     assert node.acted == [("set", "x", 1)]
     # Who is an hour off is named.
-    machine = tool.tenants.application("policy_tool")
+    machine = tool.hosted.application("policy_tool")
     assert isinstance(machine, ManagementTool)
     assert list(machine.skew_s) == [early.id]
     assert any(fact.kind == "clock_differs" and fact.peer == early.id for fact in tool.facts)
@@ -152,7 +152,7 @@ def test_actions_stop_as_the_policy_says() -> None:
         node.broken["a"] = "no such thing"
         publish(tool, f"policy p roles sensor then{until} {{ run a; run b; run c }}")
         assert "".join(str(act[1]) for act in node.acted) == done
-        machine = tool.tenants.application("policy_tool")
+        machine = tool.hosted.application("policy_tool")
         assert isinstance(machine, ManagementTool)
         assert machine.reports[-1].what == ("enforced" if "success" in until else "failed")
         assert ("run a: no such thing" in machine.reports[-1].told) is True
@@ -162,7 +162,7 @@ def test_a_policy_for_debugging_does_nothing_and_says_so() -> None:
     _, tool, _, node = network("sensor")
     publish(tool, SLOW.replace("slow", "slow debug"))
     assert node.acted == []
-    machine = tool.tenants.application("policy_tool")
+    machine = tool.hosted.application("policy_tool")
     assert isinstance(machine, ManagementTool)
     assert (machine.reports[-1].what, machine.reports[-1].told) == ("would enforce", "set period_s = 5; run led 'off'")
 
@@ -201,7 +201,7 @@ def test_a_repository_that_crashes_in_the_middle_has_all_that_it_said_to_have_st
     told = publish(tool, "policy other roles sensor then { run x }", anyway=True)
     assert told["published"] == [{"id": "other", "version": 1, "stored_by": []}]
     store.start()
-    repository = store.tenants.application("policy_repository")
+    repository = store.hosted.application("policy_repository")
     assert isinstance(repository, Repository)
     bus.pass_s(0)
     assert [policy.id for policy in repository.catalog.standing()] == ["slow"]
@@ -258,7 +258,7 @@ def test_repositories_by_roles_store_their_own_and_what_is_for_everybody() -> No
         publish(tool, f"policy {name} roles {roles} then {{ set {name} = 1 }}")
     held = []
     for node in (one, two):
-        repository = node.tenants.application("policy_repository")
+        repository = node.hosted.application("policy_repository")
         assert isinstance(repository, Repository)
         held.append("".join(policy.id for policy in repository.catalog.standing()))
     assert held == ["acd", "bcd"]
@@ -275,7 +275,7 @@ def test_clashes_that_two_tools_published_at_once_are_found_by_the_repository() 
         node.publish(attributes_of(record), payload_of(record), 1e9, None)
     bus.pass_s(1)
     for node in (tool, other):
-        machine = node.tenants.application("policy_tool")
+        machine = node.hosted.application("policy_tool")
         assert isinstance(machine, ManagementTool)
         [report] = [report for report in machine.reports if report.what == "clash"]
         assert "fast (version 1) and slow (version 1) both apply to a node that is sensor" in report.told

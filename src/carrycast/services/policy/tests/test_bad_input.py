@@ -5,8 +5,7 @@ import pytest
 
 from carrycast.core.model import Velocity
 from carrycast.core.model.wall import Wall
-from carrycast.core.protocol import Capability
-from carrycast.core.protocol import tenants as tenancy
+from carrycast.core.protocol import Capability, application_host
 from carrycast.errors import UserError
 from carrycast.services.policy import decision as decisions
 from carrycast.services.policy.conflict import clash
@@ -36,7 +35,7 @@ def test_a_store_that_was_damaged_is_read_as_far_as_it_can_be() -> None:
     store.host.store.put(b"policy/c", msgspec.msgpack.encode({"record": {"policy": {"id": "c"}}, "event": [1, 1]}))
     store.start()
     bus.pass_s(1)
-    repository = store.tenants.application("policy_repository")
+    repository = store.hosted.application("policy_repository")
     assert isinstance(repository, Repository)
     assert [policy.id for policy in repository.catalog.standing()] == ["a"]
     assert store.reasons() == ["stored_policy_unreadable"] * 2
@@ -103,7 +102,7 @@ def test_a_flood_of_answers_is_bounded_and_the_request_is_not_complete(monkeypat
     for number in range(50):
         send(store, f"policy p{number} roles x then {{ run c }}")
     bus.pass_s(1)
-    monkeypatch.setattr(tenancy, "MAX_QUEUE", 10)
+    monkeypatch.setattr(application_host, "MAX_QUEUE", 10)
     node = bus.node("x")
     machine = node.run("policy_decision", retry_s=30.0)
     bus.pass_s(1)
@@ -164,7 +163,7 @@ def test_a_repository_rests_while_its_battery_is_low_or_its_node_moves_fast(monk
     store.command("policy_repository", "deactivate")
     bus.pass_s(20)
     assert not store.advertisements
-    store.tenants.stop()
+    store.hosted.stop()
     bus.pass_s(60)
     assert not store.timers
 
@@ -176,12 +175,10 @@ def test_every_application_stops_without_a_timer_left() -> None:
     node.run("policy_decision", manager=True)
     lean.run("policy_enforcement", manager=node.id)
     bus.pass_s(1)
-    tool.tenants.on_command(
-        "policy_tool", 99, "publish", b'{"text": "policy a roles x then { run c }", "anyway": true}'
-    )
+    tool.hosted.on_command("policy_tool", 99, "publish", b'{"text": "policy a roles x then { run c }", "anyway": true}')
     bus.pass_s(0.01)
     for one in (tool, node, lean):
-        one.tenants.stop()
+        one.hosted.stop()
         assert not one.timers
 
 

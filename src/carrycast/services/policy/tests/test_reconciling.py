@@ -40,13 +40,13 @@ def tell(tool: BusNode, verb: str, **body: object) -> dict[str, Any]:
 
 
 def stored(store: BusNode) -> dict[str, tuple[int, bool]]:
-    repository = store.tenants.application("policy_repository")
+    repository = store.hosted.application("policy_repository")
     assert isinstance(repository, Repository)
     return {held.record.policy.id: (held.record.policy.version, held.record.withdrawn) for held in repository.catalog}
 
 
 def in_force(node: BusNode) -> list[str]:
-    point = node.tenants.application("policy_decision")
+    point = node.hosted.application("policy_decision")
     assert isinstance(point, DecisionPoint)
     told = point.enforcer.told()["in_force"]
     assert isinstance(told, list)
@@ -281,7 +281,7 @@ def test_a_node_that_claims_what_it_does_not_publish_keeps_nobody_from_publishin
     liar = bus.node(name="liar")
     store.crash()
     tell(tool, "publish", text=SLOW, anyway=True)
-    [held] = one.tenants.application("policy_decision").catalog  # type: ignore[attr-defined]
+    [held] = one.hosted.application("policy_decision").catalog  # type: ignore[attr-defined]
     store.start()
     claims = (
         Holding("slow", 1, "held", "", held.event, ("sensor",)),
@@ -312,7 +312,7 @@ def test_nobody_answers_or_reports_in_the_name_of_another_node() -> None:
 def test_a_node_that_claims_the_last_version_is_told_of_and_nothing_unreadable_is_published() -> None:
     _, tool, _, one, _ = network()
     last = policy_from("policy slow version 2147483648 roles sensor then { set period_s = 1 }")
-    point = one.tenants.application("policy_decision")
+    point = one.hosted.application("policy_decision")
     assert isinstance(point, DecisionPoint)
     one.publish(
         {"policy.id": "slow", "policy.version": 2**31, "policy.kind": "rule", "policy.role.sensor": True},

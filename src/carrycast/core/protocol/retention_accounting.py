@@ -1,7 +1,7 @@
-"""The books of one node: of each level, events accepted = events kept + events removed, by the name of the reason.
+"""Retention accounting of one node: for each level, events accepted = events kept + events removed, by reason.
 
-Kept from the outside, by what a protocol notes (`store`, `evict`, and `drop` while it starts), and held against its
-retention log. A world that writes them down with the log has them over restarts.
+Computed from the facts that a protocol records (`store`, `evict`, and `drop` during its start) and compared with its
+retention log. An environment that stores the counters with the log keeps them over restarts.
 """
 
 from collections import Counter
@@ -9,28 +9,28 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from carrycast.core.model import EventId, NodeId
-from carrycast.core.protocol.retention import MAY_END, PROMISED, Level, RetentionLog
+from carrycast.core.protocol.retention import GUARANTEED, MAY_END, Level, RetentionLog
 
 CUSTODY = "custody"
-"""The kind of fact by which a protocol notes that it keeps an event from now on that another node lets go of."""
+"""The kind of fact that records a custody transfer to this node."""
 NOT_KEPT = "not_kept"
-"""The protocol has sent the event on and does not keep it."""
+"""The protocol sent the event and does not keep it."""
 INTO_CUSTODY = "into_custody"
-"""A copy that this node keeps on the terms of its sender from now on: it goes on as another level."""
+"""Custody of a copy was transferred to this node, which changes its level."""
 STORE_FAILED = "store_failed"
-"""It was kept in memory, could not be written, and went with a restart; nobody was promised anything."""
+"""The event was in memory only, because a write failed, and was lost in a restart. No guarantee applied."""
 
 
-class Account(NamedTuple):
-    """Of one level: how many events came, how many are kept, and why the others are not."""
+class LevelAccount(NamedTuple):
+    """The counters of one level: events accepted, kept, and removed by reason."""
 
     accepted: int
     kept: int
     removed: Mapping[str, int]
 
 
-class Ledger:
-    """What came to one node and what became of it."""
+class RetentionAccounts:
+    """The retention accounts of one node."""
 
     def __init__(self, node: NodeId) -> None:
         self._node = node
@@ -40,46 +40,46 @@ class Ledger:
         self._levels: dict[EventId, Level] = {}
         self._kept: Counter[Level] = Counter()
         self._found: Counter[Level] | None = None
-        """What a start has found in the log or dropped from it; None when the start is over."""
+        """The events found in the log during a start; None after the start."""
 
-    # What happens.
+    # Inputs.
 
     def start(self, log: RetentionLog | None) -> None:
-        """The node starts: what its protocol holds is what the log brings back."""
+        """The node starts: its protocol holds the events of the log."""
         self.log = log
         self._levels.clear()
         self._kept.clear()
         self._found = Counter()
 
-    def started(self) -> str | None:
-        """The start is over; what is wrong with what it found, if anything is. The books are closed over it by name."""
+    def finish_start(self) -> str | None:
+        """The start is finished. Returns an error if guaranteed events are missing; their loss is accounted for."""
         assert self._found is not None
         missing = {level: self._accepted[level] - self._removed[level].total() - self._kept[level] for level in Level}
         self._found = None
         if self.log is not None:
-            self.log.started()
+            self.log.finish_start()
         for level, number in missing.items():
             if number > 0:
                 self._removed[level][STORE_FAILED] += number
             else:
-                # They had been removed, and that could not be written.
+                # The events had been removed, but the removal was not written.
                 self._accepted[level] -= number
-        lost = {level: number for level, number in missing.items() if number > 0 and level in PROMISED}
+        lost = {level: number for level, number in missing.items() if number > 0 and level in GUARANTEED}
         return ", ".join(f"{number} {level} events are missing" for level, number in lost.items()) or None
 
     def on_store(self, id: EventId) -> None:
-        """The protocol keeps an event."""
+        """The protocol stored an event."""
         before, logged = self._levels.get(id), None if self.log is None else self.log.level(id)
         if before is not None:
             if logged is None or logged is before:
                 return
-            # Another copy was noted first, as repositories of the tree do: the level is that of the log.
+            # Another copy was recorded first, as by repositories of the tree protocol: the log has the level.
             self._count(before, -1)
         self._levels[id] = level = logged or self._other(id)
         self._count(level, 1)
 
     def on_custody(self, id: EventId) -> None:
-        """The protocol keeps an event from now on that another node lets go of; it may have kept a copy before."""
+        """Custody of an event was transferred to this node, which may have had a copy before."""
         before, now = self._levels.get(id), None if self.log is None else self.log.level(id)
         if before is not None and now is not None and before is not now:
             self._levels[id] = now
@@ -89,64 +89,64 @@ class Ledger:
             self._accepted[now] += 1
 
     def on_evict(self, id: EventId, reason: str) -> str | None:
-        """The protocol lets an event go; what is wrong with that, if anything is."""
+        """The protocol removed an event; returns an error if a guarantee is violated."""
         level = self._levels.get(id)
         if level is None or (self.log is not None and self.log.level(id) is not None):
-            # A protocol may keep another copy elsewhere, as repositories of the tree do.
+            # The protocol may keep another copy, as repositories of the tree protocol do.
             return None
         del self._levels[id]
         self._kept[level] -= 1
         self._removed[level][reason] += 1
-        if level in PROMISED and reason not in MAY_END:
+        if level in GUARANTEED and reason not in MAY_END:
             return f"event {id} was promised to be kept ({level}), and has gone as {reason}"
         return None
 
     def on_drop(self, id: EventId, reason: str) -> str | None:
-        """While the node starts: an event that was kept is kept no longer; what is wrong with that."""
-        level = None if self._found is None or self.log is None else self.log.loaded(id)
+        """During a start: the protocol dropped an event of the log; returns an error if a guarantee is violated."""
+        level = None if self._found is None or self.log is None else self.log.loaded_level(id)
         if level is None:
             return None
         self._removed[level][reason] += 1
-        if level in PROMISED and reason not in MAY_END:
+        if level in GUARANTEED and reason not in MAY_END:
             return f"event {id} was promised to be kept ({level}), and a start has dropped it as {reason}"
         return None
 
     def on_published(self, id: EventId) -> None:
-        """The protocol has dealt with an event of this node; it may not have kept it."""
+        """The protocol handled an event published here, and may not have stored it."""
         if id not in self._levels:
             self._accepted[Level.ACCEPTED] += 1
             self._removed[Level.ACCEPTED][NOT_KEPT] += 1
 
-    # What there is.
+    # Results.
 
-    def accounts(self) -> dict[Level, Account]:
-        """All levels at which there ever was an event."""
+    def accounts(self) -> dict[Level, LevelAccount]:
+        """The accounts of all levels that ever had an event."""
         return {
-            level: Account(self._accepted[level], self._kept[level], dict(self._removed[level]))
+            level: LevelAccount(self._accepted[level], self._kept[level], dict(self._removed[level]))
             for level in Level
             if self._accepted[level]
         }
 
     def imbalance(self) -> str | None:
-        """What does not add up, if anything: the books themselves, or they and the log."""
+        """The first inconsistency within the accounts, or between them and the log; None if there is none."""
         usage = {} if self.log is None else self.log.usage
         for level in Level:
             accepted, removed, kept = self._accepted[level], self._removed[level].total(), self._kept[level]
             if accepted != kept + removed:
                 return f"{level}: {accepted} events accepted, {kept} kept and {removed} removed"
-            if level in PROMISED and level in usage and usage[level].events != kept:
+            if level in GUARANTEED and level in usage and usage[level].events != kept:
                 return f"{level}: {kept} events should be kept, and {usage[level].events} are in the log"
         return None
 
     def counters(self) -> dict[str, int]:
-        """What has to be written with the log: names and numbers."""
+        """The counters to store with the log, by name."""
         found = {f"{level}/accepted": number for level, number in self._accepted.items()}
         for level, removed in self._removed.items():
             found |= {f"{level}/removed/{reason}": number for reason, number in removed.items()}
         return found
 
     def restore(self, counters: Mapping[str, int]) -> None:
-        """What was written when the node last ran."""
+        """Restore the counters of the previous run."""
         for name, number in counters.items():
             level, _, what = name.partition("/")
             if what == "accepted":

@@ -6,7 +6,12 @@ from random import Random
 from carrycast.core.model import Advertisement, Event, EventId, Request, RequestId, Scalar, Subscription, SubscriptionId
 from carrycast.core.protocol import Fact, Settings
 from carrycast.core.protocol.application import Application, Key
-from carrycast.core.protocol.tenants import Landlord, PartOfStore, TenantKey, Tenants
+from carrycast.core.protocol.application_host import (
+    ApplicationHost,
+    ApplicationKey,
+    ApplicationStore,
+    HostedApplications,
+)
 from carrycast.sim.engine.host import MemoryStore
 from carrycast.sim.testing.alone import LoneHost
 
@@ -46,11 +51,11 @@ class Scribe(Application):
     def on_timer(self, now: float, key: Key) -> None:
         self._saw("timer", key)
 
-    def on_acted(self, now: float, token: int, error: str) -> None:
+    def on_performed(self, now: float, token: int, error: str) -> None:
         self._saw("acted", token, error)
 
 
-class House(Landlord):
+class House(ApplicationHost):
     """Does nothing but remember."""
 
     def __init__(self) -> None:
@@ -63,17 +68,17 @@ class House(Landlord):
         while self.waiting:
             self.waiting.pop(0)()
 
-    def soon(self, action: Callable[[], None]) -> None:
+    def call_soon(self, action: Callable[[], None]) -> None:
         self.waiting.append(action)
 
     def now(self) -> float:
         return 7.0
 
-    def number(self) -> int:
+    def next_number(self) -> int:
         self.numbers += 1
         return self.numbers
 
-    def enter(self, handler: Callable[[], None]) -> bool:
+    def run_handler(self, handler: Callable[[], None]) -> bool:
         handler()
         return not self.failing
 
@@ -98,13 +103,13 @@ class House(Landlord):
     def cancel_request(self, id: RequestId) -> None:
         self.did.append(("cancel request", id))
 
-    def set_timer(self, key: TenantKey, delay_s: float) -> None:
+    def set_timer(self, key: ApplicationKey, delay_s: float) -> None:
         self.did.append(("set_timer", key, delay_s))
 
-    def cancel_timer(self, key: TenantKey) -> None:
+    def cancel_timer(self, key: ApplicationKey) -> None:
         self.did.append(("cancel_timer", key))
 
-    def act(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
+    def perform(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
         self.did.append((verb, name, *values))
         done("no")
 
@@ -115,57 +120,57 @@ class House(Landlord):
         self.did.append(("note", fact.reason))
 
 
-def made() -> tuple[Tenants, House, Scribe]:
+def made() -> tuple[HostedApplications, House, Scribe]:
     house = House()
-    tenants = Tenants(3, house, [("scribe", lambda port: Scribe(3, Settings(), port, LoneHost(), Random(1)))])
-    tenants.start()
+    hosted = HostedApplications(3, house, [("scribe", lambda port: Scribe(3, Settings(), port, LoneHost(), Random(1)))])
+    hosted.start()
     house.settle()
-    scribe = tenants.application("scribe")
+    scribe = hosted.application("scribe")
     assert isinstance(scribe, Scribe)
-    return tenants, house, scribe
+    return hosted, house, scribe
 
 
-def doing(tenants: Tenants, house: House, scribe: Scribe, what: Callable[[Scribe], None]) -> None:
+def doing(hosted: HostedApplications, house: House, scribe: Scribe, what: Callable[[Scribe], None]) -> None:
     """Have it do something in a handler."""
     scribe.next = what
-    tenants.on_timer(("scribe", "go"))
+    hosted.on_timer(("scribe", "go"))
     house.settle()
 
 
 def test_effects_follow_when_the_handler_has_returned_in_their_order() -> None:
-    tenants, house, scribe = made()
+    hosted, house, scribe = made()
 
     def what(scribe: Scribe) -> None:
         scribe.port.publish({"a": 1})
-        scribe.port.act(4, "set", "x", (1,))
+        scribe.port.perform(4, "set", "x", (1,))
         scribe.port.set_timer("t", 2.0)
         assert house.did == []
 
-    doing(tenants, house, scribe, what)
+    doing(hosted, house, scribe, what)
     assert house.did == [("publish", {"a": 1}), ("set", "x", 1), ("set_timer", ("scribe", "t"), 2.0)]
     assert scribe.seen == [("start", 7.0), ("timer", "go"), ("acted", 4, "no")]
 
 
 def test_what_comes_within_a_handler_waits_its_turn() -> None:
-    tenants, house, scribe = made()
-    doing(tenants, house, scribe, lambda scribe: scribe.port.subscribe("k", "true"))
+    hosted, house, scribe = made()
+    doing(hosted, house, scribe, lambda scribe: scribe.port.subscribe("k", "true"))
     [(_, number, _)] = house.did
     assert isinstance(number, int)
 
     def deliver_another(scribe: Scribe) -> None:
-        tenants.on_event(SubscriptionId(3, number), EVENT, 1)
+        hosted.on_event(SubscriptionId(3, number), EVENT, 1)
         assert scribe.seen[2:] == [("event", "k", 0)]
 
     scribe.next = deliver_another
-    tenants.on_event(SubscriptionId(3, number), EVENT, 0)
+    hosted.on_event(SubscriptionId(3, number), EVENT, 0)
     assert scribe.seen[2:] == [], "not before whoever says so has returned"
     house.settle()
     assert scribe.seen[2:] == [("event", "k", 0), ("event", "k", 1)]
-    assert not tenants.on_event(SubscriptionId(3, 99), EVENT, 0)
+    assert not hosted.on_event(SubscriptionId(3, 99), EVENT, 0)
 
 
 def test_a_key_that_is_used_again_is_the_new_one_and_the_old_one_ends() -> None:
-    tenants, house, scribe = made()
+    hosted, house, scribe = made()
 
     def what(scribe: Scribe) -> None:
         scribe.port.subscribe("k", "x = 1")
@@ -176,7 +181,7 @@ def test_a_key_that_is_used_again_is_the_new_one_and_the_old_one_ends() -> None:
             scribe.port.unsubscribe(key)
             scribe.port.unadvertise(key)
 
-    doing(tenants, house, scribe, what)
+    doing(hosted, house, scribe, what)
     assert house.did == [
         ("subscribe", 1, "x = 1"),
         ("unsubscribe", 1),
@@ -190,54 +195,54 @@ def test_a_key_that_is_used_again_is_the_new_one_and_the_old_one_ends() -> None:
 
 
 def test_answers_to_a_request_that_was_asked_anew_go_nowhere() -> None:
-    tenants, house, scribe = made()
-    doing(tenants, house, scribe, lambda scribe: scribe.port.request("k", "true"))
-    doing(tenants, house, scribe, lambda scribe: scribe.port.request("k", "true", elsewhere=True))
+    hosted, house, scribe = made()
+    doing(hosted, house, scribe, lambda scribe: scribe.port.request("k", "true"))
+    doing(hosted, house, scribe, lambda scribe: scribe.port.request("k", "true", elsewhere=True))
     first, cancelled, second = (did[1] for did in house.did)
     assert isinstance(first, Request)
     assert cancelled == first.id
     assert isinstance(second, Request)
     assert (first.elsewhere, second.elsewhere) == (False, True)
-    assert not tenants.on_answer(first.id, EVENT, 1)
-    assert not tenants.on_closed(first.id, complete=True)
-    assert tenants.on_answer(second.id, EVENT, 1)
-    assert tenants.on_closed(second.id, complete=True)
-    assert not tenants.on_closed(second.id, complete=True)
+    assert not hosted.on_answer(first.id, EVENT, 1)
+    assert not hosted.on_closed(first.id, complete=True)
+    assert hosted.on_answer(second.id, EVENT, 1)
+    assert hosted.on_closed(second.id, complete=True)
+    assert not hosted.on_closed(second.id, complete=True)
     house.settle()
     assert scribe.seen[-2:] == [("answer", "k"), ("closed", "k", True)]
 
 
 def test_a_handler_that_failed_asked_for_nothing() -> None:
-    tenants, house, scribe = made()
+    hosted, house, scribe = made()
     house.failing = True
-    doing(tenants, house, scribe, lambda scribe: scribe.port.publish({}))
+    doing(hosted, house, scribe, lambda scribe: scribe.port.publish({}))
     house.failing = False
-    doing(tenants, house, scribe, lambda scribe: scribe.port.publish({"b": 1}))
+    doing(hosted, house, scribe, lambda scribe: scribe.port.publish({"b": 1}))
     assert house.did == [("publish", {"b": 1})]
 
 
 def test_nothing_runs_after_the_end() -> None:
-    tenants, house, scribe = made()
-    tenants.on_timer(("scribe", "before"))
+    hosted, house, scribe = made()
+    hosted.on_timer(("scribe", "before"))
     scribe.next = lambda scribe: scribe.port.publish({"last": 1})
-    tenants.stop()
+    hosted.stop()
     assert scribe.seen[1:] == [("timer", "before"), ("stop",)]
     assert house.did[-1] == ("publish", {"last": 1})
-    tenants.on_timer(("scribe", "after"))
+    hosted.on_timer(("scribe", "after"))
     house.settle()
     assert scribe.seen[-1] == ("stop",)
 
 
 def test_who_takes_no_commands_says_so() -> None:
-    tenants, house, _ = made()
-    tenants.on_command("scribe", 5, "dance", b"")
+    hosted, house, _ = made()
+    hosted.on_command("scribe", 5, "dance", b"")
     house.settle()
     assert house.did == [("reply", 5, b'{"error":"this application takes no commands"}')]
 
 
 def test_each_application_has_a_part_of_the_store() -> None:
     whole = MemoryStore()
-    one, two = PartOfStore(whole, "a"), PartOfStore(whole, "ab")
+    one, two = ApplicationStore(whole, "a"), ApplicationStore(whole, "ab")
     one.put(b"k", b"1")
     two.put(b"k", b"2")
     two.put(b"x", b"3")
