@@ -1,0 +1,25 @@
+"""Lazy exports: a package offers names of its modules and imports a module when one of its names is first used.
+
+So a package's `__init__` can be its whole interface, and a program that uses one name pays for one module (PEP 562).
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+
+
+def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package that offers, for each of its modules, these names (between blanks).
+
+    A static import of the same names under `if TYPE_CHECKING` tells type checkers and editors of them.
+    """
+    origin = {name: module for module, names in modules.items() for name in names.split()}
+
+    def find_export(name: str) -> object:
+        if name not in origin:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{package}.{origin[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return find_export, lambda: sorted(origin)
