@@ -102,8 +102,8 @@ def test_a_plan_says_its_version_and_another_is_refused(plan: ContactPlan, tmp_p
     path = tmp_path / "plan.parquet"
     plan.save(path)
     table = pq.read_table(path)
-    assert table.schema.metadata[b"carrycast.sim.contacts"] == b"1"
-    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"carrycast.sim.contacts": b"2"}), path)
+    assert table.schema.metadata[b"carrycast.contacts"] == b"1"
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"carrycast.contacts": b"2"}), path)
     with pytest.raises(UserError, match="a contact plan of another version"):
         ContactPlan.load(path)
 
