@@ -1,4 +1,4 @@
-"""Drift: broadcasts that prune themselves, and neighbors that compare what they have met."""
+"""Drift: self-pruning broadcast, and neighbors that reconcile the sets of events they know."""
 
 from carrycast.protocols.drift.protocol import Drift as PROTOCOL
 

@@ -1,29 +1,44 @@
-"""What neighbors say that they hold or lack, and what follows: who lacks an event is served, what is lacking here is
-asked for."""
+"""The exchange of events between neighbors: handles their hashes, digests, offers and pull requests. Events that a
+neighbor is missing are sent, events missing here are pulled. It also counts the replicas of events that an application
+waits for."""
 
+import heapq
+from collections.abc import Collection
 from random import Random
 
 from carrycast.core.model import EventId, NodeId
 from carrycast.core.parts.buffer import Stored
+from carrycast.core.parts.holders import Holders
 from carrycast.core.protocol import Fact, Port
-from carrycast.protocols.drift.around import Around
-from carrycast.protocols.drift.comparing import Comparing
-from carrycast.protocols.drift.counting import Counting
-from carrycast.protocols.drift.holdings import Holdings
-from carrycast.protocols.drift.limits import PerMinute
-from carrycast.protocols.drift.messages import PART, Check, Data, Digest, Hash, Offer, Want
-from carrycast.protocols.drift.rules import short_name
-from carrycast.protocols.drift.runs import RunsOf, ids_in, marked, only_in, pack_ids, runs_within
+from carrycast.protocols.drift.broadcast import SelfPruningBroadcast
+from carrycast.protocols.drift.known_events import KnownEvents
+from carrycast.protocols.drift.messages import (
+    IDS_PER_MESSAGE,
+    Data,
+    Digest,
+    Hash,
+    HolderQuery,
+    Offer,
+    PullRequest,
+    split_ids,
+)
+from carrycast.protocols.drift.neighbor_table import DriftNeighborTable
+from carrycast.protocols.drift.pull import EventPull
+from carrycast.protocols.drift.rate_limits import FixedWindowLimiter
+from carrycast.protocols.drift.reconciliation import INTERVAL_FACTOR, Reconciliation
+from carrycast.protocols.drift.rules import short_address
+from carrycast.protocols.drift.runs import RunsOf, difference, ids_in, pack_ids, runs_within, select_marked
 from carrycast.protocols.drift.settings import DriftSettings
-from carrycast.protocols.drift.spreading import Spreading
-from carrycast.protocols.drift.wanting import Wanting
 
 DYING_S = 0.05
-"""What ends so soon is not sent on somebody's word: leases end a little earlier there."""
+"""An event whose lease ends this soon is not sent to a neighbor that is missing it: its lease has expired there."""
+REPLICAS = "replicas"
+MICROSECOND_S = 1e-6
+"""The resolution of all times."""
 
 
-class Exchange:
-    """One node's. Bytes that are no ids raise `BadRunsError`."""
+class EventExchange:
+    """The exchange of one node. Its handlers raise `BadRunsError` for bytes that are no ids."""
 
     def __init__(
         self,
@@ -31,112 +46,178 @@ class Exchange:
         port: Port,
         rng: Random,
         settings: DriftSettings,
-        around: Around,
-        holdings: Holdings,
-        spreading: Spreading,
+        neighbors: DriftNeighborTable,
+        known_events: KnownEvents,
+        broadcast: SelfPruningBroadcast,
     ) -> None:
-        self._name = int.from_bytes(short_name(node), "big")
+        self._address = int.from_bytes(short_address(node), "big")
         self._port = port
         self.settings = settings
-        self._holdings = holdings
-        self._keeping = holdings.keeping
-        self._errands = holdings.keeping.errands
-        self._spreading = spreading
-        self._due = spreading.due
-        self.comparing = Comparing(port, rng, settings, around, holdings)
-        self.wanting = Wanting(port, rng, settings, around)
-        self.counting = Counting(port, settings, around, holdings.held)
-        self._answered = PerMinute()
+        self._known_events = known_events
+        self._eviction = known_events.eviction
+        self._proxied_pull = known_events.eviction.proxied_pull
+        self._broadcast = broadcast
+        self._pending = broadcast.pending
+        self.reconciliation = Reconciliation(port, rng, settings, neighbors, known_events)
+        self.pull = EventPull(port, rng, settings, neighbors)
+        self.replicas = ReplicaCounter(port, settings, neighbors, known_events.buffered)
+        self._limiter = FixedWindowLimiter()
 
     def retune(self, settings: DriftSettings) -> None:
-        """Other settings from now on."""
-        self.settings = self.comparing.settings = self.wanting.settings = self.counting.settings = settings
+        """Use other settings from now on."""
+        self.settings = self.reconciliation.settings = self.pull.settings = self.replicas.settings = settings
 
     def stop(self) -> None:
-        """Wait for nothing, and ask nobody any more."""
-        self.comparing.stop()
-        self.wanting.stop()
-        self.counting.stop()
+        """Cancel all timers."""
+        self.reconciliation.stop()
+        self.pull.stop()
+        self.replicas.stop()
 
-    def on_hash(self, now: float, sender: NodeId, said: Hash) -> None:
-        """All that a neighbor has met."""
-        same, missing = self.comparing.on_hash(now, sender, said)
+    def on_hash(self, now: float, sender: NodeId, hash: Hash) -> None:
+        """The hash of the events that a neighbor knows."""
+        equal, missing = self.reconciliation.on_hash(now, sender, hash)
         if missing is not None:
             self._serve(now, sender, missing)
-        elif same and self._due:
-            self._spreading.holds_all(now, sender)
+        elif equal and self._pending:
+            self._broadcast.cover_all(now, sender)
 
     def on_digest(self, now: float, sender: NodeId, digest: Digest) -> None:
-        """The same, by id."""
-        theirs, crowded = digest.ids, self._holdings.crowded
-        ids = list(ids_in(theirs)) if crowded or digest.gone else []
-        lost = marked(ids, digest.gone)
-        mine = self._holdings.runs()
+        """The ids of the events that a neighbor knows, or a part of them."""
+        theirs, nearly_full = digest.ids, self._known_events.nearly_full
+        ids = list(ids_in(theirs)) if nearly_full or digest.evicted else []
+        evicted = select_marked(ids, digest.evicted)
+        mine = self._known_events.runs()
         if digest.low is not None or digest.high is not None:
             mine = runs_within(mine, digest.low, digest.high)
-        they_lack, here_lack = only_in(mine, theirs), only_in(theirs, mine)
-        if not they_lack:
-            if not here_lack:
-                self.comparing.on_same_digest(now, sender, digest)
+        missing_there, missing_here = difference(mine, theirs), difference(theirs, mine)
+        if not missing_there:
+            if not missing_here:
+                self.reconciliation.on_equal_digest(now, sender, digest)
             if digest.low is None and digest.high is None:
-                self._spreading.holds_all(now, sender)
-        for id in they_lack:
+                self._broadcast.cover_all(now, sender)
+        for id in missing_there:
             self._serve(now, sender, id)
-        for id in here_lack:
-            if not self._holdings.has_heard_of(id) and id not in lost:
-                self.wanting.want(id, sender)
-        if crowded:
-            name = short_name(sender)
+        for id in missing_here:
+            if not self._known_events.on_mention(id) and id not in evicted:
+                self.pull.add(id, sender)
+        if nearly_full:
+            address = short_address(sender)
             for id in ids:
-                if id not in lost:
-                    self._keeping.seen(id, name)
+                if id not in evicted:
+                    self._eviction.add_holders(id, address)
 
     def on_offer(self, now: float, sender: NodeId, offer: Offer) -> None:
-        """These a neighbor holds; it may ask which of them are held here too."""
+        """The ids of events that a neighbor holds; it may also ask which of them are held here."""
         for id in ids_in(offer.ids):
-            if self._holdings.has_heard_of(id):
-                self.counting.holds(sender, id)
-                self._spreading.holds(now, sender, id)
-                self._keeping.seen(id, short_name(sender))
+            if self._known_events.on_mention(id):
+                self.replicas.add_holder(sender, id)
+                self._broadcast.cover(now, sender, id)
+                self._eviction.add_holders(id, short_address(sender))
             else:
-                self.wanting.want(id, sender)
-        if isinstance(offer, Check):
-            self._answer(sender, offer.ids)
+                self.pull.add(id, sender)
+        if isinstance(offer, HolderQuery):
+            self._answer_query(sender, offer.ids)
 
-    def on_want(self, now: float, sender: NodeId, want: Want) -> None:
-        """These a neighbor lacks."""
-        ids, of = list(ids_in(want.ids)), want.of
-        self.wanting.heard(ids)
+    def on_pull_request(self, now: float, sender: NodeId, request: PullRequest) -> None:
+        """The ids of events that a neighbor is missing."""
+        ids, holder = list(ids_in(request.ids)), request.holder
+        self.pull.suppress(ids)
         for id in ids:
-            if of not in (self._name, sender & 0xFFFF) and id in self._holdings.held:
-                # It will have it from another; if not, hashes will differ.
-                self._spreading.holds(now, sender, id)
+            if holder not in (self._address, sender & 0xFFFF) and id in self._known_events.buffered:
+                # It will get the event from the holder; if not, reconciliation finds it.
+                self._broadcast.cover(now, sender, id)
             else:
-                self._serve(now, sender, id, of == self._name)
+                self._serve(now, sender, id, holder == self._address)
 
-    def fetched(self, now: float, message: Data) -> None:
-        """Somebody has sent what neighbors lack and this node had let go of."""
+    def on_proxied_event(self, now: float, message: Data) -> None:
+        """An event has arrived that neighbors are missing and this node had evicted."""
         until = now + min(message.remaining_s, message.event.lease_s, self.settings.max_lease_s)
-        self._holdings.hold_again(Stored(until, message.event.id, message.event, message.hops))
-        for node in self._errands.done(message.event.id):
+        self._known_events.restore(Stored(until, message.event.id, message.event, message.hops))
+        for node in self._proxied_pull.complete(message.event.id):
             self._serve(now, node, message.event.id)
 
-    def _answer(self, sender: NodeId, asked: RunsOf) -> None:
-        """Which of these this node holds; nobody asks for more than fit one message."""
-        held = [id for id in ids_in(asked) if id in self._holdings.held][:PART]
+    def _answer_query(self, sender: NodeId, queried: RunsOf) -> None:
+        """Offer the events of a query that this node holds; a query has no more than fit one message."""
+        held = [id for id in ids_in(queried) if id in self._known_events.buffered][:IDS_PER_MESSAGE]
         if held:
             self._port.send(sender, Offer(pack_ids(held)))
 
-    def _serve(self, now: float, node: NodeId, id: EventId, soon: bool = False) -> None:
-        """A neighbor has said that it lacks an event: it gets it, if it is here, from whoever speaks first."""
-        stored = self._holdings.held.get(id)
+    def _serve(self, now: float, node: NodeId, id: EventId, requested_here: bool = False) -> None:
+        """A neighbor is missing an event: schedule to send it, or pull it on the neighbor's behalf if it was
+        evicted."""
+        stored = self._known_events.buffered.get(id)
         if stored is None:
-            if id in self._holdings:
-                self._errands.take(node, id)
+            if id in self._known_events:
+                self._proxied_pull.add(node, id)
             return
         if stored.until - now < DYING_S:
             return
-        if self._answered.allows(now, (node, id), self.settings.answers):
-            self._spreading.lacks(now, node, id, soon)
+        if self._limiter.allow(now, (node, id), self.settings.answers):
+            self._broadcast.on_missing(now, node, id, requested_here)
         else:
             self._port.note(Fact("drop", id, node, "answered_too_often"))
+
+
+class ReplicaCounter:
+    """Counts the neighbors that hold an event, for an application that waits until enough do. It queries as many
+    neighbors as are missing, then others, at growing intervals."""
+
+    def __init__(
+        self, port: Port, settings: DriftSettings, neighbors: DriftNeighborTable, buffered: Collection[EventId]
+    ) -> None:
+        self._port = port
+        self.settings = settings
+        self._neighbors = neighbors
+        self._buffered = buffered
+        self._holders = Holders()
+        self._queries: list[tuple[float, int, EventId]] = []
+        """When to query next, how often that was done, and the event."""
+
+    def count(self, now: float, id: EventId, copies: int) -> None:
+        """Count until so many holders are known. Events published within `wait_s` share their queries."""
+        if id in self._buffered:
+            self._holders.count(id, copies)
+            query = (now + self.settings.wait_s, 0, id)
+            heapq.heappush(self._queries, query)
+            if self._queries[0] is query:
+                self._arm(now)
+
+    def add_holder(self, node: NodeId, id: EventId) -> None:
+        """A neighbor has confirmed that it holds an event."""
+        if self._holders.add(id, node):
+            self._port.acknowledge_replica(id, node)
+
+    def on_timer(self, now: float) -> None:
+        """Send the queries that are due."""
+        by_node: dict[NodeId, list[EventId]] = {}
+        while self._queries and self._queries[0][0] <= now + MICROSECOND_S:
+            _, times, id = heapq.heappop(self._queries)
+            if id not in self._buffered:
+                self._holders.forget(id)
+            if id not in self._holders:
+                continue
+            for node in self._choose_neighbors(id, times):
+                by_node.setdefault(node, []).append(id)
+            after_s = min(self.settings.news_s * INTERVAL_FACTOR**times, self.settings.hash_max_s)
+            heapq.heappush(self._queries, (now + after_s, times + 1, id))
+        for node, ids in by_node.items():
+            for runs in split_ids(ids):
+                self._port.send(node, HolderQuery(runs))
+        self._arm(now)
+
+    def stop(self) -> None:
+        """Cancel all queries."""
+        self._queries.clear()
+        self._port.cancel_timer(REPLICAS)
+
+    def _choose_neighbors(self, id: EventId, times: int) -> list[NodeId]:
+        """As many neighbors that are not known to hold the event as holders are missing, others each time."""
+        known, missing = self._holders.known(id), self._holders.missing(id)
+        unknown = [node for node in self._neighbors if node not in known]
+        first = times * missing % len(unknown) if unknown else 0
+        return [*unknown[first:], *unknown[:first]][:missing]
+
+    def _arm(self, now: float) -> None:
+        if self._queries:
+            # No longer than Imax, should the clock have been set back since.
+            self._port.set_timer(REPLICAS, min(max(0.0, self._queries[0][0] - now), self.settings.hash_max_s))

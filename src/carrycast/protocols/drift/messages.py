@@ -1,8 +1,8 @@
-"""What drift nodes say to each other. All of it is broadcast, so whoever hears it learns from it; on paths alone one
-speaks to one.
+"""The messages of drift. All are broadcast, so that every neighbor in range learns from them; only messages of
+multicast trees, and events that a single neighbor is missing, are unicast.
 
-Names and ids are packed. What is in them is found when it is first asked for, and stays with the message: in a
-simulation all who hear a frame have the same one.
+Short addresses and event ids are packed. They are unpacked at the first use, and the result stays with the message: in
+a simulation all receivers of a frame share one message object.
 """
 
 import struct
@@ -16,173 +16,175 @@ from carrycast.core.model.identity import Sequence
 from carrycast.core.wire import EventMessage, Message
 from carrycast.protocols.drift.runs import RunsOf, pack_ids, unpack
 
-NAME_BYTES = 2
-MAX_NAMES = 1024
-"""Neighbors that one frame names; who has more names the first of them, and the rest is told twice."""
+ADDRESS_BYTES = 2
+MAX_ADDRESSES = 1024
+"""Neighbors that one frame lists. A node with more lists the first of them, and the others may get the event twice."""
 
 MAX_RUNS_BYTES = 8192
-"""Of one digest; what is longer travels in parts."""
+"""Of one digest; a longer one travels in parts."""
 
-PART = MAX_RUNS_BYTES // 28
-"""Ids in one message, however scattered they are: a run takes at most 28 bytes."""
+IDS_PER_MESSAGE = MAX_RUNS_BYTES // 28
+"""Ids that fit one message, however scattered they are: a run takes at most 28 bytes."""
 
 MAX_FILTERS = 32
-"""What those beyond a node want; if that is more, it is taken for everything."""
+"""Filters in one `Echo`; more are replaced by the filter that matches everything."""
 
-MAX_BETS = 64
-"""Sources whose events go by paths, at one node at a time."""
+MAX_TREES = 64
+"""Multicast trees of which a node is part at a time, one for each source."""
 
 SALT_BITS = 16
-"""Of a salt that lasts for one message. Whoever publishes could choose two sets that agree under three salts in 2^50
-tries, and under none that it knows to be drawn."""
+"""Of a salt that is used for one message. In 2^50 tries a publisher could choose two sets that agree under three given
+salts, but it does not know which salts will be drawn."""
 
 Count = Annotated[int, Meta(ge=0, le=1 << 31)]
 
-Word = Annotated[int, Meta(ge=0, lt=1 << 32)]
+Hash32 = Annotated[int, Meta(ge=0, lt=1 << 32)]
 
 Salt = Annotated[int, Meta(ge=0, lt=1 << SALT_BITS)]
 
 Runs = Annotated[bytes, Meta(max_length=MAX_RUNS_BYTES)]
 """Ids, as `runs.py` packs them."""
 
-Name = Annotated[int, Meta(ge=0, lt=1 << (8 * NAME_BYTES))]
-"""A node's short name: the last two bytes of its id."""
+ShortAddress = Annotated[int, Meta(ge=0, lt=1 << (8 * ADDRESS_BYTES))]
+"""The last two bytes of a node id (`rules.short_address`)."""
 
 
 T = TypeVar("T")
 
 
-class _Once(Generic[T]):
+class _CachedProperty(Generic[T]):
     """As `functools.cached_property`, without its lock: a message is read in one thread."""
 
-    def __init__(self, find: Callable[[Any], T]) -> None:
-        self._find = find
-        self.__doc__ = find.__doc__
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     def __get__(self, message: Message, owner: type) -> T:
-        found: T = self._find(message)
-        message.__dict__[self._name] = found
-        return found
+        value: T = self._compute(message)
+        message.__dict__[self._name] = value
+        return value
 
 
-def in_parts(ids: list[EventId]) -> Iterator[bytes]:
-    """Ids as runs, in as many messages as it takes."""
-    for first in range(0, len(ids), PART):
-        yield pack_ids(ids[first : first + PART])
+def split_ids(ids: list[EventId]) -> Iterator[bytes]:
+    """Ids as runs, in as many messages as needed."""
+    for first in range(0, len(ids), IDS_PER_MESSAGE):
+        yield pack_ids(ids[first : first + IDS_PER_MESSAGE])
 
 
 class Data(EventMessage, frozen=True, gc=True, dict=True, tag=1):
-    """One event, and the short names of all who should hear this very frame."""
+    """One event, and the short addresses of the sender's neighbors, which this frame covers."""
 
-    names: Annotated[bytes, Meta(max_length=NAME_BYTES * MAX_NAMES)] = b""
+    neighbors: Annotated[bytes, Meta(max_length=ADDRESS_BYTES * MAX_ADDRESSES)] = b""
 
     def __post_init__(self) -> None:
-        if len(self.names) % NAME_BYTES:
-            raise ValueError("half a name")
+        if len(self.neighbors) % ADDRESS_BYTES:
+            raise ValueError("half a short address")
 
-    @_Once
-    def named(self) -> frozenset[int]:
-        """Each name as a number."""
-        return frozenset(struct.unpack(f">{len(self.names) // NAME_BYTES}H", self.names))
+    @_CachedProperty
+    def covered(self) -> frozenset[int]:
+        """Each short address as a number."""
+        return frozenset(struct.unpack(f">{len(self.neighbors) // ADDRESS_BYTES}H", self.neighbors))
 
 
 class Offer(Message, frozen=True, gc=True, dict=True, tag=2):
-    """These I hold: who lacks one may want it."""
+    """The sender holds these events. A receiver that is missing one pulls it."""
 
     runs: Runs
 
-    @_Once
+    @_CachedProperty
     def ids(self) -> RunsOf:
-        """To be read only; `BadRunsError` if there are none."""
+        """To be read only; raises `BadRunsError` if the bytes are no runs."""
         return unpack(self.runs)
 
 
-class Check(Offer, frozen=True, gc=True, dict=True, tag=11):
-    """These I hold: who holds them too says so. To one neighbor."""
+class HolderQuery(Offer, frozen=True, gc=True, dict=True, tag=11):
+    """An offer to one neighbor that also asks which of the events the neighbor holds."""
 
 
 class Hash(Message, frozen=True, gc=False, tag=12):
-    """All that I have met: its hash under a salt that I have just drawn, and its trace (`sethash`)."""
+    """The set of known events: its hash under a salt drawn for this message, and its PinSketch (`set_hash`)."""
 
     salt: Salt
-    value: Word
-    trace: Word
+    value: Hash32
+    sketch: Hash32
 
 
 class Digest(Message, frozen=True, gc=True, dict=True, tag=4):
-    """All that I have met of the ids from `low` to `high`, and which of it I hold no longer: a bit for each, in order;
-    none at all if I hold everything."""
+    """All known events with ids from `low` to `high`, and which of them the sender has evicted: one bit for each, in
+    order; no bits at all if it holds everything."""
 
-    met: Runs
-    gone: Annotated[bytes, Meta(max_length=MAX_RUNS_BYTES)] = b""
+    known: Runs
+    evicted: Annotated[bytes, Meta(max_length=MAX_RUNS_BYTES)] = b""
     low: EventId | None = None
     high: EventId | None = None
 
-    @_Once
+    @_CachedProperty
     def ids(self) -> RunsOf:
-        """To be read only; `BadRunsError` if there are none."""
-        return unpack(self.met)
+        """To be read only; raises `BadRunsError` if the bytes are no runs."""
+        return unpack(self.known)
 
 
-class Want(Message, frozen=True, gc=True, dict=True, tag=5):
-    """These I lack. `of`: who is known to hold them and answers; the speaker's own name if any holder may."""
+class PullRequest(Message, frozen=True, gc=True, dict=True, tag=5):
+    """The sender is missing these events. `holder` is the neighbor that should answer; the sender's own address if any
+    holder may."""
 
     runs: Runs
-    of: Name
+    holder: ShortAddress
 
-    @_Once
+    @_CachedProperty
     def ids(self) -> RunsOf:
-        """To be read only; `BadRunsError` if there are none."""
+        """To be read only; raises `BadRunsError` if the bytes are no runs."""
         return unpack(self.runs)
 
 
-class Ask(Message, frozen=True, gc=False, tag=6):
-    """Who wants what this source publishes? Everybody around passes it on once, and names from whom it has it."""
+class Explorer(Message, frozen=True, gc=False, tag=6):
+    """Builds a multicast tree (the explorer message of Chang's echo algorithm). Every node forwards it once."""
 
     source: NodeId
     number: Sequence
-    """Which of the source's bets this is; later ones have larger numbers."""
-    quiet_s: Annotated[int, Meta(ge=0, le=1 << 31)]
-    """For so long no link of anybody may have changed."""
+    """Which tree of the source this is; later ones have larger numbers."""
+    stable_s: Annotated[int, Meta(ge=0, le=1 << 31)]
+    """For this long no link of any node of the tree may have changed."""
     hops: Annotated[int, Meta(ge=0, le=65535)]
-    of: Name
-    """From whom the speaker has it: toward the source."""
-    again: bool = False
-    """The hearer has not been heard: it says so directly."""
+    parent: ShortAddress
+    """The sender's parent in the tree: the next node toward the source."""
+    reply: bool = False
+    """The sender has not received the receiver's own explorer, and asks for it by unicast."""
 
 
 class Echo(Message, frozen=True, gc=False, tag=7):
-    """All beyond the speaker have been asked, and this is what they want. To the next node toward the source."""
+    """The filters of the sender's subtree, to its parent, when the whole subtree has answered."""
 
     source: NodeId
     number: Sequence
-    wanted: Annotated[dict[FilterText, Count], Meta(max_length=MAX_FILTERS)]
-    """Each filter, and how many links lead from the speaker to all whose it is."""
+    filters: Annotated[dict[FilterText, Count], Meta(max_length=MAX_FILTERS)]
+    """Each filter, and the number of links from the sender to all nodes that have it."""
     nodes: Count
-    """How many were asked, the speaker included."""
+    """The number of nodes of the subtree, the sender included."""
 
 
-class Along(EventMessage, frozen=True, gc=False, tag=8):
-    """One event, to the next node of a path."""
+class TreeData(EventMessage, frozen=True, gc=False, tag=8):
+    """One event, to a child in a multicast tree."""
 
 
 class Audit(Message, frozen=True, gc=False, tag=13):
-    """What the source has sent by its paths, from the first number to the last. Everybody passes it on once."""
+    """The events that the source has sent down its tree, from the first number to the last. Every node forwards it
+    once."""
 
     source: NodeId
     number: Sequence
     first: Sequence
-    until: Sequence
+    last: Sequence
     salt: Salt
-    """Drawn when the events were sent already."""
-    sums: Annotated[dict[Word, Word], Meta(max_length=MAX_FILTERS)]
-    """For each filter, in 32 bits, the hash of the events that match it."""
+    """Drawn after the events were sent."""
+    hashes: Annotated[dict[Hash32, Hash32], Meta(max_length=MAX_FILTERS)]
+    """For each filter, by its 32-bit key, the hash of the events that match it."""
 
 
-class End(Message, frozen=True, gc=False, tag=9):
-    """These bets are over, by source and number: their events are everybody's from now on."""
+class TreeEnd(Message, frozen=True, gc=False, tag=9):
+    """These trees are torn down, given by source and number: their events are reconciled like all others."""
 
-    bets: Annotated[tuple[tuple[NodeId, Sequence], ...], Meta(min_length=1, max_length=MAX_BETS)]
+    trees: Annotated[tuple[tuple[NodeId, Sequence], ...], Meta(min_length=1, max_length=MAX_TREES)]

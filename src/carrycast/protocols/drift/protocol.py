@@ -1,8 +1,9 @@
-"""Drift: an event goes out by broadcasts that prune themselves, and neighbors compare what they have met.
+"""Drift: events spread by self-pruning broadcast, and neighbors reconcile the sets of events they know.
 
-What each rule is about has a module of its own: who is around (`around`), what is held (`holdings`), when to speak of
-an event (`spreading`), when to compare (`comparing`), what to ask for (`wanting`), what neighbors hold and lack
-(`exchange`), what to make of an event (`making`). Here they meet.
+Each mechanism has its own module: the neighbor table (`neighbor_table`), the known events and their buffer
+(`known_events`, `eviction`), self-pruning broadcast (`broadcast`), reconciliation (`reconciliation`), pull (`pull`),
+the handlers of hashes, digests, offers and requests (`exchange`), multicast trees (`multicast_trees`) and processors
+(`processing`). This module connects them.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,44 +40,41 @@ from carrycast.core.protocol import (
 )
 from carrycast.core.protocol.retention import RetentionLog, Usage
 from carrycast.core.wire import Message
-from carrycast.protocols.drift.around import GUESTS, Around
-from carrycast.protocols.drift.auditing import AUDIT
-from carrycast.protocols.drift.carrying import Carrying
-from carrycast.protocols.drift.comparing import HASH, REPLY
-from carrycast.protocols.drift.counting import CHECK
-from carrycast.protocols.drift.errands import ERRAND, Errands
-from carrycast.protocols.drift.exchange import Exchange
-from carrycast.protocols.drift.holdings import LEASE, Holdings
-from carrycast.protocols.drift.keeping import Keeping
-from carrycast.protocols.drift.making import MAKE, Making
+from carrycast.protocols.drift.audit import AUDIT
+from carrycast.protocols.drift.broadcast import REBROADCAST, WINDOW, SelfPruningBroadcast
+from carrycast.protocols.drift.eviction import RendezvousEviction
+from carrycast.protocols.drift.exchange import REPLICAS, EventExchange
+from carrycast.protocols.drift.known_events import LEASE, KnownEvents
 from carrycast.protocols.drift.messages import (
-    Along,
-    Ask,
     Audit,
-    Check,
     Data,
     Digest,
     Echo,
-    End,
+    Explorer,
     Hash,
+    HolderQuery,
     Offer,
-    Want,
+    PullRequest,
+    TreeData,
+    TreeEnd,
 )
-from carrycast.protocols.drift.paths import ASK
-from carrycast.protocols.drift.rules import short_name
+from carrycast.protocols.drift.multicast_trees import EXPLORE, MulticastForwarding
+from carrycast.protocols.drift.neighbor_table import PROVISIONAL, DriftNeighborTable
+from carrycast.protocols.drift.processing import FAILOVER, DriftProcessing
+from carrycast.protocols.drift.pull import PROXIED_PULL, PULL, ProxiedPull
+from carrycast.protocols.drift.reconciliation import REPLY, TRICKLE
+from carrycast.protocols.drift.rules import short_address
 from carrycast.protocols.drift.runs import BadRunsError
 from carrycast.protocols.drift.settings import DriftSettings
-from carrycast.protocols.drift.spreading import SPEAK, TURN, Spreading
-from carrycast.protocols.drift.wanting import WANT
 
 
 class Drift(Protocol, AnswersFromOwn, AcknowledgesReplicas, KeepsEvents, RunsProcessors):
-    """Delivers what the contacts allow, and says little."""
+    """Delivers every event that the contacts allow, with few bytes."""
 
     name = "drift"
-    summary = "broadcasts that prune themselves, and neighbors that compare hashes of what they have met"
+    summary = "self-pruning broadcast, and reconciliation of neighbors by hashes of the events they know"
     settings_type = DriftSettings
-    messages = (Data, Offer, Hash, Digest, Want, Ask, Echo, Along, End, Audit, Check)
+    messages = (Data, Offer, Hash, Digest, PullRequest, Explorer, Echo, TreeData, TreeEnd, Audit, HolderQuery)
     retunable = frozenset(DriftSettings.__struct_fields__) - {"durable"}
 
     def __init__(self, node: NodeId, settings: DriftSettings, port: Port, host: Host, rng: Random) -> None:
@@ -84,128 +82,132 @@ class Drift(Protocol, AnswersFromOwn, AcknowledgesReplicas, KeepsEvents, RunsPro
         self._settings = settings
         self._local = LocalSubscriptions(port)
         self._requests = OpenRequests(port)
-        self._around = Around(port)
-        self._linked = self._around.links
-        self._errands = Errands(node, port, rng, settings, self._around)
-        self._keeping = Keeping(node, self._around, self._errands)
-        self._holdings = Holdings(port, settings, self._keeping, host.store if settings.durable else None)
-        self._met = self._holdings.met
-        self._spreading = Spreading(port, rng, settings, self._around, self._holdings)
-        self._due = self._spreading.due
-        self._exchange = Exchange(node, port, rng, settings, self._around, self._holdings, self._spreading)
-        self._comparing, self._wanting = self._exchange.comparing, self._exchange.wanting
-        self._carrying = Carrying(node, port, rng, settings, self._around, self._wanted_here, host.incarnation)
-        self._making = Making(node, port, settings, self._holdings.knows)
+        self._neighbors = DriftNeighborTable(port)
+        self._links = self._neighbors.links
+        self._proxied_pull = ProxiedPull(node, port, rng, settings, self._neighbors)
+        self._eviction = RendezvousEviction(node, self._neighbors, self._proxied_pull)
+        store = host.store if settings.durable else None
+        self._known_events = KnownEvents(port, settings, self._eviction, store)
+        self._known_ids = self._known_events.ids
+        self._broadcast = SelfPruningBroadcast(port, rng, settings, self._neighbors, self._known_events)
+        self._pending = self._broadcast.pending
+        self._exchange = EventExchange(node, port, rng, settings, self._neighbors, self._known_events, self._broadcast)
+        self._reconciliation, self._pull = self._exchange.reconciliation, self._exchange.pull
+        self._trees = MulticastForwarding(
+            node, port, rng, settings, self._neighbors, self._local_filters, host.incarnation
+        )
+        self._processing = DriftProcessing(node, port, settings, self._known_events.is_duplicate)
         self._on_named_timer: dict[str, Callable[[float], None]] = {
-            HASH: self._comparing.on_hash_timer,
+            TRICKLE: self._reconciliation.on_trickle_timer,
             LEASE: self._on_lease_timer,
-            REPLY: self._comparing.on_reply_timer,
-            WANT: self._wanting.on_timer,
-            ERRAND: self._errands.on_timer,
-            AUDIT: self._carrying.on_audit_timer,
-            CHECK: self._exchange.counting.on_timer,
-            GUESTS: self._on_guests_timer,
-            TURN: self._spreading.on_turn_timer,
+            REPLY: self._reconciliation.on_reply_timer,
+            PULL: self._pull.on_timer,
+            PROXIED_PULL: self._proxied_pull.on_timer,
+            AUDIT: self._trees.on_audit_timer,
+            REPLICAS: self._exchange.replicas.on_timer,
+            PROVISIONAL: self._on_provisional_timer,
+            WINDOW: self._broadcast.on_window_timer,
             REQUESTS: self._requests.on_timer,
         }
 
     @property
     def log(self) -> RetentionLog | None:
-        return self._holdings.log
+        return self._known_events.log
 
     @property
     def room(self) -> Usage:
-        return room_of(self._settings.buffer, self._holdings.log)
+        return room_of(self._settings.buffer, self._known_events.log)
 
     def on_start(self, now: float) -> None:
-        """A durable node goes on with what it held; whom it meets compares."""
-        self._holdings.load(now)
-        self._holdings.watch_leases(now)
+        """A durable node continues with the events of its store; reconciliation brings them to its neighbors."""
+        self._known_events.load(now)
+        self._known_events.arm_lease_timer(now)
 
     def on_retune(self, now: float, settings: Settings) -> None:
-        """What is held already keeps its end, whatever the longest lease is now."""
+        """Events that are buffered keep the end of their lease, whatever `max_lease_s` is now."""
         assert isinstance(settings, DriftSettings)
-        self._settings = self._spreading.settings = self._errands.settings = self._making.settings = settings
+        self._settings = settings
+        self._broadcast.settings = self._proxied_pull.settings = self._processing.settings = settings
         self._exchange.retune(settings)
-        self._carrying.retune(settings)
-        self._holdings.resize(settings)
+        self._trees.retune(settings)
+        self._known_events.resize(settings)
 
     def on_stop(self, now: float) -> None:
-        self._around.stop()
-        self._spreading.stop()
+        self._neighbors.stop()
+        self._broadcast.stop()
         self._exchange.stop()
-        self._carrying.stop()
-        self._errands.stop()
-        self._making.stop()
+        self._trees.stop()
+        self._proxied_pull.stop()
+        self._processing.stop()
         self._requests.stop()
-        self._holdings.stop()
+        self._known_events.stop()
 
     def on_publish(self, now: float, event: Event) -> None:
-        if not self._holdings.knows(event.id):
+        if not self._known_events.is_duplicate(event.id):
             self._publish(now, event, 0, event.lease_s)
 
     def _publish(
         self, now: float, event: Event, hops: int, remaining_s: float, maker: ProcessorId | None = None
     ) -> None:
-        """What an application of this node says, or what a processor here has made."""
-        quiet = self._carrying.takes(now, event)
-        stored = self._accept(now, event, hops, remaining_s, quiet=quiet)
-        if quiet:
-            self._carrying.forward(now, stored)
-        elif self._linked:
-            self._spreading.publish(now, stored)
-            self._carrying.published(now)
-        if self._making:
-            self._making.met(stored, maker)
+        """Publish an event of a local application or processor."""
+        by_tree = self._trees.is_used_for(now, event)
+        stored = self._accept(now, event, hops, remaining_s, unlisted=by_tree)
+        if by_tree:
+            self._trees.forward(now, stored)
+        elif self._links:
+            self._broadcast.publish(now, stored)
+            self._trees.on_published(now)
+        if self._processing:
+            self._processing.on_event(stored, maker)
 
     def on_subscribe(self, now: float, subscription: Subscription) -> None:
         known = subscription.id in self._local
         self._local.add(subscription)
         if subscription.history and not known:
-            # What was published before has gone past here on its way to others.
-            self._links_changed(now)
+            # Earlier events went down trees that do not include this node, so the trees end.
+            self._on_links_changed(now)
         else:
-            self._carrying.wants_changed(now)
+            self._trees.on_filters_changed(now)
         if subscription.history and not known:
-            for stored in self._holdings.serving(now, subscription.filter, subscription.attributes):
+            for stored in self._known_events.serving(now, subscription.filter, subscription.attributes):
                 self.port.deliver(subscription.id, stored.event, stored.hops)
             self.port.close_history(subscription.id, complete=False)
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         self._local.remove(subscription)
-        self._carrying.wants_changed(now)
+        self._trees.on_filters_changed(now)
 
     def on_await_replicas(self, now: float, event: EventId, copies: int) -> None:
-        self._exchange.counting.count(now, event, copies)
+        self._exchange.replicas.count(now, event, copies)
 
     def on_processor(self, now: float, processor: Processor) -> None:
-        self._making.add(processor)
-        self._carrying.wants_changed(now)
+        self._processing.add(processor)
+        self._trees.on_filters_changed(now)
 
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
     ) -> None:
-        for made, maker in self._making.finished(now, token, state, events, error):
-            self._publish(now, made.event, made.hops, made.until - now, maker)
+        for result, maker in self._processing.finish(now, token, state, events, error):
+            self._publish(now, result.event, result.hops, result.until - now, maker)
 
     def on_request(self, now: float, request: Request) -> None:
-        """From what the node itself holds; what others hold nobody knows, so that is never all."""
-        self._requests.ask(now, request, self._holdings.serving(now, request.filter, request.attributes))
+        """Answers come from the local buffer only; other nodes may hold more, so they are never complete."""
+        self._requests.ask(now, request, self._known_events.serving(now, request.filter, request.attributes))
 
     def on_link_up(self, now: float, link: Link) -> None:
         self._requests.link_up(now, link)
-        if self._around.add(link):
-            self._meet(now, link.neighbor)
+        if self._neighbors.add(link):
+            self._on_contact(now, link.neighbor)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
         self._requests.link_down(link)
-        if self._around.remove(link):
-            self._part(now, link.neighbor)
+        if self._neighbors.remove(link):
+            self._on_departure(now, link.neighbor)
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
-        if sender not in self._linked:
-            if self._around.welcome(now, sender, via):
-                self._meet(now, sender)
+        if sender not in self._links:
+            if self._neighbors.add_provisional(now, sender, via):
+                self._on_contact(now, sender)
             elif not isinstance(message, Data):
                 self.port.note(Fact("drop", peer=sender, reason="too_many_strangers"))
                 return
@@ -215,123 +217,123 @@ class Drift(Protocol, AnswersFromOwn, AcknowledgesReplicas, KeepsEvents, RunsPro
         elif kind is Hash:
             self._exchange.on_hash(now, sender, message)  # type: ignore[arg-type]
         else:
-            self._on_others(now, sender, message)
+            self._on_rare_message(now, sender, message)
 
-    def _on_others(self, now: float, sender: NodeId, message: Message) -> None:
-        """What is not heard all the time."""
+    def _on_rare_message(self, now: float, sender: NodeId, message: Message) -> None:
+        """Messages other than data and hashes, which are by far the most."""
         try:
             if isinstance(message, Offer):
                 self._exchange.on_offer(now, sender, message)
-            elif isinstance(message, Want):
-                self._exchange.on_want(now, sender, message)
+            elif isinstance(message, PullRequest):
+                self._exchange.on_pull_request(now, sender, message)
             elif isinstance(message, Digest):
                 self._exchange.on_digest(now, sender, message)
-            elif isinstance(message, Along):
-                self._on_along(now, sender, message)
-            elif isinstance(message, Ask | Echo | End | Audit):
-                self._release(now, self._carrying.on_message(now, sender, message))
+            elif isinstance(message, TreeData):
+                self._on_tree_data(now, sender, message)
+            elif isinstance(message, Explorer | Echo | TreeEnd | Audit):
+                self._list_events(now, self._trees.on_message(now, sender, message))
         except BadRunsError:
             self.port.note(Fact("drop", peer=sender, reason="runs_malformed"))
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         if isinstance(key, str):
             self._on_named_timer[key](now)
-        elif key[0] == SPEAK:
+        elif key[0] == REBROADCAST:
             assert isinstance(key[1], EventId)
-            self._spreading.on_timer(now, key[1])
-        elif key[0] == MAKE:
+            self._broadcast.on_timer(now, key[1])
+        elif key[0] == FAILOVER:
             assert isinstance(key[1], EventId)
-            self._making.on_timer(now, key[1])
+            self._processing.on_timer(now, key[1])
         else:
-            assert key[0] == ASK
+            assert key[0] == EXPLORE
             assert isinstance(key[1], int)
-            self._release(now, self._carrying.on_timer(now, key[1]))
+            self._list_events(now, self._trees.on_timer(now, key[1]))
 
     def _on_lease_timer(self, now: float) -> None:
-        self._holdings.on_lease_timer(now)
-        self._errands.forget_unless(self._holdings.__contains__)
-        self._holdings.watch_leases(now)
+        self._known_events.on_lease_timer(now)
+        self._proxied_pull.cancel_expired(self._known_events.__contains__)
+        self._known_events.arm_lease_timer(now)
 
-    def _on_guests_timer(self, now: float) -> None:
-        for gone in self._around.on_timer(now):
-            self._part(now, gone)
+    def _on_provisional_timer(self, now: float) -> None:
+        for node in self._neighbors.expire_provisional(now):
+            self._on_departure(now, node)
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         if token < 0:
-            self._spreading.sent(now, token, failure)
+            self._broadcast.on_sent(now, token, failure)
         elif failure is not None:
-            self._release(now, self._carrying.failed(now, token))
+            self._list_events(now, self._trees.on_failure(now, token))
 
-    def _meet(self, now: float, node: NodeId) -> None:
-        self._comparing.contact(now, node)
-        self._keeping.forget_spare()
-        self._errands.contact()
-        self._links_changed(now)
+    def _on_contact(self, now: float, node: NodeId) -> None:
+        self._reconciliation.on_contact(now, node)
+        self._eviction.on_neighbors_changed()
+        self._proxied_pull.on_contact()
+        self._on_links_changed(now)
 
-    def _part(self, now: float, node: NodeId) -> None:
-        self._comparing.parted(node)
-        self._keeping.forget_spare()
-        self._spreading.holds_all(now, node)
-        self._links_changed(now)
+    def _on_departure(self, now: float, node: NodeId) -> None:
+        self._reconciliation.on_departure(node)
+        self._eviction.on_neighbors_changed()
+        self._broadcast.cover_all(now, node)
+        self._on_links_changed(now)
 
-    def _links_changed(self, now: float) -> None:
-        ended = self._carrying.links_changed(now)
+    def _on_links_changed(self, now: float) -> None:
+        ended = self._trees.on_link_changed(now)
         if ended:
-            self._release(now, ended)
+            self._list_events(now, ended)
 
-    def _release(self, now: float, sources: list[NodeId]) -> None:
-        """The bets of these sources are over: what came by their paths is everybody's."""
-        released = [source for source in sources if self._holdings.release(source)]
-        if released and self._linked:
-            self._comparing.news()
+    def _list_events(self, now: float, sources: list[NodeId]) -> None:
+        """The trees of these sources were torn down: their events are reconciled like all others."""
+        listed = [source for source in sources if self._known_events.list_all(source)]
+        if listed and self._links:
+            self._reconciliation.reset_timer()
 
-    def _wanted_here(self) -> list[str]:
-        return [*(subscription.filter for subscription in self._local), *self._making.filters()]
+    def _local_filters(self) -> list[str]:
+        return [*(subscription.filter for subscription in self._local), *self._processing.filters()]
 
-    def _on_along(self, now: float, sender: NodeId, message: Along) -> None:
-        """An event on its path, or, if the bet is over here, one like any other."""
+    def _on_tree_data(self, now: float, sender: NodeId, message: TreeData) -> None:
+        """An event on a multicast tree; if the tree was torn down here, it is handled like any other event."""
         id = message.event.id
-        quiet = self._carrying.comes_from(id.source, sender)
-        if quiet:
-            self._carrying.got(message.event)
-        if self._holdings.knows(id):
+        by_tree = self._trees.is_from_parent(id.source, sender)
+        if by_tree:
+            self._trees.on_received(message.event)
+        if self._known_events.is_duplicate(id):
             return
-        self._wanting.got(id)
-        stored = self._accept(now, message.event, message.hops, message.remaining_s, quiet=quiet)
-        if quiet:
-            self._carrying.forward(now, stored)
+        self._pull.cancel(id)
+        stored = self._accept(now, message.event, message.hops, message.remaining_s, unlisted=by_tree)
+        if by_tree:
+            self._trees.forward(now, stored)
         else:
-            self._spreading.begin(now, id, sender, frozenset())
-        if self._making:
-            self._making.met(stored)
+            self._broadcast.schedule(now, id, sender, frozenset())
+        if self._processing:
+            self._processing.on_event(stored)
 
     def _on_data(self, now: float, sender: NodeId, message: Data) -> None:
         id = message.event.id
-        if id in self._met or self._holdings.has_heard_of(id):
-            if id in self._due:
-                self._spreading.heard(now, id, sender, message.named)
-            if id in self._errands.for_whom:
-                self._exchange.fetched(now, message)
-            elif self._holdings.crowded:
-                self._keeping.seen(id, short_name(sender) + message.names)
+        if id in self._known_ids or self._known_events.on_mention(id):
+            if id in self._pending:
+                self._broadcast.on_duplicate(now, id, sender, message.covered)
+            if id in self._proxied_pull.requesters:
+                self._exchange.on_proxied_event(now, message)
+            elif self._known_events.nearly_full:
+                self._eviction.add_holders(id, short_address(sender) + message.neighbors)
             return
-        self._wanting.got(id)
-        stored = self._accept(now, message.event, message.hops, message.remaining_s, message.names)
-        self._spreading.begin(now, id, sender, message.named)
-        if self._making:
-            self._making.met(stored)
+        self._pull.cancel(id)
+        stored = self._accept(now, message.event, message.hops, message.remaining_s, message.neighbors)
+        self._broadcast.schedule(now, id, sender, message.covered)
+        if self._processing:
+            self._processing.on_event(stored)
 
     def _accept(
-        self, now: float, event: Event, hops: int, remaining_s: float, names: bytes = b"", quiet: bool = False
+        self, now: float, event: Event, hops: int, remaining_s: float, holders: bytes = b"", unlisted: bool = False
     ) -> Stored:
-        """Deliver and keep an event that is met for the first time; `quiet` if it is on a path."""
+        """Deliver and buffer a new event; `unlisted` if it travels by a multicast tree."""
         until = now + min(remaining_s, event.lease_s, self._settings.max_lease_s)
         stored = Stored(until, event.id, event, hops)
         self._local.deliver(event, hops)
-        self._holdings.add(now, stored, names, quiet)
+        self._known_events.add(now, stored, holders, unlisted)
         self._requests.meet(event, hops)
-        if self._linked and not quiet:
-            self._comparing.earn(len(event.payload))
-            self._comparing.news()
-        self._holdings.watch_leases(now)
+        if self._links and not unlisted:
+            self._reconciliation.on_received(len(event.payload))
+            self._reconciliation.reset_timer()
+        self._known_events.arm_lease_timer(now)
         return stored

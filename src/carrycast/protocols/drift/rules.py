@@ -7,53 +7,63 @@ from carrycast.protocols.drift.messages import MAX_FILTERS
 
 _MASK = (1 << 64) - 1
 MAX_FILTER_LENGTH = 1024
-"""Of all filters that one answer carries, together."""
+"""Characters of all filters in one `Echo` together."""
 
 
-def short_name(node: NodeId) -> bytes:
-    """The last two bytes of an id. Live ids are hashes of keys, so that two neighbors share one in 65,536 pairs; who
-    shares one with a named node is taken for reached, and is served when hashes are compared."""
+def short_address(node: NodeId) -> bytes:
+    """The last two bytes of a node id (compare the 16-bit short addresses of IEEE 802.15.4).
+
+    Live ids are hashes of keys, so one pair of neighbors in 65,536 shares a short address. A neighbor that shares one
+    with a listed node counts as covered although it is not; reconciliation then brings it the event."""
     return (node & 0xFFFF).to_bytes(2, "big")
 
 
-def event_trace(id: EventId) -> int:
-    """32 well mixed bits of an id (the finalizer of splitmix64). Whoever publishes may choose them."""
+def id_sketch(id: EventId) -> int:
+    """32 well mixed bits of an event id (the finalizer of splitmix64: Steele et al., OOPSLA 2014).
+
+    They are the element that the PinSketch of `set_hash` adds up. A publisher can choose its ids so that these bits
+    take any value it likes."""
     mixed = (id.source * 0x9E3779B97F4A7C15 + id.sequence * 0xD1B54A32D192ED03 + 0x632BE59BD9B4E019) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
     return (mixed ^ (mixed >> 31)) >> 32
 
 
-def keeper_rank(node: NodeId, trace: int) -> int:
-    """How much a node is called to keep an event, given by its trace, when those around hold more than they can: a
-    number that all who know both can compute (highest random weight)."""
-    return (trace ^ node * 0x9E3779B1) * 0x85EBCA6B & 0xFFFFFFFF
+def rendezvous_weight(node: NodeId, sketch: int) -> int:
+    """The weight of a node for the event with this id sketch (rendezvous hashing, also called highest random weight:
+    Thaler and Ravishankar, IEEE/ACM ToN 1998).
+
+    All nodes compute the same weights without a message. Among neighbors whose buffers are full, the node with the
+    highest weight keeps the event."""
+    return (sketch ^ node * 0x9E3779B1) * 0x85EBCA6B & 0xFFFFFFFF
 
 
-def relay_wait_s(unit_s: float, gain: int, degree: int, draw: float) -> float:
-    """How long a node waits before it speaks for `gain` of its `degree` neighbors: who reaches most speaks first, and
-    where many could speak they spread over a longer time. `draw`, from 0 to 1, keeps equals apart."""
-    return unit_s * degree / max(gain, 1) * (0.5 + draw)
+def rebroadcast_backoff_s(unit_s: float, uncovered: int, degree: int, draw: float) -> float:
+    """The random backoff before a rebroadcast (random assessment delay: Williams and Camp, MobiHoc 2002).
+
+    The more of its `degree` neighbors are uncovered, the sooner a node sends; the higher the degree, the longer the
+    time over which competing nodes spread. `draw`, from 0 to 1, separates nodes with equal coverage."""
+    return unit_s * degree / max(uncovered, 1) * (0.5 + draw)
 
 
-def frame_s(size_bytes: int) -> float:
-    """How much longer is waited for the sake of a long frame: two and a half times what its bytes take at 1 Mb/s. Who
-    waits less has given its frame to the radio before it has heard another's."""
+def payload_backoff_s(size_bytes: int) -> float:
+    """The addition to the backoff for a long frame: two and a half times the airtime of its bytes at 1 Mb/s. With less,
+    a node would hand its frame to the radio before it has received a neighbor's copy."""
     return min(size_bytes, 1500) * 20e-6
 
 
-def crowd_wait_s(longest_s: float, degree: int) -> float:
-    """How long others are waited for who may say the same: the longest with ten neighbors or more, nearly nothing with
-    one, when nobody else will, and the contact may be short."""
+def response_backoff_s(longest_s: float, degree: int) -> float:
+    """The longest backoff before a message that other neighbors might send too. It is the full time with ten neighbors
+    or more. With one neighbor, nobody else will send it and the contact may be short, so it is a tenth of that."""
     return longest_s * min(1.0, degree / 10)
 
 
-def gathered(wanted: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """What several want: each filter with the links to all whose it is. If that would be too long to say, everything
-    (the empty filter) is wanted."""
+def merge_filters(filters: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """The filters of several nodes, each with the number of links to all nodes that have it. If the result would be too
+    long for a message, it is the empty filter, which matches every event."""
     links: dict[str, int] = {}
-    for text, steps in sorted(wanted):
-        links[text] = links.get(text, 0) + steps
+    for text, count in sorted(filters):
+        links[text] = links.get(text, 0) + count
     if len(links) > MAX_FILTERS or sum(map(len, links)) > MAX_FILTER_LENGTH:
         return {"": sum(links.values())}
     return links

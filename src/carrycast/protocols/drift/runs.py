@@ -1,7 +1,8 @@
-"""Sets of event ids in few bytes: runs of consecutive numbers of one source.
+"""Sets of event ids in few bytes: a run-length encoding of the sequence numbers of each source.
 
-A run is three numbers of variable length (seven bits to a byte): how far the source is from the one before, how far its
-first number is from the end of the source's last run, and how many follow it. Numbered streams make few runs.
+A run is three variable-length numbers (LEB128: seven bits to a byte): the difference of its source to the source of the
+run before, the gap between its first sequence number and the end of the source's previous run, and how many numbers
+follow the first. Sources that number their events consecutively make few runs.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,7 +13,7 @@ from carrycast.core.model import EventId, NodeId
 from carrycast.core.model.identity import MAX_NODE_ID
 
 MAX_IDS = 1 << 16
-"""Ids in one message: a few bytes may claim very many."""
+"""Ids in one message: a few bytes may encode very many."""
 
 Run = tuple[int, int]
 """The first number and the one after the last."""
@@ -20,11 +21,11 @@ RunsOf = dict[NodeId, tuple[Run, ...]]
 
 
 class BadRunsError(Exception):
-    """Bytes that are no runs: cut short, beyond any id, or more than anybody holds."""
+    """Bytes that are no runs: cut short, beyond the largest id, or more than `MAX_IDS` ids."""
 
 
 def runs_of(ids: Iterable[EventId]) -> RunsOf:
-    """The runs of each source, by source and number."""
+    """The runs of each source, ordered by source and number."""
     found: dict[NodeId, list[Run]] = {}
     for source, number in sorted(ids):
         runs = found.setdefault(source, [])
@@ -36,7 +37,7 @@ def runs_of(ids: Iterable[EventId]) -> RunsOf:
 
 
 def pack(runs_by_source: Mapping[NodeId, tuple[Run, ...]]) -> bytes:
-    """As bytes; sources in order."""
+    """Encode runs; the sources must be in order."""
     packed = bytearray()
     before = 0
     for source, runs in runs_by_source.items():
@@ -50,17 +51,17 @@ def pack(runs_by_source: Mapping[NodeId, tuple[Run, ...]]) -> bytes:
 
 
 def pack_ids(ids: Iterable[EventId]) -> bytes:
-    """Ids as bytes."""
+    """Encode ids."""
     return pack(runs_of(ids))
 
 
 def pack_id(id: EventId) -> bytes:
-    """One id as bytes: most offers tell of one."""
+    """Encode one id: most offers have one."""
     return pack({id.source: ((id.sequence, id.sequence + 1),)})
 
 
 def unpack(packed: bytes) -> RunsOf:
-    """The runs in bytes from the network; `BadRunsError` if they are none."""
+    """Decode runs from the network; raises `BadRunsError` if the bytes are no runs."""
     found: dict[NodeId, list[Run]] = {}
     source = end = total = 0
     # Bytes without the highest bit are the numbers themselves.
@@ -75,22 +76,22 @@ def unpack(packed: bytes) -> RunsOf:
         first, after = end + skip, end + skip + more + 1
         total += more + 1
         if source > MAX_NODE_ID or after > MAX_NODE_ID or total > MAX_IDS:
-            raise BadRunsError("beyond any id, or more than anybody holds")
+            raise BadRunsError("beyond the largest id, or too many ids")
         found.setdefault(source, []).append((first, after))
         end = after
     return {source: tuple(runs) for source, runs in found.items()}
 
 
 def pack_bits(bits: Iterable[bool]) -> bytes:
-    """Bits as bytes, the first lowest; nothing if none is set."""
+    """Encode a bitmap, the first bit lowest; empty if no bit is set."""
     number = count = 0
     for count, bit in enumerate(bits, 1):
         number |= bit << (count - 1)
     return number.to_bytes((count + 7) // 8, "little") if number else b""
 
 
-def marked(ids: Sequence[EventId], packed: bytes) -> set[EventId]:
-    """The ids whose bits are set; `BadRunsError` if there are not as many bits as ids."""
+def select_marked(ids: Sequence[EventId], packed: bytes) -> set[EventId]:
+    """The ids whose bits are set; raises `BadRunsError` if the number of bits differs from the number of ids."""
     if not packed:
         return set()
     if len(packed) != (len(ids) + 7) // 8:
@@ -99,7 +100,7 @@ def marked(ids: Sequence[EventId], packed: bytes) -> set[EventId]:
 
 
 def ids_in(runs_by_source: Mapping[NodeId, tuple[Run, ...]]) -> Iterator[EventId]:
-    """Every id, by source and number."""
+    """Every id, ordered by source and number."""
     for source, runs in runs_by_source.items():
         for first, after in runs:
             for number in range(first, after):
@@ -107,8 +108,8 @@ def ids_in(runs_by_source: Mapping[NodeId, tuple[Run, ...]]) -> Iterator[EventId
 
 
 def runs_within(runs_by_source: RunsOf, low: EventId | None, high: EventId | None) -> RunsOf:
-    """What lies between two ids, both included; None is no bound. Costs as much as there is of it: a node that has met
-    much is asked for it part by part."""
+    """The ids between two ids, both included; None is no bound. The cost is proportional to the result, because a
+    large set is compared part by part."""
     low, high = low or EventId(0, 0), high or EventId(MAX_NODE_ID, MAX_NODE_ID)
     found: RunsOf = {}
     for source, runs in runs_by_source.items():
@@ -121,8 +122,9 @@ def runs_within(runs_by_source: RunsOf, low: EventId | None, high: EventId | Non
     return found
 
 
-def only_in(one: Mapping[NodeId, tuple[Run, ...]], other: Mapping[NodeId, tuple[Run, ...]]) -> list[EventId]:
-    """What is in the one and not in the other, by source and number. Sources that agree cost one comparison."""
+def difference(one: Mapping[NodeId, tuple[Run, ...]], other: Mapping[NodeId, tuple[Run, ...]]) -> list[EventId]:
+    """The ids in `one` and not in `other`, ordered by source and number. A source with equal runs costs one
+    comparison."""
     found: list[EventId] = []
     for source, runs in one.items():
         others = other.get(source, ())

@@ -7,11 +7,11 @@ import pytest
 from carrycast.core.model import Event, EventId, NodeId
 from carrycast.core.protocol import Link
 from carrycast.core.wire import Message
-from carrycast.protocols.drift.limits import MAX_DRAWING, DigestBudget
 from carrycast.protocols.drift.messages import SALT_BITS, Data, Digest, Hash
-from carrycast.protocols.drift.rules import event_trace
+from carrycast.protocols.drift.rate_limits import MAX_BUCKETS, DigestLimiter
+from carrycast.protocols.drift.rules import id_sketch
 from carrycast.protocols.drift.runs import pack_ids
-from carrycast.protocols.drift.sethash import SetHash, hash_of
+from carrycast.protocols.drift.set_hash import SetHash, hash_ids
 from carrycast.protocols.drift.test_clashes import Places
 from carrycast.protocols.drift.test_drift import Bench, holding, names, scattered
 from carrycast.sim.testing import Net
@@ -20,19 +20,19 @@ VICTIM, ATTACKER = 11, 66
 
 
 def chosen(target: int, source: NodeId) -> list[EventId]:
-    """Ids of one source, the exclusive or of whose traces is the target: Gaussian elimination over 32 bits."""
+    """Ids of one source, the exclusive or of whose sketches is the target: Gaussian elimination over 32 bits."""
     basis: dict[int, tuple[int, frozenset[int]]] = {}
     for number in range(200):
-        trace, used = event_trace(EventId(source, number)), frozenset({number})
-        while trace and trace.bit_length() in basis:
-            other, others = basis[trace.bit_length()]
-            trace, used = trace ^ other, used ^ others
-        if trace:
-            basis[trace.bit_length()] = (trace, used)
+        sketch, used = id_sketch(EventId(source, number)), frozenset({number})
+        while sketch and sketch.bit_length() in basis:
+            other, others = basis[sketch.bit_length()]
+            sketch, used = sketch ^ other, used ^ others
+        if sketch:
+            basis[sketch.bit_length()] = (sketch, used)
     left, numbers = target, frozenset[int]()
     while left:
-        trace, used = basis[left.bit_length()]
-        left, numbers = left ^ trace, numbers ^ used
+        sketch, used = basis[left.bit_length()]
+        left, numbers = left ^ sketch, numbers ^ used
     return [EventId(source, number) for number in sorted(numbers)]
 
 
@@ -41,12 +41,12 @@ def event(id: EventId) -> Event:
 
 
 def test_events_chosen_to_hide_anothers_hide_nothing() -> None:
-    """Two islands meet whose sets have one trace: the victim's event and a common one, and what the attacker made."""
+    """Two islands meet whose sets have one sketch: the victim's event and a common one, and what the attacker made."""
     victims, common = [EventId(VICTIM, number) for number in range(8)], EventId(5, 0)
-    traces = 0
+    sketches = 0
     for id in victims:
-        traces ^= event_trace(id)
-    forged = chosen(traces, ATTACKER)
+        sketches ^= id_sketch(id)
+    forged = chosen(sketches, ATTACKER)
     assert 8 <= len(forged) <= 32
     # No digest is due because of the time, so that hashes alone tell.
     places = Places([VICTIM, 12, ATTACKER, 67], [(0, 1), (2, 3)], hash_max_s=86_400)
@@ -57,7 +57,7 @@ def test_events_chosen_to_hide_anothers_hide_nothing() -> None:
     for id in forged:
         places.publish(2, event(id))
     places.run(100)
-    assert places.nodes[1]._holdings.hash.trace == places.nodes[3]._holdings.hash.trace
+    assert places.nodes[1]._known_events.hash.sketch == places.nodes[3]._known_events.hash.sketch
     # The attacker is silent from now on: only what it has published speaks.
     places.link(1, 3)
     places.run(5)
@@ -66,33 +66,35 @@ def test_events_chosen_to_hide_anothers_hide_nothing() -> None:
 
 
 def test_events_that_name_another_by_their_trace_do_not_pass_for_the_one_that_is_missing() -> None:
-    """Sets chosen so that their difference has the trace of an event that both have."""
+    """Sets chosen so that their difference has the sketch of an event that both have."""
     common = EventId(5, 0)
     ids = [EventId(VICTIM, 0), EventId(VICTIM, 1)]
     here = SetHash()
     for id in (common, *ids):
         here.add(id)
-    forged = chosen(event_trace(ids[0]) ^ event_trace(ids[1]) ^ event_trace(common), ATTACKER)
+    forged = chosen(id_sketch(ids[0]) ^ id_sketch(ids[1]) ^ id_sketch(common), ATTACKER)
     there = SetHash()
     for id in (common, *forged):
         there.add(id)
-    assert here.trace ^ there.trace == event_trace(common)
-    assert here.missing_at(7, there.value(7), there.trace) is None
+    assert here.sketch ^ there.sketch == id_sketch(common)
+    assert here.single_difference(7, there.value(7), there.sketch) is None
     there = SetHash()
     for id in (common, ids[0]):
         there.add(id)
-    assert here.missing_at(7, there.value(7), there.trace) == ids[1]
+    assert here.single_difference(7, there.value(7), there.sketch) == ids[1]
 
 
 def test_what_agrees_under_a_salt_of_the_past_does_not_under_the_next() -> None:
     """An attacker that knows a salt finds sets that agree under it: here it searches 16 bits of the hash."""
     rng = Random(1)
     past, bits = rng.getrandbits(SALT_BITS), 0xFFFF
-    wanted = hash_of([EventId(VICTIM, 0)], past) & bits
+    wanted = hash_ids([EventId(VICTIM, 0)], past) & bits
     found = next(
-        id for id in (EventId(ATTACKER, number) for number in range(10**6)) if hash_of([id], past) & bits == wanted
+        id for id in (EventId(ATTACKER, number) for number in range(10**6)) if hash_ids([id], past) & bits == wanted
     )
-    agree = [salt for salt in range(200) if hash_of([found], salt) & bits == hash_of([EventId(VICTIM, 0)], salt) & bits]
+    agree = [
+        salt for salt in range(200) if hash_ids([found], salt) & bits == hash_ids([EventId(VICTIM, 0)], salt) & bits
+    ]
     assert len(agree) <= 1
 
 
@@ -100,9 +102,9 @@ def test_a_hash_is_salted_anew_each_time() -> None:
     bench = holding(*scattered(6), hash_max_s=86_400)
     salts = []
     for now in range(1, 8):
-        [said] = bench.fire("hash", now)
+        [said] = bench.fire("trickle", now)
         assert isinstance(said, Hash)
-        assert said.value == hash_of(scattered(6), said.salt)
+        assert said.value == hash_ids(scattered(6), said.salt)
         salts.append(said.salt)
     assert len(set(salts)) == len(salts)
 
@@ -110,7 +112,7 @@ def test_a_hash_is_salted_anew_each_time() -> None:
 def test_sets_that_agree_by_chance_are_told_apart_at_the_longest_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here all hashes are the same, whatever was met."""
     monkeypatch.setattr(SetHash, "value", lambda *_: 0)
-    monkeypatch.setattr(SetHash, "is_of", lambda *_: True)
+    monkeypatch.setattr(SetHash, "equals", lambda *_: True)
     places = Places([1, 2, 3, 4], [(0, 1), (2, 3)])
     for place, source in ((0, 100), (2, 200)):
         for number in range(6):
@@ -131,12 +133,12 @@ def test_a_set_is_the_same_however_it_came_about() -> None:
         one.add(id)
     for id in [*reversed(ids), *(EventId(1, n) for n in range(20))]:
         other.add(id)
-    assert not other.is_of(5, one.value(5), one.trace)
+    assert not other.equals(5, one.value(5), one.sketch)
     for number in range(20):
         assert other.remove(EventId(1, number))
     assert not other.remove(EventId(1, 0))
-    assert other.is_of(5, one.value(5), one.trace)
-    assert one.value(5) == hash_of(ids, 5) != one.value(6)
+    assert other.equals(5, one.value(5), one.sketch)
+    assert one.value(5) == hash_ids(ids, 5) != one.value(6)
 
 
 LIAR: NodeId = 10
@@ -178,39 +180,39 @@ def test_a_liar_draws_little_more_than_it_says() -> None:
 
 
 def test_a_neighbor_draws_two_digests_and_then_as_many_in_the_longest_interval() -> None:
-    budget = DigestBudget()
-    drawn = [now for now in range(0, 240) if budget.allows(now, 1, 1000, 60.0, first=False)]
+    limiter = DigestLimiter()
+    drawn = [now for now in range(0, 240) if limiter.allow(now, 1, 1000, 60.0, first=False)]
     assert drawn == [0, 1, 30, 60, 90, 120, 150, 180, 210]
     # When a clock is set back no time has passed, and from then on it does.
-    assert [now for now in range(-100, -40) if budget.allows(now, 1, 1000, 60.0, first=False)] == [-99, -69]
+    assert [now for now in range(-100, -40) if limiter.allow(now, 1, 1000, 60.0, first=False)] == [-99, -69]
 
 
 def test_all_neighbors_together_draw_no_more_but_each_one_when_it_comes() -> None:
-    budget = DigestBudget()
-    assert [budget.allows(0.0, node, 1000, 60.0, first=False) for node in range(5)] == [True, True, False, False, False]
-    assert all(budget.allows(0.0, node, 1000, 60.0, first=True) for node in range(10, 30))
+    limiter = DigestLimiter()
+    assert [limiter.allow(0.0, node, 1000, 60.0, first=False) for node in range(5)] == [True, True, False, False, False]
+    assert all(limiter.allow(0.0, node, 1000, 60.0, first=True) for node in range(10, 30))
     # Who goes and comes again all the time is no newcomer each time.
-    assert [budget.allows(1.0, 10, 1000, 60.0, first=True) for _ in range(3)] == [True, False, False]
+    assert [limiter.allow(1.0, 10, 1000, 60.0, first=True) for _ in range(3)] == [True, False, False]
 
 
 def test_what_was_met_since_is_worth_comparing() -> None:
-    budget = DigestBudget()
+    limiter = DigestLimiter()
     for _ in range(2):
-        assert budget.allows(0.0, 1, 1000, 60.0, first=False)
-    budget.earned += 999
-    assert not budget.allows(0.0, 1, 1000, 60.0, first=False)
-    budget.earned += 1
-    assert budget.allows(0.0, 1, 1000, 60.0, first=False)
+        assert limiter.allow(0.0, 1, 1000, 60.0, first=False)
+    limiter.received_bytes += 999
+    assert not limiter.allow(0.0, 1, 1000, 60.0, first=False)
+    limiter.received_bytes += 1
+    assert limiter.allow(0.0, 1, 1000, 60.0, first=False)
     # However much that is, two digests say it.
-    budget.earned += 10**6
-    assert [budget.allows(0.0, 1, 1000, 60.0, first=False) for _ in range(3)] == [True, True, False]
+    limiter.received_bytes += 10**6
+    assert [limiter.allow(0.0, 1, 1000, 60.0, first=False) for _ in range(3)] == [True, True, False]
 
 
 def test_neighbors_whose_draws_are_remembered_are_not_without_number() -> None:
-    budget = DigestBudget()
-    for node in range(3 * MAX_DRAWING):
-        budget.allows(0.0, node, 1000, 60.0, first=True)
-    assert len(budget._of) == MAX_DRAWING
+    limiter = DigestLimiter()
+    for node in range(3 * MAX_BUCKETS):
+        limiter.allow(0.0, node, 1000, 60.0, first=True)
+    assert len(limiter._buckets) == MAX_BUCKETS
 
 
 def test_a_digest_heard_counts_as_drawn_by_who_asked() -> None:

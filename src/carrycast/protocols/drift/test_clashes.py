@@ -19,7 +19,7 @@ from carrycast.core.protocol.effects import Broadcast, CancelTimer, Deliver, Not
 from carrycast.core.wire import Message
 from carrycast.protocols.drift.messages import Data
 from carrycast.protocols.drift.protocol import Drift
-from carrycast.protocols.drift.rules import event_trace
+from carrycast.protocols.drift.rules import id_sketch
 from carrycast.sim.testing import alone
 
 HOP_S = 0.001
@@ -207,7 +207,7 @@ def clashing() -> tuple[EventId, EventId]:
     seen: dict[int, EventId] = {}
     for number in count():
         id = EventId(5, number)
-        first = seen.setdefault(event_trace(id), id)
+        first = seen.setdefault(id_sketch(id), id)
         if first != id:
             return first, id
     raise AssertionError
@@ -215,7 +215,7 @@ def clashing() -> tuple[EventId, EventId]:
 
 def test_events_whose_traces_clash_are_not_hidden_from_who_comes_later() -> None:
     ids = clashing()
-    assert event_trace(ids[0]) == event_trace(ids[1])
+    assert id_sketch(ids[0]) == id_sketch(ids[1])
     others = [EventId(source, 0) for source in range(10, 15)]
     places = Places([5, 6, 7], [(0, 1)], hash_max_s=86_400)
     for id in (*others, *ids):

@@ -6,10 +6,10 @@ import pytest
 from carrycast.core.model import Event, EventId, NodeId
 from carrycast.core.protocol import Link, RecordingPort
 from carrycast.core.protocol.effects import Note, SetTimer
-from carrycast.protocols.drift.around import GUEST_S
 from carrycast.protocols.drift.messages import Data, Hash
+from carrycast.protocols.drift.neighbor_table import PROVISIONAL_S
 from carrycast.protocols.drift.protocol import Drift
-from carrycast.protocols.drift.rules import short_name
+from carrycast.protocols.drift.rules import short_address
 from carrycast.sim.scenario.faults import Clock
 from carrycast.sim.testing import Net, alone
 
@@ -74,7 +74,9 @@ def test_a_relay_waits_no_longer_because_its_clock_was_set_back() -> None:
     node, port = node_with(1, 2, 3)
     node.on_message(2000.0, 1, Data(event(0), 1, 50.0), "radio")
     node.on_message(1000.0, 2, Data(event(0), 1, 50.0), "radio")
-    waits = [one.delay_s for one in port.take() if isinstance(one, SetTimer) and one.key == ("speak", EventId(9, 0))]
+    waits = [
+        one.delay_s for one in port.take() if isinstance(one, SetTimer) and one.key == ("rebroadcast", EventId(9, 0))
+    ]
     assert len(waits) == 2
     assert max(waits) < 0.1
 
@@ -82,15 +84,15 @@ def test_a_relay_waits_no_longer_because_its_clock_was_set_back() -> None:
 def test_who_was_heard_once_is_no_neighbor_for_long_because_the_clock_was_set_back() -> None:
     node, port = node_with()
     node.on_message(2000.0, 7, Hash(5, 5, 5), "radio")
-    assert SetTimer("guests", GUEST_S) in port.take()
-    node.on_timer(1000.0 + GUEST_S, "guests")
+    assert SetTimer("provisional", PROVISIONAL_S) in port.take()
+    node.on_timer(1000.0 + PROVISIONAL_S, "provisional")
     node.on_publish(1010.0, Event(EventId(0, 0), {"topic": 1}))
-    assert not [one for one in port.take() if isinstance(one, SetTimer) and one.key == "hash"], "nobody is around"
+    assert not [one for one in port.take() if isinstance(one, SetTimer) and one.key == "trickle"], "nobody is around"
 
 
 def test_leases_end_by_timers_when_the_clock_was_set_back() -> None:
     node, port = node_with(1)
-    node.on_message(2000.0, 1, Data(event(0, 30.0), 1, 30.0, short_name(0)), "radio")
+    node.on_message(2000.0, 1, Data(event(0, 30.0), 1, 30.0, short_address(0)), "radio")
     # A timer of 30 s has come, and the clock says that it is a thousand seconds earlier.
     node.on_timer(1030.0, "lease")
     gone = [one.fact for one in port.take() if isinstance(one, Note) and one.fact.kind == "evict"]
@@ -99,11 +101,11 @@ def test_leases_end_by_timers_when_the_clock_was_set_back() -> None:
 
 def test_what_a_clock_leapt_over_is_not_taken_for_new() -> None:
     node, port = node_with(1)
-    node.on_message(2000.0, 1, Data(event(0, 300.0), 1, 300.0, short_name(0)), "radio")
+    node.on_message(2000.0, 1, Data(event(0, 300.0), 1, 300.0, short_address(0)), "radio")
     node.on_timer(9000.0, "lease")
-    node.on_message(9001.0, 1, Data(event(1, 300.0), 1, 300.0, short_name(0)), "radio")
+    node.on_message(9001.0, 1, Data(event(1, 300.0), 1, 300.0, short_address(0)), "radio")
     node.on_timer(9400.0, "lease")
     port.take()
     # Elsewhere its lease goes on, and with another's it is over here too.
-    node.on_message(9200.0, 1, Data(event(0, 300.0), 1, 100.0, short_name(0)), "radio")
+    node.on_message(9200.0, 1, Data(event(0, 300.0), 1, 100.0, short_address(0)), "radio")
     assert not [one for one in port.take() if isinstance(one, Note) and one.fact.kind == "store"]

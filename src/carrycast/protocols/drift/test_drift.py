@@ -11,15 +11,21 @@ from carrycast.core.parts.buffer import Stored
 from carrycast.core.protocol import Fact, Link, RecordingPort, TimerKey
 from carrycast.core.protocol.effects import Broadcast, CancelTimer, Deliver, Note, Send, SetTimer
 from carrycast.core.wire import Codec, DecodeError, Layer, Message
-from carrycast.protocols.drift.around import Around
-from carrycast.protocols.drift.errands import Errands
-from carrycast.protocols.drift.holdings import Holdings
-from carrycast.protocols.drift.keeping import Keeping
-from carrycast.protocols.drift.messages import MAX_RUNS_BYTES, Data, Digest, Hash, Offer, Want
+from carrycast.protocols.drift.eviction import RendezvousEviction
+from carrycast.protocols.drift.known_events import KnownEvents
+from carrycast.protocols.drift.messages import MAX_RUNS_BYTES, Data, Digest, Hash, Offer, PullRequest
+from carrycast.protocols.drift.neighbor_table import DriftNeighborTable
 from carrycast.protocols.drift.protocol import Drift
-from carrycast.protocols.drift.rules import crowd_wait_s, event_trace, keeper_rank, relay_wait_s, short_name
+from carrycast.protocols.drift.pull import ProxiedPull
+from carrycast.protocols.drift.rules import (
+    id_sketch,
+    rebroadcast_backoff_s,
+    rendezvous_weight,
+    response_backoff_s,
+    short_address,
+)
 from carrycast.protocols.drift.runs import ids_in, pack_ids, unpack
-from carrycast.protocols.drift.sethash import SetHash
+from carrycast.protocols.drift.set_hash import SetHash
 from carrycast.protocols.drift.settings import DriftSettings
 from carrycast.sim.testing import Net, alone
 
@@ -29,7 +35,7 @@ def event(source: NodeId, number: int, lease_s: float = 60.0) -> Event:
 
 
 def names(*nodes: NodeId) -> bytes:
-    return b"".join(short_name(node) for node in nodes)
+    return b"".join(short_address(node) for node in nodes)
 
 
 class Bench:
@@ -80,14 +86,14 @@ class Bench:
 
 
 def test_who_reaches_more_waits_less_and_a_larger_crowd_waits_longer() -> None:
-    assert relay_wait_s(0.01, 4, 8, 0.5) == pytest.approx(0.02)
-    assert relay_wait_s(0.01, 8, 8, 0.0) == pytest.approx(0.005)
-    assert relay_wait_s(0.01, 1, 8, 1.0) == pytest.approx(0.12)
-    assert [crowd_wait_s(0.5, degree) for degree in (1, 5, 10, 40)] == [0.05, 0.25, 0.5, 0.5]
+    assert rebroadcast_backoff_s(0.01, 4, 8, 0.5) == pytest.approx(0.02)
+    assert rebroadcast_backoff_s(0.01, 8, 8, 0.0) == pytest.approx(0.005)
+    assert rebroadcast_backoff_s(0.01, 1, 8, 1.0) == pytest.approx(0.12)
+    assert [response_backoff_s(0.5, degree) for degree in (1, 5, 10, 40)] == [0.05, 0.25, 0.5, 0.5]
 
 
 def test_traces_of_ids_are_32_bits_and_apart() -> None:
-    hashes = {event_trace(EventId(source, number)) for source in range(100) for number in range(100)}
+    hashes = {id_sketch(EventId(source, number)) for source in range(100) for number in range(100)}
     assert len(hashes) == 10_000
     assert max(hashes) < 1 << 32
     assert max(hashes) > 1 << 31
@@ -108,25 +114,25 @@ def test_an_event_is_delivered_and_owed_to_whom_the_frame_does_not_name() -> Non
     bench.node.on_message(1.0, 1, Data(event(9, 0), 1, 50.0, names(0, 2)), "radio")
     effects = bench.port.take()
     assert Deliver(SubscriptionId(0, 0), event(9, 0), 1) in effects
-    [wait] = [one for one in effects if isinstance(one, SetTimer) and one.key == ("speak", EventId(9, 0))]
+    [wait] = [one for one in effects if isinstance(one, SetTimer) and one.key == ("rebroadcast", EventId(9, 0))]
     # Three of five: five thirds of the unit, times a factor from 0.5 to 1.5.
     assert 0.5 * 0.01 * 5 / 3 <= wait.delay_s <= 1.5 * 0.01 * 5 / 3
-    bench.node.on_timer(1.02, ("speak", EventId(9, 0)))
+    bench.node.on_timer(1.02, ("rebroadcast", EventId(9, 0)))
     assert bench.settle() == [Data(event(9, 0), 2, 51.0 - 1.02, names(1, 2, 3, 4, 5))]
 
 
 def test_frames_heard_meanwhile_cancel_it() -> None:
     bench = Bench(1, 2, 3)
     bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
-    assert ("speak", EventId(9, 0)) in bench.armed
+    assert ("rebroadcast", EventId(9, 0)) in bench.armed
     bench.hear(2, Data(event(9, 0), 2, 50.0, names(0, 3)))
-    assert ("speak", EventId(9, 0)) not in bench.armed
+    assert ("rebroadcast", EventId(9, 0)) not in bench.armed
 
 
 def test_an_event_whose_frame_names_everybody_is_not_passed_on() -> None:
     bench = Bench(1, 2, 3)
     bench.hear(1, Data(event(9, 0), 1, 50.0, names(0, 2, 3)))
-    assert ("speak", EventId(9, 0)) not in bench.armed
+    assert ("rebroadcast", EventId(9, 0)) not in bench.armed
 
 
 def test_a_neighbor_that_leaves_is_owed_nothing() -> None:
@@ -134,16 +140,16 @@ def test_a_neighbor_that_leaves_is_owed_nothing() -> None:
     bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
     bench.node.on_link_down(1.0, Link(2, "radio", 0.001), Failure.SILENT)
     bench.settle()
-    assert ("speak", EventId(9, 0)) not in bench.armed
+    assert ("rebroadcast", EventId(9, 0)) not in bench.armed
 
 
 def test_what_few_may_lack_is_offered_and_sent_to_who_asks() -> None:
     bench = Bench(1, 2)
     bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
-    assert bench.fire(("speak", EventId(9, 0))) == [Offer(pack_ids([EventId(9, 0)]))]
-    bench.hear(2, Want(pack_ids([EventId(9, 0)]), 0), now=2.1)
+    assert bench.fire(("rebroadcast", EventId(9, 0))) == [Offer(pack_ids([EventId(9, 0)]))]
+    bench.hear(2, PullRequest(pack_ids([EventId(9, 0)]), 0), now=2.1)
     # All others hold it, so nobody else need hear it.
-    assert bench.fire(("speak", EventId(9, 0)), now=2.2) == []
+    assert bench.fire(("rebroadcast", EventId(9, 0)), now=2.2) == []
     [sent] = bench.sent
     assert (sent.target, sent.message) == (2, Data(event(9, 0), 2, 48.8, names(1, 2)))
 
@@ -151,29 +157,29 @@ def test_what_few_may_lack_is_offered_and_sent_to_who_asks() -> None:
 def test_what_has_not_arrived_at_the_one_that_asked_is_broadcast() -> None:
     bench = Bench(1, 2)
     bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
-    bench.fire(("speak", EventId(9, 0)))
-    bench.hear(2, Want(pack_ids([EventId(9, 0)]), 0), now=2.1)
-    bench.fire(("speak", EventId(9, 0)), now=2.2)
+    bench.fire(("rebroadcast", EventId(9, 0)))
+    bench.hear(2, PullRequest(pack_ids([EventId(9, 0)]), 0), now=2.1)
+    bench.fire(("rebroadcast", EventId(9, 0)), now=2.2)
     [sent] = bench.sent
     assert sent.token is not None
     bench.node.on_sent(2.3, sent.token, Failure.SILENT)
     bench.settle()
-    assert bench.fire(("speak", EventId(9, 0)), now=2.4) == [Data(event(9, 0), 2, 48.6, names(1, 2))]
+    assert bench.fire(("rebroadcast", EventId(9, 0)), now=2.4) == [Data(event(9, 0), 2, 48.6, names(1, 2))]
 
 
 def test_what_two_were_offered_is_broadcast_to_the_one_that_asks() -> None:
     bench = Bench(1, 2, 3)
     bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
-    bench.fire(("speak", EventId(9, 0)))
-    bench.hear(2, Want(pack_ids([EventId(9, 0)]), 0), now=2.1)
-    assert len(bench.fire(("speak", EventId(9, 0)), now=2.2)) == 1
+    bench.fire(("rebroadcast", EventId(9, 0)))
+    bench.hear(2, PullRequest(pack_ids([EventId(9, 0)]), 0), now=2.1)
+    assert len(bench.fire(("rebroadcast", EventId(9, 0)), now=2.2)) == 1
 
 
 def test_what_is_asked_of_another_is_left_to_it() -> None:
     bench = Bench(1, 2)
     bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
-    bench.hear(2, Want(pack_ids([EventId(9, 0)]), 1))
-    assert ("speak", EventId(9, 0)) not in bench.armed
+    bench.hear(2, PullRequest(pack_ids([EventId(9, 0)]), 1))
+    assert ("rebroadcast", EventId(9, 0)) not in bench.armed
 
 
 def test_larger_events_wait_longer() -> None:
@@ -183,7 +189,7 @@ def test_larger_events_wait_longer() -> None:
         one = Event(EventId(9, number), {"topic": 1}, b"x" * size, lease_s=60.0)
         bench.node.rng.seed(1)
         bench.hear(1, Data(one, 1, 50.0, names(0)))
-        waits.append(bench.armed["speak", one.id])
+        waits.append(bench.armed["rebroadcast", one.id])
     assert waits[1] == pytest.approx(3 * waits[0])
 
 
@@ -191,19 +197,21 @@ def test_an_offer_of_what_is_lacked_is_asked_for_and_of_what_is_held_answers_the
     bench = Bench(1, 2)
     bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
     bench.hear(2, Offer(pack_ids([EventId(9, 0)])))
-    assert ("speak", EventId(9, 0)) not in bench.armed
+    assert ("rebroadcast", EventId(9, 0)) not in bench.armed
     bench.hear(2, Offer(pack_ids([EventId(9, 1)])))
-    assert bench.fire("want") == [Want(pack_ids([EventId(9, 1)]), 2)]
+    assert bench.fire("pull") == [PullRequest(pack_ids([EventId(9, 1)]), 2)]
 
 
 def test_a_broadcast_goes_only_where_somebody_is_meant() -> None:
     bench = Bench(1, 2)
     bench.node.on_link_up(0.0, Link(3, "wire", 0.0001))
     bench.hear(3, Data(event(9, 0), 1, 50.0, names(0)))
-    bench.node.on_message(1.0, 1, Want(pack_ids([EventId(9, 0)]), 0), "radio")
-    bench.node.on_timer(1.1, ("speak", EventId(9, 0)))
+    bench.node.on_message(1.0, 1, PullRequest(pack_ids([EventId(9, 0)]), 0), "radio")
+    bench.node.on_timer(1.1, ("rebroadcast", EventId(9, 0)))
     sent = [one for one in bench.port.take() if isinstance(one, Broadcast)]
-    assert [(one.on, one.message.names) for one in sent if isinstance(one.message, Data)] == [("radio", names(1, 2))]
+    assert [(one.on, one.message.neighbors) for one in sent if isinstance(one.message, Data)] == [
+        ("radio", names(1, 2))
+    ]
 
 
 # Comparing.
@@ -220,7 +228,7 @@ def hash_of(*ids: EventId, salt: int = 7) -> Hash:
     found = SetHash()
     for id in ids:
         found.add(id)
-    return Hash(salt, found.value(salt), found.trace)
+    return Hash(salt, found.value(salt), found.sketch)
 
 
 def is_hash(said: list[Message], *ids: EventId) -> bool:
@@ -240,47 +248,47 @@ A, B, C, D = (EventId(9, number) for number in (0, 1, 2, 3))
 def test_a_hash_is_said_after_news_and_not_if_a_neighbor_has_said_the_same() -> None:
     ids = scattered(6)
     bench = holding(*ids)
-    assert is_hash(bench.fire("hash"), *ids)
+    assert is_hash(bench.fire("trickle"), *ids)
     bench.hear(2, hash_of(*ids))
-    assert bench.fire("hash") == []
-    assert bench.armed["hash"] > 2.0
+    assert bench.fire("trickle") == []
+    assert bench.armed["trickle"] > 2.0
 
 
 def test_a_digest_that_is_no_longer_than_a_hash_is_said_instead() -> None:
     ids = [EventId(9, number) for number in range(300)]
     bench = holding(*ids)
-    assert bench.fire("hash") == [Digest(pack_ids(ids))]
+    assert bench.fire("trickle") == [Digest(pack_ids(ids))]
     bench.hear(2, Digest(pack_ids(ids)))
-    assert bench.fire("hash") == []
+    assert bench.fire("trickle") == []
     bench = holding(*scattered(5))
-    assert is_hash(bench.fire("hash"), *scattered(5))
+    assert is_hash(bench.fire("trickle"), *scattered(5))
     many = [EventId(9, number) for number in range(MAX_RUNS_BYTES + 1)]
     bench = Bench(1)
     for id in many:
-        bench.node._holdings.add(1.0, Stored(60.0, id, event(*id), 0))
-    assert is_hash(bench.fire("hash"), *many), "in parts it would be longer"
+        bench.node._known_events.add(1.0, Stored(60.0, id, event(*id), 0))
+    assert is_hash(bench.fire("trickle"), *many), "in parts it would be longer"
 
 
 def test_at_the_longest_interval_a_digest_is_said_whoever_said_the_same() -> None:
     ids = scattered(6)
     bench = holding(*ids, hash_max_s=3.0)
     for now in (1.5, 2.5):
-        bench.fire("hash", now)
+        bench.fire("trickle", now)
     bench.hear(2, hash_of(*ids), 2.6)
-    assert bench.fire("hash", 2.7) == [Digest(pack_ids(ids))]
+    assert bench.fire("trickle", 2.7) == [Digest(pack_ids(ids))]
 
 
 def test_where_something_is_always_new_a_hash_is_said_as_often_and_a_digest_now_and_then() -> None:
     """New events keep the interval short, and a neighbor repeats the hash as soon as there is another."""
     ids = scattered(6)
     bench = holding(*ids)
-    bench.fire("hash", 1.5)
+    bench.fire("trickle", 1.5)
     said: list[tuple[int, Message]] = []
     for second in range(2, 242, 2):
         ids.append(EventId(99, second))
         bench.hear(1, Data(event(99, second, 600.0), 1, 600.0, names(1, 2)), second)
         bench.hear(2, hash_of(*ids), second)
-        said += [(second, one) for one in bench.fire("hash", second + 1.5)]
+        said += [(second, one) for one in bench.fire("trickle", second + 1.5)]
     assert [(second, type(one)) for second, one in said] == [(60, Hash), (120, Hash), (180, Hash), (240, Digest)]
 
 
@@ -288,12 +296,12 @@ def test_a_long_digest_is_said_part_by_part_at_the_longest_intervals() -> None:
     ids = sorted(EventId(1000 * source, 2 * number) for source in range(100, 105) for number in range(1200))
     bench = Bench(1, 2, hash_max_s=2.0)
     for id in ids:
-        bench.node._holdings.add(1.0, Stored(5000.0, id, event(*id), 0))
-    bench.node._comparing.news()
+        bench.node._known_events.add(1.0, Stored(5000.0, id, event(*id), 0))
+    bench.node._reconciliation.reset_timer()
     bench.settle()
     parts: list[Digest] = []
     for minute in range(1, 20):
-        said = bench.fire("hash", 60.0 * minute + 0.5)
+        said = bench.fire("trickle", 60.0 * minute + 0.5)
         assert [type(one) for one in said] == [Hash, Digest]
         parts += [one for one in said if isinstance(one, Digest)]
         if parts[-1].high is None:
@@ -302,13 +310,13 @@ def test_a_long_digest_is_said_part_by_part_at_the_longest_intervals() -> None:
     assert sorted(id for part in parts for id in ids_in(part.ids)) == ids
     assert all(b.low is not None and a.high is not None and b.low > a.high for a, b in pairwise(parts))
     # And from the beginning again.
-    assert [one for one in bench.fire("hash", 1800.0) if isinstance(one, Digest)] == parts[:1]
+    assert [one for one in bench.fire("trickle", 1800.0) if isinstance(one, Digest)] == parts[:1]
 
 
 def test_a_difference_of_one_event_names_what_is_missing() -> None:
     bench = holding(A, B, C, D)
     bench.hear(2, hash_of(A, B, D))
-    assert {key for key in bench.armed if key[0] == "speak"} == {("speak", C)}
+    assert {key for key in bench.armed if key[0] == "rebroadcast"} == {("rebroadcast", C)}
     assert "reply" not in bench.armed
 
 
@@ -342,28 +350,28 @@ def test_a_neighbor_that_gives_the_answer_spares_the_own() -> None:
 def test_a_digest_is_answered_with_what_it_lacks_and_what_is_lacked_here_is_asked_for() -> None:
     bench = holding(A, B)
     bench.hear(2, Digest(pack_ids([B, C, D]), bytes([0b100])))
-    assert ("speak", A) in bench.armed
-    assert ("speak", B) not in bench.armed
+    assert ("rebroadcast", A) in bench.armed
+    assert ("rebroadcast", B) not in bench.armed
     # D is gone there: to ask for it would be in vain.
-    assert bench.fire("want") == [Want(pack_ids([C]), 2)]
+    assert bench.fire("pull") == [PullRequest(pack_ids([C]), 2)]
 
 
 def test_a_want_of_somebody_else_spares_the_own() -> None:
     bench = holding(A)
     bench.hear(2, Digest(pack_ids([A, C])))
-    bench.hear(1, Want(pack_ids([C]), 2))
-    assert "want" not in bench.armed
+    bench.hear(1, PullRequest(pack_ids([C]), 2))
+    assert "pull" not in bench.armed
 
 
 def test_a_long_digest_travels_in_parts_that_say_what_they_cover() -> None:
     ids = [EventId(9, number) for number in range(0, 16_000, 2)]
     port = RecordingPort()
-    around = Around(port)
-    keeping = Keeping(0, around, Errands(0, port, Random(1), DriftSettings(), around))
-    holdings = Holdings(port, DriftSettings(), keeping)
+    table = DriftNeighborTable(port)
+    eviction = RendezvousEviction(0, table, ProxiedPull(0, port, Random(1), DriftSettings(), table))
+    known = KnownEvents(port, DriftSettings(), eviction)
     for id in ids:
-        holdings.add(0.0, Stored(50.0, id, event(*id), 1))
-    parts = list(holdings.digests())
+        known.add(0.0, Stored(50.0, id, event(*id), 1))
+    parts = list(known.digests())
     assert len(parts) > 1
     assert parts[0].low is parts[-1].high is None
     other = Bench(1, 2)
@@ -371,7 +379,7 @@ def test_a_long_digest_travels_in_parts_that_say_what_they_cover() -> None:
     for part in parts:
         other.hear(2, part)
     # What lies between the parts' ids is lacked there once, not once for each part.
-    assert [key for key in other.armed if key[0] == "speak"] == [("speak", EventId(9, 1))]
+    assert [key for key in other.armed if key[0] == "rebroadcast"] == [("rebroadcast", EventId(9, 1))]
 
 
 # The buffer.
@@ -379,7 +387,7 @@ def test_a_long_digest_travels_in_parts_that_say_what_they_cover() -> None:
 
 def called(id: EventId, *nodes: NodeId) -> NodeId:
     """Who of them keeps the event."""
-    return max(nodes, key=lambda node: keeper_rank(node, event_trace(id)))
+    return max(nodes, key=lambda node: rendezvous_weight(node, id_sketch(id)))
 
 
 def evicted(bench: Bench) -> list[tuple[EventId | None, str]]:
@@ -428,11 +436,11 @@ def let_go(bench: Bench) -> EventId:
 def test_what_a_neighbor_lacks_and_was_let_go_of_here_is_asked_for_and_passed_on() -> None:
     bench = Bench(1, 2, 3, buffer=1)
     gone = let_go(bench)
-    bench.hear(3, Want(pack_ids([gone]), 2))
-    assert bench.fire("errand") == [Want(pack_ids([gone]), 0)]
+    bench.hear(3, PullRequest(pack_ids([gone]), 2))
+    assert bench.fire("proxied_pull") == [PullRequest(pack_ids([gone]), 0)]
     bench.hear(1, Data(event(*gone), 1, 40.0, names(0, 1, 2)))
     assert [fact.event for fact in bench.notes if fact.kind == "store"] == [gone]
-    [data] = bench.fire(("speak", gone))
+    [data] = bench.fire(("rebroadcast", gone))
     assert isinstance(data, Data)
     # It was delivered when it was met, and is not again.
     assert not [one for one in bench.port.take() if isinstance(one, Deliver)]
@@ -441,26 +449,26 @@ def test_what_a_neighbor_lacks_and_was_let_go_of_here_is_asked_for_and_passed_on
 def test_an_errand_is_left_to_who_asks_too_and_taken_up_when_somebody_comes() -> None:
     bench = Bench(1, 2, 3, buffer=1)
     gone = let_go(bench)
-    bench.hear(3, Want(pack_ids([gone]), 1))
-    bench.hear(2, Want(pack_ids([gone]), 2))
-    assert bench.fire("errand") == []
+    bench.hear(3, PullRequest(pack_ids([gone]), 1))
+    bench.hear(2, PullRequest(pack_ids([gone]), 2))
+    assert bench.fire("proxied_pull") == []
     bench.node.on_link_up(3.0, Link(4, "radio", 0.001))
     bench.settle()
-    assert bench.fire("errand", now=4.0) == [Want(pack_ids([gone]), 0)]
+    assert bench.fire("proxied_pull", now=4.0) == [PullRequest(pack_ids([gone]), 0)]
 
 
 def test_errands_are_bounded_and_end_with_the_lease() -> None:
     bench = Bench(1, 2, buffer=10)
     for number in range(40):
         bench.hear(1, Data(event(9, number), 1, 50.0, names(0, 1, 2)))
-    bench.hear(2, Want(pack_ids(EventId(9, number) for number in range(40)), 1))
-    [want] = bench.fire("errand")
-    assert isinstance(want, Want)
+    bench.hear(2, PullRequest(pack_ids(EventId(9, number) for number in range(40)), 1))
+    [want] = bench.fire("proxied_pull")
+    assert isinstance(want, PullRequest)
     assert len(list(ids_in(unpack(want.runs)))) == 5
     bench.fire("lease", now=60.0)
     bench.node.on_link_up(61.0, Link(4, "radio", 0.001))
     bench.settle()
-    assert "errand" not in bench.armed
+    assert "proxied_pull" not in bench.armed
 
 
 # Bad input.
@@ -475,7 +483,7 @@ def test_half_a_name_is_no_message() -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [Offer(b"\x05"), Want(b"\x05", 0), Digest(b"\x05"), Digest(bytes([9, 0, 8]), b"\x01")]
+    "message", [Offer(b"\x05"), PullRequest(b"\x05", 0), Digest(b"\x05"), Digest(bytes([9, 0, 8]), b"\x01")]
 )
 def test_runs_that_are_none_are_dropped_by_name(message: Message) -> None:
     bench = Bench(1)
@@ -487,21 +495,21 @@ def test_names_of_nodes_that_hear_nothing_only_delay() -> None:
     """A frame claims to have reached 2, which did not hear it; its hash tells."""
     bench = Bench(1, 2)
     bench.hear(1, Data(event(*A), 1, 50.0, names(0, 2)))
-    assert ("speak", A) not in bench.armed
+    assert ("rebroadcast", A) not in bench.armed
     bench.hear(2, hash_of())
-    assert ("speak", A) in bench.armed
+    assert ("rebroadcast", A) in bench.armed
 
 
 def test_wants_without_end_are_served_a_few_times_a_minute() -> None:
     bench = holding(A)
     served = 0
     for second in range(20):
-        bench.hear(2, Want(pack_ids([A]), 0), now=1.0 + second)
-        if ("speak", A) in bench.armed:
-            bench.fire(("speak", A), now=1.5 + second)
+        bench.hear(2, PullRequest(pack_ids([A]), 0), now=1.0 + second)
+        if ("rebroadcast", A) in bench.armed:
+            bench.fire(("rebroadcast", A), now=1.5 + second)
             served += 1
     assert served == 3
-    bench.hear(2, Want(pack_ids([A]), 0), now=30.0)
+    bench.hear(2, PullRequest(pack_ids([A]), 0), now=30.0)
     assert bench.reasons() == ["answered_too_often"]
 
 
@@ -510,7 +518,7 @@ def test_offers_never_followed_by_data_are_asked_for_a_few_times_a_minute() -> N
     asked = []
     for second in range(20):
         bench.hear(1, Offer(pack_ids([C])), now=1.0 + second)
-        asked += bench.fire("want", now=1.5 + second)
+        asked += bench.fire("pull", now=1.5 + second)
     assert len(asked) == 3
     assert bench.reasons() == ["asked_too_often"]
 
@@ -524,9 +532,9 @@ def test_a_flood_of_invented_ids_is_bounded() -> None:
 def test_strangers_are_neighbors_for_a_moment_and_not_without_number() -> None:
     bench = holding(A)
     bench.hear(50, hash_of())
-    assert ("speak", A) in bench.armed
-    bench.fire(("speak", A))
-    bench.fire("guests", now=4.0)
+    assert ("rebroadcast", A) in bench.armed
+    bench.fire(("rebroadcast", A))
+    bench.fire("provisional", now=4.0)
     for stranger in range(100, 164):
         bench.hear(stranger, hash_of(), now=5.0)
         assert bench.reasons() == []

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from carrycast.core.model import EventId
 from carrycast.core.model.identity import MAX_NODE_ID
-from carrycast.protocols.drift.runs import BadRunsError, ids_in, only_in, pack_ids, runs_of, unpack
+from carrycast.protocols.drift.runs import BadRunsError, difference, ids_in, pack_ids, runs_of, unpack
 
 NUMBERS = st.integers(0, 40) | st.integers(0, MAX_NODE_ID - 1)
 IDS = st.sets(st.builds(EventId, NUMBERS, NUMBERS), max_size=40)
@@ -25,7 +25,7 @@ def test_what_is_packed_comes_out(ids: set[EventId]) -> None:
 
 @given(one=IDS, other=IDS)
 def test_differences_are_those_of_sets(one: set[EventId], other: set[EventId]) -> None:
-    assert only_in(runs_of(one), runs_of(other)) == sorted(one - other)
+    assert difference(runs_of(one), runs_of(other)) == sorted(one - other)
 
 
 @given(packed=st.binary(max_size=60))

@@ -11,7 +11,7 @@ from carrycast.core.parts.processing import MAX_WAITING
 from carrycast.core.protocol import Fact, RecordingPort
 from carrycast.core.protocol.effects import Note, Process, SetTimer
 from carrycast.errors import UserError
-from carrycast.protocols.drift.making import MAKE, REMEMBERED, Making
+from carrycast.protocols.drift.processing import FAILOVER, MAX_REMEMBERED, DriftProcessing
 from carrycast.protocols.drift.protocol import Drift
 from carrycast.protocols.drift.settings import DriftSettings
 from carrycast.sim.engine.run import run
@@ -106,7 +106,7 @@ def test_of_equals_the_one_with_the_smaller_id_works_once_both_have_seen_each_ot
     net.run(5)
     # The first was made twice: nobody knew yet.
     assert sorted(makers(net, 3)) == [1, 1, 1, 1, 1, 2]
-    assert net.armed(2).count(MAKE) == 0
+    assert net.armed(2).count(FAILOVER) == 0
 
 
 def test_who_gave_way_works_again_when_the_other_is_gone(tmp_path: Path) -> None:
@@ -187,21 +187,21 @@ def test_where_nothing_moves_inputs_go_by_paths_to_processors_and_results_to_who
         publish(net, 0, float(value))
     before = net.sent("Data")
     net.run(5)
-    alongs = net.sent("Along")
+    alongs = net.sent("TreeData")
     publish(net, 0, 20.0)
     net.run(1)
     assert values(net, 2)[-1] == 68.0
     assert net.sent("Data") == before
-    assert net.sent("Along") == alongs + 2
+    assert net.sent("TreeData") == alongs + 2
 
 
 # One node alone.
 
 
-def bench(node: NodeId = 5, **settings: object) -> tuple[Making, RecordingPort]:
+def bench(node: NodeId = 5, **settings: object) -> tuple[DriftProcessing, RecordingPort]:
     _, port = alone("drift", node)
     port.take()
-    making = Making(node, port, DriftSettings(**settings), lambda id: id.source < 100)  # type: ignore[arg-type]
+    making = DriftProcessing(node, port, DriftSettings(**settings), lambda id: id.source < 100)  # type: ignore[arg-type]
     making.add(Processor("f", "unit = 'C'"))
     return making, port
 
@@ -223,9 +223,9 @@ def calls(port: RecordingPort) -> list[EventId]:
 
 def test_a_rival_that_makes_something_else_is_none() -> None:
     making, port = bench()
-    making.met(result(5, 1, 1.0), "f")
-    making.met(result(2, 1, 2.0))
-    making.met(reading(2))
+    making.on_event(result(5, 1, 1.0), "f")
+    making.on_event(result(2, 1, 2.0))
+    making.on_event(reading(2))
     assert calls(port) == [EventId(1, 2)]
 
 
@@ -233,60 +233,60 @@ def test_a_rival_that_makes_something_else_is_none() -> None:
 def test_a_rival_is_seen_whoever_was_first(mine_first: bool) -> None:
     making, port = bench()
     if mine_first:
-        making.met(result(5, 1), "f")
-        making.met(result(2, 1))
+        making.on_event(result(5, 1), "f")
+        making.on_event(result(2, 1))
     else:
-        making.met(result(2, 1))
-        making.met(result(5, 1), "f")
-    making.met(reading(2))
-    assert port.take() == [SetTimer((MAKE, EventId(1, 2)), 2.0)]
-    making.met(result(2, 2))
+        making.on_event(result(2, 1))
+        making.on_event(result(5, 1), "f")
+    making.on_event(reading(2))
+    assert port.take() == [SetTimer((FAILOVER, EventId(1, 2)), 2.0)]
+    making.on_event(result(2, 2))
     making.on_timer(2.0, EventId(1, 2))
     assert calls(port) == []
 
 
 def test_nobody_gives_way_to_a_greater_id_or_to_itself() -> None:
     making, port = bench()
-    making.met(result(5, 1), "f")
-    making.met(result(9, 1))
-    making.met(result(5, 1), "f")
-    making.met(reading(2))
+    making.on_event(result(5, 1), "f")
+    making.on_event(result(9, 1))
+    making.on_event(result(5, 1), "f")
+    making.on_event(reading(2))
     assert calls(port) == [EventId(1, 2)]
 
 
 def test_all_that_waits_is_made_when_the_rival_is_silent() -> None:
     making, port = bench()
-    making.met(result(5, 1), "f")
-    making.met(result(2, 1))
-    making.met(reading(2))
-    making.met(reading(3))
-    making.met(reading(4, until=1.5))
+    making.on_event(result(5, 1), "f")
+    making.on_event(result(2, 1))
+    making.on_event(reading(2))
+    making.on_event(reading(3))
+    making.on_event(reading(4, until=1.5))
     assert calls(port) == []
     for number in (2, 3, 4):
         making.on_timer(2.0, EventId(1, number))
     assert calls(port) == [EventId(1, 2)]
-    list(making.finished(2.0, 1, b"", [], ""))
+    list(making.finish(2.0, 1, b"", [], ""))
     assert calls(port) == [EventId(1, 3)], "the third waits for the second, the fourth is past its lease"
 
 
 def test_a_stop_disarms_what_waits_for_a_rival() -> None:
     making, port = bench()
-    making.met(result(5, 1), "f")
-    making.met(result(2, 1))
-    making.met(reading(2))
+    making.on_event(result(5, 1), "f")
+    making.on_event(result(2, 1))
+    making.on_event(reading(2))
     port.take()
     making.stop()
-    assert [str(effect) for effect in port.take()] == ["CancelTimer(key=('make', EventId(source=1, sequence=2)))"]
+    assert [str(effect) for effect in port.take()] == ["CancelTimer(key=('failover', EventId(source=1, sequence=2)))"]
 
 
 def test_invented_results_fill_no_memory() -> None:
     making, port = bench()
-    for number in range(2 * REMEMBERED):
-        making.met(result(2, number))
+    for number in range(2 * MAX_REMEMBERED):
+        making.on_event(result(2, number))
     for _ in range(100):
-        making.met(result(2, 2 * REMEMBERED - 1))
+        making.on_event(result(2, 2 * MAX_REMEMBERED - 1))
     sizes = [len(table) for table in (making._results, making._stages)]
-    assert sizes == [REMEMBERED, REMEMBERED]
+    assert sizes == [MAX_REMEMBERED, MAX_REMEMBERED]
     assert max(len(alike) for alike in making._results.values()) <= 16
     assert calls(port) == []
 
@@ -301,20 +301,20 @@ def test_a_result_that_comes_before_its_input_waits_for_it() -> None:
 
     first = made(100, EventId(1, 1))
     second, third = made(101, first.id), made(102, EventId(101, 1))
-    making.met(third)
-    making.met(second)
+    making.on_event(third)
+    making.on_event(second)
     assert calls(port) == [], "it may have passed any number of processors"
-    making.met(first)
+    making.on_event(first)
     assert calls(port) == [first.id], "the second and the third have passed as many as may be"
-    making.met(made(103, EventId(999, 1)))
+    making.on_event(made(103, EventId(999, 1)))
     assert calls(port) == []
 
 
 def test_results_whose_inputs_never_come_are_dropped_by_name_when_they_are_too_many() -> None:
     making, port = bench()
-    for number in range(REMEMBERED + 1):
+    for number in range(MAX_REMEMBERED + 1):
         id = EventId(2, number)
-        making.met(Stored(60.0, id, Event(id, {"unit": "C"}, derived_from=(EventId(500, number),)), 1))
+        making.on_event(Stored(60.0, id, Event(id, {"unit": "C"}, derived_from=(EventId(500, number),)), 1))
     assert port.take()[-1] == Note(Fact("drop", EventId(2, 0), reason="inputs_unknown"))
 
 
@@ -352,7 +352,7 @@ def test_calls_beyond_those_that_may_wait_are_dropped_by_name() -> None:
     without_room = [EventId(0, MAX_WAITING + 1), EventId(0, MAX_WAITING + 2)]
     assert [(fact.event, fact.reason) for fact in drops] == [(id, "processor_busy") for id in without_room]
     # The event itself is held and goes on its way all the same.
-    assert all(id in node._holdings.held for id in without_room)
+    assert all(id in node._known_events.buffered for id in without_room)
     [running] = [one for one in effects if isinstance(one, Process)]
     node.on_processed(2.0, running.token, b"", (), 0.1, "")
     node.on_publish(3.0, Event(EventId(0, 99), {"unit": "C", "value": 99}, lease_s=60.0))

@@ -6,11 +6,11 @@ from carrycast.core.matching import Filter
 from carrycast.core.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from carrycast.core.protocol import Interface, Port, Token
 from carrycast.core.wire import Message
-from carrycast.protocols.drift.auditing import MAX_EVENTS, Tally, filter_key
-from carrycast.protocols.drift.messages import Along, Audit, End
-from carrycast.protocols.drift.sethash import hash_of
+from carrycast.protocols.drift.audit import MAX_EVENTS, AuditedEvents, filter_key
+from carrycast.protocols.drift.messages import Audit, TreeData, TreeEnd
+from carrycast.protocols.drift.set_hash import hash_ids
 from carrycast.protocols.drift.test_drift import Bench, event
-from carrycast.protocols.drift.test_paths import QUIET, on_the_way
+from carrycast.protocols.drift.test_multicast_trees import QUIET, on_the_way
 from carrycast.sim.engine.node import SimPort
 from carrycast.sim.testing import Net
 
@@ -27,13 +27,13 @@ def audit(first: int, until: int, total: int, number: int = 1) -> Audit:
 
 
 def hashes(*numbers: int) -> int:
-    return hash_of((EventId(9, number) for number in numbers), SALT)
+    return hash_ids((EventId(9, number) for number in numbers), SALT)
 
 
 def with_two_events() -> Bench:
     bench = on_the_way()
     for number in (3, 4):
-        bench.hear(1, Along(two(number), 2, 50.0), now=QUIET)
+        bench.hear(1, TreeData(two(number), 2, 50.0), now=QUIET)
     return bench
 
 
@@ -47,7 +47,7 @@ def test_who_has_all_that_was_sent_passes_the_look_on_once() -> None:
 def test_who_lacks_something_ends_the_bet() -> None:
     bench = with_two_events()
     said = bench.hear(1, audit(0, 5, hashes(3, 4, 5)), now=QUIET + 5)
-    assert End(((9, 1),)) in said
+    assert TreeEnd(((9, 1),)) in said
     assert [fact.kind for fact in bench.notes] == ["path_leaks"]
 
 
@@ -73,11 +73,11 @@ def test_a_look_at_what_does_not_stand_is_dropped_by_name(look: Audit) -> None:
 
 
 def test_a_source_that_never_looks_fills_no_memory() -> None:
-    tally = Tally()
+    audited = AuditedEvents()
     for number in range(3 * MAX_EVENTS):
-        tally.add(event(9, number))
-    assert len(tally.events) == MAX_EVENTS
-    assert tally.total(Filter("topic = 1"), -1, MAX_EVENTS, SALT) == hash_of((), SALT)
+        audited.add(event(9, number))
+    assert len(audited.events) == MAX_EVENTS
+    assert audited.hash_matching(Filter("topic = 1"), -1, MAX_EVENTS, SALT) == hash_ids((), SALT)
 
 
 SWALLOWER: NodeId = 1
@@ -91,7 +91,7 @@ def test_what_a_node_of_the_path_swallows_comes_by_other_ways(monkeypatch: pytes
     swallowed = []
 
     def send(port: Port, to: NodeId, what: Message, via: Interface | None = None, token: Token | None = None) -> None:
-        if swallows and port is net.protocol(SWALLOWER).port and isinstance(what, Along):
+        if swallows and port is net.protocol(SWALLOWER).port and isinstance(what, TreeData):
             swallowed.append(what)
         else:
             assert isinstance(port, SimPort)

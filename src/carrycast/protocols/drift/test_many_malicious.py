@@ -8,8 +8,8 @@ import pytest
 
 from carrycast.core.model import Event, EventId, NodeId
 from carrycast.core.wire import Message
-from carrycast.protocols.drift.messages import Ask, Audit, Data, Digest, Echo, End, Hash, Offer, Want
-from carrycast.protocols.drift.rules import short_name
+from carrycast.protocols.drift.messages import Audit, Data, Digest, Echo, Explorer, Hash, Offer, PullRequest, TreeEnd
+from carrycast.protocols.drift.rules import short_address
 from carrycast.protocols.drift.runs import pack_ids
 from carrycast.sim.engine.node import SimPort
 from carrycast.sim.testing import Net
@@ -40,7 +40,7 @@ def contacts(rng: Random) -> list[Contact]:
 
 def lies(rng: Random, newest: list[EventId], event: Event) -> list[Message]:
     """One of each kind, about what there is and what there is not."""
-    everybody = b"".join(short_name(node) for node in range(NODES))
+    everybody = b"".join(short_address(node) for node in range(NODES))
     invented = pack_ids({EventId(rng.randrange(NODES), 1000 + rng.randrange(100)) for _ in range(50)})
     known = pack_ids(newest)
     source, number = rng.choice(HONEST), rng.randrange(1 << 22)
@@ -51,11 +51,11 @@ def lies(rng: Random, newest: list[EventId], event: Event) -> list[Message]:
         Digest(invented),
         Offer(invented),
         Offer(known),
-        Want(known, rng.randrange(NODES)),
-        Ask(source, number, 0, 0, source),
+        PullRequest(known, rng.randrange(NODES)),
+        Explorer(source, number, 0, 0, source),
         Echo(source, number, {}, 1),
         Audit(source, number, 0, 99, 7, {}),
-        End(((source, number),)),
+        TreeEnd(((source, number),)),
     ]
 
 

@@ -6,16 +6,16 @@ import pytest
 
 from carrycast.core.model import Event, EventId, NodeId
 from carrycast.core.wire import Message
-from carrycast.protocols.drift.messages import Ask, Data, Digest, Echo, End, Hash, Offer, Want
-from carrycast.protocols.drift.rules import event_trace, short_name
+from carrycast.protocols.drift.messages import Data, Digest, Echo, Explorer, Hash, Offer, PullRequest, TreeEnd
+from carrycast.protocols.drift.rules import id_sketch, short_address
 from carrycast.protocols.drift.runs import pack_ids
-from carrycast.protocols.drift.sethash import hash_of
+from carrycast.protocols.drift.set_hash import hash_ids
 from carrycast.sim.testing import Net
 
 LIAR: NodeId = 4
 """The middle of a grid of nine; the others make a ring around it."""
 HONEST = [node for node in range(9) if node != LIAR]
-ALL = b"".join(short_name(node) for node in range(9))
+ALL = b"".join(short_address(node) for node in range(9))
 NONE = [EventId(77, number) for number in range(100)]
 """Events that nobody ever published."""
 
@@ -29,7 +29,7 @@ def hashes(event: Event) -> list[Message]:
     """One that differs for ever, and that of having met the first event alone."""
     strange = event.id.sequence * 0x1234567 & 0xFFFFFFFF
     first = EventId(0, 0)
-    return [Hash(7, strange, strange), Hash(7, hash_of([first], 7), event_trace(first))]
+    return [Hash(7, strange, strange), Hash(7, hash_ids([first], 7), id_sketch(first))]
 
 
 def digests(event: Event) -> list[Message]:
@@ -45,17 +45,17 @@ def offers(event: Event) -> list[Message]:
 def wants(event: Event) -> list[Message]:
     """Without end, of everybody."""
     ids = pack_ids([EventId(0, number) for number in range(40)])
-    return [Want(ids, of) for of in range(9)]
+    return [PullRequest(ids, of) for of in range(9)]
 
 
 def questions(event: Event) -> list[Message]:
     """In the name of the source, in its own, and the end of all that stands."""
     second = event.id.sequence
     return [
-        Ask(0, 10**6 + second, 0, 0, 0),
-        Ask(LIAR, second, 0, 0, LIAR),
+        Explorer(0, 10**6 + second, 0, 0, 0),
+        Explorer(LIAR, second, 0, 0, LIAR),
         Echo(0, 1, {}, 1),
-        End(((0, second), (0, 1), (0, 2))),
+        TreeEnd(((0, second), (0, 1), (0, 2))),
     ]
 
 

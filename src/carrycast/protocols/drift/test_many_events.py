@@ -10,28 +10,28 @@ from carrycast.core.model import EventId, Failure
 from carrycast.core.parts.buffer import LeasedBuffer, Stored
 from carrycast.core.protocol import Link, RecordingPort
 from carrycast.core.wire import Message
-from carrycast.protocols.drift.around import Around
-from carrycast.protocols.drift.errands import Errands
-from carrycast.protocols.drift.keeping import Keeping
-from carrycast.protocols.drift.messages import PART, Data, Digest, Hash, Offer
-from carrycast.protocols.drift.rules import short_name
+from carrycast.protocols.drift.broadcast import MAX_WINDOW, WINDOW, WINDOW_S
+from carrycast.protocols.drift.eviction import RendezvousEviction
+from carrycast.protocols.drift.messages import IDS_PER_MESSAGE, Data, Digest, Hash, Offer
+from carrycast.protocols.drift.neighbor_table import DriftNeighborTable
+from carrycast.protocols.drift.pull import ProxiedPull
+from carrycast.protocols.drift.rules import short_address
 from carrycast.protocols.drift.runs import pack_ids, runs_of, runs_within
 from carrycast.protocols.drift.settings import DriftSettings
-from carrycast.protocols.drift.spreading import TURN, TURN_S, TURNS
 from carrycast.protocols.drift.test_drift import Bench, event, names
 from carrycast.protocols.drift.test_runs import IDS
 
 NODES = range(1, 6)
 
 
-class Looking(Keeping):
+class Looking(RendezvousEviction):
     """Counts how often an event is looked at."""
 
     looks = 0
 
-    def _kept_by_another(self, id: EventId, around: object) -> bool:
+    def _is_redundant(self, id: EventId, around: object) -> bool:
         self.looks += 1
-        return super()._kept_by_another(id, around)  # type: ignore[arg-type]
+        return super()._is_redundant(id, around)  # type: ignore[arg-type]
 
 
 class Full:
@@ -39,8 +39,8 @@ class Full:
 
     def __init__(self, capacity: int) -> None:
         port = RecordingPort()
-        self.around = Around(port)
-        self.keeping = Looking(0, self.around, Errands(0, port, Random(1), DriftSettings(), self.around))
+        self.neighbors = DriftNeighborTable(port)
+        self.eviction = Looking(0, self.neighbors, ProxiedPull(0, port, Random(1), DriftSettings(), self.neighbors))
         self.buffer = LeasedBuffer(capacity)
         self.capacity = capacity
 
@@ -48,27 +48,31 @@ class Full:
         """What had to go for it."""
         gone = None
         if len(self.buffer) >= self.capacity:
-            gone = self.keeping.choose(self.buffer)
+            gone = self.eviction.choose(self.buffer)
             self.buffer.discard(gone)
-            self.keeping.remove(gone)
+            self.eviction.remove(gone)
         self.buffer.add(Stored(until, id, event(id.source, id.sequence), 0))
-        self.keeping.add(id, names)
+        self.eviction.add(id, names)
         return gone
 
     def spare(self) -> list[EventId]:
         """What a look at everything finds, the first to go last."""
-        around = {name: node for node, name in self.around.names.items()}
+        around = {name: node for node, name in self.neighbors.addresses.items()}
         by_age = sorted(self.buffer.events.values(), reverse=True)
-        errands = self.keeping.errands.for_whom
+        requesters = self.eviction.proxied_pull.requesters
         kept = [
-            one.id for one in by_age if one.id not in errands and Keeping._kept_by_another(self.keeping, one.id, around)
+            one.id
+            for one in by_age
+            if one.id not in requesters and RendezvousEviction._is_redundant(self.eviction, one.id, around)
         ]
         return kept or [by_age[-1].id]
 
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["hold", "hold", "hold", "seen", "link", "errand"]), st.integers(0, 40), st.sampled_from(NODES)
+        st.sampled_from(["hold", "hold", "hold", "seen", "link", "proxied_pull"]),
+        st.integers(0, 40),
+        st.sampled_from(NODES),
     ),
     max_size=80,
 )
@@ -88,14 +92,14 @@ def test_what_goes_is_what_a_look_at_everything_would_choose(steps: list[tuple[s
             gone = full.hold(EventId(9, step), number, names(node) if number % 2 else b"")
             assert gone is None or gone == chosen.pop()
         elif kind == "seen" and full.buffer.events:
-            full.keeping.seen(sorted(full.buffer)[number % len(full.buffer)], short_name(node))
+            full.eviction.add_holders(sorted(full.buffer)[number % len(full.buffer)], short_address(node))
         elif kind == "link":
             chosen.clear()
             link = Link(node, "radio", 0.001)
-            _ = full.around.remove(link) if node in full.around else full.around.add(link)
-            full.keeping.forget_spare()
-        elif kind == "errand" and full.buffer.events:
-            full.keeping.errands.take(node, sorted(full.buffer)[number % len(full.buffer)])
+            _ = full.neighbors.remove(link) if node in full.neighbors else full.neighbors.add(link)
+            full.eviction.on_neighbors_changed()
+        elif kind == "proxied_pull" and full.buffer.events:
+            full.eviction.proxied_pull.add(node, sorted(full.buffer)[number % len(full.buffer)])
 
 
 def test_a_full_buffer_costs_as_much_for_each_event_however_much_it_holds() -> None:
@@ -103,7 +107,7 @@ def test_a_full_buffer_costs_as_much_for_each_event_however_much_it_holds() -> N
     full = Full(1000)
     for number in range(3000):
         full.hold(EventId(9, number), number)
-    assert full.keeping.looks <= 3000
+    assert full.eviction.looks <= 3000
 
 
 @given(
@@ -120,7 +124,7 @@ def stocked(bench: Bench, number: int) -> list[EventId]:
     """Events of somebody who is gone; every second number, so that no two make a run."""
     ids = [EventId(9, 2 * n) for n in range(number)]
     for id in ids:
-        bench.hear(1, Data(event(9, id.sequence), 1, 50.0, names(0, *bench.node._around)))
+        bench.hear(1, Data(event(9, id.sequence), 1, 50.0, names(0, *bench.node._neighbors)))
     return ids
 
 
@@ -131,7 +135,7 @@ def lacking_all(bench: Bench, node: int) -> None:
 
 def speak(bench: Bench, now: float) -> list[Message]:
     """Everybody whose wait is over speaks."""
-    said = [one for key in [key for key in bench.armed if key[0] == "speak"] for one in bench.fire(key, now)]
+    said = [one for key in [key for key in bench.armed if key[0] == "rebroadcast"] for one in bench.fire(key, now)]
     return [one for one in said if isinstance(one, Data)]
 
 
@@ -139,11 +143,11 @@ def alone_with_one(number: int) -> tuple[Bench, list[int]]:
     """A node with a lone neighbor that lacks so many events, and the tokens of what it has sent to it."""
     bench = Bench(2)
     for n in range(number):
-        bench.node._holdings.add(1.0, Stored(60.0, EventId(9, 2 * n), event(9, 2 * n), 0))
+        bench.node._known_events.add(1.0, Stored(60.0, EventId(9, 2 * n), event(9, 2 * n), 0))
     bench.settle()
     lacking_all(bench, 2)
     tokens = []
-    for key in [key for key in bench.armed if key[0] == "speak"]:
+    for key in [key for key in bench.armed if key[0] == "rebroadcast"]:
         bench.fire(key, 2.0)
         tokens += [one.token for one in bench.sent if one.token is not None]
     return bench, tokens
@@ -151,32 +155,32 @@ def alone_with_one(number: int) -> tuple[Bench, list[int]]:
 
 def test_a_newcomer_is_told_of_very_much_by_turns() -> None:
     bench = Bench(1, 2)
-    ids = stocked(bench, TURNS + 100)
+    ids = stocked(bench, MAX_WINDOW + 100)
     lacking_all(bench, 2)
-    assert len(speak(bench, 2.0)) == TURNS
-    assert bench.armed[TURN] == TURN_S
-    later = [one for one in bench.fire(TURN, 2.0 + TURN_S) if isinstance(one, Data)]
+    assert len(speak(bench, 2.0)) == MAX_WINDOW
+    assert bench.armed[WINDOW] == WINDOW_S
+    later = [one for one in bench.fire(WINDOW, 2.0 + WINDOW_S) if isinstance(one, Data)]
     assert len(later) == 100
-    assert TURN not in bench.armed
-    assert not bench.node._spreading._later
-    assert len(ids) == TURNS + 100
+    assert WINDOW not in bench.armed
+    assert not bench.node._broadcast._deferred
+    assert len(ids) == MAX_WINDOW + 100
 
 
 def test_who_waits_for_a_turn_is_passed_over_if_it_is_served_meanwhile() -> None:
     bench = Bench(1, 2)
-    ids = stocked(bench, TURNS + 2)
+    ids = stocked(bench, MAX_WINDOW + 2)
     lacking_all(bench, 2)
     speak(bench, 2.0)
     first, last = ids[-2:]
-    assert list(bench.node._spreading._later) == [first, last]
+    assert list(bench.node._broadcast._deferred) == [first, last]
     bench.hear(2, Offer(pack_ids([first])), 2.01)
-    [told] = [one for one in bench.fire(TURN, 2.0 + TURN_S) if isinstance(one, Data)]
+    [told] = [one for one in bench.fire(WINDOW, 2.0 + WINDOW_S) if isinstance(one, Data)]
     assert told.event.id == last
 
 
 def test_a_lone_neighbor_gets_the_next_when_one_has_arrived() -> None:
-    bench, tokens = alone_with_one(TURNS + 3)
-    assert len(tokens) == TURNS
+    bench, tokens = alone_with_one(MAX_WINDOW + 3)
+    assert len(tokens) == MAX_WINDOW
     bench.node.on_sent(2.01, tokens[0], None)
     bench.settle()
     assert len(bench.sent) == 1
@@ -190,10 +194,10 @@ def test_a_full_queue_is_not_tried_again_and_again() -> None:
         bench.node.on_sent(2.0, token, Failure.QUEUE_FULL)
     bench.settle()
     for round in range(10):
-        for key in [key for key in bench.armed if key[0] == "speak"]:
+        for key in [key for key in bench.armed if key[0] == "rebroadcast"]:
             bench.fire(key, 2.02 + round / 100)
             assert not bench.sent
-    assert len(bench.node._spreading._later) == 15
+    assert len(bench.node._broadcast._deferred) == 15
     bench.node.on_sent(2.2, tokens[0], None)
     bench.settle()
     # The one that has arrived has made room for itself and for one more.
@@ -203,7 +207,7 @@ def test_a_full_queue_is_not_tried_again_and_again() -> None:
 def test_a_digest_of_many_parts_will_do_for_a_while() -> None:
     """Where much is met hashes always differ, and digests of half a megabyte went to and fro."""
     bench = Bench(1)
-    stocked(bench, 10 * PART)
+    stocked(bench, 10 * IDS_PER_MESSAGE)
     for value in (1, 2, 3, 4):
         # A hash, and then, since that is known, a digest.
         bench.hear(1, Hash(7, value, value), 3.0)
@@ -217,7 +221,7 @@ def test_a_digest_of_many_parts_will_do_for_a_while() -> None:
     assert len(bench.fire("reply", 4.0)) > 1
     # A clock that was set back does not silence it: the hash is known, and a newcomer asks for more.
     bench.node.on_link_up(-101.0, Link(2, "radio", 0.001))
-    bench.node._comparing._new.clear()
+    bench.node._reconciliation._new.clear()
     bench.hear(2, Hash(7, 6, 6), -100.0)
     assert len(bench.fire("reply", -100.0)) > 1
 
