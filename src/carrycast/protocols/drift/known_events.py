@@ -233,8 +233,8 @@ class KnownEvents:
         self.nearly_full = 2 * len(self.buffered) >= self._settings.buffer
 
     def _forget_earliest(self, now: float) -> None:
-        """Forget the known event whose lease ends first, except guaranteed ones. Where guaranteed events end first, forget
-        many others at once, so that the guaranteed ones are passed over seldom."""
+        """Forget the known event whose lease ends first, except guaranteed ones. Where guaranteed events end first,
+        forget many others at once, so that the guaranteed ones are passed over seldom."""
         guaranteed: list[tuple[float, EventId]] = []
         most = 1
         while most and self._ends:
