@@ -1,4 +1,4 @@
-"""`protocols`, `routers`, `applications`, `mobility`, `experiments`: what there is, and what can be set."""
+"""Lists (`protocols`, `routers`, `applications`, `mobility`, `radios`, `plugins`, ...), and the settings of one."""
 
 import argparse
 import typing
@@ -31,6 +31,13 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     mobility.add_argument("name", nargs="?", metavar="MODEL")
     add_json(mobility)
     mobility.set_defaults(command=_mobility)
+    radios = commands.add_parser("radios", help="list the radio models, or the settings of one")
+    radios.add_argument("name", nargs="?", metavar="RADIO")
+    add_json(radios)
+    radios.set_defaults(command=_radios)
+    plugins = commands.add_parser("plugins", help="list the plug-ins of every kind, and where they come from")
+    add_json(plugins)
+    plugins.set_defaults(command=_plugins)
     experiments = commands.add_parser("experiments", help="list the experiments, or the figures of one")
     experiments.add_argument("name", nargs="?", metavar="EXPERIMENT")
     add_json(experiments)
@@ -169,6 +176,39 @@ def _mobility(arguments: argparse.Namespace) -> int:
     kinds = models() if arguments.name is None else {arguments.name: lookup(arguments.name)}
     rows = [{"name": name, "summary": kind.summary, "settings": settings_of(kind)} for name, kind in kinds.items()]
     return _show(arguments, "mobility", rows, "settings: carrycast mobility MODEL")
+
+
+def _radios(arguments: argparse.Namespace) -> int:
+    from carrycast.sim.radio.radio import radio_named, radio_names
+
+    def row(name: str) -> dict[str, object]:
+        kind = radio_named(name)
+        return {"name": name, "summary": kind.summary, "settings": settings_of(kind)}
+
+    rows = _rows(arguments.name, radio_names, row)
+    return _show(
+        arguments, "radios", rows, "settings: carrycast radios RADIO; a scenario names one in its table `radio`"
+    )
+
+
+def _plugins(arguments: argparse.Namespace) -> int:
+    from carrycast.core.plugins import KINDS, plugin_names, plugin_source
+
+    rows = [
+        {"kind": kind, "name": name, "source": plugin_source(kind, name)}
+        for kind in KINDS
+        for name in plugin_names(kind)
+    ]
+    if arguments.json:
+        print_json({"plugins": rows})
+        return 0
+    for kind in KINDS:
+        own = [row for row in rows if row["kind"] == kind]
+        console().print(f"[bold]{kind}[/bold]: " + ", ".join(row["name"] for row in own if row["source"] == "built in"))
+        for row in own:
+            if row["source"] != "built in":
+                console().print(f"  {row['name']} [dim]from {row['source']}[/dim]")
+    return 0
 
 
 def _experiments(arguments: argparse.Namespace) -> int:

@@ -1,8 +1,13 @@
-"""`new protocol`, `new scenario`, `new experiment`: something that works, to start from."""
+"""`carrycast new`: plug-ins of every kind, scenarios and experiments that work, to start from.
+
+A protocol is a folder, to be placed beside the built-in ones or on the search path. A plug-in of another kind is a
+small Python package: a module, its test, and a `pyproject.toml` with the entry point by which carrycast finds it.
+"""
 
 import argparse
 import keyword
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from carrycast.cli.options import new_folder, say
@@ -16,9 +21,19 @@ FILES = {
 }
 
 
+PACKAGED = {
+    "router": "routers",
+    "service": "services",
+    "movement-model": "movement_models",
+    "radio": "radios",
+    "file-format": "file_formats",
+}
+"""What `carrycast new` makes as a package: the word on the command line, and the kind of plug-in."""
+
+
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare it."""
-    new = commands.add_parser("new", help="start a new protocol, scenario or experiment")
+    new = commands.add_parser("new", help="start a new plug-in, scenario or experiment")
     kinds = new.add_subparsers(metavar="KIND", required=True)
     protocol = kinds.add_parser(
         "protocol",
@@ -29,6 +44,17 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     protocol.add_argument("name", metavar="NAME", help="lower case, as in fleet_cast")
     protocol.add_argument("--dir", type=Path, metavar="DIR", help="where to make carrycast/protocols/NAME")
     protocol.set_defaults(command=_new_protocol)
+    for kind in PACKAGED:
+        words = kind.replace("-", " ")
+        plugin = kinds.add_parser(
+            kind,
+            help=f"a package with a working {words}",
+            description=f"Make a Python package with a {words} that works, its test, and the entry point by which "
+            "carrycast finds it once the package is installed.",
+        )
+        plugin.add_argument("name", metavar="NAME", help="lower case, as in long_range")
+        plugin.add_argument("--dir", type=Path, default=Path(), metavar="DIR", help="where (default: here)")
+        plugin.set_defaults(command=_new_package, kind=kind)
     for kind, makes, command in (
         ("scenario", "NAME.toml, a scenario that runs", _new_scenario),
         ("experiment", "NAME/ with an experiment and its scenario", _new_experiment),
@@ -49,16 +75,36 @@ def _new_protocol(arguments: argparse.Namespace) -> int:
     folder = root / "carrycast" / "protocols" / name
     if folder.is_dir():
         raise UserError(f"{folder}: exists already")
-    class_name = "".join(part.capitalize() for part in name.split("_"))
     new_folder(folder, "--dir")
     for file, template in FILES.items():
-        text = _filled(template, name).replace("@Name@", class_name)
-        (folder / file.format(name=name)).write_text(text, "utf-8")
+        _write(folder / file.format(name=name), template, name)
     say(f"made {folder}")
     prefix = "" if root.resolve() == Path("src").resolve() else f"PYTHONPATH={root} "
     scenario = "examples/quick.toml" if Path("examples/quick.toml").is_file() else "SCENARIO.toml"
     say(f"run it:  {prefix}carrycast run {scenario} --protocol {name}")
     say(f"test it: {prefix}python -m pytest {folder}")
+    return 0
+
+
+def _new_package(arguments: argparse.Namespace) -> int:
+    from carrycast.core.plugins import KINDS, plugin_names
+
+    kind = KINDS[PACKAGED[arguments.kind]]
+    name = _checked_name(arguments.name, f"a {kind.noun}'s", "long_range")
+    if name in plugin_names(kind.name):
+        raise UserError(f"there is a {kind.noun} {name!r} already; choose another name")
+    folder: Path = arguments.dir / f"carrycast_{name}"
+    if folder.is_dir():
+        raise UserError(f"{folder}: exists already")
+    new_folder(folder, "--dir")
+    template = arguments.kind.replace("-", "_")
+    blanks = {"dashed": name.replace("_", "-"), "noun": kind.noun, "group": kind.group}
+    _write(folder / "pyproject.toml", "package.txt", name, **blanks)
+    _write(folder / f"carrycast_{name}.py", f"{template}.txt", name)
+    _write(folder / f"test_{name}.py", f"{template}_test.txt", name)
+    say(f"made {folder}")
+    say(f"install it: pip install --editable {folder}")
+    say(f"test it:    python -m pytest {folder}")
     return 0
 
 
@@ -90,20 +136,27 @@ def _checked_name(name: str, whose: str, example: str) -> str:
     return name
 
 
-def _write(path: Path, template: str, name: str) -> None:
-    """A new file; one that is there already stays as it is."""
+def _write(path: Path, template: str, name: str, **blanks: str) -> None:
+    """Write a new file from a template. A file that exists already stays as it is."""
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(_filled(template, name))
+            file.write(_filled(template, {"name": name, "Name": _class_name(name), **blanks}))
     except FileExistsError:
         raise UserError(f"{path}: exists already") from None
 
 
-def _filled(template: str, name: str) -> str:
+def _class_name(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def _filled(template: str, blanks: Mapping[str, str]) -> str:
+    """The text of a template in which each `@blank@` has its value."""
     from importlib import resources
 
     text = (resources.files("carrycast.cli") / "template" / template).read_text("utf-8")
-    return text.replace("@name@", name)
+    for blank, value in blanks.items():
+        text = text.replace(f"@{blank}@", value)
+    return text
 
 
 def _root(chosen: Path | None) -> Path:

@@ -125,12 +125,13 @@ def plugin_names(kind: str) -> list[str]:
     return sorted({*folders, *_built_in(what), *_entry_points(what.group)})
 
 
-def is_installed_plugin(kind: str, name: str) -> bool:
-    """Whether a plug-in comes from an entry point of another package."""
+def plugin_source(kind: str, name: str) -> str:
+    """Where a plug-in comes from: `built in`, or the distribution whose entry point it is."""
     what = KINDS[kind]
     if name in _built_in(what) or (what.folders and name in folders_of(what.folders)):
-        return False
-    return name in _entry_points(what.group)
+        return "built in"
+    distribution = _entry_points(what.group)[name].dist
+    return "an unnamed package" if distribution is None else f"{distribution.name} {distribution.version}"
 
 
 def plugin_files(kind: str, name: str) -> dict[str, Path]:
@@ -140,7 +141,7 @@ def plugin_files(kind: str, name: str) -> dict[str, Path]:
     folders = KINDS[kind].folders
     if folders and module.startswith(f"{folders}."):
         return package_files(f"{folders}.{name}")
-    return package_files(module.split(".", maxsplit=1)[0] if is_installed_plugin(kind, name) else module)
+    return package_files(module if plugin_source(kind, name) == "built in" else module.split(".", maxsplit=1)[0])
 
 
 def installed_packages() -> dict[str, list[metadata.EntryPoint]]:

@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Annotated, ClassVar, NamedTuple
 
+import numpy as np
 from msgspec import Meta
 
 from carrycast.core.file_formats import FileFormat
 from carrycast.core.settings import InputFile
 from carrycast.errors import UserError
-from carrycast.sim.mobility.model import MobilityModel, Recording
+from carrycast.sim.mobility.model import Area, MobilityModel, Recording
 from carrycast.sim.mobility.trace_file import TraceFile
 from carrycast.sim.mobility.trajectory import Trajectories
 
@@ -29,20 +30,31 @@ class Recorded(NamedTuple):
 class MovementFormat(MobilityModel, FileFormat, frozen=True, kw_only=True):
     """A format of movement files, which is also the movement model that plays such a file.
 
-    A plug-in derives from it, gives `name`, `summary`, and implements `extent`, `recorded` and `trajectories`.
+    A plug-in derives from it, gives `name` and `summary`, and implements `recorded`.
     """
 
     content: ClassVar[str] = "movement"
 
     file: Annotated[InputFile, Meta(description="the trace file, relative to the scenario's folder")]
 
-    def extent(self) -> tuple[int, float]:
-        """How many nodes the file has and how long it lasts, in seconds."""
-        raise TypeError(f"{type(self).__name__} does not say what its file holds")
-
     def recorded(self) -> Recorded:
         """All nodes of the file, and how they move."""
-        raise TypeError(f"{type(self).__name__} does not say what its file holds")
+        raise NotImplementedError(f"{type(self).__name__} does not read its file")
+
+    def extent(self) -> tuple[int, float]:
+        """How many nodes the file has and how long it lasts, in seconds."""
+        recorded = self.recorded()
+        return len(recorded.names), float(recorded.moving.end_s.max(initial=0.0))
+
+    def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
+        """The movement of the first nodes of the file, up to the end of the run; `area` and `rng` play no part."""
+        recorded = self.recorded()
+        self.require_nodes(len(recorded.names), nodes)
+        moving = recorded.moving
+        node = np.repeat(np.arange(moving.nodes), np.diff(moving.first))
+        kept = (node < nodes) & (moving.start_s < duration_s)
+        columns = (moving.start_s, np.minimum(moving.end_s, duration_s), moving.x_m, moving.y_m, moving.vx_mps)
+        return Trajectories.from_legs(nodes, node[kept], *(column[kept] for column in (*columns, moving.vy_mps)))
 
     def recording(self) -> Recording:
         """The file's extent."""
