@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.core.model import Event, EventId
-from carrycast.core.parts.copies import MAX_COPIES, Copies
+from carrycast.core.parts.copies import MAX_COPIES, CopyCounts
 from carrycast.core.protocol import KeepsEvents
 from carrycast.core.protocol.registry import protocol_named, protocol_names
 from carrycast.sim.engine.host import MemoryStore
@@ -118,13 +118,13 @@ def test_two_starts_in_a_row_hold_the_same(name: str) -> None:
 
 def test_copies_on_their_way_when_a_node_is_killed_are_its_own_again() -> None:
     store, id = MemoryStore(), EventId(1, 1)
-    copies = Copies(store)
+    copies = CopyCounts(store)
     copies.begin(id, 8)
     copies.give(id, 4)
     copies.give(id, 2)
     assert copies[id] == 2
     assert not copies.arrived(id, 4)
-    again = Copies(store)
+    again = CopyCounts(store)
     again.load(id)
     assert again[id] == 4, "the two under way came back, the four that arrived did not"
     again.give(id, 4)
@@ -136,7 +136,7 @@ def test_copies_on_their_way_when_a_node_is_killed_are_its_own_again() -> None:
 
 
 def test_the_last_copy_is_gone_when_it_has_arrived() -> None:
-    copies = Copies(None)
+    copies = CopyCounts(None)
     copies.begin(EventId(1, 1), 1)
     copies.give(EventId(1, 1), 1)
     assert not copies.arrived(EventId(1, 1), 0), "it is on its way to another"

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import pytest
 
 from carrycast.core.model import Event, EventId
-from carrycast.core.parts.log import Log
+from carrycast.core.parts.log import DurableLog
 from carrycast.core.protocol import KeepsEvents
 from carrycast.core.protocol.registry import protocol_named, protocol_names
-from carrycast.core.protocol.retention import GUARANTEED, MAY_END, Level
+from carrycast.core.protocol.retention import GUARANTEED, MAY_END, RetentionLevel
 from carrycast.core.protocol.retention_accounting import RetentionAccounts
 from carrycast.errors import UserError
 from carrycast.sim.engine.observers.checkers import ViolationError
@@ -41,7 +41,7 @@ def test_every_node_keeps_what_it_promised_whatever_goes_wrong(name: str, seed: 
     done.start()
     for second in range(1, 61):
         done.advance(float(second))
-    assert done.recorder.retention.accepted(Level.STORED) >= 20
+    assert done.recorder.retention.accepted(RetentionLevel.STORED) >= 20
     reasons = set()
     for accounts in ledgers(done):
         assert accounts.imbalance() is None
@@ -50,7 +50,7 @@ def test_every_node_keeps_what_it_promised_whatever_goes_wrong(name: str, seed: 
             reasons |= {(level, reason) for reason in account.removed}
     assert {reason for level, reason in reasons if level in GUARANTEED} <= MAY_END
     # With direct nobody carries for others, and with first contact all that is carried is in custody.
-    assert name in ("direct", "first_contact") or (Level.CARRIED, "buffer_full") in reasons, (
+    assert name in ("direct", "first_contact") or (RetentionLevel.CARRIED, "buffer_full") in reasons, (
         "or the buffers were not small enough"
     )
 
@@ -77,21 +77,21 @@ class Careless:
     most_bytes, longest_s, full = 1 << 20, 3600.0, None
 
     def __init__(self) -> None:
-        self.levels: dict[EventId, Level] = {}
+        self.levels: dict[EventId, RetentionLevel] = {}
 
     def rejection(self, event: Event) -> UserError | None:
         return None
 
-    def level(self, id: EventId) -> Level | None:
+    def level(self, id: EventId) -> RetentionLevel | None:
         return self.levels.get(id)
 
-    def loaded_level(self, id: EventId) -> Level | None:
-        return Level.STORED
+    def loaded_level(self, id: EventId) -> RetentionLevel | None:
+        return RetentionLevel.STORED
 
     def finish_start(self) -> None: ...
 
     @property
-    def usage(self) -> dict[Level, object]:
+    def usage(self) -> dict[RetentionLevel, object]:
         return {}
 
 
@@ -99,7 +99,7 @@ def test_the_books_tell_what_goes_for_another_reason_than_the_contract_names() -
     accounts, log, id = RetentionAccounts(7), Careless(), EventId(7, 1)
     accounts.start(log)  # type: ignore[arg-type]
     assert accounts.finish_start() is None
-    log.levels[id] = Level.STORED
+    log.levels[id] = RetentionLevel.STORED
     accounts.on_store(id)
     del log.levels[id]
     flaw = accounts.on_evict(id, "buffer_full")
@@ -112,7 +112,7 @@ def test_the_books_tell_what_is_missing_after_a_restart_and_are_closed_by_name()
     accounts.start(log)  # type: ignore[arg-type]
     accounts.finish_start()
     for number in (1, 2, 3):
-        log.levels[EventId(7, number)] = Level.STORED
+        log.levels[EventId(7, number)] = RetentionLevel.STORED
         accounts.on_store(EventId(7, number))
     again = RetentionAccounts(7)
     again.restore(accounts.counters())
@@ -120,9 +120,9 @@ def test_the_books_tell_what_is_missing_after_a_restart_and_are_closed_by_name()
     again.on_store(EventId(7, 1))
     assert again.on_drop(EventId(7, 2), "lease_over") is None
     assert again.on_drop(EventId(7, 2), "buffer_full") is not None
-    again._removed[Level.STORED]["buffer_full"] -= 1
+    again._removed[RetentionLevel.STORED]["buffer_full"] -= 1
     assert again.finish_start() == "1 stored events are missing"
-    assert again.accounts()[Level.STORED].removed == {"lease_over": 1, "buffer_full": 0, "store_failed": 1}
+    assert again.accounts()[RetentionLevel.STORED].removed == {"lease_over": 1, "buffer_full": 0, "store_failed": 1}
     assert again.imbalance() is None
 
 
@@ -130,6 +130,6 @@ def test_a_run_ends_when_a_protocol_breaks_its_promise(monkeypatch: pytest.Monke
     """G-21"""
     net = Net.line(2, "epidemic", durable=True)
     net.publish(0, lease_s=60.0)
-    monkeypatch.setattr(Log, "next_to_go", lambda log, most: next(iter(log._promised), None))
+    monkeypatch.setattr(DurableLog, "next_to_go", lambda log, most: next(iter(log._promised), None))
     with pytest.raises(ViolationError, match="was promised to be kept"):
         net.publish(0, lease_s=60.0)

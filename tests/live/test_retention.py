@@ -275,7 +275,7 @@ def test_custody_moves_an_event_to_a_node_that_keeps_it_and_to_no_other(
             await network.crash(3)
             await network.start(3)
             assert network.nodes[3].status().retention["custody"].kept == 1
-            assert event in network.nodes[3]._runtime.protocol.carried.held  # type: ignore[attr-defined]
+            assert event in network.nodes[3]._runtime.protocol.buffer.events  # type: ignore[attr-defined]
             for node in (1, 3):
                 check_books(network.nodes[node])
 

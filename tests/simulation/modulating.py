@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from carrycast.core.matching.eligibility import serves
 from carrycast.core.model import Event, NodeId, Processor, Subscription, SubscriptionId
-from carrycast.core.parts.processing import Calls
+from carrycast.core.parts.processing import ProcessorCalls
 from carrycast.core.protocol import Host, Interface, Port, Protocol, RunsProcessors, Settings, Token
 from carrycast.core.wire import EventMessage, Message
 
@@ -29,7 +29,7 @@ class Modulating(Protocol, RunsProcessors):
 
     def __init__(self, node: NodeId, settings: Settings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
-        self.calls: Calls[Job] = Calls(port)
+        self.calls: ProcessorCalls[Job] = ProcessorCalls(port)
         self.local: dict[SubscriptionId, Subscription] = {}
         self.heard: list[Event] = []
 

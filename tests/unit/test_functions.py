@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from carrycast.core.functions import (
-    Installed,
+    InstalledFunction,
     ProcessorError,
     Result,
     UserFunction,
@@ -21,8 +21,8 @@ from carrycast.core.model import AccessPolicy, Event, EventId, Processor, Subscr
 EVENT = Event(EventId(0, 1), {"value": 20.0})
 
 
-def installed(function: UserFunction, inputs: int = 1) -> Installed:
-    return Installed.of(Processor("p", "true", inputs), function)
+def installed(function: UserFunction, inputs: int = 1) -> InstalledFunction:
+    return InstalledFunction.of(Processor("p", "true", inputs), function)
 
 
 def test_only_a_second_argument_that_must_be_given_is_a_state() -> None:

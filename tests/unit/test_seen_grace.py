@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from carrycast.core.model import Event, EventId, Subscription, SubscriptionId
-from carrycast.core.parts.handing_messages import Handed
+from carrycast.core.parts.exchange_messages import CopyTransfer
 from carrycast.core.protocol import Protocol, RecordingPort
 from carrycast.core.protocol.effects import Deliver
 from carrycast.core.stacks import chosen_protocol
@@ -29,7 +29,7 @@ def carried(name: str, what: Event) -> EventMessage:
         return Data(what, 1, what.lease_s)
     if name == "epidemic":
         return Transfer(what, 1, what.lease_s)
-    return Handed(what, 1, what.lease_s, 0 if name == "direct" else 1)
+    return CopyTransfer(what, 1, what.lease_s, 0 if name == "direct" else 1)
 
 
 class Node:

@@ -117,7 +117,7 @@ def _required(function: UserFunction) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledFunction:
     """A processor and the function that does its work."""
 
     processor: Processor
@@ -125,7 +125,7 @@ class Installed:
     stateful: bool
 
     @classmethod
-    def of(cls, processor: Processor, function: UserFunction) -> "Installed":
+    def of(cls, processor: Processor, function: UserFunction) -> "InstalledFunction":
         """Install a function; one that requires a second argument keeps state."""
         return cls(processor, function, _required(function) > 1)
 

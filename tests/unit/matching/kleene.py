@@ -13,7 +13,6 @@ from carrycast.core.matching.terms import (
     Constant,
     In,
     IsNull,
-    Kind,
     Like,
     Literal,
     Matches,
@@ -21,6 +20,7 @@ from carrycast.core.matching.terms import (
     Not,
     Operator,
     Or,
+    ValueKind,
 )
 from carrycast.core.model import Attributes, Scalar
 
@@ -73,11 +73,11 @@ def conjunction(truths: list[Truth]) -> Truth:
     return None if None in truths else True
 
 
-def kind_of(value: Scalar) -> Kind:
+def kind_of(value: Scalar) -> ValueKind:
     """The kind of a value of an event."""
     if isinstance(value, bool):
-        return Kind.BOOLEAN
-    return Kind.STRING if isinstance(value, str) else Kind.NUMBER
+        return ValueKind.BOOLEAN
+    return ValueKind.STRING if isinstance(value, str) else ValueKind.NUMBER
 
 
 def compare(value: Scalar | None, operator: Operator, literal: Literal) -> Truth:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from carrycast.core.matching import Filter
 from carrycast.core.matching.canonical import canonical
 from carrycast.core.matching.parser import parse
-from carrycast.core.matching.terms import Compare, Kind, Literal, Operator
+from carrycast.core.matching.terms import Compare, Literal, Operator, ValueKind
 from tests.unit.matching.generators import random_filter, topic_condition
 
 TEXTS = [
@@ -84,7 +84,7 @@ def test_the_canonical_text_parses_back_to_the_same_terms(rng: Random) -> None:
 @given(st.text(), st.text(min_size=1))
 def test_any_string_and_any_name_survive(value: str, name: str) -> None:
     quoted = '"' + name.replace('"', '""') + "\" = '" + value.replace("'", "''") + "'"
-    assert Filter(Filter(quoted).text).node == Compare(name, Operator.EQ, Literal(Kind.STRING, value))
+    assert Filter(Filter(quoted).text).node == Compare(name, Operator.EQ, Literal(ValueKind.STRING, value))
     assert Filter(quoted).matches({name: value})
 
 

@@ -13,9 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carrycast.core.model import Event, EventId, Failure, NodeId
-from carrycast.core.parts.channel import Channel, ChannelLimits, ChannelTypes
-from carrycast.core.parts.handling import GivenUp, Handling
-from carrycast.core.parts.inbox import MAX_PEERS, WINDOW, ChannelAck, ChannelPacket, Inbox
+from carrycast.core.parts.channel import (
+    MAX_PEERS,
+    WINDOW,
+    Channel,
+    ChannelAck,
+    ChannelLimits,
+    ChannelPacket,
+    ChannelTypes,
+    ReorderBuffer,
+)
+from carrycast.core.parts.outbox import MessagePolicy, Undelivered
 from carrycast.core.protocol import RecordingPort
 from carrycast.core.protocol.effects import CancelTimer, Note, SetTimer
 from carrycast.core.wire import Codec, DecodeError, EventMessage, Layer, Message, Parcel, Traffic, carried, decoder_of
@@ -51,7 +59,7 @@ TYPES = ChannelTypes(Packet, Ack, decoder_of(KINDS))
 CODEC = Codec(Layer.DISSEMINATION, "channel", (Packet, Ack))
 
 
-class Words(Handling):
+class Words(MessagePolicy):
     def key(self, message: Message) -> Hashable:
         return message.key or None if isinstance(message, Word) else None
 
@@ -67,7 +75,7 @@ class Node:
         self.port = RecordingPort()
         self.channel = Channel(self.port, partial(net.carry, name), TYPES, incarnation, Words(), net.limits)
         self.received: list[Word] = []
-        self.given_up: list[GivenUp] = []
+        self.given_up: list[Undelivered] = []
         self.drops: list[tuple[str, NodeId | None]] = []
         self.armed: dict[Hashable, float] = {}
         self.most = 0
@@ -237,7 +245,7 @@ def test_what_is_kept_is_bounded_though_nothing_arrives() -> None:
 
 def test_pieces_that_wait_are_bounded_though_their_first_never_comes() -> None:
     port = RecordingPort()
-    inbox = Inbox(port, TYPES.read, 1)
+    inbox = ReorderBuffer(port, TYPES.read, 1)
     for number in range(1, 2000):
         assert inbox.take(0.0, 9, packet(number, first=0)) == []
     assert len(inbox) == WINDOW - 1
@@ -284,7 +292,7 @@ def test_one_that_waits_at_its_receiver_alone_is_taken_when_the_one_before_it_is
 
 def test_copies_that_come_late_leave_nothing_behind() -> None:
     port = RecordingPort()
-    inbox = Inbox(port, TYPES.read, 1)
+    inbox = ReorderBuffer(port, TYPES.read, 1)
     body = msgspec.msgpack.encode(word(1))
     assert inbox.take(0.0, 9, packet(1, body=body)) == [word(1)]
     for first in (0, 1):
@@ -402,7 +410,7 @@ def packet(number: int, session: int = 1, first: int | None = None, body: bytes 
 )
 def test_what_makes_no_sense_is_dropped_by_name(bad: Packet) -> None:
     port = RecordingPort()
-    inbox = Inbox(port, TYPES.read, 1)
+    inbox = ReorderBuffer(port, TYPES.read, 1)
     assert inbox.take(0.0, 2, bad) == []
     assert [effect.fact.reason for effect in port.take() if isinstance(effect, Note)] == ["channel_malformed"]
 
@@ -418,7 +426,7 @@ def test_a_message_that_a_world_refuses_is_dropped_by_its_reason_and_the_next_on
         return message
 
     port = RecordingPort()
-    inbox = Inbox(port, read, 1)
+    inbox = ReorderBuffer(port, read, 1)
     bodies = [msgspec.msgpack.encode(word(number, size=size)) for number, size in enumerate((1, 6, 2))]
     came = [one for number, body in enumerate(bodies) for one in inbox.take(0.0, 2, packet(number, body=body))]
     assert came == [word(0, size=1), word(2, size=2)]
@@ -436,7 +444,7 @@ def test_packets_count_as_what_they_carry() -> None:
 
 def test_the_time_that_a_message_waits_for_others_is_taken_off_it() -> None:
     port = RecordingPort()
-    inbox = Inbox(port, TYPES.read, 1)
+    inbox = ReorderBuffer(port, TYPES.read, 1)
     body = msgspec.msgpack.encode(word(1, good_s=10.0))
     late = packet(0, body=body)
     early, over = packet(1, first=0, body=body).aged(3.0), packet(2, first=0, body=body).aged(8.0)

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from carrycast.core.matching import Filter, shared
 from carrycast.core.model import Event, EventId
 from carrycast.core.parts import interests
-from carrycast.core.parts.interests import EVERYTHING, Interests
+from carrycast.core.parts.interests import EVERYTHING, KnownFilters
 
 
 def texts(*written: str) -> list[str]:
     return [Filter(text).text for text in written]
 
 
-def known(*written: str) -> Interests:
-    interests = Interests()
+def known(*written: str) -> KnownFilters:
+    interests = KnownFilters()
     assert interests.learn(texts(*written))
     return interests
 
@@ -85,7 +85,7 @@ def test_an_entry_goes_only_if_a_covering_one_is_worth_as_much() -> None:
 
 def test_of_two_names_for_the_same_wish_one_stays() -> None:
     # Texts as a peer may send them, not canonical: each covers the other.
-    interests = Interests()
+    interests = KnownFilters()
     assert interests.learn(["a = 1", "a in (1)"])
     assert len(interests.uncovered({"a = 1": 0.5, "a in (1)": 0.5})) == 1
 

@@ -6,14 +6,21 @@ from typing import ClassVar
 import pytest
 
 from carrycast.core.model import Failure, NodeId
-from carrycast.core.parts.handling import GivenUp, Handling, Way, Ways
-from carrycast.core.parts.outbox import MAX_MOVES, QUEUE_TRIES, Outbox
+from carrycast.core.parts.outbox import (
+    MAX_MOVES,
+    QUEUE_TRIES,
+    MessagePolicy,
+    PathSelector,
+    PeerOutbox,
+    PeerPath,
+    Undelivered,
+)
 from carrycast.core.protocol import RecordingPort, Token
 from carrycast.core.protocol.effects import CancelTimer, Note, SetTimer
 from carrycast.core.wire import Message
 
-RADIO = Way("radio", 0.01)
-WIRE = Way("wire", 0.001)
+RADIO = PeerPath("radio", 0.01)
+WIRE = PeerPath("wire", 0.001)
 
 
 class Word(Message, frozen=True, gc=False, tag=1):
@@ -27,7 +34,7 @@ class Word(Message, frozen=True, gc=False, tag=1):
     over: str = ""
 
 
-class Words(Handling):
+class Words(MessagePolicy):
     """Words on the same topic take each other back, unless it is 0; those that are urgent do not wait."""
 
     def key(self, message: Message) -> Hashable:
@@ -38,24 +45,24 @@ class Words(Handling):
         assert isinstance(message, Word)
         return message.number < 100
 
-    def moved(self, message: Message, before: Way, after: Way) -> Message:
+    def moved(self, message: Message, before: PeerPath, after: PeerPath) -> Message:
         assert isinstance(message, Word)
         return Word(message.topic, message.number, message.good_s, f"{before.interface} {after.interface}")
 
 
-class Listed(Ways):
+class Listed(PathSelector):
     """Ways that a test sets, best first."""
 
-    def __init__(self, **ways: list[Way]) -> None:
-        self.ways: dict[NodeId, list[Way]] = {int(name[1:]): list(known) for name, known in ways.items()}
+    def __init__(self, **ways: list[PeerPath]) -> None:
+        self.ways: dict[NodeId, list[PeerPath]] = {int(name[1:]): list(known) for name, known in ways.items()}
 
-    def way(self, peer: NodeId) -> Way | None:
+    def way(self, peer: NodeId) -> PeerPath | None:
         return next(iter(self.ways.get(peer, [])), None)
 
-    def again(self, peer: NodeId, way: Way) -> Way | None:
+    def again(self, peer: NodeId, way: PeerPath) -> PeerPath | None:
         return way if self.ways.get(peer) == [way] else None
 
-    def failed(self, peer: NodeId, way: Way) -> None:
+    def failed(self, peer: NodeId, way: PeerPath) -> None:
         if way in self.ways.get(peer, []):
             self.ways[peer].remove(way)
 
@@ -67,9 +74,9 @@ class Desk:
         self.port = RecordingPort()
         self.ways = ways or Listed(n2=[RADIO])
         self.sent: list[tuple[NodeId, Word, str | None, Token]] = []
-        self.outbox = Outbox(self.port, self.ways, Words(), self._transmit, retries, window, capacity=3)
+        self.outbox = PeerOutbox(self.port, self.ways, Words(), self._transmit, retries, window, capacity=3)
 
-    def _transmit(self, now: float, peer: NodeId, message: Message, way: Way, token: Token) -> None:
+    def _transmit(self, now: float, peer: NodeId, message: Message, way: PeerPath, token: Token) -> None:
         assert isinstance(message, Word)
         self.sent.append((peer, message, way.interface, token))
 
@@ -106,7 +113,9 @@ def test_the_only_way_is_tried_again_and_then_the_message_is_given_up_with_its_p
     assert desk.outbox.on_sent(0.25, token, Failure.UNREACHABLE) == []
     [(_, again, _, token)] = desk.sent
     assert again.good_s == pytest.approx(9.75), "the first try has taken time"
-    assert desk.outbox.on_sent(0.5, token, Failure.UNREACHABLE) == [GivenUp(2, again, Failure.UNREACHABLE, lost=True)]
+    assert desk.outbox.on_sent(0.5, token, Failure.UNREACHABLE) == [
+        Undelivered(2, again, Failure.UNREACHABLE, lost=True)
+    ]
     assert len(desk.outbox) == 0
 
 
@@ -147,7 +156,7 @@ def test_a_full_queue_is_waited_for_with_longer_and_longer_pauses() -> None:
         assert desk.outbox.on_timer(now, token) == []
     [(_, last, _, token)] = desk.sent
     assert last.good_s == pytest.approx(10 - 0.75)
-    assert desk.outbox.on_sent(now, token, Failure.QUEUE_FULL) == [GivenUp(2, last, Failure.QUEUE_FULL, lost=True)]
+    assert desk.outbox.on_sent(now, token, Failure.QUEUE_FULL) == [Undelivered(2, last, Failure.QUEUE_FULL, lost=True)]
     assert desk.drops() == ["neighbor_congested"]
     assert QUEUE_TRIES == 4
 
@@ -156,7 +165,7 @@ def test_what_does_not_wait_for_a_queue_is_given_up_and_says_nothing_of_the_peer
     desk = Desk()
     desk.outbox.send(0.0, 2, Word(0, 100))
     [(_, token)] = desk.take()
-    assert desk.outbox.on_sent(0.0, token, Failure.QUEUE_FULL) == [GivenUp(2, Word(0, 100), Failure.QUEUE_FULL)]
+    assert desk.outbox.on_sent(0.0, token, Failure.QUEUE_FULL) == [Undelivered(2, Word(0, 100), Failure.QUEUE_FULL)]
     assert desk.ways.way(2) == RADIO
 
 
@@ -164,7 +173,7 @@ def test_what_can_never_leave_is_given_up_at_once() -> None:
     desk = Desk()
     desk.outbox.send(0.0, 2, Word(0, 1))
     [(_, token)] = desk.take()
-    assert desk.outbox.on_sent(0.0, token, Failure.TOO_LONG) == [GivenUp(2, Word(0, 1), Failure.TOO_LONG)]
+    assert desk.outbox.on_sent(0.0, token, Failure.TOO_LONG) == [Undelivered(2, Word(0, 1), Failure.TOO_LONG)]
     assert desk.ways.way(2) == RADIO
 
 
@@ -184,7 +193,7 @@ def test_a_peer_that_is_lost_while_a_message_waits_is_told_with_the_message() ->
     [(_, token)] = desk.take()
     desk.outbox.on_sent(0.0, token, Failure.QUEUE_FULL)
     desk.ways.ways.clear()
-    assert desk.outbox.on_timer(0.05, token) == [GivenUp(2, Word(1, 1), Failure.QUEUE_FULL)]
+    assert desk.outbox.on_timer(0.05, token) == [Undelivered(2, Word(1, 1), Failure.QUEUE_FULL)]
 
 
 def test_what_a_later_message_has_superseded_is_not_sent_again() -> None:
@@ -261,7 +270,7 @@ def test_everything_for_a_peer_can_be_given_up_in_its_order() -> None:
     desk.outbox.on_sent(0.0, tokens[1], Failure.QUEUE_FULL)
     desk.port.take()
     given_up = desk.outbox.give_up(2, Failure.RESTARTED)
-    assert given_up == [GivenUp(2, Word(0, number), Failure.RESTARTED) for number in (1, 2, 3)]
+    assert given_up == [Undelivered(2, Word(0, number), Failure.RESTARTED) for number in (1, 2, 3)]
     assert desk.port.take() == [CancelTimer(("resend", (tokens[1],)))]
     assert desk.outbox.give_up(2, Failure.RESTARTED) == []
     assert len(desk.outbox) == 1

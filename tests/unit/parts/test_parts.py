@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carrycast.core.model import AccessPolicy, Event, EventId, Subscription, SubscriptionId
-from carrycast.core.parts.buffer import LeasedBuffer, Stored
-from carrycast.core.parts.links import Neighbors
+from carrycast.core.parts.buffer import BufferedEvent, LeasedBuffer
+from carrycast.core.parts.flood import Relay, RelaySettings
 from carrycast.core.parts.local import LocalSubscriptions
-from carrycast.core.parts.relay import Relay, RelaySettings
+from carrycast.core.parts.neighbors import Neighbors
 from carrycast.core.parts.seen import BoundedSeenCache, SeenCache
 from carrycast.core.protocol import Fact, Link, RecordingPort
 from carrycast.core.protocol.effects import Broadcast, CancelTimer, Deliver, Note, SetTimer
@@ -25,8 +25,8 @@ def event(number: int, **attributes: int) -> Event:
     return Event(EventId(0, number), dict(attributes))
 
 
-def stored(number: int, until: float = 100.0) -> Stored:
-    return Stored(until, event(number).id, event(number), 0)
+def stored(number: int, until: float = 100.0) -> BufferedEvent:
+    return BufferedEvent(until, event(number).id, event(number), 0)
 
 
 # The seen-cache.

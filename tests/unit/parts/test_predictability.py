@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from carrycast.core.parts.predictability import WARM_UP, ResidualMonitor
+from carrycast.core.parts.kalman import WARM_UP, ResidualMonitor
 
 BOUNDS = (0.35, 0.1, 0.05)
 

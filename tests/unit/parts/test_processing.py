@@ -1,7 +1,7 @@
 """Calls of processors, one at a time for each state."""
 
 from carrycast.core.model import Event, EventId, Processor
-from carrycast.core.parts.processing import Calls, parsed_filter
+from carrycast.core.parts.processing import ProcessorCalls, parsed_filter
 from carrycast.core.protocol import Fact, RecordingPort
 from carrycast.core.protocol.effects import Note, Process
 
@@ -12,7 +12,7 @@ def event(number: int) -> Event:
 
 def test_a_second_call_waits_and_takes_the_state_that_the_first_has_left() -> None:
     port = RecordingPort()
-    calls: Calls[str] = Calls(port)
+    calls: ProcessorCalls[str] = ProcessorCalls(port)
     calls.open("line", "count", b"0")
     assert calls.submit("line", [event(1)], "first")
     assert calls.submit("line", [event(2)], "second")
@@ -26,7 +26,7 @@ def test_a_second_call_waits_and_takes_the_state_that_the_first_has_left() -> No
 
 def test_after_an_error_the_state_before_the_call_stands() -> None:
     port = RecordingPort()
-    calls: Calls[str] = Calls(port)
+    calls: ProcessorCalls[str] = ProcessorCalls(port)
     calls.open("line", "count", b"0")
     calls.submit("line", [event(1)], "first")
     calls.submit("line", [event(2)], "second")
@@ -36,7 +36,7 @@ def test_after_an_error_the_state_before_the_call_stands() -> None:
 
 def test_lines_do_not_wait_for_each_other() -> None:
     port = RecordingPort()
-    calls: Calls[str] = Calls(port)
+    calls: ProcessorCalls[str] = ProcessorCalls(port)
     calls.open("a", "count")
     calls.open("b", "count")
     calls.submit("a", [event(1)], "one")
@@ -47,7 +47,7 @@ def test_lines_do_not_wait_for_each_other() -> None:
 
 
 def test_a_line_takes_so_many_and_no_more() -> None:
-    calls: Calls[int] = Calls(RecordingPort(), limit=2)
+    calls: ProcessorCalls[int] = ProcessorCalls(RecordingPort(), limit=2)
     calls.open("line", "count")
     assert [calls.submit("line", [event(number)], number) for number in range(4)] == [True, True, True, False]
     assert not calls.submit("nobody opened this", [event(1)], 1)
@@ -55,7 +55,7 @@ def test_a_line_takes_so_many_and_no_more() -> None:
 
 def test_what_ran_on_a_closed_line_comes_to_nothing_and_what_waited_is_dropped() -> None:
     port = RecordingPort()
-    calls: Calls[str] = Calls(port)
+    calls: ProcessorCalls[str] = ProcessorCalls(port)
     calls.open("line", "count")
     calls.submit("line", [event(1)], "first")
     calls.submit("line", [event(2)], "second")
@@ -69,7 +69,7 @@ def test_what_ran_on_a_closed_line_comes_to_nothing_and_what_waited_is_dropped()
 
 
 def test_opening_again_keeps_the_state() -> None:
-    calls: Calls[str] = Calls(RecordingPort())
+    calls: ProcessorCalls[str] = ProcessorCalls(RecordingPort())
     calls.open("line", "count", b"7")
     calls.open("line", "count", b"0")
     assert calls.state("line") == b"7"

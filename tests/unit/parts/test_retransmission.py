@@ -3,8 +3,8 @@
 import pytest
 
 from carrycast.core.model import Event, EventId
-from carrycast.core.parts.log import Log
-from carrycast.core.parts.retransmission import UNLIMITED, Carrier, Copy, RetryBuffer
+from carrycast.core.parts.log import DurableLog
+from carrycast.core.parts.retransmission import UNLIMITED, RetryBuffer, RetryCopy, RetryStore
 from carrycast.core.protocol import Fact, RecordingPort
 from carrycast.core.protocol.effects import Note, SetTimer
 from carrycast.sim.engine.host import MemoryStore
@@ -14,8 +14,8 @@ def event(number: int) -> Event:
     return Event(EventId(1, number), {})
 
 
-def copy(number: int, until: float = 1000.0, attempts: int = UNLIMITED) -> Copy:
-    return Copy(event(number), 1, None, until, attempts)
+def copy(number: int, until: float = 1000.0, attempts: int = UNLIMITED) -> RetryCopy:
+    return RetryCopy(event(number), 1, None, until, attempts)
 
 
 def tried(buffer: RetryBuffer, now: float) -> list[int]:
@@ -124,7 +124,7 @@ def test_the_last_attempt_is_made_and_ends_the_copy() -> None:
 
 def test_a_carrier_tells_what_it_keeps_and_lets_go_and_arms_one_timer() -> None:
     port = RecordingPort()
-    carrier = Carrier(port, 1, 60.0)
+    carrier = RetryStore(port, 1, 60.0)
     carrier.store(0.0, copy(1))
     carrier.store(10.0, copy(2))
     assert port.take() == [
@@ -141,8 +141,8 @@ def test_a_carrier_tells_what_it_keeps_and_lets_go_and_arms_one_timer() -> None:
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_holders_are_noted_only_where_they_are_kept(kept: bool) -> None:
-    carrier = Carrier(RecordingPort(), 5, 60.0)
-    stored = Copy(event(1), 1, None, 1000.0, UNLIMITED, {8} if kept else None)
+    carrier = RetryStore(RecordingPort(), 5, 60.0)
+    stored = RetryCopy(event(1), 1, None, 1000.0, UNLIMITED, {8} if kept else None)
     carrier.store(0.0, stored)
     carrier.held_by(EventId(1, 1), 9)
     carrier.held_by(EventId(1, 2), 9)
@@ -151,8 +151,8 @@ def test_holders_are_noted_only_where_they_are_kept(kept: bool) -> None:
 
 def test_a_carrier_with_a_log_keeps_promised_copies_beside_those_that_make_room() -> None:
     port, store = RecordingPort(), MemoryStore()
-    log = Log(store, 1 << 20, 3600.0, "lease_s")
-    carrier = Carrier(port, 2, 60.0, log=log)
+    log = DurableLog(store, 1 << 20, 3600.0, "lease_s")
+    carrier = RetryStore(port, 2, 60.0, log=log)
     log.guarantee(EventId(1, 1))
     carrier.store(0.0, copy(1))
     log.guarantee(None)
@@ -162,6 +162,6 @@ def test_a_carrier_with_a_log_keeps_promised_copies_beside_those_that_make_room(
     assert gone == [Fact("evict", EventId(1, 2), reason="buffer_full")]
     assert carrier.free == 0.0
     assert [tried.event for tried in carrier.on_timer(60.0)] == [event(1), event(3), event(4)]
-    again = Log(store, 1 << 20, 3600.0, "lease_s")
+    again = DurableLog(store, 1 << 20, 3600.0, "lease_s")
     assert [kept.event.id.sequence for kept in again.load()] == [1, 3, 4]
     assert again.is_guaranteed(EventId(1, 1))

@@ -3,16 +3,16 @@
 from carrycast.core.model import Event, EventId, RequestId, SubscriptionId
 from carrycast.core.protocol import Beacon, Fact, RecordingPort
 from carrycast.core.protocol.effects import (
-    Answer,
+    AnswerRequest,
     Broadcast,
     CancelTimer,
     CloseRequest,
     Deliver,
     Note,
     Process,
-    Route,
-    RouteEach,
     Send,
+    SendRouted,
+    SendRoutedEach,
     SetTimer,
 )
 
@@ -36,12 +36,12 @@ def test_every_command_is_kept_in_order_and_taken_once() -> None:
     assert port.take() == [
         Send(1, HELLO, "radio", 7),
         Broadcast(HELLO, "radio"),
-        Route(2, HELLO),
-        RouteEach((2, 4), HELLO),
+        SendRouted(2, HELLO),
+        SendRoutedEach((2, 4), HELLO),
         SetTimer("again", 1.5),
         CancelTimer(("about", 3)),
         Deliver(SubscriptionId(0, 0), EVENT, 2),
-        Answer(RequestId(0, 0), EVENT, 2),
+        AnswerRequest(RequestId(0, 0), EVENT, 2),
         CloseRequest(RequestId(0, 0), True),
         Process("mean", b"state", (EVENT,), 8),
         Note(Fact("store", EVENT.id)),

@@ -31,7 +31,7 @@ _PROBED = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class AccessPath:
     """The ways by which a set of values is reached: single values, ranges, a topic filter, or any value at all."""
 
     booleans: tuple[bool, ...] = ()
@@ -43,16 +43,16 @@ class Route:
     any_value: bool = False
 
 
-def route_to(values: ValueSet) -> Route:
+def route_to(values: ValueSet) -> AccessPath:
     """The route to the values; it may lead to more than them, never to fewer. Absence cannot be reached."""
     if values == PRESENT:
-        return Route(any_value=True)
+        return AccessPath(any_value=True)
     topics = next((p for p, negated in values.patterns if isinstance(p, TopicFilter) and not negated), None)
     strings = values.strings
     for pattern, negated in values.patterns:
         if isinstance(pattern, LikePattern) and not negated:
             strings = intersection(strings, strings_with_prefix(pattern.prefix()))
-    return Route(
+    return AccessPath(
         values.booleans,
         tuple(point for piece in values.numbers for point in number_points((piece,)) or ()),
         () if topics else tuple(point for piece in strings for point in string_points((piece,)) or ()),
@@ -89,7 +89,7 @@ class AttributeAccess:
     def __len__(self) -> int:
         return self._size
 
-    def cost(self, route: Route) -> int:
+    def cost(self, route: AccessPath) -> int:
         """About how many entries an event reaches by this route; so the route with the least cost is taken.
 
         What is entered already tells what to expect: a range costs as much as is found at the worse of its ends, so one
@@ -116,7 +116,7 @@ class AttributeAccess:
             cost += _RANGE_COST + self._size
         return cost
 
-    def add(self, entry: int, route: Route) -> None:
+    def add(self, entry: int, route: AccessPath) -> None:
         """Make the entry reachable by the route. A number is used for one route, and once removed never again."""
         self._size += 1
         for boolean in route.booleans:
@@ -134,7 +134,7 @@ class AttributeAccess:
         if route.any_value:
             self._any_value[entry] = None
 
-    def remove(self, entry: int, route: Route) -> None:
+    def remove(self, entry: int, route: AccessPath) -> None:
         """Undo `add` of the same route."""
         self._size -= 1
         for boolean in route.booleans:

@@ -15,7 +15,6 @@ from carrycast.core.matching.terms import (
     Constant,
     In,
     IsNull,
-    Kind,
     Like,
     Literal,
     Matches,
@@ -23,6 +22,7 @@ from carrycast.core.matching.terms import (
     Not,
     Operator,
     Or,
+    ValueKind,
 )
 
 _TRUE = Constant(True)
@@ -48,12 +48,12 @@ def canonical(node: Node, negated: bool = False) -> Node:
         case Like(attribute, pattern, inverse):
             only = pattern.literal()
             if only is not None:
-                return _equality(attribute, Literal(Kind.STRING, only), inverse is not negated)
+                return _equality(attribute, Literal(ValueKind.STRING, only), inverse is not negated)
             return Like(attribute, pattern, inverse is not negated)
         case Matches(attribute, topics, inverse):
             only = topics.literal()
             if only is not None:
-                return _equality(attribute, Literal(Kind.STRING, only), inverse is not negated)
+                return _equality(attribute, Literal(ValueKind.STRING, only), inverse is not negated)
             return Matches(attribute, topics, inverse is not negated)
         case IsNull(attribute, inverse):
             return IsNull(attribute, inverse is not negated)

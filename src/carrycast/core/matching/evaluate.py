@@ -14,7 +14,6 @@ from carrycast.core.matching.terms import (
     Constant,
     In,
     IsNull,
-    Kind,
     Like,
     Literal,
     Matches,
@@ -22,6 +21,7 @@ from carrycast.core.matching.terms import (
     Not,
     Operator,
     Or,
+    ValueKind,
 )
 from carrycast.core.matching.topics import topic_matcher
 from carrycast.core.model import Attributes, Scalar
@@ -163,11 +163,11 @@ def _outside(name: str, literals: tuple[Literal, ...]) -> Predicate:
         return lambda attributes: False
     values = frozenset(literal.value for literal in literals)
     match literals[0].kind:
-        case Kind.STRING:
+        case ValueKind.STRING:
             return lambda attributes: isinstance(v := attributes.get(name), str) and v not in values
-        case Kind.NUMBER:
+        case ValueKind.NUMBER:
             return lambda attributes: is_number(v := attributes.get(name)) and v not in values
-        case Kind.BOOLEAN:
+        case ValueKind.BOOLEAN:
             return lambda attributes: isinstance(v := attributes.get(name), bool) and v not in values
 
 

@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from carrycast.core.matching.access import AttributeAccess, Route, route_to
+from carrycast.core.matching.access import AccessPath, AttributeAccess, route_to
 from carrycast.core.matching.conditions import Conditions, conditions_of, is_selective
 from carrycast.core.matching.conjunctions import ConjunctionTree, Placed, placements
 from carrycast.core.matching.evaluate import Predicate
@@ -42,7 +42,7 @@ class _Entry(Generic[Key]):
         self.key = key
         self.number = number
         self.predicate = predicate
-        self.routes: list[tuple[int, str, Route]] = []
+        self.routes: list[tuple[int, str, AccessPath]] = []
         self.unrouted: int | None = None
 
 
@@ -136,11 +136,11 @@ class FilterIndex(Generic[Key]):
         self._reached[number] = entry
         return number
 
-    def _routes(self, boxes: tuple[Box, ...] | None) -> list[tuple[str, Route]] | None:
+    def _routes(self, boxes: tuple[Box, ...] | None) -> list[tuple[str, AccessPath]] | None:
         """For each box the attribute and route to enter it by; None if the filter must be tested for every event."""
         if boxes is None:
             return None
-        routes: list[tuple[str, Route]] = []
+        routes: list[tuple[str, AccessPath]] = []
         for box in boxes:
             best = self._best(box)
             if best is None:
@@ -148,8 +148,8 @@ class FilterIndex(Generic[Key]):
             routes.append(best)
         return routes
 
-    def _best(self, box: Box) -> tuple[str, Route] | None:
-        best: tuple[str, Route] | None = None
+    def _best(self, box: Box) -> tuple[str, AccessPath] | None:
+        best: tuple[str, AccessPath] | None = None
         least = 0
         for name, values in box.items():
             if values.absent:

@@ -43,7 +43,7 @@ class TokenKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class FilterToken:
     """A token: how it was written, where (counted from 0), and what it stands for."""
 
     kind: TokenKind
@@ -60,10 +60,10 @@ class Token:
         return self.kind is TokenKind.KEYWORD and self.value == word
 
 
-def tokenize(text: str) -> list[Token]:
+def tokenize(text: str) -> list[FilterToken]:
     """The tokens of the text, an END token last; raises FilterError."""
     check_text(text)
-    tokens: list[Token] = []
+    tokens: list[FilterToken] = []
     offset = 0
     while offset < len(text):
         found = _TOKEN.match(text, offset)
@@ -72,7 +72,7 @@ def tokenize(text: str) -> list[Token]:
         if found.lastgroup != "space":
             tokens.append(_token(text, found))
         offset = found.end()
-    tokens.append(Token(TokenKind.END, "", len(text), ""))
+    tokens.append(FilterToken(TokenKind.END, "", len(text), ""))
     return tokens
 
 
@@ -87,24 +87,24 @@ def check_text(text: str) -> None:
         raise expectation(text, error.start, "a valid Unicode character") from None
 
 
-def _token(text: str, found: re.Match[str]) -> Token:
+def _token(text: str, found: re.Match[str]) -> FilterToken:
     written, offset = found.group(), found.start()
     match found.lastgroup:
         case "number":
-            return Token(TokenKind.NUMBER, written, offset, _number(text, written, offset))
+            return FilterToken(TokenKind.NUMBER, written, offset, _number(text, written, offset))
         case "word":
             lower = written.lower()
             if lower in KEYWORDS:
-                return Token(TokenKind.KEYWORD, written, offset, lower)
-            return Token(TokenKind.NAME, written, offset, written)
+                return FilterToken(TokenKind.KEYWORD, written, offset, lower)
+            return FilterToken(TokenKind.NAME, written, offset, written)
         case "string":
-            return Token(TokenKind.STRING, written, offset, written[1:-1].replace("''", "'"))
+            return FilterToken(TokenKind.STRING, written, offset, written[1:-1].replace("''", "'"))
         case "quoted":
             if written == '""':
                 raise expectation(text, offset + 1, "an attribute name", '"')
-            return Token(TokenKind.NAME, written, offset, written[1:-1].replace('""', '"'))
+            return FilterToken(TokenKind.NAME, written, offset, written[1:-1].replace('""', '"'))
         case _:
-            return Token(TokenKind.SYMBOL, written, offset, "<>" if written == "!=" else written)
+            return FilterToken(TokenKind.SYMBOL, written, offset, "<>" if written == "!=" else written)
 
 
 def _number(text: str, written: str, offset: int) -> int | float:

@@ -15,7 +15,7 @@ comparison = "=" | "<>" | "!=" | "<" | "<=" | ">" | ">="
 """
 
 from carrycast.core.matching.errors import FilterError, expectation, limit
-from carrycast.core.matching.lexer import Token, TokenKind, tokenize
+from carrycast.core.matching.lexer import FilterToken, TokenKind, tokenize
 from carrycast.core.matching.patterns import parse_like
 from carrycast.core.matching.terms import (
     MIRRORED,
@@ -25,7 +25,6 @@ from carrycast.core.matching.terms import (
     Constant,
     In,
     IsNull,
-    Kind,
     Like,
     Literal,
     Matches,
@@ -33,6 +32,7 @@ from carrycast.core.matching.terms import (
     Not,
     Operator,
     Or,
+    ValueKind,
 )
 from carrycast.core.matching.topics import parse_topic_filter
 
@@ -137,7 +137,7 @@ class _Parser:
             return self._matches(attribute, negated)
         if negated:
             raise self._expected("'between', 'in', 'like' or 'matches'")
-        return Compare(attribute, Operator.EQ, Literal(Kind.BOOLEAN, True))
+        return Compare(attribute, Operator.EQ, Literal(ValueKind.BOOLEAN, True))
 
     def _list(self) -> tuple[Literal, ...]:
         if not self._accept_symbol("("):
@@ -182,10 +182,10 @@ class _Parser:
         token = self._peek()
         if token.kind is TokenKind.STRING:
             self._next += 1
-            return Literal(Kind.STRING, token.value)
+            return Literal(ValueKind.STRING, token.value)
         if token.is_keyword("true") or token.is_keyword("false"):
             self._next += 1
-            return Literal(Kind.BOOLEAN, token.value == "true")
+            return Literal(ValueKind.BOOLEAN, token.value == "true")
         signed = token.is_symbol("-") or token.is_symbol("+")
         if signed:
             self._next += 1
@@ -197,14 +197,14 @@ class _Parser:
         self._next += 1
         return self._number(number, -number.value if token.is_symbol("-") else number.value)
 
-    def _number(self, token: Token, value: int | float) -> Literal:
+    def _number(self, token: FilterToken, value: int | float) -> Literal:
         # 1, 1.0 and 1e0 are the same number and get the same literal.
         if isinstance(value, float):
             integral = value.is_integer() and -(2**63) <= value < 2**63
-            return Literal(Kind.NUMBER, int(value) if integral else value)
+            return Literal(ValueKind.NUMBER, int(value) if integral else value)
         if value >= 2**63:
             raise self._expected_at(token, "an integer of at most 64 bits (or a decimal: append '.0')")
-        return Literal(Kind.NUMBER, value)
+        return Literal(ValueKind.NUMBER, value)
 
     def _comparison(self) -> Operator | None:
         token = self._peek()
@@ -213,14 +213,14 @@ class _Parser:
             self._next += 1
         return operator
 
-    def _string(self, expected: str) -> Token:
+    def _string(self, expected: str) -> FilterToken:
         token = self._peek()
         if token.kind is not TokenKind.STRING:
             raise self._expected(expected)
         self._next += 1
         return token
 
-    def _peek(self) -> Token:
+    def _peek(self) -> FilterToken:
         return self._tokens[self._next]
 
     def _accept(self, keyword: str) -> bool:
@@ -233,12 +233,12 @@ class _Parser:
         self._next += found
         return found
 
-    def _enter(self, token: Token) -> None:
+    def _enter(self, token: FilterToken) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise limit(self._text, token.offset, f"nested deeper than {MAX_DEPTH} levels")
 
-    def _count_term(self, token: Token) -> None:
+    def _count_term(self, token: FilterToken) -> None:
         self._terms += 1
         if self._terms > MAX_TERMS:
             raise limit(self._text, token.offset, f"more than {MAX_TERMS} terms")
@@ -246,7 +246,7 @@ class _Parser:
     def _expected(self, what: str) -> FilterError:
         return self._expected_at(self._peek(), what)
 
-    def _expected_at(self, token: Token, what: str) -> FilterError:
+    def _expected_at(self, token: FilterToken, what: str) -> FilterError:
         index = self._tokens.index(token)
         after = self._tokens[index - 1].written if index > 0 else ""
         return expectation(self._text, token.offset, what, after)

@@ -19,7 +19,7 @@ STEPS = 20_000
 """Predicates that a search may look at: some tens of milliseconds. Conditions that people write need a hundred."""
 
 
-class Answer(enum.Enum):
+class Satisfiability(enum.Enum):
     """Whether conditions can hold together."""
 
     YES = "yes"
@@ -31,7 +31,7 @@ class Answer(enum.Enum):
 class Together(NamedTuple):
     """The answer; if it is yes, what each attribute may then be."""
 
-    answer: Answer
+    answer: Satisfiability
     box: Box
 
 
@@ -45,11 +45,11 @@ def together(nodes: Iterable[Node]) -> Together:
     try:
         found = search.box({}, list(nodes))
     except _GivenUpError:
-        return Together(Answer.PERHAPS, {})
+        return Together(Satisfiability.PERHAPS, {})
     if found is None:
-        return Together(Answer.NO, {})
+        return Together(Satisfiability.NO, {})
     # When the budget of patterns is gone, sets that may be empty were taken for full.
-    return Together(Answer.YES, found) if search.budget.steps >= 0 else Together(Answer.PERHAPS, {})
+    return Together(Satisfiability.YES, found) if search.budget.steps >= 0 else Together(Satisfiability.PERHAPS, {})
 
 
 class _Search:

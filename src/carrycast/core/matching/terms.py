@@ -12,7 +12,7 @@ from carrycast.core.matching.topics import TopicFilter
 from carrycast.core.model import Scalar
 
 
-class Kind(IntEnum):
+class ValueKind(IntEnum):
     """The three kinds of values. Values of different kinds do not compare: the result is unknown."""
 
     BOOLEAN = 0
@@ -24,7 +24,7 @@ class Kind(IntEnum):
 class Literal:
     """A constant of the filter. The kind stands beside the value because in Python True == 1."""
 
-    kind: Kind
+    kind: ValueKind
     value: Scalar
 
 

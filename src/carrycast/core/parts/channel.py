@@ -11,17 +11,167 @@ A protocol gives its packets and acknowledgments tags of its own:
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from carrycast.core.model import EventId, Failure, NodeId
-from carrycast.core.parts.fragments import MAX_FRAGMENTS, split
-from carrycast.core.parts.handling import GivenUp, Handling, Way, Ways
-from carrycast.core.parts.inbox import MAX_PEERS, WINDOW, ChannelAck, ChannelPacket, Inbox, Read
-from carrycast.core.parts.outbox import Outbox
+from carrycast.core.parts.fragments import MAX_FRAGMENTS, Assembly, split
+from carrycast.core.parts.outbox import MessagePolicy, PathSelector, PeerOutbox, PeerPath, Undelivered
 from carrycast.core.protocol import Fact, Port, Token
-from carrycast.core.wire import Message, Parcel, Traffic, carried
+from carrycast.core.wire import DecodeError, Flaw, Message, Parcel, ParcelMessage, Traffic, carried
+
+WINDOW = 256
+"""Pieces that may be under way from one node to another: what is further ahead is not taken in."""
+
+MAX_PEERS = 1024
+"""Peers remembered at a time; the one that has been silent the longest makes room."""
+
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+Decode: TypeAlias = Callable[[bytes], Message]
+"""How a message that is whole again is read: `host.decoder` of those that travel so."""
+
+
+class ChannelPacket(ParcelMessage, frozen=True, gc=False, kw_only=True):
+    """The base of a protocol's packets on a channel: a piece of an encoded message, as a parcel of its age."""
+
+    session: Count
+    """The sender's incarnation: numbers begin anew with it."""
+    peer: Count | None
+    """The receiver's incarnation, as far as the sender knows it."""
+    number: Count
+    first: Count
+    """The lowest number that the sender still sends."""
+    index: Annotated[int, Meta(ge=0, lt=MAX_FRAGMENTS)]
+    count: Annotated[int, Meta(ge=1, le=MAX_FRAGMENTS)]
+
+
+class ChannelAck(Message, frozen=True, gc=False):
+    """The base of a protocol's acknowledgments: all before `expected` is here or not wanted, and some after it."""
+
+    session: Count
+    incarnation: Count
+    expected: Count
+    held: Annotated[tuple[Count, ...], Meta(max_length=WINDOW)]
+
+
+class _Held(NamedTuple):
+    packet: ChannelPacket
+    since: float
+
+
+class _Stream:
+    """What comes from one session of one peer."""
+
+    __slots__ = ("assembly", "expected", "held", "session", "since")
+
+    def __init__(self, session: int, expected: int) -> None:
+        self.session = session
+        self.expected = expected
+        self.held: dict[int, _Held] = {}
+        self.assembly: Assembly | None = None
+        """Of the message whose pieces come next."""
+        self.since = 0.0
+        """When that message was encoded, on this node's clock and without the time its pieces were on their way."""
+
+
+class ReorderBuffer:
+    """What peers send to one node."""
+
+    def __init__(self, port: Port, read: Decode, incarnation: int) -> None:
+        self._port = port
+        self._incarnation = incarnation
+        self._read = read
+        self._streams: dict[NodeId, _Stream] = {}
+
+    def __len__(self) -> int:
+        """Pieces that wait for others."""
+        return sum(len(stream.held) for stream in self._streams.values())
+
+    def take(self, now: float, peer: NodeId, packet: ChannelPacket) -> list[Message]:
+        """The messages that are complete with a piece, in the order in which they were handed over."""
+        flaw, stream = self._place(peer, packet)
+        if stream is None:
+            self._drop(flaw, peer, packet)
+            return []
+        self._skip(stream, packet.first)
+        if packet.number < stream.expected or packet.number in stream.held:
+            self._drop("channel_repeated", peer, packet)
+        elif packet.number >= stream.expected + WINDOW:
+            self._drop("channel_ahead", peer, packet)
+        else:
+            stream.held[packet.number] = _Held(packet, now)
+        # A copy, too, may say that what the others waited for does not come.
+        complete = []
+        while stream.expected in stream.held:
+            held = stream.held.pop(stream.expected)
+            stream.expected += 1
+            message = self._put(now, peer, stream, held)
+            if message is not None:
+                complete.append(message)
+        return complete
+
+    def state(self, peer: NodeId) -> tuple[int, int, tuple[int, ...]] | None:
+        """What a peer is to be told: the session, the number that is expected next, and what is here beyond it."""
+        stream = self._streams.get(peer)
+        return None if stream is None else (stream.session, stream.expected, tuple(sorted(stream.held)))
+
+    def _place(self, peer: NodeId, packet: ChannelPacket) -> tuple[str, _Stream | None]:
+        """The stream that a packet belongs to, or why it is of none."""
+        if packet.index >= packet.count or packet.number - packet.index < packet.first:
+            return "channel_malformed", None
+        if packet.peer not in (None, self._incarnation):
+            # It was for this node before it started anew.
+            return "channel_past", None
+        stream = self._streams.pop(peer, None)
+        if stream is not None and packet.session < stream.session:
+            self._streams[peer] = stream
+            return "channel_past", None
+        if stream is None or packet.session > stream.session:
+            stream = _Stream(packet.session, packet.first)
+            while len(self._streams) >= MAX_PEERS:
+                del self._streams[next(iter(self._streams))]
+        self._streams[peer] = stream
+        return "", stream
+
+    def _skip(self, stream: _Stream, first: int) -> None:
+        """The sender has given up what comes before."""
+        if first > stream.expected:
+            for number in [number for number in stream.held if number < first]:
+                del stream.held[number]
+            stream.expected = first
+            stream.assembly = None
+
+    def _put(self, now: float, peer: NodeId, stream: _Stream, held: _Held) -> Message | None:
+        """The next piece; the message, if it is its last one."""
+        packet = held.packet
+        encoded = held.since - packet.parcel.waited_s
+        if packet.index == 0:
+            stream.assembly, stream.since = Assembly(packet.count), encoded
+        assembly = stream.assembly
+        if assembly is None or not assembly.add(packet.index, packet.count, packet.parcel.body):
+            self._drop("channel_malformed", peer, packet)
+            stream.assembly = None
+            return None
+        stream.since = min(stream.since, encoded)
+        if not assembly.complete:
+            return None
+        stream.assembly = None
+        try:
+            message = self._read(assembly.body())
+        except DecodeError as error:
+            self._drop("channel_malformed" if error.flaw is Flaw.MALFORMED else error.flaw, peer, packet)
+            return None
+        aged = message.aged(now - stream.since)
+        if aged is None:
+            self._drop("lease_over", peer, packet)
+        return aged
+
+    def _drop(self, reason: str, peer: NodeId, packet: ChannelPacket) -> None:
+        self._port.note(Fact("drop", event=packet.parcel.event, peer=peer, reason=reason))
+
 
 Carry: TypeAlias = Callable[[NodeId, Message], None]
 """How packets leave: `port.route`, or `port.send`."""
@@ -32,7 +182,7 @@ class ChannelTypes(NamedTuple):
 
     packet: type[ChannelPacket]
     ack: type[ChannelAck]
-    read: Read
+    read: Decode
 
 
 class ChannelLimits(NamedTuple):
@@ -47,16 +197,16 @@ class ChannelLimits(NamedTuple):
     """That wait for their turn besides."""
 
 
-class _Anyhow(Ways):
+class _Anyhow(PathSelector):
     """Nothing is known of ways: every peer may be reached, and silence alone says that one was not."""
 
-    def way(self, peer: NodeId) -> Way | None:
-        return Way(None)
+    def way(self, peer: NodeId) -> PeerPath | None:
+        return PeerPath(None)
 
-    def again(self, peer: NodeId, way: Way) -> Way | None:
+    def again(self, peer: NodeId, way: PeerPath) -> PeerPath | None:
         return way
 
-    def failed(self, peer: NodeId, way: Way) -> None:
+    def failed(self, peer: NodeId, way: PeerPath) -> None:
         pass
 
 
@@ -112,7 +262,7 @@ class Channel:
         carry: Carry,
         types: ChannelTypes,
         incarnation: int,
-        handling: Handling | None = None,
+        handling: MessagePolicy | None = None,
         limits: ChannelLimits | None = None,
     ) -> None:
         self._port = port
@@ -120,12 +270,12 @@ class Channel:
         self._types = types
         self._incarnation = incarnation
         self._limits = limits = limits or ChannelLimits()
-        handling = handling or Handling()
+        handling = handling or MessagePolicy()
         self._encode = msgspec.msgpack.Encoder().encode
-        self._outbox = Outbox(
+        self._outbox = PeerOutbox(
             port, _Anyhow(), handling, self._transmit, limits.retries, limits.messages, limits.waiting
         )
-        self._inbox = Inbox(port, types.read, incarnation)
+        self._inbox = ReorderBuffer(port, types.read, incarnation)
         self._peers: dict[NodeId, _Peer] = {}
         self._targets: dict[Token, NodeId] = {}
         self._floor = 0
@@ -156,7 +306,7 @@ class Channel:
         self._carry(peer, self._types.ack(session, self._incarnation, expected, held))
         return messages
 
-    def on_ack(self, now: float, peer: NodeId, ack: ChannelAck) -> list[GivenUp]:
+    def on_ack(self, now: float, peer: NodeId, ack: ChannelAck) -> list[Undelivered]:
         """What a peer has. One that has started anew knows nothing of what it was sent, and all of that is given up."""
         known = self._peers.get(peer)
         if known is None or ack.session != self._incarnation or ack.expected > known.number:
@@ -170,7 +320,7 @@ class Channel:
             return self.give_up(peer, Failure.RESTARTED)
         known.incarnation = ack.incarnation
         known.expected = max(known.expected, ack.expected)
-        given_up: list[GivenUp] = []
+        given_up: list[Undelivered] = []
         held = set(ack.held)
         for one in list(known.outgoing.values()):
             before = len(one.arrived)
@@ -184,7 +334,7 @@ class Channel:
         self._fill(now, peer, known)
         return given_up
 
-    def on_timer(self, now: float, token: Token) -> list[GivenUp]:
+    def on_timer(self, now: float, token: Token) -> list[Undelivered]:
         """The timer ("channel", (token,)) has run out: nothing was heard of a message for too long. One that is there,
         and only waits for those before it, goes on waiting."""
         peer = self._targets[token]
@@ -195,7 +345,7 @@ class Channel:
             return []
         return self._outcome(now, peer, token, Failure.UNREACHABLE)
 
-    def give_up(self, peer: NodeId, cause: Failure) -> list[GivenUp]:
+    def give_up(self, peer: NodeId, cause: Failure) -> list[Undelivered]:
         """Everything on its way to a peer, in its order."""
         given_up = self._outbox.give_up(peer, cause)
         if peer in self._peers:
@@ -210,7 +360,7 @@ class Channel:
 
     # Sending.
 
-    def _transmit(self, now: float, peer: NodeId, message: Message, way: Way, token: Token) -> None:
+    def _transmit(self, now: float, peer: NodeId, message: Message, way: PeerPath, token: Token) -> None:
         """For the outbox: for the first time, or all that has not arrived once more."""
         known = self._peers.pop(peer, None) or self._new_peer()
         self._peers[peer] = known
@@ -252,7 +402,7 @@ class Channel:
             count=len(one.pieces),
         )
 
-    def _outcome(self, now: float, peer: NodeId, token: Token, failure: Failure | None) -> list[GivenUp]:
+    def _outcome(self, now: float, peer: NodeId, token: Token, failure: Failure | None) -> list[Undelivered]:
         given_up = self._outbox.on_sent(now, token, failure)
         self._clear(self._peers[peer])
         return given_up

@@ -5,8 +5,11 @@ node that is killed meanwhile has one copy too many when it is back, which is be
 """
 
 import struct
+from abc import ABC, abstractmethod
+from typing import NamedTuple
 
-from carrycast.core.model import EventId
+from carrycast.core.model import EventId, NodeId
+from carrycast.core.parts.buffer import BufferedEvent
 from carrycast.core.protocol import DurableStore
 
 _COPIES = b"copies/"
@@ -14,7 +17,7 @@ _ID = struct.Struct(">QQ")
 MAX_COPIES = 1_000_000
 
 
-class Copies:
+class CopyCounts:
     """Of each event that is carried: how many are here, and how many are on their way."""
 
     __slots__ = ("_here", "_store", "_under_way")
@@ -78,3 +81,20 @@ class Copies:
 
 def _key(id: EventId) -> bytes:
     return _COPIES + _ID.pack(id.source, id.sequence)
+
+
+class CopyShare(NamedTuple):
+    """How many copies a neighbor gets, and how many stay; with none left the event is no longer carried here."""
+
+    given: int
+    kept: int
+
+
+class CopyRule(ABC):
+    """What a protocol decides: how many copies of an event a neighbor is to carry."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def share(self, now: float, stored: BufferedEvent, copies: int, neighbor: NodeId, wanted: bool) -> CopyShare:
+        """What a neighbor would get to carry. One that wants the event itself gets it, whatever is said here."""

@@ -11,7 +11,7 @@ from math import inf
 from carrycast.core.model import EventId, NodeId
 
 
-class Transfers:
+class PendingCustody:
     """Events that were entrusted to neighbors, which have not confirmed their custody."""
 
     def __init__(self, wait_s: float) -> None:

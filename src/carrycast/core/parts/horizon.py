@@ -25,7 +25,7 @@ def next_sequence(incarnation: int, counter: int) -> int:
     return (incarnation << COUNTER_BITS) + counter
 
 
-class Known(Generic[Report]):
+class KnownNode(Generic[Report]):
     """The last report of a node: over which neighbor it came, over how many hops, and until when it is good."""
 
     __slots__ = ("hops", "report", "sequence", "until", "via")
@@ -49,20 +49,20 @@ class Horizon(Generic[Report]):
     def __init__(self, self_id: NodeId, wanted: Callable[[Report], tuple[str, ...]]) -> None:
         self._self = self_id
         self._wanted = wanted
-        self._nodes: dict[NodeId, Known[Report]] = {}
-        self._subscribers: dict[str, dict[NodeId, Known[Report]]] = {}
+        self._nodes: dict[NodeId, KnownNode[Report]] = {}
+        self._subscribers: dict[str, dict[NodeId, KnownNode[Report]]] = {}
         self._ended: dict[NodeId, tuple[int, float]] = {}
         """The last sequence numbers of nodes that are no longer known, so that old copies stay duplicates."""
-        self.links: dict[NodeId, dict[NodeId, Known[Report]]] = {}
+        self.links: dict[NodeId, dict[NodeId, KnownNode[Report]]] = {}
         """The nodes reached over each neighbor; to be read only."""
 
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def __iter__(self) -> Iterator[tuple[NodeId, Known[Report]]]:
+    def __iter__(self) -> Iterator[tuple[NodeId, KnownNode[Report]]]:
         return iter(self._nodes.items())
 
-    def get(self, node: NodeId) -> Known[Report] | None:
+    def get(self, node: NodeId) -> KnownNode[Report] | None:
         """What is known of a node."""
         return self._nodes.get(node)
 
@@ -85,7 +85,7 @@ class Horizon(Generic[Report]):
             self._drop(node)
         else:
             self._ended.pop(node, None)
-        known = self._nodes[node] = Known(via, hops, sequence, until, report)
+        known = self._nodes[node] = KnownNode(via, hops, sequence, until, report)
         self.links.setdefault(via, {})[node] = known
         for text in self._wanted(report):
             self._subscribers.setdefault(text, {})[node] = known
@@ -118,7 +118,7 @@ class Horizon(Generic[Report]):
             del self._ended[node]
         return bool(over)
 
-    def _drop(self, node: NodeId) -> Known[Report]:
+    def _drop(self, node: NodeId) -> KnownNode[Report]:
         known = self._nodes.pop(node)
         _remove(self.links, known.via, node)
         for text in self._wanted(known.report):
@@ -129,7 +129,7 @@ class Horizon(Generic[Report]):
 Key = TypeVar("Key", NodeId, str)
 
 
-def _remove(groups: dict[Key, dict[NodeId, Known[Report]]], key: Key, node: NodeId) -> None:
+def _remove(groups: dict[Key, dict[NodeId, KnownNode[Report]]], key: Key, node: NodeId) -> None:
     """Take a node out of its group, and out of the table a group that is empty."""
     group = groups[key]
     del group[node]

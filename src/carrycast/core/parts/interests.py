@@ -16,7 +16,7 @@ MAX_COMPARED = 512
 """A filter that is learned when more are known is not compared with them: tables then hold a few idle entries more."""
 
 
-class Interests:
+class KnownFilters:
     """A set of filters, known by their texts. The filter that everything matches is always among them."""
 
     __slots__ = ("_covering", "_generation", "known")

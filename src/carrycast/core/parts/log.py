@@ -13,11 +13,11 @@ from msgspec import Meta
 
 from carrycast.core.model import Event, EventId, NodeId
 from carrycast.core.protocol import DurableStore
-from carrycast.core.protocol.retention import GUARANTEED, UNBOUNDED, Level, RetentionLog, Usage
+from carrycast.core.protocol.retention import GUARANTEED, UNBOUNDED, RetentionLevel, RetentionLog, Usage
 from carrycast.errors import UserError, WorkError
 
 _RECORD = b"held/"
-_SHARES = {Level.STORED: 2, Level.CUSTODY: 4}
+_SHARES = {RetentionLevel.STORED: 2, RetentionLevel.CUSTODY: 4}
 """Which part of the log each promised level may take: one half, one quarter."""
 RECORD_BYTES = 64
 """The key of a record and what is in it besides the event, at the most."""
@@ -41,7 +41,7 @@ LOG_BYTES: int = 1 << 27
 """128 MiB: 200,000 events of 300 bytes published at `stored`, and in Python some 1.5 kB of memory for each."""
 
 
-class Kept(NamedTuple):
+class LogRecord(NamedTuple):
     """What is written of an event that a node holds, the same by every protocol: so one takes over from another what
     the node held before its configuration was changed."""
 
@@ -59,7 +59,7 @@ class Kept(NamedTuple):
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Log(RetentionLog):
+class DurableLog(RetentionLog):
     """Records in the order of arrival, over crashes."""
 
     def __init__(
@@ -75,14 +75,14 @@ class Log(RetentionLog):
         self._arrivals = 0
         self._keys: dict[EventId, tuple[bytes, int]] = {}
         """The key and the length of each record."""
-        self._promised: dict[EventId, Level] = {}
-        self.loose: dict[EventId, Level] = {}
+        self._promised: dict[EventId, RetentionLevel] = {}
+        self.loose: dict[EventId, RetentionLevel] = {}
         """What is not promised to anybody, the oldest arrival first; to be read only."""
-        self._events = dict.fromkeys(Level, 0)
-        self._lengths = dict.fromkeys(Level, 0)
+        self._events = dict.fromkeys(RetentionLevel, 0)
+        self._lengths = dict.fromkeys(RetentionLevel, 0)
         self._bytes = 0
         self._pledged: EventId | None = None
-        self._loaded: dict[EventId, Level] = {}
+        self._loaded: dict[EventId, RetentionLevel] = {}
 
     # What the host asks.
 
@@ -92,12 +92,12 @@ class Log(RetentionLog):
                 f"its lease of {event.lease_s:g} s is longer than any event is kept here ({self.longest_s:g} s); "
                 f"give a shorter lease_s, or raise {self._lease_setting} in [protocol] of every node"
             )
-        used, most = self._lengths[Level.STORED], self.most_bytes // _SHARES[Level.STORED]
+        used, most = self._lengths[RetentionLevel.STORED], self.most_bytes // _SHARES[RetentionLevel.STORED]
         if used + len(event.payload) + LONGEST_BYTES <= most and self._most_events is None:
             return None  # As nearly always, so that it is not measured twice.
-        return self._no_room(Level.STORED, len(_encode(event)) + RECORD_BYTES)
+        return self._no_room(RetentionLevel.STORED, len(_encode(event)) + RECORD_BYTES)
 
-    def _no_room(self, level: Level, length: int) -> WorkError | None:
+    def _no_room(self, level: RetentionLevel, length: int) -> WorkError | None:
         used, most = self._lengths[level], self.most_bytes // _SHARES[level]
         if used + length > most:
             return WorkError(
@@ -114,22 +114,22 @@ class Log(RetentionLog):
     def guarantee(self, id: EventId | None) -> None:
         self._pledged = id
 
-    def level(self, id: EventId) -> Level | None:
+    def level(self, id: EventId) -> RetentionLevel | None:
         return self._promised.get(id) or self.loose.get(id)
 
-    def loaded_level(self, id: EventId) -> Level | None:
+    def loaded_level(self, id: EventId) -> RetentionLevel | None:
         return self._loaded.get(id)
 
     def finish_start(self) -> None:
         self._loaded.clear()
 
     @property
-    def usage(self) -> Mapping[Level, Usage]:
-        return {level: Usage(self._events[level], self._lengths[level]) for level in Level}
+    def usage(self) -> Mapping[RetentionLevel, Usage]:
+        return {level: Usage(self._events[level], self._lengths[level]) for level in RetentionLevel}
 
     @property
     def full(self) -> str | None:
-        refused = self._no_room(Level.STORED, self.most_bytes // FULL_PART)
+        refused = self._no_room(RetentionLevel.STORED, self.most_bytes // FULL_PART)
         return None if refused is None else str(refused)
 
     # What the protocol writes.
@@ -138,9 +138,9 @@ class Log(RetentionLog):
         """Other bounds from now on; what is promised already stays."""
         self.most_bytes, self.longest_s = most_bytes, longest_s
 
-    def load(self) -> list[Kept]:
+    def load(self) -> list[LogRecord]:
         """What was there when the node last ran."""
-        decode = msgspec.msgpack.Decoder(Kept).decode
+        decode = msgspec.msgpack.Decoder(LogRecord).decode
         found = []
         for key, value in list(self._store.items(_RECORD)):
             kept = decode(value)
@@ -163,9 +163,9 @@ class Log(RetentionLog):
     def can_take(self, event: Event, remaining_s: float) -> bool:
         """Whether this node can take an event into custody."""
         length = len(_encode(event)) + RECORD_BYTES
-        return remaining_s <= self.longest_s and self._no_room(Level.CUSTODY, length) is None
+        return remaining_s <= self.longest_s and self._no_room(RetentionLevel.CUSTODY, length) is None
 
-    def put(self, kept: Kept, custody: bool = False) -> None:
+    def put(self, kept: LogRecord, custody: bool = False) -> None:
         """Write an event, or again what is to be known of it; its level stays, except that it may come into custody."""
         id = kept.event.id
         level = self._level_for(kept, custody)
@@ -193,17 +193,17 @@ class Log(RetentionLog):
             return next(iter(loose))
         return None
 
-    def _level_for(self, kept: Kept, custody: bool) -> Level:
+    def _level_for(self, kept: LogRecord, custody: bool) -> RetentionLevel:
         before = self.level(kept.event.id)
         if kept.event.id == self._pledged:
-            return Level.STORED
+            return RetentionLevel.STORED
         if before in GUARANTEED:
-            return Level(before)
+            return RetentionLevel(before)
         if custody:
-            return Level.CUSTODY
-        return before or (Level.CARRIED if kept.hops else Level.ACCEPTED)
+            return RetentionLevel.CUSTODY
+        return before or (RetentionLevel.CARRIED if kept.hops else RetentionLevel.ACCEPTED)
 
-    def _file(self, id: EventId, key: bytes, length: int, level: Level) -> None:
+    def _file(self, id: EventId, key: bytes, length: int, level: RetentionLevel) -> None:
         self._keys[id] = key, length
         (self._promised if level in GUARANTEED else self.loose)[id] = level
         self._events[level] += 1
@@ -218,13 +218,13 @@ class Log(RetentionLog):
         self._bytes -= length
 
 
-def _level_of(kept: Kept) -> Level:
+def _level_of(kept: LogRecord) -> RetentionLevel:
     """On which terms a record is kept. Of an older version's nobody knows, so an own event is kept as if promised."""
     if kept.level is not None:
-        return Level(kept.level)
-    return Level.CARRIED if kept.hops else Level.STORED
+        return RetentionLevel(kept.level)
+    return RetentionLevel.CARRIED if kept.hops else RetentionLevel.STORED
 
 
-def room_of(events: int, log: Log | None) -> Usage:
+def capacity_of(events: int, log: DurableLog | None) -> Usage:
     """How much a buffer of so many events holds of what makes room for others."""
     return Usage(events, UNBOUNDED if log is None else log.least_loose_bytes)

@@ -1,19 +1,73 @@
-"""Messages on their way to peers, each until its outcome: retried, superseded, aged while they wait, or given up.
+"""Reliable sending to peers: each message is retried, superseded by a later one, aged while it waits, or given up.
 
-The part knows no message and no link. Its user says by `Handling` what supersedes what and whether a message may wait,
-and by `Ways` over what a peer can be reached; how a message ages it says itself (`Message.aged`). How a message leaves,
-and how its outcome is learned, is the carrier's business: a link with its acknowledgment (`port.send` with a token), or
-numbers and acknowledgments over a router (`parts/channel.py`).
+The outbox is independent of message types and links. Its user provides a `MessagePolicy` (which message supersedes
+which, and whether a message may wait) and a `PathSelector` (over which interface a peer is reached); messages age
+themselves (`Message.aged`). The user also provides the transmission and reports its outcome: a link with
+acknowledgement (`port.send` with a token), or sequence numbers and acknowledgements over a router (`parts/channel.py`).
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from carrycast.core.model import Failure, NodeId
-from carrycast.core.parts.handling import GivenUp, Handling, Way, Ways
 from carrycast.core.protocol import Fact, Interface, Port, Token
 from carrycast.core.wire import Message, carried
+
+
+class PeerPath(NamedTuple):
+    """Over what a peer is reached: an interface, and the cost of that link if it is known."""
+
+    interface: Interface | None
+    cost_s: float | None = None
+
+
+class PathSelector(ABC):
+    """Over what peers can be reached; the user's knowledge of links or routes."""
+
+    @abstractmethod
+    def way(self, peer: NodeId) -> PeerPath | None:
+        """The best way to a peer, or None."""
+
+    @abstractmethod
+    def again(self, peer: NodeId, way: PeerPath) -> PeerPath | None:
+        """The way for one more try of what failed on a way: perhaps the same; None if that is not worth it."""
+
+    @abstractmethod
+    def failed(self, peer: NodeId, way: PeerPath) -> None:
+        """A message could not be delivered over a way, whatever was tried."""
+
+
+class MessagePolicy:
+    """What the user of an outbox says of its messages. As it stands: nothing supersedes, all may wait."""
+
+    def key(self, message: Message) -> Hashable:
+        """Under what a later message may supersede this one; None if none does."""
+        return None
+
+    def supersedes(self, message: Message) -> Hashable:
+        """The key of the messages that must not arrive after this one; None if there are none."""
+        return self.key(message)
+
+    def waits(self, message: Message) -> bool:
+        """Whether it is tried again when a queue was full."""
+        return True
+
+    def moved(self, message: Message, before: PeerPath, after: PeerPath) -> Message:
+        """The message as it has to read over another way."""
+        return message
+
+
+class Undelivered(NamedTuple):
+    """A message that was not delivered, as far as can be known: it may have arrived all the same."""
+
+    peer: NodeId
+    message: Message
+    cause: Failure
+    lost: bool = False
+    """Whether the last way to the peer went with it."""
+
 
 QUEUE_WAIT_S = 0.05
 """After a full queue; some tens of packets of 802.11b leave a queue meanwhile. Doubled each time."""
@@ -30,7 +84,7 @@ class _Pending:
 
     __slots__ = ("key", "message", "moves", "obsolete", "peer", "retries", "since", "token", "waits", "way")
 
-    def __init__(self, now: float, token: Token, peer: NodeId, way: Way, message: Message, key: Hashable) -> None:
+    def __init__(self, now: float, token: Token, peer: NodeId, way: PeerPath, message: Message, key: Hashable) -> None:
         self.since = now
         """From when the durations in the message count."""
         self.token = token
@@ -58,11 +112,11 @@ class _Line:
         self.by_key: dict[Hashable, dict[Token, _Pending]] = {}
 
 
-Transmit: TypeAlias = Callable[[float, NodeId, Message, Way, Token], None]
+Transmit: TypeAlias = Callable[[float, NodeId, Message, PeerPath, Token], None]
 """How a message leaves: now, peer, message, way, and the token under which its outcome is told."""
 
 
-class Outbox:
+class PeerOutbox:
     """The messages of one node to its peers.
 
     At most `window` of them are under way to a peer at a time, and at most `capacity` more wait for their turn, in
@@ -72,8 +126,8 @@ class Outbox:
     def __init__(
         self,
         port: Port,
-        ways: Ways,
-        handling: Handling,
+        ways: PathSelector,
+        handling: MessagePolicy,
         transmit: Transmit,
         retries: int,
         window: int | None = None,
@@ -126,7 +180,7 @@ class Outbox:
             line.turns.append(pending)
         return True
 
-    def on_sent(self, now: float, token: Token, failure: Failure | None) -> list[GivenUp]:
+    def on_sent(self, now: float, token: Token, failure: Failure | None) -> list[Undelivered]:
         """The outcome of a sending: what failed may just be sent again."""
         pending = self._pending[token]
         line = self._lines[pending.peer]
@@ -140,10 +194,10 @@ class Outbox:
         else:
             # It can never leave: a mistake of who made it, which the host has named.
             self._end(line, pending)
-            return [GivenUp(pending.peer, pending.message, failure), *self._advance(now, line)]
+            return [Undelivered(pending.peer, pending.message, failure), *self._advance(now, line)]
         return self._advance(now, line)
 
-    def on_timer(self, now: float, token: Token) -> list[GivenUp]:
+    def on_timer(self, now: float, token: Token) -> list[Undelivered]:
         """The wait of a message that a full queue did not take is over."""
         pending = self._pending[token]
         line = self._lines[pending.peer]
@@ -151,7 +205,7 @@ class Outbox:
         way = self._ways.way(pending.peer)
         if way is None:
             self._end(line, pending)
-            return [GivenUp(pending.peer, pending.message, Failure.QUEUE_FULL), *self._advance(now, line)]
+            return [Undelivered(pending.peer, pending.message, Failure.QUEUE_FULL), *self._advance(now, line)]
         self._again(now, line, pending, way)
         return self._advance(now, line)
 
@@ -159,7 +213,7 @@ class Outbox:
         """Part of a message has arrived: it has all its retries again."""
         self._pending[token].retries = self._retries
 
-    def give_up(self, peer: NodeId, cause: Failure) -> list[GivenUp]:
+    def give_up(self, peer: NodeId, cause: Failure) -> list[Undelivered]:
         """Everything on its way to a peer, in the order in which it was handed over."""
         line = self._lines.get(peer)
         if line is None:
@@ -169,7 +223,7 @@ class Outbox:
         for pending in given_up:
             del self._pending[pending.token]
         del self._lines[peer]
-        return [GivenUp(peer, one.message, cause) for one in given_up if not one.obsolete]
+        return [Undelivered(peer, one.message, cause) for one in given_up if not one.obsolete]
 
     def holds(self, token: Token) -> bool:
         """Whether a message still has no outcome."""
@@ -184,7 +238,7 @@ class Outbox:
 
     # Outcomes.
 
-    def _on_unreachable(self, now: float, line: _Line, pending: _Pending) -> list[GivenUp]:
+    def _on_unreachable(self, now: float, line: _Line, pending: _Pending) -> list[Undelivered]:
         peer = pending.peer
         again = self._ways.again(peer, pending.way) if pending.retries else None
         if again is not None:
@@ -197,13 +251,13 @@ class Outbox:
         if way is None or not pending.moves or way == pending.way:
             self._end(line, pending)
             lost = before is not None and way is None
-            given_up = GivenUp(peer, pending.message, Failure.UNREACHABLE, lost)
+            given_up = Undelivered(peer, pending.message, Failure.UNREACHABLE, lost)
             return [given_up, *self._advance(now, line)]
         pending.moves -= 1
         self._again(now, line, pending, way)
         return self._advance(now, line)
 
-    def _on_full_queue(self, now: float, line: _Line, pending: _Pending) -> list[GivenUp]:
+    def _on_full_queue(self, now: float, line: _Line, pending: _Pending) -> list[Undelivered]:
         """A burst fills a queue for a moment, so the message waits, if it may; a queue that stays full is a way that
         cannot be used."""
         peer = pending.peer
@@ -220,9 +274,9 @@ class Outbox:
             before = self._ways.way(peer)
             self._ways.failed(peer, pending.way)
             lost = before is not None and self._ways.way(peer) is None
-        return [GivenUp(peer, pending.message, Failure.QUEUE_FULL, lost), *self._advance(now, line)]
+        return [Undelivered(peer, pending.message, Failure.QUEUE_FULL, lost), *self._advance(now, line)]
 
-    def _again(self, now: float, line: _Line, pending: _Pending, way: Way) -> None:
+    def _again(self, now: float, line: _Line, pending: _Pending, way: PeerPath) -> None:
         """Send what is left of a message after its wait, perhaps over another way."""
         waited_s = now - pending.since
         aged = pending.message.aged(waited_s) if waited_s > 0 else pending.message
@@ -238,15 +292,15 @@ class Outbox:
 
     # Lines.
 
-    def _advance(self, now: float, line: _Line) -> list[GivenUp]:
+    def _advance(self, now: float, line: _Line) -> list[Undelivered]:
         """Send what has its turn; with no way left, all of it is given up. An empty line goes."""
-        given_up: list[GivenUp] = []
+        given_up: list[Undelivered] = []
         while line.turns and self._has_room(line):
             pending = line.turns.popleft()
             way = self._ways.way(pending.peer)
             if way is None:
                 self._end(line, pending)
-                given_up.append(GivenUp(pending.peer, pending.message, Failure.UNREACHABLE))
+                given_up.append(Undelivered(pending.peer, pending.message, Failure.UNREACHABLE))
             else:
                 self._again(now, line, pending, way)
         if not line.under_way and not line.queued and not line.turns:

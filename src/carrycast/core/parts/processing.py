@@ -46,7 +46,7 @@ def stream_of(event: Event, attributes: Sequence[str]) -> Stream:
     return (event.source, *(event.attributes.get(name) for name in attributes))
 
 
-class Inputs(Generic[Work]):
+class ProcessorInputs(Generic[Work]):
     """What a processor of a node is given: the newest of each stream since its last call, when there are enough."""
 
     __slots__ = ("_filter", "_fresh", "processor")
@@ -83,7 +83,7 @@ class _Line(Generic[Work]):
         self.closed = False
 
 
-class Calls(Generic[Work]):
+class ProcessorCalls(Generic[Work]):
     """The lines of one node. Tokens are counted from 1, apart from those of sends."""
 
     __slots__ = ("_limit", "_lines", "_port", "_token", "_tokens")

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from carrycast.core.matching import serves
 from carrycast.core.model import Event, EventId, NodeId, Request, RequestId, Subscription, SubscriptionId
-from carrycast.core.parts.buffer import Stored
-from carrycast.core.parts.links import Neighbors
+from carrycast.core.parts.buffer import BufferedEvent
+from carrycast.core.parts.neighbors import Neighbors
 from carrycast.core.protocol import AnswersRequests, Fact, Link, Port
 
 REQUESTS = "requests"
@@ -19,7 +19,7 @@ MAX_REQUESTS = 4096
 """Of one node that are open; each costs a look at every new event."""
 
 
-class AnswersFromOwn(AnswersRequests):
+class AnswersFromBuffer(AnswersRequests):
     """A protocol whose node answers from what it holds itself."""
 
     _requests: "OpenRequests"
@@ -59,7 +59,7 @@ class OpenRequests:
         if self._links.remove(link):
             del self._since[link.neighbor]
 
-    def ask(self, now: float, request: Request, held: Iterable[Stored]) -> None:
+    def ask(self, now: float, request: Request, held: Iterable[BufferedEvent]) -> None:
         """An application asks; what is held that serves it is the beginning of the answer."""
         one = _OpenRequest(request, now + request.patience_s)
         for stored in held:

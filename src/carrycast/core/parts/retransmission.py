@@ -4,7 +4,7 @@ import heapq
 from math import floor, nan
 
 from carrycast.core.model import Event, EventId, NodeId
-from carrycast.core.parts.log import Kept, Log
+from carrycast.core.parts.log import DurableLog, LogRecord
 from carrycast.core.protocol import Fact, Port
 
 UNLIMITED = 1 << 62
@@ -19,7 +19,7 @@ CLOCK_STEP_S = 2e-6
 """Clocks count in steps: a timer may run out this much before the time that it was set for."""
 
 
-class Copy:
+class RetryCopy:
     """A kept event: over how many hops and from whom it came, when its lease ends, what attempts it has left.
 
     `holders`, if kept at all, are the neighbors known to have the event.
@@ -62,8 +62,8 @@ class RetryBuffer:
         self._interval_s = interval_s
         self._phase_s = phase_s
         self._arrivals = 0
-        self._copies: dict[EventId, Copy] = {}
-        self._dues: list[tuple[float, int, Copy]] = []
+        self._copies: dict[EventId, RetryCopy] = {}
+        self._dues: list[tuple[float, int, RetryCopy]] = []
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -76,11 +76,11 @@ class RetryBuffer:
         """The share of the capacity that is unused."""
         return 1 - len(self._copies) / self._capacity
 
-    def get(self, event: EventId) -> Copy | None:
+    def get(self, event: EventId) -> RetryCopy | None:
         """What is kept under an id, or None."""
         return self._copies.get(event)
 
-    def add(self, now: float, copy: Copy) -> EventId | None:
+    def add(self, now: float, copy: RetryCopy) -> EventId | None:
         """Keep a copy of an event that is not kept yet; the id of the one that had to go for it, or None."""
         copies = self._copies
         evicted = None
@@ -94,7 +94,7 @@ class RetryBuffer:
         """A copy that is kept goes."""
         self._copies.pop(event).due = NEVER
 
-    def keep(self, now: float, copy: Copy) -> None:
+    def keep(self, now: float, copy: RetryCopy) -> None:
         """Keep a copy of an event that is not kept yet, however many there are."""
         copies = self._copies
         copies[copy.event.id] = copy
@@ -106,12 +106,12 @@ class RetryBuffer:
             self._dues = [(kept.due, kept.place, kept) for kept in copies.values()]
             heapq.heapify(self._dues)
 
-    def take_due(self, now: float) -> tuple[list[Copy], list[tuple[EventId, str]]]:
+    def take_due(self, now: float) -> tuple[list[RetryCopy], list[tuple[EventId, str]]]:
         """The copies to try now, each scheduled for its next time; and those that went, with the reason.
 
         The last attempt is the end of a copy: it is among both.
         """
-        trying: list[Copy] = []
+        trying: list[RetryCopy] = []
         gone: list[tuple[EventId, str]] = []
         dues = self._dues
         reached = now + CLOCK_STEP_S
@@ -144,7 +144,7 @@ class RetryBuffer:
             heapq.heappop(dues)
         return None
 
-    def _schedule(self, now: float, copy: Copy) -> None:
+    def _schedule(self, now: float, copy: RetryCopy) -> None:
         copy.due = min(self._next_attempt(now), copy.until)
         heapq.heappush(self._dues, (copy.due, copy.place, copy))
 
@@ -157,7 +157,7 @@ class RetryBuffer:
         return phase_s + (passed + 1) * interval_s
 
 
-class Carrier:
+class RetryStore:
     """A retry buffer with its timer, which tells the trace what it keeps and what it lets go. With a retention log, its
     capacity is that of the events that are not promised."""
 
@@ -169,7 +169,7 @@ class Carrier:
         capacity: int,
         interval_s: float,
         phase_s: float | None = None,
-        log: Log | None = None,
+        log: DurableLog | None = None,
     ) -> None:
         self._port = port
         self._capacity = capacity
@@ -182,11 +182,11 @@ class Carrier:
         """The share of the buffer that is unused."""
         return self._buffer.free if self.log is None else 1 - len(self.log.loose) / self._capacity
 
-    def load(self) -> list[Kept]:
+    def load(self) -> list[LogRecord]:
         """What was kept when the node last ran; it is for the caller to store again, or to drop."""
         return [] if self.log is None else self.log.load()
 
-    def store(self, now: float, copy: Copy) -> None:
+    def store(self, now: float, copy: RetryCopy) -> None:
         """Keep an event; its first attempt comes an interval later, or at the node's next."""
         if self.log is None:
             evicted = self._buffer.add(now, copy)
@@ -222,7 +222,7 @@ class Carrier:
         if copy is not None and copy.holders is not None:
             copy.holders.add(neighbor)
 
-    def on_timer(self, now: float) -> list[Copy]:
+    def on_timer(self, now: float) -> list[RetryCopy]:
         """The timer "retry" has run out: the copies to forward now."""
         self._armed = None
         trying, gone = self._buffer.take_due(now)
@@ -238,10 +238,10 @@ class Carrier:
         """Disarm the timer."""
         self._port.cancel_timer("retry")
 
-    def _write(self, copy: Copy) -> None:
+    def _write(self, copy: RetryCopy) -> None:
         if self.log is not None:
             attempts = copy.attempts if copy.counted else None
-            self.log.put(Kept(copy.until, copy.event, copy.hops, copy.sender, attempts))
+            self.log.put(LogRecord(copy.until, copy.event, copy.hops, copy.sender, attempts))
 
     def _arm(self, now: float) -> None:
         # A timer that is too early does no harm, so what leaves the buffer does not disarm it.

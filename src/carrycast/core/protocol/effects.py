@@ -30,14 +30,14 @@ class Broadcast(msgspec.Struct, frozen=True, gc=False):
     on: Interface | None = None
 
 
-class Route(msgspec.Struct, frozen=True, gc=False):
+class SendRouted(msgspec.Struct, frozen=True, gc=False):
     """`port.route`"""
 
     target: NodeId | Place
     message: Message
 
 
-class RouteEach(msgspec.Struct, frozen=True, gc=False):
+class SendRoutedEach(msgspec.Struct, frozen=True, gc=False):
     """`port.route_each`"""
 
     targets: tuple[NodeId | Place, ...]
@@ -65,7 +65,7 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     hops: int
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class AnswerRequest(msgspec.Struct, frozen=True, gc=False):
     """`port.answer`"""
 
     request: RequestId
@@ -112,12 +112,12 @@ class Note(msgspec.Struct, frozen=True, gc=False):
 Effect: TypeAlias = (
     Send
     | Broadcast
-    | Route
-    | RouteEach
+    | SendRouted
+    | SendRoutedEach
     | SetTimer
     | CancelTimer
     | Deliver
-    | Answer
+    | AnswerRequest
     | CloseRequest
     | CloseHistory
     | AcknowledgeReplica
@@ -146,10 +146,10 @@ class BufferedPort(Port):
         self._effects.append(Broadcast(message, on))
 
     def route(self, target: NodeId | Place, message: Message) -> None:
-        self._effects.append(Route(target, message))
+        self._effects.append(SendRouted(target, message))
 
     def route_each(self, targets: Sequence[NodeId | Place], message: Message) -> None:
-        self._effects.append(RouteEach(tuple(targets), message))
+        self._effects.append(SendRoutedEach(tuple(targets), message))
 
     def set_timer(self, key: TimerKey, delay_s: float) -> None:
         self._effects.append(SetTimer(key, delay_s))
@@ -161,7 +161,7 @@ class BufferedPort(Port):
         self._effects.append(Deliver(subscription, event, hops))
 
     def answer(self, request: RequestId, event: Event, hops: int) -> None:
-        self._effects.append(Answer(request, event, hops))
+        self._effects.append(AnswerRequest(request, event, hops))
 
     def close_request(self, request: RequestId, complete: bool) -> None:
         self._effects.append(CloseRequest(request, complete))
@@ -186,4 +186,8 @@ class RecordingPort(BufferedPort):
 
     def take_messages(self) -> list[Message]:
         """The messages sent, broadcast or routed, in order; other effects are discarded."""
-        return [effect.message for effect in self.take() if isinstance(effect, Send | Broadcast | Route | RouteEach)]
+        return [
+            effect.message
+            for effect in self.take()
+            if isinstance(effect, Send | Broadcast | SendRouted | SendRoutedEach)
+        ]

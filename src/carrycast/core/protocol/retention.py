@@ -13,7 +13,7 @@ from carrycast.core.model import Event, EventId
 from carrycast.errors import UserError, WorkError
 
 
-class Level(enum.StrEnum):
+class RetentionLevel(enum.StrEnum):
     """The retention level of an event."""
 
     STORED = "stored"
@@ -26,7 +26,7 @@ class Level(enum.StrEnum):
     """A copy of an event that the sender keeps too."""
 
 
-GUARANTEED = frozenset({Level.STORED, Level.CUSTODY})
+GUARANTEED = frozenset({RetentionLevel.STORED, RetentionLevel.CUSTODY})
 LEASE_END = "lease_over"
 CUSTODY_TAKEN = "custody"
 """Another node has confirmed, after its own commit, that the event is in its log."""
@@ -61,11 +61,11 @@ class RetentionLog(ABC):
         """Guarantee the event that is published next; None: no longer."""
 
     @abstractmethod
-    def level(self, id: EventId) -> Level | None:
+    def level(self, id: EventId) -> RetentionLevel | None:
         """The retention level of an event; None if it is not in the log."""
 
     @abstractmethod
-    def loaded_level(self, id: EventId) -> Level | None:
+    def loaded_level(self, id: EventId) -> RetentionLevel | None:
         """The level that an event had in the log when the node started; until `finish_start`."""
 
     @abstractmethod
@@ -74,7 +74,7 @@ class RetentionLog(ABC):
 
     @property
     @abstractmethod
-    def usage(self) -> Mapping[Level, Usage]:
+    def usage(self) -> Mapping[RetentionLevel, Usage]:
         """The current contents of the log, by level."""
 
     @property

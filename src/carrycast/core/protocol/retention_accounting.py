@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from carrycast.core.model import EventId, NodeId
-from carrycast.core.protocol.retention import GUARANTEED, MAY_END, Level, RetentionLog
+from carrycast.core.protocol.retention import GUARANTEED, MAY_END, RetentionLevel, RetentionLog
 
 CUSTODY = "custody"
 """The kind of fact that records a custody transfer to this node."""
@@ -35,11 +35,11 @@ class RetentionAccounts:
     def __init__(self, node: NodeId) -> None:
         self._node = node
         self.log: RetentionLog | None = None
-        self._accepted: Counter[Level] = Counter()
-        self._removed: dict[Level, Counter[str]] = {level: Counter() for level in Level}
-        self._levels: dict[EventId, Level] = {}
-        self._kept: Counter[Level] = Counter()
-        self._found: Counter[Level] | None = None
+        self._accepted: Counter[RetentionLevel] = Counter()
+        self._removed: dict[RetentionLevel, Counter[str]] = {level: Counter() for level in RetentionLevel}
+        self._levels: dict[EventId, RetentionLevel] = {}
+        self._kept: Counter[RetentionLevel] = Counter()
+        self._found: Counter[RetentionLevel] | None = None
         """The events found in the log during a start; None after the start."""
 
     # Inputs.
@@ -54,7 +54,9 @@ class RetentionAccounts:
     def finish_start(self) -> str | None:
         """The start is finished. Returns an error if guaranteed events are missing; their loss is accounted for."""
         assert self._found is not None
-        missing = {level: self._accepted[level] - self._removed[level].total() - self._kept[level] for level in Level}
+        missing = {
+            level: self._accepted[level] - self._removed[level].total() - self._kept[level] for level in RetentionLevel
+        }
         self._found = None
         if self.log is not None:
             self.log.finish_start()
@@ -114,23 +116,23 @@ class RetentionAccounts:
     def on_published(self, id: EventId) -> None:
         """The protocol handled an event published here, and may not have stored it."""
         if id not in self._levels:
-            self._accepted[Level.ACCEPTED] += 1
-            self._removed[Level.ACCEPTED][NOT_KEPT] += 1
+            self._accepted[RetentionLevel.ACCEPTED] += 1
+            self._removed[RetentionLevel.ACCEPTED][NOT_KEPT] += 1
 
     # Results.
 
-    def accounts(self) -> dict[Level, LevelAccount]:
+    def accounts(self) -> dict[RetentionLevel, LevelAccount]:
         """The accounts of all levels that ever had an event."""
         return {
             level: LevelAccount(self._accepted[level], self._kept[level], dict(self._removed[level]))
-            for level in Level
+            for level in RetentionLevel
             if self._accepted[level]
         }
 
     def imbalance(self) -> str | None:
         """The first inconsistency within the accounts, or between them and the log; None if there is none."""
         usage = {} if self.log is None else self.log.usage
-        for level in Level:
+        for level in RetentionLevel:
             accepted, removed, kept = self._accepted[level], self._removed[level].total(), self._kept[level]
             if accepted != kept + removed:
                 return f"{level}: {accepted} events accepted, {kept} kept and {removed} removed"
@@ -150,14 +152,14 @@ class RetentionAccounts:
         for name, number in counters.items():
             level, _, what = name.partition("/")
             if what == "accepted":
-                self._accepted[Level(level)] = number
+                self._accepted[RetentionLevel(level)] = number
             else:
-                self._removed[Level(level)][what.partition("/")[2]] = number
+                self._removed[RetentionLevel(level)][what.partition("/")[2]] = number
 
-    def _count(self, level: Level, events: int) -> None:
+    def _count(self, level: RetentionLevel, events: int) -> None:
         self._kept[level] += events
         if self._found is None:
             self._accepted[level] += events
 
-    def _other(self, id: EventId) -> Level:
-        return Level.ACCEPTED if id.source == self._node else Level.CARRIED
+    def _other(self, id: EventId) -> RetentionLevel:
+        return RetentionLevel.ACCEPTED if id.source == self._node else RetentionLevel.CARRIED

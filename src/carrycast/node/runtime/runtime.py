@@ -17,7 +17,7 @@ from carrycast.core.model import Failure, NodeId, Request, Subscription, Subscri
 from carrycast.core.protocol import BufferedPort, Host, Interface, Link, Stack, StackPlan, TimerKey, Token
 from carrycast.core.protocol.effects import (
     AcknowledgeReplica,
-    Answer,
+    AnswerRequest,
     Broadcast,
     CancelTimer,
     CloseHistory,
@@ -26,9 +26,9 @@ from carrycast.core.protocol.effects import (
     Effect,
     Note,
     Process,
-    Route,
-    RouteEach,
     Send,
+    SendRouted,
+    SendRoutedEach,
     SetTimer,
 )
 from carrycast.core.wire import LEASE_OVER, Layer, Message
@@ -86,9 +86,9 @@ class Runtime(Stack):
             Note: lambda layer, effect: recorder.note(layer, effect.fact),
             AcknowledgeReplica: lambda layer, effect: applications.acknowledge_replica(effect.event, effect.neighbor),
             Process: lambda layer, effect: applications.process(effect),
-            Route: lambda layer, effect: self._route(effect),
-            RouteEach: lambda layer, effect: self._route(effect),
-            Answer: self._close,
+            SendRouted: lambda layer, effect: self._route(effect),
+            SendRoutedEach: lambda layer, effect: self._route(effect),
+            AnswerRequest: self._close,
             CloseRequest: self._close,
             CloseHistory: lambda layer, effect: applications.close_history(effect.subscription, effect.complete),
         }
@@ -205,8 +205,8 @@ class Runtime(Stack):
         else:
             self._joining.send(layer, effect)
 
-    def _close(self, layer: Layer, effect: Answer | CloseRequest) -> None:
-        if isinstance(effect, Answer):
+    def _close(self, layer: Layer, effect: AnswerRequest | CloseRequest) -> None:
+        if isinstance(effect, AnswerRequest):
             wanted = self._applications.answer(effect.request, effect.event, effect.hops)
         else:
             wanted = self._applications.close_request(effect.request, effect.complete)
@@ -286,9 +286,9 @@ class Runtime(Stack):
             for interface in interfaces:
                 interface.broadcast(layer, effect.message, body)
 
-    def _route(self, effect: Route | RouteEach) -> None:
+    def _route(self, effect: SendRouted | SendRoutedEach) -> None:
         try:
-            if isinstance(effect, Route):
+            if isinstance(effect, SendRouted):
                 self.route(effect.target, effect.message)
             else:
                 self.route_each(effect.targets, effect.message)

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from carrycast.core.functions import Fault, Installed, ProcessorError, Result, load_function
+from carrycast.core.functions import Fault, InstalledFunction, ProcessorError, Result, load_function
 from carrycast.core.model import Event, Processor
 
 MAX_VALUE_BYTES = 1 << 26
@@ -40,7 +40,7 @@ def write_value(stream: BinaryIO, value: msgspec.Struct) -> None:
     stream.flush()
 
 
-def run_job(installed: Installed, body: bytes) -> Outcome:
+def run_job(installed: InstalledFunction, body: bytes) -> Outcome:
     """Run the function on one job."""
     job = msgspec.msgpack.decode(body, type=Job)
     try:
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
     os.dup2(2, 1)
     sys.path.insert(0, str(Path(file).parent))
     try:
-        installed = Installed.of(Processor(id, "", int(inputs)), load_function(Path(file), name))
+        installed = InstalledFunction.of(Processor(id, "", int(inputs)), load_function(Path(file), name))
     except (ProcessorError, TypeError, ValueError) as error:
         write_value(answers, Outcome(b"", [], str(error)))
         return 1

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from carrycast.core.model import Event
 from carrycast.core.protocol import Protocol
 from carrycast.core.protocol.optional import log_of
-from carrycast.core.protocol.retention import Level, Usage
+from carrycast.core.protocol.retention import RetentionLevel, Usage
 from carrycast.core.protocol.retention_accounting import LevelAccount
 from carrycast.errors import UserError, WorkError
 from carrycast.node.recorder import LOG, NodeRecorder
@@ -51,12 +51,12 @@ class Retention:
         self._accounts.on_published(event.id)
 
     @property
-    def accounts(self) -> Mapping[Level, LevelAccount]:
+    def accounts(self) -> Mapping[RetentionLevel, LevelAccount]:
         """For each level, how many events were accepted, kept and removed."""
         return self._accounts.accounts()
 
     @property
-    def usage(self) -> Mapping[Level, Usage]:
+    def usage(self) -> Mapping[RetentionLevel, Usage]:
         """The present content of the log, by level."""
         return {} if self.log is None else self.log.usage
 

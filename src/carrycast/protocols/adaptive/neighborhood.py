@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple, TypeAlias
 
 from carrycast.core.model import NodeId
-from carrycast.core.parts.horizon import Known
-from carrycast.core.parts.interests import EVERYTHING, Interests
+from carrycast.core.parts.horizon import KnownNode
+from carrycast.core.parts.interests import EVERYTHING, KnownFilters
 from carrycast.protocols.adaptive.messages import MAX_ENTRIES, Utilities
 from carrycast.protocols.adaptive.rules import seen_utilities
 
@@ -84,7 +84,7 @@ class Neighborhood:
         """The interests for which nothing better can come."""
         return {interest for interest, utility in self._utilities.items() if utility >= 1.0}
 
-    def exceeding(self, own: Mapping[str, float], interests: Interests) -> Beyond:
+    def exceeding(self, own: Mapping[str, float], interests: KnownFilters) -> Beyond:
         """The entries that exceed the node's own utilities, without those that a covering entry makes idle.
 
         With split horizon a reader may have to do without the covering one; so it must come from the same source.
@@ -115,7 +115,7 @@ class Neighborhood:
 
 
 def gathered(
-    links: Iterable[tuple[NodeId, Mapping[NodeId, Known[Received]]]], horizon: int, reach: int
+    links: Iterable[tuple[NodeId, Mapping[NodeId, KnownNode[Received]]]], horizon: int, reach: int
 ) -> Neighborhood:
     """[004 eq. 7] The neighborhood utilities of a node, from what is reached over each link.
 

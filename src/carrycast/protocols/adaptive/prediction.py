@@ -1,8 +1,7 @@
 """What a node is worth as a carrier: a predictor for each context attribute, and their weighted sum [004 §3]."""
 
 from carrycast.core.parts.interests import EVERYTHING
-from carrycast.core.parts.kalman import LevelFilter, steady_variance
-from carrycast.core.parts.predictability import ResidualMonitor
+from carrycast.core.parts.kalman import LevelFilter, ResidualMonitor, steady_variance
 from carrycast.protocols.adaptive.context import attributes
 from carrycast.protocols.adaptive.context.attribute import HostAttribute, InterestAttribute, Surroundings
 from carrycast.protocols.adaptive.rules import composed

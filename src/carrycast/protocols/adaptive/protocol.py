@@ -15,8 +15,8 @@ from carrycast.core.matching import Filter
 from carrycast.core.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from carrycast.core.parts.horizon import Horizon
 from carrycast.core.parts.interests import EVERYTHING
-from carrycast.core.parts.link_choice import LinkChoice, LinkRules, Reports, Spread
-from carrycast.core.parts.log import Log, room_of
+from carrycast.core.parts.link_selection import LinkRules, LinkSelection, ReportFormat, SpreadSettings
+from carrycast.core.parts.log import DurableLog, capacity_of
 from carrycast.core.parts.retransmission import UNLIMITED
 from carrycast.core.protocol import Fact, Host, Interface, KeepsEvents, Link, Port, Protocol, TimerKey
 from carrycast.core.protocol.retention import RetentionLog, Usage
@@ -55,7 +55,7 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
     def __init__(self, node: NodeId, settings: AdaptiveSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
-        spread = Spread(
+        spread = SpreadSettings(
             tau=settings.tau,
             phi=settings.phi,
             buffer=settings.buffer,
@@ -66,9 +66,9 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
             grace_s=settings.seen_grace_s,
             tracks=settings.retransmit_to == "others",
         )
-        reports, store = Reports(_subscribed, Carried), host.store if settings.durable else None
-        log = None if store is None else Log(store, settings.log_bytes, settings.lease_s, "lease_s")
-        choice = LinkChoice(node, host.incarnation, port, rng, spread, reports, self, log)
+        reports, store = ReportFormat(_subscribed, Carried), host.store if settings.durable else None
+        log = None if store is None else DurableLog(store, settings.log_bytes, settings.lease_s, "lease_s")
+        choice = LinkSelection(node, host.incarnation, port, rng, spread, reports, self, log)
         self._choice = choice
         self._seen_ids = choice.seen_ids
         self._tracks = spread.tracks
@@ -90,7 +90,7 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
 
     @property
     def room(self) -> Usage:
-        return room_of(self._settings.buffer, self._choice.carrier.log)
+        return capacity_of(self._settings.buffer, self._choice.carrier.log)
 
     def on_start(self, now: float) -> None:
         self._choice.start(now)

@@ -1,5 +1,5 @@
 """The equations of adaptive content-based routing [004], each a pure function. The forwarding rule is in
-`parts.fanout`."""
+`core.parts.link_selection`."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import lru_cache

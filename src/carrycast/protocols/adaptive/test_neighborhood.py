@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carrycast.core.model import NodeId
-from carrycast.core.parts.horizon import Known
-from carrycast.core.parts.interests import Interests
+from carrycast.core.parts.horizon import KnownNode
+from carrycast.core.parts.interests import KnownFilters
 from carrycast.protocols.adaptive.messages import Utilities
 from carrycast.protocols.adaptive.neighborhood import Received, gathered
 from carrycast.protocols.adaptive.rules import forwarding_utility, host_utility, neighborhood_utility
@@ -18,10 +18,10 @@ reports = st.tuples(st.sets(st.sampled_from(INTERESTS)), utilities, st.integers(
 links_of_a_node = st.lists(st.lists(reports, min_size=1, max_size=3), max_size=4)
 
 
-def known(node: NodeId, via: NodeId, subscribed: set[str], worth: dict[str, float], hops: int) -> Known[Received]:
+def known(node: NodeId, via: NodeId, subscribed: set[str], worth: dict[str, float], hops: int) -> KnownNode[Received]:
     carrier = {interest: utility for interest, utility in worth.items() if interest not in subscribed}
     report = Utilities(node, 1, hops, 30.0, tuple(sorted(subscribed)), carrier, {})
-    return Known(via, hops, 1, 30.0, Received(report, PHI, None))
+    return KnownNode(via, hops, 1, 30.0, Received(report, PHI, None))
 
 
 @given(links_of_a_node)
@@ -32,7 +32,7 @@ def test_a_neighborhood_utility_is_equation_7_over_2_over_1(
         (via, {10 * via + place: known(10 * via + place, via, *report) for place, report in enumerate(reached)})
         for via, reached in enumerate(links, start=1)
     ]
-    beyond, via, steps, origins = gathered(near, PHI, 1).exceeding({}, Interests())
+    beyond, via, steps, origins = gathered(near, PHI, 1).exceeding({}, KnownFilters())
     by_hand = {
         interest: neighborhood_utility(
             forwarding_utility(

@@ -7,7 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 from carrycast.core.model import Event, ProcessorId
-from carrycast.core.parts.window import CounterWindow
+from carrycast.core.parts.sequence_window import SequenceWindow
 from carrycast.protocols.asp.messages import Flag
 from carrycast.protocols.asp.path_state import PathState
 
@@ -137,7 +137,7 @@ class Stream:
         self.current = 0
         """The id of its newest announcement."""
         self.current_counter = -1
-        self.window = CounterWindow()
+        self.window = SequenceWindow()
         self.cache: deque[Item] = deque()
         self.made = -1
         """The highest number that a local processor gave to a message of it."""

@@ -10,8 +10,7 @@ from math import ceil
 import msgspec
 
 from carrycast.core.model import Failure, NodeId
-from carrycast.core.parts.handling import GivenUp, Handling, Way, Ways
-from carrycast.core.parts.outbox import Outbox
+from carrycast.core.parts.outbox import MessagePolicy, PathSelector, PeerOutbox, PeerPath, Undelivered
 from carrycast.core.protocol import Interface, Link, Port, Token
 from carrycast.core.wire import Message
 from carrycast.protocols.asp.messages import (
@@ -27,7 +26,7 @@ from carrycast.protocols.asp.messages import (
 )
 
 
-class NeighborCache(Ways):
+class NeighborCache(PathSelector):
     """Which brokers can be reached, over which link at what cost.
 
     A link over which a message could not be delivered is set aside, and with the last link its neighbor is removed. It
@@ -47,7 +46,7 @@ class NeighborCache(Ways):
         """Who was heard before discovery found it: it may be answered, but its cost is not known."""
         self._kept: set[tuple[NodeId, Interface]] = set()
         """Links in use that discovery has dropped because a message failed."""
-        self._outbox = Outbox(port, self, AspHandling(metrics_include_link), self._transmit, retries)
+        self._outbox = PeerOutbox(port, self, AspHandling(metrics_include_link), self._transmit, retries)
 
     def __iter__(self) -> Iterator[Link]:
         """The best link to each neighbor, in the order in which they came."""
@@ -110,11 +109,11 @@ class NeighborCache(Ways):
         """Reliably to one neighbor, over its best link; False, with a named drop, if it is no neighbor."""
         return self._outbox.send(now, node, message)
 
-    def on_sent(self, now: float, token: Token, failure: Failure | None) -> list[GivenUp]:
+    def on_sent(self, now: float, token: Token, failure: Failure | None) -> list[Undelivered]:
         """The outcome of a send: what the broker has to be told."""
         return self._outbox.on_sent(now, token, failure)
 
-    def on_resend(self, now: float, token: Token) -> list[GivenUp]:
+    def on_resend(self, now: float, token: Token) -> list[Undelivered]:
         """A message that a full queue did not take is sent again."""
         return self._outbox.on_timer(now, token)
 
@@ -126,27 +125,27 @@ class NeighborCache(Ways):
         self._aside.clear()
         self._outbox.stop()
 
-    def _transmit(self, now: float, node: NodeId, message: Message, way: Way, token: Token) -> None:
+    def _transmit(self, now: float, node: NodeId, message: Message, way: PeerPath, token: Token) -> None:
         self._port.send(node, message, via=way.interface, token=token)
 
     # The ways of the outbox.
 
-    def way(self, peer: NodeId) -> Way | None:
+    def way(self, peer: NodeId) -> PeerPath | None:
         links = self._links.get(peer)
         if links is not None:
             best = self._best(links)
-            return Way(best.interface, best.cost_s)
+            return PeerPath(best.interface, best.cost_s)
         heard = self._heard.get(peer)
-        return None if heard is None else Way(heard)
+        return None if heard is None else PeerPath(heard)
 
-    def again(self, peer: NodeId, way: Way) -> Way | None:
+    def again(self, peer: NodeId, way: PeerPath) -> PeerPath | None:
         """Over the same link if it is the only one: else it is set aside, and the others have their turn."""
         links = self._links.get(peer)
         if links is None:
             return way if self._heard.get(peer) == way.interface else None
         return way if len(links) == 1 and way.interface in links else None
 
-    def failed(self, peer: NodeId, way: Way) -> None:
+    def failed(self, peer: NodeId, way: PeerPath) -> None:
         """Set a link aside; what was only heard, or is dropped by discovery, goes altogether."""
         interface = way.interface
         assert interface is not None
@@ -182,7 +181,7 @@ class NeighborCache(Ways):
                 del self._aside[node]
 
 
-class AspHandling(Handling):
+class AspHandling(MessagePolicy):
     """What ASP's messages are like on their way to a neighbor."""
 
     def __init__(self, metrics_include_link: bool) -> None:
@@ -205,7 +204,7 @@ class AspHandling(Handling):
         the streams' counters and caches are there for them."""
         return not isinstance(message, Publication | Fragment)
 
-    def moved(self, message: Message, before: Way, after: Way) -> Message:
+    def moved(self, message: Message, before: PeerPath, after: PeerPath) -> Message:
         """[001 §4.2] The metric includes the link, so over another link it is another one."""
         if before.cost_s is None or after.cost_s is None or before.cost_s == after.cost_s:
             return message

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Processor, ProcessorId
-from carrycast.core.parts.processing import Calls, parsed_filter
+from carrycast.core.parts.processing import ProcessorCalls, parsed_filter
 from carrycast.core.protocol import Token
 from carrycast.protocols.asp.announcement_table import Announced, Item, Production
 from carrycast.protocols.asp.broker import Broker
@@ -36,7 +36,7 @@ class LocalProcessors:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._processors: dict[ProcessorId, Local] = {}
-        self._calls: Calls[Work] = Calls(broker.port)
+        self._calls: ProcessorCalls[Work] = ProcessorCalls(broker.port)
 
     def add(self, now: float, processor: Processor) -> None:
         """This node can run a processor. With the announcement cache a late one learns of what is known."""

@@ -5,7 +5,7 @@ from random import Random
 from typing import ClassVar
 
 from carrycast.core.model import Event, Failure, NodeId, Processor, Subscription, SubscriptionId
-from carrycast.core.parts.handling import GivenUp
+from carrycast.core.parts.outbox import Undelivered
 from carrycast.core.protocol import Host, Interface, Link, Port, Protocol, RunsProcessors, TimerKey, Token
 from carrycast.core.wire import Message
 from carrycast.protocols.asp.announcements import AnnouncementCache, Announcements, Digests
@@ -155,7 +155,7 @@ class Asp(Protocol, RunsProcessors):
                 self._digests.on_neighbor_back(now, link)
         self._paths.on_neighbor_back(now, neighbor)
 
-    def _on_given_up(self, now: float, given_up: list[GivenUp]) -> None:
+    def _on_given_up(self, now: float, given_up: list[Undelivered]) -> None:
         for one in given_up:
             if one.lost:
                 self._paths.on_neighbor_lost(now, one.peer)

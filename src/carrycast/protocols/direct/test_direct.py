@@ -1,8 +1,8 @@
 """Direct delivery: hand-overs one by one, and stories of small networks."""
 
 from carrycast.core.model import Event, EventId, Failure, Subscription, SubscriptionId
-from carrycast.core.parts.handing_messages import Ask, Handed, Offer
-from carrycast.core.parts.introductions import MAX_GUESTS, Wants, in_parts
+from carrycast.core.parts.exchange_messages import CopyOffer, CopyRequest, CopyTransfer
+from carrycast.core.parts.subscription_exchange import MAX_GUESTS, SubscriptionUpdate, split_filters
 from carrycast.core.protocol import Fact, Link, Protocol, RecordingPort
 from carrycast.core.protocol.effects import CancelTimer, Note, Send, SetTimer
 from carrycast.core.wire import Message
@@ -24,7 +24,7 @@ def linked(*wanting: int, **settings: float) -> tuple[Protocol, RecordingPort]:
     direct, port = alone("direct", 7, None, 1, **settings)
     for neighbor in (1, 2):
         direct.on_link_up(0.0, Link(neighbor, "radio", 0.001))
-        direct.on_message(0.0, neighbor, Wants(("topic = 1",) if neighbor in wanting else ()), "radio")
+        direct.on_message(0.0, neighbor, SubscriptionUpdate(("topic = 1",) if neighbor in wanting else ()), "radio")
     port.take()
     return direct, port
 
@@ -33,32 +33,32 @@ def test_neighbors_that_meet_tell_each_other_what_they_want() -> None:
     direct, port = alone("direct", node=7)
     direct.on_subscribe(0.0, Subscription(SubscriptionId(7, 0), "topic = 1"))
     direct.on_link_up(1.0, Link(1, "radio", 0.001))
-    assert said(port) == [(1, Wants(("topic = 1",), answer=True))]
-    direct.on_message(1.0, 1, Wants((), answer=True), "radio")
+    assert said(port) == [(1, SubscriptionUpdate(("topic = 1",), answer=True))]
+    direct.on_message(1.0, 1, SubscriptionUpdate((), answer=True), "radio")
     assert said(port) == [], "both have spoken at once"
     direct.on_subscribe(2.0, Subscription(SubscriptionId(7, 1), "topic = 2"))
-    assert said(port) == [(1, Wants(("topic = 1", "topic = 2")))]
+    assert said(port) == [(1, SubscriptionUpdate(("topic = 1", "topic = 2")))]
     direct.on_unsubscribe(3.0, SubscriptionId(7, 0))
-    assert said(port) == [(1, Wants(("topic = 2",)))]
+    assert said(port) == [(1, SubscriptionUpdate(("topic = 2",)))]
 
 
 def test_who_asks_before_it_was_noticed_here_is_told_once() -> None:
     direct, port = alone("direct", node=7)
-    direct.on_message(0.0, 1, Wants((), answer=True), "radio")
-    assert said(port) == [(1, Wants(()))]
+    direct.on_message(0.0, 1, SubscriptionUpdate((), answer=True), "radio")
+    assert said(port) == [(1, SubscriptionUpdate(()))]
     direct.on_link_up(1.0, Link(1, "radio", 0.001))
     assert said(port) == []
-    direct.on_message(5.0, 1, Wants((), answer=True), "radio")
-    assert said(port) == [(1, Wants(()))], "it has forgotten what it was told"
+    direct.on_message(5.0, 1, SubscriptionUpdate((), answer=True), "radio")
+    assert said(port) == [(1, SubscriptionUpdate(()))], "it has forgotten what it was told"
 
 
 def test_an_event_goes_to_those_who_want_it_and_only_when_they_ask() -> None:
     direct, port = linked(1)
     direct.on_publish(1.0, EVENT)
-    assert said(port) == [(1, Offer((EVENT.id,)))]
-    direct.on_message(2.0, 1, Ask((EVENT.id,)), "radio")
-    assert said(port) == [(1, Handed(EVENT, 1, 59.0, 0))], "for itself alone"
-    direct.on_message(2.0, 2, Ask((EVENT.id,)), "radio")
+    assert said(port) == [(1, CopyOffer((EVENT.id,)))]
+    direct.on_message(2.0, 1, CopyRequest((EVENT.id,)), "radio")
+    assert said(port) == [(1, CopyTransfer(EVENT, 1, 59.0, 0))], "for itself alone"
+    direct.on_message(2.0, 2, CopyRequest((EVENT.id,)), "radio")
     assert said(port) == [], "2 does not want it"
 
 
@@ -67,25 +67,25 @@ def test_who_gets_an_event_delivers_it_once_and_does_not_carry_it() -> None:
     direct.on_subscribe(0.0, Subscription(SubscriptionId(1, 0), "topic = 1"))
     direct.on_link_up(0.0, Link(7, "radio", 0.001))
     port.take()
-    direct.on_message(1.0, 7, Offer((EVENT.id,)), "radio")
-    assert said(port) == [(7, Ask((EVENT.id,)))]
+    direct.on_message(1.0, 7, CopyOffer((EVENT.id,)), "radio")
+    assert said(port) == [(7, CopyRequest((EVENT.id,)))]
     for _ in range(2):
-        direct.on_message(1.0, 7, Handed(EVENT, 1, 59.0, 0), "radio")
+        direct.on_message(1.0, 7, CopyTransfer(EVENT, 1, 59.0, 0), "radio")
     assert len([effect for effect in port.take() if type(effect).__name__ == "Deliver"]) == 1
-    direct.on_message(2.0, 7, Offer((EVENT.id,)), "radio")
-    assert said(port) == [(7, Ask(()))], "an offer is answered even if nothing is asked for"
+    direct.on_message(2.0, 7, CopyOffer((EVENT.id,)), "radio")
+    assert said(port) == [(7, CopyRequest(()))], "an offer is answered even if nothing is asked for"
 
 
 def test_a_hand_over_that_failed_is_offered_again_later() -> None:
     direct, port = linked(1, again_s=10.0)
     direct.on_publish(1.0, EVENT)
     port.take()
-    direct.on_message(1.0, 1, Ask((EVENT.id,)), "radio")
+    direct.on_message(1.0, 1, CopyRequest((EVENT.id,)), "radio")
     [token] = tokens(port)
     direct.on_sent(2.0, token, Failure.UNREACHABLE)
     assert SetTimer("again", 10.0) in port.take()
     direct.on_timer(12.0, "again")
-    assert said(port) == [(1, Offer((EVENT.id,)))]
+    assert said(port) == [(1, CopyOffer((EVENT.id,)))]
 
 
 def test_an_offer_or_an_introduction_that_failed_is_made_again_later() -> None:
@@ -93,62 +93,65 @@ def test_an_offer_or_an_introduction_that_failed_is_made_again_later() -> None:
     direct.on_publish(0.0, EVENT)
     direct.on_link_up(0.0, Link(1, "radio", 0.001))
     [told] = tokens(port)
-    direct.on_message(0.0, 1, Wants(("",)), "radio")
+    direct.on_message(0.0, 1, SubscriptionUpdate(("",)), "radio")
     [offered] = tokens(port)
     direct.on_sent(1.0, told, Failure.UNREACHABLE)
     direct.on_sent(1.0, offered, Failure.QUEUE_FULL)
     port.take()
     direct.on_timer(11.0, "again")
-    assert said(port) == [(1, Wants(())), (1, Offer((EVENT.id,)))]
+    assert said(port) == [(1, SubscriptionUpdate(())), (1, CopyOffer((EVENT.id,)))]
 
 
 def test_what_does_not_come_is_asked_of_another_who_offers_it() -> None:
     direct, port = alone("direct", node=3, again_s=10.0)
     for neighbor in (1, 2):
         direct.on_link_up(0.0, Link(neighbor, "radio", 0.001))
-        direct.on_message(0.0, neighbor, Offer((EVENT.id,)), "radio")
-    assert [one for one in said(port) if isinstance(one[1], Ask)] == [(1, Ask((EVENT.id,))), (2, Ask(()))]
+        direct.on_message(0.0, neighbor, CopyOffer((EVENT.id,)), "radio")
+    assert [one for one in said(port) if isinstance(one[1], CopyRequest)] == [
+        (1, CopyRequest((EVENT.id,))),
+        (2, CopyRequest(())),
+    ]
     direct.on_timer(10.0, "again")
-    assert said(port) == [(2, Ask((EVENT.id,)))]
+    assert said(port) == [(2, CopyRequest((EVENT.id,)))]
     direct.on_link_down(11.0, Link(2, "radio", 0.001), Failure.SILENT)
-    direct.on_message(12.0, 1, Offer((EVENT.id,)), "radio")
-    assert said(port) == [(1, Ask((EVENT.id,)))], "nobody was left to wait for"
+    direct.on_message(12.0, 1, CopyOffer((EVENT.id,)), "radio")
+    assert said(port) == [(1, CopyRequest((EVENT.id,)))], "nobody was left to wait for"
 
 
 def test_words_that_are_no_filters_are_dropped() -> None:
     direct, port = alone("direct", node=7)
-    direct.on_message(0.0, 1, Wants(("topic =",)), "radio")
+    direct.on_message(0.0, 1, SubscriptionUpdate(("topic =",)), "radio")
     assert Note(Fact("drop", peer=1, reason="wants_unreadable")) in port.take()
 
 
 def test_of_strangers_only_so_many_are_remembered() -> None:
     direct, port = alone("direct", node=7)
     for stranger in range(100, 101 + MAX_GUESTS):
-        direct.on_message(0.0, stranger, Wants(("",)), "radio")
+        direct.on_message(0.0, stranger, SubscriptionUpdate(("",)), "radio")
     assert Note(Fact("drop", peer=100, reason="too_many_strangers")) in port.take()
 
 
 def test_many_filters_travel_in_several_messages() -> None:
-    assert list(in_parts(())) == [()]
+    assert list(split_filters(())) == [()]
     long = tuple(f"name = '{number}{'x' * 4000}'" for number in range(9))
-    assert [len(part) for part in in_parts(long)] == [4, 4, 1]
+    assert [len(part) for part in split_filters(long)] == [4, 4, 1]
 
 
 def test_filters_of_a_further_message_are_wanted_besides_those_of_the_first() -> None:
     direct, port = alone("direct", node=7)
     direct.on_link_up(0.0, Link(1, "radio", 0.001))
-    direct.on_message(0.0, 1, Wants(("topic = 1",)), "radio")
-    direct.on_message(0.0, 1, Wants(("topic = 2",), instead=False), "radio")
+    direct.on_message(0.0, 1, SubscriptionUpdate(("topic = 1",)), "radio")
+    direct.on_message(0.0, 1, SubscriptionUpdate(("topic = 2",), instead=False), "radio")
     port.take()
     other, third = (Event(EventId(7, number), {"topic": number + 1}) for number in (1, 2))
     for event in (EVENT, other, third):
         direct.on_publish(0.0, event)
-    assert said(port) == [(1, Offer((EVENT.id,))), (1, Offer((other.id,)))]
-    direct.on_message(0.0, 1, Ask((EVENT.id, other.id)), "radio")
-    assert [message.event for _, message in said(port) if isinstance(message, Handed)] == [EVENT, other]
+    assert said(port) == [(1, CopyOffer((EVENT.id,))), (1, CopyOffer((other.id,)))]
+    direct.on_message(0.0, 1, CopyRequest((EVENT.id, other.id)), "radio")
+    assert [message.event for _, message in said(port) if isinstance(message, CopyTransfer)] == [EVENT, other]
     # Another first message stands in the place of both.
-    direct.on_message(1.0, 1, Wants(("topic = 3",)), "radio")
-    assert said(port) == [(1, Offer((third.id,)))]
+    direct.on_message(1.0, 1, SubscriptionUpdate(("topic = 3",)), "radio")
+    assert said(port) == [(1, CopyOffer((third.id,)))]
 
 
 def test_leases_end_and_full_buffers_let_the_oldest_go() -> None:
@@ -158,7 +161,7 @@ def test_leases_end_and_full_buffers_let_the_oldest_go() -> None:
     assert Note(Fact("evict", EVENT.id, reason="buffer_full")) in port.take()
     direct.on_timer(5.0, "lease")
     assert Note(Fact("evict", EventId(7, 1), reason="lease_over")) in port.take()
-    direct.on_message(6.0, 1, Ask((EVENT.id, EventId(7, 1))), "radio")
+    direct.on_message(6.0, 1, CopyRequest((EVENT.id, EventId(7, 1))), "radio")
     assert said(port) == []
     direct.on_stop(7.0)
     assert port.take() == [CancelTimer("lease"), CancelTimer("again"), CancelTimer("silent")]
@@ -181,7 +184,7 @@ def test_only_the_publisher_serves_and_only_whom_it_meets() -> None:
     net.run(150)
     assert [net.delivered(node) for node in (1, 2, 3)] == [[event], [], [event]]
     assert {row["hops"] for row in net.rows("deliver")} == {1}
-    assert net.sent("Handed") == 2
+    assert net.sent("CopyTransfer") == 2
 
 
 def test_on_a_radio_that_loses_a_third_everything_arrives_in_the_end() -> None:

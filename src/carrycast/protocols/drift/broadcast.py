@@ -16,7 +16,7 @@ from math import inf
 from random import Random
 
 from carrycast.core.model import EventId, Failure, NodeId
-from carrycast.core.parts.buffer import Stored
+from carrycast.core.parts.buffer import BufferedEvent
 from carrycast.core.protocol import Fact, Port, Token
 from carrycast.core.wire import LEASE_OVER, hops_after
 from carrycast.protocols.drift.known_events import KnownEvents
@@ -84,7 +84,7 @@ class SelfPruningBroadcast:
         """Broadcasts since `_since`."""
         self._since = -inf
 
-    def publish(self, now: float, stored: Stored) -> None:
+    def publish(self, now: float, stored: BufferedEvent) -> None:
         """Send an event of this node at once, to all neighbors."""
         self._send(now, stored, self._neighbors.links)
 
@@ -199,7 +199,12 @@ class SelfPruningBroadcast:
             self._send(now, stored, pending.uncovered, pending.sole_target, counts=True)
 
     def _send(
-        self, now: float, stored: Stored, nodes: Collection[NodeId], sole_target: bool = False, counts: bool = False
+        self,
+        now: float,
+        stored: BufferedEvent,
+        nodes: Collection[NodeId],
+        sole_target: bool = False,
+        counts: bool = False,
     ) -> None:
         """Broadcast an event to nodes; unicast it to one node if no other neighbor needs to receive the frame.
         `counts`: whether the frame counts in the window."""

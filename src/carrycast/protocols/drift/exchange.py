@@ -7,8 +7,8 @@ from collections.abc import Collection
 from random import Random
 
 from carrycast.core.model import EventId, NodeId
-from carrycast.core.parts.buffer import Stored
-from carrycast.core.parts.holders import Holders
+from carrycast.core.parts.buffer import BufferedEvent
+from carrycast.core.parts.replicas import KnownReplicas
 from carrycast.core.protocol import Fact, Port
 from carrycast.protocols.drift.broadcast import SelfPruningBroadcast
 from carrycast.protocols.drift.known_events import KnownEvents
@@ -132,7 +132,7 @@ class EventExchange:
     def on_proxied_event(self, now: float, message: Data) -> None:
         """An event has arrived that neighbors are missing and this node had evicted."""
         until = now + min(message.remaining_s, message.event.lease_s, self.settings.max_lease_s)
-        self._known_events.restore(Stored(until, message.event.id, message.event, message.hops))
+        self._known_events.restore(BufferedEvent(until, message.event.id, message.event, message.hops))
         for node in self._proxied_pull.complete(message.event.id):
             self._serve(now, node, message.event.id)
 
@@ -169,7 +169,7 @@ class ReplicaCounter:
         self.settings = settings
         self._neighbors = neighbors
         self._buffered = buffered
-        self._holders = Holders()
+        self._holders = KnownReplicas()
         self._queries: list[tuple[float, int, EventId]] = []
         """When to query next, how often that was done, and the event."""
 

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from math import inf
 
 from carrycast.core.model import EventId, NodeId
-from carrycast.core.parts.buffer import Stored
-from carrycast.core.parts.durable import memory, reload
-from carrycast.core.parts.log import Log
+from carrycast.core.parts.buffer import BufferedEvent, make_memory, restore_buffer
+from carrycast.core.parts.log import DurableLog
 from carrycast.core.parts.seen import BoundedSeenCache
 from carrycast.core.protocol import DurableStore, Fact, Port
 from carrycast.core.wire import LEASE_OVER
@@ -38,9 +37,11 @@ class KnownEvents:
         # A guaranteed event stays known for as long as it is kept, so there must be fewer of them than known ids.
         guaranteed = 3 * settings.max_met // 4
         self.log = (
-            None if store is None else Log(store, settings.log_bytes, settings.max_lease_s, "max_lease_s", guaranteed)
+            None
+            if store is None
+            else DurableLog(store, settings.log_bytes, settings.max_lease_s, "max_lease_s", guaranteed)
         )
-        self._buffer = memory(settings.buffer, self.log, store).buffer
+        self._buffer = make_memory(settings.buffer, self.log, store).buffer
         self.buffered = self._buffer.events
         """The events in the buffer, by id; to be read only."""
         self.hash = SetHash()
@@ -69,7 +70,7 @@ class KnownEvents:
     def load(self, now: float) -> None:
         """Read the buffered events of the last run from the store. Other events that were known then are received
         again."""
-        reload(self._port, now, self._buffer, self._settings.max_lease_s)
+        restore_buffer(self._port, now, self._buffer, self._settings.max_lease_s)
         for id, stored in self.buffered.items():
             heapq.heappush(self._ends, (stored.until, id))
             self._list(id)
@@ -88,15 +89,15 @@ class KnownEvents:
         """Whether the event was received by a tree that stands."""
         return id in self._unlisted.get(id.source, ())
 
-    def get(self, id: EventId) -> Stored | None:
+    def get(self, id: EventId) -> BufferedEvent | None:
         """The event, if it is buffered."""
         return self._buffer.get(id)
 
-    def serving(self, now: float, filter: str, attributes: dict[str, str | int | float | bool]) -> list[Stored]:
+    def serving(self, now: float, filter: str, attributes: dict[str, str | int | float | bool]) -> list[BufferedEvent]:
         """The buffered events that match and that a subscriber with these attributes may see."""
         return self._buffer.serving(now, filter, attributes)
 
-    def add(self, now: float, stored: Stored, holders: bytes = b"", unlisted: bool = False) -> None:
+    def add(self, now: float, stored: BufferedEvent, holders: bytes = b"", unlisted: bool = False) -> None:
         """Add a new event; the frame that brought it lists holders. `unlisted` if it was received by a tree."""
         self._check_clock(now, self._seen_s)
         if len(self._ends) >= self._settings.max_met:
@@ -109,12 +110,12 @@ class KnownEvents:
             self._list(id)
         self._store(stored, holders)
 
-    def restore(self, stored: Stored) -> None:
+    def restore(self, stored: BufferedEvent) -> None:
         """Buffer an evicted event again, because a neighbor is missing it."""
         if stored.id in self.ids and stored.id not in self.buffered:
             self._store(stored, b"")
 
-    def _store(self, stored: Stored, holders: bytes) -> None:
+    def _store(self, stored: BufferedEvent, holders: bytes) -> None:
         if self._buffer.exceeds(self._settings.buffer - 1):
             self._evict(self.eviction.choose(self._buffer), "buffer_full")
         for evicted in self._buffer.add(stored):

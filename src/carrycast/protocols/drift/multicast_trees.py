@@ -16,7 +16,7 @@ from random import Random
 
 from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import Event, NodeId
-from carrycast.core.parts.buffer import Stored
+from carrycast.core.parts.buffer import BufferedEvent
 from carrycast.core.protocol import Fact, Port
 from carrycast.core.wire import LEASE_OVER, hops_after
 from carrycast.protocols.drift.audit import TreeAudit
@@ -348,7 +348,7 @@ class MulticastForwarding:
         """An event has come down a tree that stands."""
         self._audit.add(event)
 
-    def forward(self, now: float, stored: Stored) -> None:
+    def forward(self, now: float, stored: BufferedEvent) -> None:
         """Send an event to each interested child."""
         if stored.until <= now:
             self._port.note(Fact("drop", stored.id, reason=LEASE_OVER))

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from carrycast.core.model import Event, EventId, NodeId, Processor, ProcessorId
-from carrycast.core.parts.buffer import Stored
-from carrycast.core.parts.processing import Calls, Inputs, parsed_filter, stream_of
+from carrycast.core.parts.buffer import BufferedEvent
+from carrycast.core.parts.processing import ProcessorCalls, ProcessorInputs, parsed_filter, stream_of
 from carrycast.core.protocol import Fact, Port, Token
 from carrycast.core.wire import LEASE_OVER
 from carrycast.protocols.drift.settings import DriftSettings
@@ -30,7 +30,7 @@ class _ProcessorCall(NamedTuple):
     """A call of a processor and its inputs."""
 
     processor: ProcessorId
-    inputs: tuple[Stored, ...]
+    inputs: tuple[BufferedEvent, ...]
 
 
 class _KnownResult(NamedTuple):
@@ -43,7 +43,7 @@ class _KnownResult(NamedTuple):
 class _BackupWait(NamedTuple):
     """An input that waits for the results of primaries, by processor."""
 
-    stored: Stored
+    stored: BufferedEvent
     primaries: dict[ProcessorId, NodeId]
 
 
@@ -58,8 +58,8 @@ class DriftProcessing:
         self.settings = settings
         self._is_duplicate = is_duplicate
         """Whether an event was received before."""
-        self._processors: dict[ProcessorId, Inputs[Stored]] = {}
-        self._calls: Calls[_ProcessorCall] = Calls(port)
+        self._processors: dict[ProcessorId, ProcessorInputs[BufferedEvent]] = {}
+        self._calls: ProcessorCalls[_ProcessorCall] = ProcessorCalls(port)
         self._primaries: dict[ProcessorId, NodeId] = {}
         """The node with a smaller id that derives the same events."""
         self._waiting: dict[EventId, _BackupWait] = {}
@@ -67,7 +67,7 @@ class DriftProcessing:
         """By their inputs."""
         self._stages: dict[EventId, int] = {}
         """How many processors a derived event has passed through."""
-        self._early: dict[EventId, list[tuple[Stored, ProcessorId | None]]] = {}
+        self._early: dict[EventId, list[tuple[BufferedEvent, ProcessorId | None]]] = {}
         """Derived events that were received before one of their inputs, by that input; their stage is unknown."""
         self._early_ids: set[EventId] = set()
 
@@ -82,10 +82,10 @@ class DriftProcessing:
         """This node can run a processor from now on."""
         parsed = parsed_filter(self._port, processor)
         if parsed is not None:
-            self._processors[processor.id] = Inputs(processor, parsed)
+            self._processors[processor.id] = ProcessorInputs(processor, parsed)
             self._calls.open(processor.id, processor.id)
 
-    def on_event(self, stored: Stored, maker: ProcessorId | None = None) -> None:
+    def on_event(self, stored: BufferedEvent, maker: ProcessorId | None = None) -> None:
         """Process a new event; `maker` if a processor of this node has made it."""
         if stored.event.derived_from:
             self._compare_results(stored.event, maker)
@@ -98,7 +98,7 @@ class DriftProcessing:
                         self._process(local, one)
                 queue += self._early.pop(one.id, ())
 
-    def _has_stage(self, stored: Stored, maker: ProcessorId | None) -> bool:
+    def _has_stage(self, stored: BufferedEvent, maker: ProcessorId | None) -> bool:
         """Whether it is known how many processors an event has passed through. A derived event whose inputs have not
         come yet waits for them: taken for a first stage, results of results would have no end."""
         inputs = stored.event.derived_from
@@ -122,7 +122,7 @@ class DriftProcessing:
 
     def finish(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], error: str
-    ) -> Iterator[tuple[Stored, ProcessorId]]:
+    ) -> Iterator[tuple[BufferedEvent, ProcessorId]]:
         """Handle the outcome of a call; yields the events to publish."""
         call = self._calls.finish(token, state, error)
         if call is None:
@@ -133,7 +133,7 @@ class DriftProcessing:
             until = min(one.until for one in call.inputs)
             for event in events:
                 if until > now:
-                    yield Stored(until, event.id, event, max(one.hops for one in call.inputs)), call.processor
+                    yield BufferedEvent(until, event.id, event, max(one.hops for one in call.inputs)), call.processor
                 else:
                     self._drop(LEASE_OVER, event.id)
 
@@ -153,7 +153,7 @@ class DriftProcessing:
             self._port.cancel_timer((FAILOVER, id))
         self._waiting.clear()
 
-    def _process(self, local: Inputs[Stored], stored: Stored) -> None:
+    def _process(self, local: ProcessorInputs[BufferedEvent], stored: BufferedEvent) -> None:
         """Run a processor on an event, or wait for its primary."""
         id, primary = local.processor.id, self._primaries.get(local.processor.id)
         if self._stages.get(stored.id, 0) >= self.settings.max_stages:
@@ -166,7 +166,7 @@ class DriftProcessing:
         else:
             self._call(local, stored)
 
-    def _call(self, local: Inputs[Stored], stored: Stored) -> None:
+    def _call(self, local: ProcessorInputs[BufferedEvent], stored: BufferedEvent) -> None:
         inputs, id = local.take(stream_of(stored.event, self.settings.stream_attributes), stored), local.processor.id
         if inputs and not self._calls.submit(id, [one.event for one in inputs], _ProcessorCall(id, inputs)):
             self._drop("processor_busy", stored.id)

@@ -20,10 +20,10 @@ from carrycast.core.model import (
     Subscription,
     SubscriptionId,
 )
-from carrycast.core.parts.buffer import Stored
+from carrycast.core.parts.buffer import BufferedEvent
 from carrycast.core.parts.local import LocalSubscriptions
-from carrycast.core.parts.log import room_of
-from carrycast.core.parts.requests import REQUESTS, AnswersFromOwn, OpenRequests
+from carrycast.core.parts.log import capacity_of
+from carrycast.core.parts.requests import REQUESTS, AnswersFromBuffer, OpenRequests
 from carrycast.core.protocol import (
     AcknowledgesReplicas,
     Fact,
@@ -68,7 +68,7 @@ from carrycast.protocols.drift.runs import BadRunsError
 from carrycast.protocols.drift.settings import DriftSettings
 
 
-class Drift(Protocol, AnswersFromOwn, AcknowledgesReplicas, KeepsEvents, RunsProcessors):
+class Drift(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents, RunsProcessors):
     """Delivers every event that the contacts allow, with few bytes."""
 
     name = "drift"
@@ -116,7 +116,7 @@ class Drift(Protocol, AnswersFromOwn, AcknowledgesReplicas, KeepsEvents, RunsPro
 
     @property
     def room(self) -> Usage:
-        return room_of(self._settings.buffer, self._known_events.log)
+        return capacity_of(self._settings.buffer, self._known_events.log)
 
     def on_start(self, now: float) -> None:
         """A durable node continues with the events of its store; reconciliation brings them to its neighbors."""
@@ -325,10 +325,10 @@ class Drift(Protocol, AnswersFromOwn, AcknowledgesReplicas, KeepsEvents, RunsPro
 
     def _accept(
         self, now: float, event: Event, hops: int, remaining_s: float, holders: bytes = b"", unlisted: bool = False
-    ) -> Stored:
+    ) -> BufferedEvent:
         """Deliver and buffer a new event; `unlisted` if it travels by a multicast tree."""
         until = now + min(remaining_s, event.lease_s, self._settings.max_lease_s)
-        stored = Stored(until, event.id, event, hops)
+        stored = BufferedEvent(until, event.id, event, hops)
         self._local.deliver(event, hops)
         self._known_events.add(now, stored, holders, unlisted)
         self._requests.meet(event, hops)

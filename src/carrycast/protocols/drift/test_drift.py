@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from carrycast.core.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
-from carrycast.core.parts.buffer import Stored
+from carrycast.core.parts.buffer import BufferedEvent
 from carrycast.core.protocol import Fact, Link, RecordingPort, TimerKey
 from carrycast.core.protocol.effects import Broadcast, CancelTimer, Deliver, Note, Send, SetTimer
 from carrycast.core.wire import Codec, DecodeError, Layer, Message
@@ -265,7 +265,7 @@ def test_a_digest_that_is_no_longer_than_a_hash_is_said_instead() -> None:
     many = [EventId(9, number) for number in range(MAX_RUNS_BYTES + 1)]
     bench = Bench(1)
     for id in many:
-        bench.node._known_events.add(1.0, Stored(60.0, id, event(*id), 0))
+        bench.node._known_events.add(1.0, BufferedEvent(60.0, id, event(*id), 0))
     assert is_hash(bench.fire("trickle"), *many), "in parts it would be longer"
 
 
@@ -296,7 +296,7 @@ def test_a_long_digest_is_said_part_by_part_at_the_longest_intervals() -> None:
     ids = sorted(EventId(1000 * source, 2 * number) for source in range(100, 105) for number in range(1200))
     bench = Bench(1, 2, hash_max_s=2.0)
     for id in ids:
-        bench.node._known_events.add(1.0, Stored(5000.0, id, event(*id), 0))
+        bench.node._known_events.add(1.0, BufferedEvent(5000.0, id, event(*id), 0))
     bench.node._reconciliation.reset_timer()
     bench.settle()
     parts: list[Digest] = []
@@ -370,7 +370,7 @@ def test_a_long_digest_travels_in_parts_that_say_what_they_cover() -> None:
     eviction = RendezvousEviction(0, table, ProxiedPull(0, port, Random(1), DriftSettings(), table))
     known = KnownEvents(port, DriftSettings(), eviction)
     for id in ids:
-        known.add(0.0, Stored(50.0, id, event(*id), 1))
+        known.add(0.0, BufferedEvent(50.0, id, event(*id), 1))
     parts = list(known.digests())
     assert len(parts) > 1
     assert parts[0].low is parts[-1].high is None

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carrycast.core.model import EventId, Failure
-from carrycast.core.parts.buffer import LeasedBuffer, Stored
+from carrycast.core.parts.buffer import BufferedEvent, LeasedBuffer
 from carrycast.core.protocol import Link, RecordingPort
 from carrycast.core.wire import Message
 from carrycast.protocols.drift.broadcast import MAX_WINDOW, WINDOW, WINDOW_S
@@ -51,7 +51,7 @@ class Full:
             gone = self.eviction.choose(self.buffer)
             self.buffer.discard(gone)
             self.eviction.remove(gone)
-        self.buffer.add(Stored(until, id, event(id.source, id.sequence), 0))
+        self.buffer.add(BufferedEvent(until, id, event(id.source, id.sequence), 0))
         self.eviction.add(id, names)
         return gone
 
@@ -143,7 +143,7 @@ def alone_with_one(number: int) -> tuple[Bench, list[int]]:
     """A node with a lone neighbor that lacks so many events, and the tokens of what it has sent to it."""
     bench = Bench(2)
     for n in range(number):
-        bench.node._known_events.add(1.0, Stored(60.0, EventId(9, 2 * n), event(9, 2 * n), 0))
+        bench.node._known_events.add(1.0, BufferedEvent(60.0, EventId(9, 2 * n), event(9, 2 * n), 0))
     bench.settle()
     lacking_all(bench, 2)
     tokens = []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.core.model import Event, EventId, NodeId, Processor
-from carrycast.core.parts.buffer import Stored
+from carrycast.core.parts.buffer import BufferedEvent
 from carrycast.core.parts.processing import MAX_WAITING
 from carrycast.core.protocol import Fact, RecordingPort
 from carrycast.core.protocol.effects import Note, Process, SetTimer
@@ -206,15 +206,15 @@ def bench(node: NodeId = 5, **settings: object) -> tuple[DriftProcessing, Record
     return making, port
 
 
-def reading(number: int, until: float = 60.0) -> Stored:
+def reading(number: int, until: float = 60.0) -> BufferedEvent:
     id = EventId(1, number)
-    return Stored(until, id, Event(id, {"unit": "C", "value": number}), 1)
+    return BufferedEvent(until, id, Event(id, {"unit": "C", "value": number}), 1)
 
 
-def result(source: NodeId, number: int, value: float = 1.0) -> Stored:
+def result(source: NodeId, number: int, value: float = 1.0) -> BufferedEvent:
     """What somebody made of a reading."""
     id = EventId(source, 1000 + number)
-    return Stored(60.0, id, Event(id, {"unit": "F", "value": value}, derived_from=(EventId(1, number),)), 1)
+    return BufferedEvent(60.0, id, Event(id, {"unit": "F", "value": value}, derived_from=(EventId(1, number),)), 1)
 
 
 def calls(port: RecordingPort) -> list[EventId]:
@@ -295,9 +295,9 @@ def test_a_result_that_comes_before_its_input_waits_for_it() -> None:
     """Node 100 and those beyond speak of events that this node has not met."""
     making, port = bench(max_stages=2)
 
-    def made(source: NodeId, of: EventId) -> Stored:
+    def made(source: NodeId, of: EventId) -> BufferedEvent:
         id = EventId(source, 1)
-        return Stored(60.0, id, Event(id, {"unit": "C"}, derived_from=(of,)), 1)
+        return BufferedEvent(60.0, id, Event(id, {"unit": "C"}, derived_from=(of,)), 1)
 
     first = made(100, EventId(1, 1))
     second, third = made(101, first.id), made(102, EventId(101, 1))
@@ -314,7 +314,7 @@ def test_results_whose_inputs_never_come_are_dropped_by_name_when_they_are_too_m
     making, port = bench()
     for number in range(MAX_REMEMBERED + 1):
         id = EventId(2, number)
-        making.on_event(Stored(60.0, id, Event(id, {"unit": "C"}, derived_from=(EventId(500, number),)), 1))
+        making.on_event(BufferedEvent(60.0, id, Event(id, {"unit": "C"}, derived_from=(EventId(500, number),)), 1))
     assert port.take()[-1] == Note(Fact("drop", EventId(2, 0), reason="inputs_unknown"))
 
 

@@ -2,7 +2,7 @@
 
 from carrycast.core.model import Event, EventId
 from carrycast.core.protocol import KeepsEvents
-from carrycast.core.protocol.retention import Level
+from carrycast.core.protocol.retention import RetentionLevel
 from carrycast.sim.testing import alone
 
 
@@ -27,9 +27,9 @@ def test_events_that_end_first_are_forgotten_but_not_promised_ones() -> None:
     for number in range(20, 200):
         publish(drift, number, promised=False, lease_s=600.0)
     port.take()
-    assert drift.log.usage[Level.STORED].events == 20
-    assert all(drift.log.level(EventId(7, number)) is Level.STORED for number in range(20))
-    assert drift.log.usage[Level.ACCEPTED].events <= 20
+    assert drift.log.usage[RetentionLevel.STORED].events == 20
+    assert all(drift.log.level(EventId(7, number)) is RetentionLevel.STORED for number in range(20))
+    assert drift.log.usage[RetentionLevel.ACCEPTED].events <= 20
 
 
 def test_no_more_events_are_promised_than_can_be_met() -> None:
@@ -44,8 +44,8 @@ def test_a_small_buffer_lets_go_of_copies_alone() -> None:
     assert drift.log is not None
     for number in range(10):
         publish(drift, number, promised=number % 2 == 0)
-    assert drift.log.usage[Level.STORED].events == 5
-    assert drift.log.usage[Level.ACCEPTED].events == 3
+    assert drift.log.usage[RetentionLevel.STORED].events == 5
+    assert drift.log.usage[RetentionLevel.ACCEPTED].events == 3
 
 
 def test_a_clock_that_is_set_back_shortens_leases_and_keeps_levels() -> None:
@@ -55,4 +55,4 @@ def test_a_clock_that_is_set_back_shortens_leases_and_keeps_levels() -> None:
     drift.on_start(1000.0)
     publish(drift, 1, promised=True)
     drift.on_publish(-500.0, Event(EventId(7, 2), {"n": 2}, lease_s=60.0))
-    assert drift.log.level(EventId(7, 1)) is Level.STORED
+    assert drift.log.level(EventId(7, 1)) is RetentionLevel.STORED

@@ -7,14 +7,12 @@ three messages serve a new contact, where the summary lists everything, and a ne
 from random import Random
 
 from carrycast.core.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
-from carrycast.core.parts.buffer import Stored
-from carrycast.core.parts.durable import memory, reload
-from carrycast.core.parts.holders import Holders
-from carrycast.core.parts.lease_timer import LeaseTimer
-from carrycast.core.parts.links import Neighbors
+from carrycast.core.parts.buffer import BufferedEvent, LeaseTimer, make_memory, restore_buffer
 from carrycast.core.parts.local import LocalSubscriptions
-from carrycast.core.parts.log import Log, room_of
-from carrycast.core.parts.requests import REQUESTS, AnswersFromOwn, OpenRequests
+from carrycast.core.parts.log import DurableLog, capacity_of
+from carrycast.core.parts.neighbors import Neighbors
+from carrycast.core.parts.replicas import KnownReplicas
+from carrycast.core.parts.requests import REQUESTS, AnswersFromBuffer, OpenRequests
 from carrycast.core.protocol import (
     AcknowledgesReplicas,
     Fact,
@@ -36,7 +34,7 @@ from carrycast.protocols.epidemic.serving import Serving
 from carrycast.protocols.epidemic.settings import EpidemicSettings
 
 
-class Epidemic(Protocol, AnswersFromOwn, AcknowledgesReplicas, KeepsEvents):
+class Epidemic(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents):
     """Delivers whatever the contacts allow, at the price of a copy on every node."""
 
     name = "epidemic"
@@ -51,8 +49,10 @@ class Epidemic(Protocol, AnswersFromOwn, AcknowledgesReplicas, KeepsEvents):
         self._local = LocalSubscriptions(port)
         self._requests = OpenRequests(port)
         store = host.store if settings.durable else None
-        self._log = None if store is None else Log(store, settings.log_bytes, settings.max_lease_s, "max_lease_s")
-        self._buffer, self._gone = memory(settings.buffer, self._log, store)
+        self._log = (
+            None if store is None else DurableLog(store, settings.log_bytes, settings.max_lease_s, "max_lease_s")
+        )
+        self._buffer, self._gone = make_memory(settings.buffer, self._log, store)
         self._leases = LeaseTimer(port, self._buffer, "lease")
         self._held = self._buffer.events
         """What was held once and may be offered again."""
@@ -66,7 +66,7 @@ class Epidemic(Protocol, AnswersFromOwn, AcknowledgesReplicas, KeepsEvents):
         self._tokens = 0
         self._offers = Offers(settings.buffer, settings.window)
         self._serving = Serving()
-        self._holders = Holders()
+        self._holders = KnownReplicas()
         self._checks: dict[Token, tuple[NodeId, EventId]] = {}
         """Transfers of counted events under way."""
         self._asking = False
@@ -78,13 +78,13 @@ class Epidemic(Protocol, AnswersFromOwn, AcknowledgesReplicas, KeepsEvents):
 
     @property
     def room(self) -> Usage:
-        return room_of(self._settings.buffer, self._log)
+        return capacity_of(self._settings.buffer, self._log)
 
     def on_start(self, now: float) -> None:
         """A durable node goes on with what it held; the next link brings it to others."""
         longest_s, grace_s = self._settings.max_lease_s, self._settings.seen_grace_s
         self._gone.load(now + longest_s + grace_s)
-        for stored in reload(self.port, now, self._buffer, longest_s):
+        for stored in restore_buffer(self.port, now, self._buffer, longest_s):
             self._gone.add(now, stored.id, stored.until + grace_s)
         self._leases.watch(now)
 
@@ -236,7 +236,7 @@ class Epidemic(Protocol, AnswersFromOwn, AcknowledgesReplicas, KeepsEvents):
         id = event.id
         until = now + min(remaining_s, event.lease_s, self._settings.max_lease_s)
         self._local.deliver(event, hops)
-        for evicted in self._buffer.add(Stored(until, id, event, hops)):
+        for evicted in self._buffer.add(BufferedEvent(until, id, event, hops)):
             self._forget(now, evicted, "buffer_full")
         self.port.note(Fact("store", id))
         self._requests.meet(event, hops)
@@ -344,7 +344,7 @@ class Epidemic(Protocol, AnswersFromOwn, AcknowledgesReplicas, KeepsEvents):
             self._forget(now, stored, "lease_over")
         self._leases.watch(now, again=True)
 
-    def _forget(self, now: float, stored: Stored, reason: str) -> None:
+    def _forget(self, now: float, stored: BufferedEvent, reason: str) -> None:
         """It is gone but not forgotten: copies elsewhere may live a little longer than the lease says."""
         self._gone.add(now, stored.id, stored.until + self._settings.seen_grace_s)
         self.port.note(Fact("evict", stored.id, reason=reason))

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from carrycast.core.model import AccessPolicy, Event, EventId, Failure, Request, RequestId, Subscription, SubscriptionId
 from carrycast.core.protocol import AnswersRequests, Fact, Link, Protocol, RecordingPort
 from carrycast.core.protocol.effects import (
-    Answer,
+    AnswerRequest,
     Broadcast,
     CancelTimer,
     CloseHistory,
@@ -345,11 +345,11 @@ def test_a_node_answers_from_what_it_carries_and_a_subscription_may_begin_with_i
     asked = Request(RequestId(0, 1), "topic = 1", attributes={"rank": 3})
     epidemic.on_request(2.0, asked)
     # There has been no neighbor yet for as long as the requester waits: what comes meanwhile belongs to the answer.
-    assert port.take() == [Answer(asked.id, old, 1), SetTimer("requests", 10.0)]
+    assert port.take() == [AnswerRequest(asked.id, old, 1), SetTimer("requests", 10.0)]
     late = Event(EventId(1, 3), {"topic": 1})
     for event in (late, Event(EventId(1, 4), {"topic": 1}, access=AccessPolicy("rank > 5"))):
         epidemic.on_message(2.5, 1, Transfer(event, 2, 10.0), "radio")
-    assert [effect for effect in port.take() if isinstance(effect, Answer)] == [Answer(asked.id, late, 2)]
+    assert [effect for effect in port.take() if isinstance(effect, AnswerRequest)] == [AnswerRequest(asked.id, late, 2)]
     epidemic.on_timer(12.0, "requests")
     # What others carry nobody knows, so it is never said to be all.
     assert CloseRequest(asked.id, complete=False) in port.take()

@@ -6,8 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from carrycast.core.model import Event, NodeId, Subscription, SubscriptionId
-from carrycast.core.parts.flood import Flood
-from carrycast.core.parts.relay import RelaySettings
+from carrycast.core.parts.flood import Flood, RelaySettings
 from carrycast.core.protocol import Host, Interface, Port, Protocol, Settings, TimerKey
 from carrycast.core.wire import EventMessage, Message
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from carrycast.core.matching import serves
 from carrycast.core.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
-from carrycast.core.parts.window import CounterWindow
+from carrycast.core.parts.sequence_window import SequenceWindow
 from carrycast.core.protocol import Gap
 from carrycast.core.wire import Message, hops_after
 from carrycast.protocols.overlay.context import Station
@@ -56,7 +56,7 @@ class Wanted:
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
         self.inflow: Inflow[Came] = Inflow()
-        self.met = CounterWindow()
+        self.met = SequenceWindow()
         """Without order: which outputs have been delivered."""
         self.following: dict[tuple[NodeId, Version], Following] = {}
         """Of each producer, what follows on the last input that something was delivered of."""

@@ -8,7 +8,7 @@ output has arrived.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from carrycast.core.model import Event, EventId, NodeId, Subscription, SubscriptionId
-from carrycast.core.parts.processing import Calls
+from carrycast.core.parts.processing import ProcessorCalls
 from carrycast.core.protocol import Token
 from carrycast.core.wire import hops_after
 from carrycast.protocols.overlay.context import Station
@@ -127,7 +127,7 @@ class Modulators:
         self._station = station
         self._monitor = monitor
         self._touch = touch
-        self._calls: Calls[Work] = Calls(station.port, MAX_CALLS)
+        self._calls: ProcessorCalls[Work] = ProcessorCalls(station.port, MAX_CALLS)
         self._running: dict[SubscriptionId, Running] = {}
         self._of: dict[NodeId, dict[SubscriptionId, Running]] = {}
         self._dirty: dict[SubscriptionId, None] = {}

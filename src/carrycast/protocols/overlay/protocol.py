@@ -5,7 +5,7 @@ from random import Random
 from typing import ClassVar
 
 from carrycast.core.model import Event, Failure, NodeId, Processor, Subscription, SubscriptionId
-from carrycast.core.parts.handling import GivenUp
+from carrycast.core.parts.outbox import Undelivered
 from carrycast.core.protocol import (
     Capability,
     Host,
@@ -270,7 +270,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
             # The channel repeats what it carries; other words are said again in time.
             self.station.drop("unreachable", event=carried(message)[1])
 
-    def _on_given_up(self, now: float, given_up: list[GivenUp]) -> None:
+    def _on_given_up(self, now: float, given_up: list[Undelivered]) -> None:
         for one in given_up:
             if self.client.on_given_up(now, one.peer, one.cause):
                 self._find_home(now)

@@ -11,7 +11,7 @@ import msgspec
 
 from carrycast.core.model import Failure, NodeId
 from carrycast.core.parts.channel import Channel, ChannelLimits, ChannelTypes
-from carrycast.core.parts.handling import GivenUp
+from carrycast.core.parts.outbox import Undelivered
 from carrycast.core.protocol import Fact, Host, Port, Token
 from carrycast.core.wire import DecodeError, Message, Parcel, carried
 from carrycast.protocols.overlay.messages import CARRIED, Ack, Hop, Packet
@@ -64,7 +64,7 @@ class Transport:
         """A piece has come: the messages that are whole with it."""
         return [Arrived(origin, message, hops) for message in self._channel.on_packet(now, origin, packet)]
 
-    def on_ack(self, now: float, origin: NodeId, ack: Ack) -> list[GivenUp]:
+    def on_ack(self, now: float, origin: NodeId, ack: Ack) -> list[Undelivered]:
         """What a peer has, and what is given up because it has started anew."""
         return self._channel.on_ack(now, origin, ack)
 
@@ -91,11 +91,11 @@ class Transport:
         else:
             self._port.note(Fact("drop", event=hop.parcel.event, reason="unreachable"))
 
-    def on_timer(self, now: float, token: Token) -> list[GivenUp]:
+    def on_timer(self, now: float, token: Token) -> list[Undelivered]:
         """Nothing was heard of a message for too long."""
         return self._channel.on_timer(now, token)
 
-    def give_up(self, peer: NodeId, cause: Failure) -> list[GivenUp]:
+    def give_up(self, peer: NodeId, cause: Failure) -> list[Undelivered]:
         """All that is on its way to a peer."""
         return self._channel.give_up(peer, cause)
 

@@ -12,7 +12,14 @@ from msgspec import Meta
 
 from carrycast.core.model import Event, Failure, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
 from carrycast.core.parts.local import LocalSubscriptions
-from carrycast.core.parts.processing import Calls, Inputs, MaxStages, StreamAttributes, parsed_filter, stream_of
+from carrycast.core.parts.processing import (
+    MaxStages,
+    ProcessorCalls,
+    ProcessorInputs,
+    StreamAttributes,
+    parsed_filter,
+    stream_of,
+)
 from carrycast.core.parts.seen import SeenCache
 from carrycast.core.protocol import Fact, Host, Interface, Link, Port, Protocol, RunsProcessors, Settings, Token
 from carrycast.core.wire import EventMessage, Message, hops_after
@@ -68,8 +75,8 @@ class ProcessorFlooding(Protocol, RunsProcessors):
         self._local = LocalSubscriptions(port)
         self._neighbors = ReliableLinks(port, settings.retries)
         self._seen = SeenCache()
-        self._processors: dict[ProcessorId, Inputs[Taken]] = {}
-        self._calls: Calls[tuple[ProcessorId, tuple[Taken, ...]]] = Calls(port)
+        self._processors: dict[ProcessorId, ProcessorInputs[Taken]] = {}
+        self._calls: ProcessorCalls[tuple[ProcessorId, tuple[Taken, ...]]] = ProcessorCalls(port)
 
     def on_publish(self, now: float, event: Event) -> None:
         self._take(now, Taken(event, 0, now + event.lease_s, 0, None), None)
@@ -103,7 +110,7 @@ class ProcessorFlooding(Protocol, RunsProcessors):
     def on_processor(self, now: float, processor: Processor) -> None:
         parsed = parsed_filter(self.port, processor)
         if parsed is not None:
-            self._processors[processor.id] = Inputs(processor, parsed)
+            self._processors[processor.id] = ProcessorInputs(processor, parsed)
             self._calls.open(processor.id, processor.id)
 
     def on_processed(
@@ -147,7 +154,7 @@ class ProcessorFlooding(Protocol, RunsProcessors):
             if local.processor.id != taken.maker and local.fits(event):
                 self._process(local, taken)
 
-    def _process(self, local: Inputs[Taken], taken: Taken) -> None:
+    def _process(self, local: ProcessorInputs[Taken], taken: Taken) -> None:
         event = taken.event
         if taken.stages >= self._settings.max_stages:
             self._drop("too_many_processors", event)

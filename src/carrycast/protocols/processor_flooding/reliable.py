@@ -8,13 +8,12 @@ same one, `retries` times. Removing the neighbor is left to discovery, which hos
 from collections.abc import Iterator
 
 from carrycast.core.model import Failure, NodeId
-from carrycast.core.parts.handling import Handling, Way, Ways
-from carrycast.core.parts.outbox import Outbox
+from carrycast.core.parts.outbox import MessagePolicy, PathSelector, PeerOutbox, PeerPath
 from carrycast.core.protocol import Interface, Link, Port, Token
 from carrycast.core.wire import Message
 
 
-class ReliableLinks(Ways):
+class ReliableLinks(PathSelector):
     """The nodes with at least one link, in the order in which they came.
 
     A link that discovery drops because a message failed stays while that message's retry, or another one, is under way
@@ -27,7 +26,7 @@ class ReliableLinks(Ways):
         self._links: dict[NodeId, dict[Interface, Link]] = {}
         self._kept: set[tuple[NodeId, Interface]] = set()
         """Links in use that discovery has dropped because a message failed."""
-        self._outbox = Outbox(port, self, FloodHandling(), self._transmit, retries, moves=0)
+        self._outbox = PeerOutbox(port, self, FloodHandling(), self._transmit, retries, moves=0)
 
     def __iter__(self) -> Iterator[NodeId]:
         return iter(list(self._links))
@@ -54,29 +53,29 @@ class ReliableLinks(Ways):
         """The outcome of a message; one that failed may be sent again."""
         self._outbox.on_sent(now, token, failure)
 
-    def _transmit(self, now: float, node: NodeId, message: Message, way: Way, token: Token) -> None:
+    def _transmit(self, now: float, node: NodeId, message: Message, way: PeerPath, token: Token) -> None:
         self._port.send(node, message, via=way.interface, token=token)
 
     # The ways of the outbox.
 
-    def way(self, peer: NodeId) -> Way | None:
+    def way(self, peer: NodeId) -> PeerPath | None:
         return self._best(list(self._links.get(peer, {}).values()))
 
-    def again(self, peer: NodeId, way: Way) -> Way | None:
+    def again(self, peer: NodeId, way: PeerPath) -> PeerPath | None:
         links = list(self._links.get(peer, {}).values())
         return self._best([link for link in links if link.interface != way.interface] or links)
 
-    def failed(self, peer: NodeId, way: Way) -> None:
+    def failed(self, peer: NodeId, way: PeerPath) -> None:
         assert way.interface is not None
         if (peer, way.interface) in self._kept:
             self._remove(peer, way.interface)
 
-    def _best(self, links: list[Link]) -> Way | None:
+    def _best(self, links: list[Link]) -> PeerPath | None:
         """The cheapest; one that discovery has dropped only if there is no other."""
         if not links:
             return None
         best = min(links, key=lambda link: ((link.neighbor, link.interface) in self._kept, link.cost_s))
-        return Way(best.interface, best.cost_s)
+        return PeerPath(best.interface, best.cost_s)
 
     def _remove(self, node: NodeId, interface: Interface) -> None:
         self._kept.discard((node, interface))
@@ -85,7 +84,7 @@ class ReliableLinks(Ways):
             del self._links[node]
 
 
-class FloodHandling(Handling):
+class FloodHandling(MessagePolicy):
     """Messages of a flood: each stands for itself, and what a full queue did not take is lost."""
 
     def waits(self, message: Message) -> bool:

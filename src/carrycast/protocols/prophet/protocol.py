@@ -6,11 +6,11 @@
 from random import Random
 
 from carrycast.core.model import Failure, NodeId, Subscription, SubscriptionId
-from carrycast.core.parts.buffer import Stored
-from carrycast.core.parts.carrier import CountingCarrier
-from carrycast.core.parts.handing_messages import MESSAGES
-from carrycast.core.parts.introductions import MAX_FILTER_BYTES, MAX_FILTERS, canonical
-from carrycast.core.parts.share import Rule, Share
+from carrycast.core.parts.buffer import BufferedEvent
+from carrycast.core.parts.carrier import ReplicatingCarrierProtocol
+from carrycast.core.parts.copies import CopyRule, CopyShare
+from carrycast.core.parts.exchange_messages import MESSAGES
+from carrycast.core.parts.subscription_exchange import MAX_FILTER_BYTES, MAX_FILTERS, canonical_filters
 from carrycast.core.protocol import Fact, Host, Interface, Link, Port, TimerKey
 from carrycast.core.wire import Message
 from carrycast.protocols.prophet.messages import (
@@ -29,7 +29,7 @@ from carrycast.protocols.prophet.table import Table
 EXCHANGE = "exchange"
 
 
-class GreatestFirst(Rule):
+class GreatestFirst(CopyRule):
     """[RFC 6693 §3.6] GRTR: a neighbor gets a copy if it is more likely to meet a destination than this node is."""
 
     __slots__ = ("_node", "_table", "theirs")
@@ -40,21 +40,21 @@ class GreatestFirst(Rule):
         self.theirs: dict[NodeId, dict[NodeId, float]] = {}
         """What each neighbor has said of its predictabilities."""
 
-    def share(self, now: float, stored: Stored, copies: int, neighbor: NodeId, wanted: bool) -> Share:
+    def share(self, now: float, stored: BufferedEvent, copies: int, neighbor: NodeId, wanted: bool) -> CopyShare:
         """The copy here stays: GRTR takes nothing back. Who wants an event has it anyway, and so carries it too."""
         if wanted:
-            return Share(1, copies)
+            return CopyShare(1, copies)
         said = self.theirs.get(neighbor)
         if said:
             for node in self._table.destinations(stored.event):
                 if node not in (self._node, neighbor, stored.id.source) and said.get(node, 0.0) > self._table.value(
                     now, node
                 ):
-                    return Share(1, copies)
-        return Share(0, copies)
+                    return CopyShare(1, copies)
+        return CopyShare(0, copies)
 
 
-class Prophet(CountingCarrier):
+class Prophet(ReplicatingCarrierProtocol):
     """Copies climb toward those who often meet the subscribers of an event."""
 
     name = "prophet"
@@ -83,7 +83,7 @@ class Prophet(CountingCarrier):
         self._changed(now)
 
     def on_link_up(self, now: float, link: Link) -> None:
-        new = link.neighbor not in self.handing.neighbors
+        new = link.neighbor not in self.exchange.neighbors
         super().on_link_up(now, link)
         if new:
             self._table.meet(now, link.neighbor)
@@ -94,7 +94,7 @@ class Prophet(CountingCarrier):
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
         super().on_link_down(now, link, cause)
-        if link.neighbor not in self.handing.neighbors:
+        if link.neighbor not in self.exchange.neighbors:
             self._rule.theirs.pop(link.neighbor, None)
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
@@ -111,15 +111,15 @@ class Prophet(CountingCarrier):
         if key != EXCHANGE:
             super().on_timer(now, key)
             return
-        self._exchanging = len(self.handing.neighbors) > 0
+        self._exchanging = len(self.exchange.neighbors) > 0
         if self._exchanging:
             self.port.set_timer(EXCHANGE, self._settings.exchange_s)
-        for neighbor in self.handing.neighbors:
+        for neighbor in self.exchange.neighbors:
             self._tell(now, neighbor, self._table.subscribers())
 
     def _changed(self, now: float) -> None:
         self._changes += 1
-        for neighbor in self.handing.neighbors:
+        for neighbor in self.exchange.neighbors:
             self._tell(now, neighbor, [])
 
     def _own(self) -> Version:
@@ -138,7 +138,7 @@ class Prophet(CountingCarrier):
             self.port.send(neighbor, Predictabilities(self._own(), tuple(entries[first : first + MAX_ENTRIES])))
 
     def _on_predictabilities(self, now: float, sender: NodeId, message: Predictabilities) -> None:
-        if sender not in self.handing.neighbors:
+        if sender not in self.exchange.neighbors:
             # It has found this node first; it tells again after `exchange_s`.
             self.port.note(Fact("drop", peer=sender, reason="not_a_neighbor"))
             return
@@ -161,7 +161,7 @@ class Prophet(CountingCarrier):
             asked = list(unknown)
             for first in range(0, len(asked), MAX_ENTRIES):
                 self.port.send(sender, AskProfiles(tuple(asked[first : first + MAX_ENTRIES])))
-        self.handing.consider(now, sender)
+        self.exchange.consider(now, sender)
 
     def _on_ask_profiles(self, sender: NodeId, nodes: tuple[NodeId, ...]) -> None:
         part: list[Profile] = []
@@ -169,7 +169,7 @@ class Prophet(CountingCarrier):
         for node in dict.fromkeys(nodes):
             version, filters = self._table.version(node), self._table.filters(node)
             if node == self.node:
-                version, filters = self._own(), self.handing.introductions.own()
+                version, filters = self._own(), self.exchange.subscriptions.own()
             if version is None:
                 continue
             filters = filters[:MAX_FILTERS]
@@ -185,11 +185,11 @@ class Prophet(CountingCarrier):
     def _on_profiles(self, now: float, sender: NodeId, profiles: tuple[Profile, ...]) -> None:
         before = {profile.node: self._table.version(profile.node) for profile in profiles}
         for node, version, filters in profiles:
-            texts = canonical(filters)
+            texts = canonical_filters(filters)
             if texts is None or not self._table.learn(node, version, texts):
                 self.port.note(Fact("drop", peer=sender, reason="profile_unreadable"))
         news = [node for node, known in before.items() if self._table.version(node) != known]
-        for neighbor in self.handing.neighbors:
+        for neighbor in self.exchange.neighbors:
             if news and neighbor != sender:
                 self._tell(now, neighbor, news)
-            self.handing.consider(now, neighbor)
+            self.exchange.consider(now, neighbor)

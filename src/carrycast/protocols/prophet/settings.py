@@ -4,10 +4,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from carrycast.core.parts.carried import CarrySettings
+from carrycast.core.parts.carrier_buffer import CarrierSettings
 
 
-class ProphetSettings(CarrySettings, frozen=True):
+class ProphetSettings(CarrierSettings, frozen=True):
     """How predictability grows and ages. Defaults are those of [RFC 6693 §3.3] where it names one; the README
     has them beside those of the ONE."""
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from carrycast.core.model import Event, NodeId
-from carrycast.core.parts.interests import Interests
+from carrycast.core.parts.interests import KnownFilters
 from carrycast.protocols.prophet.messages import Version
 from carrycast.protocols.prophet.rules import aged, encounter, transitive
 from carrycast.protocols.prophet.settings import ProphetSettings
@@ -31,7 +31,7 @@ class Table:
         """When a node was last met itself."""
         self._wants: dict[NodeId, _Wants] = {}
         self._by_filter: dict[str, dict[NodeId, None]] = {}
-        self._interests = Interests()
+        self._interests = KnownFilters()
 
     def __len__(self) -> int:
         return len(self._values)

@@ -3,8 +3,8 @@
 import pytest
 
 from carrycast.core.model import Event, EventId, Failure, Subscription, SubscriptionId
-from carrycast.core.parts.handing_messages import Ask, Handed, Offer
-from carrycast.core.parts.introductions import Wants
+from carrycast.core.parts.exchange_messages import CopyOffer, CopyRequest, CopyTransfer
+from carrycast.core.parts.subscription_exchange import SubscriptionUpdate
 from carrycast.core.protocol import Fact, Link, Protocol, RecordingPort
 from carrycast.core.protocol.effects import Note
 from carrycast.protocols.prophet.messages import (
@@ -101,7 +101,7 @@ def carrier() -> tuple[Protocol, RecordingPort]:
     prophet, port = alone("prophet", node=7)
     prophet.on_publish(0.0, EVENT)
     prophet.on_link_up(0.0, Link(1, "radio", 0.001))
-    prophet.on_message(0.0, 1, Wants(()), "radio")
+    prophet.on_message(0.0, 1, SubscriptionUpdate(()), "radio")
     port.take()
     return prophet, port
 
@@ -111,10 +111,10 @@ def test_an_event_is_copied_to_who_is_more_likely_to_meet_a_subscriber() -> None
     prophet.on_message(1.0, 1, Predictabilities(Version(0, 0), (Entry(2, ONE, WHOLE // 2),)), "radio")
     assert port.take_messages() == [AskProfiles((2,))]
     prophet.on_message(1.0, 1, Profiles((Profile(2, ONE, ("topic = 1",)),)), "radio")
-    assert port.take_messages() == [Offer((EVENT.id,))], "0.5 there, 0.5 * 0.5 * 0.9 here"
-    prophet.on_message(1.0, 1, Ask((EVENT.id,)), "radio")
-    assert port.take_messages() == [Handed(EVENT, 1, 599.0, 1)]
-    assert EVENT.id in prophet.carried.held, "the copy here stays"  # type: ignore[attr-defined]
+    assert port.take_messages() == [CopyOffer((EVENT.id,))], "0.5 there, 0.5 * 0.5 * 0.9 here"
+    prophet.on_message(1.0, 1, CopyRequest((EVENT.id,)), "radio")
+    assert port.take_messages() == [CopyTransfer(EVENT, 1, 599.0, 1)]
+    assert EVENT.id in prophet.buffer.events, "the copy here stays"  # type: ignore[attr-defined]
 
 
 def test_an_event_is_not_copied_to_who_is_less_likely() -> None:
@@ -124,7 +124,7 @@ def test_an_event_is_not_copied_to_who_is_less_likely() -> None:
     port.take()
     prophet.on_message(3.0, 1, Predictabilities(Version(0, 0), (Entry(2, ONE, WHOLE // 4),)), "radio")
     prophet.on_message(3.0, 1, Profiles((Profile(2, ONE, ("topic = 1",)),)), "radio")
-    assert [one for one in port.take_messages() if isinstance(one, Offer)] == []
+    assert [one for one in port.take_messages() if isinstance(one, CopyOffer)] == []
 
 
 def test_a_node_tells_whom_it_expects_and_what_they_want_when_asked() -> None:

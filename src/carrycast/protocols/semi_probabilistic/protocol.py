@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Event, Failure, NodeId, Subscription, SubscriptionId
-from carrycast.core.parts.link_choice import LinkChoice, LinkRules, Reports, Spread
-from carrycast.core.parts.log import Log, room_of
+from carrycast.core.parts.link_selection import LinkRules, LinkSelection, ReportFormat, SpreadSettings
+from carrycast.core.parts.log import DurableLog, capacity_of
 from carrycast.core.protocol import Fact, Host, Interface, KeepsEvents, Link, Port, Protocol, TimerKey
 from carrycast.core.protocol.retention import RetentionLog, Usage
 from carrycast.core.wire import Message
@@ -31,7 +31,7 @@ class SemiProbabilistic(Protocol, KeepsEvents, LinkRules):
     def __init__(self, node: NodeId, settings: SemiProbabilisticSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
-        spread = Spread(
+        spread = SpreadSettings(
             tau=settings.tau,
             phi=settings.phi,
             buffer=settings.buffer,
@@ -42,9 +42,9 @@ class SemiProbabilistic(Protocol, KeepsEvents, LinkRules):
             grace_s=settings.seen_grace_s,
             tracks=settings.retransmit_to == "others",
         )
-        reports, store = Reports(_wanted, Forwarded), host.store if settings.durable else None
-        log = None if store is None else Log(store, settings.log_bytes, settings.max_lease_s, "max_lease_s")
-        self._choice = LinkChoice(node, host.incarnation, port, rng, spread, reports, self, log)
+        reports, store = ReportFormat(_wanted, Forwarded), host.store if settings.durable else None
+        log = None if store is None else DurableLog(store, settings.log_bytes, settings.max_lease_s, "max_lease_s")
+        self._choice = LinkSelection(node, host.incarnation, port, rng, spread, reports, self, log)
         self._seen_ids = self._choice.seen_ids
         self._tracks = spread.tracks
 
@@ -54,7 +54,7 @@ class SemiProbabilistic(Protocol, KeepsEvents, LinkRules):
 
     @property
     def room(self) -> Usage:
-        return room_of(self._settings.buffer, self._choice.carrier.log)
+        return capacity_of(self._settings.buffer, self._choice.carrier.log)
 
     def on_start(self, now: float) -> None:
         self._choice.start(now)

@@ -7,16 +7,15 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from carrycast.core.model import NodeId
-from carrycast.core.parts.buffer import Stored
-from carrycast.core.parts.carried import CarrySettings
-from carrycast.core.parts.carrier import CountingCarrier
-from carrycast.core.parts.copies import MAX_COPIES
-from carrycast.core.parts.share import Rule, Share
+from carrycast.core.parts.buffer import BufferedEvent
+from carrycast.core.parts.carrier import ReplicatingCarrierProtocol
+from carrycast.core.parts.carrier_buffer import CarrierSettings
+from carrycast.core.parts.copies import MAX_COPIES, CopyRule, CopyShare
 from carrycast.core.protocol import Host, Port
 from carrycast.protocols.spray_and_wait.rules import binary, from_source
 
 
-class SprayAndWaitSettings(CarrySettings, frozen=True):
+class SprayAndWaitSettings(CarrierSettings, frozen=True):
     """How many copies there are of an event, and who spreads them."""
 
     # The ONE's example settings have 6 copies; 8 is the next number that halves to one.
@@ -27,7 +26,7 @@ class SprayAndWaitSettings(CarrySettings, frozen=True):
     ] = "binary"
 
 
-class Spraying(Rule):
+class Spraying(CopyRule):
     """Half of the copies, or one from the publisher."""
 
     __slots__ = ("_binary",)
@@ -35,12 +34,12 @@ class Spraying(Rule):
     def __init__(self, spray: str) -> None:
         self._binary = spray == "binary"
 
-    def share(self, now: float, stored: Stored, copies: int, neighbor: NodeId, wanted: bool) -> Share:
+    def share(self, now: float, stored: BufferedEvent, copies: int, neighbor: NodeId, wanted: bool) -> CopyShare:
         """By the number of copies alone."""
         return binary(copies) if self._binary else from_source(copies, own=stored.hops == 0)
 
 
-class SprayAndWait(CountingCarrier):
+class SprayAndWait(ReplicatingCarrierProtocol):
     """At most `copies` nodes carry an event, however many there are."""
 
     name = "spray_and_wait"

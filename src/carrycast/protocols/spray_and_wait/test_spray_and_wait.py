@@ -3,9 +3,9 @@
 import pytest
 
 from carrycast.core.model import Event, EventId, Failure
-from carrycast.core.parts.handing_messages import Ask, Handed
-from carrycast.core.parts.introductions import Wants
-from carrycast.core.parts.share import Share
+from carrycast.core.parts.copies import CopyShare
+from carrycast.core.parts.exchange_messages import CopyRequest, CopyTransfer
+from carrycast.core.parts.subscription_exchange import SubscriptionUpdate
 from carrycast.core.protocol import Link
 from carrycast.core.protocol.effects import Send
 from carrycast.protocols.spray_and_wait.rules import binary, from_source
@@ -16,13 +16,13 @@ EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=60.0)
 
 @pytest.mark.parametrize(("copies", "given", "kept"), [(8, 4, 4), (5, 2, 3), (3, 1, 2), (2, 1, 1), (1, 0, 1)])
 def test_binary_spray_halves(copies: int, given: int, kept: int) -> None:
-    assert binary(copies) == Share(given, kept)
+    assert binary(copies) == CopyShare(given, kept)
 
 
 def test_source_spray_gives_one_at_a_time_from_the_publisher_alone() -> None:
-    assert from_source(8, own=True) == Share(1, 7)
-    assert from_source(1, own=True) == Share(0, 1)
-    assert from_source(8, own=False) == Share(0, 8)
+    assert from_source(8, own=True) == CopyShare(1, 7)
+    assert from_source(1, own=True) == CopyShare(0, 1)
+    assert from_source(8, own=False) == CopyShare(0, 8)
 
 
 def handed(variant: str | None, copies: int, asking: int) -> list[int]:
@@ -31,14 +31,14 @@ def handed(variant: str | None, copies: int, asking: int) -> list[int]:
     protocol, port = alone("spray_and_wait", 7, None, 1, copies=copies, **chosen)
     for neighbor in range(asking):
         protocol.on_link_up(0.0, Link(neighbor, "radio", 0.001))
-        protocol.on_message(0.0, neighbor, Wants(()), "radio")
+        protocol.on_message(0.0, neighbor, SubscriptionUpdate(()), "radio")
     protocol.on_publish(0.0, EVENT)
     given = []
     for neighbor in range(asking):
         port.take()
-        protocol.on_message(0.0, neighbor, Ask((EVENT.id,)), "radio")
+        protocol.on_message(0.0, neighbor, CopyRequest((EVENT.id,)), "radio")
         for effect in port.take():
-            if isinstance(effect, Send) and isinstance(effect.message, Handed):
+            if isinstance(effect, Send) and isinstance(effect.message, CopyTransfer):
                 given.append(effect.message.copies)
                 assert effect.token is not None
                 protocol.on_sent(0.0, effect.token, None)
@@ -54,13 +54,13 @@ def test_copies_are_given_until_one_is_left() -> None:
 def test_copies_whose_hand_over_failed_come_back() -> None:
     protocol, port = alone("spray_and_wait", node=7, copies=8)
     protocol.on_link_up(0.0, Link(1, "radio", 0.001))
-    protocol.on_message(0.0, 1, Wants(()), "radio")
+    protocol.on_message(0.0, 1, SubscriptionUpdate(()), "radio")
     protocol.on_publish(0.0, EVENT)
     for failure in (Failure.UNREACHABLE, None):
         port.take()
-        protocol.on_message(0.0, 1, Ask((EVENT.id,)), "radio")
-        [sent] = [one for one in port.take() if isinstance(one, Send) and isinstance(one.message, Handed)]
-        assert isinstance(sent.message, Handed)
+        protocol.on_message(0.0, 1, CopyRequest((EVENT.id,)), "radio")
+        [sent] = [one for one in port.take() if isinstance(one, Send) and isinstance(one.message, CopyTransfer)]
+        assert isinstance(sent.message, CopyTransfer)
         assert sent.message.copies == 4
         assert sent.token is not None
         protocol.on_sent(0.0, sent.token, failure)
@@ -70,7 +70,7 @@ def test_no_more_neighbors_are_offered_a_copy_than_could_get_one() -> None:
     protocol, port = alone("spray_and_wait", node=7, copies=4)
     for neighbor in range(6):
         protocol.on_link_up(0.0, Link(neighbor, "radio", 0.001))
-        protocol.on_message(0.0, neighbor, Wants(()), "radio")
+        protocol.on_message(0.0, neighbor, SubscriptionUpdate(()), "radio")
     port.take()
     protocol.on_publish(0.0, EVENT)
     assert len(port.take_messages()) == 2

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Advertisement, Event, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
-from carrycast.core.parts.links import Neighbors
-from carrycast.core.parts.log import room_of
+from carrycast.core.parts.log import capacity_of
+from carrycast.core.parts.neighbors import Neighbors
 from carrycast.core.protocol import (
     Advertises,
     AnswersRequests,
@@ -122,7 +122,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
 
     @property
     def room(self) -> Usage:
-        return room_of(self._settings.recover_buffer, self._recovery.log)
+        return capacity_of(self._settings.recover_buffer, self._recovery.log)
 
     def on_retune(self, now: float, settings: Settings) -> None:
         assert isinstance(settings, TreeSettings)

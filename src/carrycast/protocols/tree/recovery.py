@@ -11,10 +11,8 @@ from collections.abc import Callable, Container
 from random import Random
 
 from carrycast.core.model import Event, EventId, NodeId
-from carrycast.core.parts.buffer import Stored
-from carrycast.core.parts.durable import memory, reload
-from carrycast.core.parts.lease_timer import LeaseTimer
-from carrycast.core.parts.log import Log
+from carrycast.core.parts.buffer import BufferedEvent, LeaseTimer, make_memory, restore_buffer
+from carrycast.core.parts.log import DurableLog
 from carrycast.core.protocol import DurableStore, Fact, Port
 from carrycast.protocols.tree.messages import Ids, Publish, Want
 from carrycast.protocols.tree.settings import TreeSettings
@@ -37,10 +35,10 @@ class Recovery:
         self._period_s = settings.recover_s
         self._lease_s = settings.recover_lease_s
         self._tells = settings.durable
-        self.log: Log | None = None
+        self.log: DurableLog | None = None
         if settings.durable:
-            self.log = Log(store, settings.log_bytes, settings.recover_lease_s, "recover_lease_s")
-        self._buffer, self.met = memory(settings.recover_buffer, self.log, store)
+            self.log = DurableLog(store, settings.log_bytes, settings.recover_lease_s, "recover_lease_s")
+        self._buffer, self.met = make_memory(settings.recover_buffer, self.log, store)
         self._leases = LeaseTimer(port, self._buffer, LEASE)
         self._told: dict[NodeId, int] = {}
         """Of neighbors that want more than is said at once: up to where they were told."""
@@ -49,7 +47,7 @@ class Recovery:
         """Go on with what was kept; the first round comes at a random moment."""
         if self._period_s < math.inf:
             self._port.set_timer("recover", self._period_s * self._rng.random())
-            reload(self._port, now, self._buffer, self._lease_s)
+            restore_buffer(self._port, now, self._buffer, self._lease_s)
             self.met.load(now + self._lease_s + GRACE_S)
             self._watch_leases(now)
 
@@ -62,7 +60,7 @@ class Recovery:
         if self._period_s < math.inf and event.id not in self._buffer:
             self._expire(now)
             until = now + min(remaining_s, event.lease_s, self._lease_s)
-            gone = self._buffer.add(Stored(until, event.id, event, hops))
+            gone = self._buffer.add(BufferedEvent(until, event.id, event, hops))
             if self._tells:
                 self._port.note(Fact("store", event.id))
                 for evicted in gone:

@@ -10,7 +10,7 @@ from random import Random
 
 from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import Event, EventId, NodeId, Request, RequestId, Subscription, SubscriptionId
-from carrycast.core.parts.buffer import LeasedBuffer, Stored
+from carrycast.core.parts.buffer import BufferedEvent, LeasedBuffer
 from carrycast.core.protocol import Fact, Host, Port, TimerKey
 from carrycast.services.retrieval.messages import (
     MAX_HOPS,
@@ -232,7 +232,7 @@ class Retrieval:
             if self._cache is not None and len(message.path) > 1 and message.event.id not in self._cache:
                 event = message.event
                 until = now + min(message.remaining_s, event.lease_s)
-                self._cache.add(Stored(until, event.id, event, message.hops))
+                self._cache.add(BufferedEvent(until, event.id, event, message.hops))
         self._send_back(now, message)
 
     def _send_back(self, now: float, message: Answered | AllAnswered) -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Event, EventId, Scalar
-from carrycast.core.parts.buffer import LeasedBuffer, Stored
+from carrycast.core.parts.buffer import BufferedEvent, LeasedBuffer
 from carrycast.core.protocol import DurableStore, Fact, Port
 
 _PREFIX = b"event:"
@@ -38,7 +38,7 @@ class StoredEvents:
             if kept.until <= now:
                 self._store.delete(key)
             else:
-                self._buffer.add(Stored(kept.until, kept.event.id, kept.event, 0))
+                self._buffer.add(BufferedEvent(kept.until, kept.event.id, kept.event, 0))
                 self._port.note(Fact("store", event=kept.event.id))
         self._watch(now)
 
@@ -67,7 +67,7 @@ class StoredEvents:
             return False
         # Who sends it back may say what it likes of what is left; the whole life is the event's own word.
         until = now + min(remaining_s, event.lease_s)
-        evicted = self._buffer.add(Stored(until, event.id, event, 0))
+        evicted = self._buffer.add(BufferedEvent(until, event.id, event, 0))
         self._store.put(_key(event.id), msgspec.msgpack.encode(_Kept(event, until)))
         self._port.note(Fact("store", event=event.id))
         for one in evicted:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from carrycast.core.functions import MAX_JOBS, Fault, Installed, ProcessorError, derived_event
+from carrycast.core.functions import MAX_JOBS, Fault, InstalledFunction, ProcessorError, derived_event
 from carrycast.core.model import Event, EventId, NodeId, ProcessorId
 from carrycast.core.protocol import Token
 from carrycast.core.utilization import Utilization
@@ -110,7 +110,7 @@ class Computer:
         else:
             self._tell(call.token, state, results, call.cost_s, "")
 
-    def _results(self, call: _Call, installed: Installed) -> tuple[list[Event], bytes]:
+    def _results(self, call: _Call, installed: InstalledFunction) -> tuple[list[Event], bytes]:
         state, outcomes = installed.run(call.state, call.events)
         results = []
         for outcome in outcomes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from carrycast.core.functions import Installed, ProcessorError, load_function, split_function
+from carrycast.core.functions import InstalledFunction, ProcessorError, load_function, split_function
 from carrycast.core.model import NodeId, ProcessorId
 from carrycast.core.streams import check_seed, stream
 from carrycast.errors import UserError, WorkError
@@ -270,8 +270,10 @@ def _recorder(
     return recorder
 
 
-def _installed(scenario: Scenario, roles: dict[str, list[int]], seed: int) -> list[dict[ProcessorId, Installed]]:
-    tables: list[dict[ProcessorId, Installed]] = [{} for _ in range(scenario.nodes)]
+def _installed(
+    scenario: Scenario, roles: dict[str, list[int]], seed: int
+) -> list[dict[ProcessorId, InstalledFunction]]:
+    tables: list[dict[ProcessorId, InstalledFunction]] = [{} for _ in range(scenario.nodes)]
     for place, entry in enumerate(scenario.resolved().processors):
         try:
             file, name = split_function(entry.function)
@@ -281,7 +283,7 @@ def _installed(scenario: Scenario, roles: dict[str, list[int]], seed: int) -> li
         for node in chosen(entry.nodes, roles, scenario.nodes, stream(seed, f"processor {place}")):
             if entry.id in tables[node]:
                 raise UserError(f"{scenario.name}: processors[{place}].id: node {node} has two processors {entry.id!r}")
-            tables[node][entry.id] = Installed.of(entry.processor(), function)
+            tables[node][entry.id] = InstalledFunction.of(entry.processor(), function)
     return tables
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from carrycast.core.functions import Installed
+from carrycast.core.functions import InstalledFunction
 from carrycast.core.model import NodeId, Position, ProcessorId, RoadMap
 from carrycast.core.protocol import Capability, StackPlan
 from carrycast.errors import WorkError
@@ -36,7 +36,7 @@ class World:
     trajectories: Trajectories | None
     roles: dict[str, list[NodeId]]
     faults: FaultPlan
-    installed: list[dict[ProcessorId, Installed]]
+    installed: list[dict[ProcessorId, InstalledFunction]]
     """The processors of each node."""
     batteries: Batteries | None
     sequences: dict[NodeId, int] = field(default_factory=dict)

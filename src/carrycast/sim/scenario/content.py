@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carrycast.core.matching import Filter
-from carrycast.core.matching.satisfy import Answer, together
+from carrycast.core.matching.satisfy import Satisfiability, together
 from carrycast.core.matching.terms import (
     And,
     Between,
@@ -18,7 +18,6 @@ from carrycast.core.matching.terms import (
     Constant,
     In,
     IsNull,
-    Kind,
     Like,
     Literal,
     Matches,
@@ -26,6 +25,7 @@ from carrycast.core.matching.terms import (
     Not,
     Operator,
     Or,
+    ValueKind,
 )
 from carrycast.core.model import Scalar
 from carrycast.sim.scenario.draws import Drawable
@@ -38,14 +38,14 @@ MOST_FILTERS = 256
 MOST_ROWS = 4096
 """Different events of a file that are tried one by one."""
 
-KINDS = {Kind.BOOLEAN: "a truth value", Kind.NUMBER: "a number", Kind.STRING: "a string"}
+KINDS = {ValueKind.BOOLEAN: "a truth value", ValueKind.NUMBER: "a number", ValueKind.STRING: "a string"}
 
 
 class Content(NamedTuple):
     """Attributes that an event of a publication may have: for each name a condition that its value meets."""
 
     conditions: Mapping[str, Node]
-    kinds: Mapping[str, frozenset[Kind]]
+    kinds: Mapping[str, frozenset[ValueKind]]
 
     @classmethod
     def of(cls, attributes: Mapping[str, Drawable]) -> "Content":
@@ -56,7 +56,7 @@ class Content(NamedTuple):
     def may_match(self, filter: Filter) -> bool:
         """Whether some such event may match."""
         absent = [IsNull(name, negated=False) for name in attributes_of(filter.node) if name not in self.conditions]
-        return together([filter.node, *self.conditions.values(), *absent]).answer is not Answer.NO
+        return together([filter.node, *self.conditions.values(), *absent]).answer is not Satisfiability.NO
 
 
 def contents_of(entry: PublishEntry, nodes: int) -> list[Content] | None:
@@ -89,9 +89,9 @@ def filters_of(template: str, draws: Mapping[str, Drawable]) -> list[Filter] | N
     return [Filter(filled(template, dict(zip(named, chosen, strict=True)), "")) for chosen in product(*values)]
 
 
-def compared_kinds(node: Node) -> dict[str, frozenset[Kind]]:
+def compared_kinds(node: Node) -> dict[str, frozenset[ValueKind]]:
     """For each attribute that a filter compares with a constant, the kinds of these constants."""
-    found: dict[str, frozenset[Kind]] = {}
+    found: dict[str, frozenset[ValueKind]] = {}
     for leaf in _leaves(node):
         if isinstance(leaf, Compare):
             kinds = {leaf.literal.kind}
@@ -100,7 +100,7 @@ def compared_kinds(node: Node) -> dict[str, frozenset[Kind]]:
         elif isinstance(leaf, In):
             kinds = {literal.kind for literal in leaf.literals}
         elif isinstance(leaf, Like | Matches):
-            kinds = {Kind.STRING}
+            kinds = {ValueKind.STRING}
         else:
             continue
         found[leaf.attribute] = found.get(leaf.attribute, frozenset()) | kinds
@@ -112,11 +112,11 @@ def attributes_of(node: Node) -> set[str]:
     return {leaf.attribute for leaf in _leaves(node)}
 
 
-def kind_of(value: Scalar) -> Kind:
+def kind_of(value: Scalar) -> ValueKind:
     """What a value compares with."""
     if isinstance(value, bool):
-        return Kind.BOOLEAN
-    return Kind.STRING if isinstance(value, str) else Kind.NUMBER
+        return ValueKind.BOOLEAN
+    return ValueKind.STRING if isinstance(value, str) else ValueKind.NUMBER
 
 
 def _leaves(node: Node) -> Iterator[Compare | Between | In | Like | Matches | IsNull]:
@@ -136,7 +136,7 @@ def _condition(name: str, written: Drawable) -> Node:
         return equal[0] if len(equal) == 1 else Or(tuple(equal))
     assert isinstance(written, dict)
     low, high = _ends(written)
-    return Between(name, Literal(Kind.NUMBER, low), Literal(Kind.NUMBER, high), negated=False)
+    return Between(name, Literal(ValueKind.NUMBER, low), Literal(ValueKind.NUMBER, high), negated=False)
 
 
 def _all_values(written: Drawable) -> Sequence[Scalar] | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carrycast.core.matching import Filter
-from carrycast.core.matching.terms import Kind
+from carrycast.core.matching.terms import ValueKind
 from carrycast.sim.scenario.content import KINDS, Content, compared_kinds, contents_of, filters_of
 from carrycast.sim.scenario.draws import Drawable, Selection, count_of
 from carrycast.sim.scenario.event_files import read_events
@@ -164,7 +164,7 @@ def _mistyped(consumer: _Consumer, producers: Sequence[_Producer]) -> list[str]:
     """Attributes that a filter compares with constants of no kind that publications give."""
     if not consumer.knows_producers or any(producer.contents is None for producer in producers):
         return []
-    given: dict[str, frozenset[Kind]] = {}
+    given: dict[str, frozenset[ValueKind]] = {}
     for producer in producers:
         for content in producer.contents or ():
             for name, kinds in content.kinds.items():
@@ -182,9 +182,9 @@ def _mistyped(consumer: _Consumer, producers: Sequence[_Producer]) -> list[str]:
     return said
 
 
-def _drawn_kinds(consumer: _Consumer) -> frozenset[Kind]:
+def _drawn_kinds(consumer: _Consumer) -> frozenset[ValueKind]:
     """Kinds of values that are chosen from lists of several kinds."""
-    found: frozenset[Kind] = frozenset()
+    found: frozenset[ValueKind] = frozenset()
     for name, kinds in Content.of(consumer.draws).kinds.items():
         if len(kinds) > 1 and name in names_in(consumer.filter):
             found |= kinds

@@ -11,7 +11,7 @@ from random import Random
 
 import networkx as nx
 
-from carrycast.core.functions import Installed, UserFunction, derived_event
+from carrycast.core.functions import InstalledFunction, UserFunction, derived_event
 from carrycast.core.model import Event, EventId, Failure, NodeId, Processor, Subscription, SubscriptionId
 from carrycast.core.protocol import Link, RecordingPort
 from carrycast.core.protocol.effects import Deliver, Note, Process, Send
@@ -40,7 +40,7 @@ class Web:
         self._graph = graph
         self._rng = rng
         self._ports: dict[NodeId, RecordingPort] = {}
-        self._installed: dict[tuple[NodeId, str], Installed] = {}
+        self._installed: dict[tuple[NodeId, str], InstalledFunction] = {}
         self._channels: dict[tuple[object, ...], deque[Step]] = {}
         self._made = 0
         for node in graph:
@@ -52,7 +52,7 @@ class Web:
 
     def install(self, node: NodeId, processor: Processor, function: UserFunction) -> None:
         """A node gets a processor; its `cost_s` is what each call takes."""
-        self._installed[node, processor.id] = Installed.of(processor, function)
+        self._installed[node, processor.id] = InstalledFunction.of(processor, function)
         self.brokers[node].on_processor(self.now, processor)
 
     def subscribe(self, node: NodeId, filter: str) -> None:

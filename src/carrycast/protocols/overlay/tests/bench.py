@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from carrycast.core.model import Event, EventId, NodeId, Processor, Scalar, Subscription, SubscriptionId
 from carrycast.core.protocol import Capability, Fact, RecordingPort, TimerKey
-from carrycast.core.protocol.effects import Broadcast, CancelTimer, Deliver, Effect, Note, Process, Route, SetTimer
+from carrycast.core.protocol.effects import Broadcast, CancelTimer, Deliver, Effect, Note, Process, SendRouted, SetTimer
 from carrycast.core.protocol.registry import protocol_named
 from carrycast.core.settings import typed
 from carrycast.core.wire import Codec, Layer, Message
@@ -227,7 +227,7 @@ class Bench:
 
     def _carry_out(self, node: NodeId, effect: Effect) -> None:
         match effect:
-            case Route(int(target), message):
+            case SendRouted(int(target), message):
                 self.carried.append((node, target, message))
                 self._route(node, target, message)
             case Broadcast(message):

@@ -13,7 +13,7 @@ from carrycast.core.model import (
 )
 from carrycast.core.model.roads import Road, RoadMap
 from carrycast.core.protocol import Place
-from carrycast.core.protocol.effects import Broadcast, Effect, Note, Route
+from carrycast.core.protocol.effects import Broadcast, Effect, Note, SendRouted
 from carrycast.core.wire import Message
 from carrycast.protocols.topic_holder.messages import Entry
 from carrycast.protocols.topic_holder.protocol import TopicHolder
@@ -85,7 +85,7 @@ class Bench:
 
 
 def routed(effects: list[Effect]) -> list[tuple[NodeId | Place, Message]]:
-    return [(effect.target, effect.message) for effect in effects if isinstance(effect, Route)]
+    return [(effect.target, effect.message) for effect in effects if isinstance(effect, SendRouted)]
 
 
 def broadcast(effects: list[Effect]) -> list[Message]:

@@ -6,7 +6,7 @@ import pytest
 
 from carrycast.core.model import Area, NodeId, Position
 from carrycast.core.protocol import Place
-from carrycast.core.protocol.effects import RouteEach, SetTimer
+from carrycast.core.protocol.effects import SendRoutedEach, SetTimer
 from carrycast.errors import UserError
 from carrycast.protocols.topic_holder.messages import Handed, HandOver, Refresh, ToHolder, ToSubscriber
 from carrycast.protocols.topic_holder.protocol import TopicHolder
@@ -38,7 +38,7 @@ def test_a_broker_hands_its_router_all_subscribers_at_once() -> None:
     for node in (2, 3):
         bench.get(1.0, node, Refresh(JAM, entry(subscription(node))))
     effects = bench.get(2.0, 8, ToHolder(jam(), 0, 90.0), 4)
-    assert effects == [RouteEach((2, 3), ToSubscriber(jam(), 4, 90.0))]
+    assert effects == [SendRoutedEach((2, 3), ToSubscriber(jam(), 4, 90.0))]
 
 
 @pytest.mark.parametrize("scheme", ["broker_aodv", "broker_gpsr", "rendezvous_aodv", "rendezvous_gpsr"])

@@ -15,7 +15,7 @@ from carrycast.core.model import (
     Subscription,
     SubscriptionId,
 )
-from carrycast.core.protocol.effects import Answer, CloseRequest, Deliver
+from carrycast.core.protocol.effects import AnswerRequest, CloseRequest, Deliver
 from carrycast.protocols.tree.messages import Advertise, Publish, Subscribe, Want
 from carrycast.protocols.tree.tests.web import Web
 from carrycast.services.retrieval import AllAnswered, Answered, Asked
@@ -52,7 +52,7 @@ def asks(web: Web, node: NodeId, filter: str = "role = 'router'", number: int = 
 
 def answers_to(web: Web, node: NodeId) -> list[int]:
     """The numbers of the events that requests of a node were answered with."""
-    return [effect.event.id.sequence for effect in web.of(node, Answer) if isinstance(effect, Answer)]
+    return [effect.event.id.sequence for effect in web.of(node, AnswerRequest) if isinstance(effect, AnswerRequest)]
 
 
 def line(nodes: int, **settings: object) -> Web:
@@ -115,7 +115,11 @@ def test_a_request_is_answered_with_what_the_asker_may_see_and_then_closed() -> 
     for event in (seen, secret, policy(0, 2, role="switch")):
         publishes(web, event)
     low, high = asks(web, 0, number=1, rank=3), asks(web, 0, number=2, rank=6)
-    assert web.of(0, Answer) == [Answer(low, seen, 2), Answer(high, seen, 2), Answer(high, secret, 2)]
+    assert web.of(0, AnswerRequest) == [
+        AnswerRequest(low, seen, 2),
+        AnswerRequest(high, seen, 2),
+        AnswerRequest(high, secret, 2),
+    ]
     assert web.of(0, CloseRequest) == [CloseRequest(low, complete=True), CloseRequest(high, complete=True)]
 
 
@@ -125,7 +129,7 @@ def test_a_repository_answers_its_own_application_without_a_message() -> None:
     publishes(web, policy(1))
     web.take_sent()
     request = asks(web, 1)
-    assert web.of(1, Answer) == [Answer(request, policy(1), 0)]
+    assert web.of(1, AnswerRequest) == [AnswerRequest(request, policy(1), 0)]
     assert web.take_sent() == []
 
 
@@ -187,7 +191,10 @@ def test_parts_with_different_repositories_come_together_and_the_asker_knows_it(
     for event in (policy(3, 0, "router"), policy(3, 1, "switch"), policy(3, 2, "other")):
         publishes(web, event)
     request = asks(web, 3, "role in ('router', 'switch')")
-    assert [effect.event.id.sequence for effect in web.of(3, Answer) if isinstance(effect, Answer)] == [0, 1]
+    assert [effect.event.id.sequence for effect in web.of(3, AnswerRequest) if isinstance(effect, AnswerRequest)] == [
+        0,
+        1,
+    ]
     assert web.of(3, CloseRequest) == [CloseRequest(request, complete=True)]
 
 
@@ -204,7 +211,7 @@ def test_while_a_part_is_missing_the_request_is_not_complete() -> None:
     assert web.of(3, CloseRequest) == []
     web.run(20.0)
     assert web.of(3, CloseRequest) == [CloseRequest(request, complete=False)]
-    assert len(web.of(3, Answer)) == 1
+    assert len(web.of(3, AnswerRequest)) == 1
 
 
 def test_what_was_announced_and_lost_is_known_to_be_missing() -> None:
@@ -237,14 +244,17 @@ def test_lost_responses_are_asked_for_again_and_only_those() -> None:
         publishes(web, policy(0, number))
     web.links -= {(1, 0)}
     request = asks(web, 0)
-    assert web.of(0, Answer) == []
+    assert web.of(0, AnswerRequest) == []
     web.links |= {(1, 0)}
     # One of them came all the same.
     web.nodes[0].on_message(0.5, 1, Answered(policy(0, 1), 1, 900.0, ask=ASK, path=(0,)), "radio")
     web.settle()
     web.effects.clear()
     web.run(1.5)
-    assert [effect.event.id.sequence for effect in web.of(0, Answer) if isinstance(effect, Answer)] == [0, 2]
+    assert [effect.event.id.sequence for effect in web.of(0, AnswerRequest) if isinstance(effect, AnswerRequest)] == [
+        0,
+        2,
+    ]
     assert web.of(0, CloseRequest) == [CloseRequest(request, complete=True)]
 
 
@@ -272,7 +282,7 @@ def test_answers_are_cached_on_their_way_and_the_repository_sends_them_no_more()
     web.take_sent()
     second = asks(web, 1)
     # From node 2, where it passed by.
-    assert web.of(1, Answer) == [Answer(second, policy(0), 1)]
+    assert web.of(1, AnswerRequest) == [AnswerRequest(second, policy(0), 1)]
     web.take_sent()
     third = asks(web, 0, number=9)
     sent = web.take_sent()
@@ -291,7 +301,7 @@ def test_a_repository_that_crashes_has_lost_nothing_and_forgets_at_the_end_of_a_
     again.link(0, 1)
     keeps(again, 1)
     asks(again, 0)
-    assert [effect.event for effect in again.of(0, Answer) if isinstance(effect, Answer)] == [policy(0)]
+    assert [effect.event for effect in again.of(0, AnswerRequest) if isinstance(effect, AnswerRequest)] == [policy(0)]
     again.run(2000.0)
     assert [fact.event for _, fact in again.facts("evict")] == [EventId(0, 0)]
     asks(again, 0, number=2)
@@ -387,7 +397,7 @@ def test_an_answer_for_nobody_or_with_a_forged_path_is_dropped(answer: Answered 
     web.nodes[1].on_message(0.0, 2, answer, "radio")
     web.settle()
     assert web.drops(1) == [reason]
-    assert web.of(1, Answer) == []
+    assert web.of(1, AnswerRequest) == []
 
 
 @pytest.mark.parametrize("settings", [{}, {"recover_s": 1.0, "recover_lease_s": 1e6}, {"cache": 9}])
@@ -417,7 +427,7 @@ def test_an_answer_that_comes_twice_is_handed_on_once() -> None:
     for _ in range(2):
         web.nodes[0].on_message(0.0, 1, Answered(policy(9), 1, 9.0, ask=ASK, path=(0,)), "radio")
     web.settle()
-    assert len(web.of(0, Answer)) == 1
+    assert len(web.of(0, AnswerRequest)) == 1
     assert web.drops(0) == ["answer_repeated"]
 
 

@@ -2,7 +2,7 @@
 
 from carrycast.core.model import Failure, NodeId, RequestId, Subscription, SubscriptionId
 from carrycast.core.protocol import Link
-from carrycast.core.protocol.effects import Answer, CloseHistory, CloseRequest
+from carrycast.core.protocol.effects import AnswerRequest, CloseHistory, CloseRequest
 from carrycast.protocols.tree.messages import Advertise, Told
 from carrycast.protocols.tree.tests.test_retrieval import answers_to, asks, keeps, line, policy, publishes
 from carrycast.protocols.tree.tests.web import Web
@@ -31,7 +31,7 @@ def test_a_request_waits_for_the_link_and_is_answered_as_soon_as_it_is_there() -
     web.run(9.0)
     assert web.of(0, CloseRequest) == []
     web.link(0, 1)
-    assert web.of(0, Answer) == [Answer(request, policy(1), 1)]
+    assert web.of(0, AnswerRequest) == [AnswerRequest(request, policy(1), 1)]
     assert web.of(0, CloseRequest) == [CloseRequest(request, complete=True)]
 
 
@@ -43,7 +43,7 @@ def test_nobody_ever_answers_and_the_request_ends_with_its_patience_as_not_compl
     web.run(0.2)
     assert web.of(0, CloseRequest) == [CloseRequest(request, complete=False)]
     keeps(web, 1)
-    assert web.of(0, Answer) == []
+    assert web.of(0, AnswerRequest) == []
     assert len(web.of(0, CloseRequest)) == 1
 
 

@@ -7,7 +7,7 @@ from random import Random
 from carrycast.core.model import EventId, Failure, NodeId
 from carrycast.core.protocol import Capability, Fact, Link, RecordingPort
 from carrycast.core.protocol.effects import (
-    Answer,
+    AnswerRequest,
     Broadcast,
     CloseHistory,
     CloseRequest,
@@ -106,7 +106,7 @@ class Web:
             waiting.extend((node, b, effect.message) for a, b in sorted(self.links) if a == node)
         elif isinstance(effect, SetTimer):
             self.timers[node][effect.key] = self.now + effect.delay_s
-        elif isinstance(effect, Deliver | Answer | CloseRequest | CloseHistory | Note):
+        elif isinstance(effect, Deliver | AnswerRequest | CloseRequest | CloseHistory | Note):
             self.effects.append((node, effect))
         else:
             self.timers[node].pop(getattr(effect, "key", None), None)

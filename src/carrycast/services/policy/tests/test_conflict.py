@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carrycast.core.matching import Filter
-from carrycast.core.matching.satisfy import Answer, example, together
+from carrycast.core.matching.satisfy import Satisfiability, example, together
 from carrycast.core.model import Scalar
 from carrycast.core.model.wall import Wall
 from carrycast.services.policy.conflict import clash, clashes, never
@@ -137,11 +137,11 @@ def test_a_rule_that_never_applies_is_told() -> None:
 def test_many_alternatives_are_still_decided_and_hopeless_ones_count_as_a_clash() -> None:
     wide = " and ".join(f"(a{n} = 1 or b{n} = 1)" for n in range(12))
     assert Filter(wide).boxes is None
-    assert together([Filter(wide).node, Filter("a3 = 2 and b3 = 2").node]).answer is Answer.NO
-    assert together([Filter(wide).node, Filter("a3 = 2 and b3 <> 2").node]).answer is Answer.YES
+    assert together([Filter(wide).node, Filter("a3 = 2 and b3 = 2").node]).answer is Satisfiability.NO
+    assert together([Filter(wide).node, Filter("a3 = 2 and b3 <> 2").node]).answer is Satisfiability.YES
     # Each of many keys has one of few holes: no search of this kind ends soon.
     keys = " and ".join("(" + " or ".join(f"hole{h} = {key}" for h in range(8)) + ")" for key in range(9))
-    assert together([Filter(keys).node]).answer is Answer.PERHAPS
+    assert together([Filter(keys).node]).answer is Satisfiability.PERHAPS
 
 
 VALUES: tuple[Scalar | None, ...] = (None, -1, 0, 0.5, 1, 1.5, 2, 3, "", "a", "aa", "b", "c", True, False)
@@ -168,7 +168,7 @@ def test_whether_conditions_can_hold_together_is_what_trying_all_values_says(one
     ]
     expected = any(ones.matches(event) and twos.matches(event) for event in events)
     found = together([ones.node, twos.node])
-    assert found.answer is (Answer.YES if expected else Answer.NO)
+    assert found.answer is (Satisfiability.YES if expected else Satisfiability.NO)
     values = example(found.box) if expected else None
     if values is not None:
         assert ones.matches(values)

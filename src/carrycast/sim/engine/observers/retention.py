@@ -5,7 +5,7 @@ leaves a log for no other reason than the contract names, and is back after each
 """
 
 from carrycast.core.model import EventId, NodeId
-from carrycast.core.protocol.retention import Level, RetentionLog
+from carrycast.core.protocol.retention import RetentionLevel, RetentionLog
 from carrycast.core.protocol.retention_accounting import CUSTODY, RetentionAccounts
 from carrycast.sim.engine.observers.checkers import ViolationError
 from carrycast.trace import Kind
@@ -63,7 +63,7 @@ class RetentionCheckers:
         if flaw is not None:
             raise ViolationError(f"at {now_s} s the books of node {node} do not balance: {flaw}")
 
-    def accepted(self, level: Level) -> int:
+    def accepted(self, level: RetentionLevel) -> int:
         """How many events came at a level, at all nodes."""
         found = (accounts.accounts().get(level) for accounts in self._accounts.values())
         return sum(account.accepted for account in found if account is not None)

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from carrycast.core.parts.fanout import allowed_links, by_distance, chosen_links, quota
+from carrycast.core.parts.link_selection import allowed_links, by_distance, chosen_links, quota
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,19 @@
 """What a durable buffer and memory hold is what they are read back with, in the same order."""
 
 from carrycast.core.model import Event, EventId
-from carrycast.core.parts.buffer import Stored
-from carrycast.core.parts.durable import DurableBuffer, DurableSeenCache
-from carrycast.core.parts.log import Log
+from carrycast.core.parts.buffer import BufferedEvent, DurableBuffer
+from carrycast.core.parts.log import DurableLog
+from carrycast.core.parts.seen import DurableSeenCache
 from carrycast.sim.engine.host import MemoryStore
 
 
-def stored(number: int, until: float = 100.0, hops: int = 0) -> Stored:
+def stored(number: int, until: float = 100.0, hops: int = 0) -> BufferedEvent:
     event = Event(EventId(7, number), {"n": number})
-    return Stored(until, event.id, event, hops)
+    return BufferedEvent(until, event.id, event, hops)
 
 
 def buffer_on(store: MemoryStore, capacity: int) -> DurableBuffer:
-    return DurableBuffer(capacity, Log(store, 1 << 20, 3600.0, "max_lease_s"))
+    return DurableBuffer(capacity, DurableLog(store, 1 << 20, 3600.0, "max_lease_s"))
 
 
 def ids(buffer: DurableBuffer) -> list[int]:

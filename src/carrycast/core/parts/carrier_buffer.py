@@ -1,23 +1,27 @@
-"""Events that a node has met, delivered once and perhaps carried: bounded, and each gone when its lease is over."""
+"""The buffer of a carrier: events kept until their leases expire, delivered once, with duplicates recognized."""
 
 from typing import Annotated
 
 from msgspec import Meta
 
 from carrycast.core.model import Event, EventId, NodeId, Request, Subscription
-from carrycast.core.parts.buffer import Stored
-from carrycast.core.parts.durable import memory, reload
-from carrycast.core.parts.lease_timer import LeaseTimer
+from carrycast.core.parts.buffer import BufferedEvent, LeaseTimer, make_memory, restore_buffer
 from carrycast.core.parts.local import LocalSubscriptions
-from carrycast.core.parts.log import LOG_BYTES, Kept, Log, LogBytes
+from carrycast.core.parts.log import LOG_BYTES, DurableLog, LogBytes, LogRecord
 from carrycast.core.parts.requests import OpenRequests
-from carrycast.core.protocol import Capability, DurableStore, Fact, Port, Settings
+from carrycast.core.protocol import (
+    Capability,
+    DurableStore,
+    Fact,
+    Port,
+    Settings,
+)
 from carrycast.core.protocol.retention_accounting import CUSTODY
 
 LEASE = "lease"
 
 
-class CarrySettings(Settings, frozen=True):
+class CarrierSettings(Settings, frozen=True):
     """How much is carried for how long, and when a node tries again."""
 
     buffer: Annotated[
@@ -53,18 +57,18 @@ class CarrySettings(Settings, frozen=True):
         return frozenset({Capability.DURABLE_STORE}) if self.durable else frozenset()
 
 
-class CarriedEvents:
+class CarrierBuffer:
     """The buffer of one node, what it remembers beyond it, and its applications."""
 
-    def __init__(self, port: Port, settings: CarrySettings, store: DurableStore | None) -> None:
+    def __init__(self, port: Port, settings: CarrierSettings, store: DurableStore | None) -> None:
         self._port = port
         self._settings = settings
         self.local = LocalSubscriptions(port)
         self.requests = OpenRequests(port)
         # Besides what is carried, what was met and is not.
-        self.log = None if store is None else Log(store, settings.log_bytes, settings.max_lease_s, "max_lease_s")
-        self._buffer, self._gone = memory(settings.buffer, self.log, store)
-        self.held = self._buffer.events
+        self.log = None if store is None else DurableLog(store, settings.log_bytes, settings.max_lease_s, "max_lease_s")
+        self._buffer, self._gone = make_memory(settings.buffer, self.log, store)
+        self.events = self._buffer.events
         """What is carried, oldest arrival first; to be read only."""
         self._leases = LeaseTimer(port, self._buffer, LEASE)
 
@@ -72,7 +76,7 @@ class CarriedEvents:
         """Go on with what was carried and met when the node last ran; what of it is over, or no longer fits."""
         settings = self._settings
         self._gone.load(now + settings.max_lease_s + settings.seen_grace_s)
-        over = reload(self._port, now, self._buffer, settings.max_lease_s)
+        over = restore_buffer(self._port, now, self._buffer, settings.max_lease_s)
         for stored in over:
             self._gone.add(now, stored.id, stored.until + settings.seen_grace_s)
         self._leases.watch(now)
@@ -80,7 +84,7 @@ class CarriedEvents:
 
     def is_new(self, id: EventId) -> bool:
         """Whether an event was not met before, as far as is remembered."""
-        return id not in self.held and id not in self._gone.ids
+        return id not in self.events and id not in self._gone.ids
 
     def meet(
         self, now: float, event: Event, hops: int, remaining_s: float, carry: bool, entrusted: bool = False
@@ -94,7 +98,7 @@ class CarriedEvents:
             self.requests.meet(event, hops)
             return []
         custody = entrusted and self.log is not None and self.log.can_take(event, remaining_s)
-        gone = self._buffer.add(Stored(until, event.id, event, hops), custody)
+        gone = self._buffer.add(BufferedEvent(until, event.id, event, hops), custody)
         self._port.note(Fact("store", event.id))
         self.requests.meet(event, hops)
         for evicted in gone:
@@ -129,7 +133,7 @@ class CarriedEvents:
             self._port.note(Fact("drop", event.id, sender, "custody_refused"))
             return False
         # Written in any case, so that what confirms it waits for a commit.
-        self.log.put(Kept(stored.until, event, stored.hops), custody=True)
+        self.log.put(LogRecord(stored.until, event, stored.hops), custody=True)
         self._port.note(Fact(CUSTODY, event.id, sender))
         return True
 
@@ -153,6 +157,6 @@ class CarriedEvents:
         self._leases.stop()
         self.requests.stop()
 
-    def _forget(self, now: float, stored: Stored, reason: str) -> None:
+    def _forget(self, now: float, stored: BufferedEvent, reason: str) -> None:
         self._gone.add(now, stored.id, stored.until + self._settings.seen_grace_s)
         self._port.note(Fact("evict", stored.id, reason=reason))

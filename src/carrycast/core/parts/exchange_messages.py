@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from carrycast.core.model import EventId
 from carrycast.core.parts.copies import MAX_COPIES
-from carrycast.core.parts.introductions import Wants
+from carrycast.core.parts.subscription_exchange import SubscriptionUpdate
 from carrycast.core.wire import EventMessage, Message
 
 MAX_IDS = 1024
@@ -15,32 +15,32 @@ MAX_IDS = 1024
 Ids = Annotated[tuple[EventId, ...], Meta(max_length=MAX_IDS)]
 
 
-class Offer(Message, frozen=True, gc=False, tag=2):
+class CopyOffer(Message, frozen=True, gc=False, tag=2):
     """These I would give you: ask for what you have not met."""
 
     ids: Ids
 
 
-class Ask(Message, frozen=True, gc=False, tag=3):
+class CopyRequest(Message, frozen=True, gc=False, tag=3):
     """These I have not met: send them. It answers each offer, so that who offered knows that the others were met."""
 
     ids: Ids
 
 
-class Handed(EventMessage, frozen=True, gc=False, tag=4):
+class CopyTransfer(EventMessage, frozen=True, gc=False, tag=4):
     """One event, as asked for, and how many copies of it are now the receiver's to hand on: 0 if it is for it alone."""
 
     copies: Annotated[int, Meta(ge=0, le=MAX_COPIES)] = 0
 
 
-class Entrusted(Handed, frozen=True, gc=False, tag=20):
+class CustodyTransfer(CopyTransfer, frozen=True, gc=False, tag=20):
     """The same, of an event that its sender promised to keep: it lets go of it when its custody is confirmed."""
 
 
-class Custody(Message, frozen=True, gc=False, tag=21):
+class CustodySignal(Message, frozen=True, gc=False, tag=21):
     """These were entrusted to this node, and are on its disk: it keeps them as their sender did."""
 
     ids: Ids
 
 
-MESSAGES = (Wants, Offer, Ask, Handed, Entrusted, Custody)
+MESSAGES = (SubscriptionUpdate, CopyOffer, CopyRequest, CopyTransfer, CustodyTransfer, CustodySignal)

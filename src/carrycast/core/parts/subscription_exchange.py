@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import Event, FilterText, NodeId
-from carrycast.core.parts.interests import Interests
+from carrycast.core.parts.interests import KnownFilters
 from carrycast.core.parts.local import LocalSubscriptions
 from carrycast.core.protocol import Fact, Port, Token
 from carrycast.core.wire import Message
@@ -22,7 +22,7 @@ MAX_GUESTS = 256
 Filters = Annotated[tuple[FilterText, ...], Meta(max_length=MAX_FILTERS)]
 
 
-class Wants(Message, frozen=True, gc=False, tag=1):
+class SubscriptionUpdate(Message, frozen=True, gc=False, tag=1):
     """My applications want these: instead of what I said before, or in addition to it."""
 
     filters: Filters
@@ -31,7 +31,7 @@ class Wants(Message, frozen=True, gc=False, tag=1):
     """Whether the other is to say what it wants."""
 
 
-def in_parts(texts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def split_filters(texts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Filters in the order given, in as many groups as messages need; one group without any if there are none."""
     part: list[str] = []
     size = 0
@@ -45,7 +45,7 @@ def in_parts(texts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     yield tuple(part)
 
 
-def canonical(texts: tuple[str, ...]) -> tuple[str, ...] | None:
+def canonical_filters(texts: tuple[str, ...]) -> tuple[str, ...] | None:
     """Filters as they are compared; None if one of them is none."""
     try:
         return tuple(dict.fromkeys(Filter(text).text for text in texts))
@@ -53,7 +53,7 @@ def canonical(texts: tuple[str, ...]) -> tuple[str, ...] | None:
         return None
 
 
-class Introductions:
+class SubscriptionExchange:
     """What each neighbor wants, and which of them know what this node wants."""
 
     def __init__(self, port: Port, local: LocalSubscriptions, token: Callable[[NodeId], Token]) -> None:
@@ -61,7 +61,7 @@ class Introductions:
         self._local = local
         self._token = token
         """Under which the outcome of what is told to a neighbor is learned; a failure comes back as `failed`."""
-        self.interests = Interests()
+        self.interests = KnownFilters()
         self._wants: dict[NodeId, dict[str, None]] = {}
         self._told: dict[NodeId, None] = {}
         """Who knows what this node wants, or is about to."""
@@ -116,14 +116,14 @@ class Introductions:
     def tell(self, neighbor: NodeId, answer: bool = False) -> None:
         """Say what this node wants."""
         self._told[neighbor] = None
-        for number, part in enumerate(in_parts(self.own())):
-            message = Wants(part, instead=number == 0, answer=answer and number == 0)
+        for number, part in enumerate(split_filters(self.own())):
+            message = SubscriptionUpdate(part, instead=number == 0, answer=answer and number == 0)
             self._port.send(neighbor, message, token=self._token(neighbor))
 
-    def heard(self, sender: NodeId, message: Wants) -> bool:
+    def heard(self, sender: NodeId, message: SubscriptionUpdate) -> bool:
         """A node says what it wants; True if it is to be told what this node wants."""
         before = self._wants.get(sender)
-        texts = canonical(message.filters)
+        texts = canonical_filters(message.filters)
         if texts is None or not self.interests.learn(texts):
             self._port.note(Fact("drop", peer=sender, reason="wants_unreadable"))
             return False

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from carrycast.core.model import EventId, NodeId
 
 
-class Holders:
+class KnownReplicas:
     """Of each event that is counted, who holds it, until enough do."""
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Which numbers of a counter have been met: exact for the recent ones, in a few bytes."""
 
 
-class CounterWindow:
+class SequenceWindow:
     """The highest number met and which of the `width` numbers up to it. What lies below the window counts as met: it is
     so old that a copy is far likelier than a first coming."""
 

@@ -5,26 +5,88 @@ an event, is the protocol's own.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
+from math import ceil
 from random import Random
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from carrycast.core.model import Event, NodeId
-from carrycast.core.parts.fanout import allowed_links, by_distance, chosen_links, quota
 from carrycast.core.parts.horizon import Horizon, next_sequence
-from carrycast.core.parts.interests import Interests
-from carrycast.core.parts.links import Neighbors
+from carrycast.core.parts.interests import KnownFilters
 from carrycast.core.parts.local import LocalSubscriptions
-from carrycast.core.parts.log import Log
-from carrycast.core.parts.retransmission import UNLIMITED, Carrier, Copy
+from carrycast.core.parts.log import DurableLog
+from carrycast.core.parts.neighbors import Neighbors
+from carrycast.core.parts.retransmission import UNLIMITED, RetryCopy, RetryStore
 from carrycast.core.parts.seen import SeenCache
 from carrycast.core.protocol import Fact, Link, Port
 from carrycast.core.wire import LEASE_OVER, EventMessage, hops_after
 
+ROUNDING = 1e-9
+"""0.1 times 30 is a little more than 3 in floating point, and must not count as 4 links."""
+
+
+def quota(tau: float, links: int) -> int:
+    """[004 §2.3.1] f̄ = ⌈τ L⌉: how many of the links that an event may take it takes."""
+    return ceil(tau * links - ROUNDING)
+
+
+def allowed_links(links: list[NodeId], sender: NodeId | None, holders: Set[NodeId] | None) -> list[NodeId]:
+    """[004 §2.3.1] The links that an event may take: not the one it came from, nor one to a known holder."""
+    allowed = links.copy()
+    if sender is not None and sender in allowed:
+        allowed.remove(sender)
+    return allowed if holders is None else [neighbor for neighbor in allowed if neighbor not in holders]
+
+
+def by_distance(links: list[NodeId], nearest: Mapping[NodeId, int]) -> tuple[list[NodeId], list[NodeId], list[NodeId]]:
+    """Links that are subscribers themselves, those that lead to some (nearest first), and the others.
+
+    `nearest` has the hops to the nearest subscriber over a link. Links that lead equally near keep their order.
+    """
+    if not nearest:
+        return [], [], links
+    leading = [neighbor for neighbor in nearest if neighbor in links]
+    if len(leading) > 1:
+        leading.sort(key=links.index)
+    adjacent = [neighbor for neighbor in leading if nearest[neighbor] == 1]
+    nearby: list[NodeId] = []
+    if len(adjacent) < len(leading):
+        nearby = [neighbor for neighbor in leading if nearest[neighbor] > 1]
+        nearby.sort(key=nearest.__getitem__)
+    return adjacent, nearby, [neighbor for neighbor in links if neighbor not in nearest]
+
+
+def chosen_links(
+    wanted: int,
+    adjacent: list[NodeId],
+    nearby: list[NodeId],
+    predicted: list[NodeId],
+    others: list[NodeId],
+    rng: Random,
+) -> list[NodeId]:
+    """[004 §2.3.1] The links to use, in the order of the rule; no link is in more than one of the four.
+
+    Step 1a: all that are themselves subscribers (`adjacent`), whatever the quota. Step 1b: while fewer than `wanted`
+    are in use, those that lead to subscribers within the horizon (`nearby`, nearest first). Step 2: those predicted to
+    lead to them (`predicted`, best first). Step 3: random ones of the rest (`others`).
+    """
+    missing = wanted - len(adjacent)
+    if missing <= 0:
+        return adjacent
+    chosen = adjacent + nearby[:missing]
+    missing = wanted - len(chosen)
+    if missing > 0:
+        chosen += predicted[:missing]
+        missing = wanted - len(chosen)
+        if missing > 0:
+            chosen += rng.sample(others, missing) if missing < len(others) else others
+    return chosen
+
+
 Report = TypeVar("Report")
 
 
-class Spread(NamedTuple):
+class SpreadSettings(NamedTuple):
     """How widely and for how long events go: what the settings of such protocols share."""
 
     tau: float
@@ -40,7 +102,7 @@ class Spread(NamedTuple):
     """A stored event is not sent again to neighbors that are known to have it."""
 
 
-class Reports(NamedTuple, Generic[Report]):
+class ReportFormat(NamedTuple, Generic[Report]):
     """How the reports of a protocol and the messages that carry its events are read and made."""
 
     wanted: Callable[[Report], tuple[str, ...]]
@@ -68,7 +130,7 @@ class LinkRules(ABC):
         return [], links
 
 
-class LinkChoice(Generic[Report]):
+class LinkSelection(Generic[Report]):
     """Meets each event once: delivers it, forwards it over the links that the rule chooses, perhaps stores it."""
 
     __slots__ = (
@@ -96,10 +158,10 @@ class LinkChoice(Generic[Report]):
         incarnation: int,
         port: Port,
         rng: Random,
-        spread: Spread,
-        reports: Reports[Report],
+        spread: SpreadSettings,
+        reports: ReportFormat[Report],
         rules: LinkRules,
-        log: Log | None = None,
+        log: DurableLog | None = None,
     ) -> None:
         self._keeps_own = log is not None
         self._incarnation = incarnation
@@ -116,11 +178,11 @@ class LinkChoice(Generic[Report]):
         self.seen_ids = self._seen.ids
         """The events met so far, for a quick look: most receptions are repetitions."""
         self.horizon: Horizon[Report] = Horizon(node, reports.wanted)
-        self.interests = Interests()
+        self.interests = KnownFilters()
         # [004 §2.3.3] "Each node periodically attempts to forward the messages in its buffer": at a random moment of an
         # interval, so that nodes started together do not try together for ever.
         phase_s = spread.retry_s * rng.random() if spread.retry_timer == "node" else None
-        self.carrier = Carrier(port, spread.buffer, spread.retry_s, phase_s, log)
+        self.carrier = RetryStore(port, spread.buffer, spread.retry_s, phase_s, log)
         self._counter = 0
 
     # Links.
@@ -171,7 +233,7 @@ class LinkChoice(Generic[Report]):
             self._seen.add(now, kept.event.id, until + spread.grace_s)
             attempts = UNLIMITED if kept.attempts is None else kept.attempts
             holders: set[NodeId] | None = set() if spread.tracks else None
-            self.carrier.store(now, Copy(kept.event, kept.hops, kept.sender, until, attempts, holders))
+            self.carrier.store(now, RetryCopy(kept.event, kept.hops, kept.sender, until, attempts, holders))
 
     def publish(self, now: float, event: Event) -> None:
         """An event of this node's own."""
@@ -198,7 +260,7 @@ class LinkChoice(Generic[Report]):
             if holders is not None and sender is not None:
                 holders.add(sender)
             attempts = UNLIMITED if own else spread.attempts
-            self.carrier.store(now, Copy(event, hops, sender, until, attempts, holders))
+            self.carrier.store(now, RetryCopy(event, hops, sender, until, attempts, holders))
 
     def retry(self, now: float) -> None:
         """The timer "retry" has run out: forward what is due again, by the same rule."""
