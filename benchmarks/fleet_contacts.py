@@ -73,8 +73,7 @@ def on_spark(folder: Path) -> int:
     """As it computes a large one."""
     import pyarrow.parquet as pq
 
-    from carrycast.analysis.fleets.contact_plan import save_plan
-    from carrycast.analysis.fleets.contacts import fleet_contacts
+    from carrycast.analysis.fleets.contacts import fleet_contacts, save_plan
     from carrycast.analysis.spark.session import session
     from carrycast.sim.mobility.fleet import FleetFacts
 

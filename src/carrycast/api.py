@@ -207,15 +207,15 @@ class Fleet:
 
         `options` are those of `carrycast ingest` that say how files are read: `format`, `columns` (a dict), `crs`, ...
         """
-        from carrycast.analysis.fleets.cleaning import Rules
+        from carrycast.analysis.fleets.cleaning import CleaningRules
         from carrycast.analysis.fleets.ingest import ingest
-        from carrycast.analysis.fleets.inputs import Source
+        from carrycast.analysis.fleets.inputs import ReadOptions
         from carrycast.core.settings import typed
 
         given = {"max_speed_mps": max_speed_mps, "gap_s": gap_s, "every_s": every_s}
-        rules = typed({key: value for key, value in given.items() if value is not None}, Rules, "ingest")
+        rules = typed({key: value for key, value in given.items() if value is not None}, CleaningRules, "ingest")
         try:
-            source = Source(**options)
+            source = ReadOptions(**options)
         except TypeError as error:
             raise UserError(f"ingest: {error}") from None
         paths = [files] if isinstance(files, str | Path) else files
@@ -224,7 +224,7 @@ class Fleet:
 
     def contacts(self, range_m: float, duration_s: float | None = None, master: str | None = None) -> "ContactPlan":
         """The exact times at which two nodes come within range of each other and part again."""
-        from carrycast.analysis.fleets.contact_plan import save_fleet_plan
+        from carrycast.analysis.fleets.contacts import save_fleet_plan
 
         with tempfile.TemporaryDirectory(prefix="carrycast-") as scratch:
             return save_fleet_plan(self.folder, range_m, duration_s, Path(scratch) / "contacts.parquet", master)

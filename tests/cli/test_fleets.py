@@ -74,7 +74,7 @@ def test_a_folder_of_contacts_is_taken_by_whoever_takes_fleets(spark: SparkSessi
 
 @pytest.mark.parametrize("name", ["POSITIONS", "NODES", "REJECTED", "LEGS", "CONTACTS"])
 def test_the_page_has_the_tables_of_the_code(name: str) -> None:
-    table: schema.Table = getattr(schema, name)
+    table: schema.TableSchema = getattr(schema, name)
     rows = "".join(f"| `{column.name}` | {column.kind} | {column.meaning} |\n" for column in table)
     assert rows in PAGE.read_text("utf-8")
 

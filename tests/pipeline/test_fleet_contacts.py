@@ -7,8 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.fleets.contact_plan import save_plan
-from carrycast.analysis.fleets.contacts import fleet_contacts
+from carrycast.analysis.fleets.contacts import fleet_contacts, save_plan
 from carrycast.errors import UserError
 from carrycast.sim.contacts.exact import contacts
 from carrycast.sim.contacts.plan import ContactPlan

@@ -9,20 +9,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from carrycast.analysis.fleets import buckets, page
 from carrycast.analysis.fleets import ingest as ingesting
-from carrycast.analysis.fleets.bucket_tables import Positions, resampled_rows
-from carrycast.analysis.fleets.cleaning import Rules, cleaned, tracks
+from carrycast.analysis.fleets import partitions
+from carrycast.analysis.fleets.cleaning import FINE, REASONS, CleaningRules, FleetRows, clean_rows
 from carrycast.analysis.fleets.ingest import ingest
-from carrycast.analysis.fleets.inputs import Source
-from carrycast.analysis.fleets.picture import Sight
-from carrycast.analysis.fleets.schema import LEGS, NODES, POSITIONS, RAW, REJECTED, Table, ddl, names
-from carrycast.analysis.fleets.tables import resampled
+from carrycast.analysis.fleets.inputs import ReadOptions
+from carrycast.analysis.fleets.partitions import Partitioner, number_logs
+from carrycast.analysis.fleets.schema import (
+    LEGS,
+    NODES,
+    POSITIONS,
+    RAW,
+    REJECTED,
+    TableSchema,
+    arrow_schema,
+    column_names,
+)
+from carrycast.analysis.fleets.survey import FleetNaming, log_indices
+from carrycast.analysis.fleets.tables import TrackPositions, resample
 from carrycast.analysis.fleets.workers import refuse_full_disk
 from carrycast.analysis.fleets.writers import write_fleet
 from carrycast.errors import UserError, WorkError
@@ -40,22 +50,50 @@ AREA = Area(1, 1)
 NOON = 1777896000.0
 
 
-def raw(spark: SparkSession, *rows: tuple[float, float], **fixed: object) -> DataFrame:
-    """Rows (time, x) of one node, in the order of its log, as readers give them."""
-    return spark.createDataFrame(raw_rows(rows, **fixed), ddl(RAW))
-
-
 def raw_rows(rows: Iterable[tuple[float, float]], **fixed: object) -> list[dict[str, object]]:
+    """Rows (time, x) of one node, in the order of its log, as readers give them."""
     return [
-        {**dict.fromkeys(names(RAW)), "file": "log", "fleet": "f", "node": "n", "place": place, "y_m": 0.0, **fixed}
+        {
+            **dict.fromkeys(column_names(RAW)),
+            "file": "log",
+            "fleet": "f",
+            "node": "n",
+            "place": place,
+            "y_m": 0.0,
+            **fixed,
+        }
         | {"clock_s": NOON + time_s, "x_m": x_m}
         for place, (time_s, x_m) in enumerate(rows)
     ]
 
 
-def reasons(rows: DataFrame, rules: Rules | None = None) -> list[str | None]:
-    found = cleaned(rows, rules or Rules(), NOON).orderBy("place").collect()
-    return [row["reason"] for row in found]
+class Cleaned:
+    """Rows as the workers clean them."""
+
+    def __init__(self, rows: list[dict[str, object]], rules: CleaningRules | None = None) -> None:
+        rules, naming = rules or CleaningRules(), FleetNaming("f", by_file=False)
+        batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(RAW))
+        _, names, counts = log_indices(batch, naming)
+        self.logs, _ = number_logs(dict(zip(names, counts.tolist(), strict=True)))
+        known = {log: number for number, log in enumerate(self.logs.names)}
+        marked = Partitioner(Path(), naming, rules, NOON, None).mark(batch, known)
+        self.rows, self._track = clean_rows(marked, self.logs.node, rules)
+
+    def wrong(self) -> list[tuple[str | None, int, str]]:
+        """Node, place and reason of each row that is rejected."""
+        rows: FleetRows = self.rows.take(self.rows.reason != FINE)
+        nodes = [self.logs.names[log][1] for log in rows.log.tolist()]
+        reasons = [list(REASONS)[code - 1] for code in rows.reason.tolist()]
+        return list(zip(nodes, rows.place.tolist(), reasons, strict=True))
+
+    def tracks(self) -> list[int]:
+        """The track of each row that is kept, in the order of time."""
+        found: list[int] = self._track[self.rows.reason == FINE].tolist()
+        return found
+
+
+def reasons(rows: list[dict[str, object]], rules: CleaningRules | None = None) -> dict[int, str]:
+    return {place: reason for _, place, reason in Cleaned(rows, rules).wrong()}
 
 
 def walk(*changes: tuple[int, tuple[float, float]], rows: int = 40) -> list[tuple[float, float]]:
@@ -104,48 +142,43 @@ CASES: list[tuple[list[tuple[float, float]], dict[int, str]]] = [
 ]
 
 
-def test_each_step_finds_what_is_wrong_and_nothing_else(spark: SparkSession) -> None:
+def test_each_step_finds_what_is_wrong_and_nothing_else() -> None:
     rows = [row for case, (log, _) in enumerate(CASES) for row in raw_rows(log, node=str(case))]
-    whole = spark.createDataFrame(rows, ddl(RAW))
     found: dict[int, dict[int, str]] = {case: {} for case in range(len(CASES))}
-    for row in cleaned(whole, Rules(), NOON).where("reason is not null").collect():
-        found[int(row["node"])][row["place"]] = row["reason"]
+    for node, place, reason in Cleaned(rows).wrong():
+        found[int(str(node))][place] = reason
     assert found == {case: wrong for case, (_, wrong) in enumerate(CASES)}
 
 
-def test_what_was_not_read_or_not_asked_for_has_its_reason(spark: SparkSession) -> None:
-    assert reasons(raw(spark, (0.0, 0.0), text="oops")) == ["unreadable"]
-    degrees = {"longitude": 0.0, "latitude": 0.0}
-    assert reasons(raw(spark, (0.0, 0.0), **degrees)) == ["no_place"]
-    assert reasons(raw(spark, (0.0, 0.0), longitude=181.0, latitude=5.0)) == ["no_place"]
-    rules = Rules(from_s=NOON + 10, until_s=NOON + 20)
-    assert reasons(raw(spark, *walk(rows=4)), rules) == ["outside", None, "outside", "outside"]
+def test_what_was_not_read_or_not_asked_for_has_its_reason() -> None:
+    assert reasons(raw_rows([(0.0, 0.0)], text="oops")) == {0: "unreadable"}
+    assert reasons(raw_rows([(0.0, 0.0)], longitude=0.0, latitude=0.0)) == {0: "no_place"}
+    assert reasons(raw_rows([(0.0, 0.0)], longitude=181.0, latitude=5.0)) == {0: "no_place"}
+    rules = CleaningRules(from_s=NOON + 10, until_s=NOON + 20)
+    assert reasons(raw_rows(walk(rows=4)), rules) == {0: "outside", 2: "outside", 3: "outside"}
 
 
-def test_a_silent_node_is_absent_and_one_that_turns_up_elsewhere_too(spark: SparkSession) -> None:
+def test_a_silent_node_is_absent_and_one_that_turns_up_elsewhere_too() -> None:
     rows = [(0.0, 0.0), (10.0, 5.0), (400.0, 9.0), (410.0, 9.0), (420.0, 9e5), (430.0, 9e5), (440.0, 9e5)]
     rows = [*rows[:3], (405.0, 9.0), *rows[3:]]
-    kept = tracks(cleaned(raw(spark, *rows), Rules(), NOON), Rules()).orderBy("clock_s").collect()
-    assert [row["track"] for row in kept] == [0, 0, 1, 1, 1, 2, 2, 2]
+    assert Cleaned(raw_rows(rows)).tracks() == [0, 0, 1, 1, 1, 2, 2, 2]
 
 
-def test_what_a_simulator_states_is_taken_as_it_is(spark: SparkSession) -> None:
-    rows = cleaned(raw(spark, (0.0, 0.0), (9000.0, 9e8), stated=3), Rules(), NOON)
-    assert [row["track"] for row in tracks(rows, Rules()).collect()] == [0, 0]
+def test_what_a_simulator_states_is_taken_as_it_is() -> None:
+    assert Cleaned(raw_rows([(0.0, 0.0), (9000.0, 9e8)], stated=3)).tracks() == [0, 0]
 
 
-def test_what_two_files_state_is_not_joined(spark: SparkSession) -> None:
-    one, other = raw(spark, (0.0, 0.0), (5.0, 1.0), stated=0), raw(spark, (9.0, 2.0), stated=0, file="other")
-    rows = tracks(cleaned(one.unionByName(other), Rules(), NOON), Rules()).orderBy("clock_s").collect()
-    assert [row["track"] for row in rows] == [0, 0, 1]
+def test_what_two_files_state_is_not_joined() -> None:
+    one, other = raw_rows([(0.0, 0.0), (5.0, 1.0)], stated=0), raw_rows([(9.0, 2.0)], stated=0, file="other")
+    assert Cleaned([*one, *other]).tracks() == [0, 0, 1]
 
 
-def test_rows_are_resampled_on_the_line_and_never_between_tracks(spark: SparkSession) -> None:
-    schema = ddl(tuple(column for column in POSITIONS if column.name != "number"))
-    rows = [("f", "n", 0, 1.0, 10.0, 0.0, None, None), ("f", "n", 0, 6.0, 60.0, 5.0, None, None)]
-    rows += [("f", "n", 1, 14.0, 0.0, 0.0, None, None), ("f", "n", 2, 21.0, 0.0, 0.0, None, None)]
-    made = resampled(spark.createDataFrame(rows, schema), 2.0).orderBy("time_s").collect()
-    assert [(row["track"], row["time_s"], row["x_m"], row["y_m"]) for row in made] == [
+def test_rows_are_resampled_on_the_line_and_never_between_tracks() -> None:
+    track, rest = np.array([0, 0, 1, 2]), [np.full(4, np.nan)] * 2
+    time_s, x_m = np.array([1.0, 6.0, 14.0, 21.0]), np.array([10.0, 60.0, 0.0, 0.0])
+    y_m = np.array([0.0, 5.0, 0.0, 0.0])
+    made = resample(TrackPositions(np.zeros(4, dtype=np.int64), track, time_s, x_m, y_m, *rest), 2.0)
+    assert list(zip(*(column.tolist() for column in made[1:5]), strict=True)) == [
         (0, 2.0, 20.0, 1.0), (0, 4.0, 40.0, 3.0), (0, 6.0, 60.0, 5.0), (1, 14.0, 0.0, 0.0)
     ]  # fmt: skip
 
@@ -183,11 +216,11 @@ def test_a_log_becomes_a_folder_with_every_row_accounted_for(buses: Path) -> Non
     assert {row["text"] for row in table(buses, "rejected")} == {
         None, "bus 9,17778", '{"bus":"bus 9","time":"soon","lon":"8.5","lat":"47.4"}'
     }  # fmt: skip
-    shapes: tuple[tuple[str, Table], ...] = (
+    shapes: tuple[tuple[str, TableSchema], ...] = (
         ("positions", POSITIONS), ("legs", LEGS), ("nodes", NODES), ("rejected", REJECTED)
     )  # fmt: skip
     for name, columns in shapes:
-        assert ds.dataset(buses / name, format="parquet").schema.names == names(columns)
+        assert ds.dataset(buses / name, format="parquet").schema.names == column_names(columns)
     assert [row["node"] for row in sorted(table(buses, "nodes"), key=lambda row: row["number"])] == ["bus 9", "bus 10"]
     assert sorted(path.name for path in buses.parent.iterdir()) == ["buses", "buses.csv.gz"], "nothing else is left"
 
@@ -229,7 +262,7 @@ def test_a_fleet_is_written_for_others_and_read_again(
     played = Fleet(folder=str(buses)).trajectories(2, AREA, 1190.0, RNG)
     if name == "csv":
         assert unsaid == 0
-        facts = ingest([tmp_path / "out"], tmp_path / "again", Source(format=name))
+        facts = ingest([tmp_path / "out"], tmp_path / "again", ReadOptions(format=name))
         assert facts["positions"] == len(table(buses, "positions"))
         moving = Fleet(folder=str(tmp_path / "again")).trajectories(2, AREA, 1190.0, RNG)
         assert moving.position(0, 600.0) is None
@@ -264,7 +297,9 @@ def test_points_of_gpx_and_geojson_are_one_fleet(spark: SparkSession, tmp_path: 
     (tmp_path / "day.gpx").write_text(GPX)
     line = {**FEATURES[1], "properties": {"times": [1777874400, 1777874430]}}
     (tmp_path / "ships.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [line]}))
-    facts = ingest([tmp_path / "day.gpx", tmp_path / "ships.geojson"], tmp_path / "out", rules=Rules(max_speed_mps=5e3))
+    facts = ingest(
+        [tmp_path / "day.gpx", tmp_path / "ships.geojson"], tmp_path / "out", rules=CleaningRules(max_speed_mps=5e3)
+    )
     assert facts["files"] == {"day.gpx": "gpx", "ships.geojson": "geojson"}
     assert facts["rejected"] == {"unreadable": 1}
     assert [row["node"] for row in table(tmp_path / "out", "nodes")] == ["ferry", "tram 3"]
@@ -276,8 +311,8 @@ def test_names_that_clash_are_told_and_both_answers_work(spark: SparkSession, tm
     files = [tmp_path / "a.csv", tmp_path / "b.csv"]
     with pytest.raises(UserError, match=r"node '7' is in a.csv and in b.csv at the same time"):
         ingest(files, tmp_path / "out")
-    assert ingest(files, tmp_path / "apart", Source(by_file=True))["nodes"] == 2
-    assert ingest(files, tmp_path / "one", Source(merge=True))["rejected"] == {"duplicate": 3}
+    assert ingest(files, tmp_path / "apart", ReadOptions(by_file=True))["nodes"] == 2
+    assert ingest(files, tmp_path / "one", ReadOptions(merge=True))["rejected"] == {"duplicate": 3}
     # The second file is of another hour, and a clock that says 0 in both is no clash.
     (tmp_path / "a.csv").write_text((tmp_path / "a.csv").read_text() + "7,0,0,0\n")
     (tmp_path / "b.csv").write_text(f"id,t,x,y\n7,0,0,0\n7,{NOON + 3600},0,0\n7,{NOON + 3610},5,0\n")
@@ -303,7 +338,7 @@ def test_bad_files_are_refused_in_a_line_and_leave_nothing(
 ) -> None:
     (tmp_path / "log.csv").write_text(text)
     with pytest.raises(UserError, match=told):
-        ingest([tmp_path / "log.csv"], tmp_path / "out", Source(**source))
+        ingest([tmp_path / "log.csv"], tmp_path / "out", ReadOptions(**source))
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
 
 
@@ -355,41 +390,32 @@ def awkward_log(folder: Path) -> list[Path]:
 
 
 @pytest.mark.timeout(3600)
-def test_nodes_of_any_size_are_ingested_alike(
+def test_one_partition_and_several_make_the_same_tables(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Buckets of columns, several of them, and the windows of Spark that a node of too many rows needs."""
-    sights: list[Sight] = []
+    files, rules = awkward_log(tmp_path), CleaningRules(disordered=0.3)
+    one = ingest(files, tmp_path / "one", rules=rules)
+    monkeypatch.setattr(partitions, "PARTITION_ROWS", 150)
+    several = ingest(files, tmp_path / "several", rules=rules)
+    assert len(list((tmp_path / "several" / "positions").iterdir())) > 1
+    assert one == several
+    assert set(one["rejected"]) == {"unreadable", "no_place", "clock", "duplicate", "conflict", "jump"}
 
-    def draw(sight: Sight, facts: dict[str, Any], to: Path) -> None:
-        sights.append(sight)
-        to.write_bytes(b"")
-
-    monkeypatch.setattr(page, "draw", draw)
-    files, rules = awkward_log(tmp_path), Rules(disordered=0.3)
-    monkeypatch.setattr(buckets, "BUCKET_ROWS", 150)
-    by_bucket = ingest(files, tmp_path / "buckets", rules=rules)
-    monkeypatch.setattr(ingesting, "NODE_ROWS", 10)
-    by_spark = ingest(files, tmp_path / "spark", rules=rules)
-    assert len(list((tmp_path / "buckets" / "positions").iterdir())) > 1
-    assert {**by_bucket, "digest": None} == {**by_spark, "digest": None}
-    assert set(by_bucket["rejected"]) == {"unreadable", "no_place", "clock", "duplicate", "conflict", "jump"}
-
-    def rows(way: str, table: str, columns: Table) -> list[dict[str, Any]]:
-        found = ds.dataset(tmp_path / way / table, format="parquet").to_table(columns=names(columns))
+    def rows(folder: str, table: str, columns: TableSchema) -> list[dict[str, Any]]:
+        found = ds.dataset(tmp_path / folder / table, format="parquet").to_table(columns=column_names(columns))
         return sorted(found.to_pylist(), key=lambda row: [str(value) for value in row.values()])
 
-    for table, columns in (("positions", POSITIONS), ("legs", LEGS), ("rejected", REJECTED)):
-        assert rows("buckets", table, columns) == rows("spark", table, columns)
-    for one, two in zip(rows("buckets", "nodes", NODES), rows("spark", "nodes", NODES), strict=True):
-        assert one == pytest.approx(two)
-    drawn, other = sights
-    np.testing.assert_array_equal(drawn.cells, other.cells)
-    assert drawn.extent_m == pytest.approx(other.extent_m)
-    assert sorted(map(tuple, drawn.tracks)) == sorted(map(tuple, other.tracks))
-    assert drawn.paths.keys() == other.paths.keys()
-    for node, way in drawn.paths.items():
-        np.testing.assert_array_equal(way, other.paths[node])
+    for table, columns in (("positions", POSITIONS), ("legs", LEGS), ("rejected", REJECTED), ("nodes", NODES)):
+        assert rows("one", table, columns) == rows("several", table, columns)
+
+
+def test_a_node_whose_rows_do_not_fit_into_memory_is_refused(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingesting, "CLEANING_BYTES_PER_ROW", 1 << 50)
+    with pytest.raises(UserError, match="GB of memory to clean"):
+        ingest([log_of(tmp_path / "buses.csv")], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_full_disk_is_told_in_a_line(tmp_path: Path) -> None:
@@ -418,8 +444,8 @@ def test_columns_are_resampled_as_rows_are() -> None:
     track = np.array([0, 0, 0, 1, 1])
     time_s, x_m = np.array([0.0, 15.0, 20.0, 100.0, 110.0]), np.array([0.0, 150.0, 200.0, 0.0, 50.0])
     rest = [np.full(5, np.nan)] * 2
-    rows = Positions(np.zeros(5, dtype=np.int64), track, time_s, x_m, np.zeros(5), *rest)
-    found = resampled_rows(rows, 10.0)
+    rows = TrackPositions(np.zeros(5, dtype=np.int64), track, time_s, x_m, np.zeros(5), *rest)
+    found = resample(rows, 10.0)
     assert list(zip(found.track.tolist(), found.time_s.tolist(), found.x_m.tolist(), strict=True)) == [
         (0, 0.0, 0.0),
         (0, 10.0, 100.0),
@@ -427,4 +453,4 @@ def test_columns_are_resampled_as_rows_are() -> None:
         (1, 100.0, 0.0),
         (1, 110.0, 50.0),
     ]
-    assert resampled_rows(rows, 7.0).time_s.tolist() == [0.0, 7.0, 14.0, 105.0]
+    assert resample(rows, 7.0).time_s.tolist() == [0.0, 7.0, 14.0, 105.0]

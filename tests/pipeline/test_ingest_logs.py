@@ -14,11 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.fleets import ingest as ingesting
 from carrycast.analysis.fleets import logs
-from carrycast.analysis.fleets.cleaning import Rules
+from carrycast.analysis.fleets.cleaning import CleaningRules
 from carrycast.analysis.fleets.ingest import ingest
-from carrycast.analysis.fleets.inputs import Source
+from carrycast.analysis.fleets.inputs import ReadOptions
 from carrycast.analysis.fleets.summary import check_rows, sentences
 from carrycast.errors import UserError, WorkError
 from tests.cli.console import call
@@ -60,7 +59,7 @@ def ingested(folder: Path, content: str | bytes, name: str = "log.csv", **source
     """The facts of a file, after checking that every row is in one of the tables."""
     (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
     out = folder / f"out-{len(list(folder.iterdir()))}"
-    facts = ingest([folder / name], out, Source(**source))
+    facts = ingest([folder / name], out, ReadOptions(**source))
     assert facts["rows"] == len(table(out, "positions")) + len(table(out, "rejected"))
     return facts
 
@@ -89,7 +88,7 @@ def test_times_are_read_however_they_are_written(spark: SparkSession, tmp_path: 
     files = [tmp_path / f"log-{k}.csv" for k in range(len(texts))]
     for path, text in zip(files, texts, strict=True):
         path.write_text(text)
-    facts = ingest(files, tmp_path / "out", Source(format="csv", by_file=True))
+    facts = ingest(files, tmp_path / "out", ReadOptions(format="csv", by_file=True))
     assert (facts["start_s"], facts["rejected"], facts["status"]) == (NOON, {}, "ok")
     nodes = table(tmp_path / "out", "nodes")
     assert len(nodes) == 2 * len(texts)
@@ -153,7 +152,7 @@ def test_meters_and_times_with_commas_are_asked_about(spark: SparkSession, tmp_p
         assert (facts["rejected"], facts["duration_s"], facts["area_m"][0]) == ({}, 10.0 * (ROWS - 1), ROWS - 1.0)
     contacts = "a;b;start;end\n1;2;0,5;10,5\n"
     (tmp_path / "contacts.csv").write_text(contacts)
-    assert ingest([tmp_path / "contacts.csv"], tmp_path / "plan", Source(decimal_comma=True))["contacts"] == 1
+    assert ingest([tmp_path / "contacts.csv"], tmp_path / "plan", ReadOptions(decimal_comma=True))["contacts"] == 1
 
 
 def test_logs_of_animals_and_of_ships_are_read_as_they_are_published(spark: SparkSession, tmp_path: Path) -> None:
@@ -243,12 +242,7 @@ def test_names_in_another_encoding_stay_apart(spark: SparkSession, tmp_path: Pat
         assert f"{tmp_path}/log.csv: is no text in UTF-8: say" in refused(tmp_path, content)
 
 
-@pytest.mark.parametrize("by_spark", [False, True])
-def test_a_folder_may_have_any_name(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_spark: bool
-) -> None:
-    if by_spark:
-        monkeypatch.setattr(ingesting, "NODE_ROWS", 1)
+def test_a_folder_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "data [2026] {a,b} *?"
     folder.mkdir()
     (folder / "log.csv").write_text(USUAL)
@@ -305,15 +299,10 @@ def test_columns_x_and_y_that_may_be_degrees_are_asked_about(spark: SparkSession
     assert ingested(tmp_path, text.replace(",47.4", ",147.4"))["bounds_deg"] is None
 
 
-@pytest.mark.parametrize("by_spark", [False, True])
-def test_rows_across_180_degrees_are_resampled_the_short_way(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_spark: bool
-) -> None:
-    if by_spark:
-        monkeypatch.setattr(ingesting, "NODE_ROWS", 1)
+def test_rows_across_180_degrees_are_resampled_the_short_way(spark: SparkSession, tmp_path: Path) -> None:
     lines = [f"ship,{NOON + 10 * k},{(179.998 + k * 1e-3 + 180) % 360 - 180:.6f},-17.0" for k in range(6)]
     (tmp_path / "log.csv").write_text("id,time,lon,lat\n" + "\n".join(lines) + "\n")
-    facts = ingest([tmp_path / "log.csv"], tmp_path / "out", rules=Rules(every_s=3.0))
+    facts = ingest([tmp_path / "log.csv"], tmp_path / "out", rules=CleaningRules(every_s=3.0))
     rows = sorted(table(tmp_path / "out", "positions"), key=lambda row: row["time_s"])
     assert all(abs(abs(row["longitude"]) - 180) < 0.0031 for row in rows)
     expected = [(179.998 + row["time_s"] * 1e-4 + 180) % 360 - 180 for row in rows]
@@ -340,8 +329,8 @@ def test_a_row_that_vanishes_is_an_error_and_leaves_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "log.csv").write_text(USUAL)
-    made = logs._raw
-    monkeypatch.setattr(logs, "_raw", lambda *arguments: made(*arguments).where("place != 30"))
+    made = logs._raw_rows
+    monkeypatch.setattr(logs, "_raw_rows", lambda *arguments: made(*arguments).where("place != 30"))
     with pytest.raises(
         WorkError, match=r"log.csv: 60 rows were read, but 5\d are kept or rejected; nothing is written"
     ):
@@ -402,7 +391,7 @@ def test_every_row_of_files_that_spark_reads_is_kept_or_rejected(spark: SparkSes
         columns = {"id": ["7"] * rows, "time": pa.array(times, pa.int64()), "lon": places, "lat": [47.4] * rows}
         pq.write_table(pa.table(columns), tmp_path / f"log-{k}.parquet")
         expected[f"log-{k}.parquet"] = rows
-    facts = ingest([tmp_path / name for name in expected], tmp_path / "out", Source(by_file=True, crs="EPSG:3857"))
+    facts = ingest([tmp_path / name for name in expected], tmp_path / "out", ReadOptions(by_file=True, crs="EPSG:3857"))
     assert {name: one["records"] for name, one in facts["read"].items()} == expected
     assert {name: one["rows"] for name, one in facts["read"].items()} == expected
     kept, rejected = table(tmp_path / "out", "positions"), table(tmp_path / "out", "rejected")

@@ -52,7 +52,7 @@ def _contacts(arguments: argparse.Namespace) -> int:
         plan.save(path)
     facts: dict[str, object] = {**plan.summary(), **_earliest(plan, arguments)}
     if arguments.page:
-        from carrycast.analysis.fleets.contact_page import write_contact_page
+        from carrycast.analysis.fleets.page import write_contact_page
 
         fits = write_contact_page(plan, arguments.out)
     if arguments.json:
@@ -66,7 +66,7 @@ def _contacts(arguments: argparse.Namespace) -> int:
 
 
 def _of_fleet(arguments: argparse.Namespace, path: Path) -> "ContactPlan":
-    from carrycast.analysis.fleets.contact_plan import save_fleet_plan
+    from carrycast.analysis.fleets.contacts import save_fleet_plan
     from carrycast.sim.mobility.fleet import FleetFacts
     from carrycast.sim.scenario.contact_files import check_extent
 

@@ -57,11 +57,11 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _ingest(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.fleets.cleaning import Rules
+    from carrycast.analysis.fleets.cleaning import CleaningRules
     from carrycast.analysis.fleets.columns import parse_columns
     from carrycast.analysis.fleets.ingest import ingest
-    from carrycast.analysis.fleets.inputs import Source
-    from carrycast.analysis.fleets.points import clock_s
+    from carrycast.analysis.fleets.inputs import ReadOptions
+    from carrycast.analysis.fleets.points import parse_clock
     from carrycast.analysis.fleets.summary import sentences
     from carrycast.analysis.spark.session import check_spark_installed
     from carrycast.core.settings import typed
@@ -70,11 +70,11 @@ def _ingest(arguments: argparse.Namespace) -> int:
     given = {"max_speed_mps": arguments.max_speed, "gap_s": arguments.gap, "every_s": arguments.every}
     for option, key in (("--from", "from_s"), ("--until", "until_s")):
         try:
-            given[key] = None if getattr(arguments, key) is None else clock_s(getattr(arguments, key))
+            given[key] = None if getattr(arguments, key) is None else parse_clock(getattr(arguments, key))
         except ValueError:
             raise UserError(f"{option} {getattr(arguments, key)}: is no date and no number of seconds") from None
-    rules = typed({key: value for key, value in given.items() if value is not None}, Rules, "ingest")
-    source = Source(
+    rules = typed({key: value for key, value in given.items() if value is not None}, CleaningRules, "ingest")
+    source = ReadOptions(
         format=arguments.format,
         columns=parse_columns(arguments.columns),
         header=tuple(arguments.header.split(",")) if arguments.header else None,

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from carrycast.analysis.fleets.columns import refuse_several, refuse_times, refuse_unnamed
+from carrycast.analysis.fleets.columns import refuse_ambiguous, refuse_times, refuse_unnamed
 from carrycast.analysis.fleets.formats import FORMATS, format_of
-from carrycast.analysis.fleets.geojson import GeoJson
-from carrycast.analysis.fleets.gpx import Gpx
+from carrycast.analysis.fleets.geojson import GeoJsonFile
+from carrycast.analysis.fleets.gpx import GpxFile
 from carrycast.analysis.fleets.ingest import ingest
-from carrycast.analysis.fleets.inputs import Counted, Input, Source
-from carrycast.analysis.fleets.points import Point, clock_s
-from carrycast.analysis.fleets.staging import Staged
+from carrycast.analysis.fleets.inputs import FleetFile, ReadOptions, RowCount
+from carrycast.analysis.fleets.points import TrackPoint, parse_clock
+from carrycast.analysis.fleets.staging import RowStager
 from carrycast.analysis.fleets.text import copy_text
 from carrycast.errors import UserError
 from carrycast.sim.mobility.bonnmotion import BonnMotion
@@ -35,9 +35,9 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-def stage(path: Path, name: str, **source: object) -> tuple[Counted, list[dict[str, object]]]:
+def stage(path: Path, name: str, **source: object) -> tuple[RowCount, list[dict[str, object]]]:
     to = path.with_name("staged.parquet")
-    counted = Staged(msgspec.convert(source, Source)).stage(Input(path, FORMATS[name], path), to)
+    counted = RowStager(msgspec.convert(source, ReadOptions)).stage(FleetFile(path, FORMATS[name], path), to)
     rows: list[dict[str, object]] = pq.read_table(to).to_pylist()
     return counted, rows
 
@@ -90,7 +90,7 @@ def test_the_track_of_one_node_is_no_movement_of_bonnmotion(tmp_path: Path) -> N
 
 def test_badges_of_sociopatterns_are_contacts(tmp_path: Path) -> None:
     path = written(tmp_path / "tij.dat", BADGES + "31320\t9\n")
-    facts = ingest([path], tmp_path / "out", Source(format="sociopatterns"))
+    facts = ingest([path], tmp_path / "out", ReadOptions(format="sociopatterns"))
     assert (facts["rows"], facts["contacts"], facts["joined"]) == (5, 3, 1)
     assert (facts["rejected"], facts["status"]) == ({"unreadable": 1}, "doubtful")
     assert (facts["start_s"], facts["duration_s"], facts["nodes"]) == (31200.0, 100.0, 6)
@@ -114,7 +114,7 @@ def test_floating_car_data_in_degrees_are_degrees(tmp_path: Path) -> None:
         path = written(tmp_path / "fcd.xml", text)
         assert read_fcd(path).in_degrees()
         counted, rows = stage(path, "sumo")
-        assert counted == Counted(4, 4)
+        assert counted == RowCount(4, 4)
         assert (rows[0]["longitude"], rows[0]["latitude"], rows[0]["x_m"]) == (8.540123, 47.371234, None)
         assert stage(path, "sumo", swap=True)[1][0]["longitude"] == 47.371234
         for refused in (Sumo(file=str(path)).extent, lambda: plan_from(tmp_path / "fcd.xml", 100.0, None, 1)):
@@ -144,7 +144,7 @@ def test_persons_and_containers_are_nodes_and_nobody_vanishes(tmp_path: Path) ->
     )
     last = '<timestep time="9"><vehicle id="once" x="500" y="6"/></timestep>'
     counted, rows = stage(written(tmp_path / "fcd.xml", geo(steps + last)), "sumo")
-    assert counted == Counted(13, 13)
+    assert counted == RowCount(13, 13)
     assert {row["node"] for row in rows} == {"a", "person rider", "person a", "container c", "once"}
     assert len({row["stated"] for row in rows if row["node"] == "a"}) == 1
     clash = '<timestep time="0"><vehicle id="person a" x="500" y="1"/><person id="a" x="500" y="1"/></timestep>'
@@ -160,9 +160,9 @@ def feature(geometry: object, **properties: object) -> dict[str, object]:
     return {"type": "Feature", "geometry": geometry, "properties": properties}
 
 
-def points(path: Path, *features: object, **source: object) -> tuple[int, list[Point]]:
+def points(path: Path, *features: object, **source: object) -> tuple[int, list[TrackPoint]]:
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
-    reader = GeoJson(path, **source)  # type: ignore[arg-type]
+    reader = GeoJsonFile(path, **source)  # type: ignore[arg-type]
     found = list(reader.points())
     assert reader.rows == len(found), "every position of a file is a row"
     return len(found), [point for point in found if point.text is None]
@@ -209,7 +209,7 @@ def test_features_without_a_name_are_not_made_one_node(tmp_path: Path) -> None:
         json.dumps({"type": "FeatureCollection", "crs": {"properties": {"name": "EPSG:25832"}}, "features": buses})
     )
     with pytest.raises(UserError, match=r"bus.geojson: its coordinates are on the map EPSG:25832"):
-        list(GeoJson(path).points())
+        list(GeoJsonFile(path).points())
 
 
 def test_features_in_another_encoding_are_refused(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_features_in_another_encoding_are_refused(tmp_path: Path) -> None:
         text = json.dumps(feature(place, name="Zürich", time=1), ensure_ascii=False, indent=indent)
         (tmp_path / "a.geojson").write_bytes(text.encode("latin-1"))
         with pytest.raises(UserError, match=r"a.geojson: is no text in UTF-8.*--encoding"):
-            list(GeoJson(tmp_path / "a.geojson").points())
+            list(GeoJsonFile(tmp_path / "a.geojson").points())
 
 
 def track(name: str, hour: int = 6) -> str:
@@ -237,19 +237,23 @@ def test_tracks_of_one_name_are_asked_about(tmp_path: Path) -> None:
     assert {row["node"] for row in stage(path, "gpx", by_track=True)[1]} == {"day-1 ACTIVE LOG", "day-2 ACTIVE LOG"}
     assert {row["node"] for row in stage(path, "gpx", merge=True)[1]} == {"ACTIVE LOG"}
     one, two = (written(tmp_path / f"{name}.gpx", f"<gpx>{track('GPS')}</gpx>") for name in ("one", "two"))
-    for source, refused in ((Source(), True), (Source(by_file=True), False), (Source(merge=True), False)):
-        staged = Staged(source)
-        staged.stage(Input(one, FORMATS["gpx"], one), tmp_path / "a")
+    for source, refused in (
+        (ReadOptions(), True),
+        (ReadOptions(by_file=True), False),
+        (ReadOptions(merge=True), False),
+    ):
+        staged = RowStager(source)
+        staged.stage(FleetFile(one, FORMATS["gpx"], one), tmp_path / "a")
         if refused:
             with pytest.raises(UserError, match=r"a track of one.gpx and one of two.gpx have the same name, 'GPS'"):
-                staged.stage(Input(two, FORMATS["gpx"], two), tmp_path / "b")
+                staged.stage(FleetFile(two, FORMATS["gpx"], two), tmp_path / "b")
         else:
-            staged.stage(Input(two, FORMATS["gpx"], two), tmp_path / "b")
+            staged.stage(FleetFile(two, FORMATS["gpx"], two), tmp_path / "b")
 
 
 def test_points_of_a_plan_are_rows_that_are_no_positions(tmp_path: Path) -> None:
     plan = '<wpt lat="47" lon="8"><name>home</name></wpt><rte><rtept lat="47" lon="8"/></rte>'
-    reader = Gpx(written(tmp_path / "day.gpx", f"<gpx>{plan}{track('bus')}</gpx>"))
+    reader = GpxFile(written(tmp_path / "day.gpx", f"<gpx>{plan}{track('bus')}</gpx>"))
     found = list(reader.points())
     assert (reader.rows, len(found)) == (5, 5)
     assert [point.text for point in found if point.text] == [
@@ -271,7 +275,7 @@ def test_points_of_a_plan_are_rows_that_are_no_positions(tmp_path: Path) -> None
     ],
 )
 def test_numbers_are_times_in_the_unit_that_their_size_tells(number: object, unit: str | None, seconds: float) -> None:
-    assert clock_s(number, unit) == pytest.approx(seconds, abs=1e-6)
+    assert parse_clock(number, unit) == pytest.approx(seconds, abs=1e-6)
 
 
 def test_a_table_whose_nodes_nobody_names_is_refused_with_candidates() -> None:
@@ -289,10 +293,10 @@ def test_two_columns_for_one_meaning_must_agree() -> None:
     values: dict[str, list[object]] = {"id": [1, 2, 3], "name": ["a", "b", "a"], "time": [1, 2, 3], "ts": [1, 2, 3]}
     found = {"node": "id", "time": "time"}
     with pytest.raises(UserError, match=r"columns 'id' and 'name' may both be the node.*--columns node=name"):
-        refuse_several(values, found, "a.csv")
-    refuse_several({**values, "name": ["a", "b", "c"]}, found, "a.csv")
+        refuse_ambiguous(values, found, "a.csv")
+    refuse_ambiguous({**values, "name": ["a", "b", "c"]}, found, "a.csv")
     with pytest.raises(UserError, match=r"columns 'time' and 'ts' may both be the time.*--columns time=ts"):
-        refuse_several({**values, "name": ["a", "b", "c"], "ts": [1, 2, 4]}, found, "a.csv")
+        refuse_ambiguous({**values, "name": ["a", "b", "c"], "ts": [1, 2, 4]}, found, "a.csv")
 
 
 def test_times_of_day_need_a_date_that_can_be_read_in_one_way() -> None:
@@ -364,14 +368,14 @@ def test_names_stay_apart_in_every_encoding(tmp_path: Path, encoding: str) -> No
     if encoding == "latin-1":
         with pytest.raises(UserError, match=rf"{tmp_path}/list.csv: is no text in UTF-8.*--encoding latin-1"):
             ingest([tmp_path / "list.csv"], tmp_path / "out")
-    source = Source(encoding="latin-1" if encoding == "latin-1" else None)
+    source = ReadOptions(encoding="latin-1" if encoding == "latin-1" else None)
     facts = ingest([tmp_path / "list.csv"], tmp_path / "out", source)
     assert (facts["nodes"], facts["contacts"]) == (3, 2)
     names = pq.read_table(tmp_path / "out" / "nodes.parquet")["node"].to_pylist()
     assert sorted(names) == sorted(["José", "Jos\xe8", "Zoë"])
     for name in ("klingon", "base64"):
         with pytest.raises(UserError, match="no such encoding"):
-            ingest([tmp_path / "list.csv"], tmp_path / "other", Source(encoding=name))
+            ingest([tmp_path / "list.csv"], tmp_path / "other", ReadOptions(encoding=name))
 
 
 def test_lists_of_mostly_wrong_rows_are_refused(tmp_path: Path) -> None:
@@ -381,4 +385,4 @@ def test_lists_of_mostly_wrong_rows_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", f"a,b,start,end\n1,2,{2 * 10**10},{2 * 10**10 + 5}\n")
     with pytest.raises(UserError, match="--time-unit ms"):
         ingest([path], tmp_path / "out")
-    assert ingest([path], tmp_path / "out", Source(time_unit="ms"))["duration_s"] == pytest.approx(0.005)
+    assert ingest([path], tmp_path / "out", ReadOptions(time_unit="ms"))["duration_s"] == pytest.approx(0.005)

@@ -9,7 +9,7 @@ import pytest
 
 from carrycast.analysis.fleets import contact_lists
 from carrycast.analysis.fleets.ingest import ingest
-from carrycast.analysis.fleets.inputs import Source
+from carrycast.analysis.fleets.inputs import ReadOptions
 from carrycast.errors import UserError, WorkError
 from carrycast.sim.contacts.plan import ContactPlan
 from tests.cli.movements import CONNECTIONS
@@ -31,7 +31,7 @@ def contacts_of(folder: Path) -> list[tuple[int, int, float, float]]:
 
 def test_a_list_of_haggle_becomes_a_plan(tmp_path: Path) -> None:
     (tmp_path / "contacts.dat").write_text(LIST)
-    facts = ingest([tmp_path / "contacts.dat"], tmp_path / "out", Source(format="haggle"))
+    facts = ingest([tmp_path / "contacts.dat"], tmp_path / "out", ReadOptions(format="haggle"))
     assert contacts_of(tmp_path / "out") == [(0, 2, 0.0, 160.0), (0, 1, 500.0, 510.0)]
     assert pq.read_table(tmp_path / "out" / "nodes.parquet")["node"].to_pylist() == ["3", "4", "21"]
     assert facts["rejected"] == {"unreadable": 1, "no_time": 1, "itself": 1, "duplicate": 1}

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from carrycast.analysis.fleets.columns import chosen_columns, parse_columns, require_positions
+from carrycast.analysis.fleets.columns import choose_columns, parse_columns, require_positions
 from carrycast.analysis.fleets.formats import FORMATS, format_named, format_of
-from carrycast.analysis.fleets.geojson import GeoJson
-from carrycast.analysis.fleets.gpx import Gpx
-from carrycast.analysis.fleets.inputs import Counted, Input, Source
-from carrycast.analysis.fleets.points import Point, clock_s
-from carrycast.analysis.fleets.staging import Staged
-from carrycast.analysis.fleets.tables import natural
+from carrycast.analysis.fleets.geojson import GeoJsonFile
+from carrycast.analysis.fleets.gpx import GpxFile
+from carrycast.analysis.fleets.inputs import FleetFile, ReadOptions, RowCount
+from carrycast.analysis.fleets.points import TrackPoint, parse_clock
+from carrycast.analysis.fleets.staging import RowStager
+from carrycast.analysis.fleets.tables import natural_order
 from carrycast.errors import UserError
 from tests.cli.movements import CONNECTIONS, NS2, ONE
 
@@ -72,8 +72,8 @@ def test_a_file_of_no_known_format_is_refused_with_the_list(tmp_path: Path, cont
 
 def test_tracks_of_gpx_are_nodes_and_keep_what_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "day.gpx").write_text(GPX)
-    one, two, bad = Gpx(tmp_path / "day.gpx").points()
-    assert one == Point("tram 3", 1777874400.0, 8.2, 47.1)
+    one, two, bad = GpxFile(tmp_path / "day.gpx").points()
+    assert one == TrackPoint("tram 3", 1777874400.0, 8.2, 47.1)
     assert two.clock_s == 1777874410.0
     assert (bad.node, bad.text) == ("day-2", "2026-05-04T06:00:00Z 8 x")
 
@@ -89,16 +89,16 @@ def test_tracks_of_gpx_are_nodes_and_keep_what_cannot_be_read(tmp_path: Path) ->
 def test_bad_gpx_is_refused(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "day.gpx").write_text(text)
     with pytest.raises(UserError, match=told):
-        list(Gpx(tmp_path / "day.gpx").points())
+        list(GpxFile(tmp_path / "day.gpx").points())
 
 
 @pytest.mark.parametrize("lines", [False, True])
 def test_geojson_is_read_as_a_collection_and_by_lines(tmp_path: Path, lines: bool) -> None:
     text = "\n".join(json.dumps(feature) for feature in FEATURES) if lines else COLLECTION
     (tmp_path / "ships.geojson").write_text(text + "\n")
-    bus, *ferry, bad = GeoJson(tmp_path / "ships.geojson").points()
-    assert bus == Point("7", 1777874400.0, 8.2, 47.1)
-    assert ferry == [Point("ferry", 5.0, 8.2, 47.1), Point("ferry", 6.0, 8.3, 47.2)]
+    bus, *ferry, bad = GeoJsonFile(tmp_path / "ships.geojson").points()
+    assert bus == TrackPoint("7", 1777874400.0, 8.2, 47.1)
+    assert ferry == [TrackPoint("ferry", 5.0, 8.2, 47.1), TrackPoint("ferry", 6.0, 8.3, 47.2)]
     assert bad.text is not None
 
 
@@ -106,16 +106,16 @@ def test_geojson_is_read_as_a_collection_and_by_lines(tmp_path: Path, lines: boo
 def test_bad_geojson_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "ships.geojson").write_text(text)
     with pytest.raises(UserError, match=r"ships.geojson"):
-        list(GeoJson(tmp_path / "ships.geojson").points())
+        list(GeoJsonFile(tmp_path / "ships.geojson").points())
 
 
-def staged(path: Path, name: str, to: Path, **source: object) -> Counted:
-    return Staged(msgspec.convert(source, Source)).stage(Input(path, FORMATS[name], path), to)
+def staged(path: Path, name: str, to: Path, **source: object) -> RowCount:
+    return RowStager(msgspec.convert(source, ReadOptions)).stage(FleetFile(path, FORMATS[name], path), to)
 
 
 def test_files_are_staged_as_raw_rows(tmp_path: Path) -> None:
     (tmp_path / "day.gpx").write_text(GPX)
-    assert staged(tmp_path / "day.gpx", "gpx", tmp_path / "out.parquet") == Counted(3, 3)
+    assert staged(tmp_path / "day.gpx", "gpx", tmp_path / "out.parquet") == RowCount(3, 3)
     rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
     assert [(row["node"], row["place"], row["text"] is None) for row in rows] == [
         ("tram 3", 0, True), ("tram 3", 1, True), ("day-2", 2, False)
@@ -131,25 +131,27 @@ def test_files_are_staged_as_raw_rows(tmp_path: Path) -> None:
 
 def test_columns_are_found_by_common_names_or_as_said() -> None:
     header = ["Vehicle ID", "at", "LON", "Lat"]
-    found = chosen_columns(header, {"time": "at"}, "a.csv")
+    found = choose_columns(header, {"time": "at"}, "a.csv")
     assert found == {"node": "Vehicle ID", "time": "at", "longitude": "LON", "latitude": "Lat"}
     with pytest.raises(UserError, match="has no column 'when'"):
-        chosen_columns(header, {"time": "when"}, "a.csv")
+        choose_columns(header, {"time": "when"}, "a.csv")
     with pytest.raises(UserError, match="needs columns for time"):
-        require_positions(chosen_columns(header, {}, "a.csv"), header, "a.csv")
+        require_positions(choose_columns(header, {}, "a.csv"), header, "a.csv")
     assert parse_columns("node=bus, time=at") == {"node": "bus", "time": "at"}
     with pytest.raises(UserError, match="node=bus"):
         parse_columns("bus")
 
 
 def test_times_are_numbers_or_dates() -> None:
-    assert clock_s("1777874400") == clock_s(1777874400000) == clock_s("2026-05-04T06:00:00Z") == 1777874400.0
-    assert clock_s("2026-05-04 08:00:00+02:00") == 1777874400.0
+    assert (
+        parse_clock("1777874400") == parse_clock(1777874400000) == parse_clock("2026-05-04T06:00:00Z") == 1777874400.0
+    )
+    assert parse_clock("2026-05-04 08:00:00+02:00") == 1777874400.0
     for bad in ("inf", "nan", "soon", None):
         with pytest.raises(ValueError, match=r".*"):
-            clock_s(bad)
+            parse_clock(bad)
 
 
 def test_numbers_in_names_count_as_numbers() -> None:
     names = ["bus 10", "bus 9", "bus", "9", "10", "0" + "1" * 5000]
-    assert sorted(names, key=natural) == ["9", "10", "0" + "1" * 5000, "bus", "bus 9", "bus 10"]
+    assert sorted(names, key=natural_order) == ["9", "10", "0" + "1" * 5000, "bus", "bus 9", "bus 10"]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from carrycast.analysis.fleets.formats import FORMATS
 from carrycast.analysis.fleets.ingest import ingest
-from carrycast.analysis.fleets.inputs import Counted, Input, Source
-from carrycast.analysis.fleets.staging import Staged
+from carrycast.analysis.fleets.inputs import FleetFile, ReadOptions, RowCount
+from carrycast.analysis.fleets.staging import RowStager
 from carrycast.errors import UserError
 
 NUMBERS = st.one_of(
@@ -53,13 +53,13 @@ FEATURE = st.one_of(
 )
 
 
-def counted(name: str, text: str) -> tuple[Counted, int] | None:
+def counted(name: str, text: str) -> tuple[RowCount, int] | None:
     """What the reader of a format counts, and the rows that it made; None for a file that it refuses."""
     with tempfile.TemporaryDirectory() as folder:
         path, to = Path(folder, "file"), Path(folder, "rows.parquet")
         path.write_text(text, "utf-8")
         try:
-            found = Staged(Source(merge=True)).stage(Input(path, FORMATS[name], path), to)
+            found = RowStager(ReadOptions(merge=True)).stage(FleetFile(path, FORMATS[name], path), to)
         except UserError:
             return None
         return found, pq.read_metadata(to).num_rows
@@ -82,7 +82,7 @@ def test_gpx(points: list[tuple[str, str, object, object]]) -> None:
     text = "".join(f'<{tag} lat="{lat}" lon="{lon}"><time>{time}</time></{tag}>' for tag, time, lat, lon in points)
     result = counted("gpx", f"<gpx><trk><name>bus</name><trkseg>{text}</trkseg></trk></gpx>")
     told = sum(tag != "ele" for tag, *_ in points)
-    assert result == (Counted(told, told), told) if any(tag == "trkpt" for tag, *_ in points) else result is None
+    assert result == (RowCount(told, told), told) if any(tag == "trkpt" for tag, *_ in points) else result is None
 
 
 STEPS = st.lists(
@@ -107,7 +107,7 @@ def test_floating_car_data(steps: list[dict[tuple[str, str], tuple[int, int]]]) 
     )
     told = sum(tag != "bus" for step in steps for tag, _ in step)
     result = counted("sumo", f"<fcd-export>{text}</fcd-export>")
-    assert result == ((Counted(told, told), told) if told else None)
+    assert result == ((RowCount(told, told), told) if told else None)
 
 
 @given(
@@ -162,7 +162,7 @@ def test_lists_of_contacts(rows: list[tuple[object, ...]], name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "list").write_text(head + "\n".join(lines) + "\n", "utf-8")
         try:
-            facts = ingest([Path(folder, "list")], Path(folder, "out"), Source(format=name))
+            facts = ingest([Path(folder, "list")], Path(folder, "out"), ReadOptions(format=name))
         except UserError:
             return
         rejected = pq.read_metadata(Path(folder, "out", "rejected.parquet")).num_rows

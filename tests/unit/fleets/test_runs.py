@@ -4,9 +4,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from carrycast.analysis.fleets.bucket_cleaning import cleaned_rows
-from carrycast.analysis.fleets.buckets import CODES, FINE, NOTHING, Rows
-from carrycast.analysis.fleets.cleaning import Rules
+from carrycast.analysis.fleets.cleaning import CODES, FINE, NOTHING, CleaningRules, FleetRows, clean_rows
 
 ROWS = 40
 
@@ -16,8 +14,8 @@ def reasons(x_m: np.ndarray, time_s: np.ndarray) -> list[int]:
     count = len(x_m)
     zeros, none = np.zeros(count, dtype=np.int64), np.full(count, np.nan)
     stated = np.full(count, NOTHING)
-    rows = Rows(zeros, np.arange(count), time_s, x_m, np.zeros(count), none, none, stated, np.full(count, FINE))
-    cleaned, _ = cleaned_rows(rows, np.zeros(1, dtype=np.int64), Rules())
+    rows = FleetRows(zeros, np.arange(count), time_s, x_m, np.zeros(count), none, none, stated, np.full(count, FINE))
+    cleaned, _ = clean_rows(rows, np.zeros(1, dtype=np.int64), CleaningRules())
     found: list[int] = cleaned.reason[np.argsort(cleaned.place)].tolist()
     return found
 

@@ -1,25 +1,24 @@
-"""Cleaning, step by step. Each step gives rows that it finds wrong a reason; none is dropped.
+"""Cleaning: each step gives the rows that it finds wrong a reason. No row is dropped.
 
-What a simulator states (`stated`) is taken as it is: gaps and speeds are rules for what was measured.
+The steps that look at one row alone run when rows are partitioned (`partitions`); those here look at all rows of a
+node. What a simulator states (`stated`) is taken as it is: gaps and speeds are rules for what was measured.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from math import hypot
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.window import WindowSpec
+from carrycast.sim.mobility.trajectory import Floats, Integers
 
 # A million kilometers, as trace files have it.
 MAX_COORDINATE_M = 1e9
 DAY_S = 86_400.0
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class CleaningRules(msgspec.Struct, frozen=True, kw_only=True):
     """What counts as wrong. The defaults suit vehicles on roads that report at least every minute or two."""
 
     max_speed_mps: Annotated[float, Meta(gt=0, description="faster is a jump (m/s)")] = 70.0
@@ -40,141 +39,6 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """A log with a larger share of steps back in time is no log in the order of time: then no row is wrong for it."""
 
 
-def unreadable(rows: "DataFrame", rules: Rules, median_s: float) -> "DataFrame":
-    """A field is missing or is no number."""
-    from pyspark.sql import functions as f
-
-    return _marked(rows, f.col("text").isNotNull(), "unreadable")
-
-
-def no_place(rows: "DataFrame", rules: Rules, median_s: float) -> "DataFrame":
-    """No place on earth or on the map, or latitude and longitude both exactly 0, which receivers say without a fix."""
-    from pyspark.sql import functions as f
-
-    longitude, latitude = f.col("longitude"), f.col("latitude")
-    on_earth = longitude.between(-180, 180) & latitude.between(-90, 90) & ((longitude != 0) | (latitude != 0))
-    on_map = (f.abs("x_m") <= MAX_COORDINATE_M) & (f.abs("y_m") <= MAX_COORDINATE_M)
-    fine = f.when(longitude.isNotNull(), on_earth & on_map).otherwise(on_map)
-    return _marked(rows, ~f.coalesce(fine, f.lit(False)), "no_place")
-
-
-def clock(rows: "DataFrame", rules: Rules, median_s: float) -> "DataFrame":
-    """A time far from all others, or a single one out of order in a log that is in the order of time."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    measured = f.col("stated").isNull()
-    far = ~f.abs(f.col("clock_s") - median_s).between(0, rules.clock_days * DAY_S)
-    rows = _marked(rows, far & measured, "clock")
-    log = Window.partitionBy("fleet", "node", "file").orderBy("place")
-    now = f.when(f.col("reason").isNull() & measured, f.col("clock_s"))
-    rows = rows.withColumn("now", now)
-    before, after, later = f.lag("now").over(log), f.lead("now").over(log), f.lead("now", 2).over(log)
-    rows = rows.withColumns({"before": before, "after": after, "later": later})
-    back = f.coalesce(f.col("now") < f.col("before"), f.lit(False))
-    share = f.avg(f.when(back, 1.0).otherwise(0.0)).over(Window.partitionBy("fleet", "node", "file"))
-    dips = back & f.coalesce(f.col("after") >= f.col("before"), f.col("after").isNull())
-    # Where either of two could be the wrong one, the second is.
-    dips_next = f.coalesce(f.col("later") >= f.col("now"), f.lit(False))
-    peaks = (f.col("now") > f.col("after")) & ~dips_next & f.coalesce(f.col("before") <= f.col("after"), f.lit(True))
-    rows = _marked(rows, (share > 0) & (share <= rules.disordered) & f.coalesce(dips | peaks, f.lit(False)), "clock")
-    return rows.drop("now", "before", "after", "later")
-
-
-def outside(rows: "DataFrame", rules: Rules, median_s: float) -> "DataFrame":
-    """Before or after the times that were asked for."""
-    from pyspark.sql import functions as f
-
-    low, high = f.lit(rules.from_s), f.lit(rules.until_s)
-    inside = f.coalesce(f.col("clock_s") >= low, f.lit(True)) & f.coalesce(f.col("clock_s") < high, f.lit(True))
-    return _marked(rows, ~inside, "outside")
-
-
-def duplicates(rows: "DataFrame", rules: Rules, median_s: float) -> "DataFrame":
-    """The same node at the same time again: at the same place a duplicate, elsewhere a conflict. The first stays."""
-    from pyspark.sql import functions as f
-
-    fine = f.col("reason").isNull() & f.col("stated").isNull()
-    known = _known()
-    again = known["clock_s"] == f.col("clock_s")
-    same = (known["x_m"] == f.col("x_m")) & (known["y_m"] == f.col("y_m"))
-    rows = rows.withColumn("again", f.when(fine & again, f.when(same, "duplicate").otherwise("conflict")))
-    return rows.withColumn("reason", f.coalesce("reason", "again")).drop("again")
-
-
-def jumps(rows: "DataFrame", rules: Rules, median_s: float) -> "DataFrame":
-    """A few rows that could be reached, or left, only faster than the limit. The rows around them stay.
-
-    A silence parts them as well: the night between two days is long enough to have come from anywhere.
-    """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    fine = f.col("reason").isNull() & f.col("stated").isNull()
-    known = _known()
-    rows = rows.withColumn("fine", fine)
-    rows = rows.withColumn("leap", f.when(fine & (_speed(known) > rules.max_speed_mps), 1).otherwise(0))
-    begins = f.when(fine & _silent(known, rules), 1).otherwise(f.col("leap"))
-    rows = rows.withColumn("run", f.sum(begins).over(_in_time().rowsBetween(Window.unboundedPreceding, 0)))
-    by = ["fleet", "node", "run"]
-    at = f.struct("clock_s", "stated", "file", "place", "x_m", "y_m")
-    found = (
-        rows.where("reason is null")
-        .groupBy(*by)
-        .agg(
-            f.count_if("fine").alias("rows"),
-            f.max("leap").alias("leap"),
-            f.min(at).alias("first"),
-            f.max(at).alias("last"),
-        )
-    )
-    found = found.select(*by, "rows", "leap", *(f.col(f"{end}.{name}").alias(f"{end}_{name}") for end, name in _ENDS))
-    wrong = found.groupBy("fleet", "node").applyInArrow(_judge(rules), "fleet string, node string, run bigint")
-    rows = rows.join(wrong.withColumn("wrong", f.lit(True)), by, "left")
-    rows = _marked(rows, f.col("fine") & f.coalesce("wrong", f.lit(False)), "jump")
-    return rows.drop("fine", "leap", "run", "wrong")
-
-
-_ENDS = [(end, name) for end in ("first", "last") for name in ("clock_s", "x_m", "y_m")]
-
-
-def _judge(rules: Rules) -> "Callable[[pa.Table], pa.Table]":
-    """For workers: which runs of a node are wrong."""
-
-    def judge(runs: "pa.Table") -> "pa.Table":
-        import numpy as np
-
-        from carrycast.analysis.fleets.runs import Runs, wrong_runs
-
-        runs = runs.sort_by("run")
-        leap = runs["leap"].to_numpy().astype(np.bool_)
-        ends = (runs[f"{end}_{name}"].to_numpy() for end, name in _ENDS)
-        node = np.zeros(len(leap), dtype=np.int64)
-        wrong = wrong_runs(Runs(node, runs["rows"].to_numpy(), leap, *ends), rules)
-        return runs.select(["fleet", "node", "run"]).take(np.flatnonzero(wrong))
-
-    return judge
-
-
-def tracks(rows: "DataFrame", rules: Rules) -> "DataFrame":
-    """Rows that are fine, with the number of their track: a new one where the node was silent for too long, where it
-    was told from elsewhere than it can have come from, or where the format says so."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    known = _known()
-    apart = f.when(f.col("stated").isNull(), _silent(known, rules) | (_speed(known) > rules.max_speed_mps)).otherwise(
-        ~(f.col("stated").eqNullSafe(known["stated"]) & (f.col("file") == known["file"]))
-    )
-    rows = rows.where("reason is null").withColumn(
-        "apart", f.when(known["clock_s"].isNotNull() & apart, 1).otherwise(0)
-    )
-    numbered = f.sum("apart").over(_in_time().rowsBetween(Window.unboundedPreceding, 0))
-    return rows.withColumn("track", numbered).drop("apart")
-
-
-Step = Callable[["DataFrame", Rules, float], "DataFrame"]
-STEPS: dict[str, Step] = {step.__name__: step for step in (unreadable, no_place, clock, outside, duplicates, jumps)}
 REASONS = {
     "unreadable": "no node, place and time can be read",
     "no_place": "no place on earth or on the map",
@@ -192,54 +56,188 @@ HINTS = {
     "conflict": "are several vehicles taken for one? See --columns node=",
     "jump": "are the units right? A faster fleet needs --max-speed",
 }
+FINE = 0
+CODES = {reason: code for code, reason in enumerate(REASONS, 1)}
+"""Reasons as numbers; 0 is fine."""
+NOTHING = -(2**62)
+"""Stands where an integer is missing."""
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def cleaned(rows: "DataFrame", rules: Rules, median_s: float) -> "DataFrame":
-    """All rows, with a `reason` for those that are rejected."""
-    from pyspark.sql import functions as f
+class FleetRows(NamedTuple):
+    """Columns of rows."""
 
-    rows = rows.withColumn("reason", f.lit(None).cast("string"))
-    for step in STEPS.values():
-        rows = step(rows, rules, median_s)
-    return rows
+    log: Integers
+    place: Integers
+    clock_s: Floats
+    x_m: Floats
+    y_m: Floats
+    longitude: Floats
+    latitude: Floats
+    stated: Integers
+    reason: Integers
 
-
-def _marked(rows: "DataFrame", wrong: "Column", reason: str) -> "DataFrame":
-    from pyspark.sql import functions as f
-
-    return rows.withColumn("reason", f.when(f.col("reason").isNull() & wrong, reason).otherwise(f.col("reason")))
-
-
-def _in_time() -> "WindowSpec":
-    from pyspark.sql import Window
-
-    return Window.partitionBy("fleet", "node").orderBy("clock_s", "stated", "file", "place")
+    def take(self, chosen: "Integers | np.ndarray[Any, np.dtype[np.bool_]]") -> "FleetRows":
+        """Some of them, or another order."""
+        return FleetRows(**{name: column[chosen] for name, column in self._asdict().items()})
 
 
-def _so_far() -> "WindowSpec":
-    from pyspark.sql import Window
+def clean_rows(rows: FleetRows, node: Integers, rules: CleaningRules) -> tuple[FleetRows, Integers]:
+    """All rows with their reasons, by node and time, and the track of each that is fine. `node` is that of each log."""
+    rows = rows.take(np.lexsort((rows.place, rows.log)))
+    _mark(rows, _out_of_order(rows, rules), "clock")
+    inside = ~(rows.clock_s < _value_or(rules.from_s, -np.inf)) & ~(rows.clock_s >= _value_or(rules.until_s, np.inf))
+    _mark(rows, ~inside, "outside")
+    rows = rows.take(np.lexsort((rows.place, rows.log, rows.stated, rows.clock_s, node[rows.log])))
+    owner = node[rows.log]
+    _mark_again(rows, owner)
+    _mark_jumps(rows, owner, rules)
+    return rows, _number_tracks(rows, owner, rules)
 
-    return _in_time().rowsBetween(Window.unboundedPreceding, -1)
+
+def _value_or(value: float | None, other: float) -> float:
+    return other if value is None else value
 
 
-def _known() -> "Column":
-    """The row before that is fine."""
-    from pyspark.sql import functions as f
-
-    fine = f.struct("clock_s", "x_m", "y_m", "stated", "file")
-    return f.last(f.when(f.col("reason").isNull(), fine), ignorenulls=True).over(_so_far())
+def _mark(rows: FleetRows, wrong: Flags, reason: str) -> None:
+    rows.reason[wrong & (rows.reason == FINE)] = CODES[reason]
 
 
-def _silent(known: "Column", rules: Rules) -> "Column":
+def _is_first(owner: Integers) -> Flags:
+    """Whether a row is the first of its owner."""
+    return np.append(True, np.diff(owner) != 0)[: len(owner)]
+
+
+def _out_of_order(rows: FleetRows, rules: CleaningRules) -> Flags:
+    """Single rows out of order in a log that is in the order of time; rows stand in the order of their logs."""
+    now = np.where((rows.reason == FINE) & (rows.stated == NOTHING), rows.clock_s, np.nan)
+
+    def shifted(by: int) -> Floats:
+        """The time of another row of the same log; none beyond its ends."""
+        found = np.full(len(now), np.nan)
+        if abs(by) < len(now):
+            here, there = (slice(-by, None), slice(None, by)) if by < 0 else (slice(None, -by), slice(by, None))
+            found[here] = np.where(rows.log[here] == rows.log[there], now[there], np.nan)
+        return found
+
+    before, after, later = shifted(-1), shifted(1), shifted(2)
+    # Comparisons with what is not there are false.
+    back = now < before
+    share = (np.bincount(rows.log, weights=back) / np.maximum(np.bincount(rows.log), 1))[rows.log]
+    dips = back & ((after >= before) | np.isnan(after))
+    # Where either of two could be the wrong one, the second is.
+    peaks = (now > after) & ~(later >= now) & ((before <= after) | np.isnan(before))
+    found: Flags = (share > 0) & (share <= rules.disordered) & (dips | peaks)
+    return found
+
+
+def _fine_rows(rows: FleetRows, owner: Integers) -> tuple[Integers, Integers]:
+    """The rows that are fine so far, and for each the one before it; -1 where it is the first of its node."""
+    fine = np.flatnonzero(rows.reason == FINE)
+    before = np.append(-1, fine[:-1])[: len(fine)]
+    return fine, np.where(_is_first(owner[fine]), -1, before)
+
+
+def _mark_again(rows: FleetRows, owner: Integers) -> None:
+    """The same node at the same time again: at the same place a duplicate, elsewhere a conflict. The first stays."""
+    fine, before = _fine_rows(rows, owner)
+    again = (before >= 0) & (rows.stated[fine] == NOTHING) & (rows.clock_s[fine] == rows.clock_s[before])
+    same = (rows.x_m[fine] == rows.x_m[before]) & (rows.y_m[fine] == rows.y_m[before])
+    rows.reason[fine[again & same]] = CODES["duplicate"]
+    rows.reason[fine[again & ~same]] = CODES["conflict"]
+
+
+def _is_too_fast(rows: FleetRows, fine: Integers, before: Integers, rules: CleaningRules) -> Flags:
+    """Whether a row is reached faster than the limit. Those of no time apart are told by the step on duplicates."""
+    away_m = np.hypot(rows.x_m[fine] - rows.x_m[before], rows.y_m[fine] - rows.y_m[before])
+    apart_s = rows.clock_s[fine] - rows.clock_s[before]
+    speed = np.divide(away_m, apart_s, out=np.zeros(len(fine)), where=apart_s != 0)
+    found: Flags = (before >= 0) & (speed > rules.max_speed_mps)
+    return found
+
+
+def _mark_jumps(rows: FleetRows, owner: Integers, rules: CleaningRules) -> None:
+    """A few rows that could be reached, or left, only faster than the limit. The rows around them stay."""
+    fine, before = _fine_rows(rows, owner)
+    if not len(fine):
+        return
+    measured = rows.stated[fine] == NOTHING
+    leap = measured & _is_too_fast(rows, fine, before, rules)
+    first = _is_first(owner[fine])
+    begins = np.flatnonzero(first | leap | (measured & _is_silent(rows, fine, before, rules)))
+    ends = np.append(begins[1:], len(fine)) - 1
+    run = np.repeat(np.arange(len(begins)), ends - begins + 1)
+    length = np.bincount(run, weights=measured).astype(np.int64)
+    head, last = fine[begins], fine[ends]
+    places = (column[row] for row in (head, last) for column in (rows.clock_s, rows.x_m, rows.y_m))
+    wrong = find_wrong_runs(RowRuns(owner[head], length, leap[begins], *places), rules)
+    rows.reason[fine[measured & wrong[run]]] = CODES["jump"]
+
+
+def _is_silent(rows: FleetRows, fine: Integers, before: Integers, rules: CleaningRules) -> Flags:
     """Whether nothing was heard of a row's node for too long before it."""
-    from pyspark.sql import functions as f
+    found: Flags = (before >= 0) & (rows.clock_s[fine] - rows.clock_s[before] > rules.gap_s)
+    return found
 
-    return f.col("clock_s") - known["clock_s"] > rules.gap_s
+
+def _number_tracks(rows: FleetRows, owner: Integers, rules: CleaningRules) -> Integers:
+    """The track of each row that is fine: a new one where the node was silent for too long, where it was told from
+    elsewhere than it can have come from, or where the format says so."""
+    fine, before = _fine_rows(rows, owner)
+    silent = _is_silent(rows, fine, before, rules)
+    joined = (rows.stated[fine] == rows.stated[before]) & (rows.log[fine] == rows.log[before])
+    measured = rows.stated[fine] == NOTHING
+    apart = (before >= 0) & np.where(measured, silent | _is_too_fast(rows, fine, before, rules), ~joined)
+    count = np.cumsum(apart)
+    first = np.flatnonzero(_is_first(owner[fine]))
+    track = np.zeros(len(rows.log), dtype=np.int64)
+    track[fine] = count - np.repeat(count[first], np.diff(np.append(first, len(fine))))
+    return track
 
 
-def _speed(known: "Column") -> "Column":
-    from pyspark.sql import functions as f
+class RowRuns(NamedTuple):
+    """Runs by node and time: the rows of each, whether it begins with a leap, and its first and last row."""
 
-    away_m = f.hypot(f.col("x_m") - known["x_m"], f.col("y_m") - known["y_m"])
-    # Those of no time apart are told by the step on duplicates.
-    return away_m / f.nullif(f.col("clock_s") - known["clock_s"], f.lit(0.0))
+    node: Integers
+    rows: Integers
+    leap: Flags
+    first_s: Floats
+    first_x_m: Floats
+    first_y_m: Floats
+    last_s: Floats
+    last_x_m: Floats
+    last_y_m: Floats
+
+
+def find_wrong_runs(runs: RowRuns, rules: CleaningRules) -> Flags:
+    """Which runs are jumps.
+
+    A run of fewer than `least_run` rows that begins with a leap, or is left with one, is in doubt. It is right if the
+    last right run before it reaches it within the limit, or if it reaches the next run that is not in doubt; a silence
+    in between says nothing.
+    """
+    same = np.diff(runs.node) == 0
+    left = np.append(runs.leap[1:] & same, False)[: len(runs.leap)]
+    doubtful: Flags = (runs.leap | left) & (runs.rows < rules.least_run)
+    wrong = np.zeros(len(doubtful), dtype=np.bool_)
+    # The next run that is not in doubt, of the same node or of another.
+    sure = np.flatnonzero(~doubtful)
+    following = np.append(sure, len(doubtful))[np.searchsorted(sure, np.arange(len(doubtful)))]
+    # The last run that is right before the one at hand, where that before it is wrong.
+    right = -1
+    for run in np.flatnonzero(doubtful).tolist():
+        if run == 0 or not wrong[run - 1]:
+            right = run - 1
+        after = int(following[run])
+        wrong[run] = not (_reaches(runs, right, run, rules) or _reaches(runs, run, after, rules))
+    return wrong
+
+
+def _reaches(runs: RowRuns, one: int, other: int, rules: CleaningRules) -> bool:
+    """Whether the end of a run reaches the beginning of another, of the same node and without a silence."""
+    if one < 0 or other >= len(runs.node) or runs.node[one] != runs.node[other]:
+        return False
+    apart_s = float(runs.first_s[other] - runs.last_s[one])
+    away_m = hypot(runs.first_x_m[other] - runs.last_x_m[one], runs.first_y_m[other] - runs.last_y_m[one])
+    return apart_s <= rules.gap_s and away_m <= rules.max_speed_mps * apart_s

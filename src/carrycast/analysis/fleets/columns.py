@@ -14,7 +14,7 @@ DAY_FIRST = r"\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}\b.*"
 DECIMAL_COMMA = r"\s*([-+]?\d+),(\d+)\s*"
 DATES_FROM_S = 1e8
 """Numbers below are no seconds since 1970, but times of a clock that began with the recording, or of day."""
-MEANT: Mapping[str, tuple[str, ...]] = {
+COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "node": (
         *("node", "node_id", "id", "vehicle", "vehicle_id", "vehicleid", "vehicle_number", "bus", "bus_id", "taxi"),
         *("taxi_id", "device", "device_id", "ship", "mmsi", "user", "user_id", "name", "object_id", "number"),
@@ -41,7 +41,7 @@ MEASURED = frozenset(
     )
 )
 """Columns that logs commonly have beside node, time and place: none of them names a node."""
-CONTACT_MEANT: Mapping[str, tuple[str, ...]] = {
+CONTACT_COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "a": ("a", "node_a", "node1", "id1", "i", "from", "source", "user_a", "host1"),
     "b": ("b", "node_b", "node2", "id2", "j", "to", "target", "user_b", "host2"),
     "start": ("start_s", "start", "begin", "start_time", "up", "time_start"),
@@ -54,8 +54,8 @@ def parse_columns(text: str | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in text.split(",") if text else ():
         meaning, equals, column = part.partition("=")
-        if not equals or not column.strip() or meaning.strip() not in {**MEANT, **CONTACT_MEANT}:
-            known = ", ".join({**MEANT, **CONTACT_MEANT})
+        if not equals or not column.strip() or meaning.strip() not in {**COLUMN_NAMES, **CONTACT_COLUMN_NAMES}:
+            known = ", ".join({**COLUMN_NAMES, **CONTACT_COLUMN_NAMES})
             raise UserError(f"--columns {part!r}: give pairs such as node=bus,time=at; known are {known}")
         found[meaning.strip()] = column.strip()
     return found
@@ -66,8 +66,8 @@ def plain_name(column: str) -> str:
     return column.removeprefix("#").strip().lower().replace(" ", "_").replace("-", "_")
 
 
-def chosen_columns(
-    header: Sequence[str], said: Mapping[str, str], where: str, meant: Mapping[str, tuple[str, ...]] = MEANT
+def choose_columns(
+    header: Sequence[str], said: Mapping[str, str], where: str, meant: Mapping[str, tuple[str, ...]] = COLUMN_NAMES
 ) -> dict[str, str]:
     """The column of each meaning that a table has; a column that the user names must be there."""
     by_name: dict[str, str] = {}
@@ -147,13 +147,13 @@ def refuse_unnamed(columns: Mapping[str, Sequence[object]], found: Mapping[str, 
     )
 
 
-def refuse_several(columns: Mapping[str, Sequence[object]], found: Mapping[str, str], where: str) -> None:
+def refuse_ambiguous(columns: Mapping[str, Sequence[object]], found: Mapping[str, str], where: str) -> None:
     """Refuse a table with two columns for one meaning that say different things, of which nobody chose one."""
     by_name = {plain_name(column): column for column in columns}
     for meaning, column in found.items():
-        for name in MEANT[meaning]:
+        for name in COLUMN_NAMES[meaning]:
             other = by_name.get(name)
-            if other is None or other in found.values() or plain_name(column) not in MEANT[meaning]:
+            if other is None or other in found.values() or plain_name(column) not in COLUMN_NAMES[meaning]:
                 continue
             pairs = list(zip(columns[column], columns[other], strict=False))
             # Names and numbers of the same nodes are the same nodes.

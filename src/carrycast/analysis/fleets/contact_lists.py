@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from carrycast.analysis.fleets.columns import CONTACT_MEANT, chosen_columns
+from carrycast.analysis.fleets.columns import CONTACT_COLUMN_NAMES, choose_columns
 from carrycast.analysis.fleets.formats import Format
-from carrycast.analysis.fleets.inputs import Source, named, prepare
-from carrycast.analysis.fleets.points import LATEST_S, clock_s
-from carrycast.analysis.fleets.staging import uncounted
+from carrycast.analysis.fleets.inputs import ReadOptions, name_files, prepare_files
+from carrycast.analysis.fleets.points import LATEST_S, parse_clock
+from carrycast.analysis.fleets.staging import lost_rows_error
 from carrycast.analysis.fleets.summary import BY_WISH, MOST_REJECTED
-from carrycast.analysis.fleets.tables import natural, refuse_wrong
-from carrycast.analysis.fleets.text import BLANKS, delimiter_of, not_text, start_of
+from carrycast.analysis.fleets.tables import natural_order, refuse_wrong
+from carrycast.analysis.fleets.text import BLANKS, detect_delimiter, not_text_error, read_start
 from carrycast.errors import UserError
 from carrycast.sim.contacts.plan import MAX_DURATION_S, MICROSECONDS, ContactPlan
 from carrycast.sim.mobility.packed import reading
@@ -48,7 +48,7 @@ class Row(NamedTuple):
 class _List:
     """The rows of one file, counted as they are read."""
 
-    def __init__(self, path: Path, source: Source) -> None:
+    def __init__(self, path: Path, source: ReadOptions) -> None:
         self.path, self.source = path, source
         self.read = 0
 
@@ -60,7 +60,7 @@ class _List:
             a, b, start, end = fields
             if self.source.decimal_comma:
                 start, end = start.replace(",", "."), end.replace(",", ".")
-            row = Row(a.strip(), b.strip(), clock_s(start, unit), clock_s(end, unit))
+            row = Row(a.strip(), b.strip(), parse_clock(start, unit), parse_clock(end, unit))
             if not (row.a and row.b and isfinite(row.start_s) and isfinite(row.end_s)):
                 raise ValueError
             return row
@@ -68,16 +68,16 @@ class _List:
             return Row("", "", 0.0, 0.0, text[:1000])
 
 
-def ingest_contacts(formats: Mapping[Path, Format], folder: Path, source: Source) -> dict[str, Any]:
+def ingest_contacts(formats: Mapping[Path, Format], folder: Path, source: ReadOptions) -> dict[str, Any]:
     """Make a contact plan of lists, with the names of the nodes and what was rejected beside it."""
     scratch = folder / ".scratch"
     scratch.mkdir()
-    inputs = prepare(formats, source, scratch)
-    with named(inputs):
+    inputs = prepare_files(formats, source, scratch)
+    with name_files(inputs):
         rows, rejected, read = _sorted_out({one.plain: (one.name, one.format.name) for one in inputs}, source)
     shutil.rmtree(scratch)
     if read != len(rows) + len(rejected):
-        raise uncounted("the files", read, len(rows) + len(rejected))
+        raise lost_rows_error("the files", read, len(rows) + len(rejected))
     counts = {reason: sum(row[0] == reason for row in rejected) for reason in REASONS}
     counts = {reason: count for reason, count in counts.items() if count}
     if not rows:
@@ -106,7 +106,7 @@ def ingest_contacts(formats: Mapping[Path, Format], folder: Path, source: Source
 def _plan(rows: Sequence[Row]) -> tuple[ContactPlan, list[str], float]:
     """The plan of rows, the names of its nodes, and when it begins."""
     nodes = sorted({name for row in rows for name in (row.a, row.b)})
-    nodes.sort(key=natural)
+    nodes.sort(key=natural_order)
     number = {name: index for index, name in enumerate(nodes)}
     one = np.array([number[row.a] for row in rows], dtype=np.int64)
     other = np.array([number[row.b] for row in rows], dtype=np.int64)
@@ -145,7 +145,7 @@ to_s = {round(lasts_s / 2, 3)!r}
 
 
 def _sorted_out(
-    files: Mapping[Path, tuple[str, str]], source: Source
+    files: Mapping[Path, tuple[str, str]], source: ReadOptions
 ) -> tuple[list[Row], list[tuple[str, str, str]], int]:
     """The rows that are fine, the reason, file and text of the others, and how many rows were read."""
     kept: dict[tuple[str, str, float, float], Row] = {}
@@ -216,17 +216,17 @@ def _interval_rows(of_file: _List) -> Iterator[Row]:
 def _table_rows(of_file: _List) -> Iterator[Row]:
     """CSV with a header."""
     path, source = of_file.path, of_file.source
-    delimiter = delimiter_of(start_of(path))
+    delimiter = detect_delimiter(read_start(path))
     try:
         with reading(path) as file:
             lines = (raw.decode("utf-8-sig") for raw in file)
             blanks = (" ".join(line.split()) + "\n" for line in lines) if delimiter == BLANKS else lines
             table = csv.reader(blanks, delimiter=delimiter)
             header = list(source.header) if source.header is not None else next(table, [])
-            chosen = chosen_columns(header, source.columns, str(path), CONTACT_MEANT)
-            if len(chosen) < len(CONTACT_MEANT):
+            chosen = choose_columns(header, source.columns, str(path), CONTACT_COLUMN_NAMES)
+            if len(chosen) < len(CONTACT_COLUMN_NAMES):
                 raise UserError(f"{path}: needs columns a, b, start and end; say which is which with --columns")
-            at = [header.index(chosen[meaning]) for meaning in CONTACT_MEANT]
+            at = [header.index(chosen[meaning]) for meaning in CONTACT_COLUMN_NAMES]
             for fields in table:
                 if fields:
                     text = delimiter.join(fields)
@@ -234,7 +234,7 @@ def _table_rows(of_file: _List) -> Iterator[Row]:
     except csv.Error as error:
         raise UserError(f"{path}: no CSV: {error}") from None
     except UnicodeDecodeError:
-        raise UserError(not_text(path, "UTF-8")) from None
+        raise UserError(not_text_error(path, "UTF-8")) from None
 
 
 def _one_rows(of_file: _List) -> Iterator[Row]:

@@ -3,10 +3,13 @@
 Each task reads the legs that are under way in its slice, and solves them as one process does. A pair in contact is
 within half the range of the point in its middle, so it is found in the strip of that point if a strip's legs are all
 that come within half the range of it. What one task has found is joined with what continues it in another before
-anything is rounded.
-"""
+anything is rounded."""
 
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from math import ceil, inf
 from pathlib import Path
@@ -14,16 +17,83 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from carrycast.analysis.fleets.schema import CONTACTS, ddl
-from carrycast.analysis.fleets.workers import spark_path
-from carrycast.errors import UserError
-from carrycast.sim.contacts.exact import RESOLUTION_S, Intervals, intervals
+from carrycast.analysis.fleets.schema import CONTACTS, spark_ddl
+from carrycast.analysis.fleets.workers import refuse_full_disk, spark_path
+from carrycast.errors import UserError, WorkError
+from carrycast.sim.contacts.exact import RESOLUTION_S, Intervals, contacts, intervals
 from carrycast.sim.contacts.pieces import Legs
-from carrycast.sim.mobility.fleet import FleetFacts, legs_between
+from carrycast.sim.contacts.plan import VERSION, VERSION_KEY, ContactPlan
+from carrycast.sim.mobility.fleet import Fleet, FleetFacts, legs_between
+from carrycast.sim.mobility.model import Area
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
+
+# Legs up to which one process is quicker than Spark's start, and needs less than a gigabyte.
+ON_SPARK_FROM_LEGS = 2_000_000
+
+
+def save_fleet_plan(
+    folder: Path, range_m: float, duration_s: float | None, to: Path, master: str | None = None
+) -> ContactPlan:
+    """Write the contacts of a fleet to a file and read it again. With a master, or for a large fleet, on Spark."""
+    facts = FleetFacts.read(folder)
+    lasts_s = facts.duration_s if duration_s is None else duration_s
+    if master is None and facts.legs < ON_SPARK_FROM_LEGS:
+        rng = np.random.default_rng(0)  # a recording draws nothing
+        moving = Fleet(folder=str(folder)).trajectories(facts.nodes, Area(1.0, 1.0), lasts_s, rng)
+        contacts(moving, range_m, lasts_s).save(to)
+    else:
+        from carrycast.analysis.spark.cluster.executors import check_shared_paths
+        from carrycast.analysis.spark.session import session
+
+        with _explain_spark_errors(to):
+            spark = session("carrycast", master)
+            check_shared_paths(spark, folder, to.absolute().parent)
+            save_plan(fleet_contacts(spark, folder, range_m, lasts_s), facts.nodes, lasts_s, to)
+    return ContactPlan.load(to)
+
+
+def save_plan(found: "DataFrame", nodes: int, duration_s: float, to: Path) -> None:
+    """Write a table of contacts as the file of a plan, in its order; whole or not at all, a batch at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    to = to.absolute()
+    scratch = Path(tempfile.mkdtemp(dir=to.parent, prefix=f".{to.name}-"))
+    try:
+        found.orderBy("start_s", "a", "b").write.parquet(str(scratch / "parts"))
+        kinds = [("a", pa.int64()), ("b", pa.int64()), ("start_s", pa.float64()), ("end_s", pa.float64())]
+        metadata = {"nodes": str(nodes), "duration_s": repr(float(duration_s)), VERSION_KEY: VERSION}
+        schema = pa.schema(kinds, metadata=metadata)
+        with pq.ParquetWriter(scratch / "whole", schema) as writer:
+            # Spark numbers its files in the order of the rows.
+            for part in sorted((scratch / "parts").glob("part-*")):
+                for batch in pq.ParquetFile(part).iter_batches():
+                    writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+        os.replace(scratch / "whole", to)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _explain_spark_errors(to: Path) -> Iterator[None]:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        refuse_full_disk(error, to)
+        told = [line.strip() for line in str(error).splitlines() if "Error: " in line]
+        if told and "UserError: " in told[-1]:
+            raise UserError(told[-1].partition("UserError: ")[2]) from None
+        reason = (told or str(error).strip().splitlines())[-1]
+        raise WorkError(f"{to}: the contacts could not be computed: {reason}") from None
+    except OSError as error:
+        raise WorkError(f"{to}: the contact plan could not be written: {error.strerror or error}") from None
+
 
 # Legs of a task: some hundred megabytes while it is solved. Measured from 100,000 to 2,000,000: flat.
 LEGS_PER_TASK = 500_000
@@ -108,7 +178,7 @@ def joined_parts(parts: "DataFrame", duration_s: float) -> "DataFrame":
 def _schema() -> Any:
     from pyspark.sql.types import StructType
 
-    return StructType.fromDDL(ddl(CONTACTS))
+    return StructType.fromDDL(spark_ddl(CONTACTS))
 
 
 def _rounded(time_s: "Column") -> "Column":

@@ -5,8 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from carrycast.analysis.fleets.columns import CONTACT_MEANT, chosen_columns
-from carrycast.analysis.fleets.text import BLANKS, SNIFFED_BYTES, delimiter_of, lines_of, split_header, start_of
+from carrycast.analysis.fleets.columns import CONTACT_COLUMN_NAMES, choose_columns
+from carrycast.analysis.fleets.text import (
+    BLANKS,
+    SNIFFED_BYTES,
+    complete_lines,
+    detect_delimiter,
+    read_start,
+    split_header,
+)
 from carrycast.errors import UserError
 
 PARQUET_MAGIC = "PAR1"
@@ -27,7 +34,7 @@ class Format(NamedTuple):
 
 def _rows_of_numbers(start: str) -> list[list[float]]:
     """The lines of a text that has nothing but numbers; none if it has something else."""
-    lines = [line.strip() for line in lines_of(start)]
+    lines = [line.strip() for line in complete_lines(start)]
     lines = [line for line in lines if line and not line.startswith("#")]
     if not all(_NUMBERS.fullmatch(line) for line in lines):
         return []
@@ -94,7 +101,7 @@ def _numeric_format(rows: Sequence[Sequence[float]], path: Path) -> str | None:
 
 
 def _is_table(start: str) -> bool:
-    return delimiter_of(start) != BLANKS
+    return detect_delimiter(start) != BLANKS
 
 
 def _is_contact_table(start: str) -> bool:
@@ -102,7 +109,7 @@ def _is_contact_table(start: str) -> bool:
 
 
 def _has_contacts(header: Sequence[str]) -> bool:
-    return {"a", "b", "start", "end"} <= chosen_columns(header, {}, "", CONTACT_MEANT).keys()
+    return {"a", "b", "start", "end"} <= choose_columns(header, {}, "", CONTACT_COLUMN_NAMES).keys()
 
 
 def _begins(mark: str) -> Callable[[str], bool]:
@@ -163,7 +170,7 @@ def format_named(name: str) -> Format:
 def format_of(path: Path, encoding: str | None = None, header: Sequence[str] | None = None) -> Format:
     """By the content of a file; a UserError with the list if it is of none, and with the options if it may be of
     several. A table whose columns are named by the user is one."""
-    start = start_of(path, encoding)
+    start = read_start(path, encoding)
     if start[:4] == PARQUET_MAGIC:
         return FORMATS["parquet"]
     if not start.strip():

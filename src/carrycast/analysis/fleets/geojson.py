@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from carrycast.analysis.fleets.columns import MEANT, plain_name, refuse_unnamed
-from carrycast.analysis.fleets.points import Point
-from carrycast.analysis.fleets.text import not_text
+from carrycast.analysis.fleets.columns import COLUMN_NAMES, plain_name, refuse_unnamed
+from carrycast.analysis.fleets.points import TrackPoint
+from carrycast.analysis.fleets.text import not_text_error
 from carrycast.errors import UserError
 from carrycast.sim.mobility.packed import reading
 
@@ -22,7 +22,7 @@ _MAX_DEPTH = 8
 _SAMPLE = 1000
 
 
-class GeoJson:
+class GeoJsonFile:
     """A GeoJSON file: the points of all its features, and how many positions it has."""
 
     def __init__(
@@ -45,9 +45,9 @@ class GeoJson:
         self._unnamed: list[Mapping[str, Any]] = []
         """Properties of features that name no node."""
 
-    def points(self) -> Iterator[Point]:
+    def points(self) -> Iterator[TrackPoint]:
         """The points of all features. A feature's node is its property `node`, `id`, `name` ..., or its own id."""
-        for feature in _features(self.path):
+        for feature in _read_features(self.path):
             yield from self._points(feature)
             if len(self._unnamed) == _SAMPLE:
                 self._refuse_unnamed()
@@ -57,9 +57,9 @@ class GeoJson:
                 f"{self.path}: no points; expected features of points or lines with times in their properties"
             )
 
-    def _points(self, feature: object) -> Iterator[Point]:
+    def _points(self, feature: object) -> Iterator[TrackPoint]:
         """Those of a feature; what is none is told as one that cannot be read."""
-        made: list[Point] = []
+        made: list[TrackPoint] = []
         parts: list[tuple[str, Any]] = []
         try:
             whole: Any = feature
@@ -73,11 +73,11 @@ class GeoJson:
             for (kind, places), said in zip(parts, times, strict=True):
                 made += self._of_geometry(node, kind, places, said)
         except (AttributeError, TypeError, IndexError, KeyError, ValueError):
-            count = sum(_count(places, _LEVELS.get(kind, 0)) for kind, places in parts) or 1
-            made = [Point.unreadable("", str(feature)[:200])] * count
+            count = sum(_count_positions(places, _LEVELS.get(kind, 0)) for kind, places in parts) or 1
+            made = [TrackPoint.unreadable("", str(feature)[:200])] * count
         if not made:
-            made = [Point.unreadable("", str(feature)[:200])]
-        self.rows += sum(_count(places, _LEVELS.get(kind, 0)) for kind, places in parts) or 1
+            made = [TrackPoint.unreadable("", str(feature)[:200])]
+        self.rows += sum(_count_positions(places, _LEVELS.get(kind, 0)) for kind, places in parts) or 1
         yield from made
 
     def _node(self, feature: Mapping[str, Any], properties: Mapping[str, Any]) -> str:
@@ -85,7 +85,7 @@ class GeoJson:
         if said is not None:
             return str(properties[said])
         lower = {plain_name(str(name)): value for name, value in properties.items()}
-        named = [lower[name] for name in MEANT["node"] if lower.get(name) is not None]
+        named = [lower[name] for name in COLUMN_NAMES["node"] if lower.get(name) is not None]
         if named or feature.get("id") is not None:
             return str(named[0] if named else feature["id"])
         if len(self._unnamed) < _SAMPLE:
@@ -98,7 +98,7 @@ class GeoJson:
         if self._single or len(found) < 2:
             return
         keys = dict.fromkeys(key for one in found for key in one)
-        known = {name for meaning in ("time", "date") for name in (*MEANT[meaning], self._said.get(meaning, ""))}
+        known = {name for meaning in ("time", "date") for name in (*COLUMN_NAMES[meaning], self._said.get(meaning, ""))}
         columns = {
             key: [one.get(key) for one in found] for key in keys if plain_name(key) not in known and key not in _TIMES
         }
@@ -108,7 +108,7 @@ class GeoJson:
         """The time, or times, of each geometry of a feature."""
         lower = {plain_name(str(name)): value for name, value in properties.items()}
         said = self._said.get("time")
-        names = (plain_name(said),) if said is not None else MEANT["time"]
+        names = (plain_name(said),) if said is not None else COLUMN_NAMES["time"]
         time = next((lower[name] for name in names if lower.get(name) is not None), None)
         times = next((properties[name] for name in _TIMES if properties.get(name) is not None), None)
         if isinstance(times, dict):
@@ -120,23 +120,23 @@ class GeoJson:
         each = iter(times if len(lists) > 1 and isinstance(times, list) and len(times) == len(lists) else ())
         return [time if _LEVELS.get(kind, 0) == 0 else next(each, times) for kind, _ in parts]
 
-    def _of_geometry(self, node: str, kind: str, places: Any, times: Any) -> list[Point]:
+    def _of_geometry(self, node: str, kind: str, places: Any, times: Any) -> list[TrackPoint]:
         level = _LEVELS.get(kind)
         if level is None:
-            return [Point.unreadable(node, f"{kind}: no point or line with times: {str(places)[:150]}")]
-        flat = list(_flat(places, level))
+            return [TrackPoint.unreadable(node, f"{kind}: no point or line with times: {str(places)[:150]}")]
+        flat = list(_flatten(places, level))
         said: list[Any]
         if level == 0:
             said = [times]
         else:
-            said = [None] * len(flat) if times is None else _flat_times(times)
+            said = [None] * len(flat) if times is None else _flatten_times(times)
             if len(said) != len(flat):
                 text = f"{kind} of {len(flat)} places with {len(said)} times"
-                return [Point.unreadable(node, f"{text}: {place}"[:200]) for place in flat]
+                return [TrackPoint.unreadable(node, f"{text}: {place}"[:200]) for place in flat]
         return [
-            Point.of(node, time, place[0], place[1], self._time_unit)
+            TrackPoint.of(node, time, place[0], place[1], self._time_unit)
             if isinstance(place, list) and len(place) >= 2
-            else Point.unreadable(node, f"{time} {place}"[:200])
+            else TrackPoint.unreadable(node, f"{time} {place}"[:200])
             for place, time in zip(flat, said, strict=True)
         ]
 
@@ -150,31 +150,31 @@ def _geometries(geometry: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[s
         yield str(geometry.get("type")), geometry.get("coordinates") or []
 
 
-def _flat(places: Any, level: int) -> Iterator[Any]:
+def _flatten(places: Any, level: int) -> Iterator[Any]:
     if level == 0:
         yield places
         return
     if not isinstance(places, list):
         raise TypeError("no list of places")
     for one in places:
-        yield from _flat(one, level - 1)
+        yield from _flatten(one, level - 1)
 
 
-def _flat_times(times: Any) -> list[Any]:
+def _flatten_times(times: Any) -> list[Any]:
     """Times in one list, or in a list for each line."""
     if not isinstance(times, list):
         return [times]
     return [time for one in times for time in (one if isinstance(one, list) else [one])]
 
 
-def _count(places: Any, level: int) -> int:
+def _count_positions(places: Any, level: int) -> int:
     """How many positions there are, by their lists alone."""
     if level == 0:
         return 1
-    return sum(_count(one, level - 1) for one in places) if isinstance(places, list) else 1
+    return sum(_count_positions(one, level - 1) for one in places) if isinstance(places, list) else 1
 
 
-def _features(path: Path) -> Iterator[object]:
+def _read_features(path: Path) -> Iterator[object]:
     """Each feature of a collection, or of the lines of a file."""
     number = 0
     try:
@@ -191,21 +191,21 @@ def _features(path: Path) -> Iterator[object]:
                 text = first + file.read(MAX_COLLECTION_BYTES + 1 - len(first))
                 if len(text) > MAX_COLLECTION_BYTES:
                     raise UserError(f"{path}: a collection of more than 256 MB; write it with one feature a line")
-                yield from _members(msgspec.json.decode(text.removeprefix(_BOM)), path)
+                yield from _feature_list(msgspec.json.decode(text.removeprefix(_BOM)), path)
                 return
             while line:
                 number += 1
                 if line.strip(b"\x1e \r\n"):
-                    yield from _members(msgspec.json.decode(line.strip(b"\x1e \r\n")), path)
+                    yield from _feature_list(msgspec.json.decode(line.strip(b"\x1e \r\n")), path)
                 line = file.readline(MAX_COLLECTION_BYTES)
     except UnicodeDecodeError:
-        raise UserError(not_text(path, "UTF-8")) from None
+        raise UserError(not_text_error(path, "UTF-8")) from None
     except (msgspec.DecodeError, KeyError, AttributeError, TypeError) as error:
         where = f"{path}:{number}" if number else str(path)
         raise UserError(f"{where}: no GeoJSON, or cut off: {error}; expected a FeatureCollection") from None
 
 
-def _members(value: Any, path: Path) -> Iterator[object]:
+def _feature_list(value: Any, path: Path) -> Iterator[object]:
     """The features of a collection, also of one in a line of its own; anything else is one itself."""
     if value.get("type") != "FeatureCollection":
         yield value

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.parsers import expat
 
-from carrycast.analysis.fleets.points import Point
+from carrycast.analysis.fleets.points import TrackPoint
 from carrycast.errors import UserError
 from carrycast.sim.mobility.packed import reading
 
@@ -17,7 +17,7 @@ PLANNED = ("wpt", "rtept")
 """Points of a plan: they tell of no node."""
 
 
-class Gpx:
+class GpxFile:
     """A GPX file: the points of all its tracks, and how many points it has."""
 
     def __init__(self, path: Path, by_track: bool = False, name: str | None = None) -> None:
@@ -26,9 +26,9 @@ class Gpx:
         """Points that the file has, read so far: of tracks, and of plans, which are no positions."""
         self.tracks: dict[str, int] = {}
         """How many tracks have each name."""
-        self._reader = _Reader(path, by_track, name or path.name)
+        self._reader = _GpxParser(path, by_track, name or path.name)
 
-    def points(self) -> Iterator[Point]:
+    def points(self) -> Iterator[TrackPoint]:
         """A track is a node, by its name; one without is named after the file. With `by_track`, each track is named by
         the file and its number there, too."""
         reader = self._reader
@@ -47,7 +47,7 @@ class Gpx:
             raise UserError(f"{self.path}: no points; expected <trkpt lat=... lon=...> with a <time> in <trk>")
 
 
-class _Reader:
+class _GpxParser:
     """Collects points while the parser goes on."""
 
     def __init__(self, path: Path, by_track: bool, name: str) -> None:
@@ -55,7 +55,7 @@ class _Reader:
         self.rows = self.tracked = 0
         self.names: dict[str, int] = {}
         self._by_track, self._stem = by_track, name.partition(".")[0]
-        self._found: list[Point] = []
+        self._found: list[TrackPoint] = []
         self._within: list[str] = []
         self._text = ""
         self._tracks = 0
@@ -70,7 +70,7 @@ class _Reader:
         # Entities can make gigabytes of some hundred bytes. A GPX file has no document type to declare them in.
         self.parser.StartDoctypeDeclHandler = self._on_doctype
 
-    def take(self) -> list[Point]:
+    def take(self) -> list[TrackPoint]:
         """What was found since the last time."""
         found, self._found = self._found, []
         return found
@@ -108,7 +108,7 @@ class _Reader:
             if not self._kept:
                 self._kept = True
                 self.names[self._name] = self.names.get(self._name, 0) + 1
-            self._found.append(Point.of(self._name, self._time, self._place.get("lon"), self._place.get("lat")))
+            self._found.append(TrackPoint.of(self._name, self._time, self._place.get("lon"), self._place.get("lat")))
         elif tag in PLANNED:
             place = " ".join(f"{name}={value}" for name, value in self._place.items())
-            self._found.append(Point.unreadable(self._stem, f"<{tag} {place}>: of a plan, not of a track"))
+            self._found.append(TrackPoint.unreadable(self._stem, f"<{tag} {place}>: of a plan, not of a track"))

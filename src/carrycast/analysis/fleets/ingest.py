@@ -10,33 +10,47 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import numpy as np
 
-from carrycast.analysis.fleets.buckets import NODE_ROWS, numbered_logs
-from carrycast.analysis.fleets.cleaning import DAY_S, HINTS, Rules, cleaned
+from carrycast.analysis.fleets.cleaning import HINTS, REASONS, CleaningRules
 from carrycast.analysis.fleets.columns import DATES_FROM_S
-from carrycast.analysis.fleets.dealt import Passes
 from carrycast.analysis.fleets.formats import Format, format_named, format_of
-from carrycast.analysis.fleets.inputs import SUFFIXES, Counted, Input, Source, named, prepare
-from carrycast.analysis.fleets.logs import NANOSECONDS, csv_rows, parquet_rows
+from carrycast.analysis.fleets.inputs import FleetFile, ReadOptions, RowCount, name_files, prepare_files
+from carrycast.analysis.fleets.logs import NANOSECONDS, read_csv_logs, read_parquet_logs
+from carrycast.analysis.fleets.partitions import LogTable, Partitioner, number_logs, save_logs
+from carrycast.analysis.fleets.picture import PATHS, STEPS, PictureData, map_grid, path_lines, spread_evenly
 from carrycast.analysis.fleets.points import GPS_BEGAN_S, LATEST_S
-from carrycast.analysis.fleets.projection import map_for, projected
-from carrycast.analysis.fleets.schema import POSITIONS, RAW, ddl, names
-from carrycast.analysis.fleets.staging import Staged, uncounted
+from carrycast.analysis.fleets.schema import NODES, REJECTED, arrow_schema, column_names
+from carrycast.analysis.fleets.staging import RowStager, lost_rows_error
 from carrycast.analysis.fleets.summary import check_rows, moment, summary_of
-from carrycast.analysis.fleets.survey import Naming, Survey, clash, survey
-from carrycast.analysis.fleets.tables import Written, refuse_clash, write_tables
-from carrycast.analysis.fleets.workers import refuse_full_disk, spark_path
+from carrycast.analysis.fleets.survey import FleetNaming, Survey, choose_crs, find_clash, survey_files
+from carrycast.analysis.fleets.tables import (
+    MAX_NODES,
+    NODE_SUMS,
+    FleetLayout,
+    PartitionCleaner,
+    TableWriter,
+    WrittenTables,
+    file_count,
+    fleet_facts,
+    map_origin,
+    natural_order,
+    refuse_clash,
+    refuse_wrong,
+)
+from carrycast.analysis.fleets.workers import refuse_full_disk, run_each
 from carrycast.analysis.spark.cluster.executors import check_shared_paths
 from carrycast.analysis.spark.session import session
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.mobility.fleet import FACTS_FILE, VERSION
+from carrycast.sim.mobility.fleet import FACTS_FILE, LEGS_FOLDER, VERSION
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from carrycast.analysis.fleets.picture import Sight
 
 RAW_FOLDER = "raw"
+CLEANING_BYTES_PER_ROW = 225
+"""Measured: the columns of the rows of a partition, once more in another order, and the flags of a step."""
 MOST_SWAPPED = 0.01
 """Of rows that are on earth only with longitude and latitude swapped: fewer are glitches of receivers."""
 
@@ -44,13 +58,13 @@ MOST_SWAPPED = 0.01
 def ingest(
     paths: Sequence[Path],
     out: Path,
-    source: Source | None = None,
-    rules: Rules | None = None,
+    source: ReadOptions | None = None,
+    rules: CleaningRules | None = None,
     master: str | None = None,
 ) -> dict[str, Any]:
     """Make a fleet's folder of files; returns what `fleet.json` says. A folder that is not empty is refused."""
-    source, rules = source or Source(), rules or Rules()
-    formats = _formats(paths, source)
+    source, rules = source or ReadOptions(), rules or CleaningRules()
+    formats = _detect_formats(paths, source)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: is there already; give a new folder")
     # Java was started in some folder, perhaps another than this one: what it reads is named in full.
@@ -58,17 +72,17 @@ def ingest(
     if formats[paths[0].absolute()].kind == "contacts":
         from carrycast.analysis.fleets.contact_lists import ingest_contacts
 
-        with unfinished(out) as folder:
+        with atomic_folder(out) as folder:
             return ingest_contacts(formats, folder, source)
-    with unfinished(out) as folder, _told(out):
+    with atomic_folder(out) as folder, _explain_spark_errors(out):
         spark = session("carrycast", master)
         check_shared_paths(spark, folder, *formats)
         scratch = folder / ".scratch"
         scratch.mkdir()
-        inputs = prepare(formats, source, scratch)
-        with named(inputs):
+        inputs = prepare_files(formats, source, scratch)
+        with name_files(inputs):
             read = read_raw(spark, inputs, source, scratch)
-        written, sight = _cleaned_into(folder, spark, source, rules, read)
+        written, sight = _write_fleet(folder, spark, source, rules, read)
         if not written.legs:
             raise UserError("no node is told twice within a gap, so none moves: see --gap and --columns")
         shutil.rmtree(scratch)
@@ -83,7 +97,7 @@ def ingest(
     return facts
 
 
-def _formats(paths: Sequence[Path], source: Source) -> dict[Path, Format]:
+def _detect_formats(paths: Sequence[Path], source: ReadOptions) -> dict[Path, Format]:
     if not paths:
         raise UserError("no files to ingest")
     for path in paths:
@@ -101,12 +115,12 @@ def _formats(paths: Sequence[Path], source: Source) -> dict[Path, Format]:
     return formats
 
 
-class Read(NamedTuple):
+class ReadFiles(NamedTuple):
     """What readers found."""
 
-    counted: dict[str, Counted]
+    counted: dict[str, RowCount]
     """By the names of files."""
-    unsaid: Input | None
+    unsaid: FleetFile | None
     """A file whose x and y are taken for meters though nobody says so."""
 
     @property
@@ -115,24 +129,24 @@ class Read(NamedTuple):
         return sum(one.rows for one in self.counted.values())
 
 
-def read_raw(spark: "SparkSession", inputs: Sequence[Input], source: Source, scratch: Path) -> Read:
+def read_raw(spark: "SparkSession", inputs: Sequence[FleetFile], source: ReadOptions, scratch: Path) -> ReadFiles:
     """The rows of all files as RAW, in the scratch folder: logs are parsed once. All rows of a file are there, or a
     WorkError says that they are not."""
     import pyarrow.dataset as ds
 
-    by_format: dict[str, list[Input]] = {}
+    by_format: dict[str, list[FleetFile]] = {}
     for one in inputs:
         by_format.setdefault(one.format.name, []).append(one)
     to = scratch / RAW_FOLDER
     to.mkdir()
-    counted: dict[str, Counted] = {}
-    staged, unsaid = Staged(source), None
+    counted: dict[str, RowCount] = {}
+    staged, unsaid = RowStager(source), None
     for name, same in by_format.items():
         if name not in ("csv", "parquet"):
             for index, one in enumerate(same):
                 counted[one.name] = staged.stage(one, to / f"{name}-{index:05}.parquet")
             continue
-        tables = (csv_rows if name == "csv" else parquet_rows)(spark, same, source)
+        tables = (read_csv_logs if name == "csv" else read_parquet_logs)(spark, same, source)
         part = scratch / f"{RAW_FOLDER}-{name}"
         try:
             tables.rows.write.parquet(str(part))
@@ -144,40 +158,39 @@ def read_raw(spark: "SparkSession", inputs: Sequence[Input], source: Source, scr
                 rows[count["values"]] += count["counts"]
         for one in same:
             if tables.records[one.name] != rows[one.name]:
-                raise uncounted(one.name, tables.records[one.name], rows[one.name])
-            counted[one.name] = Counted(tables.records[one.name], rows[one.name])
+                raise lost_rows_error(one.name, tables.records[one.name], rows[one.name])
+            counted[one.name] = RowCount(tables.records[one.name], rows[one.name])
         for index, path in enumerate(sorted(part.glob("*.parquet"))):
             path.rename(to / f"{name}-{index:05}.parquet")
         unsaid = unsaid or tables.unsaid
-    return Read(counted, unsaid)
+    return ReadFiles(counted, unsaid)
 
 
-def _cleaned_into(
-    folder: Path, spark: "SparkSession", source: Source, rules: Rules, read: Read
-) -> "tuple[Written, Sight]":
+def _write_fleet(
+    folder: Path, spark: "SparkSession", source: ReadOptions, rules: CleaningRules, read: ReadFiles
+) -> tuple[WrittenTables, PictureData]:
     """Clean the rows and write the tables."""
     files = sorted((folder / ".scratch" / RAW_FOLDER).glob("*.parquet"))
-    naming = Naming(source.fleet, source.by_file)
-    found = survey(spark, files, naming)
+    naming = FleetNaming(source.fleet, source.by_file)
+    found = survey_files(spark, files, naming)
     if found.rows != read.rows:
-        raise uncounted("the files", read.rows, found.rows)
+        raise lost_rows_error("the files", read.rows, found.rows)
     _refuse_doubtful(found, source, read)
     crs = None
     if found.in_degrees:
         center = found.center()
         if center is None:
             raise UserError(f"no row has a place on earth: {HINTS['no_place']}")
-        crs = map_for(center, source.crs)
+        crs = choose_crs(center, source.crs)
     alone = not (source.merge or source.by_file)
-    logs, most = numbered_logs(found.logs)
-    if most > NODE_ROWS:
-        return _by_spark(folder, _raw(spark, folder, source), rules, found.median_s, crs, alone)
-    passes = Passes(spark, folder, rules, logs)
-    passes.deal(files, naming, found, crs, alone)
-    return passes.tables(crs, found)
+    logs, largest = number_logs(found.logs)
+    _refuse_too_large(largest)
+    passes = IngestPasses(spark, folder, rules, logs)
+    passes.partition(files, naming, found, crs, alone)
+    return passes.write_tables(crs, found)
 
 
-def _refuse_doubtful(found: Survey, source: Source, read: Read) -> None:
+def _refuse_doubtful(found: Survey, source: ReadOptions, read: ReadFiles) -> None:
     """Refuse rows that mean something else than they seem to, or that may."""
     if not read.rows:
         raise UserError("the files have no rows: nothing follows the names of their columns")
@@ -205,44 +218,134 @@ def _refuse_doubtful(found: Survey, source: Source, read: Read) -> None:
         )
 
 
-def _raw(spark: "SparkSession", folder: Path, source: Source) -> "DataFrame":
-    from pyspark.sql import functions as f
-
-    raw = spark.read.schema(ddl(RAW)).parquet(spark_path(folder / ".scratch" / RAW_FOLDER))
-    fleet = f.regexp_replace("file", SUFFIXES, "") if source.by_file else f.lit(source.fleet)
-    return raw.withColumn("fleet", f.coalesce("fleet", fleet)).select(*names(RAW))
-
-
-def _by_spark(
-    folder: Path, raw: "DataFrame", rules: Rules, median_s: float, crs: str | None, alone: bool
-) -> "tuple[Written, Sight]":
-    """With windows of Spark, which keep on disk what they have no room for: any number of rows of one node."""
-    from pyspark.sql import functions as f
-
-    from carrycast.analysis.fleets.picture import sight_of
-
-    if alone:
-        # A receiver without a clock says 0 in every file: that is no meeting of two nodes.
-        near = f.abs(f.col("clock_s") - median_s) <= rules.clock_days * DAY_S
-        _refuse_clashes(raw.where("text is null").where(near | f.col("stated").isNotNull()))
-    if crs is not None:
-        raw = projected(raw, crs)
-    written = write_tables(folder, cleaned(raw, rules, median_s), rules, crs)
-    positions = raw.sparkSession.read.schema(ddl(POSITIONS)).parquet(spark_path(folder / "positions"))
-    return written, sight_of(positions, written.facts)
+def _refuse_too_large(rows: int) -> None:
+    """Refuse a node whose rows do not fit into the memory of this machine: all of them are cleaned at once."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if rows * CLEANING_BYTES_PER_ROW > memory_bytes:
+        raise UserError(
+            f"a node has {rows:,} rows, which takes {rows * CLEANING_BYTES_PER_ROW / 1e9:.0f} GB of memory to clean: "
+            "give each part of its log another name, or ingest it on a larger machine"
+        )
 
 
-def _refuse_clashes(readable: "DataFrame") -> None:
-    """Refuse a name that two files have at the same time."""
-    from pyspark.sql import functions as f
+class IngestPasses:
+    """The passes over the rows of one fleet, in their order: partition, clean, write. Spark runs each of them."""
 
-    spans = readable.groupBy("fleet", "node", "file").agg(f.min("clock_s").alias("low"), f.max("clock_s").alias("high"))
-    clashing = clash({(row[0], row[1], row[2]): (row[3], row[4]) for row in spans.collect()})
-    if clashing is not None:
-        refuse_clash(*clashing)
+    def __init__(self, spark: "SparkSession", folder: Path, rules: CleaningRules, logs: LogTable) -> None:
+        self._spark, self._folder, self._rules, self._logs = spark, folder, rules, logs
+        self._scratch = folder / ".scratch"
+        for name in ("partitions", "clean", "legs", "nodes", "picture"):
+            (self._scratch / name).mkdir()
+        for name in ("positions", "rejected", LEGS_FOLDER, "nodes"):
+            (folder / name).mkdir()
+        save_logs(logs, self._scratch)
+        self._rejected = dict.fromkeys(REASONS, 0)
+
+    def partition(
+        self, files: Sequence[Path], naming: FleetNaming, found: Survey, crs: str | None, alone: bool
+    ) -> None:
+        """Write every row to its partition. `alone`: a name that two files have at the same time is refused."""
+        partitioner = Partitioner(self._scratch, naming, self._rules, found.median_s, crs)
+        told = run_each(self._spark, partitioner.partition, [[k, str(path)] for k, path in enumerate(files)])
+        self._rejected["unreadable"] += sum(one["unreadable"] for one in told)
+        if not alone:
+            return
+        spans: dict[Any, tuple[float, float]] = {}
+        for one in told:
+            for log, low_s, high_s in one["spans"]:
+                name = self._logs.names[log]
+                known = spans.get(name, (low_s, high_s))
+                spans[name] = (min(low_s, known[0]), max(high_s, known[1]))
+        clashing = find_clash(spans)
+        if clashing is not None:
+            refuse_clash(*clashing)
+
+    def write_tables(self, crs: str | None, found: Survey) -> tuple[WrittenTables, PictureData]:
+        """Clean the partitions and write all tables."""
+        partitions = range(int(self._logs.partition.max()) + 1)
+        told = run_each(self._spark, PartitionCleaner(self._scratch, self._rules).clean, list(partitions))
+        for one in told:
+            for reason, count in one["rejected"].items():
+                self._rejected[reason] += count
+        rejected = {reason: count for reason, count in sorted(self._rejected.items()) if count}
+        kept = sum(one["kept"] for one in told)
+        refuse_wrong(kept, rejected)
+        self._close_rejected()
+        ends = np.array([one["ends"] for one in told if one["ends"] is not None])
+        start_s, end_s = float(ends[:, 0].min()), float(ends[:, 1].max())
+        box_m = [*ends[:, 2:4].min(axis=0).tolist(), *ends[:, 4:].max(axis=0).tolist()]
+        origin_m = map_origin(box_m, crs)
+        numbers = self._numbers([node for one in told for node in one["nodes"]])
+        west_m, south_m, east_m, north_m = (one - origin_m[k % 2] for k, one in enumerate(box_m))
+        grid = map_grid(west_m, east_m, south_m, north_m)
+        lasts_s = round(end_s - start_s, 6)
+        edges_s = self._edges(found, start_s, end_s, kept)
+        step_s = max(lasts_s / STEPS, 1e-6)
+        layout = FleetLayout(
+            start_s, origin_m, self._rules.every_s, edges_s, grid, spread_evenly(len(numbers), PATHS), step_s
+        )
+        writing = TableWriter(self._scratch, layout)
+        items = [[k, [numbers[node] for node in one["nodes"]]] for k, one in enumerate(told) if one["nodes"]]
+        positions = sum(run_each(self._spark, writing.write, items))
+        gathered = run_each(self._spark, writing.gather, list(range(len(edges_s) + 1)))
+        known = self._write_nodes({number: (fleet, node) for _, number, fleet, node in numbers.values()})
+        legs = sum(one["legs"] for one in gathered)
+        mixed = sum(int(one["digest"]) for one in gathered) % 2**64
+        facts = {**fleet_facts(start_s, end_s, crs, origin_m, box_m), "nodes": known, "legs": legs}
+        facts |= {"longest_leg_s": max(one["longest_leg_s"] for one in gathered), "digest": f"{mixed:X}-{legs}"}
+        written = WrittenTables(kept, rejected, legs, None if self._rules.every_s is None else positions, facts)
+        return written, self._picture_data(layout)
+
+    def _numbers(self, nodes: Sequence[int]) -> dict[int, tuple[int, int, str, str]]:
+        """Of nodes that have a row: their numbers by fleet and name, numbers in names counted as numbers."""
+        if len(nodes) > MAX_NODES:
+            raise UserError(f"more than {MAX_NODES} nodes; is the node's column the right one? See --columns")
+        name = {int(self._logs.node[log]): one[:2] for log, one in enumerate(self._logs.names)}
+        order = sorted(nodes, key=lambda node: (name[node][0], str(name[node][1])))
+        order.sort(key=lambda node: [natural_order(str(part)) for part in name[node]])
+        return {node: (node, number, name[node][0], str(name[node][1])) for number, node in enumerate(order)}
+
+    def _edges(self, found: Survey, start_s: float, end_s: float, kept: int) -> list[float]:
+        """Times that cut the legs into files of about the same size."""
+        inside = np.sort(found.clock_s[(found.clock_s > start_s) & (found.clock_s < end_s)])
+        shares = np.arange(1, file_count(kept)) / file_count(kept)
+        return np.unique(np.quantile(inside, shares) - start_s).tolist() if len(inside) and len(shares) else []
+
+    def _write_nodes(self, known: dict[int, tuple[str, str]]) -> int:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        paths = sorted((self._scratch / "nodes").glob("*.npz"))
+        parts = [np.load(path) for path in paths]
+        sums = {name: np.concatenate([part[name] for part in parts]) for name in NODE_SUMS}
+        order = np.argsort(sums["number"])
+        columns: dict[str, Any] = {name: column[order] for name, column in sums.items()}
+        told = [known[number] for number in columns["number"].tolist()]
+        columns |= {name: pa.array([one[k] for one in told], pa.string()) for k, name in enumerate(("fleet", "node"))}
+        table = pa.table({name: columns[name] for name in column_names(NODES)})
+        pq.write_table(table, self._folder / "nodes" / "part-00000.parquet")
+        return int(table.num_rows)
+
+    def _close_rejected(self) -> None:
+        """Write the table of rejected rows also if it is empty."""
+        import pyarrow.parquet as pq
+
+        if not any((self._folder / "rejected").iterdir()):
+            pq.write_table(arrow_schema(REJECTED).empty_table(), self._folder / "rejected" / "part-00000.parquet")
+
+    def _picture_data(self, layout: FleetLayout) -> PictureData:
+        parts = [np.load(path) for path in sorted((self._scratch / "picture").glob("*.npz"))]
+        grid = layout.grid
+        cells = np.zeros((grid.rows, grid.columns))
+        for part in parts:
+            cells.reshape(-1)[part["cells"]] += part["counts"]
+        path = np.concatenate([part["path"] for part in parts])
+        return PictureData(cells, grid.extent_m, np.concatenate([part["tracks"] for part in parts]), path_lines(path))
 
 
-def _facts(written: Written, inputs: Sequence[Input], read: Read, rules: Rules) -> dict[str, Any]:
+def _facts(
+    written: WrittenTables, inputs: Sequence[FleetFile], read: ReadFiles, rules: CleaningRules
+) -> dict[str, Any]:
     return {
         "version": VERSION,
         **written.facts,
@@ -257,7 +360,7 @@ def _facts(written: Written, inputs: Sequence[Input], read: Read, rules: Rules) 
 
 
 @contextmanager
-def unfinished(out: Path) -> Iterator[Path]:
+def atomic_folder(out: Path) -> Iterator[Path]:
     """A folder beside the place of another, which it becomes at the end; nothing stays of what does not end well."""
     out = out.absolute()
     try:
@@ -278,7 +381,7 @@ def unfinished(out: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _told(out: Path) -> Iterator[None]:
+def _explain_spark_errors(out: Path) -> Iterator[None]:
     """What Spark has to say of a file that it cannot read, or of a disk that is full, in one line."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException

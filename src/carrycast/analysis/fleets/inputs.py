@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from carrycast.analysis.fleets.formats import Format
-from carrycast.analysis.fleets.text import BLANKS, copy_text, delimiter_of, encoding_of, start_of
+from carrycast.analysis.fleets.text import BLANKS, copy_text, detect_delimiter, detect_encoding, read_start
 from carrycast.errors import UserError
 from carrycast.sim.mobility.packed import BZIP2, GZIP, packing_of
 
@@ -19,7 +19,7 @@ SUFFIXES = r"(\.\w+)?(\.(gz|bz2|xz|zip|zst))?$"
 _SPARK_UNPACKS = {None: "csv", GZIP: "csv.gz", BZIP2: "csv.bz2"}
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How files are to be read."""
 
     format: str | None = None
@@ -50,7 +50,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         return False if {"x", "y"} <= self.columns.keys() else None
 
 
-class Input(NamedTuple):
+class FleetFile(NamedTuple):
     """A file, and where it is read."""
 
     path: Path
@@ -63,30 +63,33 @@ class Input(NamedTuple):
         return self.path.name
 
 
-def stem_of(name: str) -> str:
+def file_stem(name: str) -> str:
     """A file's name without its suffixes."""
     return re.sub(SUFFIXES, "", name, count=1)
 
 
-def prepare(formats: Mapping[Path, Format], source: Source, scratch: Path) -> list[Input]:
+def prepare_files(formats: Mapping[Path, Format], source: ReadOptions, scratch: Path) -> list[FleetFile]:
     """Make files ready to be read; those that are so already are linked."""
     folder = scratch / "plain"
     folder.mkdir()
-    return [Input(path, one, _plain(path, one, source, folder, k)) for k, (path, one) in enumerate(formats.items())]
+    return [
+        FleetFile(path, one, _prepare_file(path, one, source, folder, k))
+        for k, (path, one) in enumerate(formats.items())
+    ]
 
 
-def _plain(path: Path, one: Format, source: Source, folder: Path, number: int) -> Path:
+def _prepare_file(path: Path, one: Format, source: ReadOptions, folder: Path, number: int) -> Path:
     if one.name in ("parquet", "sumo", "gpx"):
         # XML tells its encoding itself. Spark reads no file whose name begins with a dot or an underscore, and takes
         # brackets for patterns.
         return _link(path, folder / f"{number:05}.parquet") if one.name == "parquet" else path
-    encoding = encoding_of(path, source.encoding)
+    encoding = detect_encoding(path, source.encoding)
     if one.name != "csv":
         if encoding == "utf-8":
             return path
         copy_text(path, encoding, False, folder / f"{number:05}.txt")
         return folder / f"{number:05}.txt"
-    blanks = delimiter_of(start_of(path, source.encoding)) == BLANKS
+    blanks = detect_delimiter(read_start(path, source.encoding)) == BLANKS
     packing = packing_of(path)
     if encoding == "utf-8" and not blanks and packing in _SPARK_UNPACKS:
         return _link(path, folder / f"{number:05}.{_SPARK_UNPACKS[packing]}")
@@ -100,7 +103,7 @@ def _link(path: Path, to: Path) -> Path:
 
 
 @contextmanager
-def named(inputs: Sequence[Input]) -> Iterator[None]:
+def name_files(inputs: Sequence[FleetFile]) -> Iterator[None]:
     """Errors name files as users know them."""
     try:
         yield
@@ -111,7 +114,7 @@ def named(inputs: Sequence[Input]) -> Iterator[None]:
         raise UserError(told) from None
 
 
-class Counted(NamedTuple):
+class RowCount(NamedTuple):
     """What readers found in a file."""
 
     records: int
@@ -119,7 +122,7 @@ class Counted(NamedTuple):
     rows: int
     superseded: int = 0
 
-    def facts(self, one: Input) -> dict[str, Any]:
+    def facts(self, one: FleetFile) -> dict[str, Any]:
         """For people."""
         told = {"format": one.format.name, "records": self.records, "rows": self.rows}
         return {**told, "superseded": self.superseded} if self.superseded else told

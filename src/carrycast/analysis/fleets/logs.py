@@ -7,19 +7,26 @@ from carrycast.analysis.fleets.columns import (
     DATE,
     DECIMAL_COMMA,
     TIME_OF_DAY,
-    chosen_columns,
+    choose_columns,
     plain_name,
+    refuse_ambiguous,
     refuse_commas,
-    refuse_several,
     refuse_times,
     refuse_unnamed,
     require_names,
     require_positions,
 )
-from carrycast.analysis.fleets.inputs import Input, Source, stem_of
+from carrycast.analysis.fleets.inputs import FleetFile, ReadOptions, file_stem
 from carrycast.analysis.fleets.points import TIME_UNITS, UNIT_FROM
 from carrycast.analysis.fleets.schema import RAW
-from carrycast.analysis.fleets.text import BLANKS, delimiter_of, not_text, samples, split_header, start_of
+from carrycast.analysis.fleets.text import (
+    BLANKS,
+    detect_delimiter,
+    not_text_error,
+    read_start,
+    sample_columns,
+    split_header,
+)
 from carrycast.analysis.fleets.workers import spark_path
 from carrycast.errors import UserError
 
@@ -34,17 +41,17 @@ _SAMPLE_ROWS = 1000
 _FULL_DATE = r"^\s*\d{4,6}-\d{1,2}-\d{1,2}([ T].*)?$"
 
 
-class Tables(NamedTuple):
+class LogRows(NamedTuple):
     """The rows of some files as RAW."""
 
     rows: "DataFrame"
     records: dict[str, int]
     """How many each file has, counted without reading them."""
-    unsaid: Input | None
+    unsaid: FleetFile | None
     """A file whose columns x and y nobody said to be meters."""
 
 
-class Layout(NamedTuple):
+class TableLayout(NamedTuple):
     """The columns of a table, and which is which."""
 
     columns: tuple[str, ...]
@@ -53,13 +60,13 @@ class Layout(NamedTuple):
     """Of numbers; None if their size tells."""
 
 
-def csv_rows(spark: "SparkSession", inputs: Sequence[Input], source: Source) -> Tables:
+def read_csv_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source: ReadOptions) -> LogRows:
     """The rows of CSV files. Files with the same first line are one table; `header` is for files without."""
-    found: dict[tuple[str, ...], list[Input]] = {}
+    found: dict[tuple[str, ...], list[FleetFile]] = {}
     for one in inputs:
-        start = start_of(one.path, source.encoding)
+        start = read_start(one.path, source.encoding)
         columns = tuple(source.header) if source.header is not None else tuple(split_header(start))
-        delimiter = delimiter_of(start)
+        delimiter = detect_delimiter(start)
         found.setdefault(("\t" if delimiter == BLANKS else delimiter, *columns), []).append(one)
     tables, unsaid = [], None
     for (delimiter, *named), same in found.items():
@@ -68,8 +75,10 @@ def csv_rows(spark: "SparkSession", inputs: Sequence[Input], source: Source) -> 
             require_names(named, where)
             raise UserError(f"{where}: two of its columns have the same name; rename one in its first line")
         for one in same:
-            layout = _layout(named, samples(start_of(one.path, source.encoding), source.header), source, str(one.path))
-        unsaid = unsaid or (same[0] if _unsaid(layout, source) else None)
+            layout = _layout(
+                named, sample_columns(read_start(one.path, source.encoding), source.header), source, str(one.path)
+            )
+        unsaid = unsaid or (same[0] if _is_assumed_meters(layout, source) else None)
         schema = ", ".join(f"{_quoted(column)} string" for column in (*layout.columns, _BROKEN))
         table = (
             spark.read.schema(schema)
@@ -77,11 +86,11 @@ def csv_rows(spark: "SparkSession", inputs: Sequence[Input], source: Source) -> 
             .options(enforceSchema=True, ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True)
             .csv([spark_path(one.plain) for one in same])
         )
-        tables.append(_raw(table, layout, same, source))
-    return Tables(_all_of(tables), _lines(spark, inputs, source), unsaid)
+        tables.append(_raw_rows(table, layout, same, source))
+    return LogRows(_union(tables), _count_lines(spark, inputs, source), unsaid)
 
 
-def _lines(spark: "SparkSession", inputs: Sequence[Input], source: Source) -> dict[str, int]:
+def _count_lines(spark: "SparkSession", inputs: Sequence[FleetFile], source: ReadOptions) -> dict[str, int]:
     """How many rows each file has, by its lines; a UserError for what is no text in UTF-8, of which names could be made
     equal that are not."""
     from pyspark.sql import functions as f
@@ -96,17 +105,17 @@ def _lines(spark: "SparkSession", inputs: Sequence[Input], source: Source) -> di
     for one in inputs:
         rows, broken = found.get(one.plain.name, (0, 0))
         if broken:
-            raise UserError(not_text(one.path, "UTF-8"))
+            raise UserError(not_text_error(one.path, "UTF-8"))
         records[one.name] = max(rows - (source.header is None), 0)
     return records
 
 
-def parquet_rows(spark: "SparkSession", inputs: Sequence[Input], source: Source) -> Tables:
+def read_parquet_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source: ReadOptions) -> LogRows:
     """The rows of Parquet files. Files with the same columns are one table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found: dict[tuple[str, ...], list[Input]] = {}
+    found: dict[tuple[str, ...], list[FleetFile]] = {}
     records = {}
     for one in inputs:
         try:
@@ -128,16 +137,16 @@ def parquet_rows(spark: "SparkSession", inputs: Sequence[Input], source: Source)
         kind = file.schema_arrow.field(layout.chosen["time"]).type
         if pa.types.is_timestamp(kind) and kind.unit == "ns":
             layout = layout._replace(time_unit="ns")
-        unsaid = unsaid or (same[0] if _unsaid(layout, source) else None)
-        tables.append(_raw(spark.read.parquet(*(spark_path(one.plain) for one in same)), layout, same, source))
-    return Tables(_all_of(tables), records, unsaid)
+        unsaid = unsaid or (same[0] if _is_assumed_meters(layout, source) else None)
+        tables.append(_raw_rows(spark.read.parquet(*(spark_path(one.plain) for one in same)), layout, same, source))
+    return LogRows(_union(tables), records, unsaid)
 
 
-def _layout(columns: Sequence[str], values: Mapping[str, list[object]], source: Source, where: str) -> Layout:
+def _layout(columns: Sequence[str], values: Mapping[str, list[object]], source: ReadOptions, where: str) -> TableLayout:
     """Which column is which; a UserError where that is not certain."""
-    chosen = chosen_columns(columns, source.columns, where)
+    chosen = choose_columns(columns, source.columns, where)
     require_positions(chosen, columns, where)
-    refuse_several(values, {meaning: one for meaning, one in chosen.items() if meaning not in source.columns}, where)
+    refuse_ambiguous(values, {meaning: one for meaning, one in chosen.items() if meaning not in source.columns}, where)
     if not source.single:
         refuse_unnamed(values, chosen, where)
     if not source.decimal_comma:
@@ -146,24 +155,24 @@ def _layout(columns: Sequence[str], values: Mapping[str, list[object]], source: 
         refuse_times(values, chosen, where)
     ends = plain_name(chosen["time"]).rpartition("_")[2]
     named = tuple(column or f"_column_{k}" for k, column in enumerate(columns))
-    return Layout(named, chosen, source.time_unit or (ends if ends in TIME_UNITS else None))
+    return TableLayout(named, chosen, source.time_unit or (ends if ends in TIME_UNITS else None))
 
 
-def _unsaid(layout: Layout, source: Source) -> bool:
+def _is_assumed_meters(layout: TableLayout, source: ReadOptions) -> bool:
     """Whether x and y are taken for meters only because they are called so."""
     if {"longitude", "latitude"} <= layout.chosen.keys() or source.columns_of_degrees() is not None:
         return False
     return plain_name(layout.chosen["x"]) == "x" and plain_name(layout.chosen["y"]) == "y"
 
 
-def _all_of(tables: "Sequence[DataFrame]") -> "DataFrame":
+def _union(tables: "Sequence[DataFrame]") -> "DataFrame":
     whole = tables[0]
     for table in tables[1:]:
         whole = whole.unionByName(table)
     return whole
 
 
-def _raw(table: "DataFrame", layout: Layout, inputs: Sequence[Input], source: Source) -> "DataFrame":
+def _raw_rows(table: "DataFrame", layout: TableLayout, inputs: Sequence[FleetFile], source: ReadOptions) -> "DataFrame":
     """A table with the columns of RAW. What is no number, or no time, is null, and the row then keeps its text."""
     from pyspark.sql import functions as f
 
@@ -175,18 +184,18 @@ def _raw(table: "DataFrame", layout: Layout, inputs: Sequence[Input], source: So
     broken = f.col(_BROKEN) if _BROKEN in table.columns else f.lit(None).cast("string")
     # Files are read under names of ours.
     known = {one.plain.name: one.name for one in inputs}
-    file = _looked_up(known, f.col("_metadata.file_name"))
+    file = _lookup(known, f.col("_metadata.file_name"))
     # Without a column for it, a file is the log of one node and named after it.
-    stem = _looked_up({plain: stem_of(name) for plain, name in known.items()}, f.col("_metadata.file_name"))
+    stem = _lookup({plain: file_stem(name) for plain, name in known.items()}, f.col("_metadata.file_name"))
     longitude, latitude = ("latitude", "longitude") if source.swap else ("longitude", "latitude")
     numbers = {
         # No degrees have thousands: a comma in them stands before decimals.
-        "longitude": _number(value(longitude), True),
-        "latitude": _number(value(latitude), True),
-        "x_m": _number(value("x"), source.decimal_comma),
-        "y_m": _number(value("y"), source.decimal_comma),
+        "longitude": _number_column(value(longitude), True),
+        "latitude": _number_column(value(latitude), True),
+        "x_m": _number_column(value("x"), source.decimal_comma),
+        "y_m": _number_column(value("y"), source.decimal_comma),
     }
-    clock_s = _seconds(table, layout, source)
+    clock_s = _clock_column(table, layout, source)
     # Degrees count before meters where a table has both: they are what was measured.
     if {"longitude", "latitude"} <= chosen.keys():
         numbers |= {"x_m": f.lit(None).cast("double"), "y_m": f.lit(None).cast("double")}
@@ -220,13 +229,13 @@ def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _looked_up(names: Mapping[str, str], key: "Column") -> "Column":
+def _lookup(names: Mapping[str, str], key: "Column") -> "Column":
     from pyspark.sql import functions as f
 
     return f.create_map(*(f.lit(text) for pair in names.items() for text in pair))[key]
 
 
-def _number(written: "Column", decimal_comma: bool) -> "Column":
+def _number_column(written: "Column", decimal_comma: bool) -> "Column":
     from pyspark.sql import functions as f
 
     if decimal_comma:
@@ -234,7 +243,7 @@ def _number(written: "Column", decimal_comma: bool) -> "Column":
     return written.try_cast("double")
 
 
-def _seconds(table: "DataFrame", layout: Layout, source: Source) -> "Column":
+def _clock_column(table: "DataFrame", layout: TableLayout, source: ReadOptions) -> "Column":
     """Seconds since 1970 of a number or a date, or of a date and a time of day in two columns."""
     from pyspark.sql import functions as f
 
@@ -249,7 +258,7 @@ def _seconds(table: "DataFrame", layout: Layout, source: Source) -> "Column":
     if source.time_format is not None:
         written = words if day is None else f.concat_ws(" ", day, f.trim(words))
         return f.unix_micros(f.try_to_timestamp(written, f.lit(source.time_format))) / 1e6
-    seconds = _of_number(_number(time, source.decimal_comma), layout.time_unit)
+    seconds = _of_number(_number_column(time, source.decimal_comma), layout.time_unit)
     if kind != "string":
         return seconds
     dated = f.when(f.rlike(words, f.lit(_FULL_DATE)), f.replace(words, f.lit(","), f.lit(".")))

@@ -10,7 +10,6 @@ from carrycast.sim.mobility.trajectory import Floats, Integers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from pyspark.sql import DataFrame
 
 CELLS = 240
 """Along the longer side of the map."""
@@ -25,7 +24,7 @@ _GRAY = "#5d646d"
 _TIMES = ((172_800.0, 86_400.0, "days"), (7_200.0, 3_600.0, "hours"), (0.0, 1.0, "s"))
 
 
-class Frame(NamedTuple):
+class MapGrid(NamedTuple):
     """The cells of a map: where they begin, and how many there are."""
 
     west_m: float
@@ -41,14 +40,14 @@ class Frame(NamedTuple):
         return self.west_m, east_m, self.south_m, north_m
 
 
-def frame_of(west_m: float, east_m: float, south_m: float, north_m: float) -> Frame:
+def map_grid(west_m: float, east_m: float, south_m: float, north_m: float) -> MapGrid:
     """Cells that cover all places."""
     cell_m = max(east_m - west_m, north_m - south_m, 1.0) / CELLS
     columns, rows = int((east_m - west_m) / cell_m) + 1, int((north_m - south_m) / cell_m) + 1
-    return Frame(west_m, south_m, cell_m, columns, rows)
+    return MapGrid(west_m, south_m, cell_m, columns, rows)
 
 
-class Sight(NamedTuple):
+class PictureData(NamedTuple):
     """What is drawn: few numbers, however large the fleet."""
 
     cells: Floats
@@ -59,36 +58,7 @@ class Sight(NamedTuple):
     paths: dict[int, tuple[Floats, Floats]]
 
 
-def sight_of(positions: "DataFrame", facts: dict[str, Any]) -> Sight:
-    """Gathered by Spark."""
-    from pyspark.sql import functions as f
-
-    box = positions.agg(f.min("x_m"), f.max("x_m"), f.min("y_m"), f.max("y_m")).first()
-    assert box is not None
-    frame = frame_of(*box)
-    row, column = (
-        f.floor((f.col(name) - low) / frame.cell_m) for name, low in (("y_m", frame.south_m), ("x_m", frame.west_m))
-    )
-    counted = positions.groupBy(row.alias("row"), column.alias("column")).count().toPandas()
-    cells = np.zeros((frame.rows, frame.columns))
-    cells[counted["row"].to_numpy(), counted["column"].to_numpy()] = counted["count"].to_numpy()
-    spans = positions.groupBy("number", "track").agg(f.min("time_s").alias("first_s"), f.max("time_s").alias("last_s"))
-    tracks = spans.select("number", "first_s", "last_s").toPandas().to_numpy(dtype=np.float64)
-    chosen = evenly(facts["nodes"], PATHS)
-    step_s = max(facts["duration_s"] / STEPS, 1e-6)
-    thinned = (
-        positions.where(f.col("number").isin(chosen))
-        .groupBy("number", "track", f.floor(f.col("time_s") / step_s).alias("step"))
-        .agg(f.min(f.struct("time_s", "x_m", "y_m")).alias("at"))
-        .select("number", "track", "at.*")
-        .toPandas()
-        .sort_values(["number", "track", "time_s"])
-    )
-    columns = ["number", "track", "time_s", "x_m", "y_m"]
-    return Sight(cells, frame.extent_m, tracks, ways(thinned[columns].to_numpy(dtype=np.float64)))
-
-
-def ways(points: Floats) -> dict[int, tuple[Floats, Floats]]:
+def path_lines(points: Floats) -> dict[int, tuple[Floats, Floats]]:
     """The lines to draw from points in order: node, track, time, x and y of each."""
     found = {}
     for number in np.unique(points[:, 0]):
@@ -100,12 +70,12 @@ def ways(points: Floats) -> dict[int, tuple[Floats, Floats]]:
     return found
 
 
-def evenly(nodes: int, most: int) -> list[int]:
+def spread_evenly(nodes: int, most: int) -> list[int]:
     """Some numbers of nodes, the first and the last among them."""
     return sorted({int(number) for number in np.linspace(0, nodes - 1, min(nodes, most)).round()})
 
 
-def present(tracks: Floats) -> tuple[Floats, Integers]:
+def count_present(tracks: Floats) -> tuple[Floats, Integers]:
     """The times at which nodes come or go, and how many are there from each on."""
     time_s = np.concatenate((tracks[:, 1], tracks[:, 2]))
     change = np.concatenate((np.ones(len(tracks), dtype=np.int64), -np.ones(len(tracks), dtype=np.int64)))
@@ -113,19 +83,19 @@ def present(tracks: Floats) -> tuple[Floats, Integers]:
     return time_s[order], np.cumsum(change[order])
 
 
-def draw(sight: Sight, facts: dict[str, Any], to: Path) -> None:
+def draw_fleet(sight: PictureData, facts: dict[str, Any], to: Path) -> None:
     """The picture, as PNG."""
     with paper_style():
         from matplotlib import pyplot as plt
         from matplotlib.ticker import MaxNLocator
 
         canvas = plt.figure(figsize=(WIDTH_IN, 4.4), layout="constrained")
-        ways, there, gaps = canvas.subplot_mosaic(
+        path_lines, there, gaps = canvas.subplot_mosaic(
             [["ways", "there"], ["ways", "gaps"]], width_ratios=[1.15, 1.0], height_ratios=[1.0, 1.35]
         ).values()
-        _draw_ways(ways, sight)
+        _draw_ways(path_lines, sight)
         scale_s, unit = next((by, unit) for least, by, unit in _TIMES if facts["duration_s"] >= least)
-        time_s, count = present(sight.tracks)
+        time_s, count = count_present(sight.tracks)
         there.fill_between(time_s / scale_s, count, step="post", color=COLORS[0], alpha=0.25, linewidth=0)
         there.step(time_s / scale_s, count, where="post", color=COLORS[0], linewidth=0.9)
         there.set_ylim(bottom=0)
@@ -140,7 +110,7 @@ def draw(sight: Sight, facts: dict[str, Any], to: Path) -> None:
         plt.close(canvas)
 
 
-def _draw_ways(ax: "Axes", sight: Sight) -> None:
+def _draw_ways(ax: "Axes", sight: PictureData) -> None:
     from matplotlib.colors import LogNorm
 
     west, east, south, north = sight.extent_m
@@ -156,12 +126,12 @@ def _draw_ways(ax: "Axes", sight: Sight) -> None:
     ax.legend(title="node", loc="upper left", bbox_to_anchor=(0, -0.12), ncols=len(sight.paths), handlelength=1.0)
 
 
-def _draw_gaps(ax: "Axes", sight: Sight, nodes: int, scale_s: float) -> None:
-    chosen = evenly(nodes, ROWS)
+def _draw_gaps(ax: "Axes", sight: PictureData, nodes: int, scale_s: float) -> None:
+    chosen = spread_evenly(nodes, ROWS)
     for row, number in enumerate(chosen):
         mine = sight.tracks[sight.tracks[:, 0] == number]
         ax.hlines([row] * len(mine), mine[:, 1] / scale_s, mine[:, 2] / scale_s, color=_GRAY, linewidth=2.2)
-    few = evenly(len(chosen), 6)
+    few = spread_evenly(len(chosen), 6)
     ax.set_yticks(few, [str(chosen[row]) for row in few])
     ax.set_ylim(len(chosen) - 0.4, -0.6)
     ax.set_ylabel("node")

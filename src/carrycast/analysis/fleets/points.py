@@ -15,7 +15,7 @@ LATEST_S = 5e9
 """The year 2128. A date beyond it is none that a receiver wrote: the unit of its number was not the one it seems."""
 
 
-class Point(NamedTuple):
+class TrackPoint(NamedTuple):
     """Who was where when. One that cannot be read keeps what the file says in `text`."""
 
     node: str
@@ -25,10 +25,12 @@ class Point(NamedTuple):
     text: str | None = None
 
     @classmethod
-    def of(cls, node: str, time: object, longitude: object, latitude: object, time_unit: str | None = None) -> "Point":
+    def of(
+        cls, node: str, time: object, longitude: object, latitude: object, time_unit: str | None = None
+    ) -> "TrackPoint":
         """From values as they were written."""
         try:
-            made = cls(node, clock_s(time, time_unit), float(str(longitude)), float(str(latitude)))
+            made = cls(node, parse_clock(time, time_unit), float(str(longitude)), float(str(latitude)))
             if not (node and isfinite(made.longitude) and isfinite(made.latitude)):
                 raise ValueError
             return made
@@ -36,12 +38,12 @@ class Point(NamedTuple):
             return cls.unreadable(node, f"{time} {longitude} {latitude}")
 
     @classmethod
-    def unreadable(cls, node: str, text: str) -> "Point":
+    def unreadable(cls, node: str, text: str) -> "TrackPoint":
         """What is no place of a node at a time, as the file says it."""
         return cls(node, nan, nan, nan, text)
 
 
-def clock_s(time: object, unit: str | None = None) -> float:
+def parse_clock(time: object, unit: str | None = None) -> float:
     """Seconds since 1970 of a date, UTC unless it says else, or of a number: in that unit, or in the one that its size
     tells."""
     try:

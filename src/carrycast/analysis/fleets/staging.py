@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.analysis.fleets.geojson import GeoJson
-from carrycast.analysis.fleets.gpx import Gpx
-from carrycast.analysis.fleets.inputs import Counted, Input, Source
+from carrycast.analysis.fleets.geojson import GeoJsonFile
+from carrycast.analysis.fleets.gpx import GpxFile
+from carrycast.analysis.fleets.inputs import FleetFile, ReadOptions, RowCount
+from carrycast.analysis.fleets.schema import RAW, arrow_schema
 from carrycast.errors import UserError, WorkError
 from carrycast.sim.mobility.bonnmotion import BonnMotion
 from carrycast.sim.mobility.fcd import read_fcd
@@ -24,15 +25,15 @@ BATCH_ROWS = 1 << 18
 _PLAYERS: Mapping[str, type[MovementFormat]] = {"ns2": Ns2, "one": One, "bonnmotion": BonnMotion}
 
 
-class Staged:
+class RowStager:
     """Writes the rows of files as RAW, and counts what each file has."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ReadOptions) -> None:
         self._source = source
         self._tracks: dict[str, str] = {}
         """The GPX file of each track's name so far."""
 
-    def stage(self, one: Input, to: Path) -> Counted:
+    def stage(self, one: FleetFile, to: Path) -> RowCount:
         """Write the rows of a file to a new Parquet file."""
         if one.format.name in ("gpx", "geojson"):
             return self._stage_points(one, to)
@@ -40,11 +41,11 @@ class Staged:
             return self._stage_fcd(one, to)
         # Read by the player of the format, so that it moves as when it is played.
         recorded = _PLAYERS[one.format.name](file=str(one.plain)).recorded()
-        _check_used(one, recorded)
-        rows = _written(_stated(recorded.names, waypoints(recorded.moving), ("x_m", "y_m"), one.name), to)
-        return Counted(recorded.records, rows, recorded.superseded)
+        _check_records(one, recorded)
+        rows = _write_batches(_stated_batches(recorded.names, waypoints(recorded.moving), ("x_m", "y_m"), one.name), to)
+        return RowCount(recorded.records, rows, recorded.superseded)
 
-    def _stage_fcd(self, one: Input, to: Path) -> Counted:
+    def _stage_fcd(self, one: FleetFile, to: Path) -> RowCount:
         samples = read_fcd(one.plain)
         said = self._source.columns_of_degrees()
         degrees = samples.in_degrees() if said is None else said
@@ -54,29 +55,29 @@ class Staged:
                 "or --columns longitude=x,latitude=y for degrees"
             )
         recorded = samples.recorded()
-        _check_used(one, recorded)
+        _check_records(one, recorded)
         columns = ("longitude", "latitude") if degrees else ("x_m", "y_m")
         columns = (columns[1], columns[0]) if degrees and self._source.swap else columns
-        rows = _written(_stated(recorded.names, samples.waypoints(), columns, one.name), to)
+        rows = _write_batches(_stated_batches(recorded.names, samples.waypoints(), columns, one.name), to)
         if rows != recorded.records:
-            raise uncounted(one.name, recorded.records, rows)
-        return Counted(recorded.records, rows)
+            raise lost_rows_error(one.name, recorded.records, rows)
+        return RowCount(recorded.records, rows)
 
-    def _stage_points(self, one: Input, to: Path) -> Counted:
+    def _stage_points(self, one: FleetFile, to: Path) -> RowCount:
         source = self._source
-        reader: Gpx | GeoJson
+        reader: GpxFile | GeoJsonFile
         if one.format.name == "gpx":
-            reader = Gpx(one.plain, source.by_track, one.name)
+            reader = GpxFile(one.plain, source.by_track, one.name)
         else:
-            reader = GeoJson(one.plain, source.columns, source.time_unit, source.single, one.name)
-        rows = _written(_measured(reader, source.swap, one.name), to)
+            reader = GeoJsonFile(one.plain, source.columns, source.time_unit, source.single, one.name)
+        rows = _write_batches(_point_batches(reader, source.swap, one.name), to)
         if reader.rows != rows:
-            raise uncounted(one.name, reader.rows, rows)
-        if isinstance(reader, Gpx):
+            raise lost_rows_error(one.name, reader.rows, rows)
+        if isinstance(reader, GpxFile):
             self._refuse_same_tracks(one, reader)
-        return Counted(reader.rows, rows)
+        return RowCount(reader.rows, rows)
 
-    def _refuse_same_tracks(self, one: Input, reader: Gpx) -> None:
+    def _refuse_same_tracks(self, one: FleetFile, reader: GpxFile) -> None:
         """Receivers give their tracks names such as ACTIVE LOG: equal ones may be one node or several."""
         for name, tracks in reader.tracks.items():
             other = self._tracks.setdefault(name, one.name)
@@ -89,12 +90,12 @@ class Staged:
                 )
 
 
-def _check_used(one: Input, recorded: Recorded) -> None:
+def _check_records(one: FleetFile, recorded: Recorded) -> None:
     if recorded.records != recorded.used + recorded.superseded:
-        raise uncounted(one.name, recorded.records, recorded.used + recorded.superseded)
+        raise lost_rows_error(one.name, recorded.records, recorded.used + recorded.superseded)
 
 
-def uncounted(name: str, read: int, told: int) -> WorkError:
+def lost_rows_error(name: str, read: int, told: int) -> WorkError:
     """Rows that vanished on their way: nothing may be made of the others."""
     return WorkError(
         f"{name}: {read:,} rows were read, but {told:,} are kept or rejected; nothing is written. This is an error in "
@@ -102,7 +103,7 @@ def uncounted(name: str, read: int, told: int) -> WorkError:
     )
 
 
-def _written(batches: "Iterator[pa.RecordBatch]", to: Path) -> int:
+def _write_batches(batches: "Iterator[pa.RecordBatch]", to: Path) -> int:
     """Write batches to a new Parquet file; returns how many rows it has."""
     import pyarrow.parquet as pq
 
@@ -117,27 +118,20 @@ def _written(batches: "Iterator[pa.RecordBatch]", to: Path) -> int:
     return int(pq.read_metadata(to).num_rows)
 
 
-def _arrow_schema() -> "pa.Schema":
-    import pyarrow as pa
-
-    from carrycast.analysis.fleets.schema import RAW
-
-    kinds = {"string": pa.string(), "bigint": pa.int64(), "double": pa.float64()}
-    return pa.schema([(column.name, kinds[column.kind]) for column in RAW])
-
-
-def _batch(rows: int, **columns: object) -> "pa.RecordBatch":
+def _raw_batch(rows: int, **columns: object) -> "pa.RecordBatch":
     """RAW with these columns; all others are null."""
     import pyarrow as pa
 
-    schema = _arrow_schema()
+    schema = arrow_schema(RAW)
     made = [
         pa.array(columns[one.name], one.type) if one.name in columns else pa.nulls(rows, one.type) for one in schema
     ]
     return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
-def _stated(known: list[str], rows: Waypoints, columns: tuple[str, str], name: str) -> "Iterator[pa.RecordBatch]":
+def _stated_batches(
+    known: list[str], rows: Waypoints, columns: tuple[str, str], name: str
+) -> "Iterator[pa.RecordBatch]":
     """What a simulator states."""
     import numpy as np
 
@@ -145,7 +139,7 @@ def _stated(known: list[str], rows: Waypoints, columns: tuple[str, str], name: s
     for begin in range(0, max(len(rows.node), 1), BATCH_ROWS):
         part = slice(begin, begin + BATCH_ROWS)
         count = len(rows.node[part])
-        yield _batch(
+        yield _raw_batch(
             count,
             file=[name] * count,
             place=np.arange(begin, begin + count),
@@ -156,7 +150,7 @@ def _stated(known: list[str], rows: Waypoints, columns: tuple[str, str], name: s
         )
 
 
-def _measured(reader: Gpx | GeoJson, swap: bool, name: str) -> "Iterator[pa.RecordBatch]":
+def _point_batches(reader: GpxFile | GeoJsonFile, swap: bool, name: str) -> "Iterator[pa.RecordBatch]":
     """Points one by one."""
     node: list[str] = []
     text: list[str | None] = []
@@ -167,7 +161,7 @@ def _measured(reader: Gpx | GeoJson, swap: bool, name: str) -> "Iterator[pa.Reco
         # Fields that could not be read are not numbers here; their rows have a text.
         import numpy as np
 
-        return _batch(
+        return _raw_batch(
             len(node),
             file=[name] * len(node),
             place=np.arange(done, done + len(node)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from carrycast.analysis.fleets.columns import DATES_FROM_S
-from carrycast.analysis.fleets.staging import uncounted
+from carrycast.analysis.fleets.staging import lost_rows_error
 from carrycast.sim.mobility.fleet import LEGS_FOLDER
 from carrycast.sim.mobility.trajectory import Floats
 
@@ -29,13 +29,13 @@ def check_rows(folder: Path, facts: dict[str, Any]) -> None:
     rejected = sum(facts["rejected"].values())
     written = _rows(folder / "rejected")
     if written != rejected:
-        raise uncounted("the table of rejected rows", rejected, written)
+        raise lost_rows_error("the table of rejected rows", rejected, written)
     held = _rows(folder / "positions")
     kept = facts["positions"] if facts["resampled"] is None else facts["resampled"]
     if held != kept:
-        raise uncounted("the table of positions", kept, held)
+        raise lost_rows_error("the table of positions", kept, held)
     if facts["rows"] != facts["positions"] + rejected:
-        raise uncounted("the files", facts["rows"], facts["positions"] + rejected)
+        raise lost_rows_error("the files", facts["rows"], facts["positions"] + rejected)
 
 
 def _rows(folder: Path) -> int:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from carrycast.analysis.fleets.inputs import stem_of
-from carrycast.analysis.fleets.projection import Center
-from carrycast.analysis.fleets.workers import each
+from carrycast.analysis.fleets.inputs import file_stem
+from carrycast.analysis.fleets.workers import run_each
+from carrycast.errors import UserError
 from carrycast.sim.mobility.trajectory import Floats, Integers
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Log = tuple[str, str | None, str]
 """Fleet, node, file."""
 
 
-class Naming(NamedTuple):
+class FleetNaming(NamedTuple):
     """How the fleet of a row is called that its file says none of."""
 
     fleet: str
@@ -36,7 +36,15 @@ class Naming(NamedTuple):
         """Its name."""
         if said is not None:
             return said
-        return stem_of(file) if self.by_file else self.fleet
+        return file_stem(file) if self.by_file else self.fleet
+
+
+class FleetCenter(NamedTuple):
+    """The middle of a fleet, in degrees, and how far from it most of its rows lie."""
+
+    longitude: float
+    latitude: float
+    spread_deg: float
 
 
 class Survey(NamedTuple):
@@ -66,9 +74,9 @@ class Survey(NamedTuple):
     @property
     def median_s(self) -> float:
         """In the middle of all times."""
-        return quantile(self.clock_s, self.weight, 0.5)
+        return weighted_quantile(self.clock_s, self.weight, 0.5)
 
-    def center(self) -> Center | None:
+    def center(self) -> FleetCenter | None:
         """Of the rows with a place on earth; None without any. Also right for a fleet on both sides of 180 degrees."""
         on_earth = (np.abs(self.longitude) <= 180) & (np.abs(self.latitude) <= 90)
         on_earth &= (self.longitude != 0) | (self.latitude != 0)
@@ -78,28 +86,28 @@ class Survey(NamedTuple):
         angle = np.radians(longitude)
         middle = (
             round(float(np.degrees(np.arctan2(weight @ np.sin(angle), weight @ np.cos(angle)))), 2),
-            round(quantile(latitude, weight, 0.5), 2),
+            round(weighted_quantile(latitude, weight, 0.5), 2),
         )
         # Nearly all rows, not all: a few wrong ones, which cleaning finds later, must not decide.
         east = np.abs((longitude - middle[0] + 540) % 360 - 180) * np.cos(np.radians(latitude))
         away = np.maximum(east, np.abs(latitude - middle[1]))
-        return Center(*middle, quantile(away, weight, 0.99))
+        return FleetCenter(*middle, weighted_quantile(away, weight, 0.99))
 
 
-def quantile(values: Floats, weight: Floats, share: float) -> float:
+def weighted_quantile(values: Floats, weight: Floats, share: float) -> float:
     """The value below which that share of the weight lies."""
     order = np.argsort(values, kind="stable")
     upto = np.cumsum(weight[order])
     return float(values[order][min(int(np.searchsorted(upto, share * upto[-1])), len(values) - 1)])
 
 
-def survey(spark: "SparkSession", files: Sequence[Path], naming: Naming) -> Survey:
+def survey_files(spark: "SparkSession", files: Sequence[Path], naming: FleetNaming) -> Survey:
     """Look at all rows once, file by file."""
 
     def look(path: str) -> dict[str, Any]:
-        return _look(Path(path), naming)
+        return _survey_file(Path(path), naming)
 
-    found = each(spark, look, [str(path) for path in files])
+    found = run_each(spark, look, [str(path) for path in files])
     logs: dict[Log, int] = {}
     for one in found:
         for fleet, node, file, rows in one["logs"]:
@@ -122,7 +130,7 @@ def survey(spark: "SparkSession", files: Sequence[Path], naming: Naming) -> Surv
     )
 
 
-def _look(path: Path, naming: Naming) -> dict[str, Any]:
+def _survey_file(path: Path, naming: FleetNaming) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     logs: dict[Log, int] = {}
@@ -131,12 +139,12 @@ def _look(path: Path, naming: Naming) -> dict[str, Any]:
     example: str | None = None
     sample: list[list[float]] = [[], [], [], []]
     for rows in raw_batches(path):
-        for log, count in zip(*owners(rows, naming)[1:], strict=True):
+        for log, count in zip(*log_indices(rows, naming)[1:], strict=True):
             logs[log] = logs.get(log, 0) + int(count)
         fine = rows["text"].is_null().to_numpy(zero_copy_only=False)
-        columns = [numbers(rows[name]) for name in ("clock_s", "longitude", "latitude")]
+        columns = [float_column(rows[name]) for name in ("clock_s", "longitude", "latitude")]
         chosen = np.flatnonzero(fine & ((np.arange(len(fine)) + counts["rows"]) % step == 0))
-        for name, wanted in _looked_at(rows, fine, columns[1], columns[2]).items():
+        for name, wanted in _counted_rows(rows, fine, columns[1], columns[2]).items():
             counts[name] += int(wanted.sum())
         if example is None and not fine.all():
             example = rows["text"][int(np.flatnonzero(~fine)[0])].as_py()
@@ -148,14 +156,14 @@ def _look(path: Path, naming: Naming) -> dict[str, Any]:
     return {"logs": told, "sample": sample, "example": example, **counts}
 
 
-def _looked_at(
+def _counted_rows(
     rows: "pa.RecordBatch", fine: "np.ndarray[Any, Any]", longitude: Floats, latitude: Floats
 ) -> "dict[str, np.ndarray[Any, Any]]":
     """Which rows are what the counts of a survey are of."""
     given = fine & rows["longitude"].is_valid().to_numpy(zero_copy_only=False)
     unstated = fine & rows["stated"].is_null().to_numpy(zero_copy_only=False)
     in_meters = unstated & ~given
-    x, y = numbers(rows["x_m"]), numbers(rows["y_m"])
+    x, y = float_column(rows["x_m"]), float_column(rows["y_m"])
     return {
         "rows": np.ones(len(fine), dtype=np.bool_),
         "readable": fine,
@@ -176,9 +184,9 @@ def raw_batches(path: Path) -> "Iterator[pa.RecordBatch]":
     yield from file.iter_batches(BATCH_ROWS, use_threads=False)
 
 
-def owners(rows: "pa.RecordBatch", naming: Naming) -> tuple[Integers, list[Log], Integers]:
+def log_indices(rows: "pa.RecordBatch", naming: FleetNaming) -> tuple[Integers, list[Log], Integers]:
     """For each row the place of its log in a list, the list, and how many rows each has."""
-    codes, names = zip(*(_coded(rows[name]) for name in ("fleet", "node", "file")), strict=True)
+    codes, names = zip(*(_dictionary_codes(rows[name]) for name in ("fleet", "node", "file")), strict=True)
     width = [len(one) for one in names]
     key = (codes[0] * width[1] + codes[1]) * width[2] + codes[2]
     different, place, count = np.unique(key, return_inverse=True, return_counts=True)
@@ -190,7 +198,7 @@ def owners(rows: "pa.RecordBatch", naming: Naming) -> tuple[Integers, list[Log],
     return place, logs, count
 
 
-def _coded(column: "pa.Array") -> "tuple[Integers, list[Any]]":
+def _dictionary_codes(column: "pa.Array") -> "tuple[Integers, list[Any]]":
     """Numbers into the values of a dictionary, the last of which is None."""
     import pyarrow as pa
 
@@ -199,13 +207,13 @@ def _coded(column: "pa.Array") -> "tuple[Integers, list[Any]]":
     return found.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False).astype(np.int64), values
 
 
-def numbers(column: "pa.Array") -> Floats:
+def float_column(column: "pa.Array") -> Floats:
     """Numbers, not a number where there is none."""
     found: Floats = column.to_numpy(zero_copy_only=False).astype(np.float64)
     return found
 
 
-def clash(spans: Mapping[Log, tuple[float, float]]) -> tuple[str | None, str, str] | None:
+def find_clash(spans: Mapping[Log, tuple[float, float]]) -> tuple[str | None, str, str] | None:
     """The first node that two files tell of at the same time, with both files; None without one."""
     by_node: dict[tuple[str, str | None], list[tuple[float, str, float]]] = {}
     for (fleet, node, file), (low_s, high_s) in spans.items():
@@ -221,3 +229,35 @@ def clash(spans: Mapping[Log, tuple[float, float]]) -> tuple[str | None, str, st
             file, other = min(clashing)
             return node, other, file
     return None
+
+
+# A transverse Mercator map stretches by (d / R)^2 / 2 at a distance d from its middle line: by 0.5 % at 640 km. Fleets
+# that go farther need a map that their user chooses.
+MAX_SPREAD_DEG = 6.0
+
+
+def choose_crs(center: FleetCenter, crs: str | None) -> str:
+    """The map that a fleet is drawn on, as PROJ knows it: the user's choice, or one around its middle."""
+    pyproj = _pyproj()
+    if crs is None:
+        if center.spread_deg > MAX_SPREAD_DEG:
+            raise UserError(
+                f"the fleet reaches {center.spread_deg:.0f} degrees from its middle, too far for one map without "
+                "distortion: choose a map in meters with --crs, as in --crs EPSG:3035, or ingest its regions apart"
+            )
+        return f"+proj=tmerc +lat_0={center.latitude:g} +lon_0={center.longitude:g} +k=1 +ellps=WGS84 +units=m"
+    try:
+        known = pyproj.CRS.from_user_input(crs)
+    except pyproj.exceptions.CRSError:
+        raise UserError(f"--crs {crs!r}: PROJ knows no such map; give one as in EPSG:32632") from None
+    if not known.is_projected or any(axis.unit_name != "metre" for axis in known.axis_info):
+        raise UserError(f"--crs {crs}: is no map in meters; give one as in EPSG:32632")
+    return crs
+
+
+def _pyproj() -> Any:
+    try:
+        import pyproj
+    except ImportError:
+        raise UserError("degrees need pyproj: `pip install 'carrycast[pipeline]'`") from None
+    return pyproj

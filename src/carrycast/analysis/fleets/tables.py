@@ -1,19 +1,29 @@
-"""The tables of a fleet's folder, written: positions, legs, nodes, and what was rejected."""
+"""The tables of a fleet's folder: positions, legs, nodes, and rejected rows. Each file is written by one worker."""
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from carrycast.analysis.fleets.cleaning import HINTS, REASONS, Rules, tracks
-from carrycast.analysis.fleets.schema import LEGS, NODES, POSITIONS, REJECTED, names
-from carrycast.analysis.fleets.workers import spark_path
+import numpy as np
+
+from carrycast.analysis.fleets.cleaning import FINE, HINTS, REASONS, CleaningRules, FleetRows, clean_rows
+from carrycast.analysis.fleets.partitions import (
+    load_logs,
+    nullable,
+    read_batch,
+    rejected_table,
+    write_batches,
+    write_rejected,
+)
+from carrycast.analysis.fleets.picture import MapGrid
+from carrycast.analysis.fleets.schema import LEGS, column_names
 from carrycast.errors import UserError
 from carrycast.sim.mobility.fleet import LEGS_FOLDER
+from carrycast.sim.mobility.trajectory import Floats, Integers
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
+ROW_GROUP = 1 << 17
+NODE_SUMS = ("number", "rows", "first_s", "last_s", "present_s", "path_m", "tracks")
 # Rows of a file: enough to make a file worth opening, few enough that one hour of a week is not most of it.
 ROWS_PER_FILE = 2_000_000
 # Of rows that are wrong for one reason: with a larger share of them, nothing is ingested.
@@ -22,7 +32,7 @@ MOST_WRONG = 0.5
 MAX_NODES = 10_000_000
 
 
-class Written(NamedTuple):
+class WrittenTables(NamedTuple):
     """What was written."""
 
     kept: int
@@ -33,56 +43,236 @@ class Written(NamedTuple):
     facts: dict[str, Any]
 
 
-def write_tables(folder: Path, rows: "DataFrame", rules: Rules, crs: str | None) -> Written:
-    """Rows that are cleaned, but for their tracks, as the tables of a folder."""
-    from pyspark.sql import functions as f
+class FleetLayout(NamedTuple):
+    """What is known of the whole fleet once all is clean."""
 
-    spark = rows.sparkSession
-    staged = folder / ".scratch" / "clean"
-    # Written once, read thrice: the windows of cleaning are what costs.
-    rows.write.parquet(str(staged))
-    rows = spark.read.schema(rows.schema).parquet(spark_path(staged))
-    rejected = {
-        row["reason"]: row["count"]
-        for row in rows.where("reason is not null").groupBy("reason").count().orderBy("reason").collect()
-    }
-    wrong = rows.where("reason is not null").select(*names(REJECTED))
-    wrong.coalesce(files_for(sum(rejected.values()))).write.parquet(str(folder / "rejected"))
-    ends = rows.where("reason is null").agg(
-        f.count(f.lit(1)), f.min("clock_s"), f.max("clock_s"), f.min("x_m"), f.min("y_m"), f.max("x_m"), f.max("y_m")
-    )
-    found = ends.first()
-    assert found is not None
-    kept, start_s, end_s, *box_m = found
-    refuse_wrong(kept, rejected)
-    origin_m = origin_of(box_m, crs)
-    positions = tracks(rows, rules).select(
-        "fleet",
-        "node",
-        "track",
-        f.round(f.col("clock_s") - start_s, 6).alias("time_s"),
-        (f.col("x_m") - origin_m[0]).alias("x_m"),
-        (f.col("y_m") - origin_m[1]).alias("y_m"),
-        "longitude",
-        "latitude",
-    )
-    if rules.every_s is not None:
-        positions = resampled(positions, rules.every_s)
-    numbered = _numbered(positions)
-    numbered.write.parquet(str(folder / "positions"))
-    positions = spark.read.schema(numbered.schema).parquet(spark_path(folder / "positions"))
-    facts = told_of(start_s, end_s, crs, origin_m, box_m)
-    made = _write_legs(folder, positions)
-    count = positions.count()
-    return Written(kept, rejected, made["legs"], None if rules.every_s is None else count, {**facts, **made})
+    start_s: float
+    origin_m: tuple[float, float]
+    every_s: float | None
+    edges_s: list[float]
+    """Where the files of legs are cut, in seconds since the start: the first begins before any leg."""
+    grid: MapGrid
+    drawn: list[int]
+    """The nodes whose ways are drawn."""
+    step_s: float
+    """And how far apart their points are."""
 
 
-def origin_of(box_m: Sequence[float], crs: str | None) -> tuple[float, float]:
+class TrackPositions(NamedTuple):
+    """Rows of tracks, by node and time."""
+
+    number: Integers
+    track: Integers
+    time_s: Floats
+    x_m: Floats
+    y_m: Floats
+    longitude: Floats
+    latitude: Floats
+
+    def take(self, chosen: Any) -> "TrackPositions":
+        """Some of them."""
+        return TrackPositions(*(column[chosen] for column in self))
+
+    @property
+    def joined(self) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+        """Whether the next row is of the same track."""
+        same = (np.diff(self.number) == 0) & (np.diff(self.track) == 0)
+        return np.append(same, False)[: len(self.number)]
+
+
+class PartitionCleaner(NamedTuple):
+    """The first half: the rows of a partition are cleaned."""
+
+    scratch: Path
+    rules: CleaningRules
+
+    def clean(self, partition: int) -> dict[str, Any]:
+        """Write what is rejected, keep what is fine in the scratch folder, and tell what there is."""
+        logs = load_logs(self.scratch)
+        table = read_batch(self.scratch / "partitions", partition)
+        rows = FleetRows(*(np.array(table[name].to_numpy()) for name in FleetRows._fields))
+        del table
+        rows, track = clean_rows(rows, logs.node, self.rules)
+        # Those that could not be read stand among the rejected already.
+        wrong = rows.take(rows.reason > 1)
+        if len(wrong.log):
+            to = self.scratch.parent / "rejected" / f"part-{partition:05}.parquet"
+            write_rejected([rejected_table(wrong, logs, None)], to)
+        fine = rows.reason == FINE
+        kept = rows.take(fine)
+        owner = logs.node[kept.log]
+        columns = (owner, track[fine], kept.clock_s, kept.x_m, kept.y_m, kept.longitude, kept.latitude)
+        np.savez(self.scratch / "clean" / f"{partition:05}.npz", *columns)
+        counts = np.bincount(wrong.reason, minlength=len(REASONS) + 1).tolist()
+        told = {"kept": len(owner), "rejected": dict(zip(REASONS, counts[1:], strict=True))}
+        if not len(owner):
+            return {**told, "nodes": [], "ends": None}
+        ends = [kept.clock_s.min(), kept.clock_s.max()]
+        ends += [kept.x_m.min(), kept.y_m.min(), kept.x_m.max(), kept.y_m.max()]
+        return {**told, "nodes": np.unique(owner).tolist(), "ends": [float(end) for end in ends]}
+
+
+class TableWriter(NamedTuple):
+    """The second half: positions, and legs by time."""
+
+    scratch: Path
+    layout: FleetLayout
+
+    def write(self, item: list[Any]) -> int:
+        """Write the positions of a partition and its share of the legs; returns how many positions there are.
+
+        The item is the partition, and for each node in it, by its owner, its number, fleet and name.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        partition = int(item[0])
+        with np.load(self.scratch / "clean" / f"{partition:05}.npz") as kept:
+            owner, track, clock_s, x_m, y_m, longitude, latitude = (kept[f"arr_{k}"] for k in range(7))
+        owners, numbers, fleets, nodes = (list(column) for column in zip(*item[1], strict=True))
+        which = np.searchsorted(np.array(owners, dtype=np.int64), owner)
+        time_s = np.round(clock_s - self.layout.start_s, 6)
+        east_m, north_m = self.layout.origin_m
+        number = np.array(numbers, dtype=np.int64)[which]
+        rows = TrackPositions(number, track, time_s, x_m - east_m, y_m - north_m, longitude, latitude)
+        if self.layout.every_s is not None:
+            rows = resample(rows, self.layout.every_s)
+            which = np.array([numbers.index(one) for one in np.unique(rows.number)], dtype=np.int64)[
+                np.unique(rows.number, return_inverse=True)[1]
+            ]
+        texts = {
+            name: pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), pa.array(values, pa.string()))
+            for name, values in (("fleet", fleets), ("node", nodes))
+        }
+        measured = {name: nullable(getattr(rows, name)) for name in ("time_s", "x_m", "y_m", "longitude", "latitude")}
+        table = pa.table({**texts, "number": rows.number, "track": rows.track, **measured})
+        schema = pa.schema([(one.name, pa.string() if one.name in texts else one.type) for one in table.schema])
+        pq.write_table(
+            table.cast(schema),
+            self.scratch.parent / "positions" / f"part-{partition:05}.parquet",
+            row_group_size=ROW_GROUP,
+        )
+        self._write_legs(rows, partition)
+        self._write_picture_data(rows, partition)
+        return len(rows.number)
+
+    def _write_legs(self, rows: TrackPositions, partition: int) -> None:
+        """Legs as batches, one for each file that they go into, and the sums of each node."""
+        import pyarrow as pa
+
+        begin = np.flatnonzero(rows.joined)
+        # A track that was resampled too coarsely to have two rows of it has none.
+        begin = begin[rows.time_s[begin + 1] > rows.time_s[begin]]
+        start_s, end_s = rows.time_s[begin], rows.time_s[begin + 1]
+        vx_mps, vy_mps = ((one[begin + 1] - one[begin]) / (end_s - start_s) for one in (rows.x_m, rows.y_m))
+        columns = (rows.number[begin], start_s, end_s, rows.x_m[begin], rows.y_m[begin], vx_mps, vy_mps)
+        window = np.searchsorted(np.array(self.layout.edges_s), start_s, side="right")
+        order = np.argsort(window, kind="stable")
+        ends = np.searchsorted(window[order], np.arange(len(self.layout.edges_s) + 2))
+        table = pa.table({name: column[order] for name, column in zip(column_names(LEGS), columns, strict=True)})
+        write_batches(table, ends, self.scratch / "legs" / f"{partition:05}.arrow")
+        firsts = np.append(True, np.diff(rows.number) != 0)[: len(rows.number)]
+        first = np.flatnonzero(firsts)
+        number, count = rows.number[first], np.diff(np.append(first, len(rows.number)))
+        lasting_s = end_s - start_s
+        place = (np.cumsum(firsts) - 1)[begin]
+        present_s = np.bincount(place, weights=lasting_s, minlength=len(number))
+        path_m = np.bincount(place, weights=np.hypot(vx_mps, vy_mps) * lasting_s, minlength=len(number))
+        tracks = np.add.reduceat(_is_track_start(rows).astype(np.int64), first) if len(first) else count
+        sums: tuple[Any, ...] = (
+            number,
+            count,
+            rows.time_s[first],
+            rows.time_s[first + count - 1],
+            present_s,
+            path_m,
+            tracks,
+        )
+        kept: dict[str, Any] = dict(zip(NODE_SUMS, sums, strict=True))
+        np.savez(self.scratch / "nodes" / f"{partition:05}.npz", **kept)
+
+    def _write_picture_data(self, rows: TrackPositions, partition: int) -> None:
+        """What a picture needs of these rows."""
+        grid = self.layout.grid
+        row, column = (
+            np.floor((one - low_m) / grid.cell_m).astype(np.int64)
+            for one, low_m in ((rows.y_m, grid.south_m), (rows.x_m, grid.west_m))
+        )
+        cells, counts = np.unique(row * grid.columns + column, return_counts=True)
+        begin = np.flatnonzero(_is_track_start(rows))
+        last = np.append(begin[1:], len(rows.number))[: len(begin)] - 1
+        tracks = np.column_stack((rows.number[begin], rows.time_s[begin], rows.time_s[last]))
+        mine = rows.take(np.isin(rows.number, self.layout.drawn))
+        step = np.floor(mine.time_s / self.layout.step_s)
+        keep = np.append(True, (np.diff(step) != 0) | _is_track_start(mine)[1:])[: len(step)]
+        path = np.column_stack([column[keep] for column in mine[:5]])
+        np.savez(self.scratch / "picture" / f"{partition:05}.npz", cells=cells, counts=counts, tracks=tracks, path=path)
+
+    def gather(self, window: int) -> dict[str, Any]:
+        """Write a file of legs, in the order of time, and tell how many, how long the longest, and their digest."""
+        import pyarrow.parquet as pq
+
+        table = read_batch(self.scratch / "legs", window)
+        columns = [table[name].to_numpy() for name in column_names(LEGS)]
+        order = np.lexsort((columns[0], columns[1]))
+        to = self.scratch.parent / LEGS_FOLDER / f"part-{window:05}.parquet"
+        if len(order):
+            pq.write_table(table.take(order), to, row_group_size=ROW_GROUP)
+        longest_s = float((columns[2] - columns[1]).max(initial=0.0))
+        return {"legs": len(order), "longest_leg_s": longest_s, "digest": str(legs_digest(columns))}
+
+
+def _is_track_start(rows: TrackPositions) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    """Whether a row is the first of its track."""
+    return np.append(True, ~rows.joined)[: len(rows.number)]
+
+
+def legs_digest(columns: "list[Any]") -> int:
+    """Of rows in any order: the same legs give the same, however they are spread over files."""
+    mixed = np.zeros(len(columns[0]), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for column in columns:
+            # splitmix64, over the bits of the number and of what came before it.
+            mixed = (mixed ^ np.ascontiguousarray(column).view(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            mixed ^= mixed >> np.uint64(31)
+        return int(mixed.sum(dtype=np.uint64))
+
+
+def resample(rows: TrackPositions, every_s: float) -> TrackPositions:
+    """A row at each whole multiple of a time, on the straight line between the rows around it; none between tracks."""
+    joined = rows.joined
+    following = np.minimum(np.arange(len(joined)) + 1, len(joined) - 1)
+    first = np.ceil(rows.time_s / every_s).astype(np.int64)
+    # A multiple at which the next row stands is that row's own.
+    until = np.where(joined, first[following], np.floor(rows.time_s / every_s).astype(np.int64) + 1)
+    count = np.maximum(until - first, 0)
+    row = np.repeat(np.arange(len(joined)), count)
+    tick = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + first[row]
+    at_s = tick * every_s
+    then = following[row]
+    apart_s = rows.time_s[then] - rows.time_s[row]
+    share = np.divide(at_s - rows.time_s[row], apart_s, out=np.zeros(len(row)), where=joined[row] & (apart_s != 0))
+
+    def between(column: Floats, step: Floats) -> Floats:
+        made: Floats = np.where(joined[row], column[row] + share * step, column[row])
+        return made
+
+    x_m, y_m, latitude = (between(one, one[then] - one[row]) for one in (rows.x_m, rows.y_m, rows.latitude))
+    # The short way around the earth, also across 180 degrees.
+    east = rows.longitude[then] - rows.longitude[row]
+    longitude = between(rows.longitude, east - 360.0 * np.floor((east + 180.0) / 360.0))
+    longitude = np.where(joined[row], longitude - 360.0 * np.floor((longitude + 180.0) / 360.0), longitude)
+    return TrackPositions(rows.number[row], rows.track[row], at_s, x_m, y_m, longitude, latitude)
+
+
+def map_origin(box_m: Sequence[float], crs: str | None) -> tuple[float, float]:
     """Where a fleet's own meters begin. A map's own origin may be far away; meters of a file are kept as they are."""
     return (float(int(box_m[0] // 1)), float(int(box_m[1] // 1))) if crs is not None else (0.0, 0.0)
 
 
-def told_of(
+def fleet_facts(
     start_s: float, end_s: float, crs: str | None, origin_m: tuple[float, float], box_m: Sequence[float]
 ) -> dict[str, Any]:
     """When and where a fleet is, as its facts say it."""
@@ -113,123 +303,12 @@ def refuse_wrong(kept: int, rejected: dict[str, int]) -> None:
         raise UserError(f"no row is left: {', '.join(f'{count} {reason}' for reason, count in rejected.items())}")
 
 
-def _write_legs(folder: Path, positions: "DataFrame") -> dict[str, Any]:
-    """The legs and the nodes, and what there is to say of them."""
-    from pyspark.sql import functions as f
-
-    spark = positions.sparkSession
-    count = positions.count()
-    made = legs(positions)
-    ordered = made.repartitionByRange(files_for(count), "start_s").sortWithinPartitions("start_s", "number")
-    ordered.write.parquet(str(folder / LEGS_FOLDER))
-    made = spark.read.schema(made.schema).parquet(spark_path(folder / LEGS_FOLDER))
-    lasting_s = f.col("end_s") - f.col("start_s")
-    total = made.agg(
-        f.count(f.lit(1)).alias("legs"),
-        f.max(lasting_s).alias("longest_leg_s"),
-        # Over rows in any order: the same legs give the same digest, however they are spread over files.
-        f.concat_ws("-", f.hex(f.bit_xor(f.xxhash64(*names(LEGS)))), f.count(f.lit(1)).cast("string")).alias("digest"),
-    ).first()
-    assert total is not None
-    paths = made.groupBy("number").agg(
-        f.sum(lasting_s).alias("present_s"), f.sum(f.hypot("vx_mps", "vy_mps") * lasting_s).alias("path_m")
-    )
-    nodes = positions.groupBy("number", "fleet", "node").agg(
-        f.count(f.lit(1)).alias("rows"),
-        f.min("time_s").alias("first_s"),
-        f.max("time_s").alias("last_s"),
-        f.count_distinct("track").alias("tracks"),
-    )
-    nodes = nodes.join(paths, "number", "left").fillna(0.0, ["present_s", "path_m"])
-    nodes.select(*names(NODES)).coalesce(1).sortWithinPartitions("number").write.parquet(str(folder / "nodes"))
-    known = spark.read.parquet(spark_path(folder / "nodes")).count()
-    return {"nodes": known, **total.asDict(), "longest_leg_s": total["longest_leg_s"] or 0.0}
-
-
-def legs(positions: "DataFrame") -> "DataFrame":
-    """The straight lines between the positions of each track, as LEGS."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    track = Window.partitionBy("number").orderBy("track", "time_s")
-    following = f.lead(f.struct("track", "time_s", "x_m", "y_m")).over(track)
-    then = positions.withColumn("then", following).where(
-        (f.col("then.track") == f.col("track")) & (f.col("then.time_s") > f.col("time_s"))
-    )
-    lasting_s = f.col("then.time_s") - f.col("time_s")
-    return then.select(
-        "number",
-        f.col("time_s").alias("start_s"),
-        f.col("then.time_s").alias("end_s"),
-        "x_m",
-        "y_m",
-        ((f.col("then.x_m") - f.col("x_m")) / lasting_s).alias("vx_mps"),
-        ((f.col("then.y_m") - f.col("y_m")) / lasting_s).alias("vy_mps"),
-    )
-
-
-def resampled(positions: "DataFrame", every_s: float) -> "DataFrame":
-    """A row at each whole multiple of a time, on the straight line between the rows around it; none between tracks."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    track = Window.partitionBy("fleet", "node").orderBy("track", "time_s")
-    following = f.lead(f.struct("track", "time_s", "x_m", "y_m", "longitude", "latitude")).over(track)
-    then = positions.withColumn("then", following)
-    joined = f.coalesce(f.col("then.track") == f.col("track"), f.lit(False))
-    first = f.ceil(f.col("time_s") / every_s).cast("bigint")
-    # A multiple at which the next row stands is that row's own.
-    until = f.when(joined, f.ceil(f.col("then.time_s") / every_s).cast("bigint")).otherwise(
-        f.floor(f.col("time_s") / every_s).cast("bigint") + 1
-    )
-    spread = then.withColumns({"from": first, "until": until}).where(f.col("from") < f.col("until"))
-    spread = spread.withColumn("tick", f.explode(f.sequence(f.col("from"), f.col("until") - 1)))
-    at_s = f.col("tick") * every_s
-    share = f.when(joined, (at_s - f.col("time_s")) / (f.col("then.time_s") - f.col("time_s"))).otherwise(0.0)
-
-    def between(name: str) -> "Column":
-        step = f.col(f"then.{name}") - f.col(name)
-        if name != "longitude":
-            return f.col(name) + share * step
-        # The short way around the earth, also across 180 degrees.
-        made = f.col(name) + share * (step - 360.0 * f.floor((step + 180.0) / 360.0))
-        return made - 360.0 * f.floor((made + 180.0) / 360.0)
-
-    return spread.select(
-        "fleet",
-        "node",
-        "track",
-        at_s.alias("time_s"),
-        *(
-            f.when(joined, between(name)).otherwise(f.col(name)).alias(name)
-            for name in ("x_m", "y_m", "longitude", "latitude")
-        ),
-    )
-
-
-def _numbered(positions: "DataFrame") -> "DataFrame":
-    """With the number of each node: by fleet and name, numbers in names counted as numbers."""
-    from pyspark.sql import functions as f
-
-    found = positions.select("fleet", "node").distinct().limit(MAX_NODES + 1).collect()
-    if len(found) > MAX_NODES:
-        raise UserError(f"more than {MAX_NODES} nodes; is the node's column the right one? See --columns")
-    order = sorted((row["fleet"], row["node"]) for row in found)
-    order.sort(key=lambda name: [natural(part) for part in name])
-    spark = positions.sparkSession
-    known = spark.createDataFrame(
-        [(fleet, node, number) for number, (fleet, node) in enumerate(order)],
-        "fleet string, node string, number bigint",
-    )
-    return positions.join(f.broadcast(known), ["fleet", "node"]).select(*names(POSITIONS))
-
-
-def natural(name: str) -> list[tuple[int, str]]:
+def natural_order(name: str) -> list[tuple[int, str]]:
     """For sorting: `bus 9` before `bus 10`. Numbers by their length first: they may be longer than any integer."""
     parts = ((part, part.lstrip("0")) for part in re.split(r"(\d+)", name))
     return [(len(digits), digits) if part.isdecimal() else (-1, part) for part, digits in parts]
 
 
-def files_for(rows: int) -> int:
+def file_count(rows: int) -> int:
     """How many files so many rows make."""
     return max(-(-rows // ROWS_PER_FILE), 1)

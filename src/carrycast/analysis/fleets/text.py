@@ -22,7 +22,7 @@ _MARKS = (
 )
 
 
-def encoding_of(path: Path, said: str | None) -> str:
+def detect_encoding(path: Path, said: str | None) -> str:
     """The encoding of a file: as the user says, by its byte order mark, or UTF-8."""
     if said is not None:
         try:
@@ -36,31 +36,31 @@ def encoding_of(path: Path, said: str | None) -> str:
     return next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
 
 
-def start_of(path: Path, encoding: str | None = None) -> str:
+def read_start(path: Path, encoding: str | None = None) -> str:
     """The beginning of a file as text, unpacked if need be. What is no text in its encoding is replaced: this decides
     on formats, never on names."""
     with reading(path) as file:
         raw = file.read(SNIFFED_BYTES)
-    return raw.decode(encoding_of(path, encoding), errors="replace").removeprefix("\ufeff")
+    return raw.decode(detect_encoding(path, encoding), errors="replace").removeprefix("\ufeff")
 
 
-def lines_of(start: str) -> list[str]:
+def complete_lines(start: str) -> list[str]:
     """The lines of the beginning of a file, without the last where it may be cut."""
     lines = re.split("\r\n|\r|\n", start)
     return lines[:-1] if len(lines) > 1 else lines
 
 
-def delimiter_of(start: str) -> str:
+def detect_delimiter(start: str) -> str:
     """What stands between the columns of a table: the most frequent candidate of its first line."""
-    header = lines_of(start)[0]
+    header = complete_lines(start)[0]
     found = max(DELIMITERS, key=lambda mark: (header.count(mark), -DELIMITERS.index(mark)))
     return found if found in header else BLANKS
 
 
 def split_rows(start: str, most: int = 1000) -> list[list[str]]:
     """The first rows of a table, its first line among them."""
-    lines = [line for line in lines_of(start) if line.strip()][:most]
-    delimiter = delimiter_of(start)
+    lines = [line for line in complete_lines(start) if line.strip()][:most]
+    delimiter = detect_delimiter(start)
     if delimiter == BLANKS:
         return [line.split() for line in lines]
     return [[field.strip() for field in row] for row in csv.reader(lines, delimiter=delimiter)]
@@ -71,7 +71,7 @@ def split_header(start: str) -> list[str]:
     return next(iter(split_rows(start, 1)), [])
 
 
-def samples(start: str, header: Sequence[str] | None) -> dict[str, list[object]]:
+def sample_columns(start: str, header: Sequence[str] | None) -> dict[str, list[object]]:
     """Some values of each column of a table."""
     rows = split_rows(start)
     columns, rows = (rows[0], rows[1:]) if header is None else (list(header), rows)
@@ -86,16 +86,16 @@ def copy_text(path: Path, encoding: str, blanks: bool, to: Path) -> None:
             rest, first = "", True
             while chunk := file.read(SNIFFED_BYTES):
                 text = source.decode(chunk)
-                rest = _written(rest + (text.removeprefix("\ufeff") if first else text), blanks, written.write)
+                rest = _write_lines(rest + (text.removeprefix("\ufeff") if first else text), blanks, written.write)
                 first = False
             # A last line without its end stays so: readers refuse it where a number may be cut.
-            rest = _written(rest + source.decode(b"", final=True), blanks, written.write)
+            rest = _write_lines(rest + source.decode(b"", final=True), blanks, written.write)
             written.write("\t".join(rest.split()) if blanks else rest)
         except UnicodeDecodeError:
-            raise UserError(not_text(path, encoding)) from None
+            raise UserError(not_text_error(path, encoding)) from None
 
 
-def _written(text: str, blanks: bool, write: Callable[[str], object]) -> str:
+def _write_lines(text: str, blanks: bool, write: Callable[[str], object]) -> str:
     """Write the whole lines of a text; returns the rest."""
     # A carriage return at the end may have its newline in the next chunk.
     lines = re.split("\r\n|\r(?!$)|\n", text)
@@ -104,7 +104,7 @@ def _written(text: str, blanks: bool, write: Callable[[str], object]) -> str:
     return lines[-1]
 
 
-def not_text(path: Path, encoding: str) -> str:
+def not_text_error(path: Path, encoding: str) -> str:
     """What to say of a file that is not in an encoding."""
     return (
         f"{path}: is no text in {encoding}: say in which encoding it is, as in --encoding latin-1 or --encoding cp1252"

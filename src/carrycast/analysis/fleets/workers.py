@@ -29,7 +29,7 @@ def refuse_full_disk(error: Exception, out: Path) -> None:
         raise WorkError(f"{out}: not written, the disk is full: make room at {places}, where Spark works") from None
 
 
-def each(spark: "SparkSession", work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+def run_each(spark: "SparkSession", work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     """What `work` returns for every item, in their order. Both go as JSON; whatever is large stands in files."""
     rows = [(place, json.dumps(item)) for place, item in enumerate(items)]
     # One task of Spark for each, so that a core that is done takes the next.

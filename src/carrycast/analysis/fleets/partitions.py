@@ -1,7 +1,7 @@
-"""Rows dealt into buckets, each with all rows of some nodes: what is cleaned at once fits into memory.
+"""Partitioning of rows by node: a partition has all rows of some nodes, and is cleaned in memory by one worker.
 
-A bucket is a batch of every file of Arrow that `deal` writes. Names are numbers there; `NOTHING` stands where a
-number is missing.
+A partition is one batch in each Arrow file that `Partitioner.partition` writes. Names are numbers there; `NOTHING`
+stands where a number is missing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,106 +10,91 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from carrycast.analysis.fleets.cleaning import DAY_S, MAX_COORDINATE_M, REASONS, Rules
-from carrycast.analysis.fleets.survey import Log, Naming, numbers, owners, raw_batches
+from carrycast.analysis.fleets.cleaning import (
+    CODES,
+    DAY_S,
+    FINE,
+    MAX_COORDINATE_M,
+    NOTHING,
+    REASONS,
+    CleaningRules,
+    FleetRows,
+)
+from carrycast.analysis.fleets.survey import FleetNaming, Log, float_column, log_indices, raw_batches
 from carrycast.sim.mobility.trajectory import Floats, Integers
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BUCKET_ROWS = 400_000
-NODE_ROWS = 3_000_000
-"""Of one node: with more of them Spark cleans the rows, which is slower and keeps on disk what it has no room for."""
-NOTHING = -(2**62)
-FINE = 0
-CODES = {reason: code for code, reason in enumerate(REASONS, 1)}
-"""Reasons as numbers; 0 is fine."""
+PARTITION_ROWS = 400_000
 LOGS_FILE = "logs.parquet"
 
 
-class Rows(NamedTuple):
-    """Columns of rows."""
-
-    log: Integers
-    place: Integers
-    clock_s: Floats
-    x_m: Floats
-    y_m: Floats
-    longitude: Floats
-    latitude: Floats
-    stated: Integers
-    reason: Integers
-
-    def take(self, chosen: "Integers | np.ndarray[Any, np.dtype[np.bool_]]") -> "Rows":
-        """Some of them, or another order."""
-        return Rows(**{name: column[chosen] for name, column in self._asdict().items()})
-
-
-class Logs(NamedTuple):
+class LogTable(NamedTuple):
     """All logs by their numbers, which rise with fleet, node and file."""
 
     names: list[Log]
     node: Integers
     """The number of each log's node among all."""
-    bucket: Integers
+    partition: Integers
 
 
-def numbered_logs(found: Mapping[Log, int]) -> tuple[Logs, int]:
-    """Logs with their numbers, their nodes dealt into as many buckets as are needed; and the most rows of a node."""
+def number_logs(found: Mapping[Log, int]) -> tuple[LogTable, int]:
+    """Number the logs and assign their nodes to partitions. Also returns the number of rows of the largest node."""
     names = sorted(found, key=lambda log: (log[0], log[1] is not None, log[1] or "", log[2]))
     owner = np.array([names[k][:2] != names[k - 1][:2] if k else False for k in range(len(names))], dtype=np.int64)
     node = np.cumsum(owner)
     rows = np.bincount(node, weights=[found[log] for log in names]).astype(np.int64)
-    # Nodes one after the other: a bucket is full when it has its share.
-    bucket = (np.cumsum(rows) - rows) // BUCKET_ROWS
-    _, bucket = np.unique(bucket, return_inverse=True)
-    return Logs(names, node, bucket[node]), int(rows.max(initial=0))
+    # Nodes one after the other: a partition is full when it has its share.
+    partition = (np.cumsum(rows) - rows) // PARTITION_ROWS
+    _, partition = np.unique(partition, return_inverse=True)
+    return LogTable(names, node, partition[node]), int(rows.max(initial=0))
 
 
-def save_logs(logs: Logs, folder: Path) -> None:
-    """For workers."""
+def save_logs(logs: LogTable, folder: Path) -> None:
+    """Write the logs to a file for the workers."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     fleet, name, file = zip(*logs.names, strict=True)
     columns = {"fleet": pa.array(fleet, pa.string()), "node": pa.array(name, pa.string())}
-    numbers = {"file": pa.array(file, pa.string()), "owner": logs.node, "bucket": logs.bucket}
+    numbers = {"file": pa.array(file, pa.string()), "owner": logs.node, "partition": logs.partition}
     pq.write_table(pa.table({**columns, **numbers}), folder / LOGS_FILE)
 
 
-def load_logs(folder: Path) -> Logs:
-    """As they were saved."""
+def load_logs(folder: Path) -> LogTable:
+    """Read the logs that `save_logs` wrote."""
     import pyarrow.parquet as pq
 
     table = pq.read_table(folder / LOGS_FILE, partitioning=None)
     named = (table[name].to_pylist() for name in ("fleet", "node", "file"))
-    return Logs(list(zip(*named, strict=True)), table["owner"].to_numpy(), table["bucket"].to_numpy())
+    return LogTable(list(zip(*named, strict=True)), table["owner"].to_numpy(), table["partition"].to_numpy())
 
 
-class Dealing(NamedTuple):
-    """What decides on a row that looks at no other, and where rows go."""
+class Partitioner(NamedTuple):
+    """Marks the rows that are wrong by themselves, and writes each row to the partition of its node."""
 
     scratch: Path
-    naming: Naming
-    rules: Rules
+    naming: FleetNaming
+    rules: CleaningRules
     median_s: float
     crs: str | None
 
-    def deal(self, item: list[Any]) -> dict[str, Any]:
-        """Deal the rows of a file; returns the first and last time of each log, and how many could not be read."""
+    def partition(self, item: list[Any]) -> dict[str, Any]:
+        """Partition the rows of a file. Returns the time span of each log and the number of unreadable rows."""
         number, path = int(item[0]), Path(item[1])
         logs = load_logs(self.scratch)
         known = {log: k for k, log in enumerate(logs.names)}
         low_s, high_s = np.full(len(known), np.inf), np.full(len(known), -np.inf)
         unread: list[pa.Table] = []
         for part, batch in enumerate(raw_batches(path)):
-            rows = self._marked(batch, known)
+            rows = self.mark(batch, known)
             said = (rows.reason != CODES["unreadable"]) & (
                 (np.abs(rows.clock_s - self.median_s) <= self.rules.clock_days * DAY_S) | (rows.stated != NOTHING)
             )
             np.minimum.at(low_s, rows.log[said], rows.clock_s[said])
             np.maximum.at(high_s, rows.log[said], rows.clock_s[said])
-            self._write(rows, logs, self.scratch / "dealt" / f"{number:05}-{part:05}.arrow")
+            self._write(rows, logs, self.scratch / "partitions" / f"{number:05}-{part:05}.arrow")
             unread += self._unreadable(rows, batch, logs)
         if unread:
             write_rejected(unread, self.scratch.parent / "rejected" / f"unread-{number:05}.parquet")
@@ -117,15 +102,16 @@ class Dealing(NamedTuple):
         spans = [[k, low_s[k], high_s[k]] for k in seen.tolist()]
         return {"spans": spans, "unreadable": sum(one.num_rows for one in unread)}
 
-    def _marked(self, batch: "pa.RecordBatch", known: Mapping[Log, int]) -> Rows:
-        place, names, _ = owners(batch, self.naming)
+    def mark(self, batch: "pa.RecordBatch", known: Mapping[Log, int]) -> FleetRows:
+        """The rows of a batch of RAW, with the reasons of those that are wrong by themselves."""
+        place, names, _ = log_indices(batch, self.naming)
         log = np.array([known[name] for name in names], dtype=np.int64)[place]
         columns: dict[str, Any] = {
-            name: numbers(batch[name]) for name in ("clock_s", "x_m", "y_m", "longitude", "latitude")
+            name: float_column(batch[name]) for name in ("clock_s", "x_m", "y_m", "longitude", "latitude")
         }
         given = batch["longitude"].is_valid().to_numpy(zero_copy_only=False)
         if self.crs is not None:
-            _project(columns, given, self.crs)
+            _project_columns(columns, given, self.crs)
         stated = batch["stated"].fill_null(NOTHING).to_numpy(zero_copy_only=False)
         text = batch["text"].is_valid().to_numpy(zero_copy_only=False)
         longitude, latitude = columns["longitude"], columns["latitude"]
@@ -138,25 +124,25 @@ class Dealing(NamedTuple):
             FINE,
         )
         told = {"log": log, "place": batch["place"].to_numpy(), "stated": stated, "reason": reason.astype(np.int64)}
-        return Rows(**told, **columns)
+        return FleetRows(**told, **columns)
 
-    def _write(self, rows: Rows, logs: Logs, to: Path) -> None:
-        """A file with a batch for each bucket."""
+    def _write(self, rows: FleetRows, logs: LogTable, to: Path) -> None:
+        """Write a file with a batch for each partition."""
         import pyarrow as pa
 
-        bucket = logs.bucket[rows.log]
-        order = np.argsort(bucket, kind="stable")
-        ends = np.searchsorted(bucket[order], np.arange(int(logs.bucket.max()) + 2))
+        partition = logs.partition[rows.log]
+        order = np.argsort(partition, kind="stable")
+        ends = np.searchsorted(partition[order], np.arange(int(logs.partition.max()) + 2))
         write_batches(pa.table(rows.take(order)._asdict()), ends, to)
 
-    def _unreadable(self, rows: Rows, batch: "pa.RecordBatch", logs: Logs) -> "list[pa.Table]":
-        """The rejected rows that no other step sees, with their text."""
+    def _unreadable(self, rows: FleetRows, batch: "pa.RecordBatch", logs: LogTable) -> "list[pa.Table]":
+        """The unreadable rows with their text; no later step sees them."""
         chosen = np.flatnonzero(rows.reason == CODES["unreadable"])
         return [rejected_table(rows.take(chosen), logs, batch["text"].take(chosen))] if len(chosen) else []
 
 
-def _project(columns: dict[str, Floats], given: "np.ndarray[Any, np.dtype[np.bool_]]", crs: str) -> None:
-    """Meters where there are degrees; infinite where the map has no such place."""
+def _project_columns(columns: dict[str, Floats], given: "np.ndarray[Any, np.dtype[np.bool_]]", crs: str) -> None:
+    """Project degrees to meters; infinite where the map has no such place."""
     import pyproj
 
     there = pyproj.Transformer.from_crs("EPSG:4326", crs, always_xy=True)
@@ -166,7 +152,7 @@ def _project(columns: dict[str, Floats], given: "np.ndarray[Any, np.dtype[np.boo
 
 
 def write_batches(table: "pa.Table", ends: Integers, to: Path) -> None:
-    """A file of Arrow whose batches are the rows between these ends."""
+    """Write an Arrow file whose batches are the rows between these ends."""
     import pyarrow as pa
 
     with pa.OSFile(str(to), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
@@ -187,8 +173,8 @@ def read_batch(folder: Path, number: int) -> "pa.Table":
     return pa.Table.from_batches(list(found()))
 
 
-def rejected_table(rows: Rows, logs: Logs, text: "pa.Array | None") -> "pa.Table":
-    """As REJECTED."""
+def rejected_table(rows: FleetRows, logs: LogTable, text: "pa.Array | None") -> "pa.Table":
+    """Rejected rows as a table with the columns of REJECTED."""
     import pyarrow as pa
 
     fleet, node, file = zip(*(logs.names[k] for k in rows.log.tolist()), strict=True)
@@ -199,25 +185,25 @@ def rejected_table(rows: Rows, logs: Logs, text: "pa.Array | None") -> "pa.Table
         "place": pa.array(rows.place),
         "fleet": pa.array(fleet, pa.string()),
         "node": pa.array(node, pa.string()),
-        "clock_s": present(rows.clock_s),
-        "x_m": present(rows.x_m),
-        "y_m": present(rows.y_m),
-        "longitude": present(rows.longitude),
-        "latitude": present(rows.latitude),
+        "clock_s": nullable(rows.clock_s),
+        "x_m": nullable(rows.x_m),
+        "y_m": nullable(rows.y_m),
+        "longitude": nullable(rows.longitude),
+        "latitude": nullable(rows.latitude),
         "text": pa.nulls(len(rows.log), pa.string()) if text is None else text,
     }
     return pa.table(columns)
 
 
-def present(column: Floats) -> "pa.Array":
-    """Numbers, none where it is not a number."""
+def nullable(column: Floats) -> "pa.Array":
+    """A column with null instead of NaN."""
     import pyarrow as pa
 
     return pa.array(column, from_pandas=True)
 
 
 def write_rejected(tables: "Sequence[pa.Table]", to: Path) -> None:
-    """One file of the table `rejected`."""
+    """Write one file of the table `rejected`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
