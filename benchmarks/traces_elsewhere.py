@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carrycast.analysis.spark.records import METRICS
-from carrycast.sim.engine.observers.airtime import BROADCAST_US, OVERHEAD_BYTES, UNICAST_US
+from carrycast.trace.folds.traffic import BROADCAST_US, OVERHEAD_BYTES, UNICAST_US
 
 if TYPE_CHECKING:
     import polars as pl

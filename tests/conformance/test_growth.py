@@ -22,7 +22,8 @@ def sizes(simulation: Simulation) -> dict[str, int]:
     return {
         "queue": len(simulation.kernel),
         "checkers": len(recorder.checkers),
-        "meter": len(recorder.meter),
+        "delivery": len(recorder.delivery),
+        "duplicates": len(recorder.duplicates),
         "protocols": sum(size(node.protocol) for node in simulation.network.nodes),
     }
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from carrycast.sim.engine.observers.airtime import airtime_us
 from carrycast.sim.radio.dot11 import Dot11
+from carrycast.trace.folds.traffic import airtime_us
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 14, 250, 1500])

@@ -8,8 +8,7 @@ from carrycast.core.wire import Codec, EventMessage, Layer, Message
 from carrycast.sim.engine.kernel import Kernel
 from carrycast.sim.engine.observers import fingerprint as codes
 from carrycast.sim.engine.observers.fingerprint import VERSION, Fingerprint, version_of
-from carrycast.sim.engine.observers.meter import Meter
-from carrycast.sim.engine.observers.recorder import Recorder
+from carrycast.sim.engine.observers.recorder import Recorder, Window
 from carrycast.sim.radio.medium import Frame
 from carrycast.sim.testing import Net
 from carrycast.trace import Level, Trace
@@ -107,7 +106,7 @@ def test_a_frame_names_its_event_and_the_publication_has_its_bytes() -> None:
 )
 def test_facts_count_by_code_ids_and_value_and_not_by_name(one: Fact, other: Fact, same: bool) -> None:
     def of(fact: Fact) -> str:
-        recorder = Recorder(Kernel(), Meter(4, 0.0, 10.0), Trace("run", Level.METRICS), 10.0)
+        recorder = Recorder(Kernel(), Trace("run", Level.METRICS), 4, Window(0.0, 10.0), 10.0)
         recorder.on_fact(1, Layer.DISSEMINATION, fact)
         return recorder.fingerprint.text()
 

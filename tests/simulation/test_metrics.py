@@ -5,9 +5,9 @@ import pytest
 
 from carrycast.core.model import Event, EventId
 from carrycast.core.wire import HEADER_BYTES
-from carrycast.sim.engine.observers.meter import quantile
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.measures import METRIC_MEANINGS
+from carrycast.trace.folds.fold import quantile
 from tests.simulation.worlds import line
 
 ONE_EVENT = {"nodes": [0], "interval_s": 100.0, "from_s": 1.0, "payload_bytes": 100, "lease_s": 60.0}

@@ -13,12 +13,11 @@ from typing import TypeAlias
 from carrycast.core.model import Event, NodeId, Position, SubscriptionId, Velocity
 from carrycast.core.protocol import Capability, Interface, StackPlan
 from carrycast.lab.configs import LabNodes, link_delays
-from carrycast.lab.judge import collected, judged
 from carrycast.lab.links import LinkChange, link_changes
 from carrycast.lab.loopback.network import LoopbackNetwork
+from carrycast.lab.metrics import collect_tables, emulation_metrics
 from carrycast.lab.refusals import check_playable
 from carrycast.node.node import LiveNode
-from carrycast.sim.engine.observers.meter import Metrics
 from carrycast.sim.mobility.trajectory import Trajectories
 from carrycast.sim.scenario.faults import fault_plan
 from carrycast.sim.scenario.movement import movement
@@ -27,6 +26,7 @@ from carrycast.sim.scenario.roles import draw_roles
 from carrycast.sim.scenario.scenario import Scenario
 from carrycast.sim.scenario.workload import Publish, Subscribe, workload
 from carrycast.trace import Trace
+from carrycast.trace.folds.fold import Metrics
 
 TELL_S = 5.0
 """Between two words of progress."""
@@ -98,13 +98,13 @@ class _Lab:
             schedule = sorted(due, key=lambda deed: deed[0])
             zero_s = time.time()
             await self._play(schedule)
-        tables = collected(traces, zero_s, scenario.duration_s)
+        tables = collect_tables(traces, zero_s, scenario.duration_s)
         return Emulation(
             scenario.name,
             self._configs[0].plan.protocol.name,
             self._seed,
             scenario.duration_s,
-            judged(scenario, self._roles, tables),
+            emulation_metrics(scenario, self._roles, tables),
             round(self._late_s, 6),
             frozenset(self._delivered),
             traces,

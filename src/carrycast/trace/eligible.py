@@ -16,7 +16,7 @@ LIKE_EVENTS = 4096
 """Events with the same attributes have the same subscribers: what filters said of so many is kept."""
 
 
-class Wishes:
+class Eligibility:
     """The subscriptions of one run, from the rows of its table, and what they select."""
 
     def __init__(self, subscriptions: Sequence[Mapping[str, Any]]) -> None:
@@ -69,14 +69,14 @@ class Wishes:
 
 def eligible(events: Iterable[Mapping[str, Any]], subscriptions: Sequence[Mapping[str, Any]]) -> list[Pair]:
     """All eligible pairs of one run, from the rows of its two tables."""
-    wishes = Wishes(subscriptions)
+    eligibility = Eligibility(subscriptions)
     found: list[Pair] = []
     for event in events:
         run, name, time_s = event["run"], event["event"], event["time_s"]
-        found += [(run, name, node, time_s, None) for node in wishes.nodes(event).tolist()]
+        found += [(run, name, node, time_s, None) for node in eligibility.nodes(event).tolist()]
         found += [
             (run, name, subscriptions[place]["node"], time_s, subscriptions[place]["subscription"])
-            for place in wishes.through(event).tolist()
+            for place in eligibility.through(event).tolist()
         ]
     return found
 

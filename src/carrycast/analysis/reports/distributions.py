@@ -16,7 +16,7 @@ from carrycast.analysis.reports.style import (
 from carrycast.analysis.spark.definition import Figure, Selector
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.statistics import confidence_interval
-from carrycast.sim.engine.observers.meter import quantile
+from carrycast.trace.folds.fold import quantile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

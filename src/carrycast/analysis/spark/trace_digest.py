@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from carrycast.sim.engine.observers.airtime import BROADCAST_US, BYTE_US, OVERHEAD_BYTES, RATE_MBPS, UNICAST_US
 from carrycast.sim.mobility.trajectory import Integers
+from carrycast.trace.folds.traffic import BROADCAST_US, BYTE_US, OVERHEAD_BYTES, RATE_MBPS, UNICAST_US
 from carrycast.trace.schema import Kind
 
 if TYPE_CHECKING:

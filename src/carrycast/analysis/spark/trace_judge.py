@@ -14,7 +14,7 @@ from carrycast.analysis.spark.records import METRICS, REAL_METRICS
 from carrycast.analysis.spark.trace_digest import COLUMNS, FRAMES, GOT, LIFE, MET, NEVER, SCHEMA, TEXTS, digests, latest
 from carrycast.analysis.spark.trace_metrics import delays, read_tables
 from carrycast.sim.mobility.trajectory import Floats, Integers
-from carrycast.trace.eligible import Wishes
+from carrycast.trace.eligible import Eligibility
 from carrycast.trace.writer import PART_ROWS
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _judge(told: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
     of_run = digest.filter(digest["event"].is_null())
     of_events = digest.filter(digest["event"].is_valid())
     place = np.array([number.get(name, -1) for name in of_events["event"].to_pylist()], dtype=np.int64)
-    wishes = Wishes(subscriptions.to_pylist())
+    wishes = Eligibility(subscriptions.to_pylist())
     eligible, served_s, hops = _served(of_events, place, events, wishes, number)
     forwards, duplicates = _copies(of_events, place, events)
     counts = {
@@ -135,7 +135,7 @@ def _copies(digest: "pa.Table", place: Integers, events: list[dict[str, Any]]) -
 
 
 def _served(
-    digest: "pa.Table", place: Integers, events: list[dict[str, Any]], wishes: Wishes, number: Mapping[str, int]
+    digest: "pa.Table", place: Integers, events: list[dict[str, Any]], wishes: Eligibility, number: Mapping[str, int]
 ) -> tuple[int, Floats, int]:
     """How many pairs are eligible, and of those that were served the delays, and the sum of hops."""
     event, got = _entries(digest["got"], place, GOT)

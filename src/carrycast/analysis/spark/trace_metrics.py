@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from carrycast.analysis.spark.cluster.executors import check_shared_paths
 from carrycast.analysis.spark.records import METRICS, REAL_METRICS
-from carrycast.sim.engine.observers.airtime import BROADCAST_US, BYTE_US, OVERHEAD_BYTES, RATE_MBPS, UNICAST_US
-from carrycast.sim.engine.observers.meter import quantile
 from carrycast.trace.eligible import eligible
 from carrycast.trace.files import TABLES
+from carrycast.trace.folds.fold import quantile
+from carrycast.trace.folds.traffic import BROADCAST_US, BYTE_US, OVERHEAD_BYTES, RATE_MBPS, UNICAST_US
 from carrycast.trace.schema import Kind
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from carrycast.core.model import NodeId
 from carrycast.core.protocol.machine import Snapshot
 from carrycast.sim.engine.kernel import microseconds
 from carrycast.sim.engine.network import Network
-from carrycast.sim.engine.observers.meter import Metrics
 from carrycast.sim.engine.world import World
 from carrycast.sim.scenario.measures import Asked, aggregate
+from carrycast.trace.folds.fold import Metrics
 
 Series = dict[str, list[tuple[float, float | None]]]
 """Metric -> time and value of each sample; None where there was nothing to measure."""

@@ -21,9 +21,8 @@ from carrycast.sim.engine.memory import Memories
 from carrycast.sim.engine.mishap import RunError, in_run
 from carrycast.sim.engine.network import Network
 from carrycast.sim.engine.observers.checkers import ViolationError
-from carrycast.sim.engine.observers.meter import Meter, Metrics
-from carrycast.sim.engine.observers.recorder import Recorder
-from carrycast.sim.engine.observers.tally import Tally
+from carrycast.sim.engine.observers.recorder import Recorder, Window
+from carrycast.sim.engine.observers.requested import RequestedMetrics
 from carrycast.sim.engine.probes import Probes, Series
 from carrycast.sim.engine.world import World
 from carrycast.sim.scenario.applications import Command, commanded, hired
@@ -35,6 +34,7 @@ from carrycast.sim.scenario.roles import draw_roles
 from carrycast.sim.scenario.scenario import Scenario
 from carrycast.sim.scenario.workload import Publish, Subscribe, workload
 from carrycast.trace import Level, Trace
+from carrycast.trace.folds.fold import Metrics
 
 LOG = logging.getLogger("carrycast.sim.engine")
 MEMORIES = ("seen_s", "max_seen", "max_met", "seen_grace_s")
@@ -165,10 +165,7 @@ class Simulation:
             self.network.stop()
         LOG.info("%s: done, %d steps of the queue", self.name, self.kernel.popped)
         stack = self._world.stack
-        metrics = self.recorder.meter.metrics()
-        if self.recorder.tally is not None:
-            metrics |= self.recorder.tally.metrics()
-        metrics |= self._probes.metrics(*_window(self.scenario))
+        metrics = self.recorder.metrics() | self._probes.metrics(*_window(self.scenario))
         settings = {**msgspec.to_builtins(self.scenario), "base": ""}
         settings["protocol"] = {"name": stack.protocol.name, **msgspec.to_builtins(stack.settings)}
         if stack.router is not None:
@@ -254,19 +251,19 @@ def check_run(scenario: Scenario, seed: int = 1) -> None:
     Simulation(scenario, seed)
 
 
-def _window(scenario: Scenario) -> tuple[float, float]:
+def _window(scenario: Scenario) -> Window:
     """What is measured: from when to when."""
     measure = scenario.measure
-    return measure.from_s, scenario.duration_s if measure.to_s is None else measure.to_s
+    return Window(measure.from_s, scenario.duration_s if measure.to_s is None else measure.to_s)
 
 
 def _recorder(
     scenario: Scenario, kernel: Kernel, trace: Trace, worst_drift: float, roles: dict[str, list[NodeId]]
 ) -> Recorder:
-    from_s, to_s = _window(scenario)
-    recorder = Recorder(kernel, Meter(scenario.nodes, from_s, to_s), trace, scenario.duration_s, worst_drift)
+    window = _window(scenario)
+    recorder = Recorder(kernel, trace, scenario.nodes, window, scenario.duration_s, worst_drift)
     if any(entry.counts != "probe" for entry in scenario.measure.more):
-        recorder.tally = Tally(scenario.measure.more, scenario.nodes, from_s, to_s, roles)
+        recorder.requested = RequestedMetrics(scenario.measure.more, scenario.nodes, *window, roles)
     return recorder
 
 

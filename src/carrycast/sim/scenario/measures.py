@@ -8,29 +8,10 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.errors import UserError
+from carrycast.trace.folds.registry import METRICS
 
-METRIC_MEANINGS: Mapping[str, str] = {
-    "published": "events published in the measured window",
-    "eligible": "(event, subscriber) pairs that should be served",
-    "delivered": "eligible pairs that were served",
-    "delivery_ratio": "delivered / eligible",
-    "delay_mean_s": "mean time from publication to first delivery",
-    "delay_p50_s": "median of the same",
-    "delay_p95_s": "95 % of deliveries took no longer",
-    "hops_mean": "mean number of transmissions behind a delivery",
-    "transmissions": "frames on the air, retries included, discovery excluded",
-    "control_transmissions": "those of them that carry no event",
-    "receptions": "frames heard, discovery excluded",
-    "forwards": "messages sent that carry a counted event",
-    "duplicates": "receptions of an event by a node that had met it before",
-    "data_bytes": "bytes on the air that carry events",
-    "control_bytes": "bytes on the air that do not, discovery excluded",
-    "discovery_bytes": "bytes of beacons",
-    "total_bytes": "bytes on the air in all: data, control and beacons",
-    "airtime_us": "how long all of that would keep the air busy with 802.11b",
-    "buffer_peak": "most events stored at one node at one time",
-}
-
+METRIC_MEANINGS: Mapping[str, str] = {name: info.meaning for name, info in METRICS.items()}
+"""The metrics of every run."""
 
 Statistic: TypeAlias = Literal["mean", "max", "min", "sum"]
 READINGS = ("load", "energy", "free_memory_bytes", "neighbors", "hops")

@@ -1,7 +1,11 @@
-"""Everything that happens in a run passes here once: to the fingerprint, the metrics, the checkers and the trace."""
+"""The recorder: every fact of a run passes it once, to the fingerprint, the folds, the checkers and the trace.
+
+The hot path calls the built-in folds directly, without making an object of each fact.
+"""
 
 import struct
 from collections.abc import Callable
+from typing import NamedTuple
 
 from carrycast.core.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from carrycast.core.protocol import Fact, Link
@@ -14,12 +18,17 @@ from carrycast.sim.engine.observers import fingerprint as codes
 from carrycast.sim.engine.observers.answers import AnswerCheckers
 from carrycast.sim.engine.observers.checkers import LEASE_SLACK_S, Checkers
 from carrycast.sim.engine.observers.fingerprint import Fingerprint
-from carrycast.sim.engine.observers.meter import Meter
 from carrycast.sim.engine.observers.outputs import Made
+from carrycast.sim.engine.observers.requested import RequestedMetrics
 from carrycast.sim.engine.observers.retention import RetentionCheckers
-from carrycast.sim.engine.observers.tally import Tally
 from carrycast.sim.radio.medium import Frame, Reach, Volley
 from carrycast.trace import Kind, Trace, rows
+from carrycast.trace.folds.buffers import BufferFold
+from carrycast.trace.folds.delivery import DeliveryFold
+from carrycast.trace.folds.duplicates import DuplicateFold
+from carrycast.trace.folds.fold import Metrics
+from carrycast.trace.folds.registry import usual_metrics
+from carrycast.trace.folds.traffic import TrafficFold
 
 _FOUR = struct.Struct("<qqqq")
 _FACTS: dict[str, int] = {
@@ -32,12 +41,29 @@ _FACTS: dict[str, int] = {
 }
 
 
-class Recorder:
-    """The one witness of a run."""
+class Window(NamedTuple):
+    """The measured window: events published in it are counted."""
 
-    def __init__(self, kernel: Kernel, meter: Meter, trace: Trace, duration_s: float, worst_drift: float = 0.0) -> None:
-        self.meter = meter
-        self.checkers = Checkers(meter.nodes, worst_drift)
+    from_s: float
+    to_s: float
+
+    def counts(self, published_s: float) -> bool:
+        """Whether an event published then is counted."""
+        return self.from_s <= published_s <= self.to_s
+
+
+class Recorder:
+    """Observes a run of so many nodes."""
+
+    def __init__(
+        self, kernel: Kernel, trace: Trace, nodes: int, window: Window, duration_s: float, worst_drift: float = 0.0
+    ) -> None:
+        self.delivery = DeliveryFold(nodes)
+        self.traffic = TrafficFold()
+        self.duplicates = DuplicateFold(nodes)
+        self.buffers = BufferFold()
+        self._window = window
+        self.checkers = Checkers(nodes, worst_drift)
         self.answers = AnswerCheckers(self.checkers)
         self.on_delivery: Callable[[NodeId, SubscriptionId, Event], None] | None = None
         """Somebody who wants the delivered events themselves: a test, an application."""
@@ -47,7 +73,7 @@ class Recorder:
         self.retention = RetentionCheckers()
         self._logs = False
         """Whether any node has a retention log."""
-        self.tally: Tally | None = None
+        self.requested: RequestedMetrics | None = None
         """Only if the scenario asks for more than the usual metrics."""
         self.trace = trace
         self._kernel = kernel
@@ -56,17 +82,18 @@ class Recorder:
     def on_event(self, node: NodeId, event: Event, made: Made | None = None) -> None:
         """An application published an event, or a processor made one."""
         now_s = self._kernel.now_s
+        counted, processor = self._window.counts(now_s), None if made is None else made.processor
         self.checkers.on_event(now_s, event, made)
-        self.meter.on_event(now_s, event, made)
-        if self.tally is not None:
-            self.tally.on_event(now_s, event)
+        self.delivery.on_publish(now_s, event, counted, processor)
+        self.duplicates.on_publish(event.id, counted)
+        if self.requested is not None:
+            self.requested.on_event(now_s, event)
         if self.memories is not None:
             self.memories.on_event(event)
         self.fingerprint.add_event(self._kernel.now_us, node, event)
         if self.trace.deliveries:
             size_bytes = rows.event_bytes(event)
-            processor = None if made is None else made.processor
-            self.trace.add_event(event, now_s, size_bytes, self.meter.counts(now_s), processor)
+            self.trace.add_event(event, now_s, size_bytes, counted, processor)
             self.trace.add(rows.published(now_s, node, event.id, size_bytes))
         over_s = self.checkers.lease_over_s(now_s, event.lease_s) + LEASE_SLACK_S
         over_us = microseconds(over_s) if over_s < 1e9 else self._end_us + 1
@@ -92,9 +119,9 @@ class Recorder:
     def on_subscribe(self, node: NodeId, subscription: Subscription) -> None:
         """An application subscribed."""
         self.checkers.on_subscribe(subscription)
-        if self.tally is not None:
-            self.tally.pairs.on_subscribe(subscription)
-        self.meter.on_subscribe(subscription)
+        if self.requested is not None:
+            self.requested.pairs.on_subscribe(subscription)
+        self.delivery.on_subscribe(subscription)
         self.fingerprint.add_subscription(self._kernel.now_us, node, subscription)
         if self.trace.deliveries:
             self.trace.add_subscription(subscription, self._kernel.now_s)
@@ -103,9 +130,9 @@ class Recorder:
     def on_unsubscribe(self, node: NodeId, id: SubscriptionId) -> None:
         """A subscription ended."""
         self.checkers.on_unsubscribe(id)
-        if self.tally is not None:
-            self.tally.pairs.on_unsubscribe(id)
-        self.meter.on_unsubscribe(id)
+        if self.requested is not None:
+            self.requested.pairs.on_unsubscribe(id)
+        self.delivery.on_unsubscribe(id)
         self.fingerprint.add(codes.UNSUBSCRIBE, self._kernel.now_us, node, id.sequence)
         if self.trace.deliveries:
             self.trace.end_subscription(id, self._kernel.now_s)
@@ -115,10 +142,10 @@ class Recorder:
         """A protocol handed an event to an application."""
         now_s = self._kernel.now_s
         self.checkers.on_deliver(now_s, node, id, event)
-        self.meter.on_deliver(now_s, id, event.id, hops)
-        if self.tally is not None:
-            self.tally.on_deliver(now_s, node, event.id)
-            self.tally.pairs.on_deliver(id, event.id)
+        self.delivery.on_deliver(now_s, id, event.id, hops)
+        if self.requested is not None:
+            self.requested.on_deliver(now_s, node, event.id)
+            self.requested.pairs.on_deliver(id, event.id)
         detail = _FOUR.pack(id.sequence, event.id.source, event.id.sequence, hops)
         self.fingerprint.add(codes.DELIVER, self._kernel.now_us, node, id.subscriber, detail)
         if self.on_delivery is not None:
@@ -150,11 +177,15 @@ class Recorder:
 
     def on_frame(self, frame: Frame, reach: Reach, interface: str) -> None:
         """A transmission ended; `reach` heard it."""
-        self.meter.on_frame(frame, reach)
+        traffic, event = carried(frame.message)
+        copies, nodes = frame.copies, reach.nodes
+        self.traffic.on_frame(traffic, len(frame.encoded), frame.attempts * copies, frame.unicast, len(nodes))
+        if event is not None:
+            self.duplicates.on_frame(event, copies, nodes)
         if self.batteries is not None:
             self.batteries.on_frame(frame, reach)
-        if self.tally is not None:
-            self.tally.on_frame(frame, reach)
+        if self.requested is not None:
+            self.requested.on_frame(frame, traffic, len(nodes))
         self.fingerprint.add_frame(self._kernel.now_us, frame, reach.packed)
         if self.trace.full:
             if isinstance(frame, Volley):
@@ -164,8 +195,8 @@ class Recorder:
 
     def on_route(self, node: NodeId, message: Message, size_bytes: int) -> None:
         """A protocol handed a message to its router. What the router makes of it is told by frames."""
-        if self.tally is not None:
-            self.tally.on_route(self._kernel.now_s, node, message, size_bytes)
+        if self.requested is not None:
+            self.requested.on_route(self._kernel.now_s, node, message, size_bytes)
 
     def on_lost(self, frame: Frame, node: NodeId, reason: str) -> None:
         """A node did not hear a frame, or could not send it."""
@@ -186,8 +217,8 @@ class Recorder:
     def on_fact(self, node: NodeId, layer: Layer, fact: Fact) -> None:
         """A protocol noted something."""
         event = fact.event
-        if self.tally is not None:
-            self.tally.on_fact(self._kernel.now_s, node, fact)
+        if self.requested is not None:
+            self.requested.on_note(self._kernel.now_s, node, fact)
         if event is not None:
             if fact.kind == Kind.STORE:
                 self.checkers.on_store(self._kernel.now_s, node, event)
@@ -204,7 +235,7 @@ class Recorder:
             self.trace.add(rows.noted(self._kernel.now_s, node, layer, fact))
 
     def _on_stored(self, node: NodeId, event: EventId, copies: int) -> None:
-        self.meter.on_stored(node, copies)
+        self.buffers.on_stored(node, copies)
         if self.memories is not None:
             self.memories.on_stored(node, event, copies)
 
@@ -227,16 +258,22 @@ class Recorder:
         if kind is Kind.CRASH:
             self.checkers.on_crash(node)
             self.answers.on_crash(node)
-            self.meter.on_crash(node)
+            self.buffers.on_reset(node)
             if self.memories is not None:
                 self.memories.on_crash(node)
         if self.trace.full:
             self.trace.add(rows.lived(self._kernel.now_s, node, kind))
 
+    def metrics(self) -> Metrics:
+        """The metrics of every run, and those that the scenario asks for besides."""
+        found = usual_metrics((self.delivery, self.traffic, self.duplicates, self.buffers))
+        return found if self.requested is None else found | self.requested.result()
+
     def _lease_over(self, id: object) -> None:
         assert isinstance(id, EventId)
         self.checkers.on_lease_over(self._kernel.now_s, id)
-        self.meter.on_lease_over(id)
+        self.delivery.forget(id)
+        self.duplicates.forget(id)
         if self.memories is not None:
             self.memories.on_lease_over(id)
 

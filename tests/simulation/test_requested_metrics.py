@@ -5,7 +5,7 @@ import pytest
 from carrycast.core.model import Event, EventId
 from carrycast.core.protocol import Fact
 from carrycast.errors import UserError
-from carrycast.sim.engine.observers.tally import Tally
+from carrycast.sim.engine.observers.requested import RequestedMetrics
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.measures import Asked
 from carrycast.trace import Level
@@ -18,8 +18,8 @@ def event(id: EventId, *derived_from: EventId) -> Event:
     return Event(id=id, attributes={"topic": 1}, derived_from=derived_from)
 
 
-def tally(*asked: Asked) -> Tally:
-    found = Tally(list(asked), nodes=4, from_s=0.0, to_s=100.0)
+def requested(*asked: Asked) -> RequestedMetrics:
+    found = RequestedMetrics(list(asked), nodes=4, from_s=0.0, to_s=100.0)
     found.on_event(1.0, event(FIRST))
     found.on_event(2.0, event(SECOND))
     found.on_event(2.5, event(MADE, FIRST, SECOND))
@@ -28,57 +28,57 @@ def tally(*asked: Asked) -> Tally:
 
 
 def test_what_processors_made_counts_for_all_the_source_messages_behind_it_once() -> None:
-    found = tally(Asked(name="got", counts="sources", nodes=[3]))
+    found = requested(Asked(name="got", counts="sources", nodes=[3]))
     found.on_deliver(3.0, 3, FIRST)
     found.on_deliver(4.0, 3, MADE_AGAIN)
     found.on_deliver(4.0, 2, SECOND)
-    assert found.metrics() == {"got": 2}
+    assert found.result() == {"got": 2}
 
 
 def test_only_what_came_in_time_counts_within_a_time() -> None:
-    found = tally(Asked(name="soon", counts="sources", nodes=[3], within_s=1.0))
+    found = requested(Asked(name="soon", counts="sources", nodes=[3], within_s=1.0))
     found.on_deliver(3.0, 3, MADE)
-    assert found.metrics() == {"soon": 1}, "the second came a second after its publication, the first two"
+    assert found.result() == {"soon": 1}, "the second came a second after its publication, the first two"
 
 
 def test_several_nodes_are_averaged() -> None:
-    found = tally(Asked(name="got", counts="sources", nodes=[2, 3]))
+    found = requested(Asked(name="got", counts="sources", nodes=[2, 3]))
     found.on_deliver(3.0, 3, MADE)
     found.on_deliver(3.0, 2, FIRST)
-    assert found.metrics() == {"got": 1.5}
+    assert found.result() == {"got": 1.5}
 
 
 def test_a_message_has_reached_somebody_once_it_came_to_any_node_but_its_own() -> None:
-    found = tally(Asked(name="reached", counts="reached"))
+    found = requested(Asked(name="reached", counts="reached"))
     found.on_deliver(3.0, 0, FIRST)
-    assert found.metrics() == {"reached": 0}, "node 0 has published it"
+    assert found.result() == {"reached": 0}, "node 0 has published it"
     found.on_deliver(3.0, 3, FIRST)
     found.on_deliver(3.0, 2, FIRST)
-    assert found.metrics() == {"reached": 1}
+    assert found.result() == {"reached": 1}
     found.on_deliver(4.0, 2, MADE_AGAIN)
-    assert found.metrics() == {"reached": 2}, "what processors made of both"
+    assert found.result() == {"reached": 2}, "what processors made of both"
 
 
 def test_source_messages_outside_the_measured_window_do_not_count() -> None:
     asked = [Asked(name="got", counts="sources", nodes=[3]), Asked(name="reached", counts="reached")]
-    found = Tally(asked, nodes=4, from_s=1.5, to_s=100.0)
+    found = RequestedMetrics(asked, nodes=4, from_s=1.5, to_s=100.0)
     found.on_event(1.0, event(FIRST))
     found.on_deliver(2.0, 3, FIRST)
-    assert found.metrics() == {"got": 0, "reached": 0}
+    assert found.result() == {"got": 0, "reached": 0}
 
 
 def test_facts_are_counted_by_kind_and_by_the_events_they_are_about() -> None:
-    found = tally(
+    found = requested(
         Asked(name="all", counts="facts", fact="announce"),
         Asked(name="different", counts="facts", fact="announce", distinct=True),
         Asked(name="missed", counts="missed", fact="announce", nodes=[3]),
         Asked(name="none", counts="facts", fact="path_broken"),
     )
     for about in (FIRST, FIRST, SECOND, None):
-        found.on_fact(1.0, 0, Fact("announce", about))
-    found.on_fact(1.0, 0, Fact("store", FIRST))
+        found.on_note(1.0, 0, Fact("announce", about))
+    found.on_note(1.0, 0, Fact("store", FIRST))
     found.on_deliver(3.0, 3, SECOND)
-    assert found.metrics() == {"all": 4, "different": 2, "missed": 1, "none": 0}
+    assert found.result() == {"all": 4, "different": 2, "missed": 1, "none": 0}
 
 
 def test_a_run_has_the_metrics_that_its_scenario_asks_for_and_the_usual_ones_stay_as_they_were() -> None:

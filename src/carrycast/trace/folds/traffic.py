@@ -1,0 +1,109 @@
+"""Frames and bytes on the air, and how long they would keep it busy."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from carrycast.core.wire import Traffic
+from carrycast.trace.facts import FrameFact, TraceFact
+from carrycast.trace.folds.batch import CONTROL, DATA, DISCOVERY, Integers, TraceBatch, code_of
+from carrycast.trace.folds.fold import MetricInfo, SumFold
+from carrycast.trace.schema import Kind
+
+# How long a frame would keep the air busy with 802.11b: one measure for every radio, the disk too, which has no rate. A
+# broadcast goes at the lowest rate, so that everybody understands it; a message to one node at the highest, and its ACK
+# follows. Small frames take more of the air than of the bytes: each begins with a preamble and carries headers.
+PREAMBLE_US = 192
+"""PLCP preamble and header before each frame: 144 + 48 bits at 1 Mb/s [802.11b, long preamble]."""
+OVERHEAD_BYTES = 64
+"""MAC header and checksum 28, LLC/SNAP 8, IP 20, UDP 8."""
+BYTE_US = 8
+RATE_MBPS = 11
+BROADCAST_US = PREAMBLE_US + OVERHEAD_BYTES * BYTE_US
+"""A broadcast of no bytes at 1 Mb/s. Each byte takes 8 more."""
+UNICAST_US = PREAMBLE_US + 10 + PREAMBLE_US + 14 * BYTE_US
+"""Before and after the bytes of a message to one node: its preamble, SIFS, and an ACK of 14 bytes at 1 Mb/s."""
+
+
+def airtime_us(size_bytes: int, unicast: bool) -> int:
+    """The airtime of one frame that is once on the air, in whole microseconds."""
+    if unicast:
+        # Rounded up, as the PLCP header has it.
+        return UNICAST_US + ((OVERHEAD_BYTES + size_bytes) * BYTE_US + RATE_MBPS - 1) // RATE_MBPS
+    return BROADCAST_US + size_bytes * BYTE_US
+
+
+_DISCOVERY = Traffic.DISCOVERY
+
+
+class TrafficFold(SumFold):
+    """Counts frames, whatever event they carry."""
+
+    reads = (FrameFact,)
+    metrics: ClassVar[Mapping[str, MetricInfo]] = {
+        "transmissions": MetricInfo("frames on the air, retries included, discovery excluded"),
+        "control_transmissions": MetricInfo("those of them that carry no event"),
+        "receptions": MetricInfo("frames heard, discovery excluded"),
+        "data_bytes": MetricInfo("bytes on the air that carry events"),
+        "control_bytes": MetricInfo("bytes on the air that do not, discovery excluded"),
+        "discovery_bytes": MetricInfo("bytes of beacons"),
+        "total_bytes": MetricInfo("bytes on the air in all: data, control and beacons"),
+        "airtime_us": MetricInfo("how long all of that would keep the air busy with 802.11b"),
+    }
+    sums = tuple(metrics)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sent = [0, 0, 0]
+        self._bytes = [0, 0, 0]
+        self._airtime_us = 0
+        self._receptions = 0
+
+    def on_frame(self, traffic: Traffic, size_bytes: int, transmissions: int, unicast: bool, receivers: int) -> None:
+        """A frame that was so often on the air, and was heard by so many nodes."""
+        self._bytes[traffic] += transmissions * size_bytes
+        self._sent[traffic] += transmissions
+        self._airtime_us += transmissions * airtime_us(size_bytes, unicast)
+        if traffic is not _DISCOVERY:
+            self._receptions += receivers
+
+    def on_fact(self, fact: TraceFact) -> None:
+        assert isinstance(fact, FrameFact)
+        self.on_frame(fact.traffic, fact.size_bytes, fact.transmissions, fact.unicast, len(fact.receivers))
+
+    def amounts(self, batch: TraceBatch) -> Mapping[str, Integers]:
+        sent = (batch.kind == code_of(Kind.SEND)) | (batch.kind == code_of(Kind.RETRY))
+        received = batch.kind == code_of(Kind.RECEIVE)
+        work = (batch.traffic != 0) & (batch.traffic != DISCOVERY)
+        control = sent & (batch.traffic == CONTROL)
+        sizes = batch.rows["size_bytes"].combine_chunks()
+        sized, size = sizes.is_valid().to_numpy(zero_copy_only=False), sizes.fill_null(0).to_numpy()
+        unicast = batch.rows["peer"].is_valid().to_numpy()
+        bits = (size + OVERHEAD_BYTES) * BYTE_US + RATE_MBPS - 1
+        # As `airtime_us` has it.
+        air_us = np.where(unicast, bits // RATE_MBPS + UNICAST_US, size * BYTE_US + BROADCAST_US)
+        return {
+            "transmissions": (sent & work).astype(np.int64),
+            "control_transmissions": control.astype(np.int64),
+            "receptions": (received & work).astype(np.int64),
+            "data_bytes": np.where(sent & (batch.traffic == DATA), size, 0),
+            "control_bytes": np.where(control, size, 0),
+            "discovery_bytes": np.where(sent & (batch.traffic == DISCOVERY), size, 0),
+            "total_bytes": np.where(sent, size, 0),
+            "airtime_us": np.where(sent & sized, air_us, 0),
+        }
+
+    def sums_so_far(self) -> dict[str, int]:
+        data, control, discovery = self._bytes
+        counted = {
+            "transmissions": self._sent[Traffic.DATA] + self._sent[Traffic.CONTROL],
+            "control_transmissions": self._sent[Traffic.CONTROL],
+            "receptions": self._receptions,
+            "data_bytes": data,
+            "control_bytes": control,
+            "discovery_bytes": discovery,
+            "total_bytes": data + control + discovery,
+            "airtime_us": self._airtime_us,
+        }
+        return {name: self.total[name] + counted[name] for name in self.sums}
