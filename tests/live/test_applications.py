@@ -325,8 +325,8 @@ def test_a_mistake_in_it_is_named(tmp_path: Path, name: str, settings: str, stor
 def test_a_request_whose_answers_were_not_all_said_is_not_complete(
     config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbound_queue, "TURN_BYTES", 1)
-    monkeypatch.setattr(outbound_queue, "MAX_WAITING", 5)
+    monkeypatch.setattr(outbound_queue, "HIGH_WATER_BYTES", 1)
+    monkeypatch.setattr(outbound_queue, "MAX_QUEUED", 5)
 
     def client(address: str) -> None:
         with connect(address) as one:

@@ -16,7 +16,7 @@ from carrycast.node.config import NodeConfig, load_config
 from carrycast.node.identity import KEY_BYTES, key_of
 from carrycast.node.link.config import InterfaceConfig, LinkSettings
 from carrycast.node.link.socket_address import format_address, parse_address
-from carrycast.node.runtime.host import LiveHost, offered
+from carrycast.node.runtime.host import LiveHost, offered_capabilities
 from carrycast.node.security.identity import node_of
 from carrycast.trace import Level
 
@@ -118,7 +118,7 @@ def test_a_node_knows_the_ground_that_its_configuration_names(tmp_path: Path) ->
         config = loaded(tmp_path, given + MINIMAL)
         host = LiveHost(Layer.DISSEMINATION, config.facts(), None, 0)
         assert (host.road_map(), host.area) == (city, area)
-        assert {Capability.MAP, Capability.AREA} <= host.offers == offered(False, config.facts())
+        assert {Capability.MAP, Capability.AREA} <= host.offers == offered_capabilities(False, config.facts())
 
 
 def test_a_node_that_was_told_of_no_ground_knows_none(tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def test_garbage_lines_are_answered_and_an_endless_line_ends_the_connection(conf
 def test_a_client_that_does_not_read_loses_events_and_the_node_goes_on(
     config: MakeConfig, run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbound_queue, "MAX_UNREAD_BYTES", 10_000)
+    monkeypatch.setattr(outbound_queue, "MAX_LIVE_BYTES", 10_000)
 
     def client(address: str) -> None:
         with connect(address) as idle, connect(address) as busy:

@@ -13,7 +13,7 @@ from carrycast.core.wire import Layer
 from carrycast.errors import UserError, WorkError
 from carrycast.lab.loopback.network import Inbox, until
 from carrycast.node.api.client import connect
-from carrycast.node.api.consumer import Delivery, Reader
+from carrycast.node.api.durable_subscription import Consumer, LocalDelivery
 from carrycast.node.node import LiveNode
 from carrycast.node.storage.backlog import BacklogSettings
 from carrycast.node.storage.group_commit import GroupCommit
@@ -26,10 +26,10 @@ class Taker:
     """An application that takes deliveries and acknowledges nothing by itself."""
 
     def __init__(self) -> None:
-        self.taken: list[Delivery] = []
-        self.reader = Reader(self._read, acknowledges=True)
+        self.taken: list[LocalDelivery] = []
+        self.reader = Consumer(self._read, acknowledges=True)
 
-    def _read(self, id: SubscriptionId, delivery: Delivery) -> None:
+    def _read(self, id: SubscriptionId, delivery: LocalDelivery) -> None:
         self.taken.append(delivery)
 
     @property
@@ -53,7 +53,7 @@ def test_what_is_not_acknowledged_comes_again_marked_and_what_is_does_not(
             subscription = node.subscribe("n >= 0", taker.reader, name="log")
             ids = [node.publish({"n": n}) for n in range(4)]
             await until(lambda: taker.events == ids)
-            assert [delivery.again for delivery in taker.taken] == [False] * 4
+            assert [delivery.redelivered for delivery in taker.taken] == [False] * 4
             confirmed: list[WorkError | None] = []
             positions = [taker.taken[n].position or 0 for n in (0, 2)]
             node.acknowledge(subscription, positions, confirmed.append)
@@ -64,13 +64,13 @@ def test_what_is_not_acknowledged_comes_again_marked_and_what_is_does_not(
             taker = Taker()
             assert node.subscribe("n >= 0", taker.reader, name="log") == subscription
             await until(lambda: taker.events == [ids[1], ids[3], later])
-            assert [delivery.again for delivery in taker.taken] == [True, True, False]
+            assert [delivery.redelivered for delivery in taker.taken] == [True, True, False]
             # Who goes without a word gets them again, those never handed over before included.
             node.detach(subscription)
             other = Taker()
             node.subscribe("n >= 0", other.reader, name="log")
             await until(lambda: other.events == [ids[1], ids[3], later])
-            assert all(delivery.again for delivery in other.taken)
+            assert all(delivery.redelivered for delivery in other.taken)
 
     run(story())
 
@@ -101,7 +101,7 @@ def test_a_copy_that_a_forgetful_protocol_brings_again_is_dropped_by_name(
 
 def test_a_backlog_is_bounded_in_bytes_and_in_age_and_leases_end_in_it(config: MakeConfig, run: Run) -> None:
     async def story() -> None:
-        small = replace(config(1), backlog=BacklogSettings(most_bytes=1000))
+        small = replace(config(1), backlog=BacklogSettings(max_bytes=1000))
         async with LiveNode(small) as node:
             node.subscribe("n >= 0", None, name="log")
             ids = [node.publish({"n": n}, payload=bytes(300)) for n in range(5)]
@@ -109,12 +109,12 @@ def test_a_backlog_is_bounded_in_bytes_and_in_age_and_leases_end_in_it(config: M
             node.subscribe("n >= 0", inbox, name="log")
             await until(lambda: inbox.events == ids[3:])
             assert node.drops["backlog_full"] == 3
-        brief = replace(config(1), backlog=BacklogSettings(most_age_s=1e-6))
+        brief = replace(config(1), backlog=BacklogSettings(max_age_s=1e-6))
         async with LiveNode(brief) as node:
             node.subscribe("n >= 0", None, name="log")
             node.publish({"n": 1})
             await until(lambda: not node._group_commit.is_pending)
-            node._subscribers._review_all()
+            node._subscriptions._clean_up()
             assert node.drops["backlog_old"] == 1
         async with LiveNode(config(1)) as node:
             node.subscribe("n >= 0", None, name="log")
@@ -195,7 +195,7 @@ def test_what_waits_and_cannot_be_read_is_dropped_by_name_and_the_reader_goes_on
 def test_a_reader_has_a_window_and_the_rest_waits_in_the_store(
     config: MakeConfig, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("carrycast.node.api.consumer.WINDOW", 3)
+    monkeypatch.setattr("carrycast.node.api.durable_subscription.PREFETCH", 3)
 
     async def story() -> None:
         async with LiveNode(config(1)) as node:
@@ -242,8 +242,8 @@ def test_a_client_iterates_and_what_it_was_given_before_is_acknowledged(
             log.acknowledge(ids[0])
         with connect(address, 5) as one:
             log = one.subscribe("n >= 0", name="log")
-            again = [log.next_delivery(5) for _ in range(2)]
-            assert [(one.event.id, one.again) for one in again if one] == [(ids[1], True), (ids[2], True)]
+            redelivered = [log.next_delivery(5) for _ in range(2)]
+            assert [(one.event.id, one.again) for one in redelivered if one] == [(ids[1], True), (ids[2], True)]
             log.acknowledge()
         with connect(address, 5) as one:
             assert one.subscribe("n >= 0", name="log").next_event(0.2) is None
@@ -302,7 +302,9 @@ def test_a_damaged_store_is_refused_with_a_way_out(tmp_path: Path) -> None:
         b"no database" * 1000,
     ):
         path.write_bytes(damaged)
-        with pytest.raises(WorkError, match=r"store is damaged, or none of carrycast: .*; move the file away to begin"):
+        with pytest.raises(
+            WorkError, match=r"store is damaged, or none of carrycast: .*; move the file away to start again"
+        ):
             NodeStore(path, 1)
 
 

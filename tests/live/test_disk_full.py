@@ -8,7 +8,7 @@ import pytest
 
 from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import Inbox, until
-from carrycast.node.api import subscribers
+from carrycast.node.api import subscriptions
 from carrycast.node.api.client import connect
 from carrycast.node.node import LiveNode
 from carrycast.node.storage.store import NodeStore
@@ -30,7 +30,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> Disk:
         commit(store)
 
     monkeypatch.setattr(NodeStore, "commit", failing)
-    monkeypatch.setattr(subscribers, "GO_ON_S", 0.05)
+    monkeypatch.setattr(subscriptions, "RETRY_S", 0.05)
 
     def become(is_full: bool) -> None:
         state[0] = is_full
@@ -110,7 +110,7 @@ def test_what_waits_is_handed_over_when_that_can_be_written(
             assert not taker.taken
             full(False)
             await until(lambda: taker.events == ids)
-            assert [delivery.again for delivery in taker.taken] == [False] * 3
+            assert [delivery.redelivered for delivery in taker.taken] == [False] * 3
             later = node.publish({"n": 10})
             await until(lambda: taker.events == [*ids, later])
 

@@ -170,7 +170,7 @@ def test_a_node_is_busy_after_so_many_events_of_which_a_neighbor_has_taken_none(
                 node.publish({"n": published})
                 published += 1
             assert published == events
-            monkeypatch.setattr(backpressure, "LONGEST_S", 0.0)
+            monkeypatch.setattr(backpressure, "MAX_STALL_S", 0.0)
             assert not node.is_busy(), "nobody waits for ever for a neighbor that takes nothing"
 
     run(story())
@@ -239,7 +239,7 @@ def test_a_publisher_is_told_when_enough_neighbors_hold_its_event(
             # One neighbor too many: patience ends it.
             node.publish({"n": 2}, copies=RequiredCopies(3, 0.5, held.append))
             await until(lambda: held == [2, 2])
-            assert not node._outgoing.replication._waits
+            assert not node._publisher.replication._waits
         async with LiveNode(config(3, "flooding")) as node:
             with pytest.raises(UserError, match="flooding does not know who holds an event"):
                 node.publish({"n": 1}, copies=RequiredCopies(1, 1.0, held.append))

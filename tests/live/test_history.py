@@ -12,7 +12,7 @@ from carrycast.core.model import SubscriptionId
 from carrycast.lab.loopback.network import LoopbackNetwork, until
 from carrycast.node.api.async_client import AsyncClient
 from carrycast.node.api.client import connect
-from carrycast.node.api.consumer import Delivery, Reader
+from carrycast.node.api.durable_subscription import Consumer, LocalDelivery
 from carrycast.node.config import NodeConfig
 from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
@@ -34,10 +34,10 @@ class Told:
         self.history: list[bool] = []
 
     @property
-    def reader(self) -> Reader:
-        return Reader(self._read, history=lambda _, complete: self.history.append(complete))
+    def reader(self) -> Consumer:
+        return Consumer(self._read, on_history=lambda _, complete: self.history.append(complete))
 
-    def _read(self, _: SubscriptionId, delivery: Delivery) -> None:
+    def _read(self, _: SubscriptionId, delivery: LocalDelivery) -> None:
         number = delivery.event.attributes["n"]
         assert isinstance(number, int)
         self.events.append(number)

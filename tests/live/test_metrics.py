@@ -97,7 +97,7 @@ def test_health_says_what_is_wrong_and_other_requests_are_turned_away(
             # Half a request, and one without an end: nothing comes, and others are served.
             assert (await asked(port, b"GET /metr"))[0] == ""
             assert (await asked(port, b"x" * 100_000))[0] == ""
-            held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(metrics.MAX_AT_ONCE + 5)]
+            held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(metrics.MAX_CONNECTIONS + 5)]
             await asyncio.sleep(0.3)
             assert (await asked(port, get("/health")))[0] == "200 OK"
             for _, writer in held:
@@ -112,7 +112,7 @@ def test_who_holds_connections_open_shuts_nobody_out_and_the_end_is_quiet(
     async def story() -> None:
         async with LiveNode(replace(config(1), metrics=("127.0.0.1", 0))) as node:
             port = node.metrics.port
-            held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(metrics.MAX_AT_ONCE + 5)]
+            held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(metrics.MAX_CONNECTIONS + 5)]
             for _, writer in held:
                 writer.write(b"GET /hea")
             assert (await asked(port, get("/health")))[0] == "200 OK"

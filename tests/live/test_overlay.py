@@ -13,7 +13,7 @@ from carrycast.core.protocol import StackPlan
 from carrycast.core.protocol.registry import router_named
 from carrycast.core.settings import typed
 from carrycast.lab.loopback.network import LoopbackNetwork, until
-from carrycast.node.api.consumer import Reader
+from carrycast.node.api.durable_subscription import Consumer
 from carrycast.node.config import NodeConfig
 from carrycast.node.runtime.processing import ProcessorConfig
 from carrycast.protocols.overlay.protocol import Overlay
@@ -166,7 +166,7 @@ def test_a_reader_that_comes_after_its_node_started_again_is_told_too(
     function = tmp_path / "f.py"
     function.write_text(RUNOFF)
     gaps: list[str] = []
-    reader = Reader(lambda *_: None, gap=lambda _, reason: gaps.append(reason))
+    reader = Consumer(lambda *_: None, on_gap=lambda _, reason: gaps.append(reason))
 
     async def story() -> None:
         one = laptop(config(C, store=tmp_path / "store"), function)

@@ -9,12 +9,12 @@ import pytest
 from carrycast.core.protocol import StackPlan, UsesRouter
 from carrycast.core.protocol.registry import protocol_named, protocol_names
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
-from carrycast.node.runtime.host import HostFacts, offered
-from carrycast.node.storage.sequence_numbers import incarnation
+from carrycast.node.runtime.host import HostFacts, offered_capabilities
+from carrycast.node.storage.sequence_numbers import next_incarnation
 from tests.live.conftest import BEACONS, LINK, MakeConfig, Run
 from tests.patience import PATIENCE_S
 
-OFFERED = offered(store=False, facts=HostFacts())
+OFFERED = offered_capabilities(store=False, facts=HostFacts())
 PROTOCOLS = [
     name
     for name in protocol_names()
@@ -57,4 +57,4 @@ def test_events_reach_a_subscriber_at_a_neighbor(
 
 
 def test_a_start_has_a_number_that_protocols_can_put_before_a_counter() -> None:
-    assert 0 < incarnation(None) < 2**31
+    assert 0 < next_incarnation(None) < 2**31

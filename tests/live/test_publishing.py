@@ -11,7 +11,7 @@ from carrycast.core.model import FOREVER_S, EventId
 from carrycast.errors import UserError, WorkError
 from carrycast.node.api import connection
 from carrycast.node.api.client import connect
-from carrycast.node.api.client_session import MAX_TOGETHER
+from carrycast.node.api.client_session import MAX_BATCH
 from carrycast.node.node import LiveNode
 from carrycast.node.runtime import replication
 from carrycast.node.runtime.publisher import PublicationRequest
@@ -71,7 +71,7 @@ def test_wrong_ones_among_them_and_other_questions_are_answered_in_order(
 @pytest.mark.parametrize("keyed", [False, True])
 def test_more_than_fit_together_are_all_published(config: MakeConfig, run: Run, tmp_path: Path, keyed: bool) -> None:
     place = tmp_path / "1.sock"
-    number = 2 * MAX_TOGETHER + 5
+    number = 2 * MAX_BATCH + 5
 
     async def story() -> None:
         made = config(1, "epidemic", control=place, store=tmp_path / "1", durable=True)

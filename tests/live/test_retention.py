@@ -214,7 +214,7 @@ def test_a_lease_that_cannot_be_kept_is_refused_and_none_is_that_of_the_protocol
             node.publish({"n": 3}, lease_s=10.0, stored=nobody)
             node.publish({"n": 4}, lease_s=61.0)
             await until(lambda: len(inbox.events) == 3)
-            log = node._outgoing.retention.log
+            log = node._publisher.retention.log
             assert log is not None
             held = node._runtime.protocol._held  # type: ignore[attr-defined]
             assert [held[id].event.lease_s for id in inbox.events] == [60.0, 10.0, 61.0]
@@ -346,7 +346,7 @@ def test_publishers_wait_from_the_first_events_on_and_are_refused_in_the_end(
     """G-12, G-13"""
     monkeypatch.setattr(client_publishing, "WAIT_S", 0.3)
     monkeypatch.setattr(backpressure, "PATIENCE_S", 3600.0)
-    monkeypatch.setattr(backpressure, "LONGEST_S", 3600.0)
+    monkeypatch.setattr(backpressure, "MAX_STALL_S", 3600.0)
 
     def client() -> int:
         with connect(str(tmp_path / "1.sock")) as one:

@@ -104,7 +104,7 @@ def test_who_reads_none_of_many_named_subscriptions_takes_little_memory_and_gets
 def test_where_there_is_room_for_less_than_one_event_they_come_one_by_one(
     beside: Beside, monkeypatch: pytest.MonkeyPatch, acknowledge: bool
 ) -> None:
-    monkeypatch.setattr("carrycast.node.api.outbound_queue.MAX_HANDED_BYTES", 1)
+    monkeypatch.setattr("carrycast.node.api.outbound_queue.MAX_DURABLE_BYTES", 1)
 
     def client(address: str) -> None:
         with named(address, 2, acknowledge) as one, connect(address) as busy:

@@ -15,7 +15,7 @@ from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.api.client import connect
 from carrycast.node.node import LiveNode
-from carrycast.node.storage.sequence_numbers import UnpredictableSequenceNumbers, incarnation
+from carrycast.node.storage.sequence_numbers import UnpredictableSequenceNumbers, next_incarnation
 from carrycast.node.storage.store import NodeStore
 from tests.live.conftest import MakeConfig, Run
 from tests.live.disks import KINDS, Disk, disk
@@ -124,7 +124,7 @@ def test_numbers_on_a_full_disk_are_those_of_no_other_start(full: Disk, run: Run
 
         def start() -> NodeStore:
             store = NodeStore(path, 1)
-            starts.append(incarnation(store))
+            starts.append(next_incarnation(store))
             numbers = UnpredictableSequenceNumbers(store)
             new = {numbers.take() >> 24 for _ in range(1500)}
             assert not new & taken

@@ -31,22 +31,22 @@ def test_a_node_tells_who_watches_it_what_happens_to_events(config: MakeConfig, 
             before = other.publish({"n": 0})
             first = watcher.watch()
             # What happened before is not told, but what the node has of it.
-            assert (first.sightings, first.missed, first.holds) == ([], 0, [str(before)])
+            assert (first.events, first.missed, first.holds) == ([], 0, [str(before)])
             assert first.subscriptions == []
             other.subscribe("n = 1")
             event = other.publish({"n": 1})
             said = watcher.watch(first.next)
-            assert [(one.kind, one.event) for one in said.sightings] == [
+            assert [(one.kind, one.event) for one in said.events] == [
                 ("publish", str(event)),
                 ("deliver", str(event)),
                 ("store", str(event)),
             ]
-            assert said.sightings[0].attributes == {"n": 1}
+            assert said.events[0].attributes == {"n": 1}
             assert said.subscriptions is not None
             assert [wish.filter for wish in said.subscriptions] == ["n = 1"]
             assert said.holds is None
             again = watcher.watch(said.next)
-            assert (again.sightings, again.subscriptions) == ([], None)
+            assert (again.events, again.subscriptions) == ([], None)
             # From a number that never was it goes on with what comes next.
             assert watcher.watch(10**12).next == again.next
 
@@ -61,8 +61,8 @@ def test_a_node_tells_who_watches_it_what_happens_to_events(config: MakeConfig, 
 def test_who_asks_too_late_is_told_how_much_it_missed(
     config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_feed, "REMEMBERED", 4)
-    monkeypatch.setattr(event_feed, "AT_ONCE", 3)
+    monkeypatch.setattr(event_feed, "MAX_BUFFERED", 4)
+    monkeypatch.setattr(event_feed, "MAX_READ", 3)
 
     def client(address: str) -> None:
         with connect(address) as watcher:
@@ -70,16 +70,16 @@ def test_who_asks_too_late_is_told_how_much_it_missed(
             for n in range(6):
                 watcher.publish({"n": n})
             said = watcher.watch(begun.next)
-            assert (said.missed, len(said.sightings)) == (2, 3)
+            assert (said.missed, len(said.events)) == (2, 3)
             rest = watcher.watch(said.next)
-            assert (rest.missed, len(rest.sightings)) == (0, 1)
+            assert (rest.missed, len(rest.events)) == (0, 1)
 
     async def story() -> None:
         async with LiveNode(config(1, control=tmp_path / "node.sock")) as node:
             assert node.control_address is not None
             await asyncio.to_thread(client, node.control_address)
             # The last that leaves takes the memory along.
-            await until(lambda: node.recorder.feed.after(0)[1] == [])
+            await until(lambda: node.recorder.feed.read_after(0)[1] == [])
 
     run(story())
 

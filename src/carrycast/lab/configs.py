@@ -12,7 +12,7 @@ from carrycast.core.streams import stream
 from carrycast.errors import UserError
 from carrycast.node.config import NodeConfig, TraceConfig
 from carrycast.node.link.config import InterfaceConfig, LinkSettings
-from carrycast.node.runtime.host import HostFacts, Whereabouts, offered
+from carrycast.node.runtime.host import HostFacts, Whereabouts, offered_capabilities
 from carrycast.node.runtime.processing import ProcessorConfig
 from carrycast.sim.engine.interfaces import RADIO
 from carrycast.sim.mobility.trajectory import Trajectories
@@ -83,7 +83,7 @@ class LabNodes:
     def _plan(self) -> StackPlan:
         """As the simulator has it, if a live node offers what it needs."""
         scenario = self.scenario
-        offers = offered(True, self._facts(0))
+        offers = offered_capabilities(True, self._facts(0))
         stack_plan(scenario.protocol, scenario.router, None, offers, f"{scenario.name} on live nodes", scenario.roles)
         return scenario.stack_plan()
 

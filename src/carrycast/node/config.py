@@ -44,7 +44,7 @@ from carrycast.node.metrics_config import MetricsSection, metrics_place
 from carrycast.node.peers import checked
 from carrycast.node.runtime.actions import AllowedActions
 from carrycast.node.runtime.application_host import ApplicationConfig
-from carrycast.node.runtime.host import HostFacts, Whereabouts, offered
+from carrycast.node.runtime.host import HostFacts, Whereabouts, offered_capabilities
 from carrycast.node.runtime.processing import ProcessorConfig
 from carrycast.node.security.identity import KeysSection, node_of
 from carrycast.node.storage.backlog import BacklogSettings
@@ -67,8 +67,8 @@ class StoreSection(Section, frozen=True):
     """The file of what outlives a restart, and how much may wait in it for one named subscription."""
 
     file: str
-    backlog_bytes: Annotated[int, Meta(ge=1, le=1 << 40)] = BacklogSettings().most_bytes
-    backlog_s: Annotated[float, Meta(gt=0, le=1e9)] = BacklogSettings().most_age_s
+    backlog_bytes: Annotated[int, Meta(ge=1, le=1 << 40)] = BacklogSettings().max_bytes
+    backlog_s: Annotated[float, Meta(gt=0, le=1e9)] = BacklogSettings().max_age_s
 
 
 class PositionSection(Section, frozen=True):
@@ -240,7 +240,7 @@ def load_config(path: Path) -> NodeConfig:
         names={node_of(name.encode()): name for name in _named(file)},
         area=facts.area,
         roads=facts.roads,
-        applications=configured(file.applications, offered(file.store is not None, facts), path),
+        applications=configured(file.applications, offered_capabilities(file.store is not None, facts), path),
         allowed=file.enforcement.allowed(),
         keeps=_keeps(file, plan, path),
         load_window_s=file.load_window_s,
@@ -252,7 +252,7 @@ def _backlog(store: StoreSection | None) -> BacklogSettings:
 
 
 def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
-    offers = offered(file.store is not None, facts)
+    offers = offered_capabilities(file.store is not None, facts)
     discovery = file.discovery
     beacons = BeaconSettings(**{name: getattr(discovery, name) for name in BeaconSettings.__struct_fields__})
     # Only a directory says what others are.

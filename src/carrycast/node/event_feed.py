@@ -1,7 +1,7 @@
-"""What a live node tells whoever watches it: what happens to events here, in order, as far as it is remembered.
+"""The event feed of a live node: what happens to events at the node, in order, for clients that watch it.
 
-Nothing is remembered while nobody watches, but what would be needed to begin: which events the node holds, and which
-subscriptions stand.
+While nobody watches, only the state that a new watcher needs is kept: which events the node stores, and which
+subscriptions are active.
 """
 
 from collections import deque
@@ -12,17 +12,17 @@ from carrycast.core.model import Event, EventId, NodeId, ProcessorId, Scalar, Su
 from carrycast.core.wire import EventMessage, Message, carried
 from carrycast.trace import Kind
 
-REMEMBERED = 10_000
-"""Sightings that wait for a watcher; older ones are missed, and counted."""
-AT_ONCE = 500
-"""In one answer: with the longest attributes that events usually have it fits a line easily."""
-MAX_WISHES = 1000
-MAX_HELD = 10_000
-"""A protocol that says what it stores and never what it gives up must not fill the memory."""
+MAX_BUFFERED = 10_000
+"""Feed events that are buffered for watchers; older ones are missed, and counted."""
+MAX_READ = 500
+"""Feed events of one response: with long attributes they still fit in a line."""
+MAX_SUBSCRIPTIONS = 1000
+MAX_STORED = 10_000
+"""A bound for protocols that note what they store and never what they evict."""
 
 
 class FeedEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something happened. `kind` is a word of the trace: publish, receive, deliver, store, evict or drop."""
+    """One step of an event. `kind` is one of the trace: publish, receive, deliver, store, evict or drop."""
 
     time_s: float
     kind: str
@@ -30,14 +30,14 @@ class FeedEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     peer: int | None = None
     reason: str | None = None
     attributes: dict[str, Scalar] | None = None
-    """Of an event that is new here."""
+    """Of an event that is new at this node."""
     access: str | None = None
     processor: str | None = None
-    """What has made the event."""
+    """The processor that made the event."""
 
 
 class ActiveSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A subscription that stands."""
+    """A subscription of a local application."""
 
     subscription: str
     filter: str
@@ -46,111 +46,111 @@ class ActiveSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventFeed:
-    """The memory of one node. Whoever watches asks for what came after what it has."""
+    """The feed of one node. A watcher reads what came after what it has read."""
 
     def __init__(self) -> None:
         self.frames = 0
-        """Sent since the start, without beacons."""
+        """Frames sent since the start, without beacons."""
         self.version = 0
-        """Another one after each change of the subscriptions."""
-        self.watched = False
-        """Whether anybody watches."""
+        """Incremented with each change of the subscriptions."""
+        self.is_watched = False
+        """Whether there is a watcher."""
         self._watchers = 0
-        self._seen: deque[FeedEvent] = deque(maxlen=REMEMBERED)
+        self._buffer: deque[FeedEvent] = deque(maxlen=MAX_BUFFERED)
         self._count = 0
-        self._told: dict[EventId, None] = {}
-        self._held: dict[EventId, None] = {}
-        self._wishes: dict[SubscriptionId, ActiveSubscription] = {}
+        self._described_ids: dict[EventId, None] = {}
+        self._stored: dict[EventId, None] = {}
+        self._subscriptions: dict[SubscriptionId, ActiveSubscription] = {}
 
     # For watchers.
 
-    def watch(self) -> None:
-        """One more watches."""
+    def add_watcher(self) -> None:
+        """A client begins to watch."""
         self._watchers += 1
-        self.watched = True
+        self.is_watched = True
 
-    def leave(self) -> None:
-        """One less does; the last one takes the memory along."""
+    def remove_watcher(self) -> None:
+        """A client no longer watches; after the last one the buffer is cleared."""
         self._watchers -= 1
         if not self._watchers:
-            self.watched = False
-            self._seen.clear()
-            self._told.clear()
+            self.is_watched = False
+            self._buffer.clear()
+            self._described_ids.clear()
 
     @property
     def next(self) -> int:
-        """The number of the sighting that comes next."""
+        """The number of the next feed event."""
         return self._count
 
-    def after(self, place: int) -> tuple[int, list[FeedEvent], int]:
-        """The sightings from a number on, not all at once; how many before them are missed; where to go on."""
-        first = self._count - len(self._seen)
-        start = min(max(place, first), self._count)
-        found = [self._seen[i - first] for i in range(start, min(start + AT_ONCE, self._count))]
-        return max(first - place, 0), found, start + len(found)
+    def read_after(self, number: int) -> tuple[int, list[FeedEvent], int]:
+        """How many feed events from a number on were missed; some of those that follow; where to continue."""
+        first = self._count - len(self._buffer)
+        start = min(max(number, first), self._count)
+        found = [self._buffer[i - first] for i in range(start, min(start + MAX_READ, self._count))]
+        return max(first - number, 0), found, start + len(found)
 
-    def held(self) -> list[str]:
-        """The events that are stored here."""
-        return [str(event) for event in self._held]
+    def stored_events(self) -> list[str]:
+        """The events that the protocol stores."""
+        return [str(event) for event in self._stored]
 
-    def wishes(self) -> list[ActiveSubscription]:
-        """The subscriptions that stand, the newest of very many."""
-        return list(self._wishes.values())[-MAX_WISHES:]
+    def subscriptions(self) -> list[ActiveSubscription]:
+        """The active subscriptions; of very many the newest."""
+        return list(self._subscriptions.values())[-MAX_SUBSCRIPTIONS:]
 
-    # From the record.
+    # For the recorder.
 
     def publish(self, time_s: float, event: Event, processor: ProcessorId | None) -> None:
-        """An event is new in the world."""
+        """An event was published."""
         if self._watchers:
-            self._add(self._described(time_s, Kind.PUBLISH, event, None, processor))
+            self._add(self._describe(time_s, Kind.PUBLISH, event, None, processor))
 
     def receive(self, time_s: float, message: Message, peer: NodeId) -> None:
-        """An event arrives, perhaps again."""
+        """A frame with an event arrived; it may be a duplicate."""
         if not self._watchers:
             return
         id = carried(message)[1]
         if id is None:
             return
-        if isinstance(message, EventMessage) and id not in self._told:
-            self._add(self._described(time_s, Kind.RECEIVE, message.event, peer, None))
+        if isinstance(message, EventMessage) and id not in self._described_ids:
+            self._add(self._describe(time_s, Kind.RECEIVE, message.event, peer, None))
         else:
             self._add(FeedEvent(time_s, Kind.RECEIVE, str(id), peer))
 
     def note(self, time_s: float, kind: str, event: EventId | None, reason: str | None = None) -> None:
-        """It is stored, evicted, delivered or dropped."""
+        """An event was stored, evicted, delivered or dropped."""
         if event is not None and kind == Kind.STORE:
-            self._held[event] = None
-            if len(self._held) > MAX_HELD:
-                del self._held[next(iter(self._held))]
+            self._stored[event] = None
+            if len(self._stored) > MAX_STORED:
+                del self._stored[next(iter(self._stored))]
         elif event is not None and kind == Kind.EVICT:
-            self._held.pop(event, None)
+            self._stored.pop(event, None)
         if self._watchers and (kind == Kind.DROP or event is not None):
             self._add(FeedEvent(time_s, str(kind), None if event is None else str(event), reason=reason))
 
     def drop(self, time_s: float, reason: str, message: Message | None = None) -> None:
-        """The host drops something."""
+        """The host has dropped a message."""
         if self._watchers:
             self.note(time_s, Kind.DROP, None if message is None else carried(message)[1], reason)
 
     def subscribe(self, one: Subscription) -> None:
-        """A subscription stands."""
+        """A subscription has begun."""
         self.version += 1
-        self._wishes[one.id] = ActiveSubscription(str(one.id), one.filter, dict(one.attributes), one.processor)
+        self._subscriptions[one.id] = ActiveSubscription(str(one.id), one.filter, dict(one.attributes), one.processor)
 
     def unsubscribe(self, id: SubscriptionId) -> None:
-        """It has ended."""
+        """A subscription has ended."""
         self.version += 1
-        self._wishes.pop(id, None)
+        self._subscriptions.pop(id, None)
 
-    def _described(
+    def _describe(
         self, time_s: float, kind: Kind, event: Event, peer: NodeId | None, processor: ProcessorId | None
     ) -> FeedEvent:
-        if len(self._told) >= REMEMBERED:
-            self._told.clear()
-        self._told[event.id] = None
+        if len(self._described_ids) >= MAX_BUFFERED:
+            self._described_ids.clear()
+        self._described_ids[event.id] = None
         access = None if event.access is None else event.access.condition
         return FeedEvent(time_s, kind, str(event.id), peer, None, dict(event.attributes), access, processor)
 
-    def _add(self, sighting: FeedEvent) -> None:
-        self._seen.append(sighting)
+    def _add(self, feed_event: FeedEvent) -> None:
+        self._buffer.append(feed_event)
         self._count += 1

@@ -21,20 +21,20 @@ from carrycast.core.protocol.application import Application
 from carrycast.core.protocol.effects import Process
 from carrycast.core.wire import Layer
 from carrycast.errors import UserError, WorkError
-from carrycast.node.api.consumer import Reader
 from carrycast.node.api.control import ControlServer
+from carrycast.node.api.durable_subscription import Consumer
 from carrycast.node.api.messages import Status
 from carrycast.node.api.metrics import MetricsServer
-from carrycast.node.api.notifications import retained
-from carrycast.node.api.requests import Advertisements, OnAnswer, OnClosed, Requests
-from carrycast.node.api.subscribers import Listener, Subscribers
+from carrycast.node.api.notifications import retention_reports
+from carrycast.node.api.requests import LocalAdvertisements, LocalRequests, OnAnswer, OnClosed
+from carrycast.node.api.subscriptions import Listener, LocalSubscriptions
 from carrycast.node.config import NodeConfig
 from carrycast.node.gateways import Door, Gateway, opened
 from carrycast.node.link.adapter import Transport
 from carrycast.node.link.socket_address import Address, format_address
 from carrycast.node.peers import look_up
 from carrycast.node.recorder import NodeRecorder
-from carrycast.node.runtime.application_host import Forget, LiveApplicationHost, Replied
+from carrycast.node.runtime.application_host import Cancel, LiveApplicationHost, OnReply
 from carrycast.node.runtime.application_layer import ApplicationLayer
 from carrycast.node.runtime.host import STANDING, LiveHost
 from carrycast.node.runtime.load import LoadMeter
@@ -44,7 +44,7 @@ from carrycast.node.runtime.replication import RequiredCopies
 from carrycast.node.runtime.runtime import CertifyingRuntime
 from carrycast.node.security_policy import security_policy_of
 from carrycast.node.storage.group_commit import GroupCommit, OnCommitted
-from carrycast.node.storage.sequence_numbers import SequenceNumbers, UnpredictableSequenceNumbers, incarnation
+from carrycast.node.storage.sequence_numbers import SequenceNumbers, UnpredictableSequenceNumbers, next_incarnation
 from carrycast.node.storage.store import NodeStore
 from carrycast.node.trace_files import TraceWriter
 from carrycast.trace import Trace
@@ -97,26 +97,30 @@ class LiveNode(ApplicationLayer):
         self._recorder = recorder = NodeRecorder(config.node, Trace(config.trace.run, config.trace.level))
         flushing = TraceWriter(recorder, config.trace, config.name)
         cleanup.callback(flushing.save)
-        self._processing = ProcessorPool(config.processors, self._on_processed, work := LoadMeter(config.load_window_s))
+        self._processing = ProcessorPool(
+            config.processors, self._on_processed, load_meter := LoadMeter(config.load_window_s)
+        )
         await self._processing.start()
         cleanup.push_async_callback(self._processing.stop)
         self._whereabouts = (facts := config.facts()).whereabouts
-        trust, started = self.trust, incarnation(store)
+        trust, started = self.trust, next_incarnation(store)
 
         def host(whose: Layer | str) -> LiveHost:
-            return LiveHost(whose, facts, store, started, work)
+            return LiveHost(whose, facts, store, started, load_meter)
 
         plan, above = trust.plan(config.plan), trust.applications(self, self.note_drop)
         self._runtime = runtime = CertifyingRuntime(
-            trust.certified, config.node, plan, self._interfaces, recorder, host, group_commit, above, work
+            trust.certified, config.node, plan, self._interfaces, recorder, host, group_commit, above, load_meter
         )
         await look_up(runtime.interfaces.values(), cleanup)
         events = SequenceNumbers("event", store) if config.foreseeable else UnpredictableSequenceNumbers(store)
-        self._outgoing = outgoing = EventPublisher(config.node, events, runtime, recorder, group_commit, trust.sign)
+        self._publisher = publisher = EventPublisher(config.node, events, runtime, recorder, group_commit, trust.sign)
         numbers = SequenceNumbers("subscription", store)
-        self._subscribers = Subscribers(config.node, runtime, recorder, file, group_commit, numbers, config.backlog)
-        self._requests = Requests(config.node, runtime, numbers)
-        self._advertisements = Advertisements(config.node, runtime, numbers)
+        self._subscriptions = LocalSubscriptions(
+            config.node, runtime, recorder, file, group_commit, numbers, config.backlog
+        )
+        self._requests = LocalRequests(config.node, runtime, numbers)
+        self._advertisements = LocalAdvertisements(config.node, runtime, numbers)
         self._applications = LiveApplicationHost(
             config.node,
             config.applications,
@@ -125,17 +129,17 @@ class LiveNode(ApplicationLayer):
             group_commit,
             host,
             numbers,
-            outgoing.publish,
+            publisher.publish,
             config.allowed,
         )
         self.tune = self._applications.tune
         runtime.start()
-        outgoing.retention.on_started()
+        publisher.retention.on_started()
         cleanup.callback(trust.start(runtime.certify_again))
         cleanup.push_async_callback(lambda: self._group_commit.stop(self._crashed))
         cleanup.callback(self._stop_runtime)
-        cleanup.push_async_callback(self._applications.end_deeds)
-        self._subscribers.restore()
+        cleanup.push_async_callback(self._applications.stop_actions)
+        self._subscriptions.restore()
         self._install()
         self._applications.hosted.start()
         flushing.start(config.trace.flush_s)
@@ -147,7 +151,7 @@ class LiveNode(ApplicationLayer):
         config, group_commit, kept, health = (
             self.config,
             self._group_commit,
-            self._outgoing.retention,
+            self._publisher.retention,
             self.trust.health,
         )
         doors: list[Door] = []
@@ -170,8 +174,8 @@ class LiveNode(ApplicationLayer):
             self._advertisements.advertise(filter, stored=True)
 
     def _stop_runtime(self) -> None:
-        self._subscribers.close()
-        self._outgoing.replication.close()
+        self._subscriptions.close()
+        self._publisher.replication.close()
         self._applications.stop(self._crashed)
         (self._runtime.crash if self._crashed else self._runtime.stop)()
 
@@ -232,7 +236,7 @@ class LiveNode(ApplicationLayer):
 
     def is_busy(self, more: int = 0) -> bool:
         """Whether the node cannot keep up with what was published, and `more` events: publishers should wait."""
-        return self._outgoing.is_busy(more)
+        return self._publisher.is_busy(more)
 
     def publish(
         self,
@@ -245,17 +249,17 @@ class LiveNode(ApplicationLayer):
     ) -> EventId:
         """Publish an event, as a `Publication` says; a UserError says what is wrong with it."""
         self._check_running()
-        return self._outgoing.publish(PublicationRequest(attributes, payload, lease_s, access, stored, copies))
+        return self._publisher.publish(PublicationRequest(attributes, payload, lease_s, access, stored, copies))
 
     def publish_all(self, publications: Sequence[PublicationRequest]) -> list[EventId | UserError | WorkError]:
         """Publish events that are there at the same time; of each its id, or what is wrong with it."""
         self._check_running()
-        return self._outgoing.publish_all(publications)
+        return self._publisher.publish_all(publications)
 
     def subscribe(
         self,
         filter: str,
-        listener: Listener | Reader | None,
+        listener: Listener | Consumer | None,
         name: str | None = None,
         lease_s: float = FOREVER_S,
         attributes: Mapping[str, Scalar] | None = None,
@@ -267,34 +271,34 @@ class LiveNode(ApplicationLayer):
         With a processor the filter selects what it is given; with history, stored events from before come too."""
         self._check_running()
         self.trust.check_subscription(filter, attributes)
-        return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
+        return self._subscriptions.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
 
     def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: OnCommitted | None) -> None:
         """A reader has these for good once `saved` is called; until then they may come again."""
-        self._subscribers.acknowledge(subscription, positions)
+        self._subscriptions.acknowledge(subscription, positions)
         if saved is not None:
             self._group_commit.when_synced(saved)
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool:
         """End a subscription; False if there is none."""
-        return self._subscribers.unsubscribe(subscription)
+        return self._subscriptions.unsubscribe(subscription)
 
     def detach(self, subscription: SubscriptionId) -> None:
         """Nobody listens any more: a named subscription stays, another ends."""
-        self._subscribers.detach(subscription)
+        self._subscriptions.detach(subscription)
 
-    def advertise(self, filter: str, stored: bool = False) -> Forget:
+    def advertise(self, filter: str, stored: bool = False) -> Cancel:
         """Events of a filter will come from here, or (`stored`) are kept by this node; until it is forgotten."""
         self._check_running()
         return self._advertisements.advertise(filter, stored)
 
-    def request(self, filter: str, patience_s: float, answered: OnAnswer, closed: OnClosed) -> Forget:
+    def request(self, filter: str, patience_s: float, answered: OnAnswer, closed: OnClosed) -> Cancel:
         """Ask for stored events: `answered(event, hops)` for each, then `closed(complete)`, unless forgotten before."""
         self._check_running()
         self.trust.check_subscription(filter, None)
         return self._requests.request(filter, patience_s, answered, closed)
 
-    def command(self, application: str, verb: str, body: bytes, replied: Replied) -> Forget:
+    def command(self, application: str, verb: str, body: bytes, replied: OnReply) -> Cancel:
         """Tell one of the node's own applications something; `replied(body)` is called once, unless forgotten."""
         self._check_running()
         return self._applications.command(application, verb, body, replied)
@@ -321,13 +325,13 @@ class LiveNode(ApplicationLayer):
             uptime_s=asyncio.get_running_loop().time() - self._started_s,
             neighbors=self.neighbors,
             links={f"{link.neighbor}/{link.interface}": link.cost_s for link in self.links},
-            subscriptions=len(self._subscribers),
+            subscriptions=len(self._subscriptions),
             counts=dict(self._recorder.counts),
             drops=dict(self._recorder.drops),
             position=None if self._whereabouts is None else self._whereabouts.position,
             waiting={f"send/{name}": one.waiting for name, one in self._runtime.interfaces.items()}
-            | {"clients": self._subscribers.waiting, "buffer": self._recorder.held},
-            retention=retained(self._outgoing.retention),
+            | {"clients": self._subscriptions.backlog_count, "buffer": self._recorder.buffered},
+            retention=retention_reports(self._publisher.retention),
             certificate_ends_s=self.trust.certificate_ends_s,
             names={node: name for node, name in self.config.names.items() if node in self.neighbors},
             details=self._runtime.protocol.report(lambda node: self.config.names.get(node, str(node))),
@@ -345,7 +349,7 @@ class LiveNode(ApplicationLayer):
 
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         if not self._applications.on_event(subscription, event, hops):
-            self._subscribers.deliver(subscription, event, hops)
+            self._subscriptions.deliver(subscription, event, hops)
 
     def answer(self, request: RequestId, event: Event, hops: int) -> bool:
         return self._applications.on_answer(request, event, hops) or self._requests.on_answer(request, event, hops)
@@ -354,14 +358,14 @@ class LiveNode(ApplicationLayer):
         return self._applications.on_closed(request, complete) or self._requests.on_closed(request, complete)
 
     def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
-        self._subscribers.close_history(subscription, complete)
+        self._subscriptions.close_history(subscription, complete)
 
     def acknowledge_replica(self, event: EventId, neighbor: NodeId) -> None:
-        self._outgoing.on_held(event, neighbor)
+        self._publisher.on_held(event, neighbor)
 
     def process(self, job: Process, refused: str = "") -> None:
         self._processing.submit(job, refused)
 
     def _on_processed(self, finished: ProcessorOutcome) -> None:
         if self._running:
-            self._outgoing.on_processed(finished)
+            self._publisher.on_processed(finished)

@@ -18,7 +18,7 @@ class TraceWriter:
             self._directory = config.new_directory(name)
         except NoRoomError as error:
             # A full disk ends the trace, not the node.
-            recorder.give_up(error)
+            recorder.end_trace(error)
         self._task: asyncio.Task[None] | None = None
 
     def start(self, period_s: float) -> None:
@@ -46,5 +46,5 @@ class TraceWriter:
             try:
                 self.save()
             except WorkError as error:
-                self._recorder.give_up(error)
+                self._recorder.end_trace(error)
                 return

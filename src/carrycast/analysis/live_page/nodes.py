@@ -104,7 +104,7 @@ class Watchers:
                 for _ in range(BATCHES):
                     before, said = said, client.watch(said.next)
                     self._take(node, said, ahead_s, frames, before.frames != said.frames)
-                    if not said.sightings:
+                    if not said.events:
                         break
                 self._stop.wait(PERIOD_S)
         finally:
@@ -126,7 +126,7 @@ class Watchers:
             if sent:
                 self._chronicle.tell(node, now_s, "frames", said.frames - frames)
             self._chronicle.miss(said.missed)
-            for sighting in said.sightings:
+            for sighting in said.events:
                 self._chronicle.tell(node, min(sighting.time_s + ahead_s, now_s), "seen", sighting)
             # Also while nobody looks: what waits must not pile up.
             if now_s - self._released_s > PERIOD_S:

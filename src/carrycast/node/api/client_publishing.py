@@ -1,4 +1,4 @@
-"""What one client publishes: together, where it is there at the same time, and each answered for itself."""
+"""The publications of one client: published in batches, each answered when its delivery guarantee is met."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,110 +11,116 @@ from carrycast.node.recorder import LOG
 from carrycast.node.runtime.publisher import PublicationRequest
 from carrycast.node.runtime.replication import RequiredCopies
 
-ROOM_S = 0.005
-"""How often a node that is busy is looked at, if a publisher waits for it."""
+POLL_S = 0.005
+"""How often a publisher that waits checks whether the node is still busy."""
 WAIT_S = 20.0
-"""How long a publisher waits for a node that is busy before it is refused: its client waits for `ANSWER_S`."""
+"""How long a publisher waits for a busy node before it is refused; its client waits for the response longer."""
 
-
-SLOW = "the node cannot keep up: its neighbors have not taken what was published before"
+BUSY = "the node cannot keep up: its neighbors have not taken what was published before"
 
 
 class DeliveryGuarantee:
-    """The answer to one publication: when its event is stored and, at that level, held by neighbors."""
+    """The response to one publication: when its event is stored and, at level `held`, replicated to neighbors."""
 
-    def __init__(self, question: PublishRequest, say: Callable[[AnyResponse], None]) -> None:
-        self._question = question
-        self._say = say
-        self._on_disk = False
-        self._held: int | None = None
+    def __init__(self, request: PublishRequest, send: Callable[[AnyResponse], None]) -> None:
+        self._request = request
+        self._send = send
+        self._is_stored = False
+        self._holders: int | None = None
         self.event: EventId | None = None
-        """Known before anything can be answered."""
+        """Set before any response."""
 
     @property
     def copies(self) -> RequiredCopies | None:
-        """What is asked of the neighbors."""
-        question = self._question
-        return RequiredCopies(question.copies, question.patience_s, self._on_held) if question.level == "held" else None
+        """How many neighbors are to hold the event."""
+        request = self._request
+        if request.level != "held":
+            return None
+        return RequiredCopies(request.copies, request.patience_s, self._on_replicated)
 
-    def on_saved(self, lost: WorkError | None) -> None:
+    def on_stored(self, error: WorkError | None) -> None:
         """The event is on the disk, or why not."""
-        if lost is not None:
-            self._say(ErrorResponse(id=self._question.id, message=str(lost), wrong_use=False))
+        if error is not None:
+            self._send(ErrorResponse(id=self._request.id, message=str(error), wrong_use=False))
             return
-        self._on_disk = True
-        self._answer()
+        self._is_stored = True
+        self._respond()
 
-    def _on_held(self, number: int) -> None:
-        self._held = number
-        self._answer()
+    def _on_replicated(self, holders: int) -> None:
+        self._holders = holders
+        self._respond()
 
-    def _answer(self) -> None:
-        """The neighbors may be faster than the own disk."""
+    def _respond(self) -> None:
+        """Neighbors may be faster than the node's own disk."""
         assert self.event is not None
-        if self._question.level == "stored":
-            self._say(PublishResponse(id=self._question.id, event=self.event))
-        elif self._on_disk and self._held is not None:
-            self._say(PublishResponse(id=self._question.id, event=self.event, held=self._held))
+        if self._request.level == "stored":
+            self._send(PublishResponse(id=self._request.id, event=self.event))
+        elif self._is_stored and self._holders is not None:
+            self._send(PublishResponse(id=self._request.id, event=self.event, held=self._holders))
 
 
 class ClientPublisher:
-    """Of one client."""
+    """Publishes for one client."""
 
-    def __init__(self, node: NodeInterface, say: Callable[[AnyResponse], None]) -> None:
+    def __init__(self, node: NodeInterface, send: Callable[[AnyResponse], None]) -> None:
         self._node = node
-        self._say = say
-        self.owed = 0
-        """Answers that wait for the disk or for neighbors."""
+        self._send = send
+        self.pending = 0
+        """Responses that wait for the disk or for neighbors."""
 
-    def publish(self, questions: list[PublishRequest]) -> None:
-        """Events that are there at the same time."""
-        if not questions:
+    def publish(self, requests: list[PublishRequest]) -> None:
+        """Publish a batch of events."""
+        if not requests:
             return
-        promises = [None if one.level == "accepted" else DeliveryGuarantee(one, self._say_later) for one in questions]
-        wanted = [_publication(one, promise) for one, promise in zip(questions, promises, strict=True)]
+        guarantees = [
+            None if request.level == "accepted" else DeliveryGuarantee(request, self._send_pending)
+            for request in requests
+        ]
+        publications = [_publication(*pair) for pair in zip(requests, guarantees, strict=True)]
         try:
-            results: Sequence[EventId | Exception] = self._node.publish_all(wanted)
+            results: Sequence[EventId | Exception] = self._node.publish_all(publications)
         except Exception as error:
-            results = [error] * len(questions)
-        for question, promise, found in zip(questions, promises, results, strict=True):
-            if not isinstance(found, EventId):
-                self._say(refused(question, found))
-            elif promise is None:
-                self._say(PublishResponse(id=question.id, event=found))
+            results = [error] * len(requests)
+        for request, guarantee, result in zip(requests, guarantees, results, strict=True):
+            if not isinstance(result, EventId):
+                self._send(error_response(request, result))
+            elif guarantee is None:
+                self._send(PublishResponse(id=request.id, event=result))
             else:
-                promise.event = found
-                self.owed += 1
+                guarantee.event = result
+                self.pending += 1
 
-    async def publish_when_there_is_room(self, question: PublishRequest) -> None:
-        """A publisher is as fast as the node is, or is told that it is faster."""
-        if question.busy == "refuse" and self._node.is_busy():
+    async def publish_when_ready(self, request: PublishRequest) -> None:
+        """Publish an event once the node is not busy; if that takes too long, respond with an error."""
+        if request.busy == "refuse" and self._node.is_busy():
             self._node.note_drop("busy")
-            self._say(refused(question, WorkError("the node cannot keep up; publish again later, or wait")))
+            self._send(error_response(request, WorkError("the node cannot keep up; publish again later, or wait")))
             return
         loop = asyncio.get_running_loop()
-        patience_s = loop.time() + WAIT_S
+        deadline = loop.time() + WAIT_S
         while self._node.is_busy():
-            if loop.time() > patience_s:
+            if loop.time() > deadline:
                 self._node.note_drop("busy")
-                self._say(refused(question, WorkError(f"{SLOW} for {WAIT_S:g} s; publish again later")))
+                self._send(error_response(request, WorkError(f"{BUSY} for {WAIT_S:g} s; publish again later")))
                 return
-            await asyncio.sleep(ROOM_S)
-        self.publish([question])
+            await asyncio.sleep(POLL_S)
+        self.publish([request])
 
-    def _say_later(self, reply: AnyResponse) -> None:
-        self.owed -= 1
-        self._say(reply)
-
-
-def _publication(question: PublishRequest, promise: DeliveryGuarantee | None) -> PublicationRequest:
-    what = (question.attributes, question.payload, question.lease_s or FOREVER_S, question.access)
-    return PublicationRequest(*what) if promise is None else PublicationRequest(*what, promise.on_saved, promise.copies)
+    def _send_pending(self, response: AnyResponse) -> None:
+        self.pending -= 1
+        self._send(response)
 
 
-def refused(question: AnyRequest, error: Exception) -> ErrorResponse:
-    """Why a question is not answered; of what is the node's own fault the log has the rest."""
+def _publication(request: PublishRequest, guarantee: DeliveryGuarantee | None) -> PublicationRequest:
+    event = (request.attributes, request.payload, request.lease_s or FOREVER_S, request.access)
+    if guarantee is None:
+        return PublicationRequest(*event)
+    return PublicationRequest(*event, guarantee.on_stored, guarantee.copies)
+
+
+def error_response(request: AnyRequest, error: Exception) -> ErrorResponse:
+    """Why a request failed. An internal error is logged, and not shown to the client."""
     if isinstance(error, UserError | WorkError):
-        return ErrorResponse(id=question.id, message=str(error), wrong_use=isinstance(error, UserError))
-    LOG.error("a question of a client failed", exc_info=error)
-    return ErrorResponse(id=question.id, message="the node failed on this; its log has the reason", wrong_use=False)
+        return ErrorResponse(id=request.id, message=str(error), wrong_use=isinstance(error, UserError))
+    LOG.error("a request of a client failed", exc_info=error)
+    return ErrorResponse(id=request.id, message="the node failed on this; its log has the reason", wrong_use=False)

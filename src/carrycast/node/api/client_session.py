@@ -1,7 +1,7 @@
-"""A client of a node, as the node sees it: its questions are answered, its events sent as far as it reads them.
+"""One client of a node, on the server side: its requests are served, its events are sent as fast as it reads them.
 
-Clients are not trusted with the node's memory or time: lines, subscriptions and what waits for a slow reader are all
-bounded.
+Clients are not trusted with the node's memory or time: the length of a line, the number of subscriptions and requests,
+and the size of the outbound queue are bounded.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ import msgspec
 
 from carrycast.core.model import FOREVER_S, Event, SubscriptionId
 from carrycast.errors import UserError, WorkError
-from carrycast.node.api.client_publishing import ClientPublisher, refused
-from carrycast.node.api.consumer import Delivery, Reader
+from carrycast.node.api.client_publishing import ClientPublisher, error_response
+from carrycast.node.api.durable_subscription import Consumer, LocalDelivery
 from carrycast.node.api.messages import (
     MAX_LINE_BYTES,
     AcknowledgeRequest,
@@ -41,28 +41,28 @@ from carrycast.node.api.messages import (
     UnsubscribeResponse,
     WatchRequest,
     WatchResponse,
-    question_number,
+    read_request_id,
 )
 from carrycast.node.api.node_interface import NodeInterface
-from carrycast.node.api.notifications import answer_of, delivery_of
-from carrycast.node.api.outbound_queue import Kind, OutboundQueue
+from carrycast.node.api.notifications import delivery_notification, retrieved_event
+from carrycast.node.api.outbound_queue import OutboundQueue, QueuedKind
 from carrycast.node.api.token import looks_like_http
 from carrycast.node.link.moderation import Moderation
-from carrycast.node.runtime.application_host import Forget
+from carrycast.node.runtime.application_host import Cancel
 from carrycast.node.storage.group_commit import OnCommitted
 
 MAX_CLIENT_SUBSCRIPTIONS = 256
-MAX_CLIENT_QUESTIONS = 64
-"""Requests and commands that a client has open, and its advertisements."""
-MAX_TOGETHER = 64
-"""Events published together: then it is looked at again whether the node is busy."""
-MAX_UNANSWERED_BYTES = 1 << 16
-"""Of answers that a client has not read: then it is not heard until it has."""
+MAX_CLIENT_REQUESTS = 64
+"""Open requests and commands of a client, and its advertisements."""
+MAX_BATCH = 64
+"""Events that are published in one batch; then it is checked again whether the node is busy."""
+MAX_UNREAD_BYTES = 1 << 16
+"""Of responses that a client has not read: no more requests are read until it has."""
 
-MAX_LAST_S = 60.0
-"""How long the ends of its requests are waited for, for who has said all it wants to. Who has hung up looks alike."""
-LAST_S = 10.0
-"""For who has said all it wants to and still reads what it asked for."""
+MAX_LINGER_S = 60.0
+"""A client that has closed its side may still wait for the end of its requests; one that has crashed looks the same."""
+LINGER_S = 10.0
+"""A client that has closed its side may still read its queued responses."""
 
 _decoder: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
 
@@ -70,15 +70,14 @@ CHUNK_BYTES = 1 << 16
 
 
 class LineTooLongError(Exception):
-    """Somebody sends more than a line may have."""
+    """A client sent a line of more than MAX_LINE_BYTES."""
 
 
-async def lines(reader: asyncio.StreamReader, transport: asyncio.BaseTransport) -> AsyncIterator[list[bytes]]:
-    """Every whole line, those together that came together, until the other side is gone; what it had not ended by then
-    is none."""
+async def read_lines(reader: asyncio.StreamReader, transport: asyncio.BaseTransport) -> AsyncIterator[list[bytes]]:
+    """Every complete line until the client disconnects; lines that arrived together come together."""
     assert isinstance(transport, asyncio.ReadTransport)
-    # Not the pieces that it came in: of a line that comes byte by byte they would take forty times as much.
-    begun = bytearray()
+    # Joined, not as a list of chunks: for a line that arrives byte by byte that would take forty times the memory.
+    partial_line = bytearray()
     moderation = Moderation()
     more: list[bytes] = []
     while True:
@@ -94,333 +93,343 @@ async def lines(reader: asyncio.StreamReader, transport: asyncio.BaseTransport) 
         if not chunk:
             return
         first, *more = chunk.split(b"\n")
-        begun += first
-        if len(begun) > MAX_LINE_BYTES:
+        partial_line += first
+        if len(partial_line) > MAX_LINE_BYTES:
             raise LineTooLongError
         if more:
-            yield [bytes(begun), *more[:-1]]
-            begun = bytearray(more[-1])
+            yield [bytes(partial_line), *more[:-1]]
+            partial_line = bytearray(more[-1])
 
 
 class ClientRequests:
-    """Answers go to the client as far as it reads; the end says so if some were dropped."""
+    """The requests for stored events that one client has open. If its queue is full, events are dropped, and the end of
+    the request says that it is not complete."""
 
-    def __init__(self, node: NodeInterface, outlet: OutboundQueue) -> None:
+    def __init__(self, node: NodeInterface, queue: OutboundQueue) -> None:
         self._node = node
-        self._outlet = outlet
-        self._open: dict[object, Forget] = {}
-        self._all_over = asyncio.Event()
+        self._queue = queue
+        self._open: dict[object, Cancel] = {}
+        self._some_closed = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def request(self, question: RetrieveRequest) -> None:
-        """Ask for stored events; a UserError says what is wrong."""
-        mark, over, all_said = object(), False, True
-        kind = Kind.HELD
+    def request(self, request: RetrieveRequest) -> None:
+        """Request stored events; a UserError says what is wrong."""
+        key, is_closed, all_sent = object(), False, True
+        kind = QueuedKind.STORED
 
-        def answered(event: Event, hops: int) -> None:
-            nonlocal all_said
-            if not self._outlet.tell(event, kind, partial(answer_of, question.id, event, hops)):
+        def on_answer(event: Event, hops: int) -> None:
+            nonlocal all_sent
+            if not self._queue.enqueue_event(event, kind, partial(retrieved_event, request.id, event, hops)):
                 self._node.note_drop("client_slow")
-                all_said = False
+                all_sent = False
 
-        def closed(complete: bool) -> None:
-            nonlocal over
-            over = True
-            self._open.pop(mark, None)
-            self._all_over.set()
-            self._outlet.say_in_turn(partial(RequestClosed, id=question.id, complete=complete and all_said))
+        def on_closed(complete: bool) -> None:
+            nonlocal is_closed
+            is_closed = True
+            self._open.pop(key, None)
+            self._some_closed.set()
+            self._queue.enqueue(partial(RequestClosed, id=request.id, complete=complete and all_sent))
 
-        forget = self._node.request(question.filter, question.patience_s, answered, closed)
-        # What was answered so far the node holds itself.
-        kind = Kind.ASKED
-        # It may be over already: a protocol that stores nothing says so at once.
-        if not over:
-            self._open[mark] = forget
+        cancel = self._node.request(request.filter, request.patience_s, on_answer, on_closed)
+        # The answers so far are held by this node.
+        kind = QueuedKind.REQUESTED
+        # A protocol that stores nothing closes the request at once.
+        if not is_closed:
+            self._open[key] = cancel
 
-    async def all_over(self) -> None:
-        """Wait until none is open: each ends with its patience."""
+    async def wait_closed(self) -> None:
+        """Wait until none is open; each ends after its patience."""
         while self._open:
-            self._all_over.clear()
-            await self._all_over.wait()
+            self._some_closed.clear()
+            await self._some_closed.wait()
 
-    def forget(self) -> None:
-        """The client is gone."""
-        for forget in self._open.values():
-            forget()
+    def cancel_all(self) -> None:
+        """The client has disconnected."""
+        for cancel in self._open.values():
+            cancel()
 
 
 class ClientSession:
-    """One connection to a node, and what it has open there."""
+    """One connection of a client, and its open subscriptions and requests."""
 
     def __init__(self, node: NodeInterface, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._node = node
         self._reader = reader
         self._writer = writer
-        self._outlet = OutboundQueue(writer)
+        self._queue = OutboundQueue(writer)
         self._subscriptions: dict[SubscriptionId, None] = {}
-        self._lapsed: deque[SubscriptionId] = deque(maxlen=MAX_CLIENT_SUBSCRIPTIONS)
-        """Those that have ended by themselves: what the client still says of them is no mistake."""
-        self._open: dict[object, Forget] = {}
-        """Commands that are still to be answered, what the client advertises, and that it watches."""
-        self._requests = ClientRequests(node, self._outlet)
+        self._expired: deque[SubscriptionId] = deque(maxlen=MAX_CLIENT_SUBSCRIPTIONS)
+        """Subscriptions whose leases have expired: requests that the client sent before it knew are no mistake."""
+        self._open: dict[object, Cancel] = {}
+        """Commands without a response yet, advertisements, and the event feed."""
+        self._requests = ClientRequests(node, self._queue)
         self._loop = asyncio.get_running_loop()
-        self._heard_s = self._loop.time()
-        self._owed = 0
-        """Answers that wait for the disk; those to publications are counted apart."""
-        self._say = self._outlet.say
-        self._publishing = ClientPublisher(node, self._say)
+        self._received_s = self._loop.time()
+        self._pending = 0
+        """Responses that wait for the disk, without those to publications."""
+        self._send = self._queue.send
+        self._publisher = ClientPublisher(node, self._send)
         self.silent = True
-        """Whether it has not said anything yet."""
-        self._curtailed: set[SubscriptionId] = set()
-        """Of whose history some was dropped here, because the client does not read."""
-        self._wishes = 0
-        """Which version of the node's subscriptions it was told of, if it watches."""
+        """Whether it has not sent anything yet."""
+        self._incomplete: set[SubscriptionId] = set()
+        """Subscriptions with a history of which events were dropped, because the client does not read."""
+        self._feed_version = 0
+        """The version of the node's subscriptions that the client knows, if it watches."""
 
     async def serve(self) -> None:
-        """Answer until the client leaves or breaks a limit."""
+        """Serve requests until the client disconnects or breaks a limit."""
         try:
-            async for several in lines(self._reader, self._writer.transport):
+            async for lines in read_lines(self._reader, self._writer.transport):
                 self.silent = False
-                self._heard_s = self._loop.time()
-                together: list[PublishRequest] = []
-                for line in several:
-                    question = self._understood(line)
-                    if isinstance(question, PublishRequest) and self._has_room(len(together)):
-                        together.append(question)
+                self._received_s = self._loop.time()
+                batch: list[PublishRequest] = []
+                for line in lines:
+                    request = self._decode(line)
+                    if isinstance(request, PublishRequest) and self._has_room(len(batch)):
+                        batch.append(request)
                         continue
-                    # What was asked first is answered first.
-                    self._publishing.publish(together)
-                    together = []
-                    # A client that asks without reading the answers waits here, not in the node's memory.
-                    if self._outlet.said_bytes > MAX_UNANSWERED_BYTES:
-                        await self._outlet.drain()
-                    if question is None:
+                    # Responses come in the order of the requests.
+                    self._publisher.publish(batch)
+                    batch = []
+                    # A client that sends requests without reading the responses waits here, not in the node's memory.
+                    if self._queue.buffered_bytes > MAX_UNREAD_BYTES:
+                        await self._queue.drain()
+                    if request is None:
                         return
-                    await self._serve(question)
-                self._publishing.publish(together)
-                if self._outlet.unread_bytes > MAX_UNANSWERED_BYTES:
-                    await self._outlet.drain()
-            # Who has said all it wants to may still read what it asked for.
+                    await self._serve(request)
+                self._publisher.publish(batch)
+                if self._queue.unread_bytes > MAX_UNREAD_BYTES:
+                    await self._queue.drain()
+            # The client has closed its side, and may still read.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._requests.all_over(), MAX_LAST_S)
-            if self._outlet.waits:
+                await asyncio.wait_for(self._requests.wait_closed(), MAX_LINGER_S)
+            if self._queue.is_waiting:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._outlet.caught_up(), LAST_S)
+                    await asyncio.wait_for(self._queue.stored_sent(), LINGER_S)
         except LineTooLongError:
-            self._say(ErrorResponse(message=f"a line has at most {MAX_LINE_BYTES} bytes", wrong_use=True))
+            self._send(ErrorResponse(message=f"a line has at most {MAX_LINE_BYTES} bytes", wrong_use=True))
         except ConnectionError:
             return
         finally:
             for subscription in self._subscriptions:
                 self._node.detach(subscription)
-            for forget in self._open.values():
-                forget()
-            self._requests.forget()
-            self._outlet.close()
+            for cancel in self._open.values():
+                cancel()
+            self._requests.cancel_all()
+            self._queue.close()
 
-    def _has_room(self, together: int) -> bool:
-        """Whether one more event may be published together with so many."""
-        return together < MAX_TOGETHER and not self._node.is_busy(together)
+    def _has_room(self, batch: int) -> bool:
+        """Whether one more event may be added to a batch of this size."""
+        return batch < MAX_BATCH and not self._node.is_busy(batch)
 
     @property
     def idle_s(self) -> float:
-        """For how long it has neither said anything nor anything open."""
-        owed = self._outlet.unread_bytes or self._outlet.waits or self._owed > 0 or self._publishing.owed > 0
-        return (
-            0.0
-            if self._subscriptions or self._open or len(self._requests) or owed
-            else self._loop.time() - self._heard_s
+        """For how long it has sent nothing while nothing was open."""
+        pending = self._pending > 0 or self._publisher.pending > 0
+        is_active = (
+            self._subscriptions
+            or self._open
+            or len(self._requests)
+            or self._queue.unread_bytes
+            or self._queue.is_waiting
+            or pending
         )
+        return 0.0 if is_active else self._loop.time() - self._received_s
 
-    def refuse(self, message: str) -> None:
-        """Turn it away, with a word."""
-        self._say(ErrorResponse(message=message, wrong_use=False))
-        self._outlet.close()
+    def reject(self, message: str) -> None:
+        """Close the connection, with a reason."""
+        self._send(ErrorResponse(message=message, wrong_use=False))
+        self._queue.close()
 
     def abort(self) -> None:
-        """Hang up at once."""
+        """Close the connection at once."""
         self._writer.transport.abort()
 
-    def _understood(self, line: bytes) -> AnyRequest | ErrorResponse | None:
-        """What a line asks, or why it asks nothing; None if this is no client, and was told so."""
+    def _decode(self, line: bytes) -> AnyRequest | ErrorResponse | None:
+        """The request in a line, or the error response to it; None if this is a web browser, which was told so."""
         try:
             return _decoder.decode(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             if looks_like_http(line):
-                self._say(ErrorResponse(message="this is no web server", wrong_use=True))
+                self._send(ErrorResponse(message="this is no web server", wrong_use=True))
                 return None
-            return ErrorResponse(id=question_number(line), message=f"not understood: {error}", wrong_use=True)
+            return ErrorResponse(id=read_request_id(line), message=f"not understood: {error}", wrong_use=True)
 
-    async def _serve(self, question: AnyRequest | ErrorResponse) -> None:
-        if isinstance(question, ErrorResponse):
-            self._say(question)
-        elif isinstance(question, PublishRequest):
-            await self._publishing.publish_when_there_is_room(question)
+    async def _serve(self, request: AnyRequest | ErrorResponse) -> None:
+        if isinstance(request, ErrorResponse):
+            self._send(request)
+        elif isinstance(request, PublishRequest):
+            await self._publisher.publish_when_ready(request)
         else:
-            if isinstance(question, RetrieveRequest) or (isinstance(question, SubscribeRequest) and question.history):
-                await self._outlet.caught_up()
-            reply = self._answer(question)
-            if reply is not None:
-                self._say(reply)
+            if isinstance(request, RetrieveRequest) or (isinstance(request, SubscribeRequest) and request.history):
+                await self._queue.stored_sent()
+            response = self._respond(request)
+            if response is not None:
+                self._send(response)
 
-    def _answer(self, question: AnyRequest) -> AnyResponse | None:
-        """What to say at once; None if the answer comes later."""
+    def _respond(self, request: AnyRequest) -> AnyResponse | None:
+        """The response to a request; None if it comes later."""
         try:
-            return self._serve_question(question)
+            return self._handle(request)
         except Exception as error:
-            return refused(question, error)
+            return error_response(request, error)
 
-    def _serve_question(self, question: AnyRequest) -> AnyResponse | None:
+    def _handle(self, request: AnyRequest) -> AnyResponse | None:
         node = self._node
-        if isinstance(question, AcknowledgeRequest):
-            self._check_subscription(question.subscription)
-            told = self._when_saved(question, lambda: AcknowledgeResponse(id=question.id))
-            try:
-                node.acknowledge(question.subscription, question.positions, told)
-            except UserError:
-                self._owed -= 1
-                raise
+        if isinstance(request, AcknowledgeRequest):
+            self._acknowledge(request)
             return None
-        if isinstance(question, SubscribeRequest):
-            if len(self._subscriptions) >= MAX_CLIENT_SUBSCRIPTIONS:
-                raise UserError(f"a client has at most {MAX_CLIENT_SUBSCRIPTIONS} subscriptions")
-            subscription = node.subscribe(
-                question.filter,
-                Reader(
-                    partial(self._deliver, question.history),
-                    question.acknowledge,
-                    flow=self._outlet,
-                    ended=partial(self._on_ended, question.name is not None),
-                    history=self._on_history if question.history else None,
-                    gap=self._on_gap,
-                ),
-                question.name,
-                question.lease_s or FOREVER_S,
-                question.attributes,
-                question.processor,
-                question.state,
-                question.history,
-            )
-            self._subscriptions[subscription] = None
-            return SubscribeResponse(id=question.id, subscription=subscription)
-        if isinstance(question, UnsubscribeRequest):
-            self._check_subscription(question.subscription)
-            node.unsubscribe(question.subscription)
-            self._subscriptions.pop(question.subscription, None)
-            self._curtailed.discard(question.subscription)
-            return UnsubscribeResponse(id=question.id)
-        if isinstance(question, AdvertiseRequest):
+        if isinstance(request, SubscribeRequest):
+            return self._subscribe(request)
+        if isinstance(request, UnsubscribeRequest):
+            self._check_subscription(request.subscription)
+            node.unsubscribe(request.subscription)
+            self._subscriptions.pop(request.subscription, None)
+            self._incomplete.discard(request.subscription)
+            return UnsubscribeResponse(id=request.id)
+        if isinstance(request, AdvertiseRequest):
             self._check_open()
-            self._open[object()] = node.advertise(question.filter, question.stored)
-            return AdvertiseResponse(id=question.id)
-        if isinstance(question, RetrieveRequest):
+            self._open[object()] = node.advertise(request.filter, request.stored)
+            return AdvertiseResponse(id=request.id)
+        if isinstance(request, RetrieveRequest):
             self._check_open()
-            self._requests.request(question)
+            self._requests.request(request)
             return None
-        if isinstance(question, CommandRequest):
-            self._command(question)
+        if isinstance(request, CommandRequest):
+            self._command(request)
             return None
-        if isinstance(question, MoveRequest):
-            node.move(question.position, question.velocity)
-            return MoveResponse(id=question.id)
-        if isinstance(question, WatchRequest):
-            return self._watch(question)
-        assert isinstance(question, StatusRequest)
-        return msgspec.structs.replace(node.status(), id=question.id)
+        if isinstance(request, MoveRequest):
+            node.move(request.position, request.velocity)
+            return MoveResponse(id=request.id)
+        if isinstance(request, WatchRequest):
+            return self._watch(request)
+        assert isinstance(request, StatusRequest)
+        return msgspec.structs.replace(node.status(), id=request.id)
 
-    def _when_saved(self, question: AnyRequest, answer: Callable[[], AnyResponse]) -> OnCommitted:
-        """Answers a question when its writes are on the disk, or says that they are not."""
+    def _subscribe(self, request: SubscribeRequest) -> SubscribeResponse:
+        if len(self._subscriptions) >= MAX_CLIENT_SUBSCRIPTIONS:
+            raise UserError(f"a client has at most {MAX_CLIENT_SUBSCRIPTIONS} subscriptions")
+        subscription = self._node.subscribe(
+            request.filter,
+            Consumer(
+                partial(self._deliver, request.history),
+                request.acknowledge,
+                flow=self._queue,
+                on_ended=partial(self._on_ended, request.name is not None),
+                on_history=self._on_history if request.history else None,
+                on_gap=self._on_gap,
+            ),
+            request.name,
+            request.lease_s or FOREVER_S,
+            request.attributes,
+            request.processor,
+            request.state,
+            request.history,
+        )
+        self._subscriptions[subscription] = None
+        return SubscribeResponse(id=request.id, subscription=subscription)
 
-        def saved(lost: WorkError | None) -> None:
-            self._say_later(
-                answer() if lost is None else ErrorResponse(id=question.id, message=str(lost), wrong_use=False)
-            )
+    def _acknowledge(self, request: AcknowledgeRequest) -> None:
+        self._check_subscription(request.subscription)
+        then = self._respond_when_committed(request, lambda: AcknowledgeResponse(id=request.id))
+        try:
+            self._node.acknowledge(request.subscription, request.positions, then)
+        except UserError:
+            self._pending -= 1
+            raise
 
-        self._owed += 1
-        return saved
+    def _respond_when_committed(self, request: AnyRequest, make: Callable[[], AnyResponse]) -> OnCommitted:
+        """Respond when the writes of a request are on the disk, or with an error if they are not."""
+
+        def on_committed(error: WorkError | None) -> None:
+            failed = None if error is None else ErrorResponse(id=request.id, message=str(error), wrong_use=False)
+            self._pending -= 1
+            self._send(failed or make())
+
+        self._pending += 1
+        return on_committed
 
     def _check_subscription(self, subscription: SubscriptionId) -> None:
-        if subscription not in self._subscriptions and subscription not in self._lapsed:
+        if subscription not in self._subscriptions and subscription not in self._expired:
             raise UserError(f"this client has no subscription {subscription}")
 
     def _check_open(self) -> None:
-        if len(self._open) + len(self._requests) >= MAX_CLIENT_QUESTIONS:
-            raise UserError(f"a client has at most {MAX_CLIENT_QUESTIONS} requests, commands and advertisements open")
+        if len(self._open) + len(self._requests) >= MAX_CLIENT_REQUESTS:
+            raise UserError(f"a client has at most {MAX_CLIENT_REQUESTS} requests, commands and advertisements open")
 
-    def _watch(self, question: WatchRequest) -> WatchResponse:
+    def _watch(self, request: WatchRequest) -> WatchResponse:
         recorder = self._node.recorder
         feed = recorder.feed
         if WatchRequest not in self._open:
             self._check_open()
-            feed.watch()
-            self._open[WatchRequest] = feed.leave
-        after = feed.next if question.after is None else question.after
-        missed, found, following = feed.after(after)
-        changed, self._wishes = self._wishes != feed.version, feed.version
+            feed.add_watcher()
+            self._open[WatchRequest] = feed.remove_watcher
+        after = feed.next if request.after is None else request.after
+        missed, found, following = feed.read_after(after)
+        changed, self._feed_version = self._feed_version != feed.version, feed.version
         return WatchResponse(
-            id=question.id,
+            id=request.id,
             time_s=recorder.time_s(),
             next=following,
             missed=missed,
-            sightings=found,
+            events=found,
             frames=feed.frames,
-            subscriptions=feed.wishes() if question.after is None or changed else None,
-            holds=feed.held() if question.after is None else None,
+            subscriptions=feed.subscriptions() if request.after is None or changed else None,
+            holds=feed.stored_events() if request.after is None else None,
         )
 
-    def _command(self, question: CommandRequest) -> None:
+    def _command(self, request: CommandRequest) -> None:
         self._check_open()
-        mark = object()
+        key = object()
 
-        def replied(body: bytes) -> None:
-            self._open.pop(mark, None)
-            self._say(CommandResponse(id=question.id, body=msgspec.json.decode(body, type=dict[str, object])))
+        def on_reply(body: bytes) -> None:
+            self._open.pop(key, None)
+            self._send(CommandResponse(id=request.id, body=msgspec.json.decode(body, type=dict[str, object])))
 
-        # Applications never reply before whoever told them something has returned.
-        body = msgspec.json.encode(question.body)
-        self._open[mark] = self._node.command(question.application, question.verb, body, replied)
+        # Applications never reply before this call has returned.
+        body = msgspec.json.encode(request.body)
+        self._open[key] = self._node.command(request.application, request.verb, body, on_reply)
 
-    def _deliver(self, history: bool, subscription: SubscriptionId, delivery: Delivery) -> None:
+    # Notifications.
+
+    def _deliver(self, history: bool, subscription: SubscriptionId, delivery: LocalDelivery) -> None:
         if delivery.position is not None:
-            # Of a named subscription the rest waits in the store.
-            self._say(delivery_of(subscription, delivery))
+            # The rest of a durable subscription is in the store.
+            self._send(delivery_notification(subscription, delivery))
             return
-        kind = Kind.HELD if delivery.held else Kind.ASKED if history else Kind.NEWS
-        if not self._outlet.tell(delivery.event, kind, partial(self._delivered, subscription, delivery)):
+        kind = QueuedKind.STORED if delivery.in_store else QueuedKind.REQUESTED if history else QueuedKind.LIVE
+        if not self._queue.enqueue_event(delivery.event, kind, partial(self._notify, subscription, delivery)):
             self._node.note_drop("client_slow")
-            self._curtailed.add(subscription)
+            self._incomplete.add(subscription)
+
+    def _notify(self, subscription: SubscriptionId, delivery: LocalDelivery) -> AnyResponse | None:
+        """None if the client has ended the subscription while the event was queued."""
+        return delivery_notification(subscription, delivery) if subscription in self._subscriptions else None
 
     def _on_history(self, subscription: SubscriptionId, complete: bool) -> None:
-        def made() -> AnyResponse | None:
+        def make() -> AnyResponse | None:
             if subscription not in self._subscriptions:
                 return None
-            return RequestClosed(subscription=subscription, complete=complete and subscription not in self._curtailed)
+            return RequestClosed(subscription=subscription, complete=complete and subscription not in self._incomplete)
 
-        # After what has come for it.
-        self._outlet.say_in_turn(made)
-
-    def _delivered(self, subscription: SubscriptionId, delivery: Delivery) -> AnyResponse | None:
-        """Nothing, of a subscription that the client has ended while this waited."""
-        return delivery_of(subscription, delivery) if subscription in self._subscriptions else None
+        # After the events of the history.
+        self._queue.enqueue(make)
 
     def _on_gap(self, subscription: SubscriptionId, reason: str) -> None:
-        self._outlet.say_in_turn(lambda: GapNotification(subscription=subscription, reason=reason))
+        self._queue.enqueue(lambda: GapNotification(subscription=subscription, reason=reason))
 
     def _on_ended(self, named: bool, subscription: SubscriptionId) -> None:
-        # After what has come for it. Of a named one nothing waits here, but acknowledgements are refused from now on.
+        # After the events of the subscription. Those of a named one are not queued, and its acknowledgements are
+        # rejected from now on.
         if named:
-            self._say(self._unsubscribed(subscription))
+            self._send(self._expire(subscription))
         else:
-            self._outlet.say_in_turn(partial(self._unsubscribed, subscription))
+            self._queue.enqueue(partial(self._expire, subscription))
 
-    def _unsubscribed(self, subscription: SubscriptionId) -> UnsubscribeResponse:
+    def _expire(self, subscription: SubscriptionId) -> UnsubscribeResponse:
         self._subscriptions.pop(subscription, None)
-        self._curtailed.discard(subscription)
-        self._lapsed.append(subscription)
+        self._incomplete.discard(subscription)
+        self._expired.append(subscription)
         return UnsubscribeResponse(subscription=subscription)
-
-    def _say_later(self, reply: AnyResponse) -> None:
-        self._owed -= 1
-        self._say(reply)

@@ -1,6 +1,6 @@
-"""What a client and a node say to each other: JSON, one object a line.
+"""The messages of the client API: requests, responses and notifications, one JSON object a line.
 
-Documented in docs/live.md, so that clients can be written in any language. Payloads are base64, as JSON has no bytes.
+docs/live.md documents them, so that clients can be written in any language. Payloads are base64, as JSON has no bytes.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -14,30 +14,30 @@ from carrycast.core.protocol.retention import GUARANTEED, MAY_END
 from carrycast.node.event_feed import ActiveSubscription, FeedEvent
 
 MAX_LINE_BYTES = 1 << 19
-"""More than any event needs that fits a datagram: JSON writes a byte of it with six at most. A longer line ends the
+"""More than any event needs that fits in a datagram: JSON takes at most six bytes for one. A longer line ends the
 connection."""
 MAX_REPLY_BYTES = 1 << 22
-"""What a client takes from its node in one line, a status with thousands of neighbors included."""
+"""The longest line that a client accepts; a status with thousands of neighbors fits."""
 
 Lease = Annotated[float, Meta(gt=0)]
 Level = Literal["accepted", "stored", "held"]
-"""What is true when a publication is answered for."""
+"""The delivery guarantee of a publication (docs/guarantees.md)."""
 Busy = Literal["wait", "refuse"]
 Number = Annotated[int, Meta(ge=0, le=MAX_NODE_ID)]
 
-
 MAX_POSITIONS = 1024
+"""Positions of one acknowledgement."""
 
 
 class ApiRequest(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, forbid_unknown_fields=True):
-    """The base of what a client asks; the answer carries the same `id`."""
+    """The base of all requests; the response carries the same `id`."""
 
     id: Number = 0
 
 
 class PublishRequest(ApiRequest, frozen=True, tag="publish"):
-    """Publish an event. The answer comes when the node has it (`accepted`), has it on its disk (`stored`), or when so
-    many neighbors have said that they hold it too, or after so long (`held`)."""
+    """Publish an event. The response comes when the node has it (`accepted`), has it on its disk (`stored`), or when
+    `copies` neighbors have acknowledged that they hold it too, at the latest after `patience_s` (`held`)."""
 
     attributes: dict[str, Scalar]
     payload: bytes = b""
@@ -47,11 +47,12 @@ class PublishRequest(ApiRequest, frozen=True, tag="publish"):
     copies: Annotated[int, Meta(ge=1, le=64)] = 1
     patience_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
     busy: Busy = "wait"
-    """What becomes of it while the node cannot keep up; if it waits, so does all that this client asks after it."""
+    """What happens while the node is busy. If the publication waits, so do all later requests of this client."""
 
 
 class SubscribeRequest(ApiRequest, frozen=True, tag="subscribe"):
-    """Subscribe; `Delivered` follows for each event. With a name the subscription outlives the connection."""
+    """Subscribe; a `DeliveryNotification` follows for each event. With a name the subscription outlives the
+    connection."""
 
     filter: FilterText
     name: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
@@ -61,11 +62,11 @@ class SubscribeRequest(ApiRequest, frozen=True, tag="subscribe"):
     state: Annotated[bytes, Meta(max_length=MAX_STATE_BYTES)] = b""
     history: bool = False
     acknowledge: bool = False
-    """Of a named one: events wait until they are acknowledged, not only until they were written to the client."""
+    """With a name: events stay in the backlog until they are acknowledged, not only until they were sent."""
 
 
 class AcknowledgeRequest(ApiRequest, frozen=True, tag="acknowledge"):
-    """The client has the events at these positions of a named subscription, and they are not to come again."""
+    """The client has the events at these positions of a named subscription; they are not delivered again."""
 
     subscription: SubscriptionId
     positions: Annotated[list[Number], Meta(max_length=MAX_POSITIONS)]
@@ -78,28 +79,28 @@ class UnsubscribeRequest(ApiRequest, frozen=True, tag="unsubscribe"):
 
 
 class MoveRequest(ApiRequest, frozen=True, tag="position"):
-    """The node is somewhere else now; without a position it no longer knows where."""
+    """Set the position of the node; None if it is unknown."""
 
     position: Position | None
     velocity: Velocity = Velocity(0.0, 0.0)
 
 
 class AdvertiseRequest(ApiRequest, frozen=True, tag="advertise"):
-    """Events of a filter will come from here, or (`stored`) are to be kept by the node; until the connection ends."""
+    """Advertise events that will be published here, or (`stored`) that the node stores; until the connection ends."""
 
     filter: FilterText
     stored: bool = False
 
 
 class RetrieveRequest(ApiRequest, frozen=True, tag="request"):
-    """Ask for stored events; `Answered` follows for each, then `Closed`."""
+    """Request stored events; a `RetrievedEvent` follows for each, then `RequestClosed`."""
 
     filter: FilterText
     patience_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
 
 
 class CommandRequest(ApiRequest, frozen=True, tag="command"):
-    """Tell an application of the node to do something; `Commanded` brings what it says."""
+    """Send a command to an application of the node; `CommandResponse` is its reply."""
 
     application: Annotated[str, Meta(min_length=1, max_length=128)]
     verb: Annotated[str, Meta(max_length=128)]
@@ -107,54 +108,55 @@ class CommandRequest(ApiRequest, frozen=True, tag="command"):
 
 
 class StatusRequest(ApiRequest, frozen=True, tag="status"):
-    """How is the node?"""
+    """Request the status of the node."""
 
 
 class WatchRequest(ApiRequest, frozen=True, tag="watch"):
-    """What happened to events at the node, from a number on; without one, from now on, and how things stand."""
+    """Read the event feed after a number; without one, from now on, with the present state."""
 
     after: Number | None = None
 
 
 class ApiResponse(msgspec.Struct, frozen=True, tag_field="answer", kw_only=True):
-    """The base of what a node answers."""
+    """The base of all responses and notifications."""
 
     id: int = 0
 
 
 class PublishResponse(ApiResponse, frozen=True, tag="published"):
-    """The id that the event was given, and at level `held` how many neighbors hold it."""
+    """The id of the event, and at level `held` how many neighbors hold it."""
 
     event: EventId
     held: int | None = None
 
 
 class SubscribeResponse(ApiResponse, frozen=True, tag="subscribed"):
-    """The id that the subscription was given, or has."""
+    """The id of the subscription."""
 
     subscription: SubscriptionId
 
 
 class AcknowledgeResponse(ApiResponse, frozen=True, tag="acknowledged"):
-    """It is on the node's disk that the client has them: they do not come again."""
+    """The acknowledgement is on the node's disk: the events are not delivered again."""
 
 
 class UnsubscribeResponse(ApiResponse, frozen=True, tag="unsubscribed"):
-    """The subscription has ended. Without a question (`id` 0) it is one of this connection whose lease is over."""
+    """The subscription has ended. As a notification (`id` 0): the lease of a subscription of this connection has
+    expired."""
 
     subscription: SubscriptionId | None = None
 
 
 class AdvertiseResponse(ApiResponse, frozen=True, tag="advertised"):
-    """It stands."""
+    """The advertisement is active."""
 
 
 class MoveResponse(ApiResponse, frozen=True, tag="moved"):
-    """The node takes that for its position from now on."""
+    """The node uses the new position."""
 
 
 class DeliveryNotification(ApiResponse, frozen=True, tag="delivered"):
-    """An event for a subscription of this connection. Belongs to no question."""
+    """Notification: an event of a subscription of this connection."""
 
     subscription: SubscriptionId
     event: EventId
@@ -165,23 +167,23 @@ class DeliveryNotification(ApiResponse, frozen=True, tag="delivered"):
     hops: int
     derived_from: list[EventId] = []
     position: int | None = None
-    """Of a named subscription: what to acknowledge."""
+    """Of a named subscription: the number to acknowledge."""
     again: bool = False
     """It may have been delivered before."""
 
 
 class GapNotification(ApiResponse, frozen=True, tag="gap"):
-    """The results of a subscription of this connection do not go on where they were. Belongs to no question.
+    """Notification: the results of a subscription of this connection do not continue where they were.
 
-    `processor_restarted`: its broker is lost, and the processor began again elsewhere without its state.
-    `node_restarted`: the same, because the node of the subscription started again."""
+    `processor_restarted`: the broker of the processor was lost, and it was restarted elsewhere without its state.
+    `node_restarted`: the same, because the node of the subscription has restarted."""
 
     subscription: SubscriptionId
     reason: str
 
 
 class RetrievedEvent(ApiResponse, frozen=True, tag="answered"):
-    """A stored event for a request."""
+    """A stored event of a request."""
 
     event: EventId
     attributes: dict[str, Scalar]
@@ -192,31 +194,32 @@ class RetrievedEvent(ApiResponse, frozen=True, tag="answered"):
 
 
 class RequestClosed(ApiResponse, frozen=True, tag="closed"):
-    """No more answers will come; `complete` if these were all there are. Without a question (`id` 0) it is about the
-    history of a subscription of this connection; told again if the rest comes after it was not complete."""
+    """The end of a request; `complete` if it returned all stored events. As a notification (`id` 0): the end of the
+    history of a subscription; it is sent again if the rest arrives after an incomplete end."""
 
     complete: bool
     subscription: SubscriptionId | None = None
 
 
 class CommandResponse(ApiResponse, frozen=True, tag="commanded"):
-    """What an application says to a command."""
+    """The reply of an application to a command."""
 
     body: dict[str, object]
 
 
 class RetentionReport(msgspec.Struct, frozen=True):
-    """Of the events of one level: accepted = kept + all that were removed, by reason, since the store was made; without
-    a retention log since the node started."""
+    """The events of one level: accepted = kept + removed, by reason, since the store was created; without a retention
+    log since the node started."""
 
     accepted: int
     kept: int
     removed: dict[str, int]
     log_bytes: int = 0
-    """What the kept ones take in the retention log."""
+    """The size of the kept events in the retention log."""
 
     def flaw(self, level: str) -> str | None:
-        """What does not add up, or is kept no longer for a reason that the contract does not name."""
+        """Why the account is wrong: it does not add up, or events were removed for a reason that the guarantee
+        excludes."""
         removed = sum(self.removed.values())
         if self.accepted != self.kept + removed:
             return f"{level}: {self.accepted} events accepted, {self.kept} kept and {removed} removed"
@@ -225,7 +228,7 @@ class RetentionReport(msgspec.Struct, frozen=True):
 
 
 class Status(ApiResponse, frozen=True, tag="status"):
-    """How the node is."""
+    """The status of the node."""
 
     name: str
     node: int
@@ -233,47 +236,47 @@ class Status(ApiResponse, frozen=True, tag="status"):
     address: str
     """Of the first interface."""
     interfaces: dict[str, str]
-    """Where the node hears over each."""
+    """The address of each interface."""
     uptime_s: float
     neighbors: list[int]
     links: dict[str, float]
-    """`neighbor/interface` and what the link costs, in seconds."""
+    """`neighbor/interface`, and the cost of the link in seconds."""
     subscriptions: int
     counts: dict[str, int]
     drops: dict[str, int]
     position: Position | None = None
-    """Where it takes itself to be, if it has been told."""
+    """The position that it was told, if any."""
     waiting: dict[str, int] = {}
-    """What waits: `send/INTERFACE` messages to neighbors, `clients` events for subscribers that are away, `buffer`
-    those that the protocol keeps for others."""
+    """Queues: `send/INTERFACE` messages to neighbors, `clients` events in backlogs, `buffer` events that the protocol
+    carries for other nodes."""
     retention: dict[str, RetentionReport] = {}
-    """What became of events, by level: `stored` and `accepted` of this node, `custody` and `carried` of others."""
+    """Retention by level: `stored` and `accepted` events of this node, `custody` and `carried` events of others."""
     certificate_ends_s: float | None = None
     """When the node's certificate ends, in seconds since 1970, if it has one."""
     names: dict[int, str] = {}
-    """What the directory of the node calls its neighbors."""
+    """The names of neighbors in the node's directory."""
     details: dict[str, str] = {}
-    """What the protocol says of itself: `overlay` its home broker, and where modulators run."""
+    """A report of the protocol: for `overlay` its home broker, and where modulators run."""
 
 
 class WatchResponse(ApiResponse, frozen=True, tag="watched"):
-    """What happened. Asking again with `next` goes on from there; `missed` is what was forgotten in between."""
+    """A part of the event feed. Reading after `next` continues it; `missed` events were no longer buffered."""
 
     time_s: float
-    """The node's clock, which sightings have."""
+    """The node's clock, as in the feed events."""
     next: int
     missed: int
-    sightings: list[FeedEvent]
+    events: list[FeedEvent] = msgspec.field(name="sightings")
     frames: int
-    """Sent since the node started, without beacons."""
+    """Frames sent since the node started, without beacons."""
     subscriptions: list[ActiveSubscription] | None = None
-    """Those that stand, if they are others than in the last answer."""
+    """The active subscriptions, if they have changed since the last response."""
     holds: list[str] | None = None
-    """The events that the node stores, in a first answer."""
+    """The events that the node stores, in the first response."""
 
 
 class ErrorResponse(ApiResponse, frozen=True, tag="refused"):
-    """The question could not be served; one line that says why. `wrong_use` tells the two kinds of errors apart."""
+    """The request failed; one line says why. `wrong_use` distinguishes a UserError from a WorkError."""
 
     message: str
     wrong_use: bool
@@ -309,16 +312,16 @@ AnyResponse: TypeAlias = (
 )
 
 
-class _Numbered(msgspec.Struct):
+class _RequestId(msgspec.Struct):
     id: Number = 0
 
 
-_numbered = msgspec.json.Decoder(_Numbered)
+_id_decoder = msgspec.json.Decoder(_RequestId)
 
 
-def question_number(line: bytes) -> int:
-    """The number of a question that is not understood, for whoever waits for its answer; 0 if it has none."""
+def read_request_id(line: bytes) -> int:
+    """The id of a request that cannot be decoded, for the error response; 0 if it has none."""
     try:
-        return _numbered.decode(line).id
+        return _id_decoder.decode(line).id
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return 0

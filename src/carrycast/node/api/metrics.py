@@ -1,6 +1,6 @@
-"""How a node is, for monitoring: `GET /metrics` in the text of OpenMetrics, and `GET /health`.
+"""Monitoring: a small HTTP server with `GET /metrics` in the text format of OpenMetrics, and `GET /health`.
 
-A small HTTP server of its own on one port: who asks anything else, too long or too slowly is turned away.
+Requests that are anything else, too long or too slow are rejected.
 """
 
 import asyncio
@@ -14,34 +14,34 @@ from carrycast.node.recorder import DelayHistogram
 
 MAX_REQUEST_BYTES = 8192
 REQUEST_S = 5.0
-MAX_AT_ONCE = 16
-"""Requests that are being read; one more takes the place of the oldest, which is slow or says nothing."""
+MAX_CONNECTIONS = 16
+"""Open connections; one more closes the oldest, which is slow or silent."""
 COUNTED = ("delivered", "published", "received", "retried", "sent")
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 Samples: TypeAlias = Sequence[tuple[str, Mapping[str, str], float]]
-"""Of one family: what is added to its name, labels, value."""
+"""Of one metric family: the suffix of its name, labels, value."""
 PLAIN = "text/plain; charset=utf-8"
 
 
 class Health(NamedTuple):
-    """How a node is."""
+    """The health of a node."""
 
-    trouble: str | None = None
+    failure: str | None = None
     """What is wrong."""
     warning: str | None = None
-    """What will be, if nobody does something."""
+    """What will be wrong unless somebody acts."""
 
 
 def openmetrics(status: Status, delays: DelayHistogram) -> str:
-    """All that is counted, in the text format of OpenMetrics 1.0."""
+    """All metrics, in the text format of OpenMetrics 1.0."""
     return "\n".join([*_lines(status, delays), "# EOF", ""])
 
 
 def _lines(status: Status, delays: DelayHistogram) -> Iterator[str]:
-    told = {"name": status.name, "node": str(status.node), "protocol": status.protocol}
-    yield from _family("node", "info", "The node.", [("_info", told, 1)])
+    labels = {"name": status.name, "node": str(status.node), "protocol": status.protocol}
+    yield from _family("node", "info", "The node.", [("_info", labels, 1)])
     yield from _family("uptime_seconds", "gauge", "Since the node started.", [("", {}, status.uptime_s)])
-    # What has not happened yet is 0, not unknown: who watches for a change sees the first one, too.
+    # A counter that has not been incremented is 0, not absent, so that its first change is seen.
     counts = dict.fromkeys(COUNTED, 0) | status.counts
     events = [("_total", {"kind": kind}, count) for kind, count in sorted(counts.items())]
     yield from _family("events", "counter", "Published, delivered; messages sent, retried, received.", events)
@@ -65,7 +65,7 @@ def _lines(status: Status, delays: DelayHistogram) -> Iterator[str]:
 
 
 def _retention(status: Status) -> Iterator[str]:
-    """Of each level: accepted = kept + removed."""
+    """For each level: accepted = kept + removed."""
     levels = status.retention.items()
     accepted = [("_total", {"level": level}, one.accepted) for level, one in levels]
     yield from _family("retention_accepted", "counter", "Events that came to be kept, by level.", accepted)
@@ -95,11 +95,11 @@ def _family(name: str, kind: str, help: str, samples: Samples) -> Iterator[str]:
         yield f"# UNIT {full} seconds"
     yield f"# HELP {full} {help}"
     for suffix, labels, value in samples:
-        told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        yield f"{full}{suffix}{{{told}}} {value!r}" if told else f"{full}{suffix} {value!r}"
+        written = ",".join(f'{label}="{_escape(text)}"' for label, text in labels.items())
+        yield f"{full}{suffix}{{{written}}} {value!r}" if written else f"{full}{suffix} {value!r}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
@@ -117,7 +117,7 @@ class MetricsServer:
         self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def start(self) -> None:
-        """Listen; a WorkError if the port is taken."""
+        """Listen; a WorkError if the port is in use."""
         host, port = self._place
         try:
             self._server = await asyncio.start_server(self._on_client, host, port, limit=MAX_REQUEST_BYTES)
@@ -128,13 +128,13 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         assert self._server is not None
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     async def stop(self) -> None:
-        """Hang up on everybody and listen no more."""
+        """Close all connections and stop listening."""
         assert self._server is not None
         self._server.close()
         for writer in self._clients.values():
@@ -144,8 +144,8 @@ class MetricsServer:
     async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._clients) >= MAX_AT_ONCE:
-            # Were the new one turned away, whoever holds so many open would shut out the health check.
+        if len(self._clients) >= MAX_CONNECTIONS:
+            # Rejecting the new one instead would let idle connections block the health check.
             self._clients.pop(next(iter(self._clients))).transport.abort()
         self._clients[task] = writer
         try:
@@ -168,10 +168,10 @@ class MetricsServer:
         if path == b"/metrics":
             return _response("200 OK", OPENMETRICS, openmetrics(self._status(), self._delays), words[0])
         if path == b"/health":
-            trouble, warning = self._health()
-            state = "200 OK" if trouble is None else "503 Service Unavailable"
-            said = (trouble or "ok") + ("" if warning is None else f"\nwarning: {warning}")
-            return _response(state, PLAIN, f"{said}\n", words[0])
+            failure, warning = self._health()
+            state = "200 OK" if failure is None else "503 Service Unavailable"
+            text = (failure or "ok") + ("" if warning is None else f"\nwarning: {warning}")
+            return _response(state, PLAIN, f"{text}\n", words[0])
         return _response("404 Not Found", PLAIN, "there are /metrics and /health\n")
 
 

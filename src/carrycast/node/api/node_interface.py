@@ -1,22 +1,22 @@
-"""What the control channel asks of the node behind it."""
+"""The interface of a node that the client API and the gateways use."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from carrycast.core.model import Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
 from carrycast.errors import UserError, WorkError
-from carrycast.node.api.consumer import Reader
+from carrycast.node.api.durable_subscription import Consumer
 from carrycast.node.api.messages import Status
-from carrycast.node.api.subscribers import Listener
+from carrycast.node.api.subscriptions import Listener
 from carrycast.node.recorder import NodeRecorder
-from carrycast.node.runtime.application_host import Forget, Replied
+from carrycast.node.runtime.application_host import Cancel, OnReply
 from carrycast.node.runtime.publisher import PublicationRequest
 from carrycast.node.runtime.replication import RequiredCopies
 from carrycast.node.storage.group_commit import OnCommitted
 
 
 class NodeInterface(Protocol):
-    """What the door asks of the node behind it."""
+    """A running node, as its servers use it. `LiveNode` documents the methods."""
 
     @property
     def recorder(self) -> NodeRecorder: ...
@@ -29,7 +29,7 @@ class NodeInterface(Protocol):
         payload: bytes,
         lease_s: float,
         access: str | None,
-        stored: OnCommitted | None,
+        on_stored: OnCommitted | None,
         copies: RequiredCopies | None,
     ) -> EventId: ...
 
@@ -38,7 +38,7 @@ class NodeInterface(Protocol):
     def subscribe(
         self,
         filter: str,
-        listener: Listener | Reader | None,
+        listener: Listener | Consumer | None,
         name: str | None,
         lease_s: float,
         attributes: Mapping[str, Scalar] | None,
@@ -47,23 +47,25 @@ class NodeInterface(Protocol):
         history: bool,
     ) -> SubscriptionId: ...
 
-    def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: OnCommitted | None) -> None: ...
+    def acknowledge(
+        self, subscription: SubscriptionId, positions: list[int], on_committed: OnCommitted | None
+    ) -> None: ...
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool: ...
 
     def detach(self, subscription: SubscriptionId) -> None: ...
 
-    def advertise(self, filter: str, stored: bool) -> Forget: ...
+    def advertise(self, filter: str, stored: bool) -> Cancel: ...
 
     def request(
         self,
         filter: str,
         patience_s: float,
-        answered: Callable[[Event, int], None],
-        closed: Callable[[bool], None],
-    ) -> Forget: ...
+        on_answer: Callable[[Event, int], None],
+        on_closed: Callable[[bool], None],
+    ) -> Cancel: ...
 
-    def command(self, application: str, verb: str, body: bytes, replied: Replied) -> Forget: ...
+    def command(self, application: str, verb: str, body: bytes, on_reply: OnReply) -> Cancel: ...
 
     def move(self, position: Position | None, velocity: Velocity) -> None: ...
 

@@ -1,14 +1,14 @@
-"""Events, and what became of them, as a client is told."""
+"""Messages to clients: notifications of deliveries, retrieved events, and the retention report of a status."""
 
 from carrycast.core.model import FOREVER_S, Event, SubscriptionId
-from carrycast.node.api.consumer import Delivery
+from carrycast.node.api.durable_subscription import LocalDelivery
 from carrycast.node.api.messages import DeliveryNotification, RetentionReport, RetrievedEvent
 from carrycast.node.storage.retention import Retention
 
 
-def retained(kept: Retention) -> dict[str, RetentionReport]:
-    """What became of the events of each level."""
-    usage = kept.usage
+def retention_reports(retention: Retention) -> dict[str, RetentionReport]:
+    """For each level, how many events were accepted, kept and removed."""
+    usage = retention.usage
     return {
         str(level): RetentionReport(
             account.accepted,
@@ -16,12 +16,12 @@ def retained(kept: Retention) -> dict[str, RetentionReport]:
             {reason: number for reason, number in account.removed.items() if number},
             int(usage[level].length_bytes) if level in usage else 0,
         )
-        for level, account in kept.accounts.items()
+        for level, account in retention.accounts.items()
     }
 
 
-def delivery_of(subscription: SubscriptionId, delivery: Delivery) -> DeliveryNotification:
-    """To a subscription."""
+def delivery_notification(subscription: SubscriptionId, delivery: LocalDelivery) -> DeliveryNotification:
+    """An event of a subscription."""
     event = delivery.event
     return DeliveryNotification(
         subscription=subscription,
@@ -33,14 +33,14 @@ def delivery_of(subscription: SubscriptionId, delivery: Delivery) -> DeliveryNot
         hops=delivery.hops,
         derived_from=list(event.derived_from),
         position=delivery.position,
-        again=delivery.again,
+        again=delivery.redelivered,
     )
 
 
-def answer_of(question: int, event: Event, hops: int) -> RetrievedEvent:
-    """To a request."""
+def retrieved_event(request: int, event: Event, hops: int) -> RetrievedEvent:
+    """A stored event of a request."""
     return RetrievedEvent(
-        id=question,
+        id=request,
         event=event.id,
         attributes=event.attributes,
         payload=event.payload,

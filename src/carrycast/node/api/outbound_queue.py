@@ -1,7 +1,7 @@
-"""What a node says to one client: together, and what can wait only as fast as the client reads.
+"""The outbound queue of one client connection: responses and notifications, sent as fast as the client reads.
 
-A node cannot make a client read, but it need not have said more than a little to one that does not. So events of named
-subscriptions stay in the store while too much is unread, others wait here as they are, and both go on when the
+A node cannot make a client read, but it need not buffer much for a client that does not. Events of durable
+subscriptions stay in the store while too much is unread, other events wait in this queue, and both continue when the
 connection has drained.
 """
 
@@ -17,207 +17,212 @@ from carrycast.core.model import Event
 from carrycast.node.api.messages import AnyResponse
 from carrycast.node.recorder import LOG
 
-MAX_HANDED_BYTES = 1 << 19
-"""What a connection may have unread when events of named subscriptions are handed over: all of a window, if they are
-small. One event more is, whatever its size, so that each comes through."""
+MAX_DURABLE_BYTES = 1 << 19
+"""How many bytes may be unread when events of durable subscriptions are delivered: a whole prefetch window of small
+events. While there is any room one event of any size is delivered, so that each gets through."""
 
-TURN_BYTES = 1 << 16
-"""What is unread when others have to wait for their turn."""
-MAX_WAITING = 100_000
-"""Events that wait for one client: ten times what protocols hold by default, some 250 bytes each besides the event."""
-MAX_ASKED_BYTES = 1 << 26
-"""Of events that a client asked for and others bring: as much as may wait for a named subscription."""
-MAX_UNREAD_BYTES = 1 << 22
-"""Of events that nobody holds and that come whether the client reads or not: some seventy of the longest."""
+HIGH_WATER_BYTES = 1 << 16
+"""How many bytes may be unread before events of other subscriptions have to queue."""
+MAX_QUEUED = 100_000
+"""Queued events of one client: ten times what protocols hold by default, some 250 bytes each besides the event."""
+MAX_REQUESTED_BYTES = 1 << 26
+"""Of events that a client requested and other nodes sent: as much as the backlog of a durable subscription."""
+MAX_LIVE_BYTES = 1 << 22
+"""Of new events, which arrive whether the client reads or not: some seventy of the longest."""
 
 _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
 
-
-class Kind(Enum):
-    """Why an event waits, and so what it costs."""
-
-    HELD = "held"
-    """The node holds it anyway, and the client has asked for it."""
-    ASKED = "asked"
-    """The client has asked for it, and others have brought it."""
-    NEWS = "news"
-    """It has happened."""
+MakeResponse = Callable[[], AnyResponse | None]
+"""Makes a queued response when its turn comes; None if it is obsolete by then."""
 
 
-class _Waiting(NamedTuple):
-    made: Callable[[], AnyResponse | None]
-    kind: Kind
+class QueuedKind(Enum):
+    """Why an event is queued, which decides how many bytes may be."""
+
+    STORED = "stored"
+    """The client requested it, and the protocol holds it anyway."""
+    REQUESTED = "requested"
+    """The client requested it, and other nodes sent it."""
+    LIVE = "live"
+    """It is new."""
+
+
+class _Queued(NamedTuple):
+    make: MakeResponse
+    kind: QueuedKind
     length: int
 
 
-def _most_bytes(kind: Kind) -> int | None:
-    return {Kind.HELD: None, Kind.ASKED: MAX_ASKED_BYTES, Kind.NEWS: MAX_UNREAD_BYTES}[kind]
+def _max_bytes(kind: QueuedKind) -> int | None:
+    return {QueuedKind.STORED: None, QueuedKind.REQUESTED: MAX_REQUESTED_BYTES, QueuedKind.LIVE: MAX_LIVE_BYTES}[kind]
 
 
 class OutboundQueue:
-    """The way to one client; a `Flow` for those who hand over to it."""
+    """The queue of one connection. It is the `FlowControl` of the connection's durable subscriptions."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self._loop = asyncio.get_running_loop()
-        self._said: list[bytes] = []
-        self._said_bytes = 0
-        self._waiting: deque[_Waiting] = deque()
-        self._waiting_bytes = dict.fromkeys(Kind, 0)
-        self._waiting_held = 0
-        self._caught_up = asyncio.Event()
-        """Set while nothing waits that the node holds."""
-        self._caught_up.set()
-        self._held_bytes = 0
-        """Of events that will be said when they are committed."""
-        self._held_up: dict[Callable[[], None], None] = {}
-        """Who goes on when there is room, each in its turn."""
+        self._buffer: list[bytes] = []
+        """Lines of this turn of the event loop, which are written together."""
+        self._buffer_bytes = 0
+        self._queue: deque[_Queued] = deque()
+        self._queued_bytes = dict.fromkeys(QueuedKind, 0)
+        self._stored_count = 0
+        self._stored_sent = asyncio.Event()
+        """Set while no stored event is queued."""
+        self._stored_sent.set()
+        self._reserved_bytes = 0
+        """Of durable events that will be sent when they are committed."""
+        self._waiters: dict[Callable[[], None], None] = {}
+        """Durable subscriptions that wait for room, in turn."""
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def said_bytes(self) -> int:
-        """What was said and is not on its way yet."""
-        return self._said_bytes
+    def buffered_bytes(self) -> int:
+        """Bytes that are not written to the connection yet."""
+        return self._buffer_bytes
 
     @property
     def unread_bytes(self) -> int:
-        """What was said and not read; the operating system holds some more."""
-        return self._said_bytes + self._writer.transport.get_write_buffer_size()
+        """Bytes that the client has not read; the operating system buffers some more."""
+        return self._buffer_bytes + self._writer.transport.get_write_buffer_size()
 
-    def say(self, reply: AnyResponse) -> None:
-        """What is said while the loop goes around once goes out together: to send costs more than to say."""
-        if not self._said:
+    def send(self, response: AnyResponse) -> None:
+        """Send a response at the end of this turn of the event loop: one write for many costs less."""
+        if not self._buffer:
             self._loop.call_soon(self.flush)
-        line = _encode(reply)
-        self._said.append(line)
-        self._said_bytes += len(line) + 1
+        line = _encode(response)
+        self._buffer.append(line)
+        self._buffer_bytes += len(line) + 1
 
-    def tell(self, event: Event, kind: Kind, made: Callable[[], AnyResponse | None]) -> bool:
-        """Say what is made of an event when its turn comes, unless that is nothing by then; False if too much waits."""
+    def enqueue_event(self, event: Event, kind: QueuedKind, make: MakeResponse) -> bool:
+        """Send a notification of an event, now or when its turn comes; False if the queue is full."""
         if self._writer.is_closing():
             return True
-        if not self._waiting and self.unread_bytes <= TURN_BYTES:
-            self._say_made(made)
+        if not self._queue and self.unread_bytes <= HIGH_WATER_BYTES:
+            self._send_made(make)
             return True
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._queue) >= MAX_QUEUED:
             return False
-        most_bytes, length = _most_bytes(kind), 0
-        if most_bytes is not None:
-            length, waiting_bytes = len(_pack(event)), self._waiting_bytes[kind]
-            if waiting_bytes and waiting_bytes + length > most_bytes:
+        max_bytes, length = _max_bytes(kind), 0
+        if max_bytes is not None:
+            length, queued_bytes = len(_pack(event)), self._queued_bytes[kind]
+            if queued_bytes and queued_bytes + length > max_bytes:
                 return False
-        self._wait(_Waiting(made, kind, length))
+        self._enqueue(_Queued(make, kind, length))
         return True
 
-    def say_in_turn(self, made: Callable[[], AnyResponse | None]) -> None:
-        """Say this when all that waits was said."""
-        if self._waiting:
-            self._wait(_Waiting(made, Kind.HELD, 0))
+    def enqueue(self, make: MakeResponse) -> None:
+        """Send a response after everything that is queued."""
+        if self._queue:
+            self._enqueue(_Queued(make, QueuedKind.STORED, 0))
         else:
-            self._say_made(made)
+            self._send_made(make)
 
     @property
-    def waits(self) -> bool:
-        """Whether anything waits for its turn."""
-        return bool(self._waiting)
+    def is_waiting(self) -> bool:
+        """Whether anything is queued."""
+        return bool(self._queue)
 
-    async def caught_up(self) -> None:
-        """Wait until the client has what it asked for of what the node holds, or is gone. Who asks for more is heard
-        only then: all that the node has let go meanwhile would stay in memory, with every question."""
-        await self._caught_up.wait()
+    async def stored_sent(self) -> None:
+        """Wait until all stored events that the client requested are sent, or the client has disconnected. Its next
+        request for stored events is served only then: events that the protocol evicts meanwhile would stay in memory,
+        with every request."""
+        await self._stored_sent.wait()
 
     def flush(self) -> None:
-        """Send what was said."""
-        said, self._said, self._said_bytes = self._said, [], 0
-        if said and not self._writer.is_closing():
-            said.append(b"")
-            self._writer.write(b"\n".join(said))
+        """Write the buffered lines to the connection."""
+        lines, self._buffer, self._buffer_bytes = self._buffer, [], 0
+        if lines and not self._writer.is_closing():
+            lines.append(b"")
+            self._writer.write(b"\n".join(lines))
 
     async def drain(self) -> None:
-        """Wait until most was read. A ConnectionError if the client is gone."""
+        """Wait until the client has read most of it. A ConnectionError if it has disconnected."""
         self.flush()
         await self._writer.drain()
 
     def close(self) -> None:
-        """Send what was said, and hang up."""
-        self._forget()
+        """Write the buffered lines, and close the connection."""
+        self._clear()
         if self._task is not None:
             self._task.cancel()
         self.flush()
         self._writer.close()
 
-    # What those who hand over ask.
+    # Flow control of durable subscriptions.
 
     @property
     def room_bytes(self) -> int:
-        return MAX_HANDED_BYTES - self._held_bytes - self.unread_bytes
+        return MAX_DURABLE_BYTES - self._reserved_bytes - self.unread_bytes
 
-    def hold(self, length: int) -> None:
-        self._held_bytes += length
+    def reserve(self, length: int) -> None:
+        self._reserved_bytes += length
 
     def release(self, length: int) -> None:
-        self._held_bytes -= length
-        self._go_on()
+        self._reserved_bytes -= length
+        self._start_sending()
 
-    def when_there_is_room(self, go_on: Callable[[], None]) -> None:
-        self._held_up[go_on] = None
-        self._go_on()
+    def when_writable(self, then: Callable[[], None]) -> None:
+        self._waiters[then] = None
+        self._start_sending()
 
-    def _say_made(self, made: Callable[[], AnyResponse | None]) -> None:
-        reply = made()
-        if reply is not None:
-            self.say(reply)
+    def _send_made(self, make: MakeResponse) -> None:
+        response = make()
+        if response is not None:
+            self.send(response)
 
-    def _wait(self, waiting: _Waiting) -> None:
-        self._waiting.append(waiting)
-        self._waiting_bytes[waiting.kind] += waiting.length
-        if waiting.kind is Kind.HELD:
-            self._waiting_held += 1
-            self._caught_up.clear()
-        self._go_on()
+    def _enqueue(self, queued: _Queued) -> None:
+        self._queue.append(queued)
+        self._queued_bytes[queued.kind] += queued.length
+        if queued.kind is QueuedKind.STORED:
+            self._stored_count += 1
+            self._stored_sent.clear()
+        self._start_sending()
 
-    def _go_on(self) -> None:
-        if (self._waiting or self._held_up) and self._task is None and not self._writer.is_closing():
-            self._task = self._loop.create_task(self._follow())
+    def _start_sending(self) -> None:
+        if (self._queue or self._waiters) and self._task is None and not self._writer.is_closing():
+            self._task = self._loop.create_task(self._send_queue())
 
-    async def _follow(self) -> None:
-        """Say what waits, and let go on who does, as the client reads."""
+    async def _send_queue(self) -> None:
+        """Send the queue, and let durable subscriptions deliver, as fast as the client reads."""
         try:
-            while (self._waiting or self._held_up) and not self._writer.is_closing():
+            while (self._queue or self._waiters) and not self._writer.is_closing():
                 await self._writer.drain()
-                self._take_turn()
-                while self._held_up and self.room_bytes > 0:
-                    go_on = next(iter(self._held_up))
-                    del self._held_up[go_on]
+                self._send_some()
+                while self._waiters and self.room_bytes > 0:
+                    then = next(iter(self._waiters))
+                    del self._waiters[then]
                     try:
-                        go_on()
+                        then()
                     except Exception as error:
-                        # Others wait behind it.
-                        LOG.error("a subscription failed on what waits for it", exc_info=error)
-                if not self._waiting and self._held_bytes > 0 and self.room_bytes <= 0:
-                    return  # Nothing to wait for here: with what is released this begins again.
+                        # The other subscriptions of this connection continue.
+                        LOG.error("a subscription failed to deliver its backlog", exc_info=error)
+                if not self._queue and self._reserved_bytes > 0 and self.room_bytes <= 0:
+                    return  # `release` starts this task again.
                 await asyncio.sleep(0)
         except ConnectionError:
-            self._forget()
+            self._clear()
         finally:
             self._task = None
             if self._writer.is_closing():
-                self._forget()
+                self._clear()
 
-    def _take_turn(self) -> None:
-        while self._waiting and self.unread_bytes <= TURN_BYTES:
-            made, kind, length = self._waiting.popleft()
-            self._waiting_bytes[kind] -= length
-            self._waiting_held -= kind is Kind.HELD
-            self._say_made(made)
+    def _send_some(self) -> None:
+        while self._queue and self.unread_bytes <= HIGH_WATER_BYTES:
+            make, kind, length = self._queue.popleft()
+            self._queued_bytes[kind] -= length
+            self._stored_count -= kind is QueuedKind.STORED
+            self._send_made(make)
         self.flush()
-        if not self._waiting_held:
-            self._caught_up.set()
+        if not self._stored_count:
+            self._stored_sent.set()
 
-    def _forget(self) -> None:
-        self._waiting.clear()
-        self._waiting_bytes = dict.fromkeys(Kind, 0)
-        self._waiting_held = 0
-        self._caught_up.set()
-        self._held_up.clear()
+    def _clear(self) -> None:
+        self._queue.clear()
+        self._queued_bytes = dict.fromkeys(QueuedKind, 0)
+        self._stored_count = 0
+        self._stored_sent.set()
+        self._waiters.clear()

@@ -1,7 +1,7 @@
-"""The token of a control port: whoever can read its file may come in.
+"""The token of a control port: every program that can read the token file may connect.
 
-A Unix socket is opened by its owner alone. A port of 127.0.0.1 is open to every user of the machine, and to every web
-page that a browser on it shows, so a client of a port first says what is in the node's token file.
+Only its owner can open a Unix socket. A port of 127.0.0.1 is open to every user of the machine, and to every web page
+in a browser on it, so the first line of a client is the content of the node's token file.
 """
 
 import hmac
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 TOKEN_BYTES = 32
 MAX_TOKEN_LINE = 512
 PATIENCE_S = 10.0
-"""How long a client may take to say its token."""
-WITHOUT = "this port needs the node's token: connect to FILE@HOST:PORT, where FILE is the node's token file"
+"""How long a client may take to send its token."""
+TOKEN_REQUIRED = "this port needs the node's token: connect to FILE@HOST:PORT, where FILE is the node's token file"
 
 _HTTP = re.compile(rb"(?:GET|POST|PUT|HEAD|OPTIONS|DELETE|PATCH|CONNECT|TRACE|PRI) ")
 
 
-class Token(msgspec.Struct, frozen=True, tag_field="op", tag="token", forbid_unknown_fields=True):
+class TokenMessage(msgspec.Struct, frozen=True, tag_field="op", tag="token", forbid_unknown_fields=True):
     """The first line of a client of a port."""
 
     token: str
 
 
-_decoder: msgspec.json.Decoder[Token] = msgspec.json.Decoder(Token)
+_decoder: msgspec.json.Decoder[TokenMessage] = msgspec.json.Decoder(TokenMessage)
 
 
-def made_token(path: Path) -> str:
-    """The token in a file; made, and readable to its owner only, if there is no file yet."""
+def read_or_create_token(path: Path) -> str:
+    """The token in a file. If there is no file it is created, readable to its owner only."""
     try:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,26 +71,26 @@ def split_token(address: str) -> tuple[str | None, str]:
 
 
 def first_line(token: str) -> bytes:
-    """What a client says first."""
-    return msgspec.json.encode(Token(token)) + b"\n"
+    """The line that a client sends first."""
+    return msgspec.json.encode(TokenMessage(token)) + b"\n"
 
 
-async def admitted(reader: "asyncio.StreamReader", token: str) -> bool:
-    """Whether a client knows the token."""
-    # Clients read this module too, and wait for no loop.
+async def is_admitted(reader: "asyncio.StreamReader", token: str) -> bool:
+    """Whether a client sends the token in time."""
+    # Synchronous clients import this module too, and need no asyncio.
     import asyncio
 
     try:
         async with asyncio.timeout(PATIENCE_S):
             line = await reader.readuntil(b"\n")
-        said = _decoder.decode(line) if len(line) <= MAX_TOKEN_LINE else Token("")
+        message = _decoder.decode(line) if len(line) <= MAX_TOKEN_LINE else TokenMessage("")
     except (TimeoutError, asyncio.LimitOverrunError, asyncio.IncompleteReadError, ConnectionError):
         return False
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
-    return hmac.compare_digest(said.token.encode(), token.encode())
+    return hmac.compare_digest(message.token.encode(), token.encode())
 
 
 def looks_like_http(line: bytes) -> bool:
-    """Whether a browser speaks, which was sent here by a page: its lines may hold what another has written."""
+    """Whether a line is a request of a browser: a web page may have sent it here, with lines of its own."""
     return _HTTP.match(line) is not None

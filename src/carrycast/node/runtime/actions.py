@@ -1,7 +1,7 @@
-"""What applications may do to a live node: change the settings of its stack, and run commands that its owner allows.
+"""Actions of applications on their node: change the settings of its stack, and run commands that its owner allows.
 
-The wire is not authenticated, so anybody in reach can publish a policy. Commands are therefore off unless the node's
-configuration lists them, each with every list of arguments that it may be given; no shell ever sees them.
+Without keys every node in reach can publish a management policy. So a command runs only if the node's configuration
+lists it, with every list of arguments that it may be given; no shell ever sees them.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from carrycast.core.protocol.tuning import Tuner
 from carrycast.node.recorder import LOG
 
 COMMAND_S = 10.0
-"""What has not ended by then is killed: an action of a policy is a switch, not a service."""
+"""A command that takes longer is killed: an action of a policy is a switch, not a service."""
 MAX_RUNNING = 4
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedCommand:
-    """A program with its fixed arguments, and what a policy may add to them."""
+    """A program with its fixed arguments, and the lists of arguments that a policy may add."""
 
     run: tuple[str, ...]
     arguments: tuple[tuple[str, ...], ...] = ((),)
@@ -27,14 +27,14 @@ class AllowedCommand:
 
 @dataclass(frozen=True, slots=True)
 class AllowedActions:
-    """What policies may do to a node."""
+    """The actions that policies may take on a node."""
 
     settings: bool = True
     commands: Mapping[str, AllowedCommand] = field(default_factory=dict)
 
 
 class ActionRunner:
-    """Carries out what applications ask for, as far as it is allowed."""
+    """Carries out the actions of applications that are allowed."""
 
     def __init__(self, allowed: AllowedActions, tuner: Tuner) -> None:
         self._allowed = allowed
@@ -42,7 +42,7 @@ class ActionRunner:
         self._running: set[asyncio.Task[None]] = set()
 
     def perform(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
-        """Do it, and say how it went: nothing, or what was wrong."""
+        """Carry out an action; `done` is called with an empty text, or with the error."""
         if verb == "run":
             self._run(name, tuple(str(value) for value in values), done)
         elif not self._allowed.settings:
@@ -53,7 +53,7 @@ class ActionRunner:
             done(self._tuner.set(name, *values) if verb == "set" else self._tuner.reset(name))
 
     async def stop(self) -> None:
-        """End whatever still runs."""
+        """Kill the commands that still run."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -67,12 +67,12 @@ class ActionRunner:
         elif len(self._running) >= MAX_RUNNING:
             done(f"refused: {MAX_RUNNING} commands run already")
         else:
-            task = asyncio.create_task(_ended((*command.run, *arguments), done))
+            task = asyncio.create_task(_run_command((*command.run, *arguments), done))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
 
-async def _ended(command: tuple[str, ...], done: Callable[[str], None]) -> None:
+async def _run_command(command: tuple[str, ...], done: Callable[[str], None]) -> None:
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -84,20 +84,20 @@ async def _ended(command: tuple[str, ...], done: Callable[[str], None]) -> None:
         done(f"it cannot be run: {error}")
         return
     try:
-        _, said = await asyncio.wait_for(process.communicate(), COMMAND_S)
+        _, stderr = await asyncio.wait_for(process.communicate(), COMMAND_S)
     except TimeoutError:
-        await _killed(process)
+        await _kill(process)
         done(f"it had not ended after {COMMAND_S:g} s")
     except asyncio.CancelledError:
-        await _killed(process)
+        await _kill(process)
         raise
     else:
-        last = said.decode(errors="replace").strip().rpartition("\n")[2][:200]
+        last = stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
         LOG.info("a policy ran %s: %s", command, process.returncode)
         done("" if process.returncode == 0 else f"it ended with status {process.returncode}: {last}")
 
 
-async def _killed(process: asyncio.subprocess.Process) -> None:
+async def _kill(process: asyncio.subprocess.Process) -> None:
     try:
         process.kill()
     except ProcessLookupError:

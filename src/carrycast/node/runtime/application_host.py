@@ -1,4 +1,4 @@
-"""The applications of a live node: what they ask for is done by its stack, its loop and its store."""
+"""The application host of a live node: runs its applications on its stack, its event loop and its store."""
 
 import asyncio
 import math
@@ -22,16 +22,17 @@ from carrycast.node.storage.group_commit import GroupCommit
 from carrycast.node.storage.sequence_numbers import SequenceNumbers
 
 MAX_COMMANDS = 64
-"""That applications have not replied to yet."""
+"""Commands that applications have not replied to yet."""
 
-Replied = Callable[[bytes], None]
-Forget = Callable[[], None]
-"""To be called when nobody waits any more."""
+OnReply = Callable[[bytes], None]
+"""Called with the reply of an application."""
+Cancel = Callable[[], None]
+"""Cancels a request, a command or an advertisement."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationConfig:
-    """An application that a node runs."""
+    """An application of a node, and its settings."""
 
     kind: type[Application]
     settings: Settings
@@ -59,14 +60,14 @@ class LiveApplicationHost(ApplicationHost):
         self._publish = publish
         self._loop = asyncio.get_running_loop()
         self._timers: dict[ApplicationKey, asyncio.TimerHandle] = {}
-        self._replies: dict[int, Replied] = {}
+        self._replies: dict[int, OnReply] = {}
         self._commands = 0
         tuner = Tuner(
             runtime.plan, runtime.machine, lambda layer, settings: runtime.on_retune(runtime.now, layer, settings)
         )
         self.tune = tuner.set
-        """Change a setting of the stack; what is wrong if that cannot be."""
-        self._deeds = ActionRunner(allowed, tuner)
+        """Change a setting of the stack; the error, or an empty text."""
+        self._actions = ActionRunner(allowed, tuner)
 
         def maker(config: ApplicationConfig) -> Callable[[ApplicationPort], Application]:
             kind = config.kind
@@ -75,7 +76,7 @@ class LiveApplicationHost(ApplicationHost):
         self.hosted = HostedApplications(node, self, [(config.kind.name, maker(config)) for config in configs])
 
     def stop(self, crashed: bool) -> None:
-        """They end, with a word unless the node crashed."""
+        """Stop all applications, without calling their handlers if the node crashed."""
         if crashed:
             self.hosted.crash()
         else:
@@ -84,44 +85,44 @@ class LiveApplicationHost(ApplicationHost):
             timer.cancel()
         self._timers.clear()
 
-    async def end_deeds(self) -> None:
-        """End the commands that still run."""
-        await self._deeds.stop()
+    async def stop_actions(self) -> None:
+        """Kill the commands that still run."""
+        await self._actions.stop()
 
-    def command(self, name: str, verb: str, body: bytes, replied: Replied) -> Forget:
-        """Tell one of them something; `replied` is called once, unless it is forgotten before."""
+    def command(self, name: str, verb: str, body: bytes, on_reply: OnReply) -> Cancel:
+        """Send a command to an application; `on_reply` is called once, unless it is canceled before."""
         if name not in self.hosted:
             raise UserError(f"this node does not run {name}; name it in [[applications]] of its configuration")
         if len(self._replies) >= MAX_COMMANDS:
             raise WorkError(f"{MAX_COMMANDS} commands wait for a reply already; try again")
         self._commands += 1
         command = self._commands
-        self._replies[command] = replied
+        self._replies[command] = on_reply
         self.hosted.on_command(name, command, verb, body)
 
-        def forget() -> None:
+        def cancel() -> None:
             self._replies.pop(command, None)
 
-        return forget
+        return cancel
 
-    # What happens to them.
+    # Inputs from the stack.
 
     def on_event(self, id: SubscriptionId, event: Event, hops: int) -> bool:
-        """An event; False if it is for none of them."""
+        """An event of a subscription; False if it is no application's."""
         mine = self.hosted.on_event(id, event, hops)
         if mine:
             self._recorder.deliver(id, event, hops)
         return mine
 
     def on_answer(self, id: RequestId, event: Event, hops: int) -> bool:
-        """A stored event; False if it is for none of them."""
+        """A stored event of a request; False if it is no application's."""
         return self.hosted.on_answer(id, event, hops)
 
     def on_closed(self, id: RequestId, complete: bool) -> bool:
-        """A request is over; False if it was none of theirs."""
+        """The end of a request; False if it is no application's."""
         return self.hosted.on_closed(id, complete)
 
-    # What they ask for.
+    # Effects of the applications.
 
     def call_soon(self, action: Callable[[], None]) -> None:
         self._loop.call_soon(action)
@@ -133,7 +134,7 @@ class LiveApplicationHost(ApplicationHost):
         return self._numbers.take()
 
     def run_handler(self, handler: Callable[[], None]) -> bool:
-        """As with a protocol: a handler that raises neither writes nor asks for anything, and the node goes on."""
+        """As with a protocol: if a handler raises, its writes and effects are dropped, and the node continues."""
         self._group_commit.release_savepoint()
         try:
             handler()
@@ -149,7 +150,7 @@ class LiveApplicationHost(ApplicationHost):
         try:
             self._publish(PublicationRequest(attributes, payload, lease_s, access))
         except (UserError, WorkError) as error:
-            LOG.error("an application's event was refused: %s", error)
+            LOG.error("an application's event was rejected: %s", error)
             self._recorder.drop(Layer.DISSEMINATION, "application_event_refused")
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -187,12 +188,12 @@ class LiveApplicationHost(ApplicationHost):
         self.hosted.on_timer(key)
 
     def perform(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
-        self._deeds.perform(verb, name, values, done)
+        self._actions.perform(verb, name, values, done)
 
     def reply(self, command: int, body: bytes) -> None:
-        replied = self._replies.pop(command, None)
-        if replied is not None:
-            replied(body)
+        on_reply = self._replies.pop(command, None)
+        if on_reply is not None:
+            on_reply(body)
 
     def note(self, fact: Fact) -> None:
         self._recorder.note(Layer.DISSEMINATION, fact)

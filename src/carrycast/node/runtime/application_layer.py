@@ -1,4 +1,4 @@
-"""What a node's stack tells whatever stands above it."""
+"""The application layer above a node's stack: it receives the deliveries and the other upward effects of a protocol."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ApplicationLayer(ABC):
-    """What stands above the stack."""
+    """The interface that the stack calls."""
 
     @abstractmethod
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
@@ -20,27 +20,27 @@ class ApplicationLayer(ABC):
 
     @abstractmethod
     def answer(self, request: RequestId, event: Event, hops: int) -> bool:
-        """A stored event for a local application; False if none asked."""
+        """A stored event for a local application; False if none requested it."""
 
     @abstractmethod
     def close_request(self, request: RequestId, complete: bool) -> bool:
-        """No more will come; False if none asked."""
+        """The end of a request; False if it is none of this node."""
 
     @abstractmethod
     def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
-        """What was stored before a subscription has been delivered, all of it if `complete`."""
+        """The stored events from before a subscription have been delivered, all of them if `complete`."""
 
     @abstractmethod
     def acknowledge_replica(self, event: EventId, neighbor: NodeId) -> None:
-        """A neighbor holds an event that an application wants to be held."""
+        """A neighbor holds an event whose replicas are acknowledged."""
 
     @abstractmethod
     def process(self, job: Process, refused: str = "") -> None:
-        """User code is to be run, or has to be answered for why it is not."""
+        """Run a processor, or report to the protocol why it was refused."""
 
 
 class VerifiedApplicationLayer(ApplicationLayer):
-    """Between the stack and what stands above it."""
+    """For a node with keys: it drops events without a valid signature, and removes the signatures of the others."""
 
     def __init__(self, inner: ApplicationLayer, signatures: "Signatures", dropped: Callable[[str], None]) -> None:
         self._inner = inner
@@ -48,12 +48,12 @@ class VerifiedApplicationLayer(ApplicationLayer):
         self._dropped = dropped
 
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
-        if self._counts(event):
+        if self._is_verified(event):
             self._inner.deliver(subscription, self._signatures.plain(event), hops)
 
     def answer(self, request: RequestId, event: Event, hops: int) -> bool:
-        # Who gets nothing of an answer has had it: the request stands.
-        return self._inner.answer(request, self._signatures.plain(event), hops) if self._counts(event) else True
+        # A dropped event is reported as taken, because the request exists.
+        return self._inner.answer(request, self._signatures.plain(event), hops) if self._is_verified(event) else True
 
     def close_request(self, request: RequestId, complete: bool) -> bool:
         return self._inner.close_request(request, complete)
@@ -65,12 +65,12 @@ class VerifiedApplicationLayer(ApplicationLayer):
         self._inner.acknowledge_replica(event, neighbor)
 
     def process(self, job: Process, refused: str = "") -> None:
-        # Who asked waits for an outcome, whatever it is; and that is where the reason is told.
+        # The protocol waits for an outcome, so a flaw is reported there.
         refused = refused or next(filter(None, map(self._signatures.flaw, job.events)), "")
         events = job.events if refused else tuple(map(self._signatures.plain, job.events))
         self._inner.process(Process(job.processor, job.state, events, job.token), refused)
 
-    def _counts(self, event: Event) -> bool:
+    def _is_verified(self, event: Event) -> bool:
         flaw = self._signatures.flaw(event)
         if flaw is not None:
             self._dropped(flaw)

@@ -1,7 +1,7 @@
-"""Messages that may travel as one: what is said to the same neighbor while the loop goes around once.
+"""Batching: messages of one type to one neighbor are merged within a turn of the event loop.
 
-A message type says what two of it are together (`Message.joined`); most say nothing, and go at once. The others wait
-until the loop has gone around, so that a burst of events is told of in one message and not in one for each.
+A message type defines how two of its messages are merged (`Message.joined`); most types define nothing, and are sent at
+once. The others wait until the end of the turn, so that a burst of events is announced in one message.
 """
 
 import asyncio
@@ -15,61 +15,61 @@ from carrycast.core.protocol import Interface, Token
 from carrycast.core.protocol.effects import Broadcast, Send
 from carrycast.core.wire import Layer, Message
 
-Leave: TypeAlias = Callable[[Layer, Send | Broadcast, tuple[Token, ...]], None]
-"""Sends a message, on whose way these tokens are."""
-_Way: TypeAlias = tuple[Layer, type[Message], NodeId | None, Interface | None]
+SendBatch: TypeAlias = Callable[[Layer, Send | Broadcast, tuple[Token, ...]], None]
+"""Sends a message that stands for the messages with these tokens."""
+_Destination: TypeAlias = tuple[Layer, type[Message], NodeId | None, Interface | None]
 
 _replace = msgspec.structs.replace
 
 
 class MessageBatching:
-    """What a node is about to say."""
+    """The messages of one node that wait for the end of the turn."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, leave: Leave) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, send: SendBatch) -> None:
         self._loop = loop
-        self._leave = leave
-        self._waiting: dict[_Way, tuple[Send | Broadcast, list[Token]]] = {}
-        self._joinable: dict[type[Message], bool] = {}
+        self._send_batch = send
+        self._waiting: dict[_Destination, tuple[Send | Broadcast, list[Token]]] = {}
+        self._is_mergeable: dict[type[Message], bool] = {}
 
     def send(self, layer: Layer, effect: Send | Broadcast) -> None:
-        """At once, or together with others of its kind."""
+        """Send a message at once, or merged with others of its type."""
         kind = type(effect.message)
-        joinable = self._joinable.get(kind)
-        if joinable is None:
-            joinable = self._joinable[kind] = kind.joined is not Message.joined
+        mergeable = self._is_mergeable.get(kind)
+        if mergeable is None:
+            mergeable = self._is_mergeable[kind] = kind.joined is not Message.joined
         if isinstance(effect, Send):
             tokens = () if effect.token is None else (effect.token,)
-            way: _Way = (layer, kind, effect.target, effect.via)
+            destination: _Destination = (layer, kind, effect.target, effect.via)
         else:
             tokens = ()
-            way = (layer, kind, None, effect.on)
-        if joinable:
-            self._join(way, effect, tokens)
+            destination = (layer, kind, None, effect.on)
+        if mergeable:
+            self._merge(destination, effect, tokens)
         else:
-            self._leave(layer, effect, tokens)
+            self._send_batch(layer, effect, tokens)
 
     def flush(self) -> None:
-        """All that waits leaves."""
+        """Send all waiting messages."""
         waiting, self._waiting = self._waiting, {}
         for (layer, *_), (effect, tokens) in waiting.items():
-            self._leave(layer, effect, tuple(tokens))
+            self._send_batch(layer, effect, tuple(tokens))
 
-    def forget(self) -> None:
-        """Nothing that waits will leave."""
+    def clear(self) -> None:
+        """Drop all waiting messages."""
         self._waiting.clear()
 
-    def _join(self, way: _Way, effect: Send | Broadcast, tokens: tuple[Token, ...]) -> None:
-        found = self._waiting.get(way)
+    def _merge(self, destination: _Destination, effect: Send | Broadcast, tokens: tuple[Token, ...]) -> None:
+        found = self._waiting.get(destination)
         if found is None:
             if not self._waiting:
                 self._loop.call_soon(self.flush)
-            self._waiting[way] = (effect, list(tokens))
+            self._waiting[destination] = (effect, list(tokens))
             return
         before, others = found
         joined = before.message.joined(effect.message)
-        if joined is None:  # Too much for one message.
-            self._leave(way[0], before, tuple(others))
-            self._waiting[way] = (effect, list(tokens))
+        if joined is None:  # Too long for one message.
+            self._send_batch(destination[0], before, tuple(others))
+            self._waiting[destination] = (effect, list(tokens))
             return
         others.extend(tokens)
-        self._waiting[way] = (_replace(before, message=joined), others)
+        self._waiting[destination] = (_replace(before, message=joined), others)

@@ -1,4 +1,4 @@
-"""What a live node offers to the state machines that run on it."""
+"""The `Host` of a live node: what its state machines may read of their node."""
 
 import time
 from collections.abc import Mapping
@@ -16,30 +16,30 @@ STANDING = Velocity(0.0, 0.0)
 
 @dataclass(slots=True)
 class Whereabouts:
-    """Where a node is and how it moves, as it was last told; all its layers look here."""
+    """The position and velocity of a node, as it was last told; shared by all its layers."""
 
     position: Position | None
-    """None while the node does not know."""
+    """None while it is unknown."""
     velocity: Velocity = STANDING
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What a node was given, for its state machines."""
+    """The configuration of a node that its state machines may read."""
 
     whereabouts: Whereabouts | None = None
-    """None for a node that has no means to know."""
+    """None for a node without a positioning system."""
     processors: tuple[Processor, ...] = ()
     roles: tuple[str, ...] = ()
     directory: Mapping[str, tuple[NodeId, ...]] | None = None
     area: Area | None = None
     roads: RoadMap | None = None
     name: str = ""
-    """What people call the node."""
+    """The name of the node."""
 
 
-def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
-    """What a node of a given configuration can tell. Never the energy or a global view: it has neither."""
+def offered_capabilities(store: bool, facts: HostFacts) -> frozenset[Capability]:
+    """The capabilities of a node with this configuration. Never energy or a global view: a live node has neither."""
     offers = {Capability.CALENDAR, Capability.LOAD}
     if facts.directory is not None:
         offers.add(Capability.DIRECTORY)
@@ -48,7 +48,7 @@ def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
     if store:
         offers.add(Capability.DURABLE_STORE)
     if facts.whereabouts is not None:
-        # Who does not move has a velocity too, and who does is told of it with the position.
+        # The velocity is set together with the position; that of a node at rest is zero.
         offers |= {Capability.POSITION, Capability.VELOCITY}
     if facts.area is not None:
         offers.add(Capability.AREA)
@@ -68,15 +68,15 @@ class LiveHost(Host):
         facts: HostFacts,
         store: NodeStore | None,
         incarnation: int,
-        work: LoadMeter | None = None,
+        load_meter: LoadMeter | None = None,
     ) -> None:
         """For a layer or, by its name, for an application."""
-        self.offers = offered(store is not None, facts)
+        self.offers = offered_capabilities(store is not None, facts)
         self.name = facts.name
         self.roles = facts.roles
         self.incarnation = incarnation
         self._facts = facts
-        self._work = work or LoadMeter()
+        self._load_meter = load_meter or LoadMeter()
         self._store: DurableStore | None = None
         if store is not None:
             self._store = store.layer(whose) if isinstance(whose, Layer) else store.application(whose)
@@ -94,7 +94,7 @@ class LiveHost(Host):
         return self._facts.whereabouts
 
     def load(self, now: float) -> float:
-        return self._work.load()
+        return self._load_meter.load()
 
     def free_memory_bytes(self, now: float) -> int:
         free_bytes = free_memory_bytes()
@@ -110,7 +110,7 @@ class LiveHost(Host):
             raise LookupError("this node was given no directory")
         nodes = self._facts.directory.get(role)
         if nodes is None and role == "all":
-            # Every node has that role, so it need not be written: all who have any.
+            # The role `all` need not be written in the directory: it has every node of any role.
             nodes = tuple(sorted({node for named in self._facts.directory.values() for node in named}))
         return nodes or ()
 

@@ -1,4 +1,4 @@
-"""How busy a node is with its own work: its handlers, what follows from them, and its processors."""
+"""The load of a node: the share of time in which its handlers, their effects and its processors run."""
 
 import asyncio
 import os
@@ -11,11 +11,10 @@ _MEMINFO = Path("/proc/meminfo")
 
 
 class LoadMeter:
-    """Something of the node runs within each `with work:`; several may at a time, since processors run apart.
+    """Measures the load. Work runs within `with load_meter:`; several may at a time, since processors are processes.
 
-    Handlers are too many and too short to be timed one by one: with the first of them something runs until the loop
-    has gone around. Not the machine's average: what other programs do, and other nodes on the machine, is not this
-    node's load.
+    Handlers are too many and too short to be timed one by one: the first one of a turn of the event loop counts as
+    running until the turn ends. This is not the machine's load average, which includes other programs and other nodes.
     """
 
     def __init__(self, window_s: float = DEFAULT_WINDOW_S) -> None:
@@ -23,10 +22,10 @@ class LoadMeter:
         self._running = 0
         self._since_s = 0.0
         self.in_turn = False
-        """Whether something runs until the loop has gone around."""
+        """Whether the present turn of the event loop is being measured."""
 
     def begin_turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Something runs until then."""
+        """Count the rest of this turn of the event loop as busy."""
         self.in_turn = True
         self.__enter__()
         loop.call_soon(self._end_turn)
@@ -46,7 +45,7 @@ class LoadMeter:
             self._busy.add(self._since_s, time.monotonic())
 
     def load(self) -> float:
-        """The share of the last seconds in which anything of the node ran."""
+        """The share of the last seconds in which any work of the node ran."""
         now_s = time.monotonic()
         if self._running:
             self._busy.add(self._since_s, now_s)
@@ -55,7 +54,7 @@ class LoadMeter:
 
 
 def free_memory_bytes() -> int | None:
-    """What programs can still get without swapping; None where the system does not tell."""
+    """The memory that is available without swapping; None where the system does not tell."""
     try:
         for line in _MEMINFO.read_text("ascii").splitlines():
             if line.startswith("MemAvailable:"):

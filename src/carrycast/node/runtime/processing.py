@@ -1,7 +1,7 @@
 """Runs processors: each in a process of its own, with a time limit.
 
-User code may hang, raise, print, leak or die: the node notices and goes on. A function that exceeds its limit is killed
-with its process, and the next job gets a new one.
+User code may hang, raise, print, leak or crash without affecting the node. If a function exceeds its time limit its
+process is killed, and the next job gets a new process.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from carrycast.core.protocol import effects as effect
 from carrycast.errors import UserError
 from carrycast.node.recorder import LOG
 from carrycast.node.runtime.load import LoadMeter
-from carrycast.node.runtime.worker import MAX_VALUE_BYTES, Job, Outcome
+from carrycast.node.runtime.worker import MAX_VALUE_BYTES, ProcessorJob, WorkerOutcome
 
 START_LIMIT_S = 10.0
 """A small device needs seconds to start Python and to import a processor's libraries."""
@@ -31,12 +31,12 @@ JOBS = MAX_JOBS
 SOURCE_FOLDER = Path(__file__).parents[2]
 """Where carrycast itself is imported from, for the workers, wherever this process found it."""
 
-Done: TypeAlias = Callable[["ProcessorOutcome"], None]
+OnProcessed: TypeAlias = Callable[["ProcessorOutcome"], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessorConfig:
-    """A processor, where its function is, and how long one call may take."""
+    """A processor, the file and name of its function, and the time limit of one call."""
 
     processor: Processor
     file: Path
@@ -46,7 +46,7 @@ class ProcessorConfig:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorOutcome:
-    """The outcome of one job. `error` is empty when it went well."""
+    """The outcome of one job. `error` is empty on success."""
 
     processor: ProcessorId
     token: Token
@@ -58,12 +58,12 @@ class ProcessorOutcome:
 
 
 class _Worker:
-    """The process of one processor and the jobs that wait for it."""
+    """The process of one processor and its queue of jobs."""
 
-    def __init__(self, config: ProcessorConfig, done: Done, work: LoadMeter) -> None:
+    def __init__(self, config: ProcessorConfig, on_processed: OnProcessed, load_meter: LoadMeter) -> None:
         self._config = config
-        self._work = work
-        self._done = done
+        self._load_meter = load_meter
+        self._on_processed = on_processed
         self._jobs: asyncio.Queue[effect.Process] = asyncio.Queue(JOBS)
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None
@@ -77,14 +77,14 @@ class _Worker:
         self._task = asyncio.create_task(self._serve())
 
     async def stop(self) -> None:
-        """End the process; jobs that wait are not answered any more."""
+        """End the process; queued jobs get no outcome."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._kill()
 
     def submit(self, job: effect.Process) -> bool:
-        """Queue a job; False if too many wait."""
+        """Queue a job; False if the queue is full."""
         try:
             self._jobs.put_nowait(job)
         except asyncio.QueueFull:
@@ -95,33 +95,33 @@ class _Worker:
         while True:
             job = await self._jobs.get()
             begun = time.perf_counter()
-            with self._work:
+            with self._load_meter:
                 outcome = await self._run(job)
             cost_s = time.perf_counter() - begun
             finished = ProcessorOutcome(
                 job.processor, job.token, job.events, outcome.state, tuple(outcome.results), cost_s, outcome.error
             )
             try:
-                self._done(finished)
+                self._on_processed(finished)
             except Exception as error:
-                LOG.error("the outcome of processor %s was not taken", job.processor, exc_info=error)
+                LOG.error("the outcome of processor %s could not be handled", job.processor, exc_info=error)
 
-    async def _run(self, job: effect.Process) -> Outcome:
+    async def _run(self, job: effect.Process) -> WorkerOutcome:
         if self._process is None:
             error = await self._spawn()
             if error:
                 await self._kill()
-                return Outcome(job.state, [], f"{Fault.NOT_STARTED}: {error}")
+                return WorkerOutcome(job.state, [], f"{Fault.NOT_STARTED}: {error}")
         try:
             async with asyncio.timeout(self._config.time_limit_s):
-                await self._write(Job(job.state, list(job.events)))
+                await self._write(ProcessorJob(job.state, list(job.events)))
                 outcome = await self._read()
         except TimeoutError:
             await self._kill()
-            return Outcome(job.state, [], Fault.TIMEOUT)
+            return WorkerOutcome(job.state, [], Fault.TIMEOUT)
         except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
             await self._kill()
-            return Outcome(job.state, [], f"{Fault.DIED}: {error}")
+            return WorkerOutcome(job.state, [], f"{Fault.DIED}: {error}")
         return outcome
 
     async def _spawn(self) -> str:
@@ -132,7 +132,7 @@ class _Worker:
         try:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                # Not the current folder: a file there must not stand in for a library.
+                # The current folder is not searched: a file there must not replace a library.
                 "-P",
                 "-m",
                 "carrycast.node.runtime.worker",
@@ -140,7 +140,7 @@ class _Worker:
                 stdin=PIPE,
                 stdout=PIPE,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-                # A Ctrl-C at the terminal is for the node, which ends its workers itself.
+                # Ctrl-C at the terminal stops the node, which ends its workers itself.
                 start_new_session=True,
             )
             async with asyncio.timeout(START_LIMIT_S):
@@ -150,20 +150,20 @@ class _Worker:
         except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
             return f"did not start: {error}"
 
-    async def _write(self, job: Job) -> None:
+    async def _write(self, job: ProcessorJob) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         body = msgspec.msgpack.encode(job)
         self._process.stdin.write(len(body).to_bytes(4, "big") + body)
         await self._process.stdin.drain()
 
-    async def _read(self) -> Outcome:
+    async def _read(self) -> WorkerOutcome:
         assert self._process is not None
         assert self._process.stdout is not None
         length = int.from_bytes(await self._process.stdout.readexactly(4), "big")
         if length > MAX_VALUE_BYTES:
             raise ValueError(f"its answer has {length} bytes")
-        return msgspec.msgpack.decode(await self._process.stdout.readexactly(length), type=Outcome)
+        return msgspec.msgpack.decode(await self._process.stdout.readexactly(length), type=WorkerOutcome)
 
     async def _kill(self) -> None:
         process, self._process = self._process, None
@@ -176,11 +176,12 @@ class _Worker:
 
 
 class ProcessorPool:
-    """All processors of a node. Every job has exactly one outcome, told from the loop, never at once."""
+    """All processors of a node. Every job has exactly one outcome, which the event loop reports, never the caller's
+    turn."""
 
-    def __init__(self, processors: Sequence[ProcessorConfig], done: Done, work: LoadMeter) -> None:
-        self._done = done
-        self._workers = {config.processor.id: _Worker(config, done, work) for config in processors}
+    def __init__(self, processors: Sequence[ProcessorConfig], on_processed: OnProcessed, load_meter: LoadMeter) -> None:
+        self._on_processed = on_processed
+        self._workers = {config.processor.id: _Worker(config, on_processed, load_meter) for config in processors}
 
     async def start(self) -> None:
         """Start every worker."""
@@ -197,7 +198,7 @@ class ProcessorPool:
             await worker.stop()
 
     def submit(self, job: effect.Process, refused: str = "") -> None:
-        """Run a processor on events, unless that was refused for a reason."""
+        """Run a processor on events; with a reason in `refused`, report that instead."""
         worker = self._workers.get(job.processor)
         if refused:
             self._refuse(job, refused)
@@ -208,4 +209,4 @@ class ProcessorPool:
 
     def _refuse(self, job: effect.Process, error: str) -> None:
         finished = ProcessorOutcome(job.processor, job.token, job.events, job.state, (), 0.0, error)
-        asyncio.get_running_loop().call_soon(self._done, finished)
+        asyncio.get_running_loop().call_soon(self._on_processed, finished)

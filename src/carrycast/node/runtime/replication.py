@@ -1,4 +1,5 @@
-"""Publishers that wait until enough neighbors hold an event, or as long as they care to."""
+"""Replication acknowledgements: publishers that wait until enough neighbors hold their event, or their patience
+ends."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,12 +15,11 @@ MAX_WAITING = 10_000
 
 
 class RequiredCopies(NamedTuple):
-    """By how many neighbors an event is to be held, for how long that is waited for, and who is told by how many it is
-    then."""
+    """How many neighbors are to hold an event, how long the publisher waits, and a callback with how many do then."""
 
     number: int
     patience_s: float
-    told: Callable[[int], None]
+    then: Callable[[int], None]
 
 
 class _Wait(NamedTuple):
@@ -29,7 +29,7 @@ class _Wait(NamedTuple):
 
 
 class ReplicationAcknowledgements:
-    """Those of one node."""
+    """The events of one node whose publishers wait for copies."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -37,7 +37,7 @@ class ReplicationAcknowledgements:
         self._waits: dict[EventId, _Wait] = {}
 
     def check(self) -> None:
-        """A UserError if nobody could tell who holds what, a WorkError if too many wait."""
+        """A UserError if the protocol does not acknowledge replicas, a WorkError if too many publishers wait."""
         protocol = self._runtime.protocol
         if not isinstance(protocol, AcknowledgesReplicas):
             raise UserError(f"{protocol.name} does not know who holds an event; publish at level accepted or stored")
@@ -45,13 +45,13 @@ class ReplicationAcknowledgements:
             raise WorkError(f"{MAX_WAITING} publishers wait for copies already; try again")
 
     def wait(self, event: EventId, copies: RequiredCopies) -> None:
-        """Tell when so many neighbors hold an event that was just published, or when patience is over."""
+        """Wait for copies of an event that was just published."""
         timer = self._loop.call_later(copies.patience_s, self._end, event)
         self._waits[event] = _Wait(copies, {}, timer)
         self._runtime.on_await_replicas(self._runtime.now, event, copies.number)
 
     def on_held(self, event: EventId, neighbor: NodeId) -> None:
-        """A neighbor has it."""
+        """A neighbor holds an event."""
         wait = self._waits.get(event)
         if wait is not None:
             wait.holders[neighbor] = None
@@ -60,11 +60,11 @@ class ReplicationAcknowledgements:
                 self._end(event)
 
     def close(self) -> None:
-        """The node stops, and nobody is told any more."""
+        """The node stops: no callback is called any more."""
         for wait in self._waits.values():
             wait.timer.cancel()
         self._waits.clear()
 
     def _end(self, event: EventId) -> None:
         wait = self._waits.pop(event)
-        wait.copies.told(len(wait.holders))
+        wait.copies.then(len(wait.holders))

@@ -1,7 +1,7 @@
-"""Runs a stack on an event loop: inputs go to handlers, effects go out when a handler has returned.
+"""The runtime of a node: runs its stack on an event loop. A handler's effects are carried out when it has returned.
 
-A handler that raises does nothing by halves, and the node goes on: its layer's effects and its writes to the store are
-dropped, together with what it told the other layers. What it sends waits until its writes are committed.
+If a handler raises, the node continues: the handler's effects, its writes to the store and its calls of other layers
+are dropped. Messages wait until the writes of their handler are committed.
 """
 
 import asyncio
@@ -45,8 +45,8 @@ from carrycast.node.storage.group_commit import GroupCommit
 from carrycast.trace import Kind
 
 _replace = msgspec.structs.replace
-NO_WAIT_S = 0.001
-"""What waits for less has not waited, as everywhere on the way of a message."""
+MIN_WAIT_S = 0.001
+"""A shorter wait does not shorten leases, as everywhere on the path of a message."""
 
 
 class Runtime(Stack):
@@ -61,9 +61,9 @@ class Runtime(Stack):
         host: Callable[[Layer], Host],
         group_commit: GroupCommit,
         applications: ApplicationLayer,
-        work: LoadMeter,
+        load_meter: LoadMeter,
     ) -> None:
-        self._work = work
+        self._load_meter = load_meter
         self._loop = asyncio.get_running_loop()
         self._recorder = recorder
         self._group_commit = group_commit
@@ -71,15 +71,15 @@ class Runtime(Stack):
         self._ports = {layer: BufferedPort() for layer in Layer}
         self._timers: dict[tuple[Layer, TimerKey], asyncio.TimerHandle] = {}
         self._running = False
-        self._joining = MessageBatching(self._loop, self._put)
+        self._batching = MessageBatching(self._loop, self._transmit)
         self.interfaces = {
-            config.name: LiveInterface(node, config, transport, plan.codecs, recorder, self, self._when_kept)
+            config.name: LiveInterface(node, config, transport, plan.codecs, recorder, self, self._when_committed)
             for config, transport in interfaces
         }
         self._all = list(self.interfaces.values())
-        self._carried_out: dict[type[Effect], Callable[[Layer, Any], None]] = {
-            Send: self._leave,
-            Broadcast: self._leave,
+        self._effect_handlers: dict[type[Effect], Callable[[Layer, Any], None]] = {
+            Send: self._send_when_committed,
+            Broadcast: self._send_when_committed,
             SetTimer: lambda layer, effect: self._arm(layer, effect.key, effect.delay_s),
             CancelTimer: lambda layer, effect: self._disarm(layer, effect.key),
             Deliver: lambda layer, effect: applications.deliver(effect.subscription, effect.event, effect.hops),
@@ -105,11 +105,11 @@ class Runtime(Stack):
 
     @property
     def now(self) -> float:
-        """The node's own clock, as handlers have it: it runs on over its starts, as the ends of stored leases do."""
+        """The node's clock, as handlers see it. It continues over restarts, as stored leases need."""
         return self._recorder.time_s()
 
     def start(self) -> None:
-        """Start to hear and to run; nothing stays open if an interface cannot be opened."""
+        """Open the interfaces and start the stack; if an interface cannot be opened, none stays open."""
         try:
             for interface in self.interfaces.values():
                 interface.open()
@@ -119,7 +119,7 @@ class Runtime(Stack):
         self._running = True
         self._recorder.mark(Kind.START)
         self.on_start(self.now)
-        if self._recorder.drops["handler_raised"]:  # It would go on without what it held before, and write over it.
+        if self._recorder.drops["handler_raised"]:  # It would lose its stored events.
             self.crash()
             raise WorkError("the protocol could not start, perhaps for what is in the store; the log has the reason")
 
@@ -127,7 +127,7 @@ class Runtime(Stack):
         """Stop cleanly; no handler runs afterwards."""
         self.on_stop(self.now)
         self._group_commit.commit()
-        self._joining.flush()
+        self._batching.flush()
         self._running = False
         for (layer, _), timer in self._timers.items():
             timer.cancel()
@@ -137,9 +137,9 @@ class Runtime(Stack):
         self._recorder.mark(Kind.STOP)
 
     def crash(self) -> None:
-        """End as a killed process does: no handler runs, now or afterwards."""
+        """End as a killed process would: no handler runs, now or afterwards."""
         self._running = False
-        self._joining.forget()
+        self._batching.clear()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -151,9 +151,9 @@ class Runtime(Stack):
             interface.close()
 
     def run_handler(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
-        """A handler, then its effects; or neither its effects nor its writes, if it raises."""
-        if not self._work.in_turn:
-            self._work.begin_turn(self._loop)
+        """Run a handler, then its effects; if it raises, drop its effects and undo its writes."""
+        if not self._load_meter.in_turn:
+            self._load_meter.begin_turn(self._loop)
         queued_calls, group_commit = self.queued_calls, self._group_commit
         if group_commit.store.has_savepoint:
             group_commit.release_savepoint()
@@ -169,16 +169,16 @@ class Runtime(Stack):
         if group_commit.store.has_savepoint:
             group_commit.release_savepoint()
         for effect in self._ports[layer].take():
-            self._carried_out[type(effect)](layer, effect)
-        # What was delivered is written, and belongs to what the handler wrote.
+            self._effect_handlers[type(effect)](layer, effect)
+        # Deliveries to durable subscriptions are written too, and belong to the handler's writes.
         if group_commit.store.has_savepoint:
             group_commit.release_savepoint()
         return True
 
     @property
     def is_busy(self) -> bool:
-        """Whether so much waits on an interface that nothing new should be added."""
-        if len(self._all) == 1:  # As most nodes have; asked for each event.
+        """Whether the send queue of an interface is so long that publishers should wait."""
+        if len(self._all) == 1:  # The common case; this is called for each event.
             return self._all[0].busy
         return any(interface.busy for interface in self._all)
 
@@ -192,18 +192,18 @@ class Runtime(Stack):
         ]
 
     def _on_link(self, link: Link, lost: Failure | None) -> None:
-        """Discovery has found or lost a link; the layers above are told next."""
+        """Discovery has found or lost a link; the layers above are called next."""
         self._recorder.link(link, lost)
         self.interfaces[link.interface].linked(link.neighbor, lost is None)
 
     # Effects.
 
-    def _leave(self, layer: Layer, effect: Send | Broadcast) -> None:
+    def _send_when_committed(self, layer: Layer, effect: Send | Broadcast) -> None:
         if self._group_commit.is_pending:
             since_s = self._loop.time()
-            self._group_commit.when_committed(lambda lost: self._transmit_later(layer, effect, lost, since_s))
+            self._group_commit.when_committed(lambda error: self._send_committed(layer, effect, error, since_s))
         else:
-            self._joining.send(layer, effect)
+            self._batching.send(layer, effect)
 
     def _close(self, layer: Layer, effect: AnswerRequest | CloseRequest) -> None:
         if isinstance(effect, AnswerRequest):
@@ -213,60 +213,60 @@ class Runtime(Stack):
         if not wanted:
             self._recorder.drop(layer, "no_such_request")
 
-    def _when_kept(self, then: Callable[[], None]) -> None:
+    def _when_committed(self, then: Callable[[], None]) -> None:
         if self._group_commit.is_pending:
-            self._group_commit.when_committed(lambda lost: then() if lost is None and self._running else None)
+            self._group_commit.when_committed(lambda error: then() if error is None and self._running else None)
         else:
             then()
 
-    def _transmit_later(self, layer: Layer, effect: Send | Broadcast, lost: WorkError | None, since_s: float) -> None:
-        """What waited for a commit is so much older."""
+    def _send_committed(self, layer: Layer, effect: Send | Broadcast, error: WorkError | None, since_s: float) -> None:
+        """Send a message whose leases are shorter by the time that it waited for the commit."""
         waited_s = self._loop.time() - since_s
-        aged = effect.message.aged(waited_s) if waited_s >= NO_WAIT_S else effect.message
+        aged = effect.message.aged(waited_s) if waited_s >= MIN_WAIT_S else effect.message
         if aged is not None:
-            self._transmit(layer, effect if aged is effect.message else _replace(effect, message=aged), lost)
+            self._send_or_drop(layer, effect if aged is effect.message else _replace(effect, message=aged), error)
             return
         self._recorder.drop(layer, LEASE_OVER, None, effect.message)
         if isinstance(effect, Send) and effect.token is not None:
-            self._loop.call_soon(self._refuse, layer, effect.token, Failure.QUEUE_FULL)
+            self._loop.call_soon(self._report_failure, layer, effect.token, Failure.QUEUE_FULL)
 
-    def _transmit(self, layer: Layer, effect: Send | Broadcast, lost: WorkError | None) -> None:
-        if lost is not None:
-            # It may tell of something that this node does not hold.
+    def _send_or_drop(self, layer: Layer, effect: Send | Broadcast, error: WorkError | None) -> None:
+        if error is not None:
+            # The message may announce an event that this node does not have.
             self._recorder.drop(layer, "store_failed", None, effect.message)
             if isinstance(effect, Send) and effect.token is not None:
-                self._loop.call_soon(self._refuse, layer, effect.token, Failure.QUEUE_FULL)
+                self._loop.call_soon(self._report_failure, layer, effect.token, Failure.QUEUE_FULL)
         else:
-            self._joining.send(layer, effect)
+            self._batching.send(layer, effect)
 
-    def _put(self, layer: Layer, effect: Send | Broadcast, tokens: tuple[Token, ...]) -> None:
+    def _transmit(self, layer: Layer, effect: Send | Broadcast, tokens: tuple[Token, ...]) -> None:
         if isinstance(effect, Send):
             self._send(layer, effect, tokens)
         else:
             self._broadcast(layer, effect)
 
     def _send(self, layer: Layer, effect: Send, tokens: tuple[Token, ...]) -> None:
-        body = self._encoded(layer, effect.message)
+        body = self._encode(layer, effect.message)
         refusal: Failure | None
         if isinstance(body, Failure):
             refusal = body
         else:
-            interface = self._chosen(effect.target, effect.via)
+            interface = self._choose_interface(effect.target, effect.via)
             unicast = Unicast(layer, effect.message, effect.target, len(body), tokens)
             refusal = Failure.OUT_OF_REACH if interface is None else interface.send(unicast, body)
         if refusal is not None:
             self._recorder.drop(layer, refusal, effect.target, effect.message)
             failure = Failure.UNREACHABLE if refusal is Failure.OUT_OF_REACH else refusal
             for token in tokens:
-                # Told from the loop: one that answers each refusal by sending again does not stop the node.
-                self._loop.call_soon(self._refuse, layer, token, failure)
+                # From the event loop: a handler that reacts by sending again must not block the node.
+                self._loop.call_soon(self._report_failure, layer, token, failure)
 
-    def _refuse(self, layer: Layer, token: Token, failure: Failure) -> None:
+    def _report_failure(self, layer: Layer, token: Token, failure: Failure) -> None:
         if self._running:
             self.on_sent(self.now, layer, token, failure)
 
-    def _chosen(self, target: NodeId, via: Interface | None) -> LiveInterface | None:
-        """A named interface; else the cheapest with a link to a neighbor, or over which the node was ever heard."""
+    def _choose_interface(self, target: NodeId, via: Interface | None) -> LiveInterface | None:
+        """The named interface; else the cheapest with a link to the target, or over which the target was ever heard."""
         if via is not None:
             return self.interfaces.get(via)
         leading = [one for one in self._all if target in one.neighbors]
@@ -276,7 +276,7 @@ class Runtime(Stack):
         return min(leading, key=lambda interface: interface.cost_s(target), default=None)
 
     def _broadcast(self, layer: Layer, effect: Broadcast) -> None:
-        body = self._encoded(layer, effect.message)
+        body = self._encode(layer, effect.message)
         interfaces = self._all if effect.on is None else [one for one in self._all if one.name == effect.on]
         if isinstance(body, Failure):
             self._recorder.drop(layer, body, None, effect.message)
@@ -296,8 +296,8 @@ class Runtime(Stack):
             LOG.error("a message could not be routed", exc_info=error)
             self._recorder.drop(Layer.DISSEMINATION, "not_routed", None, effect.message)
 
-    def _encoded(self, layer: Layer, message: Message) -> bytes | Failure:
-        """The wire frame, or why there is none."""
+    def _encode(self, layer: Layer, message: Message) -> bytes | Failure:
+        """The wire frame, or why the message has none."""
         try:
             body = self.plan.codecs[layer].encode(message)
         except Exception as error:
@@ -321,30 +321,30 @@ class Runtime(Stack):
 
 
 class CertifyingRuntime(Runtime):
-    """What `certified` makes of the subscriptions and requests of this node is what others are told."""
+    """The runtime of a node with a certificate: its subscriptions and requests carry the certificate (`certify`)."""
 
-    def __init__(self, certified: Callable[[Any], Any], *arguments: Any) -> None:
-        """The others as those of `Runtime`."""
-        self._certified = certified
-        self._standing: dict[SubscriptionId, Subscription] = {}
+    def __init__(self, certify: Callable[[Any], Any], *arguments: Any) -> None:
+        """The other arguments are those of `Runtime`."""
+        self._certify = certify
+        self._subscriptions: dict[SubscriptionId, Subscription] = {}
         super().__init__(*arguments)
 
     def on_subscribe(self, now: float, subscription: Subscription) -> bool:
-        stands = super().on_subscribe(now, self._certified(subscription))
-        if stands:
-            self._standing[subscription.id] = subscription
-        return stands
+        is_active = super().on_subscribe(now, self._certify(subscription))
+        if is_active:
+            self._subscriptions[subscription.id] = subscription
+        return is_active
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
-        self._standing.pop(subscription, None)
+        self._subscriptions.pop(subscription, None)
         super().on_unsubscribe(now, subscription)
 
     def on_request(self, now: float, request: Request) -> None:
-        super().on_request(now, self._certified(request))
+        super().on_request(now, self._certify(request))
 
     def certify_again(self) -> None:
-        """The node has another certificate. Subscriptions that went out with the one before end with that one, so they
-        go out again; their history has come already."""
-        for subscription in list(self._standing.values()):
+        """The node has a new certificate. Subscriptions expire with the certificate that they carry, so they are sent
+        again; without their history, which has been delivered."""
+        for subscription in list(self._subscriptions.values()):
             again = _replace(subscription, history=False)
-            super().on_subscribe(self.now, self._certified(again))
+            super().on_subscribe(self.now, self._certify(again))

@@ -1,7 +1,7 @@
 """The process that runs one processor's function: `python -m carrycast.node.runtime.worker ID FILE FUNCTION INPUTS`.
 
-It reads jobs from standard input and answers on standard output, each as four bytes of length and a MessagePack value.
-What the function prints goes to standard error.
+It reads jobs from standard input and writes outcomes to standard output, each as four bytes of length and a MessagePack
+value. The output of the function goes to standard error.
 """
 
 import os
@@ -18,15 +18,15 @@ MAX_VALUE_BYTES = 1 << 26
 """64 events of a mebibyte each, the most that a processor can take."""
 
 
-class Job(msgspec.Struct, frozen=True, array_like=True):
-    """What to run the function on."""
+class ProcessorJob(msgspec.Struct, frozen=True, array_like=True):
+    """The input of one call of the function."""
 
     state: bytes
     events: list[Event]
 
 
-class Outcome(msgspec.Struct, frozen=True, array_like=True):
-    """What came of it; `error` is empty when it went well."""
+class WorkerOutcome(msgspec.Struct, frozen=True, array_like=True):
+    """The result of one call; `error` is empty on success."""
 
     state: bytes
     results: list[Result]
@@ -40,18 +40,18 @@ def write_value(stream: BinaryIO, value: msgspec.Struct) -> None:
     stream.flush()
 
 
-def run_job(installed: InstalledFunction, body: bytes) -> Outcome:
+def run_job(installed: InstalledFunction, body: bytes) -> WorkerOutcome:
     """Run the function on one job."""
-    job = msgspec.msgpack.decode(body, type=Job)
+    job = msgspec.msgpack.decode(body, type=ProcessorJob)
     try:
         state, results = installed.run(job.state, job.events)
-        # A user's function may have put anything into its results; what is no attribute shows here, not in the node.
-        return msgspec.msgpack.decode(msgspec.msgpack.encode(Outcome(state, results, "")), type=Outcome)
+        # A user's function may return anything; a value that is no attribute fails here, not in the node.
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(WorkerOutcome(state, results, "")), type=WorkerOutcome)
     except ProcessorError as error:
-        return Outcome(job.state, [], error.told)
+        return WorkerOutcome(job.state, [], error.told)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         refused = ProcessorError(f"{installed.processor.id} returned no result: {error}", Fault.RESULT)
-        return Outcome(job.state, [], refused.told)
+        return WorkerOutcome(job.state, [], refused.told)
 
 
 def main(arguments: list[str]) -> int:
@@ -64,9 +64,9 @@ def main(arguments: list[str]) -> int:
     try:
         installed = InstalledFunction.of(Processor(id, "", int(inputs)), load_function(Path(file), name))
     except (ProcessorError, TypeError, ValueError) as error:
-        write_value(answers, Outcome(b"", [], str(error)))
+        write_value(answers, WorkerOutcome(b"", [], str(error)))
         return 1
-    write_value(answers, Outcome(b"", [], ""))
+    write_value(answers, WorkerOutcome(b"", [], ""))
     while len(head := source.read(4)) == 4:
         write_value(answers, run_job(installed, source.read(int.from_bytes(head, "big"))))
     return 0

@@ -1,4 +1,4 @@
-"""Numbers that a node never gives twice, whatever happens between two starts."""
+"""Persistent sequence numbers: a node never uses one twice, whatever happens between two starts."""
 
 import secrets
 import struct
@@ -7,21 +7,19 @@ import time
 from carrycast.node.storage.store import TICK_S, TICKS_FROM_S, NodeStore
 
 BLOCK = 1000
-"""One write through to the disk per so many numbers; a crash leaves at most that many unused."""
-
-
+"""Numbers that are reserved with one sync of the disk; a crash leaves at most that many unused."""
 DRAWN = 64
-"""Numbers that are drawn together."""
+"""Random numbers that are drawn together."""
 _DRAWN = struct.Struct("@Q")
-CHANCE_BITS = 24
-"""A forger needs 16 million events to meet the next number of a node; 39 bits are left to count."""
+RANDOM_BITS = 24
+"""An attacker needs 16 million events to guess the next number of a node; 39 bits are left for the counter."""
 
 
 class SequenceNumbers:
-    """The counter behind a node's events, subscription ids or incarnations.
+    """A counter for a node's events, subscription ids or incarnations.
 
-    With a store, numbers are reserved in blocks before they are used. Without one they count on from the microseconds
-    since 1970 at the start, which no earlier start can have reached unless the clock was set back.
+    With a store, numbers are reserved in blocks before they are used. Without one the counter begins at the
+    microseconds since 1970, which no earlier start can have reached unless the clock was set back.
     """
 
     __slots__ = ("_block", "_end", "_name", "_next", "_store")
@@ -48,11 +46,11 @@ class SequenceNumbers:
 
 
 class UnpredictableSequenceNumbers:
-    """The numbers of a node's events: never given twice, and not to be foreseen. Who could foresee one could send
-    something else under it first, and hide the event.
+    """The sequence numbers of a node's events: never used twice, and not predictable. An attacker who could predict one
+    could send another event under it first, and so suppress the real one as a duplicate.
 
-    With a store a counter stands before CHANCE_BITS of chance; at a thousand events a second it lasts for 17 years.
-    Without one all 63 bits are drawn: of a million events two have the same number once in 18 million times.
+    With a store a number is a counter followed by RANDOM_BITS random bits; at a thousand events a second it lasts for
+    17 years. Without one all 63 bits are random: among a million events there is a collision once in 18 million times.
     """
 
     __slots__ = ("_counter", "_drawn")
@@ -64,26 +62,26 @@ class UnpredictableSequenceNumbers:
     def take(self) -> int:
         """The next number."""
         if not self._drawn:
-            # One question to the system for many numbers.
+            # One system call for many numbers.
             self._drawn = [number >> 1 for (number,) in _DRAWN.iter_unpack(secrets.token_bytes(_DRAWN.size * DRAWN))]
-        chance = self._drawn.pop()
+        random_bits = self._drawn.pop()
         if self._counter is None:
-            return chance
-        return self._counter.take() << CHANCE_BITS | chance >> 63 - CHANCE_BITS
+            return random_bits
+        return self._counter.take() << RANDOM_BITS | random_bits >> 63 - RANDOM_BITS
 
 
-def incarnation(store: NodeStore | None) -> int:
-    """A number for this start of the node, above those of earlier ones and below 2^31.
+def next_incarnation(store: NodeStore | None) -> int:
+    """The number of this start of the node, greater than those of earlier starts and less than 2^31.
 
-    Protocols put it before counters of 32 bits. Without a store it is a time, so again the clock must not be set back.
+    Protocols put it before counters of 32 bits. Without a store it is a time, so the clock must not be set back.
     """
     if store is not None:
         return SequenceNumbers("incarnation", store, block=1).take()
     ticks = max(0, int((time.time() - TICKS_FROM_S) / TICK_S))
     # One process may start a node twice within a tick, or several nodes.
-    _taken[0] = max(_taken[0] + 1, ticks)
-    return _taken[0]
+    _last[0] = max(_last[0] + 1, ticks)
+    return _last[0]
 
 
-_taken = [0]
-"""The highest incarnation that this process has given."""
+_last = [0]
+"""The highest incarnation that this process has used."""

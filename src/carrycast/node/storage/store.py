@@ -1,8 +1,8 @@
-"""What outlives a start: an SQLite file in WAL mode, for one node.
+"""The durable store of a node: one SQLite database in WAL mode (write-ahead log).
 
-Each layer has a table of its own. The host keeps there the subscriptions that stand, what waits for them, and the
-numbers already given away. The writes of a handler stay together: they are dropped when it raises, and many handlers
-share one commit (`group_commit.py`). What is committed outlives a crash of the process, what is synced a power cut too.
+Each layer has a table of its own. Other tables hold the named subscriptions, their backlogs, and the reserved sequence
+numbers. The writes of one handler are a savepoint, which is rolled back if the handler raises; many handlers share one
+commit (`group_commit.py`). Committed writes survive a crash of the process, synced writes survive a power cut.
 """
 
 import os
@@ -23,38 +23,38 @@ from carrycast.core.wire import Layer
 from carrycast.errors import WorkError
 
 FORMAT = 2
-"""1, until 0.1, had no table of what waits for subscriptions. Its other tables are the same, so it is taken over."""
+"""The version of the tables. Version 1 (until 0.1) had no backlog table; it is upgraded when it is opened."""
 IN_MEMORY = ":memory:"
 PROBE = b"\0probe"
 PROBE_BYTES = 1 << 17
-"""More than an event and what is written with it."""
+"""More than the largest event and the rows that are written with it."""
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
-"""What SQLite calls a disk that is full, or a file that may not grow."""
+"""The errors of SQLite on a full disk, or for a file that may not grow."""
 TICK_S = 0.5
-"""Two starts of a process are further apart, and 2^31 of these, the most that fits, reach until 2059."""
+"""Two starts of a process are further apart, and 2^31 ticks, the most that fits, last until 2059."""
 TICKS_FROM_S = 1_735_689_600.0
 """The beginning of 2025, in seconds since 1970."""
-LONGEST_UNWRITTEN_S = 1 << 20
-"""A disk is not full for longer than twelve days, or the clock is wrong."""
-ANOTHER = "give back the key_file or the name it had, or move the file away to begin anew, without what it holds"
-WAY_OUT = "move the file away to begin anew, without what it holds and with a new key_file"
-"""A node that begins anew may give numbers away again, so it has to be another one."""
+MAX_UNWRITTEN_S = 1 << 20
+"""Twelve days. If the disk seems to have been full for longer, the clock is wrong."""
+ANOTHER = "give back the key_file or the name it had, or move the file away to start again without its content"
+WAY_OUT = "move the file away to start again without its content, and with a new key_file"
+"""A node without its store may reuse sequence numbers, so it needs another identity."""
 
 BACKLOG_TABLES = (
     "CREATE TABLE IF NOT EXISTS backlog (subscription INTEGER, position INTEGER, event BLOB, hops INTEGER, "
     "arrived_s REAL, handed INTEGER, PRIMARY KEY (subscription, position)) WITHOUT ROWID",
-    # The order of rows is the order of arrival, over all subscriptions.
+    # Rows are numbered in the order of arrival over all subscriptions.
     "CREATE TABLE IF NOT EXISTS taken (number INTEGER PRIMARY KEY, subscription INTEGER, source INTEGER, "
     "sequence INTEGER, UNIQUE (subscription, source, sequence))",
 )
 
 
-class _UnmadeError(Exception):
-    """There is no room to make a store."""
+class _NoRoomError(Exception):
+    """The disk has no room for a new store."""
 
 
 class StoredSubscription(msgspec.Struct, frozen=True):
-    """A subscription that stands: its name at the control channel, and when it ends by the wall clock."""
+    """A named subscription: its name, and when its lease ends by the wall clock."""
 
     name: str
     subscription: Subscription
@@ -62,39 +62,39 @@ class StoredSubscription(msgspec.Struct, frozen=True):
 
 
 class NodeStore:
-    """The file of one node."""
+    """The database of one node."""
 
     def __init__(self, path: Path | None, node: NodeId) -> None:
-        """Without a path it is in memory, and outlives nothing."""
+        """Without a path the database is in memory."""
         self._path = path
         self._open = False
         self.has_savepoint = False
-        """Whether anything was written since the last `settle`."""
+        """Whether anything was written since the last `release_savepoint`."""
         self.commits = 0
-        """How often something was kept."""
-        self._owed: dict[str, int] = {}
-        """Numbers given away on a full disk, to be written when there is room."""
+        """The number of commits so far."""
+        self._unwritten_counters: dict[str, int] = {}
+        """Sequence numbers reserved while the disk was full, to be written when there is room."""
         self._log: int | None = None
         self.failed: WorkError | None = None
-        """Why something that was written is not kept; whoever commits next takes it from here."""
-        self.on_begin: Callable[[], None] = _nobody
-        """Called with the first write after each commit, so that somebody commits."""
-        self.before_commit: Callable[[], None] = _nobody
-        """Called before each commit, to write what belongs to it."""
-        self.on_rollback: Callable[[], None] = _nobody
-        """Called when nothing of it is kept."""
+        """Why the present transaction cannot be committed; the next commit reports it."""
+        self.on_begin: Callable[[], None] = _do_nothing
+        """Called with the first write of each transaction, to schedule its commit."""
+        self.before_commit: Callable[[], None] = _do_nothing
+        """Called before each commit, to add writes to it."""
+        self.on_rollback: Callable[[], None] = _do_nothing
+        """Called when a transaction was rolled back."""
         if path is not None:
-            # What is sealed on its way is not for everybody on this machine; a file that is there stays as it is.
+            # Readable to its owner only: events may be encrypted on the network. An existing file is not changed.
             with suppress(OSError):
                 os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         self._node = node
-        self._unmade: str | None = None
-        """Why the file could not be made: then all is in memory, and nothing can be committed until it is."""
+        self._create_error: str | None = None
+        """Why the file could not be created. Until it is, the database is in memory and commits fail."""
         try:
             self._connect(path)
-        except _UnmadeError as error:
+        except _NoRoomError as error:
             self._connect(None)
-            self._unmade = str(error)
+            self._create_error = str(error)
 
     def _connect(self, path: Path | None) -> None:
         try:
@@ -107,7 +107,7 @@ class NodeStore:
         except BaseException as error:
             self._database.close()
             if isinstance(error, sqlite3.OperationalError) and self._is_new and error.sqlite_errorcode & 0xFF in FULL:
-                raise _UnmadeError(str(error)) from None
+                raise _NoRoomError(str(error)) from None
             if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
                 raise WorkError(f"the store {path} is in use by another node") from None
             if isinstance(error, sqlite3.OperationalError):
@@ -117,103 +117,104 @@ class NodeStore:
             raise
 
     def layer(self, layer: Layer) -> DurableStore:
-        """The part that one layer sees."""
+        """The table of one layer."""
         return LayerStore(self, f"layer_{layer.name.lower()}")
 
     def application(self, name: str) -> DurableStore:
-        """The part that one application sees."""
+        """The keys of one application."""
         return ApplicationStore(LayerStore(self, "applications"), name)
 
     def reserve(self, counter: str, block: int) -> int:
-        """The first of `block` numbers that no start of this node has had before; on disk when this returns."""
+        """Reserve `block` sequence numbers that no earlier start of this node has used; the first of them. The
+        reservation is on disk when this returns."""
         row = self._database.execute("SELECT next FROM counters WHERE name = ?", (counter,)).fetchone()
-        first: int = max(0 if row is None else row[0], self._owed.get(counter, 0))
+        first: int = max(0 if row is None else row[0], self._unwritten_counters.get(counter, 0))
         try:
             self.set_counter(counter, first + block)
             self.commit()
             self._database.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
         except (WorkError, sqlite3.OperationalError) as error:
             return self._reserve_unwritten(counter, first, block, error)
-        self._owed.pop(counter, None)
+        self._unwritten_counters.pop(counter, None)
         return first
 
     def _reserve_unwritten(self, counter: str, first: int, block: int, error: Exception) -> int:
-        """Numbers on a full disk: they are written when there is room. Until then a start begins as many blocks further
-        on as tenths of a second have passed since the file was written, so that no start before it has had them,
-        unless the clock was set back."""
+        """Reserve numbers on a full disk, to be written when there is room. For each tenth of a second since the file
+        was last written one block is skipped, so that no earlier start can have used the numbers, unless the clock was
+        set back."""
         if self._path is None or not isinstance(error, WorkError):
             raise WorkError(f"cannot write to the store {self._path}: {error}") from None
-        if counter not in self._owed:
+        if counter not in self._unwritten_counters:
             first += block * self._unwritten_ticks()
-        self._owed[counter] = first + block
+        self._unwritten_counters[counter] = first + block
         return first
 
     def _unwritten_ticks(self) -> int:
-        """For how long nothing could be written, in tenths of a second: a process takes longer to start."""
+        """For how long nothing could be written, in tenths of a second; a process takes longer than that to start."""
         assert self._path is not None
-        if self._unmade is not None:
+        if self._create_error is not None:
             return max(1, int((time.time() - TICKS_FROM_S) / TICK_S))
-        # Numbers that could be written are in the file itself, not only in its log.
+        # Reservations are checkpointed into the file itself, so its time of change is that of the last one.
         passed_s = time.time() - self._path.stat().st_mtime
-        return min(max(1, int(10 * passed_s)), 10 * LONGEST_UNWRITTEN_S)
+        return min(max(1, int(10 * passed_s)), 10 * MAX_UNWRITTEN_S)
 
     def counters(self, prefix: str) -> dict[str, int]:
-        """All numbers whose name begins so, by the rest of their names."""
+        """All counters whose names begin with a prefix, by the rest of their names."""
         rows = self.query("SELECT name, next FROM counters WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
         return {name[len(prefix) :]: number for name, number in rows}
 
     def set_counter(self, name: str, number: int) -> None:
-        """Keep a number with the next commit."""
+        """Write a counter with the next commit."""
         self.execute("INSERT OR REPLACE INTO counters VALUES (?, ?)", (name, number))
 
     def probe(self) -> None:
-        """See whether there is room for an event of the longest kind, and write the numbers that had none."""
-        if self._unmade is not None:
-            self._make()
+        """Check that the disk has room for an event of the largest size, and write the reservations that had none."""
+        if self._create_error is not None:
+            self._create()
         self.execute("INSERT OR REPLACE INTO applications VALUES (?, zeroblob(?))", (PROBE, PROBE_BYTES))
-        for name, number in self._owed.items():
+        for name, number in self._unwritten_counters.items():
             self.set_counter(name, number)
         self.commit()
-        self._owed.clear()
+        self._unwritten_counters.clear()
         self.execute("DELETE FROM applications WHERE key = ?", (PROBE,))
 
-    def _make(self) -> None:
-        """Make the file for which there was no room; nothing was committed to what stood in for it."""
+    def _create(self) -> None:
+        """Create the file for which there was no room; nothing was committed to the database in memory."""
         with suppress(WorkError):
             self.commit()
         before = self._database
         try:
             self._connect(self._path)
-        except (_UnmadeError, WorkError) as error:
+        except (_NoRoomError, WorkError) as error:
             self._database = before
             self.failed = WorkError(f"cannot make the store {self._path}: {error}")
             raise self.failed from None
         before.close()
-        self._unmade = self.failed = None
+        self._create_error = self.failed = None
 
-    def standing(self) -> list[StoredSubscription]:
-        """The subscriptions that stand, in the order in which they were made."""
+    def subscriptions(self) -> list[StoredSubscription]:
+        """The named subscriptions, in the order in which they were made."""
         rows = self._database.execute("SELECT standing FROM subscriptions ORDER BY sequence").fetchall()
         try:
             return [msgspec.msgpack.decode(row[0], type=StoredSubscription) for row in rows]
         except (msgspec.MsgspecError, ValueError) as error:
             raise WorkError(f"{self._path} holds a subscription that cannot be read: {error}") from None
 
-    def keep(self, standing: StoredSubscription) -> None:
-        """A subscription stands from now on."""
-        row = (standing.subscription.id.sequence, msgspec.msgpack.encode(standing))
+    def put_subscription(self, stored: StoredSubscription) -> None:
+        """Write a named subscription, and commit."""
+        row = (stored.subscription.id.sequence, msgspec.msgpack.encode(stored))
         self.execute("INSERT OR REPLACE INTO subscriptions VALUES (?, ?)", row)
         self.commit()
 
-    def forget(self, subscription: SubscriptionId) -> None:
-        """A subscription no longer stands, from the next commit on, and what was for it is for nobody."""
+    def delete_subscription(self, subscription: SubscriptionId) -> None:
+        """Delete a named subscription and its backlog, with the next commit."""
         self.execute("DELETE FROM subscriptions WHERE sequence = ?", (subscription.sequence,))
         for table in ("backlog", "taken"):
             self.execute(f"DELETE FROM {table} WHERE subscription = ?", (subscription.sequence,))
 
     def execute(self, statement: str, values: tuple[object, ...] = ()) -> int:
-        """A write, kept with the next commit; how many rows it changed. If it cannot be written, as on a full disk, a
-        WorkError, and nothing since the last commit is kept: SQLite may have ended the transaction."""
+        """Write with the next commit; how many rows were changed. On a full disk a WorkError, and nothing since the
+        last commit is kept: SQLite may have rolled the transaction back."""
         if not self._open:
             self._database.execute("BEGIN")
             self._open = True
@@ -227,42 +228,42 @@ class NodeStore:
             self.failed = WorkError(f"cannot write to the store {self._path}: {error}")
             self.has_savepoint = False
             if not self._database.in_transaction:
-                # For what is written until somebody commits, and is not kept either.
+                # Later writes of this transaction go here, and are not kept either.
                 self._database.execute("BEGIN")
             raise self.failed from None
 
     def query(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a question."""
+        """All rows of a query."""
         return self._database.execute(statement, values).fetchall()
 
-    def each(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
-        """The rows of a question one by one, for who may not want all of them. Whoever asks closes it."""
+    def iterate(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        """The rows of a query one by one. The caller closes the cursor."""
         return self._database.execute(statement, values)
 
     @property
     def in_transaction(self) -> bool:
-        """Whether anything is written and not committed."""
+        """Whether there are writes that are not committed."""
         return self._open
 
     def release_savepoint(self) -> None:
-        """The writes since the last `settle` belong together and stay, whatever raises later."""
+        """A handler has returned: its writes stay in the transaction."""
         if self.has_savepoint:
             self.has_savepoint = False
             self._database.execute("RELEASE handler")
 
     def rollback_savepoint(self) -> None:
-        """Drop the writes since the last `settle`, and only these."""
+        """A handler has raised: undo its writes, and only these."""
         if self.has_savepoint:
             self.has_savepoint = False
             self._database.execute("ROLLBACK TO handler")
             self._database.execute("RELEASE handler")
 
     def commit(self) -> None:
-        """Keep what was written; if that fails nothing of it is kept, and a WorkError, also in `lost`, says why."""
+        """Commit the transaction. If that fails it is rolled back, and a WorkError, also in `failed`, says why."""
         if not self._open:
             return
-        if self._unmade is not None and self.failed is None:
-            self.failed = WorkError(f"cannot make the store {self._path}: {self._unmade}")
+        if self._create_error is not None and self.failed is None:
+            self.failed = WorkError(f"cannot make the store {self._path}: {self._create_error}")
         if self.failed is None:
             with suppress(WorkError):
                 self.before_commit()
@@ -280,39 +281,40 @@ class NodeStore:
             raise self.failed
 
     def sync(self) -> None:
-        """Bring what was committed to the disk. It may be called from another thread, as it takes milliseconds: SQLite
-        appends commits to the log, and its own syncs are of whole checkpoints."""
+        """Sync the committed writes to the disk. SQLite appends commits to the WAL and syncs only with a checkpoint.
+        This takes milliseconds, so it may be called from another thread."""
         if self._path is not None:
             if self._log is None:
-                # No lock of SQLite's is on this file, so that closing it gives none away.
+                # SQLite holds no POSIX lock on the WAL file, so closing it here releases none.
                 self._log = os.open(f"{self._path}-wal", os.O_RDONLY)
             os.fdatasync(self._log)
 
     def close(self) -> None:
-        """Let go of the file; what is not committed is gone."""
+        """Close the database; an open transaction is lost."""
         if self._log is not None:
             os.close(self._log)
         self._database.close()
 
     def _prepare(self, node: NodeId) -> None:
         database = self._database
-        # One process per store: a second node on the same file would give the same numbers away.
+        # One process per store: a second node on the same file would use the same sequence numbers.
         database.execute("PRAGMA locking_mode = EXCLUSIVE")
-        # Before anything is changed in what may belong to another program.
+        # Before anything is changed: the file may belong to another program.
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables and "store" not in tables:
             raise WorkError(f"{self._path} is a database of another program; name another file in [store]")
         self._is_new = not tables
-        # Better now than in the midst of it: a protocol that cannot read what it held goes on without it.
+        # Damage is reported at the start: a protocol that cannot read its table later would continue without its
+        # events.
         [(damage,)] = database.execute("PRAGMA quick_check(1)").fetchall()
         if damage != "ok":
             raise sqlite3.DatabaseError(damage.splitlines()[-1])
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
-        # What does not fit on the disk fails when it is committed, not in the midst of a handler.
+        # A full disk is reported by the commit, not within a handler.
         database.execute("PRAGMA cache_spill = OFF")
         if "backlog" in tables and database.execute("SELECT format, node FROM store").fetchone() == (FORMAT, node):
-            return  # Nothing has to be written, so that a node starts on a full disk.
+            return  # Nothing has to be written, so a node can start on a full disk.
         database.execute("BEGIN IMMEDIATE")
         database.execute("CREATE TABLE IF NOT EXISTS store (format INTEGER, node INTEGER)")
         database.execute("CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, next INTEGER)")
@@ -337,7 +339,7 @@ class NodeStore:
 
 
 class LayerStore(DurableStore):
-    """One layer's table."""
+    """The table of one layer, as the protocol interface offers it."""
 
     def __init__(self, store: NodeStore, table: str) -> None:
         self._store = store
@@ -358,9 +360,9 @@ class LayerStore(DurableStore):
 
     def items(self, prefix: bytes = b"") -> Iterable[tuple[bytes, bytes]]:
         rows = self._store.query(self._items, (prefix,))
-        # Keys come in order from the prefix on, so the first that does not begin so ends the list.
+        # Keys are sorted, so the first one without the prefix ends the list.
         return list(takewhile(lambda item: item[0].startswith(prefix), ((row[0], row[1]) for row in rows)))
 
 
-def _nobody() -> None:
-    """Who writes commits by himself."""
+def _do_nothing() -> None:
+    """The writer commits by itself."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from carrycast.core.model import FOREVER_S, Event, SubscriptionId
 from carrycast.errors import UserError, WorkError
-from carrycast.node.api.consumer import Delivery, Reader
+from carrycast.node.api.durable_subscription import Consumer, LocalDelivery
 from carrycast.node.gateways import Backing
 from carrycast.node.gateways.mqtt.config import Rights
 from carrycast.node.gateways.mqtt.entry import Entry
@@ -25,7 +25,7 @@ from carrycast.node.gateways.mqtt.shared import Groups
 from carrycast.node.gateways.mqtt.vitals import Vitals
 from carrycast.node.gateways.mqtt.wishes import read_wish
 
-WINDOW = 128
+PREFETCH = 128
 """Events of one subscription that wait here rather than in the store."""
 
 
@@ -176,11 +176,11 @@ class Session:
         if entry.wanted.group is not None:
             self._shop.groups.join(self, entry)
             return
-        reader = Reader(partial(self._on_delivery, entry), acknowledges=entry.name is not None, window=WINDOW)
+        reader = Consumer(partial(self._on_delivery, entry), acknowledges=entry.name is not None, prefetch=PREFETCH)
         entry.id, entry.read = self._subscribed(entry, reader), True
         self._shop.vitals.join(self, entry)
 
-    def _subscribed(self, entry: Entry, reader: Reader | None) -> SubscriptionId:
+    def _subscribed(self, entry: Entry, reader: Consumer | None) -> SubscriptionId:
         node, attributes = self._shop.backing.node, self.rights.attributes
         return node.subscribe(entry.wanted.filter, reader, entry.name, FOREVER_S, attributes, None, b"", False)
 
@@ -199,13 +199,13 @@ class Session:
 
     # Deliveries.
 
-    def _on_delivery(self, entry: Entry, subscription: SubscriptionId, delivery: Delivery) -> None:
+    def _on_delivery(self, entry: Entry, subscription: SubscriptionId, delivery: LocalDelivery) -> None:
         origin = None
         if delivery.position is not None and entry.name is not None:
             origin = Origin(subscription, delivery.position)
         self.take(entry, delivery, origin)
 
-    def take(self, entry: Entry, delivery: Delivery, origin: Origin | None) -> None:
+    def take(self, entry: Entry, delivery: LocalDelivery, origin: Origin | None) -> None:
         """An event for a subscription of this client."""
         event = delivery.event
         if self._left_out(entry, event):
@@ -216,7 +216,7 @@ class Session:
             self.drop("mqtt_topic")
             self._settle_at_once(origin)
             return
-        parcel.origin, parcel.again = origin, delivery.again
+        parcel.origin, parcel.again = origin, delivery.redelivered
         parcel.group = entry.group
         if parcel.message.qos == 0:
             # A message of QoS 0 is never acknowledged: it has arrived when it is sent.

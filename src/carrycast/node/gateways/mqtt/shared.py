@@ -9,14 +9,14 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from carrycast.core.model import FOREVER_S, SubscriptionId
-from carrycast.node.api.consumer import Delivery, Reader
+from carrycast.node.api.durable_subscription import Consumer, LocalDelivery
 from carrycast.node.gateways import Backing
 from carrycast.node.gateways.mqtt.config import Rights
 from carrycast.node.gateways.mqtt.entry import Entry
 from carrycast.node.gateways.mqtt.outbox import Origin, Outbox, Parcel
 from carrycast.node.gateways.mqtt.wishes import Wanted
 
-WINDOW = 256
+PREFETCH = 256
 """Events with the members of a group that are not acknowledged."""
 
 
@@ -29,7 +29,7 @@ class Member(Protocol):
     def outbox(self) -> Outbox: ...
     @property
     def rights(self) -> Rights: ...
-    def take(self, entry: Entry, delivery: Delivery, origin: Origin | None) -> None: ...
+    def take(self, entry: Entry, delivery: LocalDelivery, origin: Origin | None) -> None: ...
     def settle(self, origin: Origin, saved: Callable[[], None] | None) -> None: ...
 
 
@@ -57,7 +57,7 @@ class _Group:
             self._end()
             self.name = name
         if connected and not self._attached:
-            self._subscribe(Reader(self._on_delivery, acknowledges=name is not None, window=WINDOW))
+            self._subscribe(Consumer(self._on_delivery, acknowledges=name is not None, prefetch=PREFETCH))
         elif not connected and (self._attached or self.id is None):
             if name is None:
                 self._end()
@@ -67,7 +67,7 @@ class _Group:
                 self._backing.node.detach(self.id)
         self._attached = connected
 
-    def _subscribe(self, reader: Reader | None) -> None:
+    def _subscribe(self, reader: Consumer | None) -> None:
         node, attributes = self._backing.node, self._rights.attributes
         self.id = node.subscribe(self._wanted.filter, reader, self.name, FOREVER_S, attributes, None, b"", False)
 
@@ -77,7 +77,7 @@ class _Group:
             self.id = None
         self._attached = False
 
-    def _on_delivery(self, subscription: SubscriptionId, delivery: Delivery) -> None:
+    def _on_delivery(self, subscription: SubscriptionId, delivery: LocalDelivery) -> None:
         origin = None
         if self.name is not None and delivery.position is not None:
             origin = Origin(subscription, delivery.position)

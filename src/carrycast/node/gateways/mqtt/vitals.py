@@ -5,7 +5,7 @@ from typing import Protocol
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Event, EventId, Scalar
-from carrycast.node.api.consumer import Delivery
+from carrycast.node.api.durable_subscription import LocalDelivery
 from carrycast.node.gateways import Backing
 from carrycast.node.gateways.mqtt.entry import Entry
 from carrycast.node.gateways.mqtt.events import QOS, VALUE
@@ -25,7 +25,7 @@ def is_sys(topic: str) -> bool:
 class Listener(Protocol):
     """A session, as far as it is told."""
 
-    def take(self, entry: Entry, delivery: Delivery, origin: Origin | None) -> None: ...
+    def take(self, entry: Entry, delivery: LocalDelivery, origin: Origin | None) -> None: ...
 
 
 class Vitals:
@@ -64,7 +64,7 @@ class Vitals:
         filter = Filter(entry.wanted.filter)
         for event in events:
             if filter.matches(event.attributes):
-                listener.take(entry, Delivery(event, 0), None)
+                listener.take(entry, LocalDelivery(event, 0), None)
 
     def _events(self) -> Iterator[Event]:
         status = self._backing.node.status()

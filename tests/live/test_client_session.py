@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from carrycast.node.api.client_session import LineTooLongError, lines
+from carrycast.node.api.client_session import LineTooLongError, read_lines
 from carrycast.node.api.messages import MAX_LINE_BYTES
 from tests.live.conftest import Run
 
@@ -23,7 +23,7 @@ class Transport(asyncio.ReadTransport):
 async def fed(pieces: list[bytes]) -> list[list[bytes]]:
     """What is made of pieces that come one by one."""
     reader = asyncio.StreamReader()
-    found = lines(reader, Transport())
+    found = read_lines(reader, Transport())
     got: list[list[bytes]] = []
 
     async def collect() -> None:

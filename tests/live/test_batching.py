@@ -79,7 +79,7 @@ def test_what_would_be_too_long_becomes_several() -> None:
 def test_what_is_forgotten_never_leaves() -> None:
     def tell(joining: MessageBatching, left: Left) -> None:
         joining.send(HERE, Send(2, Summary(ids(1)), None, 11))
-        joining.forget()
+        joining.clear()
 
     assert story(tell) == []
 
