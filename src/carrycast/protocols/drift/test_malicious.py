@@ -1,4 +1,4 @@
-"""Liars among honest nodes: what they say costs bytes and time, and no delivery that the honest could make alone."""
+"""Malicious nodes among honest ones: they cost bytes and time, and no delivery that the honest could make alone."""
 
 from collections.abc import Callable
 
@@ -12,9 +12,9 @@ from carrycast.protocols.drift.runs import pack_ids
 from carrycast.protocols.drift.set_hash import hash_ids
 from carrycast.sim.testing import Net
 
-LIAR: NodeId = 4
+ATTACKER: NodeId = 4
 """The middle of a grid of nine; the others make a ring around it."""
-HONEST = [node for node in range(9) if node != LIAR]
+HONEST = [node for node in range(9) if node != ATTACKER]
 ALL = b"".join(short_address(node) for node in range(9))
 NONE = [EventId(77, number) for number in range(100)]
 """Events that nobody ever published."""
@@ -53,7 +53,7 @@ def questions(event: Event) -> list[Message]:
     second = event.id.sequence
     return [
         Explorer(0, 10**6 + second, 0, 0, 0),
-        Explorer(LIAR, second, 0, 0, LIAR),
+        Explorer(ATTACKER, second, 0, 0, ATTACKER),
         Echo(0, 1, {}, 1),
         TreeEnd(((0, second), (0, 1), (0, 2))),
     ]
@@ -69,8 +69,8 @@ def test_the_honest_get_what_they_would_get_of_each_other(lies: Callable[[Event]
     for _ in range(20):
         published.append(net.publish(0, {"topic": 1}, lease_s=60.0))
         for message in lies(published[-1]):
-            # The liar's radio works as all do: only what it says is made up.
-            net.protocol(LIAR).port.broadcast(message)
+            # The attacker's radio works as all do: only what it says is made up.
+            net.protocol(ATTACKER).port.broadcast(message)
         net.run(1)
     net.run(20)
     for node in HONEST:
