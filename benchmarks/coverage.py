@@ -12,8 +12,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from carrycast.analysis.spark.claims import decide, holm_decisions
-from carrycast.analysis.spark.statistics import confidence_interval
-from carrycast.analysis.spark.student import t_quantile
+from carrycast.analysis.spark.statistics import confidence_interval, t_quantile
 
 RUNS = (5, 10, 20)
 TRIES = 20_000

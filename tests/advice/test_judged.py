@@ -29,4 +29,4 @@ def test_no_delivery_is_more_than_all_or_less_than_nothing(rows: dict[int, dict[
 
 def test_runs_that_are_all_alike_have_a_mean_and_no_interval() -> None:
     found = judge_candidate(CANDIDATE, ALIKE, ALIKE)
-    assert found.means["delivery_ratio"].shown() == {"n": 5, "mean": 1.0, "low": None, "high": None}
+    assert found.means["delivery_ratio"].as_row() == {"n": 5, "mean": 1.0, "low": None, "high": None}

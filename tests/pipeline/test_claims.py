@@ -222,7 +222,7 @@ def test_runs_that_are_all_alike_decide_nothing_unless_the_measure_has_bounds() 
     assert share.high == 1.0
     assert decide(share, ">", 0.5).holds is True
     assert decide(share, ">", 0.9).holds is None
-    assert share.tails(0.025**0.1) == pytest.approx(0.05)
+    assert share.p_value(0.025**0.1) == pytest.approx(0.05)
     assert decide(confidence_interval([1.0] * 1000, SHARE), ">", 0.99).holds is True
 
 
@@ -247,10 +247,10 @@ def test_the_tails_agree_with_the_interval(values: list[float], bound: float) ->
     if found.low is not None and found.high is not None and found.error is not None and found.error > 1e-6:
         assert found.mean is not None
         assert found.low < found.mean < found.high
-        tails = found.tails(bound)
+        tails = found.p_value(bound)
         assert tails is not None
         for end in (found.low, found.high):
-            assert found.tails(end) == pytest.approx(0.05, rel=1e-3)
+            assert found.p_value(end) == pytest.approx(0.05, rel=1e-3)
         assert (tails < 0.05) == (not found.low <= bound <= found.high) or tails == pytest.approx(0.05, rel=1e-3)
 
 

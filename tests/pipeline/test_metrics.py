@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.spark.metrics import paired, summary
+from carrycast.analysis.spark.metrics import summarize, summarize_differences
 from carrycast.analysis.spark.records import METRICS, Record, metric_bounds, record_table
 from carrycast.analysis.spark.statistics import Interval, confidence_interval, paired_differences
 from carrycast.core.matching import Filter
@@ -49,17 +49,17 @@ def close(found: Interval, expected: Interval) -> bool:
 
 def test_sparks_means_are_those_of_the_claims(spark: SparkSession) -> None:
     frame = spark.createDataFrame(record_table(rows()))
-    found = {(row["point"], row["metric"]): row for row in summary(frame).collect()}
+    found = {(one.point, one.metric): one for one in summarize(frame)}
     assert len(found) == len(POINTS) * len(METRICS)
     for point in POINTS:
         for metric in ("delivery_ratio", "delay_p50_s", "transmissions", "control_bytes"):
             row = found[point, metric]
             known = confidence_interval(values(point, metric).values(), metric_bounds(metric))
-            assert close(Interval(row["n"], row["mean"], row["low"], row["high"]), known), (point, metric)
-            assert row["missing"] == 8 - known.n
-    assert found["b", "transmissions"]["n"] == 7
-    assert found["c", "delay_p50_s"]["mean"] is None
-    assert (found["a", "transmissions"]["mean"], found["a", "transmissions"]["low"]) == (7.0, None), "all alike"
+            assert close(row.interval, known), (point, metric)
+            assert row.missing == 8 - known.n
+    assert found["b", "transmissions"].interval.n == 7
+    assert found["c", "delay_p50_s"].interval.mean is None
+    assert found["a", "transmissions"].interval[1:3] == (7.0, None), "all alike"
 
 
 def test_sparks_differences_are_paired_by_seed(spark: SparkSession) -> None:
@@ -67,14 +67,14 @@ def test_sparks_differences_are_paired_by_seed(spark: SparkSession) -> None:
     pairs = spark.createDataFrame(
         [("e", "a", "b"), ("e", "c", "b")], "experiment string, point string, reference string"
     )
-    found = {(row["point"], row["metric"]): row for row in paired(frame, pairs).collect()}
+    found = {(one.point, one.metric): one for one in summarize_differences(frame, pairs)}
     for point in ("a", "c"):
         for metric in ("delivery_ratio", "delay_p50_s", "transmissions"):
             row = found[point, metric]
             differences = paired_differences(values(point, metric), values("b", metric))
             known = confidence_interval(differences, metric_bounds(metric, difference=True))
-            assert close(Interval(row["n"], row["mean"], row["low"], row["high"]), known), (point, metric)
-    assert found["a", "delivery_ratio"]["n"] == 7
+            assert close(row.interval, known), (point, metric)
+    assert found["a", "delivery_ratio"].interval.n == 7
 
 
 def test_a_filter_means_the_same_to_spark(spark: SparkSession, tmp_path: Path) -> None:

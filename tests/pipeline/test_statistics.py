@@ -19,8 +19,8 @@ from carrycast.analysis.spark.statistics import (
     hall_transform,
     paired_differences,
     ratio_confidence_interval,
+    t_quantile,
 )
-from carrycast.analysis.spark.student import t_quantile
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 7, 9, 19, 29, 100, 999, 50_000])
@@ -56,7 +56,7 @@ def test_what_arithmetic_leaves_is_no_spread() -> None:
 def test_tiny_spreads_are_spreads() -> None:
     found, wide = confidence_interval([0.0, 0.0, 1e-155]), confidence_interval([0.0, 0.0, 1.0])
     assert found.low == pytest.approx(1e-155 * (wide.low or 0.0), rel=1e-9)
-    assert found.lean == pytest.approx(wide.lean)
+    assert found.skew == pytest.approx(wide.skew)
 
 
 def test_no_share_is_more_than_one() -> None:
@@ -163,9 +163,9 @@ SKEWED = [0.1, 0.2, 0.2, 0.3, 0.9, 2.4]
 
 def test_what_is_told_of_an_interval() -> None:
     found = Interval(5, 0.5, 0.4, 0.7)
-    assert found.shown() == {"n": 5, "mean": 0.5, "low": 0.4, "high": 0.7}
+    assert found.as_row() == {"n": 5, "mean": 0.5, "low": 0.4, "high": 0.7}
     assert [found.below, found.above] == pytest.approx([0.1, 0.2])
-    assert found.lean == 0.0
+    assert found.skew == 0.0
     for nothing in (Interval(0, None, None, None), Interval(2, 0.5, None, None), Interval(1, None, 0.1, 0.2)):
         assert (nothing.below, nothing.above) == (0.0, 0.0)
 
@@ -184,10 +184,10 @@ def test_an_interval_is_students_and_halls_together() -> None:
     assert found.mean is not None
     assert found.mean == pytest.approx(sum(SKEWED) / n)
     assert found.error == pytest.approx(stats.sem(SKEWED))
-    assert found.lean == pytest.approx(stats.skew(SKEWED) / math.sqrt(n))
+    assert found.skew == pytest.approx(stats.skew(SKEWED) / math.sqrt(n))
     # Where Hall's transformed statistic is as large as Student's quantile, found by bisection.
-    above = -optimize.brentq(lambda x: hall_transform(x, found.lean) + t, -100, 0)
-    below = optimize.brentq(lambda x: hall_transform(x, found.lean) - t, 0, 100)
+    above = -optimize.brentq(lambda x: hall_transform(x, found.skew) + t, -100, 0)
+    below = optimize.brentq(lambda x: hall_transform(x, found.skew) - t, 0, 100)
     assert above > t > below
     assert found.high == pytest.approx(found.mean + above * stats.sem(SKEWED))
     assert found.low == pytest.approx(found.mean - t * stats.sem(SKEWED))
@@ -239,33 +239,33 @@ def test_a_value_at_an_end_of_the_interval_has_one_chance_in_twenty(found: Inter
         assert end is not None
         if end == found.mean:
             continue
-        assert found.tails(end) == pytest.approx(0.05, abs=1e-6)
+        assert found.p_value(end) == pytest.approx(0.05, abs=1e-6)
         inside, outside = found.mean + (end - found.mean) * 0.9, found.mean + (end - found.mean) * 1.1
-        near, far = found.tails(inside), found.tails(outside)
+        near, far = found.p_value(inside), found.p_value(outside)
         assert near is not None
         assert far is not None
         assert near > 0.05 > far >= 0
-    assert found.tails(found.mean) == 1.0
+    assert found.p_value(found.mean) == 1.0
 
 
 def test_tails_by_hand() -> None:
     # Of five runs alike at 0.2: a true mean of 0.6 asks that half of all runs differ by all that they can.
-    assert confidence_interval([0.2] * 5, SHARE).tails(0.6) == pytest.approx(2 * 0.5**5)
-    assert confidence_interval([0.2] * 5, SHARE).tails(0.1) == pytest.approx(2 * 0.5**5)
-    assert confidence_interval([0.2] * 5, SHARE).tails(0.201) == 1.0
-    assert confidence_interval([0.2] * 5, DIFFERENCE_OF_SHARES).tails(-0.4) == pytest.approx(2 * 0.5**5)
-    assert confidence_interval([0.2] * 5, SHARE).tails(7.0) == 0.0
+    assert confidence_interval([0.2] * 5, SHARE).p_value(0.6) == pytest.approx(2 * 0.5**5)
+    assert confidence_interval([0.2] * 5, SHARE).p_value(0.1) == pytest.approx(2 * 0.5**5)
+    assert confidence_interval([0.2] * 5, SHARE).p_value(0.201) == 1.0
+    assert confidence_interval([0.2] * 5, DIFFERENCE_OF_SHARES).p_value(-0.4) == pytest.approx(2 * 0.5**5)
+    assert confidence_interval([0.2] * 5, SHARE).p_value(7.0) == 0.0
     # On the side where there is nothing left, nothing but the mean itself is possible.
-    assert confidence_interval([0.0] * 5, SHARE).tails(-0.1) == 0.0
-    assert confidence_interval([1.0] * 5, SHARE).tails(1.1) == 0.0
-    assert confidence_interval([3.0] * 5, exact=True).tails(3.0) == 1.0
-    assert confidence_interval([3.0] * 5, exact=True).tails(3.1) == 0.0
-    assert confidence_interval([3.0] * 5).tails(3.0) is None
-    assert Interval(0, None, None, None).tails(0.0) is None
-    assert Interval(3, None, 0.0, 1.0).tails(0.0) is None
+    assert confidence_interval([0.0] * 5, SHARE).p_value(-0.1) == 0.0
+    assert confidence_interval([1.0] * 5, SHARE).p_value(1.1) == 0.0
+    assert confidence_interval([3.0] * 5, exact=True).p_value(3.0) == 1.0
+    assert confidence_interval([3.0] * 5, exact=True).p_value(3.1) == 0.0
+    assert confidence_interval([3.0] * 5).p_value(3.0) is None
+    assert Interval(0, None, None, None).p_value(0.0) is None
+    assert Interval(3, None, 0.0, 1.0).p_value(0.0) is None
     symmetric = confidence_interval([1.0, 2.0, 3.0])
-    assert symmetric.tails(1.0) == pytest.approx(2 * stats.t.sf(1 / stats.sem([1, 2, 3]), 2))
-    assert symmetric.tails(3.0) == pytest.approx(2 * stats.t.sf(1 / stats.sem([1, 2, 3]), 2))
+    assert symmetric.p_value(1.0) == pytest.approx(2 * stats.t.sf(1 / stats.sem([1, 2, 3]), 2))
+    assert symmetric.p_value(3.0) == pytest.approx(2 * stats.t.sf(1 / stats.sem([1, 2, 3]), 2))
 
 
 def test_a_ratio_of_two_means() -> None:
@@ -294,7 +294,7 @@ def test_what_rounding_leaves_of_two_that_are_equal_is_no_difference() -> None:
 def test_small_things_count_too() -> None:
     near = confidence_interval([1.0, 2.0, 3.0])
     for value in (1.7, 2.3):
-        assert near.tails(value) == pytest.approx(2 * stats.t.sf(0.3 / stats.sem([1, 2, 3]), 2))
+        assert near.p_value(value) == pytest.approx(2 * stats.t.sf(0.3 / stats.sem([1, 2, 3]), 2))
     assert confidence_interval([0.2, 0.6], SHARE) == Interval(2, 0.4, None, None)
     assert ratio_confidence_interval([1.0, 2.0], [0.5, 0.5]).mean == 3.0
     assert ratio_confidence_interval([2.0], [1.0]) == Interval(1, 2.0, None, None)

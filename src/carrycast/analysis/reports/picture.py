@@ -48,7 +48,7 @@ def overview(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | No
         row[0].set_ylim(len(labels) - 0.4, -0.6)
     plt.close(canvas)
     numbers: list[Row] = [
-        {"metric": metric, figure.x: label, **one.shown()}
+        {"metric": metric, figure.x: label, **one.as_row()}
         for metric, found in panels.items()
         for label, one in zip(labels, found, strict=True)
     ]

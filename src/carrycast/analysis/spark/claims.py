@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from carrycast.analysis.spark.definition import ClaimEntry, Relation
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import MIN_RUNS, Interval
-from carrycast.analysis.spark.student import CONFIDENCE
+from carrycast.analysis.spark.statistics import CONFIDENCE, MIN_RUNS, Interval
 from carrycast.errors import UserError
 
 NO_INTERVAL = Interval(0, None, None, None)
@@ -105,8 +104,8 @@ def _chance(found: Interval, bound: float) -> float:
 
     An interval that just touches what it was held against is decided by rounding alone: never above five percent.
     """
-    tails = None if found.exact else found.tails(bound)
-    return 0.0 if tails is None else min(tails, 1 - CONFIDENCE)
+    p_value = None if found.exact else found.p_value(bound)
+    return 0.0 if p_value is None else min(p_value, 1 - CONFIDENCE)
 
 
 def relation_text(relation: Relation, value: float, tolerance: float = 0.0) -> str:

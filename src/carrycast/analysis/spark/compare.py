@@ -80,10 +80,10 @@ class Comparison:
                 {
                     "protocol": protocol,
                     "metrics": {
-                        metric: self.means.get((protocol, metric), NO_INTERVAL).shown() for metric in COMPARED_METRICS
+                        metric: self.means.get((protocol, metric), NO_INTERVAL).as_row() for metric in COMPARED_METRICS
                     },
                     "difference": {
-                        metric: self.differences.get((protocol, metric), NO_INTERVAL).shown()
+                        metric: self.differences.get((protocol, metric), NO_INTERVAL).as_row()
                         for metric in COMPARED_METRICS
                     }
                     if protocol != self.protocols[0]
@@ -236,8 +236,8 @@ def _csv_rows(found: Comparison) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for protocol in found.protocols:
         for metric in COMPARED_METRICS:
-            mean = found.means.get((protocol, metric), NO_INTERVAL).shown()
-            difference = found.differences.get((protocol, metric), NO_INTERVAL).shown()
+            mean = found.means.get((protocol, metric), NO_INTERVAL).as_row()
+            difference = found.differences.get((protocol, metric), NO_INTERVAL).as_row()
             rows.append(
                 {"protocol": protocol, "metric": metric, **mean}
                 | {f"difference_{key}": value for key, value in difference.items()}

@@ -5,10 +5,10 @@ missing, and so are runs that failed.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from carrycast.analysis.spark.records import METRICS, MORE, metric_bounds
-from carrycast.analysis.spark.statistics import confidence_interval
+from carrycast.analysis.spark.statistics import Interval, confidence_interval
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -16,12 +16,25 @@ if TYPE_CHECKING:
 POINT = ["experiment", "point"]
 
 
-def summary(runs: "DataFrame", metrics: Sequence[str] = METRICS) -> "DataFrame":
-    """A row per experiment, point and metric: n, missing, mean, low, high."""
-    return _with_interval(_long(runs, [*POINT, "seed"], metrics), [*POINT, "metric"], "value", difference=False)
+class MetricSummary(NamedTuple):
+    """A metric of a point over its runs, or its paired difference to the reference of the point."""
+
+    experiment: str
+    point: str
+    metric: str
+    missing: int
+    """Runs in which the metric does not exist."""
+    interval: Interval
 
 
-def paired(runs: "DataFrame", pairs: "DataFrame", metrics: Sequence[str] = METRICS) -> "DataFrame":
+def summarize(runs: "DataFrame", metrics: Sequence[str] = METRICS) -> list[MetricSummary]:
+    """The mean of every metric of every point."""
+    return _with_intervals(_long(runs, [*POINT, "seed"], metrics), "value", difference=False)
+
+
+def summarize_differences(
+    runs: "DataFrame", pairs: "DataFrame", metrics: Sequence[str] = METRICS
+) -> list[MetricSummary]:
     """The differences point - reference over the seeds that both have; `pairs` has experiment, point, reference."""
     from pyspark.sql import functions as f
 
@@ -32,7 +45,7 @@ def paired(runs: "DataFrame", pairs: "DataFrame", metrics: Sequence[str] = METRI
         .join(other, ["experiment", "reference", "seed", "metric"])
         .withColumn("difference", f.col("value") - f.col("base"))
     )
-    return _with_interval(joined, [*POINT, "reference", "metric"], "difference", difference=True)
+    return _with_intervals(joined, "difference", difference=True)
 
 
 def _long(runs: "DataFrame", ids: list[str], metrics: Sequence[str]) -> "DataFrame":
@@ -47,17 +60,17 @@ def _long(runs: "DataFrame", ids: list[str], metrics: Sequence[str]) -> "DataFra
     return wide.unpivot(tuple(ids), tuple(metrics), "metric", "value")
 
 
-def _with_interval(rows: "DataFrame", keys: list[str], column: str, difference: bool) -> "DataFrame":
-    """For each group its mean and interval. Lists leave out what does not exist; their order plays no part in a sum."""
+def _with_intervals(rows: "DataFrame", column: str, difference: bool) -> list[MetricSummary]:
+    """The mean and confidence interval of each group. Spark gathers the values; executors need no scipy."""
     from pyspark.sql import functions as f
 
-    def found_of(values: list[float], metric: str) -> tuple[float | None, ...]:
-        # Spark takes a plain tuple for a row.
-        found = confidence_interval(values, metric_bounds(metric, difference))
-        return found.n, found.mean, found.low, found.high
-
-    of = f.udf(found_of, "n bigint, mean double, low double, high double", useArrow=False)
-    grouped = rows.groupBy(*keys).agg(f.collect_list(column).alias("values"), f.count(f.lit(1)).alias("runs"))
-    found = grouped.withColumn("found", of("values", "metric"))
-    missing = (f.col("runs") - f.col("found.n")).alias("missing")
-    return found.select(*keys, "found.n", missing, "found.mean", "found.low", "found.high")
+    # A list leaves out what does not exist; its order does not change a sum.
+    grouped = rows.groupBy(*POINT, "metric").agg(
+        f.collect_list(column).alias("values"), f.count(f.lit(1)).alias("runs")
+    )
+    found = []
+    for row in grouped.collect():
+        interval = confidence_interval(row["values"], metric_bounds(row["metric"], difference))
+        missing = row["runs"] - interval.n
+        found.append(MetricSummary(row["experiment"], row["point"], row["metric"], missing, interval))
+    return found

@@ -21,7 +21,7 @@ from carrycast.analysis.spark.definition import Definition
 from carrycast.analysis.spark.experiment import HOOK, Experiment, Point, add_own_metrics, load_experiment
 from carrycast.analysis.spark.master import check_master, is_local_session
 from carrycast.analysis.spark.measured import measure
-from carrycast.analysis.spark.metrics import paired, summary
+from carrycast.analysis.spark.metrics import summarize, summarize_differences
 from carrycast.analysis.spark.output import RUNS_FILE, lock_folder, write_atomically
 from carrycast.analysis.spark.plan import movement_key, plugin_modules
 from carrycast.analysis.spark.records import Record, failure_lines, json_text, json_value
@@ -321,10 +321,8 @@ def _of_experiment(experiment: Experiment, found: Summaries) -> dict[tuple[str, 
 
 def read_summaries(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> dict[tuple[str, str, str], Interval]:
     """(experiment, point, metric) -> mean and interval, by Spark over runs.parquet."""
-    return {
-        (row["experiment"], row["point"], row["metric"]): Interval(row["n"], row["mean"], row["low"], row["high"])
-        for row in summary(_rows(out, spark), metrics).collect()
-    }
+    found = summarize(_rows(out, spark), metrics)
+    return {(one.experiment, one.point, one.metric): one.interval for one in found}
 
 
 def _rows(out: Path, spark: "SparkSession") -> "DataFrame":
@@ -342,10 +340,8 @@ def _differences_of(
     if not pairs:
         return {}
     wanted = spark.createDataFrame(pairs, "experiment string, point string, reference string")
-    return {
-        (row["experiment"], row["point"], row["metric"]): Interval(row["n"], row["mean"], row["low"], row["high"])
-        for row in paired(_rows(out, spark), wanted, metrics).collect()
-    }
+    found = summarize_differences(_rows(out, spark), wanted, metrics)
+    return {(one.experiment, one.point, one.metric): one.interval for one in found}
 
 
 def _mean_rows(section: Section, summary: Summary) -> list[dict[str, object]]:
@@ -353,7 +349,7 @@ def _mean_rows(section: Section, summary: Summary) -> list[dict[str, object]]:
     for point in section.experiment.points:
         for metric in section.experiment.metrics:
             found = summary.get((point.name, metric), Interval(0, None, None, None))
-            rows.append({**point.labels, "metric": metric, **found.shown()})
+            rows.append({**point.labels, "metric": metric, **found.as_row()})
     return rows
 
 

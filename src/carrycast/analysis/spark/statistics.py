@@ -1,26 +1,27 @@
-"""Means with 95 % intervals, in plain Python: the one place where they are computed, for Spark jobs too.
+"""The mean of some runs with its 95 % confidence interval: every confidence interval of carrycast is computed here.
 
-Few runs of a skewed measure (a median delay, a delivery near one) miss the mean more often than Student's t says: the
-interval must reach farther on the side to which the values lean. Hall's transformation of the t statistic does that
-from the skewness of the values (P. Hall, "On the removal of skewness by transformation", JRSS B 54, 1992). An interval
-here is Student's and Hall's together, so it is never shorter than Student's on either side.
+For few runs of a skewed measure (a median delay, a delivery ratio near one) a confidence interval by Student's t misses
+the mean too often: it must reach farther on the side to which the values are skewed. Hall's transformation of the t
+statistic does that (P. Hall, "On the removal of skewness by transformation", JRSS B 54, 1992). A confidence interval
+here covers both Student's and Hall's, so it is never shorter than Student's on either side.
 
-Values without any spread tell nothing of the runs that were not made. They have an interval only where the measure has
-bounds: with n runs alike, and 95 % confidence, at most 1 - 0.025^(1/n) of all runs differ, and they by no more than to
-the bounds. What two runs give is a mean and no interval.
+Equal values say nothing about runs that were not made. They have a confidence interval only where the measure has
+bounds: if n runs are equal then, with 95 % confidence, at most 1 - 0.025^(1/n) of all runs differ, and no farther than
+the bounds. Two runs give a mean and no confidence interval.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-from carrycast.analysis.spark.student import CONFIDENCE, t_p_value, t_quantile
-
+CONFIDENCE = 0.95
+"""The level of every confidence interval in tables, figures and claims."""
 MIN_RUNS = 3
-"""Runs that have an interval."""
+"""Fewer runs have no confidence interval."""
 
 ROUNDING = 1e-12
-"""Values that differ by no more than this share of themselves are alike: what arithmetic leaves is no spread."""
+"""Values whose relative difference is no larger than this are equal: it is rounding, no spread."""
 
 Bounds = tuple[float, float]
 
@@ -29,21 +30,21 @@ DIFFERENCE_OF_SHARES: Bounds = (-1.0, 1.0)
 
 
 class Interval(NamedTuple):
-    """A mean and where it lies with 95 % confidence; with fewer than three values nobody knows where."""
+    """A mean and its 95 % confidence interval; fewer than three values have none."""
 
     n: int
     mean: float | None
     low: float | None
     high: float | None
     error: float | None = None
-    """The standard error of the mean, if the values had any spread."""
-    lean: float = 0.0
-    """Their skewness, over the root of their number."""
+    """The standard error of the mean, if the values differ."""
+    skew: float = 0.0
+    """The skewness of the values, divided by the root of their number."""
     bounds: Bounds | None = None
-    """Of a measure all of whose values were alike."""
+    """Of the measure, if all values were equal."""
 
-    def shown(self) -> dict[str, object]:
-        """What is told of it: the number of runs, the mean and both ends."""
+    def as_row(self) -> dict[str, object]:
+        """The number of runs, the mean and both ends."""
         return {"n": self.n, "mean": self.mean, "low": self.low, "high": self.high}
 
     @property
@@ -53,16 +54,16 @@ class Interval(NamedTuple):
 
     @property
     def below(self) -> float:
-        """How far it reaches below the mean; nothing if nobody knows."""
+        """How far it reaches below the mean; 0 without an interval."""
         return 0.0 if self.mean is None or self.low is None else self.mean - self.low
 
     @property
     def above(self) -> float:
-        """How far it reaches above the mean; nothing if nobody knows."""
+        """How far it reaches above the mean; 0 without an interval."""
         return 0.0 if self.mean is None or self.high is None else self.high - self.mean
 
-    def tails(self, value: float) -> float | None:
-        """How probable such a mean would be if the true one were this value: below 0.05 where the interval excludes it.
+    def p_value(self, value: float) -> float | None:
+        """The two-sided p-value of the hypothesis that the true mean is this value: below 0.05 outside the interval.
 
         None where there is no interval.
         """
@@ -75,14 +76,14 @@ class Interval(NamedTuple):
         if self.error is None:
             return float(not apart)
         t = apart / self.error
-        least = min(t, hall_transform(t, self.lean)) if t > 0 else -max(t, hall_transform(t, self.lean))
-        return t_p_value(max(0.0, least), self.n - 1)
+        least = min(t, hall_transform(t, self.skew)) if t > 0 else -max(t, hall_transform(t, self.skew))
+        return _t_p_value(max(0.0, least), self.n - 1)
 
 
 def confidence_interval(values: Iterable[float | None], bounds: Bounds | None = None, exact: bool = False) -> Interval:
-    """The interval of the mean. Values that do not exist are left out.
+    """The confidence interval of the mean. Values that do not exist are left out.
 
-    `bounds` are those of the measure. `exact`: the measure knows no luck, so values that are alike are the mean itself.
+    `bounds` are those of the measure. `exact`: the measure is not random, so equal values are the mean itself.
     """
     known = [value for value in values if value is not None]
     n = len(known)
@@ -100,7 +101,7 @@ def confidence_interval(values: Iterable[float | None], bounds: Bounds | None = 
 
 
 def ratio_confidence_interval(above: Sequence[float], below: Sequence[float], exact: bool = False) -> Interval:
-    """The ratio of two means over the same runs; its interval by linearization (Cochran's ratio estimator)."""
+    """The ratio of two means over the same runs, with a confidence interval by linearization (Cochran)."""
     n = len(above)
     if n == 0 or math.fsum(below) == 0:
         return Interval(n, None, None, None)
@@ -112,14 +113,30 @@ def ratio_confidence_interval(above: Sequence[float], below: Sequence[float], ex
     return _hall_interval(found, residuals)
 
 
-def hall_transform(t: float, lean: float) -> float:
-    """Hall's transformation: what a t statistic would be, had the values not leaned to one side."""
-    return t + lean * (t * t / 3 + 1 / 6) + lean * lean * t**3 / 27
+@lru_cache(maxsize=4096)
+def t_quantile(degrees: int) -> float:
+    """The two-sided 95 % quantile of Student's t: P(|T| <= t) = 0.95."""
+    # Imported here: workers that only simulate need no scipy.
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
 
-def _inverse_hall_transform(t: float, lean: float) -> float:
-    """The t statistic of a transformed one."""
-    return t if abs(lean) < 1e-9 else 3 / lean * (math.cbrt(1 + lean * (t - lean / 6)) - 1)
+def _t_p_value(t: float, degrees: int) -> float:
+    """P(|T| > t) of Student's t."""
+    from scipy.special import stdtr
+
+    return 2 * float(stdtr(degrees, -t))
+
+
+def hall_transform(t: float, skew: float) -> float:
+    """Hall's transformation of a t statistic: what it would be if the values were not skewed."""
+    return t + skew * (t * t / 3 + 1 / 6) + skew * skew * t**3 / 27
+
+
+def _inverse_hall_transform(t: float, skew: float) -> float:
+    """The t statistic of a transformed one: the inverse of `hall_transform`."""
+    return t if abs(skew) < 1e-9 else 3 / skew * (math.cbrt(1 + skew * (t - skew / 6)) - 1)
 
 
 def _constant_interval(n: int, value: float, bounds: Bounds | None, exact: bool) -> Interval:
@@ -133,26 +150,25 @@ def _constant_interval(n: int, value: float, bounds: Bounds | None, exact: bool)
 
 
 def _hall_interval(middle: float, residuals: Sequence[float]) -> Interval:
-    """The interval around an estimate, from what is left of its observations; none where one of them is infinite."""
+    """The confidence interval of an estimate, from the residuals of its observations; none if one is infinite."""
     n = len(residuals)
     widest = max(abs(residual) for residual in residuals)
     if n < MIN_RUNS or not math.isfinite(middle) or not math.isfinite(widest):
         return Interval(n, middle, None, None)
-    # Of the widest, so that neither the squares nor the cubes of tiny spreads vanish.
+    # Relative to the widest, so that neither the squares nor the cubes of tiny spreads vanish.
     parts = [residual / widest for residual in residuals]
     squares, cubes = math.fsum(part**2 for part in parts), math.fsum(part**3 for part in parts)
     error = widest * math.sqrt(squares / (n - 1) / n)
-    lean = cubes / n / (squares / n) ** 1.5 / math.sqrt(n)
+    skew = cubes / n / (squares / n) ** 1.5 / math.sqrt(n)
     t = t_quantile(n - 1)
-    below, above = max(t, _inverse_hall_transform(t, lean)), max(t, -_inverse_hall_transform(-t, lean))
-    return Interval(n, middle, middle - below * error, middle + above * error, error, lean)
+    below, above = max(t, _inverse_hall_transform(t, skew)), max(t, -_inverse_hall_transform(-t, skew))
+    return Interval(n, middle, middle - below * error, middle + above * error, error, skew)
 
 
 def _clip_interval(found: Interval, bounds: Bounds) -> Interval:
-    """No mean lies where no value can.
+    """An interval without the part outside the bounds, where no mean can lie.
 
-    To leave out what is impossible does not change how often the interval contains the true mean, and the skewness of
-    values near a bound is already in it.
+    That does not change how often it contains the true mean, and the skewness of values near a bound is already in it.
     """
     if found.low is None or found.high is None:
         return found
@@ -160,7 +176,7 @@ def _clip_interval(found: Interval, bounds: Bounds) -> Interval:
 
 
 def paired_differences(left: Mapping[int, float | None], right: Mapping[int, float | None]) -> list[float]:
-    """left - right for every seed at which both exist. What rounding leaves of two that are equal is no difference."""
+    """left - right for every seed at which both exist. A difference that is only rounding counts as 0."""
     differences = []
     for seed, value in left.items():
         other = right.get(seed)

@@ -40,7 +40,7 @@ class ExperimentMeans:
                 "point": point.name,
                 "labels": point.labels,
                 "metrics": {
-                    metric: self.found.get((point.name, metric), NO_INTERVAL).shown()
+                    metric: self.found.get((point.name, metric), NO_INTERVAL).as_row()
                     for metric in self.experiment.metrics
                 },
             }

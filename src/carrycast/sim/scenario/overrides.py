@@ -10,6 +10,7 @@ import msgspec
 
 from carrycast.core.stacks import DEFAULT_PROTOCOL
 from carrycast.errors import UserError
+from carrycast.sim.radio.radio import DEFAULT_RADIO
 from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
 
 _BARE_WORD = re.compile(r"[A-Za-z_][\w./+-]*")
@@ -40,6 +41,8 @@ def apply(scenario: Scenario, overrides: Mapping[str, object], where: str = "--s
     from carrycast.sim.scenario.protocol_text import parse_protocol
 
     table: dict[str, object] = msgspec.to_builtins(scenario)
+    # So that `radio.range_m` can be set in a scenario that leaves out its radio.
+    table["radio"] = table["radio"] or {"model": DEFAULT_RADIO}
     for key, value in overrides.items():
         if key == "protocol" and isinstance(value, str):
             value = parse_protocol(value, where)  # noqa: PLW2901 - from here on a table like any other
