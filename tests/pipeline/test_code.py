@@ -111,3 +111,62 @@ def test_a_protocol_of_ones_own_counts_with_what_it_imports(sources: Path, tmp_p
     assert digest(sources, FLOODING, also=tmp_path) == digest(sources, FLOODING)
     (folder / "protocol.py").write_text("from ..gossip import PROTOCOL as Shout\n# changed\n")
     assert digest(sources, "carrycast.protocols.shout", also=tmp_path)[0] != before
+
+
+def test_an_installed_plugin_counts_with_its_whole_package(sources: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "radio.py").write_text("from carrycast.core.parts.relay import Relay\n")
+    (folder / "formula.py").write_text("")
+    before, changed = digest(sources, "outside.radio", "core/parts/relay.py", "node/node.py", also=tmp_path)
+    assert changed == ["core/parts/relay.py"]
+    (folder / "formula.py").write_text("# changed\n")
+    assert digest(sources, "outside.radio", also=tmp_path)[0] != before
+
+
+SENT = """
+import sys
+from pathlib import Path
+from carrycast.analysis.spark.cluster.artifacts import send_code
+
+class Context:
+    def addPyFile(self, path):
+        print(path)
+
+class Session:
+    sparkContext = Context()
+
+send_code(Session(), Path(sys.argv[1]))
+"""
+FOUND = "from carrycast.core.plugins import find_plugin; print(find_plugin('radios', 'lora').__module__)"
+
+
+def test_installed_plugins_are_sent_to_executors_and_found_there(tmp_path: Path) -> None:
+    here, sent = tmp_path / "here", tmp_path / "sent"
+    (here / "far-1.dist-info").mkdir(parents=True)
+    sent.mkdir()
+    (here / "far-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: far\nVersion: 1\n")
+    (here / "far-1.dist-info" / "entry_points.txt").write_text("[carrycast.radios]\nlora = far.lora:Lora\n")
+    (here / "far").mkdir()
+    (here / "far" / "__init__.py").write_text("")
+    (here / "far" / "lora.py").write_text(
+        "from carrycast.sim.radio.radio import Radio\n\n\n"
+        "class Lora(Radio, frozen=True, kw_only=True):\n    name = 'lora'\n"
+    )
+
+    def python(code: str, *arguments: Path, path: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    archive = python(SENT, sent, path=f"{SOURCE}{os.pathsep}{here}")
+    assert python(FOUND, path=archive) == "far.lora"

@@ -103,7 +103,9 @@ def _new_package(arguments: argparse.Namespace) -> int:
     _write(folder / f"carrycast_{name}.py", f"{template}.txt", name)
     _write(folder / f"test_{name}.py", f"{template}_test.txt", name)
     say(f"made {folder}")
-    say(f"install it: pip install --editable {folder}")
+    # A bare name would be a distribution to download.
+    place = folder if folder.is_absolute() else f"./{folder}"
+    say(f"install it: pip install --editable {place}")
     say(f"test it:    python -m pytest {folder}")
     return 0
 
