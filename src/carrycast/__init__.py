@@ -11,15 +11,15 @@ from carrycast.version import VERSION
 
 if TYPE_CHECKING:
     from carrycast.api import (
-        Advice,
-        Comparison,
+        AdviceResult,
+        ComparisonResult,
         Event,
         Filter,
         FilterError,
         Fleet,
         NotAuthorizedError,
-        Simulation,
-        Sweep,
+        SimulationResult,
+        SweepResult,
         UserError,
         WorkError,
         advise,
@@ -38,15 +38,15 @@ __path__ = extend_path(__path__, __name__)
 __version__ = VERSION
 
 __all__ = [
-    "Advice",
-    "Comparison",
+    "AdviceResult",
+    "ComparisonResult",
     "Event",
     "Filter",
     "FilterError",
     "Fleet",
     "NotAuthorizedError",
-    "Simulation",
-    "Sweep",
+    "SimulationResult",
+    "SweepResult",
     "UserError",
     "WorkError",
     "__version__",

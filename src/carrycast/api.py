@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from carrycast.sim.scenario.scenario import Scenario
 
 __all__ = [
-    "Advice",
-    "Comparison",
+    "AdviceResult",
+    "ComparisonResult",
     "Event",
     "Filter",
     "FilterError",
     "Fleet",
     "NotAuthorizedError",
-    "Simulation",
-    "Sweep",
+    "SimulationResult",
+    "SweepResult",
     "UserError",
     "WorkError",
     "advise",
@@ -75,7 +75,7 @@ class Tabular(ABC):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Simulation(Tabular):
+class SimulationResult(Tabular):
     """The result of one simulation: its metrics, and its three tables as `carrycast run --trace` writes them."""
 
     metrics: Mapping[str, float | int | None]
@@ -112,7 +112,7 @@ class Simulation(Tabular):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Comparison(Tabular):
+class ComparisonResult(Tabular):
     """The result of a comparison: for each protocol and metric a mean with its 95 % confidence interval."""
 
     scenario: str
@@ -138,7 +138,7 @@ class Comparison(Tabular):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sweep(Tabular):
+class SweepResult(Tabular):
     """The result of a sweep: every run with its point, seed and metrics."""
 
     out: Path
@@ -156,7 +156,7 @@ class Sweep(Tabular):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Advice:
+class AdviceResult:
     """The recommended protocol for a fleet, with its evidence and node configurations."""
 
     protocol: str
@@ -249,7 +249,7 @@ def simulate(
     level: str = "deliveries",
     settings: Mapping[str, object] | None = None,
     **protocol_settings: object,
-) -> Simulation:
+) -> SimulationResult:
     """Simulate a scenario: a file's path, or its tables as a dict.
 
     `protocol` replaces the scenario's (`"gossip:p=0.3"`), and further keywords are settings of it; `settings` replaces
@@ -267,7 +267,7 @@ def simulate(
     chosen = _scenario(scenario, protocol, changes)
     outcome = run(chosen, seed, Level(level))
     trace = outcome.trace
-    return Simulation(
+    return SimulationResult(
         outcome.metrics,
         trace.table(),
         outcome.fingerprint,
@@ -289,7 +289,7 @@ def compare(
     out: PathLike | None = None,
     settings: Mapping[str, object] | None = None,
     master: str | None = None,
-) -> Comparison:
+) -> ComparisonResult:
     """Run several protocols on one scenario with the same movement; the first one is the reference.
 
     `protocols` is a text such as `"flooding,gossip:p=0.3"` or a list of such names. The runs and the report are kept
@@ -315,7 +315,7 @@ def compare(
         for one in [found.means.get((protocol, metric), NO_INTERVAL)]
     ]
     report = found.report
-    return Comparison(
+    return ComparisonResult(
         found.scenario, found.protocols, rows, found.sentences, report.warnings, report.page, report.failed
     )
 
@@ -328,7 +328,7 @@ def sweep(
     out: PathLike | None = None,
     quick: bool = False,
     master: str | None = None,
-) -> Sweep:
+) -> SweepResult:
     """Run the simulations of an experiment (a name or a TOML file); runs that are in `out` already are not run again.
 
     With `vary`, `experiment` is a scenario and `vary` its axes: `{"radio.range_m": [100, 200]}`, in all combinations.
@@ -345,7 +345,7 @@ def sweep(
     folder = _folder(out, "sweep")
     records = sweep_experiment(loaded, folder, master, quiet=True)
     failed = sum(record["error"] is not None for record in records)
-    return Sweep(folder, record_table(records), failed, warnings_in(folder, loaded))
+    return SweepResult(folder, record_table(records), failed, warnings_in(folder, loaded))
 
 
 def advise(
@@ -360,7 +360,7 @@ def advise(
     candidates: Protocols | None = None,
     out: PathLike | None = None,
     master: str | None = None,
-) -> Advice:
+) -> AdviceResult:
     """Recommend the protocol that serves a fleet best, judged on time or seeds that were held out.
 
     `fleet` is a `Fleet`, its folder, a scenario, a contact plan or recorded movement.
@@ -378,7 +378,9 @@ def advise(
     found = find_advice(scenario, parse_objective(objective, "objective"), folder, runs, train, names, master)
     page = write_page(found, folder)
     write_nodes(scenario, found.chosen.candidate, folder / "nodes")
-    return Advice(found.chosen.candidate.label, found.kept(found.chosen), sentences(found), page, folder / "nodes")
+    return AdviceResult(
+        found.chosen.candidate.label, found.kept(found.chosen), sentences(found), page, folder / "nodes"
+    )
 
 
 def explain(trace: PathLike, event: str, node: int) -> "Tale":

@@ -37,7 +37,7 @@ from carrycast.analysis.fleets.workers import refuse_full_disk
 from carrycast.analysis.fleets.writers import write_fleet
 from carrycast.errors import UserError, WorkError
 from carrycast.sim.contacts.exact import contacts
-from carrycast.sim.mobility.fleet import Fleet
+from carrycast.sim.mobility.fleet import FleetMovement
 from carrycast.sim.mobility.model import Area
 from carrycast.sim.mobility.ns2 import Ns2
 from carrycast.sim.mobility.one import One
@@ -237,7 +237,7 @@ def test_degrees_become_meters_that_are_meters_on_the_ground(buses: Path) -> Non
 
 
 def test_a_scenario_plays_the_folder_with_its_gap(buses: Path) -> None:
-    moving = Fleet(folder=str(buses)).trajectories(2, AREA, 1190.0, RNG)
+    moving = FleetMovement(folder=str(buses)).trajectories(2, AREA, 1190.0, RNG)
     assert moving.position(0, 300.0) is not None
     assert moving.position(0, 600.0) is None, "bus 9 is absent, not parked"
     assert moving.position(0, 900.0) is not None
@@ -259,12 +259,12 @@ def test_a_fleet_is_written_for_others_and_read_again(
     spark: SparkSession, buses: Path, tmp_path: Path, name: str
 ) -> None:
     unsaid = write_fleet(buses, tmp_path / "out", name)
-    played = Fleet(folder=str(buses)).trajectories(2, AREA, 1190.0, RNG)
+    played = FleetMovement(folder=str(buses)).trajectories(2, AREA, 1190.0, RNG)
     if name == "csv":
         assert unsaid == 0
         facts = ingest([tmp_path / "out"], tmp_path / "again", ReadOptions(format=name))
         assert facts["positions"] == len(table(buses, "positions"))
-        moving = Fleet(folder=str(tmp_path / "again")).trajectories(2, AREA, 1190.0, RNG)
+        moving = FleetMovement(folder=str(tmp_path / "again")).trajectories(2, AREA, 1190.0, RNG)
         assert moving.position(0, 600.0) is None
     else:
         assert unsaid == 1
@@ -285,7 +285,7 @@ def test_simulators_files_move_as_when_they_are_played(spark: SparkSession, tmp_
         ("ns", Ns2(file=str(tmp_path / "fleet.ns_movements"))),
         ("one", One(file=str(tmp_path / "fleet.txt.gz"))),
     ):
-        made = contacts(Fleet(folder=str(tmp_path / folder)).trajectories(3, AREA, 40.0, RNG), 50.0, 40.0)
+        made = contacts(FleetMovement(folder=str(tmp_path / folder)).trajectories(3, AREA, 40.0, RNG), 50.0, 40.0)
         meant = contacts(player.trajectories(3, AREA, 40.0, RNG), 50.0, 40.0)
         assert [*zip(made.a, made.b, made.start_s, made.end_s, strict=True)] == [
             *zip(meant.a, meant.b, meant.start_s, meant.end_s, strict=True)

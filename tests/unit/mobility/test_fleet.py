@@ -10,7 +10,7 @@ import pytest
 
 from carrycast.errors import UserError
 from carrycast.sim.contacts.exact import contacts
-from carrycast.sim.mobility.fleet import Fleet
+from carrycast.sim.mobility.fleet import FleetMovement
 from carrycast.sim.mobility.model import Area
 from carrycast.sim.mobility.random_waypoint import RandomWaypoint
 from carrycast.sim.mobility.samples import joined, waypoints
@@ -46,14 +46,14 @@ def moving() -> Trajectories:
 
 def test_a_folder_is_played_exactly(tmp_path: Path, moving: Trajectories) -> None:
     save(tmp_path / "buses", moving)
-    played = Fleet(folder=str(tmp_path / "buses")).trajectories(20, Area(1, 1), 300.0, RNG)
+    played = FleetMovement(folder=str(tmp_path / "buses")).trajectories(20, Area(1, 1), 300.0, RNG)
     for name in ("first", "start_s", "end_s", "x_m", "y_m", "vx_mps", "vy_mps"):
         assert np.array_equal(getattr(played, name), getattr(moving, name))
 
 
 def test_a_run_may_begin_in_the_middle_with_the_legs_that_are_under_way(tmp_path: Path, moving: Trajectories) -> None:
     save(tmp_path / "buses", moving)
-    played = Fleet(folder=str(tmp_path / "buses"), start_s=123.0).trajectories(7, Area(1, 1), 50.0, RNG)
+    played = FleetMovement(folder=str(tmp_path / "buses"), start_s=123.0).trajectories(7, Area(1, 1), 50.0, RNG)
     assert played.nodes == 7
     for time_s in (0.0, 20.5, 50.0):
         assert np.allclose(played.positions(time_s), moving.positions(time_s + 123.0)[:7], atol=1e-9)
@@ -76,12 +76,12 @@ def test_a_folder_that_is_not_whole_is_refused(
     facts = json.loads((tmp_path / "buses" / "fleet.json").read_text())
     (tmp_path / "buses" / "fleet.json").write_text(json.dumps({**facts, **change}))
     with pytest.raises(UserError, match=told):
-        Fleet(folder=str(tmp_path / "buses"), start_s=100.0).trajectories(20, Area(1, 1), 100.0, RNG)
+        FleetMovement(folder=str(tmp_path / "buses"), start_s=100.0).trajectories(20, Area(1, 1), 100.0, RNG)
 
 
 def test_what_is_no_folder_of_a_fleet_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no fleet; `carrycast ingest"):
-        Fleet(folder=str(tmp_path)).trajectories(1, Area(1, 1), 1.0, RNG)
+        FleetMovement(folder=str(tmp_path)).trajectories(1, Area(1, 1), 1.0, RNG)
 
 
 def test_a_scenario_finds_its_folder_and_counts_what_is_in_it(tmp_path: Path, moving: Trajectories) -> None:

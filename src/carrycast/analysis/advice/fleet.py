@@ -12,7 +12,7 @@ from carrycast.analysis.fleets.formats import FORMATS, format_of
 from carrycast.core.settings import read_toml
 from carrycast.errors import UserError
 from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.mobility.fleet import FACTS_FILE, Fleet, FleetFacts
+from carrycast.sim.mobility.fleet import FACTS_FILE, FleetFacts, FleetMovement
 from carrycast.sim.mobility.player import MovementFormat
 from carrycast.sim.mobility.registry import models
 from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
@@ -94,7 +94,10 @@ def _recorded(path: Path, range_m: float | None, duration_s: float | None) -> di
             return {**_recorded(path / PLAN_FILE, range_m, duration_s), "name": path.name}
         facts = FleetFacts.read(path)
         lasts_s = duration_s or facts.duration_s
-        return {**base, **_moving({"model": Fleet.name, "folder": str(path.resolve())}, facts.nodes, lasts_s, range_m)}
+        return {
+            **base,
+            **_moving({"model": FleetMovement.name, "folder": str(path.resolve())}, facts.nodes, lasts_s, range_m),
+        }
     name, nodes, lasts_s = _player_of(path)
     movement: dict[str, object] = {"model": name, "file": str(path.resolve())}
     return {**base, **_moving(movement, nodes, duration_s or lasts_s, range_m)}
@@ -165,7 +168,7 @@ def cut(scenario: Scenario, share: float, folder: Path) -> Parts:
         first = _slice(plan, 0.0, cut_s, folder / "training.parquet")
         rest = _slice(plan, cut_s, scenario.duration_s, folder / "held-out.parquet")
         changes: tuple[dict[str, object], dict[str, object]] = ({"contacts": first}, {"contacts": rest})
-    elif isinstance(scenario.mobility_model(), MovementFormat | Fleet):
+    elif isinstance(scenario.mobility_model(), MovementFormat | FleetMovement):
         changes = ({}, {"mobility": {"model": "excerpt", "from_s": cut_s, "of": scenario.mobility}})
     else:
         return Parts(scenario, scenario, "each seed draws movement of its own; other seeds are held out")

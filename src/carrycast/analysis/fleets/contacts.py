@@ -23,7 +23,7 @@ from carrycast.errors import UserError, WorkError
 from carrycast.sim.contacts.exact import RESOLUTION_S, Intervals, contacts, intervals
 from carrycast.sim.contacts.pieces import Legs
 from carrycast.sim.contacts.plan import VERSION, VERSION_KEY, ContactPlan
-from carrycast.sim.mobility.fleet import Fleet, FleetFacts, legs_between
+from carrycast.sim.mobility.fleet import FleetFacts, FleetMovement, legs_between
 from carrycast.sim.mobility.model import Area
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def save_fleet_plan(
     lasts_s = facts.duration_s if duration_s is None else duration_s
     if master is None and facts.legs < ON_SPARK_FROM_LEGS:
         rng = np.random.default_rng(0)  # a recording draws nothing
-        moving = Fleet(folder=str(folder)).trajectories(facts.nodes, Area(1.0, 1.0), lasts_s, rng)
+        moving = FleetMovement(folder=str(folder)).trajectories(facts.nodes, Area(1.0, 1.0), lasts_s, rng)
         contacts(moving, range_m, lasts_s).save(to)
     else:
         from carrycast.analysis.spark.cluster.executors import check_shared_paths

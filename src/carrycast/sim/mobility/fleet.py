@@ -50,7 +50,7 @@ class FleetFacts(msgspec.Struct, frozen=True, kw_only=True):
         return facts
 
 
-class Fleet(MobilityModel, frozen=True, kw_only=True):
+class FleetMovement(MobilityModel, frozen=True, kw_only=True):
     """Nodes move as they were recorded, and are absent where the recording has a gap. They are taken in the order of
     their numbers, which the table `nodes` gives names."""
 

@@ -7,7 +7,7 @@ MODELS = {
     "community": "carrycast.sim.mobility.community:Community",
     "csv": "carrycast.sim.mobility.csv_table:CsvTable",
     "excerpt": "carrycast.sim.mobility.excerpt:Excerpt",
-    "fleet": "carrycast.sim.mobility.fleet:Fleet",
+    "fleet": "carrycast.sim.mobility.fleet:FleetMovement",
     "freeway": "carrycast.sim.mobility.freeway:Freeway",
     "given": "carrycast.sim.mobility.given:Given",
     "grid": "carrycast.sim.mobility.grid:Grid",
