@@ -210,10 +210,12 @@ class Fleet:
         from carrycast.analysis.fleets.cleaning import CleaningRules
         from carrycast.analysis.fleets.ingest import ingest
         from carrycast.analysis.fleets.inputs import ReadOptions
-        from carrycast.core.settings import typed
+        from carrycast.core.settings import parse_settings
 
         given = {"max_speed_mps": max_speed_mps, "gap_s": gap_s, "every_s": every_s}
-        rules = typed({key: value for key, value in given.items() if value is not None}, CleaningRules, "ingest")
+        rules = parse_settings(
+            {key: value for key, value in given.items() if value is not None}, CleaningRules, "ingest"
+        )
         try:
             source = ReadOptions(**options)
         except TypeError as error:

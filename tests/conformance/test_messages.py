@@ -48,7 +48,7 @@ def test_waiting_shortens_what_is_declared_and_nothing_else(
 ) -> None:
     message = data.draw(messages(kind))
     waited_s = data.draw(st.floats(0, 1e6))
-    aged = message.aged(waited_s)
+    aged = message.age_by(waited_s)
     over = any(getattr(message, name) <= waited_s for name in kind.durations)
     assert (aged is None) == (over and waited_s > 0)
     if aged is not None:

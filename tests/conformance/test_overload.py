@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrycast.core.wire import LEASE_OVER
+from carrycast.core.wire import LEASE_EXPIRED
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.scenario import Scenario, scenario_from
 from carrycast.sim.testing import example_tables
@@ -71,7 +71,7 @@ def test_nothing_is_delivered_after_its_lease_however_slow_the_air(subject: Subj
     for latest, reasons in found:
         assert latest <= LEASE_S + NODES * TRANSIT_S
         # What a variant does not even try, such as large events, is no overload; for some, 100 kb/s is nearly enough.
-        assert latest == 0 or radio in DISK[:1] or reasons & {LEASE_OVER, "queue_full"}, "or there was no overload"
+        assert latest == 0 or radio in DISK[:1] or reasons & {LEASE_EXPIRED, "queue_full"}, "or there was no overload"
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=label)
@@ -81,4 +81,4 @@ def test_nothing_is_delivered_after_its_lease_however_contended_the_air(subject:
     assert max(latest for latest, _ in found) > 0, "a protocol that delivers nothing here is not examined at all"
     for latest, _ in found:
         assert latest <= LEASE_S + NODES * TRANSIT_S
-    assert any(LEASE_OVER in reasons for _, reasons in found), "or there was no overload"
+    assert any(LEASE_EXPIRED in reasons for _, reasons in found), "or there was no overload"

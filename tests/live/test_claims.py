@@ -11,7 +11,7 @@ import pytest
 from carrycast.core.model import Event, EventId, NodeId, Request, RequestId, Scalar, Subscription, SubscriptionId
 from carrycast.core.protocol import StackPlan
 from carrycast.core.protocol.registry import protocol_named, router_named
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.core.wire import DecodeError, Layer, Message, Parcel, Traffic
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.config import NodeConfig
@@ -36,8 +36,8 @@ MAJOR = "rank = 'major'"
 
 def overlay_plan(protocol: type[Overlay] = Overlay) -> StackPlan:
     router = router_named("aodv")
-    settings = typed(SETTINGS, Overlay.settings_type, "test")
-    return StackPlan(protocol, settings, router, typed(AODV, router.settings_type, "test"), BEACONS)
+    settings = parse_settings(SETTINGS, Overlay.settings_type, "test")
+    return StackPlan(protocol, settings, router, parse_settings(AODV, router.settings_type, "test"), BEACONS)
 
 
 def broker(config: NodeConfig) -> NodeConfig:

@@ -11,7 +11,7 @@ import carrycast
 from carrycast.core.model import Event, NodeId, Processor, SubscriptionId
 from carrycast.core.protocol import StackPlan
 from carrycast.core.protocol.registry import router_named
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.lab.loopback.network import LoopbackNetwork, until
 from carrycast.node.api.durable_subscription import Consumer
 from carrycast.node.config import NodeConfig
@@ -44,8 +44,10 @@ class Watched(Overlay):
 
 def laptop(config: NodeConfig, function: Path, **settings: object) -> NodeConfig:
     kind = router_named("aodv")
-    router = typed(AODV, kind.settings_type, "test")
-    plan = StackPlan(Watched, typed({**SETTINGS, **settings}, Overlay.settings_type, "test"), kind, router, BEACONS)
+    router = parse_settings(AODV, kind.settings_type, "test")
+    plan = StackPlan(
+        Watched, parse_settings({**SETTINGS, **settings}, Overlay.settings_type, "test"), kind, router, BEACONS
+    )
     roles = ("broker",) if config.node in BROKERS else ()
     processors = (ProcessorConfig(Processor("runoff", ""), function, "runoff", 10.0),) if roles else ()
     return replace(config, plan=plan, roles=roles, directory={"broker": BROKERS}, processors=processors)

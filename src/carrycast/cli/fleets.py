@@ -64,7 +64,7 @@ def _ingest(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.fleets.points import parse_clock
     from carrycast.analysis.fleets.summary import sentences
     from carrycast.analysis.spark.session import check_spark_installed
-    from carrycast.core.settings import typed
+    from carrycast.core.settings import parse_settings
 
     check_spark_installed()
     given = {"max_speed_mps": arguments.max_speed, "gap_s": arguments.gap, "every_s": arguments.every}
@@ -73,7 +73,7 @@ def _ingest(arguments: argparse.Namespace) -> int:
             given[key] = None if getattr(arguments, key) is None else parse_clock(getattr(arguments, key))
         except ValueError:
             raise UserError(f"{option} {getattr(arguments, key)}: is no date and no number of seconds") from None
-    rules = typed({key: value for key, value in given.items() if value is not None}, CleaningRules, "ingest")
+    rules = parse_settings({key: value for key, value in given.items() if value is not None}, CleaningRules, "ingest")
     source = ReadOptions(
         format=arguments.format,
         columns=parse_columns(arguments.columns),

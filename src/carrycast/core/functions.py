@@ -24,7 +24,7 @@ from carrycast.core.model.subscription import MAX_STATE_BYTES
 UserFunction: TypeAlias = Callable[..., object]
 
 
-MAX_TOLD = 300
+MAX_ERROR_CHARACTERS = 300
 """Characters of a user's error; the first ones say what is wrong."""
 MAX_JOBS = 64
 """Calls that may wait for one processor of a node; more are answered with `processor_busy`."""
@@ -60,7 +60,7 @@ class ProcessorError(Exception):
         self.fault = fault
 
     @property
-    def told(self) -> str:
+    def report(self) -> str:
         """The fault, for programs, and the text, for people."""
         return f"{self.fault}: {self}"
 
@@ -87,7 +87,7 @@ def load_function(path: Path, name: str) -> UserFunction:
         # Never from compiled code that Python has kept: it takes a file changed within a second for the same.
         exec(compile(path.read_bytes(), path, "exec"), vars(module))
     except (Exception, SystemExit) as error:
-        raise ProcessorError(f"{path} raised {_told(error)}") from error
+        raise ProcessorError(f"{path} raised {_describe(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
         raise ProcessorError(f"{path} has no function {name!r}")
@@ -95,14 +95,14 @@ def load_function(path: Path, name: str) -> UserFunction:
     return loaded
 
 
-def _told(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     """What a user's error says, in one line that can be printed and kept; its text is the user's code too."""
     try:
         text = str(error)
     except Exception:
         text = ""
     line = " ".join(text.encode("utf-8", "replace").decode().split())
-    return f"{type(error).__name__}: {line[:MAX_TOLD]}" if line else type(error).__name__
+    return f"{type(error).__name__}: {line[:MAX_ERROR_CHARACTERS]}" if line else type(error).__name__
 
 
 def _required(function: UserFunction) -> int:
@@ -137,7 +137,7 @@ class InstalledFunction:
         try:
             outcome = self.function(argument, state) if self.stateful else self.function(argument)
         except (Exception, SystemExit) as error:
-            raise ProcessorError(f"{self.processor.id} raised {_told(error)}", Fault.RAISED) from error
+            raise ProcessorError(f"{self.processor.id} raised {_describe(error)}", Fault.RAISED) from error
         if self.stateful:
             if not (isinstance(outcome, tuple) and len(outcome) == 2 and isinstance(outcome[1], bytes)):
                 raise ProcessorError(f"{self.processor.id} must return (result, state as bytes)", Fault.RESULT)
@@ -156,8 +156,8 @@ class InstalledFunction:
             what = type(payload).__name__
             raise ProcessorError(f"{self.processor.id} returned a payload that is {what}, not bytes", Fault.RESULT)
         if len(payload) > MAX_PAYLOAD_BYTES:
-            told = f"{self.processor.id} returned a payload of {len(payload)} bytes; an event has {MAX_PAYLOAD_BYTES}"
-            raise ProcessorError(told, Fault.RESULT)
+            size = f"{self.processor.id} returned a payload of {len(payload)} bytes; an event has {MAX_PAYLOAD_BYTES}"
+            raise ProcessorError(size, Fault.RESULT)
         return Result(attributes, bytes(payload))
 
 

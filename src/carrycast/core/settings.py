@@ -54,7 +54,7 @@ def _beside(path: Path) -> str:
     return f"; did you mean {path.with_name(close[0])}?" if close else ""
 
 
-def typed(value: object, kind: type[T], where: str, prefix: str = "") -> T:
+def parse_settings(value: object, kind: type[T], where: str, prefix: str = "") -> T:
     """A value as a settings type. `where` is the file or option it came from, `prefix` its place in there."""
     senseless = _senseless(value, prefix)
     if senseless is not None:
@@ -84,7 +84,7 @@ def relocate(home: Path, places: Mapping[str, str]) -> None:
     _home, _elsewhere = home, places
 
 
-def located(base: Path) -> Callable[[str], str]:
+def file_locator(base: Path) -> Callable[[str], str]:
     """For `map_files`: names are taken from a folder and made absolute."""
 
     def place(name: str) -> str:

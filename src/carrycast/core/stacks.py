@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from carrycast.core.protocol import BeaconSettings, Capability, Settings, StackPlan, UsesRouter
 from carrycast.core.protocol.machine import Protocol, Router, StateMachine
 from carrycast.core.protocol.registry import protocol_named, router_named
-from carrycast.core.settings import typed, unknown_key
+from carrycast.core.settings import parse_settings, unknown_key
 from carrycast.errors import UserError
 
 M = TypeVar("M", bound=StateMachine)
@@ -89,9 +89,9 @@ def _chosen(table: Mapping[str, object], where: str) -> _Choice:
     if not issubclass(kind, UsesRouter):
         if "router" in table:
             raise UserError(f"{where}: protocol.router: {kind.name} uses no router; leave it out")
-        return _Choice(kind, typed(settings, kind.settings_type, where, "protocol"), None, None)
+        return _Choice(kind, parse_settings(settings, kind.settings_type, where, "protocol"), None, None)
     named = settings.pop("router", kind.router)
-    return _Choice(kind, typed(settings, kind.settings_type, where, "protocol"), table.get("router"), named)
+    return _Choice(kind, parse_settings(settings, kind.settings_type, where, "protocol"), table.get("router"), named)
 
 
 def _router_table(named: object, where: str) -> Mapping[str, object]:
@@ -108,7 +108,7 @@ def _machine(
     table: Mapping[str, object], place: str, find: Callable[[str], type[M]], where: str
 ) -> tuple[type[M], Settings]:
     kind, settings = _named(table, place, find, where)
-    return kind, typed(settings, kind.settings_type, where, place)
+    return kind, parse_settings(settings, kind.settings_type, where, place)
 
 
 def _named(

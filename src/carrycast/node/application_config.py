@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from carrycast.core.protocol import Capability
 from carrycast.core.protocol.application import application_named
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.node.link.config import Name, Section
 from carrycast.node.runtime.actions import AllowedActions, AllowedCommand
@@ -54,7 +54,7 @@ def configured(
             raise UserError(f"{at}.name: {error}") from None
         if section.name in found:
             raise UserError(f"{at}.name: {section.name} stands there already")
-        settings = typed(section.settings, kind.settings_type, at, "settings")
+        settings = parse_settings(section.settings, kind.settings_type, at, "settings")
         lacking = (kind.needs | settings.needs()) - offers
         if lacking:
             raise UserError(f"{at}: {section.name} needs {', '.join(sorted(lacking))}, which this node has not")

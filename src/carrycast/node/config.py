@@ -15,10 +15,9 @@ from carrycast.core.functions import ProcessorError, split_function
 from carrycast.core.maps import read_map
 from carrycast.core.matching import Filter
 from carrycast.core.model import Area, FilterText, NodeId, Position, Processor, RoadMap
-from carrycast.core.model.area import Extent
-from carrycast.core.model.identity import Coordinate
+from carrycast.core.model.identity import Coordinate, Extent
 from carrycast.core.protocol import Advertises, BeaconSettings, RunsProcessors, StackPlan
-from carrycast.core.settings import read_toml, typed
+from carrycast.core.settings import parse_settings, read_toml
 from carrycast.core.stacks import DEFAULT_PROTOCOL, needed_roles, stack_plan
 from carrycast.core.utilization import DEFAULT_WINDOW_S, LoadWindow
 from carrycast.errors import UserError, WorkError
@@ -201,7 +200,7 @@ def read_file(path: Path) -> NodeFile:
     table = read_toml(path)
     if "duration_s" in table:
         raise UserError(f"{path}: is a scenario; `carrycast run` simulates it, `carrycast emulate` plays it live")
-    return typed(table, NodeFile, str(path))
+    return parse_settings(table, NodeFile, str(path))
 
 
 def load_config(path: Path) -> NodeConfig:

@@ -9,7 +9,7 @@ from collections import deque
 import msgspec
 
 from carrycast.core.model import Event, EventId, NodeId, ProcessorId, Scalar, Subscription, SubscriptionId
-from carrycast.core.wire import EventMessage, Message, carried
+from carrycast.core.wire import EventMessage, Message, classify
 from carrycast.trace import Kind
 
 MAX_BUFFERED = 10_000
@@ -108,7 +108,7 @@ class EventFeed:
         """A frame with an event arrived; it may be a duplicate."""
         if not self._watchers:
             return
-        id = carried(message)[1]
+        id = classify(message)[1]
         if id is None:
             return
         if isinstance(message, EventMessage) and id not in self._described_ids:
@@ -130,7 +130,7 @@ class EventFeed:
     def drop(self, time_s: float, reason: str, message: Message | None = None) -> None:
         """The host has dropped a message."""
         if self._watchers:
-            self.note(time_s, Kind.DROP, None if message is None else carried(message)[1], reason)
+            self.note(time_s, Kind.DROP, None if message is None else classify(message)[1], reason)
 
     def subscribe(self, one: Subscription) -> None:
         """A subscription has begun."""

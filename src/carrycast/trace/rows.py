@@ -10,7 +10,7 @@ import msgspec
 
 from carrycast.core.model import Event, EventId, Failure, NodeId, RequestId, SubscriptionId
 from carrycast.core.protocol import Fact, Gap, Interface, Link
-from carrycast.core.wire import EventMessage, Layer, Message, Traffic, carried
+from carrycast.core.wire import EventMessage, Layer, Message, Traffic, classify
 from carrycast.trace.schema import Kind, Row
 
 LINK_LAYER = "link"
@@ -118,7 +118,7 @@ class Transfer:
     def __init__(
         self, layer: Layer, message: Message, interface: Interface | None = None, size_bytes: int | None = None
     ) -> None:
-        traffic, event = carried(message)
+        traffic, event = classify(message)
         self._layer = _LAYERS[layer]
         self._message = type(message).__name__
         self._traffic = _TRAFFIC[traffic]

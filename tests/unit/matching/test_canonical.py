@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carrycast.core.matching import Filter
-from carrycast.core.matching.canonical import canonical
+from carrycast.core.matching.canonical import canonicalize
 from carrycast.core.matching.parser import parse
 from carrycast.core.matching.terms import Compare, Literal, Operator, ValueKind
 from tests.unit.matching.generators import random_filter, topic_condition
@@ -78,7 +78,7 @@ def test_the_canonical_text_parses_back_to_the_same_terms(rng: Random) -> None:
     written = Filter(f"({random_filter(rng)}) {rng.choice(('and', 'or'))} {topic_condition(rng)}")
     assert Filter(written.text) == written
     assert Filter(written.text).text == written.text
-    assert canonical(parse(written.text)) == written.node
+    assert canonicalize(parse(written.text)) == written.node
 
 
 @given(st.text(), st.text(min_size=1))

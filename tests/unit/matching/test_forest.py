@@ -41,9 +41,9 @@ def test_the_roots_are_those_found_from_scratch_and_every_change_is_told(draw: o
             held[gone] -= 1
             held += Counter()
             change = forest.remove(gone)
-        assert not told & set(change.told)
+        assert not told & set(change.added)
         assert set(change.withdrawn) <= told
-        told = (told | set(change.told)) - set(change.withdrawn)
+        told = (told | set(change.added)) - set(change.withdrawn)
         assert set(forest) == told
         if step % 12 == 0:
             assert told == fewest([known[text] for text in held])
@@ -87,7 +87,7 @@ def test_of_filters_that_say_the_same_the_first_by_text_is_the_root() -> None:
 
 def test_a_filter_that_goes_uncovers_what_it_hid() -> None:
     forest = CoverForest()
-    assert forest.add(Filter("x = 1")).told == ("x = 1",)
+    assert forest.add(Filter("x = 1")).added == ("x = 1",)
     assert forest.add(Filter("x between 0 and 9")) == (("x between 0 and 9",), ("x = 1",))
     assert forest.add(Filter("x = 2")) == ((), ())
     assert forest.add(Filter("x = 2")) == ((), ())

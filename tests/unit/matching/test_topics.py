@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 
 from carrycast.core.matching import Filter
+from carrycast.core.matching.attribute_index import TopicTrie
 from carrycast.core.matching.topics import parse_topic_filter, topics_cover, topics_overlap
-from carrycast.core.matching.trie import TopicTrie
 from tests.unit.matching.kleene import topic_matches
 
 CASES = [

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.sim.mobility.community import Community, attraction, social_matrix
 from carrycast.sim.mobility.model import Area
@@ -142,7 +142,7 @@ def test_the_same_seed_gives_the_same_walk() -> None:
 )
 def test_wrong_settings_are_refused_with_the_rule(settings: dict[str, object], rule: str) -> None:
     with pytest.raises(UserError) as refused:
-        typed(settings, Community, "scenario.toml", "mobility")
+        parse_settings(settings, Community, "scenario.toml", "mobility")
     assert rule in str(refused.value)
 
 

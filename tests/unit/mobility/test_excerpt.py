@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.core.streams import array_stream
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area
@@ -15,7 +15,9 @@ AREA = Area(300.0, 300.0)
 
 def test_everybody_is_where_the_whole_movement_has_them() -> None:
     table = dict(WALK)
-    whole = typed(table, lookup(str(table.pop("model"))), "test").trajectories(8, AREA, 100.0, array_stream(1, "m"))
+    whole = parse_settings(table, lookup(str(table.pop("model"))), "test").trajectories(
+        8, AREA, 100.0, array_stream(1, "m")
+    )
     part = lookup("excerpt")(from_s=40.0, of=WALK).trajectories(8, AREA, 60.0, array_stream(1, "m"))
     assert part.duration_s == pytest.approx(60.0)
     for time_s in (0.0, 0.5, 17.3, 59.9):
@@ -25,11 +27,13 @@ def test_everybody_is_where_the_whole_movement_has_them() -> None:
 def test_from_the_beginning_it_is_the_whole() -> None:
     part = lookup("excerpt")(from_s=0.0, of=WALK).trajectories(3, AREA, 50.0, array_stream(2, "m"))
     table = dict(WALK)
-    whole = typed(table, lookup(str(table.pop("model"))), "test").trajectories(3, AREA, 50.0, array_stream(2, "m"))
+    whole = parse_settings(table, lookup(str(table.pop("model"))), "test").trajectories(
+        3, AREA, 50.0, array_stream(2, "m")
+    )
     assert np.array_equal(part.start_s, whole.start_s)
     assert np.array_equal(part.x_m, whole.x_m)
 
 
 def test_a_movement_that_is_none_is_refused() -> None:
     with pytest.raises(UserError, match="there is no movement model 'flying'"):
-        typed({"from_s": 1.0, "of": {"model": "flying"}}, lookup("excerpt"), "test")
+        parse_settings({"from_s": 1.0, "of": {"model": "flying"}}, lookup("excerpt"), "test")

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.sim.mobility.mixed import Mixed
 from carrycast.sim.mobility.model import Area
@@ -49,7 +49,7 @@ def test_what_is_wrong_with_the_other_model_is_told_when_the_scenario_is_loaded(
     rest: dict[str, object], said: str
 ) -> None:
     with pytest.raises(UserError, match=said):
-        typed({"positions": [[1.0, 1.0]], "rest": rest}, Mixed, "scenario.toml", "mobility")
+        parse_settings({"positions": [[1.0, 1.0]], "rest": rest}, Mixed, "scenario.toml", "mobility")
 
 
 def test_the_other_models_file_is_found_from_the_scenarios_folder() -> None:

@@ -26,7 +26,7 @@ from carrycast.core.parts.channel import (
 from carrycast.core.parts.outbox import MessagePolicy, Undelivered
 from carrycast.core.protocol import RecordingPort
 from carrycast.core.protocol.effects import CancelTimer, Note, SetTimer
-from carrycast.core.wire import Codec, DecodeError, EventMessage, Layer, Message, Parcel, Traffic, carried, decoder_of
+from carrycast.core.wire import Codec, DecodeError, EventMessage, Layer, Message, Parcel, Traffic, classify, decoder_of
 
 LIMITS = ChannelLimits(timeout_s=1.0, retries=3, piece_bytes=20, messages=4, waiting=1000)
 
@@ -439,7 +439,7 @@ def test_packets_count_as_what_they_carry() -> None:
     event = Event(EventId(1, 1), {"topic": "t"})
     channel.send(0.0, 2, Told(event, 1, 5.0))
     channel.send(0.0, 2, word(1))
-    assert [carried(one) for one in carriedby] == [(Traffic.DATA, event.id), (Traffic.CONTROL, None)]
+    assert [classify(one) for one in carriedby] == [(Traffic.DATA, event.id), (Traffic.CONTROL, None)]
 
 
 def test_the_time_that_a_message_waits_for_others_is_taken_off_it() -> None:
@@ -447,7 +447,7 @@ def test_the_time_that_a_message_waits_for_others_is_taken_off_it() -> None:
     inbox = ReorderBuffer(port, TYPES.read, 1)
     body = msgspec.msgpack.encode(word(1, good_s=10.0))
     late = packet(0, body=body)
-    early, over = packet(1, first=0, body=body).aged(3.0), packet(2, first=0, body=body).aged(8.0)
+    early, over = packet(1, first=0, body=body).age_by(3.0), packet(2, first=0, body=body).age_by(8.0)
     assert early is not None
     assert over is not None
     assert inbox.take(0.0, 2, early) == []

@@ -9,7 +9,7 @@ from carrycast.core.model import Event, EventId, NodeId, Position
 from carrycast.core.protocol import Place, Protocol, RecordingPort, Router, Settings, Stack, StackPlan, UsesRouter
 from carrycast.core.protocol.effects import Note
 from carrycast.core.protocol.port import Fact
-from carrycast.core.wire import EventMessage, Layer, Message, Parcel, Traffic, carried
+from carrycast.core.wire import EventMessage, Layer, Message, Parcel, Traffic, classify
 from carrycast.routers.aodv.messages import Packet
 from carrycast.routers.gpsr.messages import GeoPacket
 from carrycast.sim.testing import LoneHost
@@ -93,4 +93,4 @@ def test_a_packet_counts_as_what_it_carries() -> None:
         Packet(parcel, origin=1, target=2, hops=1),
         GeoPacket(parcel, origin=1, number=1, place=Place(Position(1.0, 2.0), 5.0, 6), hops=1),
     ]
-    assert [carried(packet) for packet in packets] == [(Traffic.DATA, EventId(1, 2))] * 2
+    assert [classify(packet) for packet in packets] == [(Traffic.DATA, EventId(1, 2))] * 2

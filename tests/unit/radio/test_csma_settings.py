@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.engine.kernel import Kernel
@@ -26,7 +26,7 @@ from carrycast.sim.radio.vicinity import Vicinity
 )
 def test_a_setting_that_makes_no_sense_is_refused_in_one_line(table: dict[str, object], told: str) -> None:
     with pytest.raises(UserError) as refused:
-        typed(table, CsmaRadio, "here.toml", "radio")
+        parse_settings(table, CsmaRadio, "here.toml", "radio")
     assert told in str(refused.value)
     assert "\n" not in str(refused.value)
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from carrycast.core.settings import read_toml, typed, unknown_key
+from carrycast.core.settings import parse_settings, read_toml, unknown_key
 from carrycast.errors import UserError
 
 
@@ -41,12 +41,12 @@ class Car(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def complaint(value: object, prefix: str = "") -> str:
     with pytest.raises(UserError) as caught:
-        typed(value, Car, "car.toml", prefix)
+        parse_settings(value, Car, "car.toml", prefix)
     return str(caught.value)
 
 
 def test_a_good_table_becomes_a_value() -> None:
-    assert typed({"name": "a", "wheels": [{"radius_m": 1}]}, Car, "car.toml") == Car("a", [Wheel(1.0)])
+    assert parse_settings({"name": "a", "wheels": [{"radius_m": 1}]}, Car, "car.toml") == Car("a", [Wheel(1.0)])
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from carrycast.core.wire import (
     Parcel,
     ParcelMessage,
     Traffic,
-    carried,
+    classify,
     layer_of,
 )
 
@@ -221,10 +221,10 @@ def test_the_layer_of_a_frame_can_be_told_before_decoding() -> None:
 
 
 def test_a_message_counts_as_what_it_carries() -> None:
-    assert carried(Carrier(EVENT, 1, 1.0)) == (Traffic.DATA, EVENT.id)
-    assert carried(Greeting("x", Position(0, 0))) == (Traffic.CONTROL, None)
-    assert carried(Routed(Parcel(b"", Traffic.DATA, EVENT.id))) == (Traffic.DATA, EVENT.id)
-    assert carried(Routed(Parcel(b"", Traffic.CONTROL))) == (Traffic.CONTROL, None)
+    assert classify(Carrier(EVENT, 1, 1.0)) == (Traffic.DATA, EVENT.id)
+    assert classify(Greeting("x", Position(0, 0))) == (Traffic.CONTROL, None)
+    assert classify(Routed(Parcel(b"", Traffic.DATA, EVENT.id))) == (Traffic.DATA, EVENT.id)
+    assert classify(Routed(Parcel(b"", Traffic.CONTROL))) == (Traffic.CONTROL, None)
 
 
 def test_an_access_policy_travels_with_its_event() -> None:

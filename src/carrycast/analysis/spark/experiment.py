@@ -21,7 +21,7 @@ from carrycast.analysis.spark.definition import (
 from carrycast.analysis.spark.own_metrics import OwnMetric, load_metrics
 from carrycast.analysis.spark.records import METRICS
 from carrycast.analysis.spark.validation import check_definition
-from carrycast.core.settings import read_toml, typed
+from carrycast.core.settings import parse_settings, read_toml
 from carrycast.errors import UserError
 from carrycast.sim.scenario.overrides import apply, parse_assignment, parse_value
 from carrycast.sim.scenario.protocol_text import parse_protocols
@@ -115,7 +115,7 @@ def read_definition(path: Path) -> Definition:
     """What a file says, checked as far as it can be without its scenario."""
     table = read_toml(path)
     table.setdefault("name", path.absolute().parent.name if path.name == FILE else path.stem)
-    definition = typed(table, Definition, str(path))
+    definition = parse_settings(table, Definition, str(path))
     own = load_metrics(metric_files(definition, path.parent), [asked.name for asked in definition.measures])
     check_definition(definition, str(path), [one.name for one in own])
     return definition

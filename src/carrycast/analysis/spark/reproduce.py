@@ -31,7 +31,7 @@ from carrycast.analysis.spark.statistics import Interval
 from carrycast.analysis.spark.summary import ExperimentMeans, comparison_sentences, reference_pairs
 from carrycast.analysis.spark.sweep import read_runs, read_runs_table, run_missing
 from carrycast.analysis.spark.watch import linked_player, make_players
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.sim.scenario.warnings import MOST_NODE_SECONDS, merged, warnings_of
 
@@ -214,7 +214,7 @@ def _read_stored(path: Path) -> Experiment:
         table = json_value(path.read_bytes())
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from None
-    stored = typed(table, StoredExperiment, str(path))
+    stored = parse_settings(table, StoredExperiment, str(path))
     hook = path.parent / HOOK
     found = Experiment(stored.definition, stored.points, stored.seeds, hook if hook.is_file() else None)
     return add_own_metrics(found, path.parent)

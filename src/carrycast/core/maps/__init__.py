@@ -1,7 +1,6 @@
 """Road maps from files: read, checked, and two that come with carrycast. The map itself is a value in `model.roads`."""
 
-from carrycast.core.maps.coverage import share_beyond
 from carrycast.core.maps.lanes import Lane, lanes_of
-from carrycast.core.maps.reader import read_map, shipped_maps
+from carrycast.core.maps.reader import read_map, share_beyond, shipped_maps
 
 __all__ = ["Lane", "lanes_of", "read_map", "share_beyond", "shipped_maps"]

@@ -12,7 +12,7 @@ from msgspec import Meta
 from carrycast.core.maps.lanes import lanes_of
 from carrycast.core.model import Position
 from carrycast.core.model.roads import Road, RoadMap, foot, squared_m
-from carrycast.core.settings import read_toml, typed
+from carrycast.core.settings import parse_settings, read_toml
 from carrycast.errors import UserError
 
 # Workers of a cluster have carrycast in an archive.
@@ -66,7 +66,7 @@ def read_map(source: str) -> RoadMap:
 
 
 def _checked(path: Path) -> RoadMap:
-    file = typed(read_toml(path), _MapFile, str(path))
+    file = parse_settings(read_toml(path), _MapFile, str(path))
     if len(file.nodes) > MAX_NODES:
         raise UserError(f"{path}: nodes: a map has at most {MAX_NODES}, not {len(file.nodes)}")
     found = RoadMap(
@@ -161,3 +161,24 @@ def _check_lanes(map: RoadMap, path: Path) -> None:
                     f"{path}: road {lane.road.id!r} has lanes outside the map {between}, at ({x_m:.1f}, {y_m:.1f}); "
                     f"move it away from the border"
                 )
+
+
+# Enough for three digits of a share.
+POINTS = 1_000_000
+
+
+def share_beyond(map: RoadMap, distance_m: float) -> float:
+    """The share of the rectangle that is farther than a distance from the middle of every road, on a raster."""
+    step_m = sqrt(map.width_m * map.height_m / POINTS)
+    columns, rows = max(1, round(map.width_m / step_m)), max(1, round(map.height_m / step_m))
+    x_m = ((np.arange(columns) + 0.5) * map.width_m / columns)[:, None]
+    y_m = ((np.arange(rows) + 0.5) * map.height_m / rows)[None, :]
+    beyond = np.ones((columns, rows), dtype=np.bool_)
+    for road in map.roads:
+        for (start_x_m, start_y_m), end in road.pieces():
+            dx_m, dy_m = end[0] - start_x_m, end[1] - start_y_m
+            share = ((x_m - start_x_m) * dx_m + (y_m - start_y_m) * dy_m) / (dx_m * dx_m + dy_m * dy_m)
+            share = np.clip(share, 0.0, 1.0)
+            squared = (start_x_m + share * dx_m - x_m) ** 2 + (start_y_m + share * dy_m - y_m) ** 2
+            beyond &= squared > distance_m * distance_m
+    return float(beyond.mean())

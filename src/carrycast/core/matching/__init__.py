@@ -3,9 +3,18 @@
 from carrycast.core.matching.covering import CoverIndex
 from carrycast.core.matching.eligibility import admits, serves
 from carrycast.core.matching.errors import FilterError
-from carrycast.core.matching.filter import Filter
-from carrycast.core.matching.forest import Change, CoverForest
+from carrycast.core.matching.filter import Filter, pinned_values
+from carrycast.core.matching.forest import CoverChange, CoverForest
 from carrycast.core.matching.index import FilterIndex
-from carrycast.core.matching.pins import pinned
 
-__all__ = ["Change", "CoverForest", "CoverIndex", "Filter", "FilterError", "FilterIndex", "admits", "pinned", "serves"]
+__all__ = [
+    "CoverChange",
+    "CoverForest",
+    "CoverIndex",
+    "Filter",
+    "FilterError",
+    "FilterIndex",
+    "admits",
+    "pinned_values",
+    "serves",
+]

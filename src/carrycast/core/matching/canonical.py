@@ -29,14 +29,14 @@ _TRUE = Constant(True)
 _FALSE = Constant(False)
 
 
-def canonical(node: Node, negated: bool = False) -> Node:
+def canonicalize(node: Node, negated: bool = False) -> Node:
     """The canonical form of the node, or of its negation."""
     match node:
         case Not(operand):
-            return canonical(operand, not negated)
+            return canonicalize(operand, not negated)
         case And(operands) | Or(operands):
             conjunction = isinstance(node, And) is not negated
-            return _combined([canonical(operand, negated) for operand in operands], conjunction)
+            return _combined([canonicalize(operand, negated) for operand in operands], conjunction)
         case Constant(value):
             return Constant(value is not negated)
         case Compare(attribute, operator, literal):
@@ -90,7 +90,7 @@ def _combined(operands: list[Node], conjunction: bool) -> Node:
     return And(unique) if conjunction else Or(unique)
 
 
-def text_of(node: Node) -> str:
+def canonical_text(node: Node) -> str:
     """The canonical text of a canonical node; parsing it gives the same node again."""
     match node:
         case Constant(value):
@@ -112,13 +112,13 @@ def text_of(node: Node) -> str:
         case Or(operands):
             return " or ".join(_operand_text(operand) for operand in operands)
         case Not(operand):
-            return f"not ({text_of(operand)})"
+            return f"not ({canonical_text(operand)})"
 
 
 def _operand_text(node: Node) -> str:
     # `and` binds tighter than `or`, so only a disjunction inside of a conjunction needs parentheses; and a disjunction
     # is never an operand of another, since those are merged.
-    return f"({text_of(node)})" if isinstance(node, Or) else text_of(node)
+    return f"({canonical_text(node)})" if isinstance(node, Or) else canonical_text(node)
 
 
 def _not(negated: bool) -> str:

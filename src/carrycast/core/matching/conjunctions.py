@@ -27,7 +27,7 @@ LISTED = 8
 SCANNED = 192
 
 
-class Placed:
+class IndexedConjunction:
     """A conjunction in the tree. `owner` is what it stands for; the first conditions are those it is entered under."""
 
     __slots__ = ("conditions", "owner", "residual")
@@ -66,20 +66,20 @@ class _Ranges:
     __slots__ = ("_few", "_many", "_next", "_numbers", "_placed")
 
     def __init__(self) -> None:
-        self._few: list[tuple[float, float, Placed]] = []
+        self._few: list[tuple[float, float, IndexedConjunction]] = []
         self._many: RangeIndex[NumberCut] | None = None
-        self._placed: dict[int, Placed] = {}
-        self._numbers: dict[Placed, int] = {}
+        self._placed: dict[int, IndexedConjunction] = {}
+        self._numbers: dict[IndexedConjunction, int] = {}
         self._next = 0
 
     def __len__(self) -> int:
         return len(self._few) + len(self._placed)
 
-    def __iter__(self) -> Iterator[Placed]:
+    def __iter__(self) -> Iterator[IndexedConjunction]:
         yield from (placed for _, _, placed in self._few)
         yield from self._placed.values()
 
-    def add(self, low: float, high: float, placed: Placed) -> None:
+    def add(self, low: float, high: float, placed: IndexedConjunction) -> None:
         if self._many is None:
             self._few.append((low, high, placed))
             if len(self._few) > SCANNED:
@@ -89,13 +89,13 @@ class _Ranges:
         else:
             self._enter(self._many, low, high, placed)
 
-    def _enter(self, many: RangeIndex[NumberCut], low: float, high: float, placed: Placed) -> None:
+    def _enter(self, many: RangeIndex[NumberCut], low: float, high: float, placed: IndexedConjunction) -> None:
         number = self._numbers[placed] = self._next
         self._next += 1
         self._placed[number] = placed
         many.add(number, (low, 0), (high, 1))
 
-    def remove(self, placed: Placed) -> None:
+    def remove(self, placed: IndexedConjunction) -> None:
         if self._many is None:
             self._few = [item for item in self._few if item[2] is not placed]
             return
@@ -105,14 +105,14 @@ class _Ranges:
         if not self._placed:
             self._many = None
 
-    def containing(self, low: float, high: float) -> list[Placed]:
+    def containing(self, low: float, high: float) -> list[IndexedConjunction]:
         """Those that contain all from low to high."""
         if self._many is None:
             return [placed for start, end, placed in self._few if start <= low and high <= end]
         placed = self._placed
         return [placed[number] for number in self._many.containing((low, 0), (high, 1))]
 
-    def within(self, low: float, high: float) -> list[Placed]:
+    def within(self, low: float, high: float) -> list[IndexedConjunction]:
         """Those that reach from low to high at most."""
         if self._many is None:
             return [placed for start, end, placed in self._few if low <= start and end <= high]
@@ -127,15 +127,15 @@ class ConjunctionTree:
 
     def __init__(self, depth: int = 0) -> None:
         self._depth = depth
-        self._points: dict[str, dict[object, Placed | list[Placed] | ConjunctionTree]] = {}
+        self._points: dict[str, dict[object, IndexedConjunction | list[IndexedConjunction] | ConjunctionTree]] = {}
         self._ranges: dict[str, _Ranges] = {}
-        self._plain: dict[Placed, None] = {}
+        self._plain: dict[IndexedConjunction, None] = {}
         """Those that ask for nothing more by which they could be reached."""
 
     def __bool__(self) -> bool:
         return bool(self._points or self._ranges or self._plain)
 
-    def add(self, placed: Placed) -> None:
+    def add(self, placed: IndexedConjunction) -> None:
         """Enter a conjunction under the best of its conditions."""
         depth, conditions = self._depth, placed.conditions
         place = self._best(conditions)
@@ -158,7 +158,7 @@ class ConjunctionTree:
             ranges = self._ranges[name] = _Ranges()
         ranges.add(low, high, placed)
 
-    def remove(self, placed: Placed) -> None:
+    def remove(self, placed: IndexedConjunction) -> None:
         """Take one out that was added."""
         if placed in self._plain:
             del self._plain[placed]
@@ -172,14 +172,14 @@ class ConjunctionTree:
             return
         table = self._points[name]
         bucket = table[low]
-        if not isinstance(bucket, Placed):
+        if not isinstance(bucket, IndexedConjunction):
             bucket.remove(placed)
-        if isinstance(bucket, Placed) or not bucket:
+        if isinstance(bucket, IndexedConjunction) or not bucket:
             del table[low]
             if not table:
                 del self._points[name]
 
-    def _add_point(self, name: str, value: object, placed: Placed) -> None:
+    def _add_point(self, name: str, value: object, placed: IndexedConjunction) -> None:
         table = self._points.setdefault(name, {})
         bucket = table.get(value)
         if isinstance(bucket, ConjunctionTree):
@@ -188,7 +188,7 @@ class ConjunctionTree:
         placed.residual = placed.conditions[self._depth + 1 :]
         if bucket is None:
             table[value] = placed
-        elif isinstance(bucket, Placed):
+        elif isinstance(bucket, IndexedConjunction):
             table[value] = [bucket, placed]
         else:
             bucket.append(placed)
@@ -216,7 +216,7 @@ class ConjunctionTree:
 
     # Looking for some.
 
-    def match(self, attributes: Attributes, found: list[Placed]) -> None:
+    def match(self, attributes: Attributes, found: list[IndexedConjunction]) -> None:
         """Append those that an event with these attributes meets."""
         for placed in self._plain:
             if not placed.residual or all_hold(placed.residual, attributes):
@@ -226,7 +226,7 @@ class ConjunctionTree:
             table = points.get(name)
             if table is not None:
                 bucket = table.get((value,) if isinstance(value, bool) else value)
-                if isinstance(bucket, Placed):
+                if isinstance(bucket, IndexedConjunction):
                     if not bucket.residual or all_hold(bucket.residual, attributes):
                         found.append(bucket)
                 elif isinstance(bucket, list):
@@ -240,7 +240,7 @@ class ConjunctionTree:
                     if not placed.residual or all_hold(placed.residual, attributes):
                         found.append(placed)
 
-    def coverers(self, samples: Mapping[str, Condition], found: list[Placed]) -> None:
+    def coverers(self, samples: Mapping[str, Condition], found: list[IndexedConjunction]) -> None:
         """Append those that may cover a conjunction, of which each condition is given, or a part of it."""
         found.extend(self._plain)
         for name, condition in samples.items():
@@ -255,7 +255,7 @@ class ConjunctionTree:
             if ranges is not None and kind != OTHER and not isinstance(low, str | tuple):
                 found.extend(ranges.containing(low, low if kind == POINT else high))
 
-    def covered(self, wide: Mapping[str, Condition], found: list[Placed]) -> None:
+    def covered(self, wide: Mapping[str, Condition], found: list[IndexedConjunction]) -> None:
         """Append those that conditions, by name, may cover."""
         found.extend(self._plain)
         for name, table in self._points.items():
@@ -274,13 +274,13 @@ class ConjunctionTree:
                     found.extend(ranges.within(low, high))
 
 
-def _listed(bucket: Placed | list[Placed]) -> Iterable[Placed]:
+def _listed(bucket: IndexedConjunction | list[IndexedConjunction]) -> Iterable[IndexedConjunction]:
     return bucket if isinstance(bucket, list) else (bucket,)
 
 
 def _within(
-    table: dict[object, Placed | list[Placed] | ConjunctionTree], condition: Condition | None
-) -> Iterable[Placed | list[Placed] | ConjunctionTree]:
+    table: dict[object, IndexedConjunction | list[IndexedConjunction] | ConjunctionTree], condition: Condition | None
+) -> Iterable[IndexedConjunction | list[IndexedConjunction] | ConjunctionTree]:
     """The buckets of the values that a condition allows, or of more."""
     atoms = _atoms(condition)
     if atoms is None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from carrycast.core.matching.conditions import Conditions, by_name, conditions_cover, conditions_of, samples
-from carrycast.core.matching.conjunctions import ConjunctionTree, Placed, placements
+from carrycast.core.matching.conjunctions import ConjunctionTree, IndexedConjunction, placements
 from carrycast.core.matching.filter import Filter
 
 
@@ -17,7 +17,7 @@ class _Known:
         self.text = text
         self.number = number
         self.boxes = boxes
-        self.placed: tuple[Placed, ...] | None = None
+        self.placed: tuple[IndexedConjunction, ...] | None = None
 
 
 class CoverIndex:
@@ -58,7 +58,7 @@ class CoverIndex:
             # What nothing matches stands here as well: everything covers it.
             self._others[text] = known
             return
-        known.placed = tuple([Placed(known, one) for conjunctions in spread for one in conjunctions or ()])
+        known.placed = tuple([IndexedConjunction(known, one) for conjunctions in spread for one in conjunctions or ()])
         for placed in known.placed:
             self._tree.add(placed)
 
@@ -74,7 +74,7 @@ class CoverIndex:
     def covering(self, filter: Filter) -> list[str]:
         """The known filters that cover a filter, itself among them if it is known."""
         boxes = _boxes_of(filter)
-        found: list[Placed] = []
+        found: list[IndexedConjunction] = []
         if boxes:
             # Whatever covers all boxes covers the first, and any part of it.
             self._tree.coverers(by_name(tuple(samples(boxes[0]))), found)
@@ -87,7 +87,7 @@ class CoverIndex:
         boxes = _boxes_of(filter)
         if boxes is not None and () in boxes:
             return list(self._known)
-        found: list[Placed] = []
+        found: list[IndexedConjunction] = []
         for box in boxes or ():
             self._tree.covered(by_name(box), found)
         if boxes is None and filter.text in self._known:
@@ -95,7 +95,7 @@ class CoverIndex:
         wide = _Known(filter.text, 0, boxes)
         return self._texts(found, lambda known: _covers(wide, filter.text, known.boxes, known.text))
 
-    def _texts(self, found: list[Placed], holds: Callable[[_Known], bool]) -> list[str]:
+    def _texts(self, found: list[IndexedConjunction], holds: Callable[[_Known], bool]) -> list[str]:
         candidates: dict[_Known, None] = dict.fromkeys(self._others.values())
         for placed in found:
             owner = placed.owner

@@ -29,13 +29,13 @@ from carrycast.core.model import Attributes, Scalar
 Predicate = Callable[[Attributes], bool]
 
 
-def compiled(node: Node) -> Predicate:
+def compile_predicate(node: Node) -> Predicate:
     """The function of a canonical node."""
     match node:
         case Constant(value):
             return lambda attributes: value
         case Compare(attribute, operator, literal):
-            return comparison(attribute, operator, literal)
+            return compile_comparison(attribute, operator, literal)
         case Between(attribute, low, high, negated):
             return _between(attribute, low, high, negated)
         case In(attribute, literals, negated):
@@ -49,14 +49,14 @@ def compiled(node: Node) -> Predicate:
                 return lambda attributes: attribute in attributes
             return lambda attributes: attribute not in attributes
         case And(operands):
-            return _all([compiled(operand) for operand in operands])
+            return _all([compile_predicate(operand) for operand in operands])
         case Or(operands):
-            return _any([compiled(operand) for operand in operands])
+            return _any([compile_predicate(operand) for operand in operands])
         case Not():
             raise AssertionError("a canonical node has no negation above a predicate")
 
 
-def comparison(attribute: str, operator: Operator, literal: Literal) -> Predicate:
+def compile_comparison(attribute: str, operator: Operator, literal: Literal) -> Predicate:
     """The function of one comparison. An attribute of another kind than the literal never makes it TRUE."""
     value = literal.value
     if isinstance(value, str):
@@ -141,8 +141,8 @@ def _number_comparison(name: str, operator: Operator, value: float) -> Predicate
 
 def _between(name: str, low: Literal, high: Literal, negated: bool) -> Predicate:
     if negated:
-        return _any([comparison(name, Operator.LT, low), comparison(name, Operator.GT, high)])
-    return _all([comparison(name, Operator.GE, low), comparison(name, Operator.LE, high)])
+        return _any([compile_comparison(name, Operator.LT, low), compile_comparison(name, Operator.GT, high)])
+    return _all([compile_comparison(name, Operator.GE, low), compile_comparison(name, Operator.LE, high)])
 
 
 def _inside(name: str, literals: tuple[Literal, ...]) -> Predicate:

@@ -2,14 +2,16 @@
 
 from functools import lru_cache
 
-from carrycast.core.matching.canonical import canonical, text_of
+from carrycast.core.matching.canonical import canonical_text, canonicalize
 from carrycast.core.matching.errors import FilterError
-from carrycast.core.matching.evaluate import Predicate, compiled
+from carrycast.core.matching.evaluate import Predicate, compile_predicate
+from carrycast.core.matching.intervals import number_points, string_points
 from carrycast.core.matching.lexer import check_text
 from carrycast.core.matching.parser import parse
 from carrycast.core.matching.relations import Box, boxes_cover, boxes_of, boxes_overlap
 from carrycast.core.matching.terms import Node
-from carrycast.core.model import Attributes
+from carrycast.core.matching.values import ANYTHING, satisfies
+from carrycast.core.model import Attributes, Scalar
 
 __all__ = ["Filter", "FilterError"]
 
@@ -25,7 +27,7 @@ class _Parsed:
     def __init__(self, node: Node, text: str) -> None:
         self.node = node
         self.text = text
-        self.predicate: Predicate = compiled(node)
+        self.predicate: Predicate = compile_predicate(node)
         self._boxes: tuple[Box, ...] | None = None
         self._expanded = False
 
@@ -38,11 +40,11 @@ class _Parsed:
 
 @lru_cache(maxsize=PARSED_FILTERS)
 def _parsed(text: str) -> _Parsed:
-    node = canonical(parse(text))
-    canonical_text = text_of(node)
+    node = canonicalize(parse(text))
+    normal = canonical_text(node)
     # A canonical text can be longer than what was written; it travels and must parse again, so it has the same limit.
-    check_text(canonical_text)
-    return _Parsed(node, canonical_text)
+    check_text(normal)
+    return _Parsed(node, normal)
 
 
 class Filter:
@@ -101,3 +103,32 @@ class Filter:
 
     def __reduce__(self) -> tuple[type["Filter"], tuple[str]]:
         return Filter, (self._parsed.text,)
+
+
+def pinned_values(filter: Filter, attribute: str) -> tuple[Scalar, ...] | None:
+    """Every value of the attribute with which an event can match the filter, each once; None if they are not a few.
+
+    `topic = 'a' and speed > 3` pins the topic to 'a', `topic in ('a', 'b')` to both, `speed > 3` to none: whatever its
+    topic, or without one, an event may match. A filter that nothing matches is pinned to nothing. Numbers are floats.
+    """
+    boxes = filter.boxes
+    if boxes is None:
+        return None
+    # True equals 1 for a dictionary, so kinds are kept apart.
+    found: dict[tuple[type, Scalar], None] = {}
+    for box in boxes:
+        values = _points(box, attribute)
+        if values is None:
+            return None
+        found |= {(type(value), value): None for value in values}
+    return tuple(value for _, value in found)
+
+
+def _points(box: Box, attribute: str) -> list[Scalar] | None:
+    values = box.get(attribute, ANYTHING)
+    numbers, strings = number_points(values.numbers), string_points(values.strings)
+    if values.absent or numbers is None or strings is None:
+        return None
+    # Adding zero makes the two zeros, which are equal, one.
+    found: list[Scalar] = [*values.booleans, *(float(number) + 0.0 for number in numbers)]
+    return found + [text for text in strings if satisfies(text, values.patterns)]

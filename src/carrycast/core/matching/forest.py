@@ -12,14 +12,14 @@ from carrycast.core.matching.covering import CoverIndex
 from carrycast.core.matching.filter import Filter
 
 
-class Change(NamedTuple):
+class CoverChange(NamedTuple):
     """What became of the roots: these are new, those are no more. Texts, in the order to say them."""
 
-    told: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()
 
 
-NO_CHANGE = Change()
+NO_CHANGE = CoverChange()
 
 
 class CoverForest:
@@ -53,16 +53,16 @@ class CoverForest:
         other._index = self._index.copy()
         return other
 
-    def add(self, filter: Filter) -> Change:
+    def add(self, filter: Filter) -> CoverChange:
         """One filter more."""
         text = filter.text
         count = self._counts[text] = self._counts.get(text, 0) + 1
         if count > 1:
             return NO_CHANGE
         hidden = self._enter(filter)
-        return NO_CHANGE if hidden is None else Change((text,), hidden)
+        return NO_CHANGE if hidden is None else CoverChange((text,), hidden)
 
-    def remove(self, text: str) -> Change:
+    def remove(self, text: str) -> CoverChange:
         """One filter less; raises KeyError if it is not there."""
         if self._counts[text] > 1:
             self._counts[text] -= 1
@@ -80,16 +80,16 @@ class CoverForest:
                 del self._children[parent]
             return NO_CHANGE
         self._index.remove(text)
-        told: dict[str, None] = {}
+        added: dict[str, None] = {}
         for orphan in orphans:
             self._parents.pop(orphan)
             hidden = self._enter(Filter(orphan))
             if hidden is not None:
-                told[orphan] = None
+                added[orphan] = None
                 # Only siblings can have been hidden: the other roots stood beside the old one.
                 for sibling in hidden:
-                    del told[sibling]
-        return Change(tuple(told), (text,))
+                    del added[sibling]
+        return CoverChange(tuple(added), (text,))
 
     def _enter(self, filter: Filter) -> tuple[str, ...] | None:
         """Find a place: None if a root covers the filter, else the roots that it covers now, as a root itself."""

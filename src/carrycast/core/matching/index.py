@@ -11,9 +11,9 @@ from collections.abc import Hashable
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from carrycast.core.matching.access import AccessPath, AttributeAccess, route_to
+from carrycast.core.matching.attribute_index import AccessPath, AttributeAccess, route_to
 from carrycast.core.matching.conditions import Conditions, conditions_of, is_selective
-from carrycast.core.matching.conjunctions import ConjunctionTree, Placed, placements
+from carrycast.core.matching.conjunctions import ConjunctionTree, IndexedConjunction, placements
 from carrycast.core.matching.evaluate import Predicate
 from carrycast.core.matching.filter import Filter
 from carrycast.core.matching.relations import Box
@@ -30,7 +30,7 @@ class _Compact(Generic[Key]):
     def __init__(self, key: Key, number: int, conjunctions: list[Conditions]) -> None:
         self.key = key
         self.number = number
-        self.placed = tuple([Placed(self, conjunction) for conjunction in conjunctions])
+        self.placed = tuple([IndexedConjunction(self, conjunction) for conjunction in conjunctions])
 
 
 class _Entry(Generic[Key]):
@@ -107,7 +107,7 @@ class FilterIndex(Generic[Key]):
 
     def match(self, attributes: Attributes) -> list[Key]:
         """The keys of the filters that match an event with these attributes, in the order of their adding."""
-        reached: list[Placed] = []
+        reached: list[IndexedConjunction] = []
         self._tree.match(attributes, reached)
         entries: list[Any] = [placed.owner for placed in reached]
         if self._reached:

@@ -9,7 +9,16 @@ from collections.abc import Mapping
 
 from carrycast.core.matching.automata import Budget
 from carrycast.core.matching.terms import And, Constant, Node, Not, Or
-from carrycast.core.matching.values import ANYTHING, NOTHING, ValueSet, allowed, both, is_empty, is_subset, united
+from carrycast.core.matching.values import (
+    ANYTHING,
+    NOTHING,
+    ValueSet,
+    allowed_values,
+    intersect,
+    is_empty,
+    is_subset,
+    unite,
+)
 
 # Attribute name -> what it may be. An attribute that is not named may be anything.
 Box = Mapping[str, ValueSet]
@@ -30,7 +39,7 @@ def boxes_of(node: Node) -> tuple[Box, ...] | None:
         case Not():
             raise AssertionError("a canonical node has no negation above a predicate")
         case _:
-            values = allowed(node)
+            values = allowed_values(node)
             return () if values == NOTHING else ({node.attribute: values},)
 
 
@@ -55,7 +64,7 @@ def _sum(operands: tuple[Node, ...]) -> tuple[Box, ...] | None:
         for box in boxes:
             if len(box) == 1:
                 (name, values), *_ = box.items()
-                merged = united(single.get(name, NOTHING), values)
+                merged = unite(single.get(name, NOTHING), values)
                 if merged == ANYTHING:
                     return ({},)
                 if merged is not None:
@@ -69,7 +78,7 @@ def _sum(operands: tuple[Node, ...]) -> tuple[Box, ...] | None:
 def _intersection(one: Box, two: Box) -> Box | None:
     result = dict(one)
     for name, values in two.items():
-        result[name] = both(result[name], values) if name in result else values
+        result[name] = intersect(result[name], values) if name in result else values
         if result[name] == NOTHING:
             return None
     return result

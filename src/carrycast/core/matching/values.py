@@ -44,20 +44,20 @@ ABSENT = ValueSet(absent=True)
 NOTHING = ValueSet()
 
 
-def allowed(predicate: Predicate) -> ValueSet:
+def allowed_values(predicate: Predicate) -> ValueSet:
     """The values of its attribute that make the predicate TRUE."""
     match predicate:
         case Compare(_, operator, literal):
             return _compared(operator, literal)
         case Between(_, low, high, False):
-            return both(_compared(Operator.GE, low), _compared(Operator.LE, high))
+            return intersect(_compared(Operator.GE, low), _compared(Operator.LE, high))
         case Between(_, low, high, _):
             return _either(_compared(Operator.LT, low), _compared(Operator.GT, high))
         case In(_, literals, negated):
             sets = [_compared(Operator.NE if negated else Operator.EQ, literal) for literal in literals]
             result = sets[0]
             for other in sets[1:]:
-                result = both(result, other) if negated else _either(result, other)
+                result = intersect(result, other) if negated else _either(result, other)
             return result
         case Like(_, pattern, negated):
             return ValueSet(strings=ALL_STRINGS, patterns=((pattern, negated),))
@@ -113,7 +113,7 @@ def _booleans(operator: Operator, value: bool) -> tuple[bool, ...]:
     return tuple(candidate for candidate in (False, True) if tests[operator](candidate))
 
 
-def both(one: ValueSet, two: ValueSet) -> ValueSet:
+def intersect(one: ValueSet, two: ValueSet) -> ValueSet:
     """The values in both sets."""
     strings = intersection(one.strings, two.strings)
     patterns = tuple(dict.fromkeys((*one.patterns, *two.patterns))) if strings else ()
@@ -131,7 +131,7 @@ def both(one: ValueSet, two: ValueSet) -> ValueSet:
     )
 
 
-def united(one: ValueSet, two: ValueSet) -> ValueSet | None:
+def unite(one: ValueSet, two: ValueSet) -> ValueSet | None:
     """The values in either set, or None if patterns make that no simple set."""
     return None if one.patterns or two.patterns else _either(one, two)
 

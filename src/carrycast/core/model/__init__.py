@@ -1,11 +1,11 @@
 """Frozen values that every layer speaks of. No input or output."""
 
-from carrycast.core.model.area import Area
 from carrycast.core.model.event import FOREVER_S, AccessPolicy, Attributes, Event, Scalar, check_attributes
 from carrycast.core.model.failure import Failure
 from carrycast.core.model.identity import (
     MAX_NODE_ID,
     AdvertisementId,
+    Area,
     EventId,
     NodeId,
     Position,

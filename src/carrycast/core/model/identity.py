@@ -2,6 +2,7 @@
 
 from typing import Annotated, NamedTuple, TypeAlias
 
+import msgspec
 from msgspec import Meta
 
 MAX_NODE_ID = 2**63 - 1
@@ -73,3 +74,13 @@ class Velocity(NamedTuple):
 
     x_mps: Coordinate
     y_mps: Coordinate
+
+
+Extent = Annotated[float, Meta(gt=0, le=1e9, description="meters")]
+
+
+class Area(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The rectangle from (0, 0) to (width_m, height_m) in which nodes move."""
+
+    width_m: Extent
+    height_m: Extent

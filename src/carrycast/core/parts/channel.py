@@ -20,7 +20,7 @@ from carrycast.core.model import EventId, Failure, NodeId
 from carrycast.core.parts.fragments import MAX_FRAGMENTS, Assembly, split
 from carrycast.core.parts.outbox import MessagePolicy, PathSelector, PeerOutbox, PeerPath, Undelivered
 from carrycast.core.protocol import Fact, Port, Token
-from carrycast.core.wire import DecodeError, Flaw, Message, Parcel, ParcelMessage, Traffic, carried
+from carrycast.core.wire import DecodeError, Flaw, Message, Parcel, ParcelMessage, Traffic, classify
 
 WINDOW = 256
 """Pieces that may be under way from one node to another: what is further ahead is not taken in."""
@@ -164,7 +164,7 @@ class ReorderBuffer:
         except DecodeError as error:
             self._drop("channel_malformed" if error.flaw is Flaw.MALFORMED else error.flaw, peer, packet)
             return None
-        aged = message.aged(now - stream.since)
+        aged = message.age_by(now - stream.since)
         if aged is None:
             self._drop("lease_over", peer, packet)
         return aged
@@ -222,7 +222,7 @@ class _Outgoing:
         self.pieces = pieces
         self.traffic: Traffic
         self.event: EventId | None
-        self.traffic, self.event = carried(message)
+        self.traffic, self.event = classify(message)
         self.arrived: set[int] = set()
         self.unsent = start
         """The first number that has not been sent yet."""
@@ -294,7 +294,7 @@ class Channel:
     def send(self, now: float, peer: NodeId, message: Message) -> bool:
         """Hand a message over; False, with a named drop, if it is too large or too many wait."""
         if len(self._encode(message)) > MAX_FRAGMENTS * self._limits.piece_bytes:
-            self._port.note(Fact("drop", event=carried(message)[1], peer=peer, reason="channel_too_large"))
+            self._port.note(Fact("drop", event=classify(message)[1], peer=peer, reason="channel_too_large"))
             return False
         return self._outbox.send(now, peer, message)
 

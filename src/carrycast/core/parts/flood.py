@@ -9,7 +9,7 @@ from carrycast.core.model import FOREVER_S, Event, EventId
 from carrycast.core.parts.local import LocalSubscriptions
 from carrycast.core.parts.seen import SeenCache
 from carrycast.core.protocol import Fact, Port, Settings, TimerKey
-from carrycast.core.wire import LEASE_OVER, EventMessage
+from carrycast.core.wire import LEASE_EXPIRED, EventMessage
 
 
 class RelaySettings(Settings, frozen=True):
@@ -73,9 +73,9 @@ class Relay:
         event = key[1]
         assert isinstance(event, EventId)
         message, since = self._waiting.pop(event)
-        aged = message.aged(now - since)
+        aged = message.age_by(now - since)
         if aged is None:
-            self._port.note(Fact("drop", event=event, reason=LEASE_OVER))
+            self._port.note(Fact("drop", event=event, reason=LEASE_EXPIRED))
         else:
             self._port.broadcast(aged)
 

@@ -40,7 +40,7 @@ class Assembly:
         """One fragment, if it is here."""
         return self._pieces.get(index)
 
-    def held(self) -> list[int]:
+    def received(self) -> list[int]:
         """The numbers of the fragments that are here, in order."""
         return sorted(self._pieces)
 

@@ -19,7 +19,7 @@ from carrycast.core.parts.neighbors import Neighbors
 from carrycast.core.parts.retransmission import UNLIMITED, RetryCopy, RetryStore
 from carrycast.core.parts.seen import SeenCache
 from carrycast.core.protocol import Fact, Link, Port
-from carrycast.core.wire import LEASE_OVER, EventMessage, hops_after
+from carrycast.core.wire import LEASE_EXPIRED, EventMessage, hops_after
 
 ROUNDING = 1e-9
 """0.1 times 30 is a little more than 3 in floating point, and must not count as 4 links."""
@@ -250,7 +250,7 @@ class LinkSelection(Generic[Report]):
             self.local.deliver(event, hops)
         if until <= now:
             # So little is left that it is over before anything can be done with it.
-            self._port.note(Fact("drop", event.id, reason=LEASE_OVER))
+            self._port.note(Fact("drop", event.id, reason=LEASE_EXPIRED))
             return
         sent = self._forward(event, matched, hops, until - now, sender, None)
         # A publisher that was promised that its event is kept relies on it until the lease is over.

@@ -47,7 +47,7 @@ class LocalSubscriptions:
         """Whether any local subscription is served by the event."""
         return any(admits(event, self._subscriptions[id]) for id in self._index.match(event.attributes))
 
-    def served(self, event: Event) -> list[SubscriptionId]:
+    def matching_ids(self, event: Event) -> list[SubscriptionId]:
         """The local subscriptions that an event serves."""
         return [id for id in self._index.match(event.attributes) if admits(event, self._subscriptions[id])]
 

@@ -2,7 +2,7 @@
 
 The outbox is independent of message types and links. Its user provides a `MessagePolicy` (which message supersedes
 which, and whether a message may wait) and a `PathSelector` (over which interface a peer is reached); messages age
-themselves (`Message.aged`). The user also provides the transmission and reports its outcome: a link with
+themselves (`Message.age_by`). The user also provides the transmission and reports its outcome: a link with
 acknowledgement (`port.send` with a token), or sequence numbers and acknowledgements over a router (`parts/channel.py`).
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from carrycast.core.model import Failure, NodeId
 from carrycast.core.protocol import Fact, Interface, Port, Token
-from carrycast.core.wire import Message, carried
+from carrycast.core.wire import Message, classify
 
 
 class PeerPath(NamedTuple):
@@ -279,7 +279,7 @@ class PeerOutbox:
     def _again(self, now: float, line: _Line, pending: _Pending, way: PeerPath) -> None:
         """Send what is left of a message after its wait, perhaps over another way."""
         waited_s = now - pending.since
-        aged = pending.message.aged(waited_s) if waited_s > 0 else pending.message
+        aged = pending.message.age_by(waited_s) if waited_s > 0 else pending.message
         if aged is None:
             self._drop("lease_over", pending.peer, pending.message)
             self._end(line, pending)
@@ -337,7 +337,7 @@ class PeerOutbox:
             self._port.cancel_timer(("resend", (token,)))
 
     def _drop(self, reason: str, peer: NodeId, message: Message | None = None) -> None:
-        event = None if message is None else carried(message)[1]
+        event = None if message is None else classify(message)[1]
         self._port.note(Fact("drop", event=event, peer=peer, reason=reason))
 
 

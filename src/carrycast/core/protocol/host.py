@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap, Velocity
-from carrycast.core.model.wall import Wall
+from carrycast.core.model.wall_clock import WallTime
 from carrycast.core.wire import Codec, decoder_of
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Host(ABC):
     def directory(self, role: str) -> tuple[NodeId, ...]:
         """The nodes of a role (`Capability.DIRECTORY`); every node has the role "all"."""
 
-    def calendar(self, now: float) -> Wall:
+    def calendar(self, now: float) -> WallTime:
         """The date and time of day (`Capability.CALENDAR`). Compared with times that people wrote, never with another
         node's clock."""
         raise LookupError("this node has no calendar")

@@ -27,10 +27,10 @@ class RetentionLevel(enum.StrEnum):
 
 
 GUARANTEED = frozenset({RetentionLevel.STORED, RetentionLevel.CUSTODY})
-LEASE_END = "lease_over"
+LEASE_EXPIRED = "lease_over"
 CUSTODY_TAKEN = "custody"
 """Another node has confirmed, after its own commit, that the event is in its log."""
-MAY_END = frozenset({LEASE_END, CUSTODY_TAKEN})
+MAY_END = frozenset({LEASE_EXPIRED, CUSTODY_TAKEN})
 """The reasons for which a promised event may leave a log."""
 
 

@@ -25,7 +25,7 @@ from carrycast.core.protocol.optional import (
     UsesRouter,
 )
 from carrycast.core.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
-from carrycast.core.wire import LEASE_OVER, Codec, DecodeError, Layer, Message, Parcel, carried
+from carrycast.core.wire import LEASE_EXPIRED, Codec, DecodeError, Layer, Message, Parcel, classify
 
 
 class StackPlan:
@@ -313,7 +313,7 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
     def _pack(self, message: Message) -> tuple[Router, Parcel]:
         if self.router is None:
             raise TypeError(f"{self.plan.protocol.name} uses a router, but its stack has none")
-        traffic, event = carried(message)
+        traffic, event = classify(message)
         return self.router, Parcel(self.plan.codecs[Layer.DISSEMINATION].encode(message), traffic, event)
 
     def _is_here(self, target: NodeId | Place) -> bool:
@@ -365,7 +365,7 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
         except DecodeError as error:
             self._port.note(Fact("drop", peer=origin, reason=str(error.flaw)))
             return None
-        aged = message.aged(parcel.waited_s)
+        aged = message.age_by(parcel.waited_s)
         if aged is None:
-            self._port.note(Fact("drop", carried(message)[1], origin, LEASE_OVER))
+            self._port.note(Fact("drop", classify(message)[1], origin, LEASE_EXPIRED))
         return aged

@@ -11,20 +11,20 @@ from carrycast.core.wire.codec import (
     layer_of,
 )
 from carrycast.core.wire.message import (
-    LEASE_OVER,
+    LEASE_EXPIRED,
     MAX_HOPS,
     EventMessage,
     Message,
     Parcel,
     ParcelMessage,
     Traffic,
-    carried,
+    classify,
     hops_after,
 )
 
 __all__ = [
     "HEADER_BYTES",
-    "LEASE_OVER",
+    "LEASE_EXPIRED",
     "MAX_FRAME_BYTES",
     "MAX_HOPS",
     "Codec",
@@ -36,7 +36,7 @@ __all__ = [
     "Parcel",
     "ParcelMessage",
     "Traffic",
-    "carried",
+    "classify",
     "hops_after",
     "layer_of",
     "decoder_of",

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from carrycast.core.model import Event, EventId, Subscription
 
-LEASE_OVER = "lease_over"
+LEASE_EXPIRED = "lease_over"
 """The reason of the drop of a message that has waited longer than it was good for."""
 
 _replace = msgspec.structs.replace
@@ -34,7 +34,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The fields that say how long something is good for, counted from when the message was handed to its port. Worlds
     take the time off them that the message waits on its way: protocols only state them."""
 
-    def aged(self, waited_s: float) -> Self | None:
+    def age_by(self, waited_s: float) -> Self | None:
         """The message after it has waited; None if one of its durations is over."""
         if waited_s == 0.0 or not self.durations:
             return self
@@ -49,13 +49,13 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
         keys look whether it may. None for one that asks for nothing, or carries subscriptions as they are."""
         return None
 
-    def joined(self, other: "Message") -> "Message | None":
+    def merge_with(self, other: "Message") -> "Message | None":
         """One message that says what this one and another of its type say; None if there is none, or it would be too
         long. Worlds may send it in their place, if both were said at the same time to the same node."""
         return None
 
 
-def carried(message: Message) -> tuple[Traffic, EventId | None]:
+def classify(message: Message) -> tuple[Traffic, EventId | None]:
     """What a message counts as, and the event it carries, if it does."""
     if isinstance(message, EventMessage):
         return Traffic.DATA, message.event.id
@@ -88,10 +88,10 @@ class EventMessage(Message, frozen=True, gc=False):
     hops: Annotated[int, Meta(ge=0, le=MAX_HOPS)]
     remaining_s: Annotated[float, Meta(gt=0)]
 
-    def aged(self, waited_s: float) -> Self | None:
+    def age_by(self, waited_s: float) -> Self | None:
         """As of every message; spelled out, since on a contended radio nearly every event waits."""
         if waited_s == 0.0 or len(self.durations) > 1:
-            return super().aged(waited_s)
+            return super().age_by(waited_s)
         left_s = self.remaining_s - waited_s
         return _replace(self, remaining_s=left_s) if left_s > 0 else None
 
@@ -100,7 +100,7 @@ class Parcel(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a router carries for the layer above: an encoded message, and what the trace should count it as.
 
     `waited_s` adds up how long it has waited on its way, and the message within is as much older when it is handed up.
-    Worlds add the time in their queues. A router adds, by `aged`, how long it kept a parcel until it sent it on, and
+    Worlds add the time in their queues. A router adds, by `age_by`, how long it kept a parcel until it sent it on, and
     until it learned that a sending had failed.
     """
 
@@ -109,7 +109,7 @@ class Parcel(msgspec.Struct, frozen=True, array_like=True, gc=False):
     event: EventId | None = None
     waited_s: Annotated[float, Meta(ge=0)] = 0.0
 
-    def aged(self, waited_s: float) -> Self:
+    def age_by(self, waited_s: float) -> Self:
         """The parcel after it has waited."""
         return _replace(self, waited_s=self.waited_s + waited_s)
 
@@ -119,7 +119,7 @@ class ParcelMessage(Message, frozen=True, gc=False):
 
     parcel: Parcel
 
-    def aged(self, waited_s: float) -> Self | None:
+    def age_by(self, waited_s: float) -> Self | None:
         """The parcel grows older; whether its message is over is for its receiver to see."""
-        mine = super().aged(waited_s)
-        return mine if mine is None or waited_s == 0.0 else _replace(mine, parcel=self.parcel.aged(waited_s))
+        mine = super().age_by(waited_s)
+        return mine if mine is None or waited_s == 0.0 else _replace(mine, parcel=self.parcel.age_by(waited_s))

@@ -11,7 +11,7 @@ from math import inf
 from typing import NamedTuple, Protocol
 
 from carrycast.core.model import Event, SubscriptionId
-from carrycast.core.wire import LEASE_OVER, Layer
+from carrycast.core.wire import LEASE_EXPIRED, Layer
 from carrycast.errors import WorkError
 from carrycast.node.recorder import LOG, NodeRecorder
 from carrycast.node.storage.backlog import Backlog, QueuedEvent, UnreadableEvent
@@ -187,7 +187,7 @@ class DurableSubscription:
         self._delivered = queued.position
         if queued.arrived_s + queued.event.lease_s <= self._recorder.time_s():
             self._backlog.remove(queued.position)
-            self._recorder.drop(Layer.DISSEMINATION, LEASE_OVER)
+            self._recorder.drop(Layer.DISSEMINATION, LEASE_EXPIRED)
             return
         self._unacknowledged[queued.position] = None
         consumer = self.consumer

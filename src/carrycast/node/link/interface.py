@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from carrycast.core.model import Failure, NodeId
 from carrycast.core.protocol import Beacon, Link, Stack, Token
-from carrycast.core.wire import LEASE_OVER, Codec, DecodeError, Flaw, Layer, Message, layer_of
+from carrycast.core.wire import LEASE_EXPIRED, Codec, DecodeError, Flaw, Layer, Message, layer_of
 from carrycast.errors import WorkError
 from carrycast.node.link.adapter import Transport
 from carrycast.node.link.config import InterfaceConfig
@@ -224,9 +224,9 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         elif beacon and len(self._apart) < MAX_SENDERS:
             self._apart.add(sender)
         self._record.receive(layer, message, sender, self.name, size_bytes)
-        aged = message.aged(waited_s) if waited_s else message
+        aged = message.age_by(waited_s) if waited_s else message
         if aged is None:
-            self._record.drop(layer, LEASE_OVER, sender, message)
+            self._record.drop(layer, LEASE_EXPIRED, sender, message)
         else:
             self._stack.on_message(self._record.time_s(), layer, sender, aged, self.name)
         if isinstance(message, Beacon) and sender in self.neighbors:

@@ -1,7 +1,7 @@
 """Batching: messages of one type to one neighbor are merged within a turn of the event loop.
 
-A message type defines how two of its messages are merged (`Message.joined`); most types define nothing, and are sent at
-once. The others wait until the end of the turn, so that a burst of events is announced in one message.
+A message type defines how two of its messages are merged (`Message.merge_with`); most types define nothing, and are
+sent at once. The others wait until the end of the turn, so that a burst of events is announced in one message.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class MessageBatching:
         kind = type(effect.message)
         mergeable = self._is_mergeable.get(kind)
         if mergeable is None:
-            mergeable = self._is_mergeable[kind] = kind.joined is not Message.joined
+            mergeable = self._is_mergeable[kind] = kind.merge_with is not Message.merge_with
         if isinstance(effect, Send):
             tokens = () if effect.token is None else (effect.token,)
             destination: _Destination = (layer, kind, effect.target, effect.via)
@@ -66,7 +66,7 @@ class MessageBatching:
             self._waiting[destination] = (effect, list(tokens))
             return
         before, others = found
-        joined = before.message.joined(effect.message)
+        joined = before.message.merge_with(effect.message)
         if joined is None:  # Too long for one message.
             self._send_batch(destination[0], before, tuple(others))
             self._waiting[destination] = (effect, list(tokens))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap, Velocity
-from carrycast.core.model.wall import Wall
+from carrycast.core.model.wall_clock import WallTime
 from carrycast.core.protocol import Capability, DurableStore, GlobalView, Host
 from carrycast.core.wire import Layer
 from carrycast.node.runtime.load import LoadMeter, free_memory_bytes
@@ -114,8 +114,8 @@ class LiveHost(Host):
             nodes = tuple(sorted({node for named in self._facts.directory.values() for node in named}))
         return nodes or ()
 
-    def calendar(self, now: float) -> Wall:
-        return Wall(time.time(), time.localtime().tm_gmtoff)
+    def calendar(self, now: float) -> WallTime:
+        return WallTime(time.time(), time.localtime().tm_gmtoff)
 
     @property
     def area(self) -> Area:

@@ -162,7 +162,7 @@ class EventPublisher:
                 id = EventId(self._node, self._numbers.take())
                 events.append(derived_event(outcome.processor, outcome.inputs, result, id, time.time()))
         except ProcessorError as problem:
-            error, events = problem.told, []
+            error, events = problem.report, []
         signed = self._sign(events)
         events = [event for event in signed if isinstance(event, Event)]
         problems = [problem for problem in signed if isinstance(problem, UserError)]

@@ -31,7 +31,7 @@ from carrycast.core.protocol.effects import (
     SendRoutedEach,
     SetTimer,
 )
-from carrycast.core.wire import LEASE_OVER, Layer, Message
+from carrycast.core.wire import LEASE_EXPIRED, Layer, Message
 from carrycast.errors import WorkError
 from carrycast.node.link.adapter import Transport
 from carrycast.node.link.config import InterfaceConfig
@@ -222,11 +222,11 @@ class Runtime(Stack):
     def _send_committed(self, layer: Layer, effect: Send | Broadcast, error: WorkError | None, since_s: float) -> None:
         """Send a message whose leases are shorter by the time that it waited for the commit."""
         waited_s = self._loop.time() - since_s
-        aged = effect.message.aged(waited_s) if waited_s >= MIN_WAIT_S else effect.message
+        aged = effect.message.age_by(waited_s) if waited_s >= MIN_WAIT_S else effect.message
         if aged is not None:
             self._send_or_drop(layer, effect if aged is effect.message else _replace(effect, message=aged), error)
             return
-        self._recorder.drop(layer, LEASE_OVER, None, effect.message)
+        self._recorder.drop(layer, LEASE_EXPIRED, None, effect.message)
         if isinstance(effect, Send) and effect.token is not None:
             self._loop.call_soon(self._report_failure, layer, effect.token, Failure.QUEUE_FULL)
 

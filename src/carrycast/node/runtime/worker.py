@@ -48,10 +48,10 @@ def run_job(installed: InstalledFunction, body: bytes) -> WorkerOutcome:
         # A user's function may return anything; a value that is no attribute fails here, not in the node.
         return msgspec.msgpack.decode(msgspec.msgpack.encode(WorkerOutcome(state, results, "")), type=WorkerOutcome)
     except ProcessorError as error:
-        return WorkerOutcome(job.state, [], error.told)
+        return WorkerOutcome(job.state, [], error.report)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         refused = ProcessorError(f"{installed.processor.id} returned no result: {error}", Fault.RESULT)
-        return WorkerOutcome(job.state, [], refused.told)
+        return WorkerOutcome(job.state, [], refused.report)
 
 
 def main(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ from carrycast.core.model import Event, EventId, Failure, NodeId, Subscription, 
 from carrycast.core.parts.interests import EVERYTHING
 from carrycast.core.protocol import Capability, Fact, Link, RecordingPort
 from carrycast.core.protocol.effects import Broadcast, Deliver, Note, Send, SetTimer
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.protocols.adaptive.context import attributes
 from carrycast.protocols.adaptive.messages import Carried, Utilities
@@ -380,7 +380,7 @@ def test_reports_come_sooner_when_the_neighbors_change() -> None:
 )
 def test_wrong_settings_are_refused_with_the_rule(settings: dict[str, object], rule: str) -> None:
     with pytest.raises(UserError) as refused:
-        typed(settings, AdaptiveSettings, "scenario.toml", "protocol")
+        parse_settings(settings, AdaptiveSettings, "scenario.toml", "protocol")
     assert rule in str(refused.value)
 
 

@@ -56,7 +56,7 @@ class LargeMessages:
         large = Large(entry.id, Assembly.of(pieces), item.hops, item.lease_until)
         self._put(entry.stream, item.counter, large)
         for neighbor in entry.path.receivers(self._broker.node):
-            self._send(now, entry, item.counter, large, neighbor, large.assembly.held())
+            self._send(now, entry, item.counter, large, neighbor, large.assembly.received())
 
     def on_fragment(self, now: float, sender: NodeId, message: Fragment) -> None:
         """A piece: passed on at once, and put with the others."""
@@ -126,7 +126,7 @@ class LargeMessages:
         """The large messages that a new subscriber has not met, as far as they are here."""
         for (stream, counter), large in list(self._large.items()):
             if stream == entry.stream.id and counter > after:
-                self._send(now, entry, counter, large, neighbor, large.assembly.held())
+                self._send(now, entry, counter, large, neighbor, large.assembly.received())
 
     def counters(self, stream: Stream) -> list[int]:
         """The numbers of the large messages of a stream that are here whole."""

@@ -18,7 +18,7 @@ from random import Random
 from carrycast.core.model import EventId, Failure, NodeId
 from carrycast.core.parts.buffer import BufferedEvent
 from carrycast.core.protocol import Fact, Port, Token
-from carrycast.core.wire import LEASE_OVER, hops_after
+from carrycast.core.wire import LEASE_EXPIRED, hops_after
 from carrycast.protocols.drift.known_events import KnownEvents
 from carrycast.protocols.drift.messages import Data, Offer
 from carrycast.protocols.drift.neighbor_table import DriftNeighborTable, uncovered_of
@@ -209,7 +209,7 @@ class SelfPruningBroadcast:
         """Broadcast an event to nodes; unicast it to one node if no other neighbor needs to receive the frame.
         `counts`: whether the frame counts in the window."""
         if stored.until <= now:
-            self._port.note(Fact("drop", stored.id, reason=LEASE_OVER))
+            self._port.note(Fact("drop", stored.id, reason=LEASE_EXPIRED))
             return
         interfaces = self._neighbors.interfaces_to(nodes)
         addresses = self._neighbors.addresses_on(interfaces)

@@ -11,7 +11,7 @@ from carrycast.core.parts.buffer import BufferedEvent, make_memory, restore_buff
 from carrycast.core.parts.log import DurableLog
 from carrycast.core.parts.seen import BoundedSeenCache
 from carrycast.core.protocol import DurableStore, Fact, Port
-from carrycast.core.wire import LEASE_OVER
+from carrycast.core.wire import LEASE_EXPIRED
 from carrycast.protocols.drift.eviction import RendezvousEviction
 from carrycast.protocols.drift.messages import IDS_PER_MESSAGE, MAX_RUNS_BYTES, Digest
 from carrycast.protocols.drift.runs import RunsOf, ids_in, pack, pack_bits, runs_of
@@ -160,7 +160,7 @@ class KnownEvents:
         self._check_clock(now, self._timer_s)
         self._timer_s = inf
         while self._ends and self._ends[0][0] <= now:
-            self._remove_earliest(now, LEASE_OVER)
+            self._remove_earliest(now, LEASE_EXPIRED)
 
     def arm_lease_timer(self, now: float) -> None:
         """Set the timer to the first end of a lease, if that is sooner than the timer, or the clock was set past it."""

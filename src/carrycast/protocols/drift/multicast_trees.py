@@ -18,7 +18,7 @@ from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import Event, NodeId
 from carrycast.core.parts.buffer import BufferedEvent
 from carrycast.core.protocol import Fact, Port
-from carrycast.core.wire import LEASE_OVER, hops_after
+from carrycast.core.wire import LEASE_EXPIRED, hops_after
 from carrycast.protocols.drift.audit import TreeAudit
 from carrycast.protocols.drift.messages import MAX_TREES, Audit, Echo, Explorer, TreeData, TreeEnd
 from carrycast.protocols.drift.neighbor_table import DriftNeighborTable
@@ -351,7 +351,7 @@ class MulticastForwarding:
     def forward(self, now: float, stored: BufferedEvent) -> None:
         """Send an event to each interested child."""
         if stored.until <= now:
-            self._port.note(Fact("drop", stored.id, reason=LEASE_OVER))
+            self._port.note(Fact("drop", stored.id, reason=LEASE_EXPIRED))
             return
         if stored.id.source == self._node:
             self._audit.on_sent(now, stored.event)

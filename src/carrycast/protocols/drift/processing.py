@@ -13,7 +13,7 @@ from carrycast.core.model import Event, EventId, NodeId, Processor, ProcessorId
 from carrycast.core.parts.buffer import BufferedEvent
 from carrycast.core.parts.processing import ProcessorCalls, ProcessorInputs, parsed_filter, stream_of
 from carrycast.core.protocol import Fact, Port, Token
-from carrycast.core.wire import LEASE_OVER
+from carrycast.core.wire import LEASE_EXPIRED
 from carrycast.protocols.drift.settings import DriftSettings
 
 Key = TypeVar("Key")
@@ -135,7 +135,7 @@ class DriftProcessing:
                 if until > now:
                     yield BufferedEvent(until, event.id, event, max(one.hops for one in call.inputs)), call.processor
                 else:
-                    self._drop(LEASE_OVER, event.id)
+                    self._drop(LEASE_EXPIRED, event.id)
 
     def on_timer(self, now: float, id: EventId) -> None:
         """The wait for primaries has ended: run the processors whose result has not come, and forget their primary."""

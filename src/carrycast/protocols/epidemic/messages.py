@@ -24,7 +24,7 @@ class IdsMessage(Message, frozen=True, gc=False):
 
     ids: Ids
 
-    def joined(self, other: Message) -> Self | None:
+    def merge_with(self, other: Message) -> Self | None:
         assert isinstance(other, IdsMessage)
         ids = self.ids + other.ids
         return type(self)(ids) if len(ids) <= MAX_IDS else None

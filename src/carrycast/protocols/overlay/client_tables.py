@@ -216,5 +216,5 @@ class Starting:
     def held(self, now: float) -> list[tuple[NodeId, Publish, int]]:
         """All that has waited, as old as it is."""
         held, self._held = self._held, []
-        aged = [(origin, message.aged(now - since), hops) for since, origin, message, hops in held]
+        aged = [(origin, message.age_by(now - since), hops) for since, origin, message, hops in held]
         return [(origin, message, hops) for origin, message, hops in aged if message is not None]

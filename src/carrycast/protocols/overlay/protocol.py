@@ -20,7 +20,7 @@ from carrycast.core.protocol import (
     Token,
     UsesRouter,
 )
-from carrycast.core.wire import Message, carried
+from carrycast.core.wire import Message, classify
 from carrycast.protocols.overlay.broker import Broker
 from carrycast.protocols.overlay.client import Client
 from carrycast.protocols.overlay.context import BROKER, Station
@@ -261,14 +261,14 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
         elif self.broker is not None:
             self.broker.on_message(now, origin, message, hops)
         else:
-            self.station.drop("not_a_broker", origin, carried(message)[1])
+            self.station.drop("not_a_broker", origin, classify(message)[1])
 
     def on_unreachable(self, now: float, target: NodeId | Place, message: Message) -> None:
         if isinstance(message, Hop):
             self.station.transport.on_unreachable(now, target, message)
         else:
             # The channel repeats what it carries; other words are said again in time.
-            self.station.drop("unreachable", event=carried(message)[1])
+            self.station.drop("unreachable", event=classify(message)[1])
 
     def _on_given_up(self, now: float, given_up: list[Undelivered]) -> None:
         for one in given_up:

@@ -13,7 +13,7 @@ from carrycast.core.model import Failure, NodeId
 from carrycast.core.parts.channel import Channel, ChannelLimits, ChannelTypes
 from carrycast.core.parts.outbox import Undelivered
 from carrycast.core.protocol import Fact, Host, Port, Token
-from carrycast.core.wire import DecodeError, Message, Parcel, carried
+from carrycast.core.wire import DecodeError, Message, Parcel, classify
 from carrycast.protocols.overlay.messages import CARRIED, Ack, Hop, Packet
 
 MAX_HOPS = 65535
@@ -80,7 +80,7 @@ class Transport:
         except DecodeError:
             self._port.note(Fact("drop", event=hop.parcel.event, peer=hop.origin, reason="hop_malformed"))
             return None
-        aged = inner.aged(hop.parcel.waited_s)
+        aged = inner.age_by(hop.parcel.waited_s)
         assert aged is not None, "packets and acknowledgments have no durations of their own"
         return hop.origin, aged, hops
 
@@ -109,6 +109,6 @@ class Transport:
             self._port.route(peer, message)
             return
         assert isinstance(message, Packet | Ack)
-        traffic, event = carried(message)
+        traffic, event = classify(message)
         parcel = Parcel(self._encode(message), traffic, event)
         self._port.route(path[0], Hop(parcel, origin=self._node, path=(*path[1:], peer), hops=0))

@@ -5,7 +5,7 @@ import pytest
 from carrycast.core.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from carrycast.core.protocol import Fact, Link, Protocol, RecordingPort
 from carrycast.core.protocol.effects import Broadcast, Deliver, Note, Send, SetTimer
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.protocols.semi_probabilistic.messages import Forwarded, Interested
 from carrycast.protocols.semi_probabilistic.settings import SemiProbabilisticSettings
@@ -149,5 +149,5 @@ def test_neighbors_known_to_hold_an_event_may_be_left_out(retransmit_to: str, ag
 )
 def test_wrong_settings_are_refused_with_the_rule(settings: dict[str, object], rule: str) -> None:
     with pytest.raises(UserError) as refused:
-        typed(settings, SemiProbabilisticSettings, "scenario.toml", "protocol")
+        parse_settings(settings, SemiProbabilisticSettings, "scenario.toml", "protocol")
     assert rule in str(refused.value)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from carrycast.core.matching import Filter, pinned, serves
+from carrycast.core.matching import Filter, pinned_values, serves
 from carrycast.core.model import Event, NodeId, Position, Subscription, SubscriptionId
 from carrycast.core.parts.local import LocalSubscriptions
 from carrycast.core.parts.seen import BoundedSeenCache
@@ -71,7 +71,7 @@ class TopicHolder(Protocol, UsesRouter):
     def on_subscribe(self, now: float, subscription: Subscription) -> None:
         self._local.add(subscription)
         self._wanted.pop(subscription.id, None)
-        topics = pinned(Filter(subscription.filter), self._settings.topic)
+        topics = pinned_values(Filter(subscription.filter), self._settings.topic)
         lean = Subscription(subscription.id, subscription.filter, attributes=subscription.attributes)
         if topics is None:
             # Whatever its topic an event may match, so no holder can know of it: what is published here is all it gets.

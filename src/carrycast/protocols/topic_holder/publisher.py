@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from carrycast.core.protocol import Fact, Port
-from carrycast.core.wire import LEASE_OVER
+from carrycast.core.wire import LEASE_EXPIRED
 from carrycast.protocols.topic_holder.messages import Entry, ToSubscriber
 from carrycast.protocols.topic_holder.settings import TopicHolderSettings
 from carrycast.protocols.topic_holder.table import SubscriptionTable
@@ -53,9 +53,9 @@ class Publisher:
         self._stands[topic] = until
         released = []
         for since, message in self._waiting.pop(topic, []):
-            aged = message.aged(now - since)
+            aged = message.age_by(now - since)
             if aged is None:
-                self._drop(message, LEASE_OVER)
+                self._drop(message, LEASE_EXPIRED)
             else:
                 released.append(aged)
         return released

@@ -52,7 +52,7 @@ class Clients:
         if not self._given:
             self._local.deliver(event, hops)
             return
-        for subscription in self._local.served(event):
+        for subscription in self._local.matching_ids(event):
             given = self._given.get(subscription)
             if given is None or given.add(now, event.id, until):
                 self._port.deliver(subscription, event, hops)

@@ -8,7 +8,7 @@ what all others said. Changes come out as what has to be said now.
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 
-from carrycast.core.matching import Change, CoverForest, Filter, FilterIndex
+from carrycast.core.matching import CoverChange, CoverForest, Filter, FilterIndex
 from carrycast.core.model import Attributes, NodeId
 
 MODULUS = 1 << 63
@@ -105,7 +105,7 @@ class FilterTable:
                 self._index.add((origin, text), filter)
         for neighbor, told in self._told.items():
             if neighbor != origin:
-                self._apply(neighbor, told, told.forest.add(filter) if new else Change(), changes)
+                self._apply(neighbor, told, told.forest.add(filter) if new else CoverChange(), changes)
                 self._move(neighbor, told, text, changes)
         return changes
 
@@ -194,8 +194,8 @@ class FilterTable:
         """The neighbors that want an event, each once."""
         return dict.fromkeys([neighbor for neighbor, _ in self._index.match(attributes)])
 
-    def _apply(self, neighbor: NodeId, told: _Told, change: Change, changes: Changes) -> None:
-        for text in change.told:
+    def _apply(self, neighbor: NodeId, told: _Told, change: CoverChange, changes: Changes) -> None:
+        for text in change.added:
             told.digest = (told.digest + hash_of(text)) % MODULUS
             told.hops[text] = self._hops(neighbor, text)
             changes.move(neighbor, text, None, told.hops[text])

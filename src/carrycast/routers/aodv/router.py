@@ -179,7 +179,7 @@ class Aodv(Router):
             self._give_up(now, evicted, "buffer_full")
 
     def _age(self, now: float) -> None:
-        for aged in self._waiting.aged(now):
+        for aged in self._waiting.age_by(now):
             self._give_up(now, aged, "buffer_timeout")
 
     def _give_up(self, now: float, carried: Carried, reason: str) -> None:

@@ -19,7 +19,7 @@ class Waiting:
         self._packets.append(carried)
         return self._packets.pop(0) if len(self._packets) > self._most else None
 
-    def aged(self, now: float) -> list[Carried]:
+    def age_by(self, now: float) -> list[Carried]:
         """Those that have waited too long, taken out."""
         over = [carried for carried in self._packets if carried.until <= now]
         if over:

@@ -22,4 +22,4 @@ class Carried(NamedTuple):
     def parcel(self, now: float) -> Parcel:
         """What it carries, as old as it is by now."""
         parcel = self.packet.parcel
-        return parcel.aged(now - self.since) if now > self.since else parcel
+        return parcel.age_by(now - self.since) if now > self.since else parcel

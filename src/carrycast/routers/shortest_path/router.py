@@ -102,7 +102,7 @@ class ShortestPath(Router):
         carried = self._under_way.pop(token)
         if failure is None:
             return
-        parcel = carried.packet.parcel.aged(now - carried.since)
+        parcel = carried.packet.parcel.age_by(now - carried.since)
         packet = Packet(parcel, origin=carried.packet.origin, target=carried.packet.target, hops=carried.packet.hops)
         again = carried._replace(packet=packet, since=now, retries=carried.retries - 1)
         if failure is Failure.UNREACHABLE and carried.retries:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from carrycast.core.model import Scalar
-from carrycast.core.model.wall import Wall
+from carrycast.core.model.wall_clock import WallTime
 from carrycast.core.protocol import Capability, Host
 
 
@@ -21,7 +21,7 @@ def attributes_of(host: Host, now: float, given: Mapping[str, Scalar]) -> dict[s
     return {**found, **given}
 
 
-def wall_of(host: Host, now: float) -> Wall | None:
+def wall_of(host: Host, now: float) -> WallTime | None:
     """The date and the time of day, if the node has a calendar."""
     return host.calendar(now) if Capability.CALENDAR in host.offers else None
 

@@ -8,7 +8,7 @@ two with different priorities the higher one wins, and that is no conflict but a
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from carrycast.core.matching.satisfy import Satisfiability, example, together
+from carrycast.core.matching.satisfiability import Satisfiability, check_satisfiability, example_of
 from carrycast.services.policy.period import Meeting, meet
 from carrycast.services.policy.roles import EVERYBODY, Combination, common_roles
 from carrycast.services.policy.rule import Action, Enabled, Policy, contradict, scalar_text, shown
@@ -79,11 +79,11 @@ def clash(one: Policy, two: Policy, nodes: Sequence[frozenset[str]] | None = Non
     if meeting is None:
         return None
     first, second = one.conditions.filter, two.conditions.filter
-    found = together([first.node, second.node])
+    found = check_satisfiability([first.node, second.node])
     if found.answer is Satisfiability.NO:
         return None
     conditions = " and ".join(f"({text})" for text in dict.fromkeys((first.text, second.text)) if text != "true")
-    values = example(found.box) if found.answer is Satisfiability.YES else None
+    values = example_of(found.box) if found.answer is Satisfiability.YES else None
     # An example must be one: numbers have gaps that the search does not know of.
     if values and first.matches(values) and second.matches(values):
         conditions += f", as with {', '.join(f'{name} = {scalar_text(value)}' for name, value in values.items())}"
@@ -101,7 +101,7 @@ def clashes(
 
 def never(policy: Policy) -> str:
     """Why a rule can never apply; empty if it can. No mistake that hurts, but hardly meant."""
-    if together([policy.conditions.filter.node]).answer is Satisfiability.NO:
+    if check_satisfiability([policy.conditions.filter.node]).answer is Satisfiability.NO:
         return f"{_named(policy)} never applies: its conditions cannot hold together"
     if policy.periods and meet(policy.periods, policy.periods) is None:
         return f"{_named(policy)} never applies: no moment lies in its periods"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from carrycast.core.model import Scalar
-from carrycast.core.model.wall import Wall
+from carrycast.core.model.wall_clock import WallTime
 from carrycast.services.policy.notices import Wanted
 from carrycast.services.policy.period import holds_any
 from carrycast.services.policy.record import Held
@@ -23,7 +23,7 @@ class Decision(NamedTuple):
     """The id of the rule that stands, and of the one that was overruled."""
 
 
-def holds(policy: Policy, roles: Iterable[str], attributes: Mapping[str, Scalar], wall: Wall | None) -> bool:
+def holds(policy: Policy, roles: Iterable[str], attributes: Mapping[str, Scalar], wall: WallTime | None) -> bool:
     """Whether a rule applies to a node with some roles, of which something is known, at a moment.
 
     A node without a clock takes a rule with periods for one that does not hold: that does the least.
@@ -35,7 +35,7 @@ def holds(policy: Policy, roles: Iterable[str], attributes: Mapping[str, Scalar]
     return policy.conditions.filter.matches(attributes)
 
 
-def why_not(policy: Policy, roles: Iterable[str], attributes: Mapping[str, Scalar], wall: Wall | None) -> str:
+def why_not(policy: Policy, roles: Iterable[str], attributes: Mapping[str, Scalar], wall: WallTime | None) -> str:
     """Why a rule that a node holds is not wanted of it now."""
     if policy.enabled is Enabled.DISABLED:
         return "it is disabled"
@@ -51,7 +51,7 @@ def why_not(policy: Policy, roles: Iterable[str], attributes: Mapping[str, Scala
 
 
 def decide(
-    known: Iterable[Held], roles: Iterable[str], attributes: Mapping[str, Scalar], wall: Wall | None
+    known: Iterable[Held], roles: Iterable[str], attributes: Mapping[str, Scalar], wall: WallTime | None
 ) -> Decision:
     """[RFC 3060 §6.1] Of rules that contradict each other the one with the higher priority stands.
 
@@ -82,7 +82,7 @@ def decide(
     return Decision(tuple(wanted), tuple(dict.fromkeys(tied)))
 
 
-def next_change_s(known: Iterable[Held], wall: Wall | None) -> float:
+def next_change_s(known: Iterable[Held], wall: WallTime | None) -> float:
     """For how long no period begins or ends."""
     if wall is None:
         return float("inf")

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.core.model import Event, NodeId, Scalar
-from carrycast.core.model.wall import Wall
+from carrycast.core.model.wall_clock import WallTime
 from carrycast.core.protocol import Fact, Host, Settings
 from carrycast.core.protocol.application import Application, ApplicationPort, Key
 from carrycast.errors import UserError
@@ -268,7 +268,7 @@ class DecisionPoint(Application):
         self._ask_for_roles(now)
         self._order(node, managed, wall_of(self.host, now))
 
-    def _order(self, node: NodeId, managed: _Managed, wall: Wall | None) -> None:
+    def _order(self, node: NodeId, managed: _Managed, wall: WallTime | None) -> None:
         """Tell an enforcement point what it is to enforce, unless it does."""
         enrollment = managed.enrollment
         wanted = decide(self.catalog, enrollment.roles, enrollment.attributes, wall).wanted

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from carrycast.core.model.wall import Wall
+from carrycast.core.model.wall_clock import WallTime
 
 DAY_S = 86_400
 FAR_OFF_S = 14 * 3600
@@ -55,9 +55,9 @@ class Period(
         if self.hours is not None and self.hours[0] == self.hours[1]:
             raise ValueError("hours: they end where they begin; leave them out if the whole day is meant")
 
-    def holds(self, wall: Wall) -> bool:
+    def holds(self, wall: WallTime) -> bool:
         """Whether the moment that a clock shows lies in the period."""
-        moment = wall.shown(self.local)
+        moment = wall.to_datetime(self.local)
         if (self.from_ is not None and moment < self.from_) or (self.until is not None and moment >= self.until):
             return False
         second = moment.hour * 3600 + moment.minute * 60 + moment.second
@@ -78,16 +78,16 @@ class Period(
             return ((start, end),)
         return ((0, end), (start, DAY_S)) if end else ((start, DAY_S),)
 
-    def change_s(self, wall: Wall) -> float:
+    def change_s(self, wall: WallTime) -> float:
         """For how long it surely stays as it is: until a border of hours, of the day or of the dates."""
-        moment = wall.shown(self.local)
+        moment = wall.to_datetime(self.local)
         midnight = datetime(moment.year, moment.month, moment.day)
         borders = [midnight + timedelta(seconds=second) for start, end in self.seconds() for second in (start, end)]
         borders += [midnight + timedelta(days=1), *(edge for edge in (self.from_, self.until) if edge is not None)]
         return min((border - moment).total_seconds() for border in borders if border > moment)
 
 
-def holds_any(periods: Iterable[Period], wall: Wall) -> bool:
+def holds_any(periods: Iterable[Period], wall: WallTime) -> bool:
     """[RFC 3060 §6.1] Several periods of a rule are alternatives; without one it always holds."""
     several = tuple(periods)
     return not several or any(period.holds(wall) for period in several)

@@ -106,7 +106,7 @@ class Computer:
             results, state = self._results(call, self._installed[call.processor])
         except ProcessorError as error:
             self._on_failure(call, error)
-            self._tell(call.token, call.state, [], call.cost_s, error.told)
+            self._tell(call.token, call.state, [], call.cost_s, error.report)
         else:
             self._tell(call.token, state, results, call.cost_s, "")
 
@@ -127,4 +127,4 @@ class Computer:
         before = self.failures.get(call.processor)
         first = (str(error), self._kernel.now_s) if before is None else (before.first, before.first_s)
         self.failures[call.processor] = Failures(1 if before is None else before.times + 1, *first)
-        self._world.recorder.on_fact(self._node, Layer.DISSEMINATION, rows.processor_error(call.events, error.told))
+        self._world.recorder.on_fact(self._node, Layer.DISSEMINATION, rows.processor_error(call.events, error.report))

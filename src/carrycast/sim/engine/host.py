@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap, Velocity
-from carrycast.core.model.wall import Wall
+from carrycast.core.model.wall_clock import WallTime
 from carrycast.core.protocol import DurableStore, GlobalView, Host
 from carrycast.sim.engine.computer import Computer
 from carrycast.sim.engine.world import World
@@ -88,10 +88,10 @@ class SimHost(Host):
             return tuple(range(self._world.scenario.nodes))
         return tuple(self._world.roles.get(role, ()))
 
-    def calendar(self, now: float) -> Wall:
+    def calendar(self, now: float) -> WallTime:
         """As far off as the node's clock is."""
         calendar = self._world.scenario.calendar
-        return Wall(calendar.start_s + now, calendar.ahead_s)
+        return WallTime(calendar.start_s + now, calendar.ahead_s)
 
     @property
     def area(self) -> Area:

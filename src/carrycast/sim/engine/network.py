@@ -9,7 +9,7 @@ from carrycast.core.model import Failure, NodeId
 from carrycast.core.protocol import Interface, Link
 from carrycast.core.protocol.stack import Receiver
 from carrycast.core.streams import stream
-from carrycast.core.wire import LEASE_OVER, DecodeError, Layer, Message
+from carrycast.core.wire import LEASE_EXPIRED, DecodeError, Layer, Message
 from carrycast.sim.engine.cuts import links_there
 from carrycast.sim.engine.interfaces import RADIO, Interfaces
 from carrycast.sim.engine.kernel import US_PER_S, microseconds
@@ -145,10 +145,10 @@ class Network(Air):
         message: Message | None = frame.message
         waited_us = self._kernel.now_us - frame.sent_us
         if waited_us > TRANSIT_US and reach.nodes:
-            message = frame.message.aged(waited_us / US_PER_S)
+            message = frame.message.age_by(waited_us / US_PER_S)
         receivers = self._receivers[frame.layer]
         if message is None:
-            self.missed(frame, reach.nodes, LEASE_OVER)
+            self.missed(frame, reach.nodes, LEASE_EXPIRED)
         elif receivers:
             now, sender, via = self._kernel.now_s, frame.sender, frame.interface
             for node in reach.nodes:
@@ -231,9 +231,9 @@ class Network(Air):
         if not node.up or frame.sent_us < node.started_us:
             self.lost(frame, id, Failure.OUT_OF_REACH)
             return
-        message = frame.message.aged((now_us - frame.sent_us) / US_PER_S)
+        message = frame.message.age_by((now_us - frame.sent_us) / US_PER_S)
         if message is None:
-            self.lost(frame, id, LEASE_OVER)
+            self.lost(frame, id, LEASE_EXPIRED)
         else:
             self._receive(frame, message, id)
 

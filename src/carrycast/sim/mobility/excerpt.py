@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Meta
 
 from carrycast.core.model.roads import RoadMap
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area, MobilityModel, Recording
 from carrycast.sim.mobility.trajectory import Trajectories
@@ -71,4 +71,4 @@ class Excerpt(MobilityModel, frozen=True, kw_only=True):
         from carrycast.sim.mobility.registry import lookup
 
         table = dict(self.of)
-        return typed(table, lookup(str(table.pop("model", ""))), "of")
+        return parse_settings(table, lookup(str(table.pop("model", ""))), "of")

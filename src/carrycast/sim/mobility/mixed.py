@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Meta
 
 from carrycast.core.model.roads import RoadMap
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.sim.mobility.given import Given
 from carrycast.sim.mobility.model import Area, MobilityModel, Recording
@@ -72,4 +72,4 @@ class Mixed(MobilityModel, frozen=True, kw_only=True):
         from carrycast.sim.mobility.registry import lookup
 
         table = dict(self.rest)
-        return typed(table, lookup(str(table.pop("model", ""))), "rest")
+        return parse_settings(table, lookup(str(table.pop("model", ""))), "rest")

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from carrycast.core.model import Area, RoadMap
-from carrycast.core.settings import located, map_files
+from carrycast.core.settings import file_locator, map_files
 from carrycast.sim.mobility.trajectory import Trajectories
 
 __all__ = ["Area", "MobilityModel", "Recording"]
@@ -36,7 +36,7 @@ class MobilityModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def resolved(self, base: Path) -> Self:
         """A copy whose relative file names are taken from `base`, the folder of the scenario."""
-        return self.with_files(located(base))
+        return self.with_files(file_locator(base))
 
     def check(self, nodes: int) -> None:
         """Refuse, with a UserError, to move so many nodes."""

@@ -12,7 +12,7 @@ from carrycast.core.model import NodeId
 from carrycast.core.protocol import Settings
 from carrycast.core.protocol.application import Application, application_named
 from carrycast.core.protocol.host import Capability
-from carrycast.core.settings import InputFile, typed
+from carrycast.core.settings import InputFile, parse_settings
 from carrycast.core.streams import stream
 from carrycast.errors import UserError
 from carrycast.sim.scenario.draws import Selection, check_selection, chosen
@@ -100,7 +100,7 @@ def _hired(entry: ApplicationEntry, where: str) -> Hired:
         kind = application_named(entry.name)
     except UserError as error:
         raise UserError(f"{where}.name: {error}") from None
-    return Hired(kind, typed(entry.settings, kind.settings_type, where, "settings"))
+    return Hired(kind, parse_settings(entry.settings, kind.settings_type, where, "settings"))
 
 
 def hired(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carrycast.core.matching import Filter
-from carrycast.core.matching.satisfy import Satisfiability, together
+from carrycast.core.matching.satisfiability import Satisfiability, check_satisfiability
 from carrycast.core.matching.terms import (
     And,
     Between,
@@ -56,7 +56,7 @@ class Content(NamedTuple):
     def may_match(self, filter: Filter) -> bool:
         """Whether some such event may match."""
         absent = [IsNull(name, negated=False) for name in attributes_of(filter.node) if name not in self.conditions]
-        return together([filter.node, *self.conditions.values(), *absent]).answer is not Satisfiability.NO
+        return check_satisfiability([filter.node, *self.conditions.values(), *absent]).answer is not Satisfiability.NO
 
 
 def contents_of(entry: PublishEntry, nodes: int) -> list[Content] | None:

@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from carrycast.core.protocol.application import application_named
-from carrycast.core.settings import located, map_files
+from carrycast.core.settings import file_locator, map_files
 from carrycast.errors import UserError
 from carrycast.sim.scenario.scenario import Scenario
 
@@ -14,7 +14,7 @@ _ABSENT = b"absent"
 def input_files(scenario: Scenario) -> list[Path]:
     """Every file that a run of the scenario reads: whatever its settings declare as one, in the order of their keys."""
     found: dict[str, None] = {}
-    place = located(Path(scenario.base))
+    place = file_locator(Path(scenario.base))
 
     def note(name: str) -> str:
         found[place(name)] = None

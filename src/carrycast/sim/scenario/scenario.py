@@ -16,10 +16,10 @@ from carrycast.core.settings import (
     FunctionInFile,
     InputFile,
     field_names,
-    located,
+    file_locator,
     map_files,
+    parse_settings,
     read_toml,
-    typed,
     unknown_key,
 )
 from carrycast.core.stacks import needs_beacons, stack_plan
@@ -131,7 +131,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def resolved(self) -> "Scenario":
         """A copy in which the files that it names itself are taken from its folder."""
-        return map_files(self, located(Path(self.base)))
+        return map_files(self, file_locator(Path(self.base)))
 
     def mobility_model(self) -> MobilityModel | None:
         """The movement model with its settings, or None if a contact plan is replayed."""
@@ -139,13 +139,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             return None
         table = dict(self.mobility)
         kind = mobility_named(str(table.pop("model")))
-        return typed(table, kind, self.name, "mobility").resolved(Path(self.base))
+        return parse_settings(table, kind, self.name, "mobility").resolved(Path(self.base))
 
     def radio_model(self) -> Radio:
         """The radio model with its settings."""
         table = dict(self.radio) or {"model": DEFAULT_RADIO}
         kind = radio_named(str(table.pop("model")))
-        return map_files(typed(table, kind, self.name, "radio"), located(Path(self.base)))
+        return map_files(parse_settings(table, kind, self.name, "radio"), file_locator(Path(self.base)))
 
     def stack_plan(self) -> StackPlan:
         """The machines of every node. It beacons if the scenario says so and anybody in the stack would be told."""
@@ -196,7 +196,7 @@ def load(path: Path) -> Scenario:
 
 def scenario_from(table: Mapping[str, object], where: str) -> Scenario:
     """A scenario from tables, checked."""
-    scenario = typed(dict(table), Scenario, where)
+    scenario = parse_settings(dict(table), Scenario, where)
     check(scenario, where)
     return scenario
 
@@ -299,7 +299,7 @@ def _check_radio(scenario: Scenario, where: str) -> None:
         kind = radio_named(name)
     except UserError as error:
         raise UserError(f"{where}: radio.model: {error}") from None
-    typed(settings, kind, where, "radio")
+    parse_settings(settings, kind, where, "radio")
     if kind.needs_positions and scenario.mobility is None:
         raise UserError(f"{where}: radio.model: {name} must know where nodes are: it needs [mobility], not contacts")
 
@@ -313,7 +313,7 @@ def _check_mobility(table: Mapping[str, object], nodes: int, where: str) -> None
         kind = mobility_named(name)
     except UserError as error:
         raise UserError(f"{where}: mobility.model: {error}") from None
-    model = typed(settings, kind, where, "mobility")
+    model = parse_settings(settings, kind, where, "mobility")
     try:
         model.check(nodes)
     except UserError as error:

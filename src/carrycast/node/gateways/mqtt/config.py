@@ -11,7 +11,7 @@ from msgspec import Meta
 from carrycast.core.matching.topics import TopicFilter, parse_topic_filter, topics_cover
 from carrycast.core.model import Scalar
 from carrycast.core.model.event import check_attributes
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.node.link.config import Port, Section
 
@@ -76,7 +76,7 @@ class MqttSection(Section, frozen=True):
 
 def configured_section(table: Mapping[str, object], where: str) -> MqttSection:
     """The checked table; a UserError says what is wrong."""
-    section = typed(dict(table), MqttSection, where, "mqtt")
+    section = parse_settings(dict(table), MqttSection, where, "mqtt")
     try:
         address = ipaddress.ip_address("127.0.0.1" if section.host == "localhost" else section.host)
     except ValueError:

@@ -15,7 +15,7 @@ from carrycast.core.model import Event, EventId, NodeId, Processor, Scalar, Subs
 from carrycast.core.protocol import Capability, Fact, RecordingPort, TimerKey
 from carrycast.core.protocol.effects import Broadcast, CancelTimer, Deliver, Effect, Note, Process, SendRouted, SetTimer
 from carrycast.core.protocol.registry import protocol_named
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.core.wire import Codec, Layer, Message
 from carrycast.protocols.overlay.broker import Broker
 from carrycast.protocols.overlay.modulators import Running
@@ -81,7 +81,7 @@ class Bench:
     ) -> None:
         self.rng = Random(seed)
         self.brokers = brokers
-        self.settings = typed({"near": "router", **(settings or {})}, OverlaySettings, "bench")
+        self.settings = parse_settings({"near": "router", **(settings or {})}, OverlaySettings, "bench")
         self.now = 0.0
         self.loss = 0.0
         self.doubled = 0.0

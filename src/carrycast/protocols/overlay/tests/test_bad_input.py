@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.core.model import Event, EventId, NodeId, Subscription, SubscriptionId
-from carrycast.core.wire import Message, Parcel, Traffic, carried
+from carrycast.core.wire import Message, Parcel, Traffic, classify
 from carrycast.protocols.overlay import messages
 from carrycast.protocols.overlay.broker_tables import Brokers, Information
 from carrycast.protocols.overlay.client_tables import InterestTable
@@ -212,7 +212,7 @@ def test_a_broker_that_starts_holds_what_is_published_until_it_has_been_told(mon
     assert [publish(number) for number in range(3)] == [[], [], ["starting"]]
     told(net, 0, 2, messages.Known((Interest(Subscription(ID, ""), FIRST, 1, 1),), False, True))
     net.run(2)
-    [(_, target, _)] = [one for one in net.carried if one[0] == 0 and carried(one[2])[1] == EVENT.id][:1]
+    [(_, target, _)] = [one for one in net.carried if one[0] == 0 and classify(one[2])[1] == EVENT.id][:1]
     assert target == 1, "they go where the answer says"
 
 

@@ -113,10 +113,10 @@ def test_who_captures_a_table_keeps_what_is_newer_and_tells_those_around_it() ->
 
 def test_a_table_that_waited_is_older_and_no_word_of_others_stands_longer_than_a_time_out() -> None:
     told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 98.0), Handed(entry(subscription(3), HERE), 0.0)), 100.0)
-    later = told.aged(2.0)
+    later = told.age_by(2.0)
     assert later is not None
     assert [(entry.subscription.subscriber, left_s) for entry, left_s in later.standing()] == [(3, 98.0)]
-    assert told.aged(100.0) is None
+    assert told.age_by(100.0) is None
     bench = Bench(holder="place", hand_over=True)
     bench.get(1.0, 9, later)
     assert bench.node.held.entries(3.9, JAM) != []

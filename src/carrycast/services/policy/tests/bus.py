@@ -21,7 +21,7 @@ from carrycast.core.model import (
     Subscription,
     SubscriptionId,
 )
-from carrycast.core.model.wall import Wall
+from carrycast.core.model.wall_clock import WallTime
 from carrycast.core.protocol import Capability, Fact
 from carrycast.core.protocol.application import Application, application_named
 from carrycast.core.protocol.application_host import ApplicationHost, ApplicationKey, HostedApplications
@@ -39,8 +39,8 @@ class BusHost(LoneHost):
         self._ahead_s = ahead_s
         self._bus = bus
 
-    def calendar(self, now: float) -> Wall:
-        return Wall(self._bus.began_s + now + self._ahead_s)
+    def calendar(self, now: float) -> WallTime:
+        return WallTime(self._bus.began_s + now + self._ahead_s)
 
 
 class BusNode(ApplicationHost):

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from carrycast.core.model import Velocity
-from carrycast.core.model.wall import Wall
+from carrycast.core.model.wall_clock import WallTime
 from carrycast.core.protocol import Capability, application_host
 from carrycast.errors import UserError
 from carrycast.services.policy import decision as decisions
@@ -206,5 +206,5 @@ def test_periods_at_the_ends_of_the_calendar_break_nothing() -> None:
             clash(one, two)
         for utc_s in (-1e12, 0.0, 1e12):
             period = one.periods[0]
-            assert period.holds(Wall(utc_s)) in (True, False)
-            assert period.change_s(Wall(utc_s, 50_000)) > 0
+            assert period.holds(WallTime(utc_s)) in (True, False)
+            assert period.change_s(WallTime(utc_s, 50_000)) > 0

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carrycast.core.matching import Filter
-from carrycast.core.matching.satisfy import Satisfiability, example, together
+from carrycast.core.matching.satisfiability import Satisfiability, check_satisfiability, example_of
 from carrycast.core.model import Scalar
-from carrycast.core.model.wall import Wall
+from carrycast.core.model.wall_clock import WallTime
 from carrycast.services.policy.conflict import clash, clashes, never
 from carrycast.services.policy.period import Period, holds_any, meet
 from carrycast.services.policy.roles import applies
@@ -137,11 +137,11 @@ def test_a_rule_that_never_applies_is_told() -> None:
 def test_many_alternatives_are_still_decided_and_hopeless_ones_count_as_a_clash() -> None:
     wide = " and ".join(f"(a{n} = 1 or b{n} = 1)" for n in range(12))
     assert Filter(wide).boxes is None
-    assert together([Filter(wide).node, Filter("a3 = 2 and b3 = 2").node]).answer is Satisfiability.NO
-    assert together([Filter(wide).node, Filter("a3 = 2 and b3 <> 2").node]).answer is Satisfiability.YES
+    assert check_satisfiability([Filter(wide).node, Filter("a3 = 2 and b3 = 2").node]).answer is Satisfiability.NO
+    assert check_satisfiability([Filter(wide).node, Filter("a3 = 2 and b3 <> 2").node]).answer is Satisfiability.YES
     # Each of many keys has one of few holes: no search of this kind ends soon.
     keys = " and ".join("(" + " or ".join(f"hole{h} = {key}" for h in range(8)) + ")" for key in range(9))
-    assert together([Filter(keys).node]).answer is Satisfiability.PERHAPS
+    assert check_satisfiability([Filter(keys).node]).answer is Satisfiability.PERHAPS
 
 
 VALUES: tuple[Scalar | None, ...] = (None, -1, 0, 0.5, 1, 1.5, 2, 3, "", "a", "aa", "b", "c", True, False)
@@ -167,9 +167,9 @@ def test_whether_conditions_can_hold_together_is_what_trying_all_values_says(one
         for pair in product(VALUES, VALUES)
     ]
     expected = any(ones.matches(event) and twos.matches(event) for event in events)
-    found = together([ones.node, twos.node])
+    found = check_satisfiability([ones.node, twos.node])
     assert found.answer is (Satisfiability.YES if expected else Satisfiability.NO)
-    values = example(found.box) if expected else None
+    values = example_of(found.box) if expected else None
     if values is not None:
         assert ones.matches(values)
         assert twos.matches(values)
@@ -226,8 +226,8 @@ def _rule(id: str) -> st.SearchStrategy[Policy]:
     )
 
 
-def _wall(moment: datetime) -> Wall:
-    return Wall((moment - datetime(1970, 1, 1)).total_seconds())
+def _wall(moment: datetime) -> WallTime:
+    return WallTime((moment - datetime(1970, 1, 1)).total_seconds())
 
 
 @settings(max_examples=100, deadline=None)
@@ -238,4 +238,4 @@ def test_a_period_stays_as_it_is_until_it_says_it_may_change(several: list[Perio
         change_s = period.change_s(wall)
         assert change_s > 0
         for part in (0.25, 0.5, 0.99):
-            assert period.holds(Wall(wall.utc_s + int(change_s * part))) is period.holds(wall)
+            assert period.holds(WallTime(wall.utc_s + int(change_s * part))) is period.holds(wall)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from carrycast.core.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from carrycast.core.protocol import Fact, Link
 from carrycast.core.protocol.retention import RetentionLog
-from carrycast.core.wire import Layer, Message, carried
+from carrycast.core.wire import Layer, Message, classify
 from carrycast.sim.engine.energy import Batteries
 from carrycast.sim.engine.kernel import US_PER_S, Kernel, microseconds
 from carrycast.sim.engine.memory import Memories
@@ -177,7 +177,7 @@ class Recorder:
 
     def on_frame(self, frame: Frame, reach: Reach, interface: str) -> None:
         """A transmission ended; `reach` heard it."""
-        traffic, event = carried(frame.message)
+        traffic, event = classify(frame.message)
         copies, nodes = frame.copies, reach.nodes
         self.traffic.on_frame(traffic, len(frame.encoded), frame.attempts * copies, frame.unicast, len(nodes))
         if event is not None:
@@ -201,7 +201,7 @@ class Recorder:
     def on_lost(self, frame: Frame, node: NodeId, reason: str) -> None:
         """A node did not hear a frame, or could not send it."""
         peer = frame.target if node == frame.sender else frame.sender
-        _, event = carried(frame.message)
+        _, event = classify(frame.message)
         self.fingerprint.add_note(codes.DROP, self._kernel.now_us, node, -1 if peer is None else peer, event, None)
         if self.trace.full:
             self.trace.add(rows.dropped(self._kernel.now_s, node, frame.layer, reason, peer, frame.message))

@@ -12,7 +12,7 @@ from carrycast.core.protocol.application import applications
 from carrycast.core.protocol.machine import StateMachine
 from carrycast.core.protocol.optional import Advertises, AnswersRequests
 from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
-from carrycast.core.settings import typed
+from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.sim.scenario.computer import Computer
 from carrycast.sim.scenario.energy import Energy
@@ -52,7 +52,7 @@ def draw_case(seed: int, index: int) -> Case:
 
 def _loads(tables: Mapping[str, object]) -> bool:
     try:
-        check(typed(dict(tables), Scenario, "draft"), "draft")
+        check(parse_settings(dict(tables), Scenario, "draft"), "draft")
     except UserError:
         return False
     return True

@@ -12,7 +12,7 @@ from carrycast.core.matching.automata import Budget
 from carrycast.core.matching.intervals import NumberIntervals
 from carrycast.core.matching.relations import Box
 from carrycast.core.matching.terms import And, Constant, Node, Not, Or
-from carrycast.core.matching.values import ValueSet, allowed, both, is_empty, satisfies
+from carrycast.core.matching.values import ValueSet, allowed_values, intersect, is_empty, satisfies
 from carrycast.core.model import Scalar
 
 STEPS = 20_000
@@ -28,7 +28,7 @@ class Satisfiability(enum.Enum):
     """The search was given up."""
 
 
-class Together(NamedTuple):
+class SatisfiabilityResult(NamedTuple):
     """The answer; if it is yes, what each attribute may then be."""
 
     answer: Satisfiability
@@ -39,17 +39,21 @@ class _GivenUpError(Exception):
     """Too many steps."""
 
 
-def together(nodes: Iterable[Node]) -> Together:
+def check_satisfiability(nodes: Iterable[Node]) -> SatisfiabilityResult:
     """Whether an event can match all of some canonical nodes. Exact, unless the search is given up."""
     search = _Search()
     try:
         found = search.box({}, list(nodes))
     except _GivenUpError:
-        return Together(Satisfiability.PERHAPS, {})
+        return SatisfiabilityResult(Satisfiability.PERHAPS, {})
     if found is None:
-        return Together(Satisfiability.NO, {})
+        return SatisfiabilityResult(Satisfiability.NO, {})
     # When the budget of patterns is gone, sets that may be empty were taken for full.
-    return Together(Satisfiability.YES, found) if search.budget.steps >= 0 else Together(Satisfiability.PERHAPS, {})
+    return (
+        SatisfiabilityResult(Satisfiability.YES, found)
+        if search.budget.steps >= 0
+        else SatisfiabilityResult(Satisfiability.PERHAPS, {})
+    )
 
 
 class _Search:
@@ -74,9 +78,9 @@ class _Search:
                 alternatives.append(node)
             else:
                 assert not isinstance(node, Not), "a canonical node has no negation above a predicate"
-                values = allowed(node)
+                values = allowed_values(node)
                 name = node.attribute
-                box[name] = both(box[name], values) if name in box else values
+                box[name] = intersect(box[name], values) if name in box else values
                 if is_empty(box[name], self.budget):
                     return None
         if not alternatives:
@@ -91,7 +95,7 @@ class _Search:
         return None
 
 
-def example(box: Box) -> dict[str, Scalar] | None:
+def example_of(box: Box) -> dict[str, Scalar] | None:
     """Attributes that lie in a box; None if one of them would have to be made up to fit patterns."""
     found: dict[str, Scalar] = {}
     for name, values in box.items():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carrycast.core.matching import Filter, pinned
+from carrycast.core.matching import Filter, pinned_values
 from carrycast.core.model import Scalar
 
 
@@ -35,14 +35,14 @@ from carrycast.core.model import Scalar
     ],
 )
 def test_what_follows_from_a_filter(text: str, values: tuple[Scalar, ...] | None) -> None:
-    found = pinned(Filter(text), "topic")
+    found = pinned_values(Filter(text), "topic")
     assert found == values
     assert [type(value) for value in found or ()] == [type(value) for value in values or ()]
 
 
 def test_too_many_alternatives_to_look_at_pin_nothing() -> None:
     wide = " and ".join(f"(a{n} = 1 or b{n} = 1)" for n in range(10))
-    assert pinned(Filter(f"topic = 'a' and {wide}"), "topic") is None
+    assert pinned_values(Filter(f"topic = 'a' and {wide}"), "topic") is None
 
 
 TOPICS = st.sampled_from(["a", "b", "c", 1, 2])
@@ -61,7 +61,7 @@ FILTERS = st.recursive(
 @given(FILTERS, TOPICS, st.integers(0, 2))
 def test_whatever_matches_has_one_of_the_pinned_values(text: str, topic: Scalar, speed: int) -> None:
     filter = Filter(text)
-    values = pinned(filter, "topic")
+    values = pinned_values(filter, "topic")
     if values is not None and filter.matches({"topic": topic, "speed": speed}):
         assert topic in values
     if values is not None:
