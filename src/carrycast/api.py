@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import Event
-from carrycast.errors import NotAuthorizedError, UserError, WorkError
+from carrycast.errors import ConnectionLostError, NotAuthorizedError, UserError, WorkError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from carrycast.node.api.arguments import AddressLike
     from carrycast.node.api.async_client import AsyncClient
     from carrycast.node.api.client import Client
+    from carrycast.node.embedded import Node
     from carrycast.sim.contacts.plan import ContactPlan
     from carrycast.sim.engine.missed import Missed
     from carrycast.sim.scenario.scenario import Scenario
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
 __all__ = [
     "AdviceResult",
     "ComparisonResult",
+    "ConnectionLostError",
     "Event",
     "Filter",
     "FilterError",
     "Fleet",
+    "Node",
     "NotAuthorizedError",
     "SimulationResult",
     "SweepResult",
@@ -48,6 +51,16 @@ __all__ = [
     "simulate",
     "sweep",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """`Node` needs asyncio, which programs that only simulate do without."""
+    if name == "Node":
+        from carrycast.node.embedded import Node
+
+        return Node
+    raise AttributeError(f"module 'carrycast.api' has no attribute {name!r}")
+
 
 PathLike: TypeAlias = str | Path
 Protocols: TypeAlias = str | Sequence[str]

@@ -11,3 +11,7 @@ class NotAuthorizedError(UserError):
 
 class WorkError(Exception):
     """The work itself failed: a run that broke a rule, a port already in use. One line; exit status 1."""
+
+
+class ConnectionLostError(WorkError):
+    """A connection that stood is gone, and the node perhaps with it."""

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 import carrycast
-from carrycast.errors import UserError, WorkError
+from carrycast.errors import ConnectionLostError, UserError, WorkError
 from carrycast.lab.loopback.network import until
 from carrycast.node.api import async_client, deliveries
-from carrycast.node.api.connection import LostError
 from carrycast.node.api.messages import StatusRequest
 from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
@@ -62,7 +61,7 @@ def test_a_named_subscription_goes_on_when_the_node_is_back(
             await log.acknowledge(first)
             await node.crash()
             await until(lambda: log.subscription is None)
-            with pytest.raises(LostError, match="is away"):
+            with pytest.raises(ConnectionLostError, match="is away"):
                 await client.send(StatusRequest(id=client.number()))
             asking = asyncio.create_task(client.publish({"n": 3}))
             node = LiveNode(made)
@@ -167,7 +166,7 @@ def test_a_token_that_is_wrong_or_away_is_said_and_the_client_goes_on_with_the_r
                     pass
             told.write_text("0" * 64)
             async with carrycast.connect_async(place, 10) as client:
-                with pytest.raises(LostError, match="hung up: this port needs the node's token"):
+                with pytest.raises(ConnectionLostError, match="hung up: this port needs the node's token"):
                     await client.status()
                 told.unlink()
                 await until(lambda: "cannot be read" in client._why)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carrycast.core.model import Event, EventId, ProcessorId, Scalar, check_attributes
 from carrycast.errors import UserError
-from carrycast.node.api.client import LostError, connect
+from carrycast.node.api.client import ConnectionLostError, connect
 from carrycast.node.api.messages import Level, Status
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def subscribe(
             for event in _deliveries(address, wanted, patience_s, deadline, left):
                 received += 1
                 yield event
-        except LostError as error:
+        except ConnectionLostError as error:
             if wanted.name is None or time.monotonic() >= deadline:
                 raise
             _tell(f"carrycast: {error}; waiting for it")

@@ -205,7 +205,15 @@ def read_file(path: Path) -> NodeFile:
 
 def load_config(path: Path) -> NodeConfig:
     """Read and check a node's configuration. Paths in it are relative to its folder. A UserError says what is wrong."""
-    file = read_file(path)
+    return _checked_config(read_file(path), path)
+
+
+def config_from(tables: Mapping[str, object], folder: Path = Path()) -> NodeConfig:
+    """The same from tables that a program made; paths in them are relative to the folder."""
+    return _checked_config(parse_settings(dict(tables), NodeFile, "config"), folder / "config")
+
+
+def _checked_config(file: NodeFile, path: Path) -> NodeConfig:
     folder = path.parent
     facts = _facts(file, path)
     plan = _plan(file, facts, path)

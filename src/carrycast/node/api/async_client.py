@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from carrycast.core.model import EventId, Scalar, SubscriptionId
-from carrycast.errors import UserError, WorkError
+from carrycast.errors import ConnectionLostError, UserError, WorkError
 from carrycast.node.api.aio_deliveries import AsyncDeliveries
 from carrycast.node.api.arguments import (
     AddressLike,
@@ -31,7 +31,6 @@ from carrycast.node.api.arguments import (
     publication,
 )
 from carrycast.node.api.asking import ANSWER_S, HELD_S, published, publishing_s, refusal
-from carrycast.node.api.connection import LostError
 from carrycast.node.api.deliveries import Delivery, HistoryEnd, HistoryListener, delivered_event
 from carrycast.node.api.messages import (
     MAX_LINE_BYTES,
@@ -68,8 +67,8 @@ A = TypeVar("A", bound=AnyResponse)
 class AsyncClient:
     """A client that connects again whenever it has to. All of it belongs to one event loop.
 
-    A question whose connection is lost raises LostError: whether the node has served it is not known. Subscriptions go
-    on: a named one where it was, another with what comes from then on.
+    A request whose connection is lost raises `ConnectionLostError`: it is not known whether the node has served it.
+    Subscriptions go on: a named one where it was, another with the events from then on.
     """
 
     def __init__(self, address: AddressLike, patience_s: float = 30.0) -> None:
@@ -175,7 +174,7 @@ class AsyncClient:
         return await self.ask(StatusRequest(id=self.number()), Status)
 
     async def ask(self, question: ApiRequest, expected: type[A], patience_s: float = ANSWER_S) -> A:
-        """Ask anything; a UserError or WorkError if it is refused, a LostError if the connection goes meanwhile."""
+        """Send a request. A UserError or WorkError refuses it; ConnectionLostError says that the connection is lost."""
         async with self._room:
             await self._present()
             answered = self.send(question)
@@ -198,7 +197,7 @@ class AsyncClient:
             raise UserError(f"at most {MAX_LINE_BYTES} bytes fit through the control channel, not {len(line)}")
         answered: asyncio.Future[AnyResponse] = asyncio.get_running_loop().create_future()
         if self._writer is None:
-            answered.set_exception(LostError(f"the node at {self.address} is away"))
+            answered.set_exception(ConnectionLostError(f"the node at {self.address} is away"))
         else:
             self._open[question.id] = answered
             self._writer.write(line)
@@ -252,7 +251,7 @@ class AsyncClient:
         gone = "is gone, and has not answered" if self._said is None else f"hung up: {self._said}"
         for answered in self._open.values():
             if not answered.done():
-                answered.set_exception(LostError(f"the node at {self.address} {gone}"))
+                answered.set_exception(ConnectionLostError(f"the node at {self.address} {gone}"))
         self._open.clear()
         for stream in self._streams:
             stream.on_lost()

@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from carrycast.core.model import Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
-from carrycast.errors import UserError, WorkError
+from carrycast.errors import ConnectionLostError, UserError, WorkError
 from carrycast.node.api.arguments import (
     AddressLike,
     FilterLike,
@@ -32,7 +32,7 @@ from carrycast.node.api.arguments import (
     publication,
 )
 from carrycast.node.api.asking import ANSWER_S, HELD_S, published, publishing_s, refusal
-from carrycast.node.api.connection import Connection, LostError
+from carrycast.node.api.connection import Connection
 from carrycast.node.api.deliveries import (
     Arrivals,
     Deliveries,
@@ -71,7 +71,7 @@ from carrycast.node.api.messages import (
     WatchResponse,
 )
 
-__all__ = ["Client", "Deliveries", "Delivery", "LostError", "connect"]
+__all__ = ["Client", "Deliveries", "Delivery", "ConnectionLostError", "connect"]
 
 RETRY_S = 0.05
 AHEAD = 256

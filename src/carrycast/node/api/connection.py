@@ -7,7 +7,7 @@ import socket
 import time
 from collections import deque
 
-from carrycast.errors import UserError, WorkError
+from carrycast.errors import ConnectionLostError, UserError, WorkError
 from carrycast.node.api.messages import MAX_LINE_BYTES
 from carrycast.node.api.token import first_line, split_token
 from carrycast.node.link.socket_address import parse_address
@@ -15,10 +15,6 @@ from carrycast.node.link.socket_address import parse_address
 CONNECT_S = 5.0
 SEND_S = 30.0
 CHUNK_BYTES = 1 << 16
-
-
-class LostError(WorkError):
-    """A connection that stood is gone, and the node perhaps with it."""
 
 
 class Connection:
@@ -63,7 +59,7 @@ class Connection:
         waiting.register(self._socket, select.POLLIN | select.POLLOUT)
         found = waiting.poll(SEND_S * 1000)
         if not found:
-            raise LostError(f"the node at {self.address} has taken nothing for {SEND_S:g} s")
+            raise ConnectionLostError(f"the node at {self.address} has taken nothing for {SEND_S:g} s")
         if found[0][1] & select.POLLIN:
             self._take_in()
 
@@ -92,15 +88,15 @@ class Connection:
         except OSError as error:
             raise self._gone(error) from None
         if not chunk:
-            raise LostError(f"the node at {self.address} hung up")
+            raise ConnectionLostError(f"the node at {self.address} hung up")
         self._received += chunk
         *lines, rest = self._received.split(b"\n")
         self._received = rest
         self._lines.extend(bytes(line) for line in lines)
         return True
 
-    def _gone(self, error: OSError) -> LostError:
-        return LostError(f"the node at {self.address} is gone: {error.strerror or error}")
+    def _gone(self, error: OSError) -> ConnectionLostError:
+        return ConnectionLostError(f"the node at {self.address} is gone: {error.strerror or error}")
 
 
 def _connected(address: str) -> socket.socket:
