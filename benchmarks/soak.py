@@ -158,6 +158,7 @@ class Soak:
                     target = self.network.nodes.get(self._rng.choice(self.ids))
                     if target is not None:
                         with suppress(OSError):
+                            assert isinstance(target.address, tuple)
                             peer.sendto(self._forged(), target.address)
                             self.hostile += 1
             finally:

@@ -1,36 +1,29 @@
-"""A transport without a socket, which hears what it is given."""
+"""An adapter without a socket, which receives what it is given."""
 
-import socket
+from carrycast.node.link.adapter import LinkAddress, ReceiveDatagram, ReportDrop
+from carrycast.node.link.socket_address import SocketAddress
+from carrycast.node.link.udp import UdpAdapter
 
-from carrycast.node.link.adapter import Receive, Transport, Trouble
-from carrycast.node.link.socket_address import Address
 
-
-class Still(Transport):
+class Still(UdpAdapter):
     """For tests of what lies between a socket and a node."""
 
-    family = socket.AF_INET
-
     def __init__(self) -> None:
-        self._receive: Receive | None = None
+        super().__init__("127.0.0.1", 0)
 
     @property
-    def address(self) -> Address:
+    def address(self) -> SocketAddress:
         return ("here", 1)
 
-    @property
-    def group(self) -> Address | None:
-        return None
-
-    def open(self, receive: Receive, trouble: Trouble) -> None:
+    def open(self, receive: ReceiveDatagram, report_drop: ReportDrop) -> None:
         self._receive = receive
 
-    def hear(self, datagram: bytes, address: Address) -> None:
+    def hear(self, datagram: bytes, address: LinkAddress) -> None:
         """A datagram has come."""
         assert self._receive is not None
-        self._receive(datagram, address, False)
+        self._receive(datagram, address, False, 0)
 
-    def send(self, address: Address, datagram: bytes) -> bool:
+    def send(self, datagram: bytes, address: LinkAddress) -> bool:
         return True
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from carrycast.cli import main
 from carrycast.errors import UserError
 from carrycast.lab.links import link_changes
-from carrycast.lab.loopback.reach import ReachTransport
+from carrycast.lab.loopback.reach import ReachAdapter
 from carrycast.lab.play import emulate
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.faults import fault_plan
@@ -190,8 +190,10 @@ def test_a_datagram_takes_its_delay_and_is_lost_if_its_sender_has_left_by_then()
 
     async def story() -> None:
         inner = Still()
-        transport = ReachTransport(inner, 0.02)
-        transport.open(lambda datagram, address, to_group: heard.append(datagram), lambda reason, times: None)
+        transport = ReachAdapter(inner, 0.02)
+        transport.open(
+            lambda datagram, address, to_group, waited_ms: heard.append(datagram), lambda reason, times: None
+        )
         transport.reach.add(("there", 1))
         inner.hear(b"one", ("there", 1))
         assert heard == []

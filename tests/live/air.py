@@ -2,18 +2,18 @@
 
 import asyncio
 import math
-import socket
 import time
 from collections.abc import Callable
 from random import Random
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.adapter import Receive, Transport, Trouble
-from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.socket_address import Address
+from carrycast.node.link.adapter import LinkAddress, ReceiveDatagram, ReportDrop
+from carrycast.node.link.frame import LinkFrame, LinkKind, pack
+from carrycast.node.link.socket_address import SocketAddress
+from carrycast.node.link.udp import UdpAdapter
 from carrycast.node.security.handshake import OURS, Offer
 from carrycast.node.security.membership import Membership
-from carrycast.node.security.sealed import SealedTransport
+from carrycast.node.security.sealed import SealedChannel
 from tests.live.keyed import Operator
 
 GROUP = ("group", 1)
@@ -24,9 +24,9 @@ class Air:
     """Carries each datagram to whom it is for, at once when it is let go; a test may look at all of them."""
 
     def __init__(self) -> None:
-        self.ears: dict[Address, Ear] = {}
-        self.said: list[tuple[Address, Address, bytes]] = []
-        self.waiting: list[tuple[Address, Address, bytes]] = []
+        self.ears: dict[SocketAddress, Ear] = {}
+        self.said: list[tuple[SocketAddress, SocketAddress, bytes]] = []
+        self.waiting: list[tuple[SocketAddress, SocketAddress, bytes]] = []
         self.loss = 0.0
         self.mtu = 65_507
         self.lost = 0
@@ -65,35 +65,35 @@ def meet(air: Air, *speakers: "Speaker") -> None:
         }
 
 
-class Ear(Transport):
+class Ear(UdpAdapter):
     """One place on the air."""
 
-    family = socket.AF_INET
-
     def __init__(self, air: Air, port: int) -> None:
+        super().__init__("127.0.0.1", 0)
         self._air = air
         self._address = ("host", port)
         air.ears[self._address] = self
 
     @property
-    def address(self) -> Address:
-        return self._address
-
-    @property
-    def group(self) -> Address | None:
+    def broadcast_address(self) -> LinkAddress | None:
         return GROUP
 
-    def open(self, receive: Receive, trouble: Trouble) -> None:
-        self.hear = receive
+    def open(self, receive: ReceiveDatagram, report_drop: ReportDrop) -> None:
+        self._receive = receive
 
-    def send(self, address: Address, datagram: bytes) -> bool:
+    def hear(self, datagram: bytes, address: LinkAddress, to_group: bool) -> None:
+        assert self._receive is not None
+        self._receive(datagram, address, to_group, 0)
+
+    def send(self, datagram: bytes, address: LinkAddress) -> bool:
+        assert isinstance(address, tuple)
         self._air.waiting.append((self._address, address, datagram))
         return True
 
     def close(self) -> None:
         del self._air.ears[self._address]
 
-    def move(self, address: Address) -> None:
+    def move(self, address: SocketAddress) -> None:
         """It is elsewhere from now on."""
         self.close()
         self._address = address
@@ -116,16 +116,14 @@ class Speaker:
         self.node = node
         self.ear = Ear(air, node if port is None else port)
         self.membership = membership or operator.vetting(node, expires_s=expires_s).membership
-        self.transport = SealedTransport(self.ear, node, self.membership, 256)
+        self.transport = SealedChannel(self.ear, node, self.membership, 256)
         self.transport.offer = offer
         self.heard: list[tuple[NodeId, bytes]] = []
         self.dropped: list[str] = []
         self.transport.open(self._hear, lambda reason, times: self.dropped.append(reason))
 
-    def _hear(self, datagram: bytes, address: Address, to_group: bool) -> None:
-        frame = unpack(datagram)
-        assert isinstance(frame, LinkFrame)
+    def _hear(self, frame: LinkFrame, address: LinkAddress, to_group: bool) -> None:
         self.heard.append((frame.sender, frame.body))
 
-    def say(self, body: bytes, address: Address = GROUP) -> None:
-        self.transport.send(address, pack(LinkFrame(LinkKind.DATA, self.node, 1, 1, body)))
+    def say(self, body: bytes, address: SocketAddress = GROUP) -> None:
+        self.transport.send(pack(LinkFrame(LinkKind.DATA, self.node, 1, 1, body)), address)

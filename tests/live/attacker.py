@@ -3,9 +3,16 @@
 from typing import NamedTuple
 
 from carrycast.core.model import NodeId
+from carrycast.node.link.adapter import LinkAddress
 from carrycast.node.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.socket_address import Address
-from carrycast.node.security.handshake import OURS, End, Offer, handshake, introduce, link_keys
+from carrycast.node.security.handshake import (
+    OURS,
+    LinkEnd,
+    Offer,
+    derive_link_keys,
+    make_introduction,
+    start_handshake,
+)
 from carrycast.node.security.membership import Membership
 from carrycast.node.security.noise import HandshakeState, NoiseError
 from carrycast.node.security.session import GroupBody, Session, split_group
@@ -26,14 +33,14 @@ class Attacker:
     def __init__(self, air: Air, membership: Membership, node: NodeId = 66, port: int = 66) -> None:
         """With the keys of that membership, which may be forged, foreign, revoked or stolen."""
         self.air = air
-        self.me = End(node, 1)
+        self.me = LinkEnd(node, 1)
         self.membership = membership
         self.ear = Ear(air, port)
-        self.frames: list[tuple[LinkFrame, bytes, Address]] = []
+        self.frames: list[tuple[LinkFrame, bytes, LinkAddress]] = []
         """To it or to the group, with the datagram."""
         self.ear.open(self._hear, lambda reason, times: None)
 
-    def _hear(self, datagram: bytes, address: Address, to_group: bool) -> None:
+    def _hear(self, datagram: bytes, address: LinkAddress, to_group: bool, waited_ms: int) -> None:
         frame = unpack(datagram, keyed=True)
         assert not isinstance(frame, LinkFlaw)
         self.frames.append((frame, datagram, address))
@@ -43,7 +50,7 @@ class Attacker:
         return [frame for frame, _, _ in self.frames if frame.kind is kind]
 
     def say(self, to: Speaker, kind: LinkKind, number: int, body: bytes) -> None:
-        self.ear.send(to.ear.address, pack(LinkFrame(kind, *self.me, number, body)))
+        self.ear.send(pack(LinkFrame(kind, *self.me, number, body)), to.ear.address)
         self.air.carry()
 
     def cookie(self, of: Speaker) -> int:
@@ -54,8 +61,8 @@ class Attacker:
     def initiate(self, target: Speaker, offer: Offer = OURS, sent: Offer | None = None) -> Reply | None:
         """Begin a handshake and read what is answered; `sent` is what somebody on the way made of the offer."""
         cookie = self.cookie(target)
-        state = handshake(self.membership, True, offer, self.me, target.node, cookie)
-        body = (sent or offer).text() + self.membership.network + state.write(b"")
+        state = start_handshake(self.membership, True, offer, self.me, target.node, cookie)
+        body = (sent or offer).encode() + self.membership.network + state.write(b"")
         self.frames.clear()
         self.say(target, LinkKind.INITIATION, cookie, body)
         replies = self.of(LinkKind.REPLY)
@@ -68,9 +75,9 @@ class Attacker:
 
     def finish(self, target: Speaker, reply: Reply, offer: Offer = OURS) -> Session:
         """Introduce itself, and go on as if that had been accepted."""
-        message = reply.state.write(introduce(self.membership, offer, self.me.session))
+        message = reply.state.write(make_introduction(self.membership, offer, self.me.session))
         self.say(target, LinkKind.FINISH, reply.frame.sequence, message)
-        keys = link_keys(reply.state)
+        keys = derive_link_keys(reply.state)
         return Session(target.membership.mine, reply.frame.session, keys[:2], keys[2:], True, 0.0)
 
     def opened(self, session: Session) -> list[bytes]:

@@ -9,12 +9,11 @@ from carrycast.core.model import NodeId
 from carrycast.core.wire import Codec, Layer, Message
 from carrycast.lab.loopback.network import Inbox, until
 from carrycast.node.config import NodeConfig
-from carrycast.node.link.adapter import Transport
-from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.socket_address import Address
-from carrycast.node.link.udp import UdpTransport
+from carrycast.node.link.adapter import LinkAddress
+from carrycast.node.link.frame import LinkFrame, LinkKind, pack
+from carrycast.node.link.udp import UdpAdapter
 from carrycast.node.node import LiveNode
-from carrycast.node.security.sealed import SealedTransport
+from carrycast.node.security.sealed import SealedChannel
 
 MORE_MB = 50
 
@@ -22,12 +21,12 @@ MORE_MB = 50
 class Insider:
     """A member gone bad: what it sends is sealed as it should be, and says whatever a story tells it to say."""
 
-    def __init__(self, config: NodeConfig, target: Address) -> None:
+    def __init__(self, config: NodeConfig, target: LinkAddress) -> None:
         assert config.keys is not None
         self.node = config.node
         self.vetting = config.keys.vetting()
-        self.air = UdpTransport("127.0.0.1", 0)
-        self.transport: Transport = SealedTransport(self.air, config.node, self.vetting.membership, 256)
+        self.air = UdpAdapter("127.0.0.1", 0)
+        self.transport = SealedChannel(self.air, config.node, self.vetting.membership, 256)
         self.target = target
         self.heard: list[LinkFrame] = []
         self._codecs = config.plan.codecs
@@ -43,19 +42,17 @@ class Insider:
             self.say(b"x")
             await asyncio.sleep(0.02)
 
-    def _hear(self, datagram: bytes, address: Address, to_group: bool) -> None:
-        frame = unpack(datagram)
-        assert isinstance(frame, LinkFrame)
+    def _hear(self, frame: LinkFrame, address: LinkAddress, to_group: bool) -> None:
         self.heard.append(frame)
         if frame.kind is LinkKind.CHALLENGE:
-            self.transport.send(address, pack(frame._replace(kind=LinkKind.RESPONSE, sender=self.node)))
+            self.transport.send(pack(frame._replace(kind=LinkKind.RESPONSE, sender=self.node)), address)
 
     def say(self, body: bytes, sender: NodeId | None = None, sequence: int | None = None) -> None:
         """A datagram of the link layer, sealed."""
         self._sequence += 1
         number = self._sequence if sequence is None else sequence
         name = self.node if sender is None else sender
-        self.transport.send(self.target, pack(LinkFrame(LinkKind.DATA, name, 1, number, body)))
+        self.transport.send(pack(LinkFrame(LinkKind.DATA, name, 1, number, body)), self.target)
 
     def tell(self, message: Message, layer: Layer = Layer.DISSEMINATION) -> None:
         self.say(self.codec(layer).encode(message))

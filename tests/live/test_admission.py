@@ -8,10 +8,13 @@ from contextlib import ExitStack
 import pytest
 
 from carrycast.lab.loopback.network import until
+from carrycast.node.link.adapter import AddressScope
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.rate_limit import MAX_KEPT, HandshakeBudget, prefixes
+from carrycast.node.link.rate_limit import MAX_BUCKETS, HandshakeLimiter
+from carrycast.node.link.udp import UdpAdapter, prefixes
 from carrycast.node.node import LiveNode
 from carrycast.node.security import handshake_manager
+from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
 from tests.live.insider import fifty_arrive, joined
 from tests.live.keyed import Operator
@@ -22,23 +25,27 @@ OPERATOR = Operator()
 NETWORK = OPERATOR.vetting(1).membership.network
 
 
-def flood(budget: HandshakeBudget, hosts: list[str], seconds: int, each_s: int = 1000) -> int:
+def scope(host: str) -> AddressScope:
+    return UdpAdapter.scope_of((host, 1))
+
+
+def flood(budget: HandshakeLimiter, hosts: list[str], seconds: int, each_s: int = 1000) -> int:
     """How many handshakes a flood gets, evenly from all its hosts; members are tried in between."""
     afforded = 0
     for number in range(seconds * each_s):
-        afforded += budget.afford(hosts[number % len(hosts)], number / each_s, 1.0)
+        afforded += budget.take(scope(hosts[number % len(hosts)]), number / each_s, 1.0)
     return afforded
 
 
 def test_addresses_of_one_prefix_share_one_budget() -> None:
-    budget = HandshakeBudget(PER_S, BURST)
+    budget = HandshakeLimiter(PER_S, BURST)
     hosts = [f"2001:db8:2:2::{number:x}" for number in range(1, 201)]
     assert flood(budget, hosts, 10) <= BURST + 10 * PER_S
     # Who has never been here, elsewhere, is served in the midst of it; in the same prefix only a member is.
-    assert budget.afford("2001:db8:3:3::1", 10.0, 1.0)
-    assert not budget.afford("2001:db8:2:2::ffff", 10.0, 1.0)
-    budget.trust("2001:db8:2:2::ffff")
-    assert budget.afford("2001:db8:2:2::ffff", 10.0, 1.0)
+    assert budget.take(scope("2001:db8:3:3::1"), 10.0, 1.0)
+    assert not budget.take(scope("2001:db8:2:2::ffff"), 10.0, 1.0)
+    budget.add_member(scope("2001:db8:2:2::ffff"))
+    assert budget.take(scope("2001:db8:2:2::ffff"), 10.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -48,39 +55,39 @@ def test_addresses_of_one_prefix_share_one_budget() -> None:
         ([f"::ffff:192.0.2.{number}" for number in range(256)], 1),
         ([f"198.51.{number}.1" for number in range(256)], 2),
         ([f"2001:db8:2:{number:x}::1" for number in range(256)], 2),
-        ([f"2001:db8:{number:x}::1" for number in range(3 * MAX_KEPT)], 4),
+        ([f"2001:db8:{number:x}::1" for number in range(3 * MAX_BUCKETS)], 4),
         ([f"{number}.{number}.0.1" for number in range(1, 224)], 4),
     ],
     ids=["an IPv4 /24", "mapped into IPv6", "an IPv4 /16", "an IPv6 /48", "the whole of IPv6", "the whole of IPv4"],
 )
 def test_no_flood_takes_the_share_of_members(hosts: list[str], most: int) -> None:
-    budget = HandshakeBudget(PER_S, BURST)
-    budget.trust(MEMBER)
+    budget = HandshakeLimiter(PER_S, BURST)
+    budget.add_member(scope(MEMBER))
     afforded = 0
     for number in range(20_000):
         now_s = number / 2000
-        afforded += budget.afford(hosts[number % len(hosts)], now_s, 1.0)
+        afforded += budget.take(scope(hosts[number % len(hosts)]), now_s, 1.0)
         # All the while a member shakes hands, as often as a host may.
         if number % 40 == 0:
-            assert budget.afford(MEMBER, now_s, 1.0)
+            assert budget.take(scope(MEMBER), now_s, 1.0)
     assert afforded <= 2 * BURST + 10 * most * PER_S
 
 
 def test_a_member_has_no_more_than_its_share_and_an_insider_with_many_addresses_none_without_end() -> None:
-    budget = HandshakeBudget(PER_S, BURST)
-    budget.trust(MEMBER)
+    budget = HandshakeLimiter(PER_S, BURST)
+    budget.add_member(scope(MEMBER))
     assert flood(budget, [MEMBER], 10) <= BURST + 10 * PER_S
-    hosts = [f"2001:db8:9:9::{number:x}" for number in range(1, 3 * MAX_KEPT)]
+    hosts = [f"2001:db8:9:9::{number:x}" for number in range(1, 3 * MAX_BUCKETS)]
     for host in hosts:
-        budget.trust(host)
+        budget.add_member(scope(host))
     # Those that were forgotten share the budget of their prefix.
     assert flood(budget, hosts, 10, 5000) <= 4 * BURST + 10 * 8 * PER_S + BURST + 10 * PER_S
 
 
 def test_a_clock_that_stands_still_gives_nothing_and_an_hour_no_more_than_a_burst() -> None:
-    budget = HandshakeBudget(PER_S, BURST)
-    assert sum(budget.afford("192.0.2.1", 5.0, 1.0) for _ in range(1000)) == BURST
-    assert sum(budget.afford("192.0.2.1", 3605.0, 1.0) for _ in range(1000)) == BURST
+    budget = HandshakeLimiter(PER_S, BURST)
+    assert sum(budget.take(scope("192.0.2.1"), 5.0, 1.0) for _ in range(1000)) == BURST
+    assert sum(budget.take(scope("192.0.2.1"), 3605.0, 1.0) for _ in range(1000)) == BURST
 
 
 def test_prefixes_are_of_the_family_of_an_address() -> None:
@@ -123,10 +130,10 @@ def say_all(strangers: list[socket.socket], node: LiveNode, round: int) -> int:
                 break
             if isinstance(frame, LinkFrame) and frame.kind is LinkKind.KEYED_CHALLENGE:
                 answer = LinkFrame(LinkKind.KEYED_RESPONSE, name, round, frame.sequence, bytes(8))
-                one.sendto(pack(answer), node.address)
+                one.sendto(pack(answer), udp_address(node))
             elif isinstance(frame, LinkFrame) and frame.kind is LinkKind.INITIATION:
                 begun += 1
-        one.sendto(pack(LinkFrame(LinkKind.HELLO, name, round, 0, NETWORK + bytes(8))), node.address)
+        one.sendto(pack(LinkFrame(LinkKind.HELLO, name, round, 0, NETWORK + bytes(8))), udp_address(node))
     return begun
 
 

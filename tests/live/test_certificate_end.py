@@ -232,7 +232,7 @@ def test_neighbors_know_a_new_certificate_before_the_old_one_ends(run: Run, cloc
         meet(air, first, second)
         assert isinstance(second.membership, Certified)
         for speaker in (first, second):
-            speaker.transport._greeting._asked_s.clear()
+            speaker.transport._handshakes._initiated_s.clear()
         second.membership.renew(second.membership.identity, operator.keys(2, expires_s=time.time() + 9000).certificate)
         await carried_until(
             air, lambda: [one.member.until_s > time.time() + 5000 for one in first.transport.sessions] == [True]

@@ -15,7 +15,8 @@ from carrycast.errors import UserError, WorkError
 from carrycast.node.config import NodeConfig, load_config
 from carrycast.node.identity import KEY_BYTES, key_of
 from carrycast.node.link.config import InterfaceConfig, LinkSettings
-from carrycast.node.link.socket_address import format_address, parse_address
+from carrycast.node.link.socket_address import format_socket_address, parse_socket_address
+from carrycast.node.link.udp import UdpSettings
 from carrycast.node.runtime.host import LiveHost, offered_capabilities
 from carrycast.node.security.identity import node_of
 from carrycast.trace import Level
@@ -76,7 +77,7 @@ def test_there_are_examples() -> None:
 
 def test_a_short_file_has_sensible_defaults(tmp_path: Path) -> None:
     config = loaded(tmp_path, MINIMAL)
-    assert config.interfaces == (InterfaceConfig("udp", "0.0.0.0", 7400),)
+    assert config.interfaces == (InterfaceConfig(adapter=UdpSettings(port=7400)),)
     assert (config.store, config.control, config.trace.level) == (None, None, Level.METRICS)
     assert config.node == node_of(b"car-1") <= MAX_NODE_ID
     assert config.plan.beacons is not None
@@ -93,8 +94,10 @@ def test_several_interfaces_have_each_their_own_settings(tmp_path: Path) -> None
     config = loaded(tmp_path, SEVERAL)
     wire = LinkSettings(cost_s=0.0001, cost="measured", retries=1)
     assert config.interfaces == (
-        InterfaceConfig("radio", "0.0.0.0", 7400, ("239.1.1.1", 7500)),
-        InterfaceConfig("ethernet", "127.0.0.1", 7401, None, (("127.0.0.1", 7402),), wire),
+        InterfaceConfig("radio", adapter=UdpSettings(port=7400, group="239.1.1.1:7500")),
+        InterfaceConfig(
+            "ethernet", adapter=UdpSettings(host="127.0.0.1", port=7401), peers=(("127.0.0.1", 7402),), link=wire
+        ),
     )
     assert config.plan.beacons is not None
     assert config.plan.beacons.period_s == 0.5
@@ -270,13 +273,13 @@ def test_a_key_is_made_once_and_kept_private(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["127.0.0.1:7400", "[::1]:7400", "host.example:1"])
 def test_an_address_survives_the_way_to_text_and_back(text: str) -> None:
-    assert format_address(parse_address(text)) == text
+    assert format_socket_address(parse_socket_address(text)) == text
 
 
 @pytest.mark.parametrize("text", ["", ":1", "host", "host:", "host:99999", "::1:7400", "a b:1", "h:1\n"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="is no address"):
-        parse_address(text)
+        parse_socket_address(text)
 
 
 def test_a_start_that_was_cut_short_does_not_keep_the_next_from_making_a_key(tmp_path: Path) -> None:

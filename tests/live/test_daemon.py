@@ -17,17 +17,18 @@ import carrycast
 from carrycast.cli import main
 from carrycast.errors import UserError, WorkError
 from carrycast.lab.loopback.network import Inbox, until
-from carrycast.node import commands, peers
+from carrycast.node import commands
 from carrycast.node.commands import Wanted, publish, run_node, subscribe
 from carrycast.node.config import TraceConfig, load_config
 from carrycast.node.link import interface
-from carrycast.node.link.socket_address import Address, format_address
+from carrycast.node.link.socket_address import SocketAddress, format_socket_address
 from carrycast.node.node import LiveNode
 from carrycast.node.recorder import LOG
 from carrycast.node.reload import Reloading
 from carrycast.node.security import commands as keys
 from carrycast.node.security.key_files import KeyKind
 from carrycast.trace import Level
+from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
 from tests.patience import PATIENCE_S
 
@@ -63,7 +64,7 @@ sys.exit(run_node(sys.argv[1]))
 
 
 def peer(node: LiveNode) -> str:
-    return format_address(node.address)
+    return format_socket_address(udp_address(node))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -135,7 +136,7 @@ def test_a_peer_that_is_not_known_at_boot_is_found_later(
 ) -> None:
     known: list[bool] = []
 
-    async def resolved(address: Address, family: socket.AddressFamily) -> Address:
+    async def resolved(address: SocketAddress, family: socket.AddressFamily) -> SocketAddress:
         if address[0] == "there.invalid" and known:
             return "127.0.0.1", address[1]
         raise WorkError("cannot resolve there.invalid")
@@ -145,7 +146,7 @@ def test_a_peer_that_is_not_known_at_boot_is_found_later(
         monkeypatch.setattr(interface, "RESOLVE_S", 0.02)
         async with LiveNode(config(2)) as other:
             plain = config(1)
-            named = (("there.invalid", other.address[1]),)
+            named = (("there.invalid", udp_address(other)[1]),)
             async with LiveNode(replace(plain, interfaces=(replace(plain.interfaces[0], peers=named),))) as node:
                 await asyncio.sleep(0.1)
                 assert not node.neighbors
@@ -161,16 +162,16 @@ def test_a_name_server_that_does_not_answer_holds_up_no_start(
     async def story() -> None:
         answers = asyncio.Event()
 
-        async def resolved(address: Address, family: socket.AddressFamily) -> Address:
+        async def resolved(address: SocketAddress, family: socket.AddressFamily) -> SocketAddress:
             if address[0] == "there.invalid":
                 await answers.wait()
             return "127.0.0.1", address[1]
 
         monkeypatch.setattr(interface, "resolve", resolved)
-        monkeypatch.setattr(peers, "NAMES_S", 0.05)
+        monkeypatch.setattr(interface, "NAMES_S", 0.05)
         async with LiveNode(config(2)) as other:
             plain = config(1)
-            named = (("there.invalid", other.address[1]),)
+            named = (("there.invalid", udp_address(other)[1]),)
             # It starts while there is no answer.
             async with LiveNode(replace(plain, interfaces=(replace(plain.interfaces[0], peers=named),))) as node:
                 answers.set()

@@ -8,12 +8,11 @@ import pytest
 from carrycast.core.model import Event, Failure, NodeId, Scalar
 from carrycast.lab.loopback.network import until
 from carrycast.node.config import NodeConfig
-from carrycast.node.link.adapter import Receive, Trouble
-from carrycast.node.link.coalescing import taken_apart, together
+from carrycast.node.link.adapter import LinkAddress, ReceiveDatagram, ReportDrop
+from carrycast.node.link.coalescing import coalesce, split_coalesced
 from carrycast.node.link.config import UDP, LinkSettings
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.socket_address import Address
-from carrycast.node.link.udp import UdpTransport
+from carrycast.node.link.udp import UdpAdapter
 from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker, Word
@@ -21,7 +20,7 @@ from tests.live.talker import Talker, Word
 Fate = Callable[[LinkFrame], bool]
 
 
-class Fated(UdpTransport):
+class Fated(UdpAdapter):
     """Sends only those frames that a test lets through."""
 
     def __init__(self, fate: Fate) -> None:
@@ -29,14 +28,14 @@ class Fated(UdpTransport):
         self.fate = fate
         self.sent: list[LinkFrame] = []
 
-    def send(self, address: Address, datagram: bytes) -> bool:
+    def send(self, datagram: bytes, address: LinkAddress) -> bool:
         frame = unpack(datagram)
         assert isinstance(frame, LinkFrame)
-        frames = taken_apart(frame) if frame.kind is LinkKind.COMPOUND else [frame]
+        frames = split_coalesced(frame) if frame.kind is LinkKind.COALESCED else [frame]
         assert frames
         self.sent += frames
         left = [one for one in frames if self.fate(one)]
-        return super().send(address, together(left, frame.sender, 0)) if left else True
+        return super().send(coalesce(left, frame.sender, 0), address) if left else True
 
 
 class Teller(Talker):
@@ -268,7 +267,7 @@ def test_nothing_is_told_after_a_stop(config: MakeConfig, run: Run) -> None:
 class Open(Fated):
     """Lets a test bring a datagram from any address."""
 
-    def open(self, receive: Receive, trouble: Trouble) -> None:
+    def open(self, receive: ReceiveDatagram, trouble: ReportDrop) -> None:
         super().open(receive, trouble)
         self.receive = receive
 
@@ -288,7 +287,7 @@ def test_a_node_waits_for_the_answer_to_a_challenge_as_long_as_for_two_acknowled
                 dropped.append(node.drops.get("link_unproven", 0))
 
             loop.call_later(1.5 * ack_timeout_s, look)
-            transport.receive(pack(LinkFrame(LinkKind.DATA, 9, 1, 1, b"x")), ("127.0.0.1", 9), False)
+            transport.receive(pack(LinkFrame(LinkKind.DATA, 9, 1, 1, b"x")), ("127.0.0.1", 9), False, 0)
             loop.call_later(3 * ack_timeout_s, look)
             await until(lambda: len(dropped) == 2)
             assert dropped == [0, 1]

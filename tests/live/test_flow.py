@@ -26,6 +26,7 @@ from carrycast.node.link.interface import LiveInterface
 from carrycast.node.node import LiveNode
 from carrycast.node.runtime import backpressure
 from carrycast.node.runtime.replication import RequiredCopies
+from tests.live.addresses import udp_address
 from tests.live.conftest import BEACONS, MakeConfig, Run
 from tests.live.test_control import with_node
 from tests.live.test_delivery import nobody
@@ -205,13 +206,13 @@ def test_datagrams_that_the_system_drops_are_counted(config: MakeConfig, run: Ru
     async def story() -> None:
         async with LiveNode(config(1)) as node:
             for _ in range(40_000):
-                stranger.sendto(bytes(1000), node.address)
+                stranger.sendto(bytes(1000), udp_address(node))
             await until(lambda: node.drops["link_bad_magic"] > 0)
             # What was dropped is told with the next datagram that is not, and the next may be dropped as well.
             sent = 40_000
             while sum(node.drops.values()) < sent:
                 assert sent < 40_500
-                stranger.sendto(bytes(1000), node.address)
+                stranger.sendto(bytes(1000), udp_address(node))
                 sent += 1
                 await asyncio.sleep(0.05)
             assert sum(node.drops.values()) == sent

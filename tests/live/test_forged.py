@@ -15,6 +15,7 @@ from carrycast.node.link.frame import LINK_HEADER_BYTES, LinkFrame, LinkKind, pa
 from carrycast.node.node import LiveNode
 from carrycast.protocols.epidemic.messages import MAX_IDS, Summary, Transfer
 from carrycast.protocols.epidemic.protocol import Epidemic
+from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
 
 CODEC = Codec(Layer.DISSEMINATION, Epidemic.name, Epidemic.messages)
@@ -66,7 +67,7 @@ class Forger:
 
 @contextmanager
 def forger(node: LiveNode, answers_as: NodeId | None = None) -> Iterator[Forger]:
-    made = Forger(node.address)
+    made = Forger(udp_address(node))
     made.answers_as = answers_as
     try:
         yield made
@@ -124,7 +125,7 @@ def test_beacons_in_a_neighbors_name_do_not_take_over_its_traffic(config: MakeCo
                     await asyncio.sleep(0.01)
                 await until(lambda: LinkKind.CHALLENGE in forged.kinds())
                 await fifty_arrive(first, inbox)
-                for_it = {LinkKind.ACKNOWLEDGED_DATA, LinkKind.COMPOUND} & forged.kinds()
+                for_it = {LinkKind.ACKNOWLEDGED_DATA, LinkKind.COALESCED} & forged.kinds()
                 assert not for_it, "it got what was meant for its victim"
 
     run(story())

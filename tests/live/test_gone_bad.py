@@ -15,14 +15,15 @@ import pytest
 from carrycast.core.model import Event, EventId
 from carrycast.core.protocol import Beacon, BeaconSettings
 from carrycast.core.wire import Layer
+from carrycast.node.link.adapter import LinkAddress
 from carrycast.node.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
 from carrycast.node.link.rate_limit import QuotaSettings
-from carrycast.node.link.socket_address import Address
 from carrycast.node.node import LiveNode
 from carrycast.node.security.handshake import OURS
 from carrycast.node.security.handshake_manager import BURST
 from carrycast.node.security.primitives import SigningKey
 from carrycast.protocols.epidemic.messages import MAX_IDS, Summary, Transfer
+from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
 from tests.live.insider import MORE_MB, fifty_arrive, insider, joined, paced, resident_mb
 from tests.live.keyed import Operator, private_of, signed
@@ -53,7 +54,7 @@ def test_events_of_a_bad_member_do_not_pass_as_others(config: MakeConfig, run: R
                 "event_certificate_expired": Event(
                     EventId(1, 3), {"honest": -3}, expired + bytes(64) + len(expired).to_bytes(2, "big")
                 ),
-                "event_not_allowed": signed_anyway(forged.vetting.membership.voucher, dear),
+                "event_not_allowed": signed_anyway(forged.vetting.membership.credential, dear),
             }
             for reason, event in lies.items():
                 forged.tell(Transfer(event, 1, 60.0))
@@ -68,16 +69,16 @@ def test_events_of_a_bad_member_do_not_pass_as_others(config: MakeConfig, run: R
     run(story())
 
 
-def signed_anyway(voucher: bytes, event: Event) -> Event:
+def signed_anyway(credential: bytes, event: Event) -> Event:
     """By a member that does not ask what it may publish."""
     signature = SigningKey(private_of(BAD)).sign(b"event", msgspec.msgpack.encode(event))
-    return msgspec.structs.replace(event, payload=voucher + signature + len(voucher).to_bytes(2, "big"))
+    return msgspec.structs.replace(event, payload=credential + signature + len(credential).to_bytes(2, "big"))
 
 
-def into(kept: list[bytes]) -> Callable[[Address, bytes], bool]:
+def into(kept: list[bytes]) -> Callable[[bytes, LinkAddress], bool]:
     """Datagrams that do not go on the air, but here."""
 
-    def keep(address: Address, datagram: bytes) -> bool:
+    def keep(datagram: bytes, address: LinkAddress) -> bool:
         kept.append(datagram)
         return True
 
@@ -149,15 +150,15 @@ def test_mutated_real_frames_leave_honest_traffic_as_it_is(
             with pytest.MonkeyPatch.context() as quiet:
                 quiet.setattr(forged.air, "send", into(air))
                 for number, body in enumerate(bodies):
-                    forged.transport.send(forged.target, pack(LinkFrame(LinkKind.DATA, BAD, 1, 10**6 + number, body)))
+                    forged.transport.send(pack(LinkFrame(LinkKind.DATA, BAD, 1, 10**6 + number, body)), forged.target)
             before_mb, before = resident_mb(), Counter(second.drops)
 
             def attack(number: int) -> None:
                 if member:
                     frame = LinkFrame(LinkKind.DATA, BAD, 1, 10**7 + number, rng.choice(bodies))
-                    forged.transport.send(forged.target, mutated(rng, pack(frame)))
+                    forged.transport.send(mutated(rng, pack(frame)), forged.target)
                 else:
-                    forged.air.send(forged.target, mutated(rng, rng.choice(air)))
+                    forged.air.send(mutated(rng, rng.choice(air)), forged.target)
 
             await paced(count, attack)
             await fifty_arrive(first, inbox)
@@ -184,7 +185,7 @@ def test_what_was_sealed_once_is_heard_once(config: MakeConfig, run: Run) -> Non
                     forged.tell(Beacon(1_000_000, 0), Layer.DISCOVERY)
             before = second.drops["link_repeated"]
             for datagram in kept * 5:
-                forged.air.send(forged.target, datagram)
+                forged.air.send(datagram, forged.target)
             await until_dropped(second, "link_repeated", before + 200)
             await fifty_arrive(first, inbox)
 
@@ -207,7 +208,7 @@ def test_strangers_get_at_most_one_shorter_answer_and_cost_little(config: MakeCo
                     kind = LinkKind(8 + number % 8)
                     body = bytes(8 if kind in (LinkKind.KEYED_CHALLENGE, LinkKind.KEYED_RESPONSE) else 60)
                     sent = pack(LinkFrame(kind, number % 50, number, number, body))
-                    stranger.sendto(sent, second.address)
+                    stranger.sendto(sent, udp_address(second))
                     said += 1
                     if number % 20 == 19:
                         await asyncio.sleep(0.002)
@@ -237,14 +238,14 @@ def test_a_host_that_shakes_hands_without_end_is_held_back(config: MakeConfig, r
                 stranger.bind(("127.0.0.1", 0))
                 stranger.settimeout(5)
                 # It is where it says, so it has the node's cookie.
-                stranger.sendto(pack(LinkFrame(LinkKind.KEYED_CHALLENGE, 7, 1, 9, bytes(8))), second.address)
+                stranger.sendto(pack(LinkFrame(LinkKind.KEYED_CHALLENGE, 7, 1, 9, bytes(8))), udp_address(second))
                 frame = unpack(await asyncio.to_thread(stranger.recv, 1000), keyed=True)
                 assert isinstance(frame, LinkFrame)
                 cookie = int.from_bytes(frame.body, "big")
                 network = OPERATOR.vetting(1).membership.network
                 for number in range(5 * int(BURST)):
-                    body = OURS.text() + network + Random(number).randbytes(32)
-                    stranger.sendto(pack(LinkFrame(LinkKind.INITIATION, 7, 1, cookie, body)), second.address)
+                    body = OURS.encode() + network + Random(number).randbytes(32)
+                    stranger.sendto(pack(LinkFrame(LinkKind.INITIATION, 7, 1, cookie, body)), udp_address(second))
                     if number % 20 == 19:
                         await asyncio.sleep(0.001)
                 await until_dropped(second, "link_handshakes_full", 50)

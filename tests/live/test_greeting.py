@@ -12,17 +12,18 @@ from carrycast.lab.loopback.network import until
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
 from carrycast.node.node import LiveNode
 from carrycast.node.security import handshake_manager
-from carrycast.node.security.handshake import OURS, End, handshake, introduce
+from carrycast.node.security.handshake import OURS, LinkEnd, make_introduction, start_handshake
+from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
 from tests.live.insider import fifty_arrive, joined
 from tests.live.keyed import Operator
 
 OPERATOR = Operator()
-ME = End(7, 1)
+ME = LinkEnd(7, 1)
 NETWORK = OPERATOR.vetting(1).membership.network
 MANY = 500
 FEW = 20
-REFUSED = "link_voucher_of_a_stranger"
+REFUSED = "link_credential_of_a_stranger"
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +35,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def asked(stranger: socket.socket, node: LiveNode, kind: LinkKind, number: int, body: bytes) -> LinkFrame:
     """What a node answers."""
-    stranger.sendto(pack(LinkFrame(kind, *ME, number, body)), node.address)
+    stranger.sendto(pack(LinkFrame(kind, *ME, number, body)), udp_address(node))
     frame = unpack(stranger.recv(10_000), keyed=True)
     assert isinstance(frame, LinkFrame)
     return frame
@@ -56,11 +57,11 @@ def finishes(stranger: socket.socket, node: LiveNode) -> Iterator[bytes]:
     cookie = int.from_bytes(response.body, "big")
     forged = Operator("another").vetting(ME.node).membership
     forged.network = NETWORK
-    state = handshake(forged, True, OURS, ME, node.node, cookie)
-    reply = asked(stranger, node, LinkKind.INITIATION, cookie, OURS.text() + NETWORK + state.write(b""))
+    state = start_handshake(forged, True, OURS, ME, node.node, cookie)
+    reply = asked(stranger, node, LinkKind.INITIATION, cookie, OURS.encode() + NETWORK + state.write(b""))
     assert reply.kind is LinkKind.REPLY
     state.read(reply.body[1:])
-    sealed = state.write(introduce(forged, OURS, ME.session))
+    sealed = state.write(make_introduction(forged, OURS, ME.session))
     while True:
         yield pack(LinkFrame(LinkKind.FINISH, *ME, cookie, sealed))
 
@@ -76,8 +77,8 @@ def test_no_answer_to_a_stranger_is_longer_than_what_it_answers(
             for kind in LinkKind:
                 for length in range(1, 60):
                     sent = pack(LinkFrame(kind, *ME, 0, (NETWORK * 8)[:length]))
-                    stranger.sendto(sent, node.address)
-                    stranger.sendto(pack(LinkFrame(LinkKind.KEYED_CHALLENGE, *ME, 77, bytes(8))), node.address)
+                    stranger.sendto(sent, udp_address(node))
+                    stranger.sendto(pack(LinkFrame(LinkKind.KEYED_CHALLENGE, *ME, 77, bytes(8))), udp_address(node))
                     answers = [await asyncio.to_thread(stranger.recv, 1000)]
                     while (answer := unpack(answers[-1], keyed=True)) and answer[3] != 77:
                         answers.append(await asyncio.to_thread(stranger.recv, 1000))
@@ -98,7 +99,7 @@ def test_every_step_of_a_handshake_is_on_the_account_of_its_host(
             datagrams = forged(stranger, second)
             flood = [await asyncio.to_thread(next, datagrams) for _ in range(MANY)]
             for number, datagram in enumerate(flood):
-                stranger.sendto(datagram, second.address)
+                stranger.sendto(datagram, udp_address(second))
                 if number % 20 == 19:
                     await asyncio.sleep(0.001)
             await until(lambda: second.drops[REFUSED] + second.drops["link_handshakes_full"] > MANY / 2, 10)
@@ -118,7 +119,9 @@ def test_a_host_with_many_ports_makes_no_node_begin_without_end(config: MakeConf
                     one.bind(("127.0.0.1", 0))
                     one.settimeout(0.5)
                     answer = await asyncio.to_thread(asked, one, node, LinkKind.HELLO, 0, NETWORK + bytes(8))
-                    one.sendto(pack(LinkFrame(LinkKind.KEYED_RESPONSE, *ME, answer.sequence, bytes(8))), node.address)
+                    one.sendto(
+                        pack(LinkFrame(LinkKind.KEYED_RESPONSE, *ME, answer.sequence, bytes(8))), udp_address(node)
+                    )
                 await until(lambda: node.drops["link_handshakes_full"] > 0)
                 for one in sockets:
                     one.setblocking(False)

@@ -112,7 +112,7 @@ def test_who_was_revoked_opens_nothing_that_is_sealed_from_then_on(run: Run) -> 
         sealed_bodies = group_bodies(air, 1)
         assert sealed_bodies
         for frame, beside, body in sealed_bodies:
-            assert Cipher(known).open(frame.sequence, body.sealed, beside) is None
+            assert Cipher(known).open(frame.sequence, body.ciphertext, beside) is None
 
     run(story())
 
@@ -192,7 +192,7 @@ def test_a_key_arrives_over_a_link_that_loses_three_of_ten(run: Run, monkeypatch
         for _ in range(3):
             first.transport._renew_group_key()
             await carried_until(
-                air, lambda: session_with(first, 2).key_given == first.transport.group_key.epoch, within_s=60
+                air, lambda: session_with(first, 2).acknowledged_epoch == first.transport.group_key.epoch, within_s=60
             )
 
     run(story())
@@ -209,7 +209,7 @@ def test_the_key_before_is_accepted_for_a_while_and_no_longer(run: Run, monkeypa
         air.waiting.clear()
         first.transport._renew_group_key()
         air.carry()
-        for key in session_with(second, 1)._group.values():
+        for key in session_with(second, 1)._group_keys.values():
             key.until_s -= session.OVERLAP_S
         second.heard.clear()
         second.ear.hear(late[2], first.ear.address, True)
@@ -226,7 +226,7 @@ def test_a_neighbor_that_never_acknowledges_costs_a_copy_for_a_while_only(
         air = Air()
         first, second, bad = (Speaker(air, node) for node in (1, 2, 3))
         meet(air, first, second, bad)
-        monkeypatch.setattr(bad.transport, "tell", lambda session, text: None)
+        monkeypatch.setattr(bad.transport, "send_control", lambda session, text: None)
         first.transport._renew_group_key()
         air.carry()
         first.say(b"word")
@@ -271,7 +271,7 @@ def test_sessions_are_made_again_every_hour_though_nothing_is_said(run: Run, mon
         before = session_with(first, 2)
         for speaker in (first, second):
             for one in speaker.transport.sessions:
-                one.made_s -= sealed.REKEY_S + sealed.LATER_S
+                one.made_s -= sealed.REKEY_S + sealed.RESPONDER_DELAY_S
         air.loss = 1.0
         await carried_until(air, lambda: air.lost > 2)
         assert session_with(first, 2) is before
@@ -290,7 +290,7 @@ def test_a_session_that_cannot_be_made_again_ends(run: Run) -> None:
         first, second = Speaker(air, 1), Speaker(air, 2)
         meet(air, first, second)
         session_with(first, 2).made_s -= 2 * sealed.REKEY_S + 1
-        first.transport._on_time()
+        first.transport._on_timer()
         assert list(first.transport.sessions) == []
         assert second.node == 2
 
@@ -305,7 +305,7 @@ def test_a_neighbor_does_not_take_part_of_a_group_for_a_handshake(run: Run) -> N
         air = Air()
         first, second, third = (Speaker(air, node) for node in (1, 2, 3))
         meet(air, first, second, third)
-        session_with(first, 3).key_given = None
+        session_with(first, 3).acknowledged_epoch = None
         session_with(first, 3).key_sent_s = asyncio.get_running_loop().time()
         air.said.clear()
         third.heard.clear()
@@ -332,20 +332,20 @@ def test_a_neighbor_that_is_gone_costs_nothing_and_is_told_when_it_is_back(
         first.transport._renew_group_key()
         air.waiting.clear()
         calls: list[float] = []
-        retry = first.transport._upkeep.retry
+        retry = first.transport._control.retry
 
         def counted(now_s: float) -> None:
             calls.append(now_s)
             retry(now_s)
 
-        monkeypatch.setattr(first.transport._upkeep, "retry", counted)
+        monkeypatch.setattr(first.transport._control, "retry", counted)
         session_with(first, 2).resend_s = 0.0
-        first.transport._on_time()
+        first.transport._on_timer()
         await asyncio.sleep(0.3)
         assert len(calls) <= 3
         assert air.waiting == []
         second.say(b"back", first.ear.address)
         air.carry()
-        assert session_with(first, 2).key_given == first.transport.group_key.epoch
+        assert session_with(first, 2).acknowledged_epoch == first.transport.group_key.epoch
 
     run(story())

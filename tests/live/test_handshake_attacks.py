@@ -9,12 +9,19 @@ import pytest
 from carrycast.node.link.frame import LINK_HEADER_BYTES, LinkFrame, LinkKind, pack, unpack
 from carrycast.node.security.certificate import read_card
 from carrycast.node.security.config import Keys
-from carrycast.node.security.handshake import INITIATION_BYTES, OURS, Introduction, Offer, handshake, introduce
+from carrycast.node.security.handshake import (
+    INITIATION_BYTES,
+    OURS,
+    Introduction,
+    Offer,
+    make_introduction,
+    start_handshake,
+)
 from carrycast.node.security.identity import node_of
 from carrycast.node.security.membership import Membership
 from carrycast.node.security.noise import NoiseError
-from carrycast.node.security.primitives import PUBLIC_BYTES, SEAL_BYTES, SigningKey
-from carrycast.node.security.session_control import KEY
+from carrycast.node.security.primitives import PUBLIC_BYTES, TAG_BYTES, SigningKey
+from carrycast.node.security.session_control import GROUP_KEY
 from tests.live.air import OPERATOR, Air, Speaker, meet
 from tests.live.attacker import Attacker, group_bodies
 from tests.live.conftest import Run
@@ -72,8 +79,8 @@ def test_the_first_message_has_versions_network_and_a_fresh_key(with_secret: boo
             meet(air, first, second)
             [*_, initiation] = frames(air, LinkKind.INITIATION)
             body = initiation.body
-            assert body[:INITIATION_BYTES] == OURS.text() + first.membership.network
-            assert len(body) == INITIATION_BYTES + PUBLIC_BYTES + SEAL_BYTES * with_secret
+            assert body[:INITIATION_BYTES] == OURS.encode() + first.membership.network
+            assert len(body) == INITIATION_BYTES + PUBLIC_BYTES + TAG_BYTES * with_secret
             for member in (first.membership, second.membership):
                 assert member.identity.public not in body
                 assert member.static.public not in body
@@ -126,7 +133,9 @@ def test_a_stranger_learns_from_the_second_message_what_a_card_says_and_no_more(
         card = read_card(said.card)
         assert card is not None
         assert (card.node, card.key) == (1, first.membership.identity.public)
-        assert reply.payload == introduce(first.membership, OURS, first.transport._me.session), "and nothing else"
+        assert reply.payload == make_introduction(first.membership, OURS, first.transport._me.session), (
+            "and nothing else"
+        )
         # What the rest of the certificate is cannot be guessed: its digest is salted.
         again = OPERATOR.vetting(1, **policy).membership
         other = read_card(again.card)
@@ -156,15 +165,15 @@ def test_who_has_no_key_gets_no_session_and_no_key_to_the_group(run: Run) -> Non
             air.carry()
             assert attacker.opened(session) == []
             assert attacker.of(LinkKind.SEALED) == []
-            assert "link_voucher_of_a_stranger" in first.dropped
+            assert "link_credential_of_a_stranger" in first.dropped
             assert 66 not in {one.member.node for one in first.transport.sessions}
             first.membership.take_revocations(operator.revoked(3))
             air.carry()
         keys = [attacker.membership.static.public, attacker.membership.identity.public]
         for _, _, body in group_bodies(air, 1):
             for key in keys:
-                assert key not in body.sealed
-            assert b"to everybody" not in body.sealed
+                assert key not in body.ciphertext
+            assert b"to everybody" not in body.ciphertext
 
     run(story())
 
@@ -183,7 +192,7 @@ def test_who_does_not_know_the_secret_is_not_answered(run: Run) -> None:
             attacker = Attacker(air, guess, node=guess.mine.node, port=len(air.ears) + 1)
             assert attacker.initiate(first) is None
             assert [frame.kind for frame, _, _ in attacker.frames] == []
-            assert first.dropped[-1] == "link_voucher_of_a_stranger"
+            assert first.dropped[-1] == "link_credential_of_a_stranger"
         knows = secret_member("d")
         member = Attacker(air, knows, node=knows.mine.node, port=len(air.ears) + 1)
         assert member.initiate(first) is not None
@@ -208,12 +217,12 @@ def test_a_responder_without_a_good_key_is_told_nothing_more(who: str, run: Run)
         attacker.say(first, LinkKind.KEYED_RESPONSE, challenge.sequence, (99).to_bytes(8, "big"))
         [initiation] = attacker.of(LinkKind.INITIATION)
         began = first.transport._me
-        state = handshake(attacker.membership, False, OURS, began, attacker.me.node, 99)
+        state = start_handshake(attacker.membership, False, OURS, began, attacker.me.node, 99)
         state.read(initiation.body[INITIATION_BYTES:])
-        message = state.write(introduce(attacker.membership, OURS, attacker.me.session))
+        message = state.write(make_introduction(attacker.membership, OURS, attacker.me.session))
         first.dropped.clear()
         attacker.say(first, LinkKind.REPLY, 99, bytes([OURS.most]) + message)
-        assert first.dropped == ["link_voucher_expired" if who == "ended" else "link_voucher_of_a_stranger"]
+        assert first.dropped == ["link_credential_expired" if who == "ended" else "link_credential_of_a_stranger"]
         assert attacker.of(LinkKind.FINISH) == attacker.of(LinkKind.SEALED) == []
 
     run(story())
@@ -237,9 +246,9 @@ def test_who_answers_in_the_place_of_another_does_not_end_its_handshake(kind: Li
             if frame.kind is kind is LinkKind.REPLY:
                 began, asked = speakers[target], speakers[origin]
                 bad = stranger(asked.node)
-                state = handshake(bad, False, OURS, began.transport._me, asked.node, frame.sequence)
+                state = start_handshake(bad, False, OURS, began.transport._me, asked.node, frame.sequence)
                 state.read(initiated[INITIATION_BYTES:])
-                message = state.write(introduce(bad, OURS, frame.session))
+                message = state.write(make_introduction(bad, OURS, frame.session))
                 forged = True
                 began.ear.hear(pack(frame._replace(body=bytes([OURS.most]) + message)), origin, False)
                 assert list(began.transport.sessions) == []
@@ -279,8 +288,8 @@ def test_an_initiator_without_a_good_key_gets_no_session(who: str, run: Run) -> 
         assert reply is not None
         first.dropped.clear()
         session = attacker.finish(first, reply)
-        reason = {"ended": "link_voucher_expired", "revoked": "link_voucher_revoked"}
-        assert first.dropped == [reason.get(who, "link_voucher_of_a_stranger")]
+        reason = {"ended": "link_credential_expired", "revoked": "link_credential_revoked"}
+        assert first.dropped == [reason.get(who, "link_credential_of_a_stranger")]
         first.say(b"word")
         first.say(b"word", attacker.ear.address)
         air.carry()
@@ -304,7 +313,7 @@ def test_a_static_key_found_in_memory_is_of_no_use_with_a_newer_card(run: Run) -
         reply = attacker.initiate(first)
         assert reply is not None
         attacker.finish(first, reply)
-        assert first.dropped[-1] == "link_voucher_of_a_stranger"
+        assert first.dropped[-1] == "link_credential_of_a_stranger"
         assert list(first.transport.sessions) == []
 
     run(story())
@@ -335,7 +344,7 @@ def test_a_member_cannot_take_the_name_of_another(run: Run) -> None:
         reply = attacker.initiate(first)
         assert reply is not None
         attacker.finish(first, reply)
-        assert "link_voucher_of_a_stranger" in first.dropped
+        assert "link_credential_of_a_stranger" in first.dropped
         assert list(first.transport.sessions) == []
         assert second.node == 2
 
@@ -465,7 +474,7 @@ def test_a_refusal_that_somebody_else_said_ends_nothing(run: Run) -> None:
             assert isinstance(frame, LinkFrame)
             if frame.kind is LinkKind.INITIATION:
                 to = next(one for one in (first, second) if one.ear.address == target)
-                refusal = LinkFrame(LinkKind.REFUSAL, to.node, 1, frame.sequence, Offer(9, 9).text().ljust(16, b"\0"))
+                refusal = LinkFrame(LinkKind.REFUSAL, to.node, 1, frame.sequence, Offer(9, 9).encode().ljust(16, b"\0"))
                 air.ears[origin].hear(pack(refusal), target, False)
             air.ears[target].hear(datagram, origin, False)
         assert [len(list(one.transport.sessions)) for one in (first, second)] == [1, 1]
@@ -483,13 +492,13 @@ def test_what_a_later_version_adds_is_ignored(run: Run) -> None:
         later = Attacker(air, OPERATOR.vetting(66).membership)
         offer = Offer(1, 200, 0xFFFF)
         cookie = later.cookie(first)
-        state = handshake(later.membership, True, offer, later.me, 1, cookie)
-        body = offer.text() + later.membership.network + state.write(b"something new")
+        state = start_handshake(later.membership, True, offer, later.me, 1, cookie)
+        body = offer.encode() + later.membership.network + state.write(b"something new")
         later.say(first, LinkKind.INITIATION, cookie, body)
         [reply] = later.of(LinkKind.REPLY)
         assert reply.body[0] == OURS.most
         state.read(reply.body[1:])
-        known = msgspec.msgpack.decode(introduce(later.membership, offer, later.me.session))
+        known = msgspec.msgpack.decode(make_introduction(later.membership, offer, later.me.session))
         message = state.write(msgspec.msgpack.encode([*known, "new", {"and": "more"}]))
         later.say(first, LinkKind.FINISH, cookie, message)
         [session] = first.transport.sessions
@@ -512,8 +521,8 @@ def test_the_key_to_the_group_goes_to_authenticated_neighbors_within_the_session
         assert member.of(LinkKind.SEALED) == [], "nothing before the third message"
         session = member.finish(first, reply)
         key = first.transport.group_key.key
-        assert [text for text in member.opened(session) if text[:1] == KEY] == [
-            KEY + bytes([first.transport.group_key.epoch]) + key
+        assert [text for text in member.opened(session) if text[:1] == GROUP_KEY] == [
+            GROUP_KEY + bytes([first.transport.group_key.epoch]) + key
         ]
         for _, _, datagram in air.said:
             assert key not in datagram
@@ -534,7 +543,7 @@ def test_who_listens_reads_no_card_key_or_word(run: Run) -> None:
         heard = b"".join(datagram for _, _, datagram in air.said)
         for speaker in (first, second, third):
             member = speaker.membership
-            for part in (member.card, member.voucher, member.identity.public, speaker.transport.group_key.key):
+            for part in (member.card, member.credential, member.identity.public, speaker.transport.group_key.key):
                 assert part not in heard
         for word in (b"to everybody", b"to the second", b"beacon", b"node-1"):
             assert word not in heard
@@ -564,7 +573,7 @@ def test_who_steals_the_keys_of_a_device_opens_nothing_that_was_recorded(with_se
         initiation, reply = frames(air, LinkKind.INITIATION)[-1], frames(air, LinkKind.REPLY)[-1]
         began, asked = (first, second) if initiation.sender == first.node else (second, first)
         # The thief has both devices, and the first message as it was.
-        thief = handshake(stolen[began.node], True, OURS, began.transport._me, asked.node, initiation.sequence)
+        thief = start_handshake(stolen[began.node], True, OURS, began.transport._me, asked.node, initiation.sequence)
         thief.write(b"")
         thief._symmetric.hash = _hash_after_first(stolen[asked.node], began, asked, initiation)
         with pytest.raises(NoiseError):
@@ -575,7 +584,7 @@ def test_who_steals_the_keys_of_a_device_opens_nothing_that_was_recorded(with_se
 
 def _hash_after_first(stolen: Membership, began: Speaker, asked: Speaker, initiation: LinkFrame) -> bytes:
     """All who know the secret can follow the handshake so far."""
-    state = handshake(stolen, False, OURS, began.transport._me, asked.node, initiation.sequence)
+    state = start_handshake(stolen, False, OURS, began.transport._me, asked.node, initiation.sequence)
     state.read(initiation.body[INITIATION_BYTES:])
     return state.hash
 
@@ -601,17 +610,17 @@ def test_nothing_is_computed_or_remembered_before_a_cookie_comes_back(
         kinds = [kind for kind in LinkKind if kind >= LinkKind.HELLO]
         for port in range(300):
             for kind in kinds:
-                sent = pack(LinkFrame(kind, 66, 1, 99, (network + OURS.text() + network).ljust(60, b"x")))
+                sent = pack(LinkFrame(kind, 66, 1, 99, (network + OURS.encode() + network).ljust(60, b"x")))
                 if kind in (LinkKind.KEYED_CHALLENGE, LinkKind.KEYED_RESPONSE):
                     sent = sent[: LINK_HEADER_BYTES + 8]
                 first.ear.hear(sent, ("elsewhere", port), False)
                 answers, air.waiting = air.waiting, []
                 assert sum(len(datagram) for _, _, datagram in answers) <= len(sent)
-        greeting = first.transport._greeting
-        assert not greeting._begun
-        assert not greeting._answered
-        assert not greeting._asked_s
-        assert not first.transport._at
+        greeting = first.transport._handshakes
+        assert not greeting._initiated
+        assert not greeting._responded
+        assert not greeting._initiated_s
+        assert not first.transport._by_address
         assert list(first.transport.sessions) == []
 
     run(story())

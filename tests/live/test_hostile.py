@@ -12,6 +12,7 @@ from carrycast.node.link.frame import MAX_DATAGRAM_BYTES, LinkFlaw, LinkFrame, L
 from carrycast.node.node import LiveNode
 from carrycast.node.recorder import BAD_ROWS_PER_S
 from carrycast.protocols.flooding.protocol import FloodedEvent
+from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run, meet
 
 CODEC = Codec(Layer.DISSEMINATION, "flooding", (FloodedEvent,))
@@ -44,11 +45,11 @@ def test_random_and_mutated_datagrams_leave_a_node_running(
         async with LoopbackNetwork(config(id) for id in range(2)) as network:
             node = network.nodes[0]
             network.transports[0, UDP].reach.add(stranger.getsockname())
-            await asyncio.to_thread(meet, stranger, node.address, 99)
+            await asyncio.to_thread(meet, stranger, udp_address(node), 99)
             for number in range(1500):
                 size = rng.choice([0, 1, 10, 40, 1400, MAX_DATAGRAM_BYTES])
                 garbage = mutated(rng, flooded(number)) if number % 3 else rng.randbytes(size)
-                stranger.sendto(garbage, node.address)
+                stranger.sendto(garbage, udp_address(node))
                 if number % 100 == 99:
                     await received(node, number - 50)
             network.line()
@@ -94,9 +95,9 @@ def test_every_kind_of_bad_frame_has_its_reason_in_the_trace(
         async with LiveNode(config(1)) as node:
             for reason, datagram in wrapped.items():
                 if reason == "frame_truncated":
-                    await asyncio.to_thread(meet, stranger, node.address, 99)
+                    await asyncio.to_thread(meet, stranger, udp_address(node), 99)
                 else:
-                    stranger.sendto(datagram, node.address)
+                    stranger.sendto(datagram, udp_address(node))
                 await until(lambda reason=reason: node.drops.get(reason) == 1)  # type: ignore[misc]  # bound now
             traced = [row["reason"] for row in node.trace.table().to_pylist() if row["kind"] == "drop"]
             assert traced == [reason for reason in wrapped if reason != "link_own"]
@@ -107,11 +108,11 @@ def test_every_kind_of_bad_frame_has_its_reason_in_the_trace(
 def test_what_is_not_understood_is_not_acknowledged(config: MakeConfig, run: Run, stranger: socket.socket) -> None:
     async def story() -> None:
         async with LiveNode(config(1)) as node:
-            await asyncio.to_thread(meet, stranger, node.address, 99)
-            stranger.sendto(pack(LinkFrame(LinkKind.ACKNOWLEDGED_DATA, 99, 1, 1, b"x" * 50)), node.address)
+            await asyncio.to_thread(meet, stranger, udp_address(node), 99)
+            stranger.sendto(pack(LinkFrame(LinkKind.ACKNOWLEDGED_DATA, 99, 1, 1, b"x" * 50)), udp_address(node))
             event = Event(EventId(99, 1), {"n": 1})
             body = CODEC.encode(FloodedEvent(event, 1, 60.0))
-            stranger.sendto(pack(LinkFrame(LinkKind.ACKNOWLEDGED_DATA, 99, 1, 2, body)), node.address)
+            stranger.sendto(pack(LinkFrame(LinkKind.ACKNOWLEDGED_DATA, 99, 1, 2, body)), udp_address(node))
             answer = await asyncio.to_thread(stranger.recv, 1000)
             assert answer == pack(LinkFrame(LinkKind.ACKNOWLEDGEMENT, 1, 1, 2, b""))
 
@@ -122,7 +123,7 @@ def test_a_flood_of_garbage_does_not_fill_the_trace(config: MakeConfig, run: Run
     async def story() -> None:
         async with LiveNode(config(1)) as node:
             for number in range(1000):
-                stranger.sendto(b"garbage", node.address)
+                stranger.sendto(b"garbage", udp_address(node))
                 if number % 100 == 99:
                     await until(lambda: node.drops["link_truncated"] > number - 50)  # noqa: B023 - awaited in the loop
             rows = [row for row in node.trace.table().to_pylist() if row["kind"] == "drop"]

@@ -10,12 +10,13 @@ from carrycast.core.model import Event, Failure
 from carrycast.core.protocol import BeaconSettings, Link
 from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
-from carrycast.lab.loopback.reach import ReachTransport
+from carrycast.lab.loopback.reach import ReachAdapter
+from carrycast.node.link.adapter import LinkAddress
 from carrycast.node.link.config import InterfaceConfig, LinkSettings
 from carrycast.node.link.frame import PROBE_BODY_BYTES, LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.socket_address import Address
-from carrycast.node.link.udp import UdpTransport
+from carrycast.node.link.udp import UdpAdapter, UdpSettings
 from carrycast.node.node import LiveNode
+from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker, Word
 
@@ -198,7 +199,8 @@ def test_each_interface_may_be_in_a_group_of_its_own(config: MakeConfig, run: Ru
                 opened.bind(("127.0.0.1", 0))
                 ports.append(opened.getsockname()[1])
         interfaces = tuple(
-            InterfaceConfig(name, group=("239.255.77.79", port)) for name, port in zip(BOTH, ports, strict=True)
+            InterfaceConfig(name, adapter=UdpSettings(host="127.0.0.1", port=0, group=f"239.255.77.79:{port}"))
+            for name, port in zip(BOTH, ports, strict=True)
         )
         first, second = (replace(config(id, Speaker), interfaces=interfaces) for id in (1, 2))
         async with LiveNode(first) as sender, LiveNode(second) as receiver:
@@ -215,35 +217,35 @@ def test_a_second_interface_that_cannot_be_opened_closes_the_first(
 ) -> None:
     async def story() -> None:
         made = config(1)
-        taken = InterfaceConfig(WIRE, "127.0.0.1", stranger.getsockname()[1])
+        taken = InterfaceConfig(WIRE, adapter=UdpSettings(host="127.0.0.1", port=stranger.getsockname()[1]))
         node = LiveNode(replace(made, interfaces=(*made.interfaces, taken)))
         with pytest.raises(WorkError, match="the port is already in use"):
             await node.start()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-            free.bind(node.address)
+            free.bind(udp_address(node))
 
     run(story())
 
 
-class Slow(ReachTransport):
+class Slow(ReachAdapter):
     """Takes its time, and loses the probes that it is told to lose."""
 
     def __init__(self, delay_s: float) -> None:
-        super().__init__(UdpTransport("127.0.0.1", 0))
+        super().__init__(UdpAdapter("127.0.0.1", 0))
         self.delay_s = delay_s
         self.loses_probes = False
         self._closed = False
 
-    def send(self, address: Address, datagram: bytes) -> bool:
+    def send(self, datagram: bytes, address: LinkAddress) -> bool:
         frame = unpack(datagram)
         assert isinstance(frame, LinkFrame)
         if not (self.loses_probes and frame.kind is LinkKind.PROBE):
-            asyncio.get_running_loop().call_later(self.delay_s, self._send_late, address, datagram)
+            asyncio.get_running_loop().call_later(self.delay_s, self._send_late, datagram, address)
         return True
 
-    def _send_late(self, address: Address, datagram: bytes) -> None:
+    def _send_late(self, datagram: bytes, address: LinkAddress) -> None:
         if not self._closed:
-            super().send(address, datagram)
+            super().send(datagram, address)
 
     def close(self) -> None:
         self._closed = True
@@ -280,9 +282,9 @@ def test_an_echo_that_nobody_waits_for_is_dropped_by_name(
 ) -> None:
     async def story() -> None:
         async with LiveNode(config(1)) as node:
-            stranger.sendto(pack(LinkFrame(LinkKind.ECHO, 9, 1, 1, bytes(PROBE_BODY_BYTES))), node.address)
+            stranger.sendto(pack(LinkFrame(LinkKind.ECHO, 9, 1, 1, bytes(PROBE_BODY_BYTES))), udp_address(node))
             await until(lambda: node.drops["link_unexpected_echo"] == 1)
-            stranger.sendto(pack(LinkFrame(LinkKind.PROBE, 9, 3, 4, bytes(PROBE_BODY_BYTES))), node.address)
+            stranger.sendto(pack(LinkFrame(LinkKind.PROBE, 9, 3, 4, bytes(PROBE_BODY_BYTES))), udp_address(node))
             echo = await asyncio.to_thread(stranger.recv, 1000)
             assert echo == pack(LinkFrame(LinkKind.ECHO, 1, 3, 4, bytes(PROBE_BODY_BYTES)))
 

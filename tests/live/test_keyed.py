@@ -17,7 +17,7 @@ from carrycast.node.security.config import Keys
 from carrycast.node.security.event_signatures import MAX_SIGNED_BYTES
 from carrycast.node.security.identity import node_of
 from carrycast.node.security.key_files import KeyKind, write_key, written
-from carrycast.node.security.membership import Certified, Member, Membership, Refusal
+from carrycast.node.security.membership import Certified, Member, Membership, Rejection
 from carrycast.node.security.primitives import SigningKey
 from carrycast.node.security_policy import KeyedSecurityPolicy
 from tests.live.conftest import MakeConfig, Run
@@ -118,8 +118,8 @@ def test_nodes_of_different_networks_stay_strangers(
 @pytest.mark.parametrize(
     ("stranger", "reason"),
     [
-        ({"expires_s": 1.0}, "link_voucher_expired"),
-        ({"operator": "another"}, "link_voucher_of_a_stranger"),
+        ({"expires_s": 1.0}, "link_credential_expired"),
+        ({"operator": "another"}, "link_credential_of_a_stranger"),
     ],
 )
 def test_who_has_no_good_certificate_is_refused(
@@ -152,10 +152,10 @@ class Forged(Keys):
 class Believer(Certified):
     """A member that takes every certificate for good."""
 
-    def _judged(self, voucher: bytes) -> Member | Refusal:
-        certificate = read_certificate(voucher)
+    def _judged(self, credential: bytes) -> Member | Rejection:
+        certificate = read_certificate(credential)
         assert certificate is not None
-        return Member(certificate.node, certificate.key, voucher)
+        return Member(certificate.node, certificate.key, credential)
 
 
 @pytest.mark.promise("revoked-reads-nothing")
@@ -176,7 +176,7 @@ def test_a_revoked_node_is_a_stranger_everywhere_and_its_events_are_dropped(conf
             assert nodes[0].trust.membership.take_revocations(operator.revoked(3, *range(1000, 2700)))
             await until(lambda: 3 not in nodes[2].neighbors, 10)
             await until(lambda: nodes[1].neighbors == [0, 2] or nodes[1].neighbors == [2, 0], 10)
-            await until(lambda: nodes[2].drops["link_voucher_revoked"] > 0, 10)
+            await until(lambda: nodes[2].drops["link_credential_revoked"] > 0, 10)
             nodes[3].publish({"n": 2})
             third = nodes[2].publish({"n": 3})
             await until(lambda: third in inbox.events, 10)
@@ -235,7 +235,7 @@ def test_a_list_that_was_written_is_read_again_when_asked(
             write_key(file, KeyKind.REVOCATIONS, operator.revoked(2), replace=True)
             first.trust.reload()
             await until(lambda: first.neighbors == [], 10)
-            await until(lambda: first.drops["link_voucher_revoked"] > 0, 10)
+            await until(lambda: first.drops["link_credential_revoked"] > 0, 10)
 
     run(story())
     assert sum("was not read again" in record.message for record in caplog.records) == 3

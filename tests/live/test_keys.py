@@ -13,7 +13,7 @@ from carrycast.core.stacks import stack_plan
 from carrycast.core.wire import Codec, DecodeError, Layer, Message
 from carrycast.errors import UserError, WorkError
 from carrycast.node.config import load_config
-from carrycast.node.link.frame import Novelty
+from carrycast.node.link.replay_window import ReplayCheck, ReplayWindow
 from carrycast.node.security import commands, primitives
 from carrycast.node.security.certificate import (
     FORMAT,
@@ -28,10 +28,9 @@ from carrycast.node.security.certificate import (
 from carrycast.node.security.event_signatures import EventFlaw, plain
 from carrycast.node.security.identity import node_of
 from carrycast.node.security.key_files import KeyKind, read_key, write_key
-from carrycast.node.security.membership import Certified, Refusal
-from carrycast.node.security.primitives import AgreementKey, Cipher, SigningKey, signed_by
+from carrycast.node.security.membership import Certified, Rejection
+from carrycast.node.security.primitives import AgreementKey, Cipher, SigningKey, is_signed_by
 from carrycast.node.security.revocations import Revocations, Times, read_list, revoke_nodes
-from carrycast.node.security.session import ReplayWindow
 from carrycast.node.security.verification import CERTIFICATE
 from tests.live.keyed import Operator, private_of, signed
 
@@ -69,7 +68,7 @@ def test_the_commands_make_all_that_a_node_needs(tmp_path: Path, capsys: pytest.
     assert "publish road is not null" in capsys.readouterr().out
     revoke = ["keys", "revoke", f"{folder}/car-1.cert", "7", "car-9", "--operator", f"{folder}/operator.key"]
     assert main([*revoke, "--list", f"{folder}/out.list"]) == 0
-    with pytest.raises(UserError, match="does not count: voucher revoked"):
+    with pytest.raises(UserError, match="does not count: credential revoked"):
         load_config(file)
     assert main(["keys", "show", f"{folder}/out.list", "--json"]) == 0
     # Who is certified anew is in again.
@@ -154,14 +153,14 @@ def test_a_certificate_has_an_end(days: str, tmp_path: Path) -> None:
 def test_a_certificate_is_good_as_it_was_signed_and_for_its_time() -> None:
     issued = OPERATOR.keys(1).certificate
     judge = OPERATOR.vetting(2).membership
-    assert not isinstance(judge.member(issued), Refusal)
+    assert not isinstance(judge.member(issued), Rejection)
     for at in range(len(issued)):
         changed = issued[:at] + bytes([issued[at] ^ 1]) + issued[at + 1 :]
-        assert isinstance(judge.member(changed), Refusal), at
-    assert judge.member(b"") is judge.member(bytes(5000)) is Refusal.MALFORMED
-    assert judge.member(Operator("x").keys(1).certificate) is Refusal.STRANGER
-    assert judge.member(OPERATOR.keys(1, issued_s=0.0, expires_s=time.time() - 1).certificate) is Refusal.EXPIRED
-    assert judge.member(OPERATOR.keys(1, issued_s=time.time() + 1e6).certificate) is Refusal.EXPIRED
+        assert isinstance(judge.member(changed), Rejection), at
+    assert judge.member(b"") is judge.member(bytes(5000)) is Rejection.MALFORMED
+    assert judge.member(Operator("x").keys(1).certificate) is Rejection.STRANGER
+    assert judge.member(OPERATOR.keys(1, issued_s=0.0, expires_s=time.time() - 1).certificate) is Rejection.EXPIRED
+    assert judge.member(OPERATOR.keys(1, issued_s=time.time() + 1e6).certificate) is Rejection.EXPIRED
 
 
 def test_a_certificate_that_is_too_long_or_has_a_bad_filter_is_not_issued() -> None:
@@ -180,14 +179,14 @@ def test_only_a_newer_list_of_the_operator_counts(tmp_path: Path) -> None:
     judge = operator.keys(1, list_file=tmp_path / "list").membership()
     assert isinstance(judge, Certified)
     known = operator.keys(2).certificate
-    assert not isinstance(judge.member(known), Refusal)
+    assert not isinstance(judge.member(known), Rejection)
     first = operator.revoked(2)
     second = operator.revoked(3)
     assert not judge.take_revocations(Operator("another").revoked(2))
     assert not judge.take_revocations(b"")
     assert judge.take_revocations(second)
     assert not judge.take_revocations(first), "an older one, replayed"
-    assert judge.member(known) is Refusal.REVOKED
+    assert judge.member(known) is Rejection.REVOKED
     again = operator.keys(1, list_file=tmp_path / "list").membership()
     assert again.number == 2, "it was written down"
 
@@ -233,9 +232,9 @@ def test_a_signature_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def counted(public: bytes, signature: bytes, purpose: bytes, text: bytes) -> bool:
         calls.append(purpose)
-        return signed_by(public, signature, purpose, text)
+        return is_signed_by(public, signature, purpose, text)
 
-    monkeypatch.setattr("carrycast.node.security.event_signatures.signed_by", counted)
+    monkeypatch.setattr("carrycast.node.security.event_signatures.is_signed_by", counted)
     for _ in range(10):
         assert judge.flaw(sent) is None
     assert calls == [b"event"]
@@ -244,10 +243,10 @@ def test_a_signature_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_signature_for_one_purpose_is_none_for_another() -> None:
     key = SigningKey(private_of("a"))
     signature = key.sign(b"event", b"text")
-    assert signed_by(key.public, signature, b"event", b"text")
-    assert not signed_by(key.public, signature, b"reply", b"text")
-    assert not signed_by(key.public, signature[:-1], b"event", b"text")
-    assert not signed_by(b"short", signature, b"event", b"text")
+    assert is_signed_by(key.public, signature, b"event", b"text")
+    assert not is_signed_by(key.public, signature, b"reply", b"text")
+    assert not is_signed_by(key.public, signature[:-1], b"event", b"text")
+    assert not is_signed_by(b"short", signature, b"event", b"text")
 
 
 def test_a_key_that_everybody_shares_a_secret_with_is_refused() -> None:
@@ -258,10 +257,10 @@ def test_a_key_that_everybody_shares_a_secret_with_is_refused() -> None:
 def test_each_number_is_taken_once_however_far_it_jumps() -> None:
     window = ReplayWindow()
     for number in (5, 3, 5000, 4999, 2**62):
-        assert window.judge(number) is Novelty.NEW
+        assert window.check(number) is ReplayCheck.NEW
         window.add(number)
-        assert window.judge(number) is Novelty.REPEATED
-    assert window.judge(4) is window.judge(5000) is Novelty.TOO_OLD
+        assert window.check(number) is ReplayCheck.DUPLICATE
+    assert window.check(4) is window.check(5000) is ReplayCheck.TOO_OLD
 
 
 def refreshed(subscription: Subscription) -> tuple[Message, Codec]:

@@ -10,6 +10,7 @@ from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.link.config import UDP
 from carrycast.trace import Kind
+from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
 
 
@@ -131,7 +132,7 @@ def test_a_stopped_node_leaves_no_task_no_timer_and_no_socket(config: MakeConfig
             assert asyncio.all_tasks() == {asyncio.current_task()}
             # The port is free again.
             endpoint, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-                asyncio.DatagramProtocol, local_addr=node.address
+                asyncio.DatagramProtocol, local_addr=udp_address(node)
             )
             endpoint.close()
 

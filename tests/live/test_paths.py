@@ -4,28 +4,28 @@ import asyncio
 from collections.abc import Iterable
 
 from carrycast.core.model import NodeId
+from carrycast.node.link.adapter import LinkAddress
 from carrycast.node.link.frame import MAX_SENDERS, LinkFrame, LinkKind
-from carrycast.node.link.path_validation import Held, Paths, PathUser
-from carrycast.node.link.socket_address import Address
+from carrycast.node.link.path_validation import HeldFrame, PathUser, PathValidator
 from tests.live.conftest import Run
 
 HERE, THERE, ELSEWHERE = ("host", 1), ("host", 2), ("host", 3)
-PATIENCE_S = 0.1
+TIMEOUT_S = 0.1
 
 
 class Asking(PathUser):
     """Keeps who was challenged."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Address, int]] = []
+        self.asked: list[tuple[LinkAddress, int]] = []
 
-    def challenge(self, target: NodeId, address: Address, number: int) -> None:
+    def send_challenge(self, target: NodeId, address: LinkAddress, number: int) -> None:
         self.asked.append((address, number))
 
-    def released(self, held: Held, address: Address) -> None:
+    def on_validated(self, held: HeldFrame, address: LinkAddress) -> None:
         pass
 
-    def dropped(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
+    def on_drop(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
         pass
 
 
@@ -34,16 +34,16 @@ def test_a_neighbor_that_has_answered_is_not_asked_again(run: Run) -> None:
 
     async def story() -> None:
         user = Asking()
-        paths = Paths(PATIENCE_S, user)
+        paths = PathValidator(TIMEOUT_S, str, user)
         frame = LinkFrame(LinkKind.DATA, 7, 1, 1, b"x")
         paths.admit(frame, HERE, False)
-        assert paths.on_answer(7, *user.asked.pop())
+        assert paths.on_response(7, *user.asked.pop())
         for answers in (True, False):
             paths.admit(frame, THERE, False)
             [(address, number), _] = user.asked
             assert address == HERE
-            assert not answers or paths.on_answer(7, address, number)
-            await asyncio.sleep(2 * PATIENCE_S)
+            assert not answers or paths.on_response(7, address, number)
+            await asyncio.sleep(2 * TIMEOUT_S)
             assert [place for place, _ in user.asked].count(HERE) == (1 if answers else 2)
             user.asked.clear()
         paths.close()
@@ -55,19 +55,19 @@ def frame_of(sender: NodeId) -> LinkFrame:
     return LinkFrame(LinkKind.DATA, sender, 1, 1, b"x")
 
 
-def prove(paths: Paths, user: Asking, senders: Iterable[NodeId], address: Address) -> None:
+def prove(paths: PathValidator, user: Asking, senders: Iterable[NodeId], address: LinkAddress) -> None:
     """Each sender speaks from an address, and everybody who is asked answers."""
     for sender in senders:
         assert not paths.admit(frame_of(sender), address, False), "it has not answered yet"
         while user.asked:
-            assert paths.on_answer(sender, *user.asked.pop(0))
+            assert paths.on_response(sender, *user.asked.pop(0))
 
 
 def test_the_neighbor_that_was_heard_least_recently_makes_room(run: Run) -> None:
     async def story() -> None:
         user = Asking()
         # Nobody is silent in this story, so no trial ends by its timer.
-        paths = Paths(1000.0, user)
+        paths = PathValidator(1000.0, str, user)
         prove(paths, user, range(MAX_SENDERS), HERE)
         assert paths.admit(frame_of(0), HERE, False), "as many as there is room for are all known"
         prove(paths, user, [MAX_SENDERS], HERE)
@@ -82,7 +82,7 @@ def test_the_neighbor_that_was_heard_least_recently_makes_room(run: Run) -> None
 def test_of_second_addresses_the_one_that_was_heard_least_recently_makes_room(run: Run) -> None:
     async def story() -> None:
         user = Asking()
-        paths = Paths(1000.0, user)
+        paths = PathValidator(1000.0, str, user)
         prove(paths, user, range(MAX_SENDERS), HERE)
         prove(paths, user, range(MAX_SENDERS), THERE)
         assert paths.admit(frame_of(0), THERE, False), "as many as there is room for are all known"

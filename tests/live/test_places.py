@@ -15,9 +15,11 @@ from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import until
 from carrycast.node.config import NodeConfig
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.neighbor_eviction import NeighborPlaces
+from carrycast.node.link.neighbor_eviction import NeighborEviction
 from carrycast.node.link.rate_limit import QuotaSettings
+from carrycast.node.link.udp import prefixes
 from carrycast.node.node import LiveNode
+from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
 from tests.live.insider import fifty_arrive, joined
 
@@ -25,7 +27,7 @@ MOST = QuotaSettings().neighbors
 HERE, ELSEWHERE = "192.0.2.1", "198.51.100.1"
 
 
-class Table(NeighborPlaces):
+class Table(NeighborEviction):
     """As an interface has it: those who make room are gone."""
 
     def __init__(self, most: int) -> None:
@@ -38,13 +40,13 @@ class Table(NeighborPlaces):
         it gives others up after three."""
         replaced = None
         if neighbor not in self.neighbors and len(self.neighbors) >= self.most:
-            replaced = self.replaceable(host, now_s, 1.0, 3.0)
+            replaced = self.choose(prefixes(host)[0], now_s, 1.0, 3.0)
             if replaced is None:
                 return None
             self.neighbors.remove(replaced)
             self.forget(replaced)
         self.neighbors.add(neighbor)
-        self.on_beacon(neighbor, host, period_s, now_s)
+        self.on_beacon(neighbor, prefixes(host)[0], period_s, now_s)
         return replaced
 
 
@@ -65,7 +67,7 @@ def test_who_speaks_again_when_it_was_to_or_has_answered_keeps_its_place() -> No
         # As early as a period may be that varies by half.
         table.hear(1, period_s / 2, period_s)
         table.hear(2, 0.0, period_s)
-        table.on_answer(2)
+        table.on_ack(2)
         assert table.hear(3, period_s * 100) is None, "that is for discovery to say"
 
 
@@ -137,7 +139,7 @@ class Strangers:
     """Very many nodes at one socket, each of which is where it says and announces itself once."""
 
     def __init__(self, config: NodeConfig, target: LiveNode) -> None:
-        self._target = target.address
+        self._target = udp_address(target)
         self._encode = config.plan.codecs[Layer.DISCOVERY].encode
         self._said = 0
         self._asked: NodeId = 0

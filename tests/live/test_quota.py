@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from carrycast.node.link.rate_limit import Quota, QuotaSettings
+from carrycast.node.link.rate_limit import CpuLimiter, QuotaSettings
 
 HERE = 7
 
@@ -14,14 +14,14 @@ def burn(cpu_s: float) -> None:
         pass
 
 
-def work(quota: Quota, cpu_s: float) -> None:
+def work(quota: CpuLimiter, cpu_s: float) -> None:
     assert quota.admit(HERE)
     burn(cpu_s)
-    quota.settle()
+    quota.stop_measuring()
 
 
 def test_a_neighbor_has_its_advance_and_then_its_share() -> None:
-    quota = Quota(QuotaSettings(share=1.0, advance_s=0.05), lambda then: None)
+    quota = CpuLimiter(QuotaSettings(share=1.0, advance_s=0.05), lambda then: None)
     work(quota, 0.3)
     assert not quota.admit(HERE)
     assert quota.admit(HERE + 1)
@@ -30,16 +30,16 @@ def test_a_neighbor_has_its_advance_and_then_its_share() -> None:
 
 
 def test_time_in_which_the_node_did_not_run_is_charged_to_nobody() -> None:
-    quota = Quota(QuotaSettings(share=0.001, advance_s=0.05), lambda then: None)
+    quota = CpuLimiter(QuotaSettings(share=0.001, advance_s=0.05), lambda then: None)
     assert quota.admit(HERE)
     time.sleep(0.2)
-    quota.settle()
+    quota.stop_measuring()
     assert quota.admit(HERE)
 
 
 def test_what_comes_together_is_charged_together_and_when_another_comes_or_the_loop_goes_around() -> None:
     soon: list[Callable[[], None]] = []
-    quota = Quota(QuotaSettings(share=0.001, advance_s=0.05), soon.append)
+    quota = CpuLimiter(QuotaSettings(share=0.001, advance_s=0.05), soon.append)
     assert quota.admit(HERE)
     burn(0.1)
     assert quota.admit(HERE), "until it is settled"

@@ -14,8 +14,8 @@ from carrycast.lab.loopback.network import until
 from carrycast.node import commands, reload
 from carrycast.node.config import load_config
 from carrycast.node.link import interface
-from carrycast.node.link.adapter import NotThereError
-from carrycast.node.link.socket_address import Address
+from carrycast.node.link.adapter import AddressUnavailableError
+from carrycast.node.link.socket_address import SocketAddress
 from carrycast.node.node import LiveNode
 from carrycast.node.recorder import LOG
 from carrycast.node.reload import Reloading
@@ -36,7 +36,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """The names that are known, and what they stand for."""
     known: dict[str, str] = {}
 
-    async def resolved(address: Address, family: socket.AddressFamily) -> Address:
+    async def resolved(address: SocketAddress, family: socket.AddressFamily) -> SocketAddress:
         await asyncio.sleep(0.001)
         host, port = address
         if host.endswith(".invalid") and host not in known:
@@ -53,8 +53,8 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     LOG.propagate = propagates
 
 
-def peers_of(node: LiveNode) -> list[Address]:
-    return sorted(node._runtime.interfaces["udp"].peers)
+def peers_of(node: LiveNode) -> list[SocketAddress]:
+    return sorted(address for address in node._runtime.interfaces["udp"].peers if isinstance(address, tuple))
 
 
 def written(path: Path, *peers: str) -> Path:
@@ -149,7 +149,7 @@ def test_a_node_that_waits_for_its_interface_reads_its_file_again_when_it_has_st
             # As far as it comes without the address: all is made, and thrown away.
             await start(node)
             await node.stop()
-            raise NotThereError("cannot listen")
+            raise AddressUnavailableError("cannot listen")
         await start(node)
 
     async def story() -> None:

@@ -12,10 +12,10 @@ from carrycast.node.link.frame import LinkFrame, LinkKind, unpack
 from carrycast.node.security import commands
 from carrycast.node.security.commands import ledger_of
 from carrycast.node.security.key_files import KeyKind, read_key
-from carrycast.node.security.list_transfer import PIECE_BYTES, Fetching
-from carrycast.node.security.membership import CLOCK_SLACK_S, Certified, Refusal
+from carrycast.node.security.list_transfer import SEGMENT_BYTES, ListDownload
+from carrycast.node.security.membership import CLOCK_SLACK_S, Certified, Rejection
 from carrycast.node.security.revocations import MAX_LIST_BYTES, NEVER_S, Revocations, Times, read_list, revoke_nodes
-from carrycast.node.security.session_control import PIECE
+from carrycast.node.security.session_control import LIST_SEGMENT
 from tests.live.air import Air, Speaker, carried_until, meet
 from tests.live.conftest import Run
 from tests.live.keyed import Operator
@@ -140,10 +140,10 @@ def test_a_neighbor_that_only_says_it_has_a_list_keeps_nobody_from_bringing_one(
         air, operator = Air(), Operator("of the silent")
         first, second, bad = (Speaker(air, node, operator) for node in (1, 2, 3))
         meet(air, first, second, bad)
-        monkeypatch.setattr(bad.transport._upkeep, "_membership", Silent())
-        bad.transport._upkeep.tell_list()
+        monkeypatch.setattr(bad.transport._control, "_membership", Silent())
+        bad.transport._control.announce_list()
         air.carry()
-        assert second.transport._upkeep._fetching.active
+        assert second.transport._control._download.active
         assert first.membership.take_revocations(operator.revoked(9))
         await carried_until(air, lambda: second.membership.number == 1)
 
@@ -162,7 +162,7 @@ def test_a_member_that_asks_without_end_is_answered_so_much_only(run: Run) -> No
         [session] = bad.transport.sessions
         air.said.clear()
         for number in range(500):
-            bad.transport._upkeep._ask(session, number % 3, 3, [0])
+            bad.transport._control._request(session, number % 3, 3, [0])
         air.carry()
         kinds = [unpack(datagram, keyed=True) for _, _, datagram in air.said]
         answers = [frame for frame in kinds if isinstance(frame, LinkFrame) and frame.sender == 1]
@@ -183,19 +183,19 @@ def test_texts_within_a_session_that_are_none_are_named(run: Run) -> None:
         meet(air, first, second)
         [session] = first.transport.sessions
         for text in (b"", b"z", b"zzzzzzz"):
-            first.transport.tell(session, text)
+            first.transport.send_control(session, text)
         air.carry()
         assert second.dropped == ["link_control_unknown"] * 3
         second.dropped.clear()
         for text in (b"K", b"Kx", b"k", b"V1", b"Q12345678"):
-            first.transport.tell(session, text)
+            first.transport.send_control(session, text)
         air.carry()
         assert second.dropped == ["link_control_malformed"] * 5
-        first.transport.tell(session, PIECE + bytes(40))
+        first.transport.send_control(session, LIST_SEGMENT + bytes(40))
         air.carry()
         assert second.dropped[-1] == "link_unexpected_piece"
         second.dropped.clear()
-        first.transport.tell(session, b"V" + bytes(16) + b"of a later version")
+        first.transport.send_control(session, b"V" + bytes(16) + b"of a later version")
         air.carry()
         assert second.dropped == []
 
@@ -257,8 +257,8 @@ def test_a_revocation_counts_whatever_time_is_claimed() -> None:
     assert isinstance(judge, Certified)
     keys = operator.keys(2)
     assert judge.take_revocations(operator.revoked(2))
-    assert judge.member(keys.certificate) is Refusal.REVOKED
-    assert judge.neighbor(operator.vetting(2).membership.card) is not Refusal.REVOKED, "it was certified again"
+    assert judge.member(keys.certificate) is Rejection.REVOKED
+    assert judge.neighbor(operator.vetting(2).membership.card) is not Rejection.REVOKED, "it was certified again"
 
 
 @pytest.mark.promise("revocation-overrides")
@@ -279,7 +279,7 @@ def test_a_certificate_that_was_issued_by_a_clock_that_was_ahead_is_revoked_too(
 
 def test_whatever_a_member_says_within_a_session_raises_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no bounds but what a datagram holds; and who is honest is heard afterwards."""
-    monkeypatch.setattr("carrycast.node.security.session_control.ALLOWANCE", 1e9)
+    monkeypatch.setattr("carrycast.node.security.session_control.REQUEST_BURST", 1e9)
 
     async def story() -> None:
         air, operator, rng = Air(), Operator("of noise"), Random(7)
@@ -291,7 +291,7 @@ def test_whatever_a_member_says_within_a_session_raises_nothing(run: Run, monkey
             body = rng.randbytes(rng.choice((0, 1, 8, 16, 20, 24, 33, 40, 500)))
             if rng.random() < 0.5:  # Numbers that are near to what is.
                 body = bytes(7) + bytes([rng.randrange(3)]) + bytes(7) + bytes([rng.randrange(3)]) + body
-            bad.transport.tell(session, rng.choice((b"K", b"k", b"V", b"Q", b"F", b"G", b"x")) + body)
+            bad.transport.send_control(session, rng.choice((b"K", b"k", b"V", b"Q", b"F", b"G", b"x")) + body)
             air.carry()
         second.say(b"word", first.ear.address)
         first.say(b"word", second.ear.address)
@@ -311,15 +311,15 @@ def test_a_piece_that_does_not_fit_to_the_others_is_ignored(run: Run) -> None:
         [session] = first.transport.sessions
         session.list_number = 5
         asked: list[list[int]] = []
-        fetching = Fetching(lambda _session, _since, _number, indexes: asked.append(indexes))
+        fetching = ListDownload(lambda _session, _since, _number, indexes: asked.append(indexes))
         fetching.start(session, 0, 0.0)
-        whole, total = b"a" * PIECE_BYTES, PIECE_BYTES + 1
-        assert fetching.on_piece(session, (0, 5, MAX_LIST_BYTES + 1, 0), whole, 0.1) is None
+        whole, total = b"a" * SEGMENT_BYTES, SEGMENT_BYTES + 1
+        assert fetching.on_segment(session, (0, 5, MAX_LIST_BYTES + 1, 0), whole, 0.1) is None
         assert asked == [[0]], "no list is so long; only the first piece says how many there are"
-        assert fetching.on_piece(session, (0, 5, total, 0), whole, 0.1) is None
+        assert fetching.on_segment(session, (0, 5, total, 0), whole, 0.1) is None
         assert asked == [[0], [1]]
-        assert fetching.on_piece(session, (0, 5, total + 1, 1), b"bb", 0.2) is None, "of another length in all"
-        assert fetching.on_piece(session, (0, 5, total, 0), b"c" * PIECE_BYTES, 0.2) is None, "it is there"
-        assert fetching.on_piece(session, (0, 5, total, 1), b"b", 0.2) == whole + b"b"
+        assert fetching.on_segment(session, (0, 5, total + 1, 1), b"bb", 0.2) is None, "of another length in all"
+        assert fetching.on_segment(session, (0, 5, total, 0), b"c" * SEGMENT_BYTES, 0.2) is None, "it is there"
+        assert fetching.on_segment(session, (0, 5, total, 1), b"b", 0.2) == whole + b"b"
 
     run(story())

@@ -7,7 +7,7 @@ import pytest
 
 from carrycast.node.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
 from carrycast.node.security import sealed
-from carrycast.node.security.handshake_manager import PATIENCE_S
+from carrycast.node.security.handshake_manager import REPLY_TIMEOUT_S
 from carrycast.node.security.session import SLOT_BYTES
 from tests.live.air import Air, Speaker
 from tests.live.conftest import Run
@@ -56,7 +56,7 @@ def test_a_neighbor_cannot_say_to_the_group_what_another_said(run: Run) -> None:
         second.transport.group_key = first.transport.group_key
         second.transport._me = first.transport._me
         for session in second.transport.sessions:
-            session.key_given = first.transport.group_key.epoch
+            session.acknowledged_epoch = first.transport.group_key.epoch
         third.heard.clear()
         second.say(b"in the name of the first")
         air.carry()
@@ -101,9 +101,9 @@ def test_a_handshake_that_is_cut_off_anywhere_heals(run: Run) -> None:
                 air.waiting = rest + air.waiting
             loop = asyncio.get_running_loop()
             for speaker in (first, second):
-                speaker.transport._greeting._asked_s.clear()
-                for answered in speaker.transport._greeting._answered.values():
-                    answered.since_s = loop.time() - PATIENCE_S
+                speaker.transport._handshakes._initiated_s.clear()
+                for answered in speaker.transport._handshakes._responded.values():
+                    answered.since_s = loop.time() - REPLY_TIMEOUT_S
             for _ in range(2):
                 first.say(b"b")
                 second.say(b"c")
@@ -163,9 +163,9 @@ def test_a_member_makes_a_node_verify_one_list_and_not_thousands(run: Run, monke
 
         monkeypatch.setattr(second.membership, "take_revocations", judge)
         forged = Operator("another").revoked(1)
-        monkeypatch.setattr(bad.transport._upkeep, "_membership", Liar(forged))
+        monkeypatch.setattr(bad.transport._control, "_membership", Liar(forged))
         for _ in range(50):
-            bad.transport._upkeep.tell_list()
+            bad.transport._control.announce_list()
             air.carry()
         assert judged == [forged], "it is believed once"
         assert second.dropped.count("link_list_forged") == 1
@@ -204,7 +204,7 @@ def test_a_session_ends_with_the_certificate_of_its_member(run: Run, monkeypatch
         monkeypatch.setattr(time, "time", lambda: later_s)
         for speaker in (first, second, ending):
             speaker.heard.clear()
-            speaker.transport._greeting._asked_s.clear()
+            speaker.transport._handshakes._initiated_s.clear()
         ending.say(b"still here", first.ear.address)
         air.carry()
         for _ in range(2):
@@ -212,7 +212,7 @@ def test_a_session_ends_with_the_certificate_of_its_member(run: Run, monkeypatch
                 speaker.say(b"word")
                 air.carry()
         assert first.transport.group_key.key != before
-        assert "link_voucher_expired" in first.dropped
+        assert "link_credential_expired" in first.dropped
         assert {sender for sender, _ in first.heard} == {2}
         assert (1, b"word") in second.heard
         assert ending.heard == []
@@ -228,10 +228,10 @@ def test_a_session_is_made_anew_after_a_while(run: Run) -> None:
             speaker.say(b"a")
             air.carry()
         for speaker in (first, second):
-            speaker.transport._greeting._asked_s.clear()
+            speaker.transport._handshakes._initiated_s.clear()
             for session in speaker.transport._sessions.values():
-                session.made_s -= sealed.REKEY_S + 2 * sealed.LATER_S
-            speaker.transport._on_time()
+                session.made_s -= sealed.REKEY_S + 2 * sealed.RESPONDER_DELAY_S
+            speaker.transport._on_timer()
         before = {id(session) for session in first.transport._sessions.values()}
         first.heard.clear()
         second.heard.clear()
@@ -289,7 +289,7 @@ def test_a_member_that_writes_anothers_address_gets_nothing_of_its_place(run: Ru
             [(_, _, forged)] = air.waiting
             air.waiting.clear()
             second.ear.hear(forged, ("host", 1000 + port), False)
-        assert len(second.transport._at) == 1 + sealed.PLACES_PER_SESSION, "of the first, and of the bad one"
+        assert len(second.transport._by_address) == 1 + sealed.ADDRESSES_PER_SESSION, "of the first, and of the bad one"
 
     run(story())
 
@@ -304,7 +304,7 @@ def test_who_takes_over_the_address_of_another_shakes_hands_from_there(run: Run)
         first.transport.close()
         third.ear.move(first.ear.address)
         for speaker in (second, third):
-            speaker.transport._greeting._asked_s.clear()
+            speaker.transport._handshakes._initiated_s.clear()
         third.say(b"a", second.ear.address)
         air.carry()
         for _ in range(2):

@@ -10,7 +10,7 @@ from carrycast.errors import UserError
 from carrycast.node.security import event_signatures
 from carrycast.node.security.batch_signature import MAX_STEPS, STEP_BYTES, Path, planted, top
 from carrycast.node.security.event_signatures import MAX_SIGNED_BYTES, EventFlaw, plain
-from carrycast.node.security.primitives import SIGNATURE_BYTES, signed_by
+from carrycast.node.security.primitives import SIGNATURE_BYTES, is_signed_by
 from tests.live.keyed import Operator, signed
 
 OPERATOR = Operator()
@@ -92,9 +92,9 @@ def test_a_signature_of_many_is_made_and_verified_once(monkeypatch: pytest.Monke
 
     def counted(public: bytes, signature: bytes, purpose: bytes, text: bytes) -> bool:
         calls.append(purpose)
-        return signed_by(public, signature, purpose, text)
+        return is_signed_by(public, signature, purpose, text)
 
-    monkeypatch.setattr(event_signatures, "signed_by", counted)
+    monkeypatch.setattr(event_signatures, "is_signed_by", counted)
     vetting = OPERATOR.vetting(2)
     for event in sent + sent:
         assert vetting.signatures.flaw(event) is None

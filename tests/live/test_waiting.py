@@ -12,12 +12,14 @@ from carrycast.core.model import Event, EventId, Failure, NodeId
 from carrycast.core.protocol import Host, Interface, Port, Protocol, Settings, Token
 from carrycast.core.wire import Codec, EventMessage, Layer, Message
 from carrycast.lab.loopback.network import Inbox, until
-from carrycast.node.link.coalescing import taken_apart
+from carrycast.node.link.adapter import LinkAddress
+from carrycast.node.link.coalescing import split_coalesced
 from carrycast.node.link.config import UDP, LinkSettings
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.socket_address import Address
-from carrycast.node.link.udp import UdpTransport
+from carrycast.node.link.socket_address import SocketAddress
+from carrycast.node.link.udp import UdpAdapter
 from carrycast.node.node import LiveNode
+from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run, meet
 
 
@@ -53,7 +55,7 @@ class Carrier(Protocol):
         self.outcomes.append((token, failure))
 
 
-class Stubborn(UdpTransport):
+class Stubborn(UdpAdapter):
     """A socket that takes nothing while it is told not to; and acknowledgements that come late."""
 
     def __init__(self) -> None:
@@ -61,18 +63,18 @@ class Stubborn(UdpTransport):
         self.answers_after_s = 0.0
         self.loses = 0
 
-    def send(self, address: Address, datagram: bytes) -> bool:
+    def send(self, datagram: bytes, address: LinkAddress) -> bool:
         frame = unpack(datagram)
         assert isinstance(frame, LinkFrame)
-        frames = taken_apart(frame) if frame.kind is LinkKind.COMPOUND else [frame]
+        frames = split_coalesced(frame) if frame.kind is LinkKind.COALESCED else [frame]
         kinds = {one.kind for one in frames or ()}
         if LinkKind.ACKNOWLEDGED_DATA in kinds and self.loses:
             self.loses -= 1
             return True
         if LinkKind.ACKNOWLEDGEMENT in kinds and self.answers_after_s:
-            asyncio.get_running_loop().call_later(self.answers_after_s, super().send, address, datagram)
+            asyncio.get_running_loop().call_later(self.answers_after_s, super().send, datagram, address)
             return True
-        return super().send(address, datagram)
+        return super().send(datagram, address)
 
 
 class Blocked:
@@ -81,7 +83,7 @@ class Blocked:
     def __init__(self, opened: socket.socket) -> None:
         self.opened = opened
 
-    def sendto(self, datagram: bytes, address: Address) -> int:
+    def sendto(self, datagram: bytes, address: SocketAddress) -> int:
         raise BlockingIOError
 
     def __getattr__(self, name: str) -> object:
@@ -198,10 +200,10 @@ def test_waiting_in_the_buffer_of_a_node_that_does_not_read_counts(
 
     async def story() -> None:
         async with LiveNode(config(2, Carrier)) as node:
-            await asyncio.to_thread(meet, stranger, node.address, 9)
+            await asyncio.to_thread(meet, stranger, udp_address(node), 9)
             await until(lambda: node.drops["frame_truncated"] == 1)
-            stranger.sendto(datagram("short", 0.2, 1), node.address)
-            stranger.sendto(datagram("long", 60.0, 2), node.address)
+            stranger.sendto(datagram("short", 0.2, 1), udp_address(node))
+            stranger.sendto(datagram("long", 60.0, 2), udp_address(node))
             # A handler that takes its time, a stopped process: nothing runs meanwhile.
             time.sleep(0.3)
             await until(lambda: "long" in Carrier.all[2].heard)

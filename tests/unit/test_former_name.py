@@ -63,7 +63,7 @@ def test_the_former_name_stands_only_where_old_bytes_are_read_or_hashed() -> Non
         # Parts of hashes and signatures, whose bytes nodes of both names must agree on.
         *(
             f"src/carrycast/node/{name}.py"
-            for name in ("security/handshake", "security/primitives", "security/batch_signature")
+            for name in ("security/handshake", "security/primitives", "security/batch_signature", "security/identity")
         ),
         # The seed of random scenarios, so that a number names the same scenario as ever.
         "src/carrycast/sim/testing/fuzz/scenarios.py",

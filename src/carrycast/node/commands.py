@@ -110,13 +110,13 @@ async def _started(node: "LiveNode", stop: "asyncio.Event") -> bool:
     """Start, as soon as the machine has the addresses to listen on; False if it was told to stop before."""
     import asyncio
 
-    from carrycast.node.link.adapter import NotThereError
+    from carrycast.node.link.adapter import AddressUnavailableError
 
     deadline: float | None = None
     while not stop.is_set():
         try:
             await node.start()
-        except NotThereError as error:
+        except AddressUnavailableError as error:
             if deadline is None:
                 deadline = time.monotonic() + BOOT_PATIENCE_S
                 _tell(f"carrycast: {error}; waiting for it")

@@ -28,19 +28,16 @@ from carrycast.node.identity import identity
 from carrycast.node.link.config import (
     DiscoverySection,
     InterfaceConfig,
-    InterfaceSection,
     LinkSettings,
-    ListenSection,
     Name,
     Section,
     several_interfaces,
     single_interface,
 )
 from carrycast.node.link.rate_limit import QuotaSettings
-from carrycast.node.link.socket_address import Address
+from carrycast.node.link.socket_address import SocketAddress
 from carrycast.node.logs import LogSection
 from carrycast.node.metrics_config import MetricsSection, metrics_place
-from carrycast.node.peers import checked
 from carrycast.node.runtime.actions import AllowedActions
 from carrycast.node.runtime.application_host import ApplicationConfig
 from carrycast.node.runtime.host import HostFacts, Whereabouts, offered_capabilities
@@ -94,10 +91,11 @@ class NodeFile(Section, frozen=True):
     protocol: dict[str, object] = msgspec.field(default_factory=lambda: {"name": DEFAULT_PROTOCOL})
     key_file: str | None = None
     keys: KeysSection | None = None
-    listen: ListenSection | None = None
+    listen: dict[str, object] | None = None
+    """Its keys are those of the link adapter."""
     discovery: DiscoverySection = DiscoverySection()
     link: LinkSettings | None = None
-    interfaces: tuple[InterfaceSection, ...] = ()
+    interfaces: tuple[dict[str, object], ...] = ()
     router: dict[str, object] | None = None
     trace: TraceSection | None = None
     store: StoreSection | None = None
@@ -168,7 +166,7 @@ class NodeConfig:
     backlog: BacklogSettings = field(default_factory=BacklogSettings)
     control: Path | int | None = None
     control_token: Path | None = None
-    metrics: Address | None = None
+    metrics: SocketAddress | None = None
     """Where monitoring asks how the node is."""
     gateways: Mapping[str, Opener] = field(default_factory=dict)
     """Where clients of other protocols come in."""
@@ -230,7 +228,7 @@ def _checked_config(file: NodeFile, path: Path) -> NodeConfig:
         node=node,
         keys=keys,
         plan=plan,
-        interfaces=tuple(replace(one, quotas=file.quotas) for one in checked(_interfaces(file, path), path)),
+        interfaces=tuple(replace(one, quotas=file.quotas) for one in _interfaces(file, path)),
         trace=TraceConfig()
         if trace is None
         else TraceConfig(trace.level, folder / trace.directory, trace.run, trace.flush_s),

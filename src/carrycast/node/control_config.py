@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from carrycast.errors import UserError
-from carrycast.node.link.config import Port, Section
+from carrycast.node.link.config import Section
+from carrycast.node.link.socket_address import Port
 
 
 class ControlSection(Section, frozen=True):

@@ -4,8 +4,8 @@ import ipaddress
 from pathlib import Path
 
 from carrycast.errors import UserError
-from carrycast.node.link.config import Port, Section
-from carrycast.node.link.socket_address import Address
+from carrycast.node.link.config import Section
+from carrycast.node.link.socket_address import Port, SocketAddress
 
 
 class MetricsSection(Section, frozen=True):
@@ -15,7 +15,7 @@ class MetricsSection(Section, frozen=True):
     host: str = "127.0.0.1"
 
 
-def metrics_place(section: MetricsSection | None, path: Path) -> Address | None:
+def metrics_place(section: MetricsSection | None, path: Path) -> SocketAddress | None:
     """An address to listen on, if there is one; a UserError says what is wrong."""
     if section is None:
         return None

@@ -30,9 +30,8 @@ from carrycast.node.api.requests import LocalAdvertisements, LocalRequests, OnAn
 from carrycast.node.api.subscriptions import Listener, LocalSubscriptions
 from carrycast.node.config import NodeConfig
 from carrycast.node.gateways import Door, Gateway, opened
-from carrycast.node.link.adapter import Transport
-from carrycast.node.link.socket_address import Address, format_address
-from carrycast.node.peers import look_up
+from carrycast.node.link.adapter import LinkAdapter, LinkAddress
+from carrycast.node.link.interface import resolve_all_peers
 from carrycast.node.recorder import NodeRecorder
 from carrycast.node.runtime.application_host import Cancel, LiveApplicationHost, OnReply
 from carrycast.node.runtime.application_layer import ApplicationLayer
@@ -53,11 +52,12 @@ from carrycast.trace import Trace
 class LiveNode(ApplicationLayer):
     """One node. `async with LiveNode(config) as node:` runs it; all methods belong to the loop's thread."""
 
-    def __init__(self, config: NodeConfig, transports: Mapping[Interface, Transport] | None = None) -> None:
-        """An interface without a transport of its own gets a UDP socket."""
+    def __init__(self, config: NodeConfig, adapters: Mapping[Interface, LinkAdapter] | None = None) -> None:
+        """An interface for which no adapter is given has the one that its configuration names."""
         self.config, self.trust = config, security_policy_of(config)
-        given, sealed = transports or {}, self.trust.transport
-        self._interfaces = [(one, sealed(given.get(one.name) or one.transport())) for one in config.interfaces]
+        self._adapters = dict(adapters or {})
+        for one in config.interfaces:
+            self._adapters.setdefault(one.name, one.make_adapter())
         self._cleanup = AsyncExitStack()
         self._control: ControlServer | None = None
         self.gateways: Mapping[str, Gateway] = {}
@@ -109,10 +109,11 @@ class LiveNode(ApplicationLayer):
             return LiveHost(whose, facts, store, started, load_meter)
 
         plan, above = trust.plan(config.plan), trust.applications(self, self.note_drop)
+        interfaces = [(one, trust.channel(self._adapters[one.name])) for one in config.interfaces]
         self._runtime = runtime = CertifyingRuntime(
-            trust.certified, config.node, plan, self._interfaces, recorder, host, group_commit, above, load_meter
+            trust.certified, config.node, plan, interfaces, recorder, host, group_commit, above, load_meter
         )
-        await look_up(runtime.interfaces.values(), cleanup)
+        await resolve_all_peers(runtime.interfaces.values(), cleanup)
         events = SequenceNumbers("event", store) if config.foreseeable else UnpredictableSequenceNumbers(store)
         self._publisher = publisher = EventPublisher(config.node, events, runtime, recorder, group_commit, trust.sign)
         numbers = SequenceNumbers("subscription", store)
@@ -187,14 +188,14 @@ class LiveNode(ApplicationLayer):
         return self.config.node
 
     @property
-    def address(self) -> Address:
+    def address(self) -> LinkAddress:
         """Where the node is heard over its first interface."""
-        return self._interfaces[0][1].address
+        return self._adapters[self.config.interfaces[0].name].address
 
     @property
-    def addresses(self) -> Mapping[Interface, Address]:
+    def addresses(self) -> Mapping[Interface, LinkAddress]:
         """Where it is heard over each."""
-        return {config.name: transport.address for config, transport in self._interfaces}
+        return {one.name: self._adapters[one.name].address for one in self.config.interfaces}
 
     @property
     def control_address(self) -> str | None:
@@ -226,11 +227,11 @@ class LiveNode(ApplicationLayer):
         """To which neighbor over which interface at what cost."""
         return self._runtime.links
 
-    def add_peer(self, address: Address, on: Interface | None = None) -> None:
+    def add_peer(self, address: LinkAddress, on: Interface | None = None) -> None:
         """Beacons and broadcasts on an interface, the first if none is named, go to this (numeric) address too."""
         self._runtime.interfaces[on or self.config.interfaces[0].name].peers[address] = None
 
-    def remove_peer(self, address: Address, on: Interface | None = None) -> None:
+    def remove_peer(self, address: LinkAddress, on: Interface | None = None) -> None:
         """They no longer do; one that is not there is no mistake."""
         self._runtime.interfaces[on or self.config.interfaces[0].name].peers.pop(address, None)
 
@@ -316,12 +317,13 @@ class LiveNode(ApplicationLayer):
 
     def status(self) -> Status:
         """How the node is."""
+        addresses = {name: self._adapters[name].format_address(address) for name, address in self.addresses.items()}
         return Status(
             name=self.config.name,
             node=self.node,
             protocol=self.config.plan.protocol.name,
-            address=format_address(self.address),
-            interfaces={name: format_address(address) for name, address in self.addresses.items()},
+            address=next(iter(addresses.values())),
+            interfaces=addresses,
             uptime_s=asyncio.get_running_loop().time() - self._started_s,
             neighbors=self.neighbors,
             links={f"{link.neighbor}/{link.interface}": link.cost_s for link in self.links},
@@ -329,7 +331,7 @@ class LiveNode(ApplicationLayer):
             counts=dict(self._recorder.counts),
             drops=dict(self._recorder.drops),
             position=None if self._whereabouts is None else self._whereabouts.position,
-            waiting={f"send/{name}": one.waiting for name, one in self._runtime.interfaces.items()}
+            waiting={f"send/{name}": one.pending for name, one in self._runtime.interfaces.items()}
             | {"clients": self._subscriptions.backlog_count, "buffer": self._recorder.buffered},
             retention=retention_reports(self._publisher.retention),
             certificate_ends_s=self.trust.certificate_ends_s,

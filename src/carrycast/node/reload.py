@@ -5,7 +5,6 @@ else needs a restart, and the log says so. A file that is wrong changes nothing.
 """
 
 import asyncio
-import socket
 from pathlib import Path
 from typing import Protocol
 
@@ -16,9 +15,9 @@ from carrycast.core.protocol import Interface, StackPlan
 from carrycast.core.protocol.machine import Settings
 from carrycast.errors import UserError, WorkError
 from carrycast.node.config import NodeConfig, NodeFile, load_config, read_file
+from carrycast.node.link.adapter import LinkAdapter, LinkAddress
 from carrycast.node.link.config import InterfaceConfig
 from carrycast.node.link.interface import RESOLVE_S
-from carrycast.node.link.socket_address import Address, format_address, resolve
 from carrycast.node.logs import set_up
 from carrycast.node.recorder import LOG
 
@@ -32,9 +31,9 @@ class Reloaded(Protocol):
 
     config: NodeConfig
 
-    def add_peer(self, address: Address, on: Interface | None = None) -> None: ...
+    def add_peer(self, address: LinkAddress, on: Interface | None = None) -> None: ...
 
-    def remove_peer(self, address: Address, on: Interface | None = None) -> None: ...
+    def remove_peer(self, address: LinkAddress, on: Interface | None = None) -> None: ...
 
     def tune(self, name: str, value: Scalar) -> str: ...
 
@@ -53,7 +52,7 @@ class Reloading:
             for key in (() if settings is None else settings.__struct_fields__)
         }
         self._peers = {one.name: set(one.peers) for one in node.config.interfaces}
-        self._looked_for: dict[tuple[Interface, Address], asyncio.Task[None]] = {}
+        self._looked_for: dict[tuple[Interface, LinkAddress], asyncio.Task[None]] = {}
         """Peers of a later reading whose names are not known yet."""
         self._turn = asyncio.Lock()
 
@@ -91,22 +90,22 @@ class Reloading:
         left = [f"interface {name}" for name in before.keys() ^ after.keys()]
         for name in before.keys() & after.keys():
             old, new = before[name], after[name]
-            if (old.host, old.port, old.group, old.link) != (new.host, new.port, new.group, new.link):
+            if (old.kind, old.adapter, old.link) != (new.kind, new.adapter, new.link):
                 left.append(f"host, port, group and link of interface {name}")
             left += await self._reload_peers(old, set(new.peers))
         return left
 
-    async def _reload_peers(self, one: InterfaceConfig, wanted: set[Address]) -> list[str]:
+    async def _reload_peers(self, one: InterfaceConfig, wanted: set[LinkAddress]) -> list[str]:
         """Add those that are new and remove those that are gone; whom it cannot remove, for want of an address."""
-        left, family = [], one.transport().family
+        left, adapter = [], one.make_adapter()
         for peer in self._peers[one.name] - wanted:
             looked_for = self._looked_for.pop((one.name, peer), None)
             if looked_for is None or looked_for.done():
                 try:
-                    address = await resolve(peer, family)
+                    address = await adapter.resolve_address(peer)
                 except WorkError as error:
-                    LOG.warning("%s", error, extra={"fields": {"peer": format_address(peer)}})
-                    left.append(f"peer {format_address(peer)}")
+                    LOG.warning("%s", error, extra={"fields": {"peer": adapter.format_address(peer)}})
+                    left.append(f"peer {adapter.format_address(peer)}")
                     continue
                 # Whoever writes a number in the place of a name means the same peer.
                 if address not in wanted:
@@ -117,22 +116,22 @@ class Reloading:
         for peer in wanted - self._peers[one.name]:
             self._peers[one.name].add(peer)
             try:
-                self._node.add_peer(await resolve(peer, family), one.name)
+                self._node.add_peer(await adapter.resolve_address(peer), one.name)
             except WorkError as error:
                 LOG.warning("%s; it is tried again", error, extra={"fields": {"interface": one.name}})
-                self._looked_for[one.name, peer] = asyncio.create_task(self._look_for(peer, one.name, family))
+                self._looked_for[one.name, peer] = asyncio.create_task(self._look_for(peer, one.name, adapter))
         return left
 
-    async def _look_for(self, peer: Address, on: Interface, family: socket.AddressFamily) -> None:
+    async def _look_for(self, peer: LinkAddress, on: Interface, adapter: LinkAdapter) -> None:
         """A name may not be known yet, as at the start of the node."""
         while True:
             await asyncio.sleep(RESOLVE_S)
             try:
-                address = await resolve(peer, family)
+                address = await adapter.resolve_address(peer)
             except WorkError:
                 continue
             self._node.add_peer(address, on)
-            LOG.info("a peer is found", extra={"fields": {"peer": format_address(peer), "interface": on}})
+            LOG.info("a peer is found", extra={"fields": {"peer": adapter.format_address(peer), "interface": on}})
             return
 
     def _tune(self, plan: StackPlan) -> list[str]:

@@ -8,7 +8,8 @@ from carrycast.core.protocol import StackPlan
 from carrycast.errors import UserError, WorkError
 from carrycast.node.api.metrics import Health
 from carrycast.node.config import NodeConfig
-from carrycast.node.link.adapter import Transport
+from carrycast.node.link.adapter import LinkAdapter
+from carrycast.node.link.channel import FrameChannel, PlainChannel
 from carrycast.node.recorder import LOG
 from carrycast.node.runtime.application_layer import ApplicationLayer
 
@@ -26,9 +27,9 @@ class SecurityPolicy:
     warning: str | None = OPEN
     """For who runs the node."""
 
-    def transport(self, transport: Transport) -> Transport:
-        """How datagrams leave and arrive."""
-        return transport
+    def channel(self, adapter: LinkAdapter) -> FrameChannel:
+        """How the frames of an interface become datagrams."""
+        return PlainChannel(adapter)
 
     def plan(self, plan: StackPlan) -> StackPlan:
         """How messages are read."""
@@ -83,12 +84,10 @@ class KeyedSecurityPolicy(SecurityPolicy):
         self.certified = vetting.certified  # type: ignore[method-assign]
         self.check_subscription = vetting.check_own  # type: ignore[method-assign]
 
-    def transport(self, transport: Transport) -> Transport:
-        from carrycast.node.security.sealed import SealedTransport
+    def channel(self, adapter: LinkAdapter) -> FrameChannel:
+        from carrycast.node.security.sealed import SealedChannel
 
-        return SealedTransport(
-            transport, self._config.node, self.membership, self._config.interfaces[0].quotas.neighbors
-        )
+        return SealedChannel(adapter, self._config.node, self.membership, self._config.interfaces[0].quotas.neighbors)
 
     def plan(self, plan: StackPlan) -> StackPlan:
         return self._vetting.plan(plan)

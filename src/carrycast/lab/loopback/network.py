@@ -13,10 +13,10 @@ from types import TracebackType
 from carrycast.core.model import Event, EventId, NodeId, SubscriptionId
 from carrycast.core.protocol import Interface
 from carrycast.errors import UserError, WorkError
-from carrycast.lab.loopback.reach import ReachTransport
+from carrycast.lab.loopback.reach import ReachAdapter
 from carrycast.node.config import NodeConfig
 from carrycast.node.link.config import UDP
-from carrycast.node.link.udp import UdpTransport
+from carrycast.node.link.udp import UdpAdapter
 from carrycast.node.node import LiveNode
 from carrycast.sim.contacts.plan import ContactPlan
 
@@ -33,7 +33,7 @@ class LoopbackNetwork:
 
     def __init__(self, configs: Iterable[NodeConfig], delays_s: Mapping[Interface, float] | None = None) -> None:
         self.nodes: dict[NodeId, LiveNode] = {}
-        self.transports: dict[tuple[NodeId, Interface], ReachTransport] = {}
+        self.transports: dict[tuple[NodeId, Interface], ReachAdapter] = {}
         self._links: set[tuple[NodeId, NodeId, Interface]] = set()
         self._configs = {config.node: config for config in configs}
         self._delays_s = dict(delays_s or {})
@@ -58,8 +58,8 @@ class LoopbackNetwork:
         """Start a node, for the first time or again; its links and its addresses are as they were."""
         config = self._configs[id]
         transports = {
-            interface.name: ReachTransport(
-                UdpTransport("127.0.0.1", self._ports.get((id, interface.name), 0), None, interface.link.queue),
+            interface.name: ReachAdapter(
+                UdpAdapter("127.0.0.1", self._ports.get((id, interface.name), 0), None, interface.link.queue),
                 self._delays_s.get(interface.name, 0.0),
             )
             for interface in config.interfaces
@@ -67,6 +67,7 @@ class LoopbackNetwork:
         node = LiveNode(config, transports)
         await node.start()
         for interface, address in node.addresses.items():
+            assert isinstance(address, tuple)  # of UDP
             self._ports[id, interface] = address[1]
         for other in self.nodes.values():
             for interface in node.addresses.keys() & other.addresses.keys():

@@ -1,72 +1,95 @@
-"""A transport that hears only a given reach list, so that links come and go on one machine."""
+"""A link adapter that receives only from a given set of nodes, so that links come and go on one machine."""
 
 import asyncio
 import random
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.adapter import Receive, Transport, Trouble
-from carrycast.node.link.frame import LinkFlaw, older, unpack
-from carrycast.node.link.socket_address import Address
+from carrycast.node.link.adapter import (
+    AdapterSettings,
+    AddressScope,
+    LinkAdapter,
+    LinkAddress,
+    ReceiveDatagram,
+    ReportDrop,
+)
+from carrycast.node.link.frame import sender_in
+from carrycast.node.link.udp import UdpAdapter, UdpSettings
 
 
-class ReachTransport(Transport):
-    """Hears whoever is in `reach`, by address or by node id, and nobody else. The list may change at any time.
+class ReachAdapter(LinkAdapter):
+    """Receives from the nodes in `reach`, given by address or by node id, and from no other. It may change at any time.
 
-    Each datagram takes `delay_s` on its way, and who is in reach counts when it arrives.
-    Of what would be heard a share of `loss` is lost all the same.
-    Every other datagram is lost as if the air had not carried it: the node learns nothing of it. `lost` counts them.
+    Each datagram takes `delay_s` on its way, and is received if its sender is in reach when it arrives.
+    A share of `loss` of these datagrams is lost all the same.
+    Every other datagram is lost as on the air: the node learns nothing of it. `lost` counts them.
     """
 
-    def __init__(self, inner: Transport, delay_s: float = 0.0) -> None:
-        self.family = inner.family
-        self.reach: set[Address | NodeId] = set()
+    kind = "reach"
+    settings_type = UdpSettings
+
+    def __init__(self, inner: LinkAdapter, delay_s: float = 0.0) -> None:
+        self.mtu_bytes = inner.mtu_bytes
+        self.reach: set[LinkAddress | NodeId] = set()
         self.lost = 0
         self.loss = 0.0
-        self._chance = random.Random(0)
+        self._random = random.Random(0)
         self._inner = inner
         self._delay_s = delay_s
         self._closed = False
-        self._receive: Receive | None = None
+        self._receive: ReceiveDatagram | None = None
 
     @property
-    def address(self) -> Address:
+    def address(self) -> LinkAddress:
         return self._inner.address
 
     @property
-    def group(self) -> Address | None:
-        return self._inner.group
+    def broadcast_address(self) -> LinkAddress | None:
+        return self._inner.broadcast_address
 
-    def open(self, receive: Receive, trouble: Trouble) -> None:
+    def open(self, receive: ReceiveDatagram, report_drop: ReportDrop) -> None:
         self._receive = receive
-        self._inner.open(self._hear, trouble)
+        self._inner.open(self._on_datagram, report_drop)
 
-    def send(self, address: Address, datagram: bytes) -> bool:
-        return self._inner.send(address, datagram)
+    def send(self, datagram: bytes, address: LinkAddress) -> bool:
+        return self._inner.send(datagram, address)
 
     def close(self) -> None:
         self._closed = True
         self._inner.close()
 
-    def _hear(self, datagram: bytes, address: Address, to_group: bool) -> None:
-        if self._delay_s > 0:
-            asyncio.get_running_loop().call_later(
-                self._delay_s, self._arrive, older(datagram, self._delay_s), address, to_group
-            )
-        else:
-            self._arrive(datagram, address, to_group)
+    async def resolve_address(self, address: LinkAddress) -> LinkAddress:
+        return await self._inner.resolve_address(address)
 
-    def _arrive(self, datagram: bytes, address: Address, to_group: bool) -> None:
+    @classmethod
+    def parse_address(cls, text: str) -> LinkAddress:
+        return UdpAdapter.parse_address(text)
+
+    @classmethod
+    def format_address(cls, address: LinkAddress) -> str:
+        return UdpAdapter.format_address(address)
+
+    @classmethod
+    def scope_of(cls, address: LinkAddress) -> AddressScope:
+        return UdpAdapter.scope_of(address)
+
+    @classmethod
+    def from_settings(cls, settings: AdapterSettings, queue: int) -> "ReachAdapter":
+        return cls(UdpAdapter.from_settings(settings, queue))
+
+    def _on_datagram(self, datagram: bytes, address: LinkAddress, to_group: bool, waited_ms: int) -> None:
+        if self._delay_s > 0:
+            waited_ms += int(self._delay_s * 1000)
+            asyncio.get_running_loop().call_later(self._delay_s, self._arrive, datagram, address, to_group, waited_ms)
+        else:
+            self._arrive(datagram, address, to_group, waited_ms)
+
+    def _arrive(self, datagram: bytes, address: LinkAddress, to_group: bool, waited_ms: int) -> None:
         assert self._receive is not None
         if self._closed:
             return
-        if self.loss and self._chance.random() < self.loss:
+        if self.loss and self._random.random() < self.loss:
             self.lost += 1
-        elif address in self.reach or self._sender(datagram) in self.reach:
-            self._receive(datagram, address, to_group)
+        elif address in self.reach or sender_in(datagram) in self.reach:
+            self._receive(datagram, address, to_group, waited_ms)
         else:
             self.lost += 1
-
-    @staticmethod
-    def _sender(datagram: bytes) -> NodeId | None:
-        frame = unpack(datagram, keyed=True)
-        return None if isinstance(frame, LinkFlaw) else frame.sender

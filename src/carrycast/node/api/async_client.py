@@ -52,7 +52,7 @@ from carrycast.node.api.messages import (
     UnsubscribeResponse,
 )
 from carrycast.node.api.token import first_line, split_token
-from carrycast.node.link.socket_address import Address, parse_address
+from carrycast.node.link.socket_address import SocketAddress, parse_socket_address
 
 RETRY_S = 0.2
 """Between two attempts to reach a node that is away."""
@@ -311,10 +311,10 @@ class AsyncClient:
                 self._by_id[reply.subscription] = stream
 
 
-def _place(address: str) -> tuple[str | None, Address | str]:
+def _place(address: str) -> tuple[str | None, SocketAddress | str]:
     """The token that a node is told first, if it needs one, and its port or the path of its socket."""
     token, place = split_token(address)
-    return token, parse_address(place) if re.search(r":[0-9]+$", place) else place
+    return token, parse_socket_address(place) if re.search(r":[0-9]+$", place) else place
 
 
 async def _connected(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

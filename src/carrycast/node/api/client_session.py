@@ -47,7 +47,7 @@ from carrycast.node.api.node_interface import NodeInterface
 from carrycast.node.api.notifications import delivery_notification, retrieved_event
 from carrycast.node.api.outbound_queue import OutboundQueue, QueuedKind
 from carrycast.node.api.token import looks_like_http
-from carrycast.node.link.moderation import Moderation
+from carrycast.node.link.moderation import InterruptModeration
 from carrycast.node.runtime.application_host import Cancel
 from carrycast.node.storage.group_commit import OnCommitted
 
@@ -78,7 +78,7 @@ async def read_lines(reader: asyncio.StreamReader, transport: asyncio.BaseTransp
     assert isinstance(transport, asyncio.ReadTransport)
     # Joined, not as a list of chunks: for a line that arrives byte by byte that would take forty times the memory.
     partial_line = bytearray()
-    moderation = Moderation()
+    moderation = InterruptModeration()
     more: list[bytes] = []
     while True:
         pause_s = moderation.pause_s(time.monotonic(), len(more))

@@ -10,7 +10,7 @@ from collections import deque
 from carrycast.errors import ConnectionLostError, UserError, WorkError
 from carrycast.node.api.messages import MAX_LINE_BYTES
 from carrycast.node.api.token import first_line, split_token
-from carrycast.node.link.socket_address import parse_address
+from carrycast.node.link.socket_address import parse_socket_address
 
 CONNECT_S = 5.0
 SEND_S = 30.0
@@ -101,7 +101,7 @@ class Connection:
 
 def _connected(address: str) -> socket.socket:
     if re.search(r":[0-9]+$", address):
-        return socket.create_connection(parse_address(address), CONNECT_S)
+        return socket.create_connection(parse_socket_address(address), CONNECT_S)
     connected = socket.socket(socket.AF_UNIX)
     try:
         connected.settimeout(CONNECT_S)

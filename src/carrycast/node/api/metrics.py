@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from carrycast.errors import WorkError
 from carrycast.node.api.messages import Status
-from carrycast.node.link.socket_address import Address, format_address
+from carrycast.node.link.socket_address import SocketAddress, format_socket_address
 from carrycast.node.recorder import DelayHistogram
 
 MAX_REQUEST_BYTES = 8192
@@ -107,7 +107,7 @@ class MetricsServer:
     """Answers one request for each connection."""
 
     def __init__(
-        self, status: Callable[[], Status], delays: DelayHistogram, health: Callable[[], Health], place: Address
+        self, status: Callable[[], Status], delays: DelayHistogram, health: Callable[[], Health], place: SocketAddress
     ) -> None:
         self._status = status
         self._delays = delays
@@ -123,7 +123,7 @@ class MetricsServer:
             self._server = await asyncio.start_server(self._on_client, host, port, limit=MAX_REQUEST_BYTES)
         except OSError as error:
             raise WorkError(
-                f"cannot serve metrics on {format_address(self._place)}: {error.strerror or error}"
+                f"cannot serve metrics on {format_socket_address(self._place)}: {error.strerror or error}"
             ) from None
 
     @property

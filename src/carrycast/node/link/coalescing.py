@@ -1,39 +1,44 @@
-"""What leaves a node over one interface: frames and acknowledgements that are there at the same time go together.
+"""Packet coalescing: frames that are sent to one address at the same time travel in one datagram (RFC 9000, 12.2).
 
-While the loop goes around once, what is said to an address is gathered, and then goes in as few datagrams as it fits.
-Nothing waits for more to come. What is heard is acknowledged when what follows from it is kept, so that a neighbor may
-rely on it.
+While the event loop goes around once, the frames for an address are gathered, and then leave in as few datagrams as
+they fit into. Nothing waits for more to come. Acknowledgements of received frames are sent when everything that
+followed from these frames is durable, so that a neighbor may rely on them.
 
-Several frames in one datagram: what is said to one address at the same time travels together.
-
-A compound is a frame whose body has a record for each frame within: its kind, session, number, the time that it has
-waited, the length of its body, and the body. All are of the compound's sender; its session and number say nothing. Only
-data and acknowledgements travel so, and no compound within another.
+A coalesced datagram is a frame whose body has a record for each frame within: its kind, session, sequence number, the
+time that it has waited, the length of its body, and the body. All are of one sender; session and number of the outer
+frame mean nothing. Only data and acknowledgements are coalesced, and no coalesced frame is within another.
 """
 
 import asyncio
 import struct
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.adapter import Transport
-from carrycast.node.link.frame import MAX_WAITED_MS, LinkFrame, LinkKind, acknowledgements, fits, pack
-from carrycast.node.link.socket_address import Address
+from carrycast.node.link.adapter import LinkAddress
+from carrycast.node.link.channel import FrameChannel
+from carrycast.node.link.frame import (
+    LINK_HEADER_BYTES,
+    MAX_WAITED_MS,
+    LinkFrame,
+    LinkKind,
+    is_body_length_valid,
+    make_acknowledgements,
+    pack,
+)
 
 _RECORD = struct.Struct(">BIQIH")
 RECORD_BYTES = _RECORD.size
-MAX_COMPOUND_BYTES = 1200
-"""The bodies of frames that travel together, and their records: with all headers a compound fits the smallest packet
-that IPv6 allows, so that none is cut into pieces which get lost one by one. [RFC 9000 §14]"""
+MAX_COALESCED_BYTES = 1200
+"""Bodies and records of the frames of one datagram: with all headers it fits the smallest packet that IPv6 allows, so
+that none is fragmented. [RFC 9000 §14]"""
 
 _KINDS = {int(kind): kind for kind in (LinkKind.DATA, LinkKind.ACKNOWLEDGED_DATA, LinkKind.ACKNOWLEDGEMENT)}
 
 
-def together(frames: Sequence[LinkFrame], node: NodeId, waited_ms: int) -> bytes:
+def coalesce(frames: Sequence[LinkFrame], node: NodeId, waited_ms: int) -> bytes:
     """The datagram of one frame or more of a node, which have all waited for so long since they were made."""
     if len(frames) == 1:
         [frame] = frames
@@ -44,16 +49,16 @@ def together(frames: Sequence[LinkFrame], node: NodeId, waited_ms: int) -> bytes
     for kind, _, session, sequence, body, already_ms in frames:
         parts.append(_RECORD.pack(kind, session, sequence, already_ms, len(body)))
         parts.append(body)
-    return pack(LinkFrame(LinkKind.COMPOUND, node, 0, 0, b"".join(parts), waited_ms))
+    return pack(LinkFrame(LinkKind.COALESCED, node, 0, 0, b"".join(parts), waited_ms))
 
 
-def taken_apart(compound: LinkFrame) -> list[LinkFrame] | None:
-    """The frames of a compound; None if it is none. Raises nothing, whatever its body is."""
+def split_coalesced(coalesced: LinkFrame) -> list[LinkFrame] | None:
+    """The frames of a coalesced datagram; None if it is malformed. Raises nothing, whatever its body is."""
     frames: list[LinkFrame] = []
-    body, sender, waited_ms = compound.body, compound.sender, compound.waited_ms
+    body, sender, waited_ms = coalesced.body, coalesced.sender, coalesced.waited_ms
     at, end = 0, len(body)
     # No node sends a longer one, and a datagram full of frames would take tens of milliseconds at once.
-    if end > MAX_COMPOUND_BYTES:
+    if end > MAX_COALESCED_BYTES:
         return None
     while at < end:
         begin = at + RECORD_BYTES
@@ -62,7 +67,7 @@ def taken_apart(compound: LinkFrame) -> list[LinkFrame] | None:
         kind, session, sequence, before_ms, length = _RECORD.unpack_from(body, at)
         at = begin + length
         known = _KINDS.get(kind)
-        if known is None or at > end or not fits(kind, length):
+        if known is None or at > end or not is_body_length_valid(kind, length):
             return None
         if waited_ms:
             before_ms = min(before_ms + waited_ms, MAX_WAITED_MS)
@@ -70,94 +75,94 @@ def taken_apart(compound: LinkFrame) -> list[LinkFrame] | None:
     return frames
 
 
-Owed: TypeAlias = dict[tuple[Address, int, NodeId], list[int]]
-"""Acknowledgements to be sent: where to, of which session, to whom, of which numbers."""
+PendingAcks: TypeAlias = dict[tuple[LinkAddress, int, NodeId], list[int]]
+"""Acknowledgements to be sent: the address, the session and the node they go to, and their sequence numbers."""
+WhenDurable: TypeAlias = Callable[[Callable[[], None]], None]
+"""Calls something when everything written so far is durable; never, if it cannot be."""
+Dropped: TypeAlias = Callable[[str, NodeId | None, int], None]
+"""Told the reason for which frames were dropped, the neighbor, and how many."""
 
 
-class DepartureUser(ABC):
-    """Who is told what could not leave, and says when acknowledgements may."""
+class CoalescerCallbacks(NamedTuple):
+    """What the coalescer asks of the layer above, and reports to it."""
 
-    @abstractmethod
-    def when_kept(self, then: Callable[[], None]) -> None:
-        """Do something when all that followed so far from what was heard is kept; never, if it cannot be."""
-
-    @abstractmethod
-    def dropped(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
-        """Frames were dropped."""
+    when_durable: WhenDurable
+    dropped: Dropped
 
 
 @dataclass(slots=True)
-class _Waiting:
-    """For one address."""
+class _Gathered:
+    """The frames for one address."""
 
     frames: list[LinkFrame] = field(default_factory=list)
     peers: list[NodeId | None] = field(default_factory=list)
     size_bytes: int = 0
 
 
-class Departures:
-    """Of one interface, over its transport."""
+class DatagramCoalescer:
+    """Gathers the frames of one interface into datagrams, and sends them over its channel."""
 
-    def __init__(self, node: NodeId, transport: Transport, user: DepartureUser) -> None:
+    def __init__(self, node: NodeId, channel: FrameChannel, callbacks: CoalescerCallbacks) -> None:
         self._node = node
-        self._transport = transport
-        self._user = user
+        self._channel = channel
+        self._when_durable, self._dropped = callbacks
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[Address, _Waiting] = {}
-        self._owed: Owed = {}
+        self._max_bytes = min(MAX_COALESCED_BYTES, channel.mtu_bytes - LINK_HEADER_BYTES)
+        self._gathered: dict[LinkAddress, _Gathered] = {}
+        self._acks: PendingAcks = {}
         self._since_s: float | None = None
-        """When the first of what waits was said; None if nothing does."""
+        """When the first of the gathered frames came; None if there are none."""
         self._closed = False
 
-    def send(self, address: Address, frame: LinkFrame, peer: NodeId | None) -> None:
-        """A frame for a peer, or for everybody who hears it."""
-        waiting = self._waiting.get(address)
-        if waiting is None:
+    def send(self, address: LinkAddress, frame: LinkFrame, peer: NodeId | None) -> None:
+        """Send a frame to one neighbor, or (None) to everybody who hears it."""
+        gathered = self._gathered.get(address)
+        if gathered is None:
             self._schedule()
-            waiting = self._waiting[address] = _Waiting()
+            gathered = self._gathered[address] = _Gathered()
         size_bytes = RECORD_BYTES + len(frame.body)
-        if waiting.frames and waiting.size_bytes + size_bytes > MAX_COMPOUND_BYTES:
-            self._go(address, waiting, self._since_s)
-            waiting = self._waiting[address] = _Waiting()
-        waiting.frames.append(frame)
-        waiting.peers.append(peer)
-        waiting.size_bytes += size_bytes
+        if gathered.frames and gathered.size_bytes + size_bytes > self._max_bytes:
+            self._transmit(address, gathered, self._since_s)
+            gathered = self._gathered[address] = _Gathered()
+        gathered.frames.append(frame)
+        gathered.peers.append(peer)
+        gathered.size_bytes += size_bytes
 
-    def owe(self, address: Address, frame: LinkFrame) -> None:
-        """A frame that has come from there is to be acknowledged."""
-        if not self._owed:
+    def acknowledge(self, address: LinkAddress, frame: LinkFrame) -> None:
+        """Acknowledge a frame that came from an address, when what followed from it is durable."""
+        if not self._acks:
             self._schedule()
-        self._owed.setdefault((address, frame.session, frame.sender), []).append(frame.sequence)
+        self._acks.setdefault((address, frame.session, frame.sender), []).append(frame.sequence)
 
     def close(self) -> None:
-        """What was said leaves; nothing does from now on."""
-        self._depart()
+        """Send what was gathered; nothing is sent from now on."""
+        self._flush()
         self._closed = True
-        self._waiting.clear()
-        self._owed.clear()
+        self._gathered.clear()
+        self._acks.clear()
 
     def _schedule(self) -> None:
         if self._since_s is None and not self._closed:
             self._since_s = time.monotonic()
-            self._loop.call_soon(self._depart)
+            self._loop.call_soon(self._flush)
 
-    def _depart(self) -> None:
-        if self._owed:
-            owed, self._owed = self._owed, {}
-            self._user.when_kept(lambda: self._pay(owed))
-        departing, self._waiting = self._waiting, {}
+    def _flush(self) -> None:
+        if self._acks:
+            acks, self._acks = self._acks, {}
+            self._when_durable(lambda: self._send_acks(acks))
+        flushed, self._gathered = self._gathered, {}
         since_s, self._since_s = self._since_s, None
-        for address, waiting in departing.items():
-            self._go(address, waiting, since_s)
+        for address, gathered in flushed.items():
+            self._transmit(address, gathered, since_s)
 
-    def _pay(self, owed: Owed) -> None:
-        for (address, session, peer), sequences in owed.items():
-            for frame in acknowledgements(self._node, session, sequences):
+    def _send_acks(self, acks: PendingAcks) -> None:
+        for (address, session, peer), sequences in acks.items():
+            for frame in make_acknowledgements(self._node, session, sequences):
                 self.send(address, frame, peer)
 
-    def _go(self, address: Address, waiting: _Waiting, since_s: float | None) -> None:
+    def _transmit(self, address: LinkAddress, gathered: _Gathered, since_s: float | None) -> None:
         waited_ms = 0 if since_s is None else int((time.monotonic() - since_s) * 1000)
-        if self._closed or self._transport.send(address, together(waiting.frames, self._node, waited_ms)):
+        if self._closed or self._channel.send(coalesce(gathered.frames, self._node, waited_ms), address):
             return
-        for peer in waiting.peers:
-            self._user.dropped("queue_full", peer)
+        for peer in gathered.peers:
+            self._dropped("queue_full", peer, 1)

@@ -1,27 +1,30 @@
-"""What a node's configuration says of its interfaces: one in the short form, or a list of them.
+"""The interfaces in a node's configuration: one in the short form, or a list of them; and the settings of the link
+layer."""
 
-How hard a link tries, and what it costs.
-"""
-
-import ipaddress
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from carrycast.core.protocol import Interface
+from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
-from carrycast.node.link.adapter import Transport
+from carrycast.node.link.adapter import (
+    AdapterSettings,
+    LinkAdapter,
+    LinkAddress,
+    SettingPlace,
+    link_adapter_named,
+)
 from carrycast.node.link.rate_limit import QuotaSettings
-from carrycast.node.link.socket_address import Address, parse_address
-from carrycast.node.link.udp import UdpTransport
+from carrycast.node.link.udp import UdpAdapter, UdpSettings
 
 
 class LinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How hard to try. The defaults give up after 3 s in all, when discovery by default gives up on a neighbor too."""
+    """Settings of the link layer. The defaults give a neighbor up after 3 s in all, when discovery does so too."""
 
     ack_timeout_s: Annotated[
         float, Meta(gt=0, le=60, description="wait for an acknowledgement while it is not known how long one takes")
@@ -44,11 +47,12 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 0.0007
 
 
+S = TypeVar("S", bound=msgspec.Struct)
+
 UDP: Interface = "udp"
 """The name of the interface of a node that has one."""
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Port = Annotated[int, Meta(ge=0, le=65535)]
 Peers = Annotated[tuple[str, ...], Meta(max_length=1024)]
 
 MAX_INTERFACES = 16
@@ -60,10 +64,9 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ListenSection(Section, frozen=True):
-    """Where the node hears. Port 0 lets the operating system choose, which only makes sense for trials."""
+    """The adapter of a single interface. The table has the settings of this kind of adapter, too."""
 
-    port: Port
-    host: str = "0.0.0.0"
+    kind: str = UdpAdapter.kind
 
 
 class DiscoverySection(Section, frozen=True):
@@ -78,106 +81,111 @@ class DiscoverySection(Section, frozen=True):
 
 
 class InterfaceSection(LinkSettings, frozen=True):
-    """One of several interfaces: what `[listen]`, `[discovery]` and `[link]` say of a single one."""
+    """One of several interfaces: what `[listen]`, `[discovery]` and `[link]` say of a single one. The table has the
+    settings of this kind of adapter, too."""
 
     name: Name
-    port: Port
-    host: str = "0.0.0.0"
+    kind: str = UdpAdapter.kind
     peers: Peers = ()
-    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class InterfaceConfig:
-    """Where an interface hears, whom it speaks to, and how hard it tries."""
+    """An interface: its adapter, the peers it sends to, and the settings of its link layer."""
 
     name: Interface = UDP
-    host: str = "127.0.0.1"
-    port: int = 0
-    group: Address | None = None
-    peers: tuple[Address, ...] = ()
+    kind: str = UdpAdapter.kind
+    adapter: AdapterSettings = field(default_factory=lambda: UdpSettings(host="127.0.0.1", port=0))
+    peers: tuple[LinkAddress, ...] = ()
+    """In the text form that was parsed: names in them are not resolved yet."""
     link: LinkSettings = field(default_factory=LinkSettings)
     quotas: QuotaSettings = field(default_factory=QuotaSettings)
 
-    def transport(self) -> Transport:
-        """A socket of its own."""
-        return UdpTransport(self.host, self.port, self.group, self.link.queue)
+    def make_adapter(self) -> LinkAdapter:
+        """An adapter that is not open yet."""
+        return link_adapter_named(self.kind).from_settings(self.adapter, self.link.queue)
 
 
 def single_interface(
-    listen: ListenSection | None, discovery: DiscoverySection, link: LinkSettings | None, path: Path
+    listen: Mapping[str, object] | None, discovery: DiscoverySection, link: LinkSettings | None, path: Path
 ) -> InterfaceConfig:
     """The interface of a node that has one; a UserError says what is wrong."""
     if listen is None:
         raise UserError(f"{path}: listen: this table is required, unless there are [[interfaces]]")
-    return InterfaceConfig(
-        host=_host(listen.host, f"{path}: listen.host"),
-        port=listen.port,
-        group=_group(discovery.group, listen.host, f"{path}: discovery.group"),
-        peers=_peers(discovery.peers, f"{path}: discovery.peers"),
-        link=link or LinkSettings(),
-    )
+    kind = _adapter(listen, f"{path}: listen")
+
+    def place(key: str) -> str:
+        return f"{path}: {'discovery' if key.startswith(('group', 'peers')) else 'listen'}.{key}"
+
+    # Whom the beacons go to stands in [discovery].
+    fields = [one for one in msgspec.structs.fields(kind.settings_type) if one.name not in ("group", "peers")]
+    table = parse_settings(listen, _with_fields(ListenSection, fields), str(path), "listen")
+    settings = _adapter_settings(kind, table, {"group": discovery.group}, place)
+    peers = kind.parse_peers(discovery.peers, place)
+    return InterfaceConfig(kind=kind.kind, adapter=settings, peers=peers, link=link or LinkSettings())
 
 
-def several_interfaces(sections: Sequence[InterfaceSection], path: Path) -> tuple[InterfaceConfig, ...]:
+def several_interfaces(tables: Sequence[Mapping[str, object]], path: Path) -> tuple[InterfaceConfig, ...]:
     """The interfaces of a node that lists them; a UserError says what is wrong."""
-    if len(sections) > MAX_INTERFACES:
-        raise UserError(f"{path}: interfaces: a node has at most {MAX_INTERFACES}, not {len(sections)}")
+    if len(tables) > MAX_INTERFACES:
+        raise UserError(f"{path}: interfaces: a node has at most {MAX_INTERFACES}, not {len(tables)}")
     interfaces: list[InterfaceConfig] = []
-    for index, section in enumerate(sections):
-        place = f"{path}: interfaces[{index}]"
+    for index, table in enumerate(tables):
+        where = f"{path}: interfaces[{index}]"
+        kind = _adapter(table, where)
+        fields = msgspec.structs.fields(kind.settings_type)
+        section = parse_settings(table, _with_fields(InterfaceSection, fields), str(path), f"interfaces[{index}]")
+
+        def place(key: str, where: str = where) -> str:
+            return f"{where}.{key}"
+
         made = InterfaceConfig(
             name=section.name,
-            host=_host(section.host, f"{place}.host"),
-            port=section.port,
-            group=_group(section.group, section.host, f"{place}.group"),
-            peers=_peers(section.peers, f"{place}.peers"),
+            kind=kind.kind,
+            adapter=_adapter_settings(kind, section, {}, place),
+            peers=kind.parse_peers(section.peers, place),
             link=LinkSettings(**{key: getattr(section, key) for key in LinkSettings.__struct_fields__}),
         )
         for other in interfaces:
-            _check_apart(made, other, place)
+            _check_conflict(made, other, place)
         interfaces.append(made)
     return tuple(interfaces)
 
 
-def _check_apart(one: InterfaceConfig, other: InterfaceConfig, place: str) -> None:
-    if one.name == other.name:
-        raise UserError(f"{place}.name: there is another interface {one.name!r}; each has a name of its own")
-    if one.port == other.port != 0 and one.host == other.host:
-        raise UserError(f"{place}.port: interface {other.name!r} listens there; each has a port of its own")
-    if one.group is not None and one.group == other.group:
-        # Both would hear what is meant for either.
-        raise UserError(f"{place}.group: interface {other.name!r} is in this group; take another port for this one")
-
-
-def _peers(texts: Sequence[str], place: str) -> tuple[Address, ...]:
-    return tuple(_address(text, f"{place}[{index}]") for index, text in enumerate(texts))
-
-
-def _address(text: str, place: str) -> Address:
+def _adapter(table: Mapping[str, object], where: str) -> type[LinkAdapter]:
     try:
-        return parse_address(text)
+        return link_adapter_named(str(table.get("kind", UdpAdapter.kind)))
     except UserError as error:
-        raise UserError(f"{place}: {error}") from None
+        raise UserError(f"{where}.kind: {error}") from None
 
 
-def _host(host: str, place: str) -> str:
-    try:
-        return str(ipaddress.ip_address("127.0.0.1" if host == "localhost" else host))
-    except ValueError:
-        raise UserError(f"{place}: {host!r} is no IP address of this machine; 0.0.0.0 means all") from None
+def _with_fields(section: type[S], fields: Sequence[msgspec.structs.FieldInfo]) -> type[S]:
+    """The type of a table that has the settings of an adapter besides its own."""
+    added: list[tuple[str, Any, Any]] = []
+    for one in fields:
+        made = one.default_factory is not msgspec.NODEFAULT
+        default = msgspec.field(default_factory=one.default_factory) if made else msgspec.field(default=one.default)
+        added.append((one.name, one.type, default))
+    combined: Any = msgspec.defstruct(
+        section.__name__, added, bases=(section,), frozen=True, kw_only=True, forbid_unknown_fields=True
+    )
+    found: type[S] = combined
+    return found
 
 
-def _group(text: str | None, listening: str, place: str) -> Address | None:
-    if text is None:
-        return None
-    host, port = _address(text, place)
-    try:
-        ipaddress.IPv4Address(host)
-    except ValueError:
-        raise UserError(f"{place}: {host!r} is no IPv4 broadcast or multicast address") from None
-    if ":" in listening:
-        raise UserError(f"{place}: a group needs an IPv4 address to listen on, not {listening!r}")
-    if port == 0:
-        raise UserError(f"{place}: the port must not be 0; it is the same on every node")
-    return host, port
+def _adapter_settings(
+    kind: type[LinkAdapter], table: msgspec.Struct, elsewhere: Mapping[str, object], place: SettingPlace
+) -> AdapterSettings:
+    """The settings of an adapter in a table, or given elsewhere in the file; checked."""
+    names = kind.settings_type.__struct_fields__
+    values = {name: elsewhere[name] if name in elsewhere else getattr(table, name) for name in names}
+    return kind.check_settings(kind.settings_type(**values), place)
+
+
+def _check_conflict(one: InterfaceConfig, other: InterfaceConfig, place: SettingPlace) -> None:
+    if one.name == other.name:
+        raise UserError(f"{place('name')}: there is another interface {one.name!r}; each has a name of its own")
+    found = link_adapter_named(one.kind).conflict(one.adapter, other.adapter) if one.kind == other.kind else None
+    if found is not None:
+        key, why = found
+        raise UserError(f"{place(key)}: interface {other.name!r} {why}")

@@ -1,60 +1,65 @@
-"""How fast a neighbor is sent to: by the time that it takes to answer, and by what got lost on the way.
+"""Congestion control of the link to one neighbor: a retransmission timer (RFC 6298) and a congestion window (RFC 5681).
 
-The wait for an acknowledgement follows RFC 6298: the smoothed time there and back, and four times how much that varies;
-times of frames that were sent again do not count, for nobody knows which copy was answered. The window grows by one
-with each acknowledgement until something is lost, and is halved then; from there on it grows by one with each window
-that was answered, as TCP's does. So a link that is slow, or a neighbor that is busy, gets as much as it takes.
+The retransmission timeout (RTO) is computed from the smoothed round-trip time (SRTT) and its variation (RTTVAR). By
+Karn's algorithm, frames that were retransmitted are not sampled: nobody knows which copy was acknowledged. The
+congestion window (cwnd) grows by one with each acknowledgement in slow start, until a frame is lost; a loss halves it;
+from there on it grows by one with each window that was acknowledged (congestion avoidance).
 """
 
-FIRST_WINDOW = 32
-"""Frames to a neighbor of which nothing is known yet; fits a small receive buffer."""
-LEAST_WINDOW = 4
-_GAIN, _VARIANCE_GAIN, _VARIANCES = 1 / 8, 1 / 4, 4
-"""[RFC 6298 §2]"""
-SOONEST = 0.5
-"""Of the configured wait: no retry comes sooner, for a neighbor that was busy for a moment is not gone."""
+INITIAL_WINDOW = 32
+"""Frames in flight to a neighbor of which nothing is known yet; they fit a small receive buffer."""
+MIN_WINDOW = 4
+ALPHA, BETA, K = 1 / 8, 1 / 4, 4
+"""Gains of SRTT and RTTVAR, and the weight of RTTVAR in the RTO. RFC 6298, 2"""
+MIN_RTO = 0.5
+"""Of the configured timeout: no retransmission comes sooner, for a neighbor that was busy for a moment is not gone."""
 
 
-class Pace:
-    """The window and the wait of the link to one neighbor."""
+class CongestionControl:
+    """SRTT, RTTVAR, cwnd and ssthresh of the link to one neighbor. Time is an argument. The window counts frames."""
 
-    __slots__ = ("_first_s", "_halved_s", "_most", "_smoothed_s", "_threshold", "_varied_s", "window")
+    __slots__ = ("_initial_rto_s", "_max_window", "_recovery_until_s", "_rttvar_s", "_srtt_s", "_ssthresh", "cwnd")
 
-    def __init__(self, first_s: float, most: int) -> None:
-        """With the wait while nothing was measured, and the most that may be on the air."""
-        self._first_s = first_s
-        self._most = float(most)
-        self.window = min(float(FIRST_WINDOW), self._most)
-        self._threshold = self._most
-        self._smoothed_s: float | None = None
-        self._varied_s = 0.0
-        self._halved_s = 0.0
+    def __init__(self, initial_rto_s: float, max_window: int) -> None:
+        """With the timeout while no round trip was measured, and the upper limit of the window."""
+        self._initial_rto_s = initial_rto_s
+        self._max_window = float(max_window)
+        self.cwnd = min(float(INITIAL_WINDOW), self._max_window)
+        self._ssthresh = self._max_window
+        self._srtt_s: float | None = None
+        self._rttvar_s = 0.0
+        self._recovery_until_s = 0.0
 
-    def wait_s(self, attempt: int) -> float:
-        """How long an acknowledgement is waited for; attempts count from 1. Only the first retry may come sooner than
-        configured: a neighbor is given up as late as ever, however quick it was."""
-        configured_s = self._first_s * 2.0 ** (attempt - 1)
-        if self._smoothed_s is None:
+    def rto_s(self, attempt: int) -> float:
+        """The retransmission timeout of an attempt, counted from 1; it doubles with each (RFC 6298, 5.5).
+
+        Deviation: only the timeout of the first attempt may be shorter than configured, so that a neighbor is given up
+        as late as configured, however short its round trip was."""
+        configured_s = self._initial_rto_s * 2.0 ** (attempt - 1)
+        if self._srtt_s is None:
             return configured_s
-        measured_s = self._smoothed_s + _VARIANCES * self._varied_s
+        measured_s = self._srtt_s + K * self._rttvar_s  # RFC 6298, 2.3
         if attempt > 1:
             return max(configured_s, measured_s * 2.0 ** (attempt - 1))
-        return max(self._first_s * SOONEST, measured_s)
+        return max(self._initial_rto_s * MIN_RTO, measured_s)
 
-    def answered(self, time_s: float | None) -> None:
-        """A frame was acknowledged, after so long if it was sent once."""
-        if time_s is not None:
-            if self._smoothed_s is None:
-                self._smoothed_s, self._varied_s = time_s, time_s / 2
-            else:
-                self._varied_s += _VARIANCE_GAIN * (abs(self._smoothed_s - time_s) - self._varied_s)
-                self._smoothed_s += _GAIN * (time_s - self._smoothed_s)
-        if self.window < self._most:
-            growth = 1.0 if self.window < self._threshold else 1.0 / self.window
-            self.window = min(self._most, self.window + growth)
+    def on_ack(self, rtt_s: float | None) -> None:
+        """A frame was acknowledged; with its round-trip time, if it was transmitted once."""
+        if rtt_s is not None:
+            if self._srtt_s is None:  # RFC 6298, 2.2
+                self._srtt_s, self._rttvar_s = rtt_s, rtt_s / 2
+            else:  # RFC 6298, 2.3
+                self._rttvar_s += BETA * (abs(self._srtt_s - rtt_s) - self._rttvar_s)
+                self._srtt_s += ALPHA * (rtt_s - self._srtt_s)
+        if self.cwnd < self._max_window:
+            # Slow start below ssthresh, congestion avoidance above it. RFC 5681, 3.1
+            growth = 1.0 if self.cwnd < self._ssthresh else 1.0 / self.cwnd
+            self.cwnd = min(self._max_window, self.cwnd + growth)
 
-    def silent(self, now_s: float) -> None:
-        """A frame has to be sent again. What is lost together counts once."""
-        if now_s >= self._halved_s:
-            self.window = self._threshold = max(min(float(LEAST_WINDOW), self._most), self.window / 2)
-            self._halved_s = now_s + (self._first_s if self._smoothed_s is None else self._smoothed_s)
+    def on_timeout(self, now_s: float) -> None:
+        """A frame was not acknowledged in time. Losses within one round trip count once (RFC 6582, 3.2).
+
+        Deviation: the window is halved and not set to one, since a radio loses frames without congestion."""
+        if now_s >= self._recovery_until_s:
+            self.cwnd = self._ssthresh = max(min(float(MIN_WINDOW), self._max_window), self.cwnd / 2)
+            self._recovery_until_s = now_s + (self._initial_rto_s if self._srtt_s is None else self._srtt_s)

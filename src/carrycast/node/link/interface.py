@@ -1,29 +1,34 @@
-"""One of a node's ways to reach others: its socket, its link layer, and who is found over it at what cost."""
+"""An interface of a node: its frame channel, its link layer, and the neighbors found over it with the costs of their
+links."""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import NamedTuple
 
 from carrycast.core.model import Failure, NodeId
 from carrycast.core.protocol import Beacon, Link, Stack, Token
 from carrycast.core.wire import LEASE_EXPIRED, Codec, DecodeError, Flaw, Layer, Message, layer_of
 from carrycast.errors import WorkError
-from carrycast.node.link.adapter import Transport
+from carrycast.node.link.adapter import LinkAddress
+from carrycast.node.link.channel import FrameChannel
+from carrycast.node.link.coalescing import WhenDurable
 from carrycast.node.link.config import InterfaceConfig
 from carrycast.node.link.cost import LinkCosts
 from carrycast.node.link.frame import MAX_SENDERS, LinkFlaw
-from carrycast.node.link.link_layer import Exchange, ExchangeUser, Refused
-from carrycast.node.link.neighbor_eviction import NeighborPlaces
-from carrycast.node.link.rate_limit import Notices, Quota
-from carrycast.node.link.socket_address import Address, format_address, resolve
+from carrycast.node.link.link_layer import LinkLayer, LinkLayerUser
+from carrycast.node.link.neighbor_eviction import NeighborEviction
+from carrycast.node.link.rate_limit import CpuLimiter, LogLimiter
 from carrycast.node.recorder import LOG, NodeRecorder
 
-KEYED_NEARBY = "a node with keys is in reach, and this one has none: they stay strangers"
+KEYED_NEARBY = "a node with keys is in reach, and this one has none: they cannot communicate"
 
 RESOLVE_S = 5.0
 """Between two attempts to find a peer by its name."""
+NAMES_S = 2.0
+"""A node that starts waits no longer for the addresses of its peers. Those that are numbers are there at once; a name
+server that does not answer takes 10 s and more for each name, and a service manager waits 90 s in all."""
 FULL_SHARE = 0.75
 """Of the queue: more than that is not left to one neighbor."""
 BUSY_SHARE = 0.25
@@ -40,102 +45,91 @@ class Unicast(NamedTuple):
     tokens: tuple[Token, ...]
 
 
-class Understood(NamedTuple):
-    """A message that has arrived."""
-
-    layer: Layer
-    message: Message
-    size_bytes: int
-
-
-WhenKept: TypeAlias = Callable[[Callable[[], None]], None]
-"""Does something when all that was written so far is kept; never, if it cannot be."""
-
-
-class LiveInterface(ExchangeUser[Unicast, Understood]):
-    """An interface at work. What it remembers of other nodes is bounded, whatever is sent to it."""
+class LiveInterface(LinkLayerUser[Unicast]):
+    """A running interface. What it remembers of other nodes is bounded, whatever is sent to it."""
 
     def __init__(
         self,
         node: NodeId,
         config: InterfaceConfig,
-        transport: Transport,
+        channel: FrameChannel,
         codecs: Mapping[Layer, Codec],
         record: NodeRecorder,
         stack: Stack,
-        when_kept: WhenKept,
+        when_durable: WhenDurable,
     ) -> None:
         self.name = config.name
-        self.peers: dict[Address, None] = {}
+        self.peers: dict[LinkAddress, None] = {}
         self.neighbors: dict[NodeId, None] = {}
-        """Who has a link over this interface, as far as discovery can tell."""
+        """The nodes with a link over this interface, as far as discovery knows."""
         self._config = config
-        self._transport = transport
+        self._adapter = channel.adapter
         self._codecs: Mapping[int, Codec] = dict(codecs.items())
         self._record = record
         self._stack = stack
-        self._when_kept = when_kept
         self._resolving: list[asyncio.Task[None]] = []
-        self._exchange: Exchange[Unicast, Understood] = Exchange(node, transport, config.link, self._understood, self)
-        self._quota = Quota(config.quotas, asyncio.get_running_loop().call_soon)
-        self._places = NeighborPlaces()
-        self._notices = Notices()
+        on_transmission = _transmission_recorder(record, config.name)
+        self._link_layer = LinkLayer(node, channel, config.link, self, on_transmission, when_durable)
+        self._cpu_limiter = CpuLimiter(config.quotas, asyncio.get_running_loop().call_soon)
+        self._eviction = NeighborEviction()
+        self._log_limiter = LogLimiter()
         self._measures = config.link.cost == "measured"
         self._costs = LinkCosts(config.link.cost_s)
-        self._addresses: OrderedDict[NodeId, Address] = OrderedDict()
-        self._apart: set[NodeId] = set()
-        """Neighbors whose beacons come to this node itself: a datagram to the group may not reach them."""
+        self._addresses: OrderedDict[NodeId, LinkAddress] = OrderedDict()
+        self._unicast_only: set[NodeId] = set()
+        """Neighbors whose beacons come by unicast: a datagram to the broadcast address may not reach them."""
 
     async def resolve_peers(self) -> None:
         """Look up the addresses of the peers in the configuration; those that are not found, again and again."""
         for peer in self._config.peers:
             try:
-                self.peers[await resolve(peer, self._transport.family)] = None
+                self.peers[await self._adapter.resolve_address(peer)] = None
             except WorkError as error:
                 LOG.warning("%s; it is tried again", error, extra={"fields": {"interface": self.name}})
                 self._resolving.append(asyncio.create_task(self._resolve_later(peer)))
 
-    async def _resolve_later(self, peer: Address) -> None:
+    async def _resolve_later(self, peer: LinkAddress) -> None:
         """A name may not be known yet, as before the network is there."""
         while True:
             await asyncio.sleep(RESOLVE_S)
             with suppress(WorkError):
-                self.peers[await resolve(peer, self._transport.family)] = None
-                LOG.info("a peer is found", extra={"fields": {"peer": format_address(peer), "interface": self.name}})
+                self.peers[await self._adapter.resolve_address(peer)] = None
+                fields = {"peer": self._adapter.format_address(peer), "interface": self.name}
+                LOG.info("a peer is found", extra={"fields": fields})
                 return
 
     def open(self) -> None:
-        """Start to hear."""
-        self._exchange.open()
+        """Start to receive."""
+        self._link_layer.open()
 
     def close(self) -> None:
-        """Stop; nothing is heard, sent or told from now on. One that was not opened may be closed."""
+        """Stop; nothing is received, sent or reported from now on. One that was not opened may be closed."""
         for task in self._resolving:
             task.cancel()
-        self._exchange.close()
+        self._link_layer.close()
 
     @property
-    def address(self) -> Address:
-        """Where the node is heard over this interface."""
-        return self._transport.address
+    def address(self) -> LinkAddress:
+        """Where the node receives over this interface."""
+        return self._adapter.address
 
     @property
-    def waiting(self) -> int:
-        """How many messages to neighbors have not arrived yet."""
-        return self._exchange.waiting
+    def pending(self) -> int:
+        """How many messages to neighbors are not acknowledged yet."""
+        return self._link_layer.pending
 
     @property
     def busy(self) -> bool:
-        """Whether so much waits that nothing new should be added: what neighbors ask for needs room as well.
+        """Whether so much is queued that nothing new should be added: what neighbors ask for needs room as well.
 
-        One neighbor that takes its time, or only says so, holds up nobody while others take what they get: what waits
-        for it alone counts only when there is little room left."""
-        waiting, queue = self._exchange.waiting, self._config.link.queue
-        if waiting < queue * BUSY_SHARE:
+        One slow neighbor, or one that pretends to be slow, delays nobody while others take what they get: frames for it
+        alone count only when there is little room left."""
+        pending, queue = self._link_layer.pending, self._config.link.queue
+        if pending < queue * BUSY_SHARE:
             return False
-        if len(self.neighbors) < 2 or waiting >= queue * FULL_SHARE:
+        if len(self.neighbors) < 2 or pending >= queue * FULL_SHARE:
             return True
-        return waiting - self._exchange.longest >= queue * BUSY_SHARE
+        return pending - self._link_layer.longest >= queue * BUSY_SHARE
 
     def leads_to(self, node: NodeId) -> bool:
         """Whether a node was ever heard over this interface, so that it can be sent to."""
@@ -145,128 +139,144 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         """The cost of a link."""
         return self._costs.cost_s(neighbor)
 
-    def linked(self, neighbor: NodeId, up: bool) -> None:
+    def on_link(self, neighbor: NodeId, up: bool) -> None:
         """Discovery has found or lost a link."""
         if up:
             self.neighbors[neighbor] = None
         else:
             self.neighbors.pop(neighbor, None)
-            self._places.forget(neighbor)
-            self._apart.discard(neighbor)
+            self._eviction.forget(neighbor)
+            self._unicast_only.discard(neighbor)
             self._costs.forget(neighbor)
-            self._exchange.forget(neighbor)
+            self._link_layer.forget(neighbor)
 
     def send(self, unicast: Unicast, body: bytes) -> Failure | None:
-        """To one node; why not, if it cannot be tried."""
+        """Send to one node; why not, if it cannot be tried."""
         address = self._addresses.get(unicast.target)
         if address is None:
             return Failure.OUT_OF_REACH
-        accepted = self._exchange.send(unicast.target, address, body, unicast)
+        accepted = self._link_layer.send(unicast.target, address, body, unicast)
         return None if accepted else Failure.QUEUE_FULL
 
     def broadcast(self, layer: Layer, message: Message, body: bytes) -> None:
-        """To everybody in reach."""
+        """Send to every node in reach."""
         self._record.send(layer, message, None, self.name, len(body))
-        self._exchange.broadcast(self._everybody(), body)
+        self._link_layer.broadcast(self._broadcast_addresses(), body)
 
-    def _everybody(self) -> list[Address]:
-        """Where a broadcast goes: to the group if there is one, to the given peers, to each neighbor apart from it."""
-        group = self._transport.group
-        everybody = dict(self.peers) if group is None else {group: None, **self.peers}
+    def _broadcast_addresses(self) -> list[LinkAddress]:
+        """The broadcast address if there is one, the given peers, and each neighbor that it may not reach."""
+        group = self._adapter.broadcast_address
+        addresses = dict(self.peers) if group is None else {group: None, **self.peers}
         for neighbor in self.neighbors:
             address = self._addresses.get(neighbor)
-            if address is not None and neighbor in self._apart:
-                everybody[address] = None
-        return list(everybody)
+            if address is not None and neighbor in self._unicast_only:
+                addresses[address] = None
+        return list(addresses)
 
-    def _understood(self, sender: NodeId, body: bytes) -> Understood | Refused | None:
-        if not self._quota.admit(sender):
+    # What the link layer reports.
+
+    def on_frame(self, sender: NodeId, address: LinkAddress, to_group: bool, body: bytes, waited_s: float) -> bool:
+        if not self._cpu_limiter.admit(sender):
             self._record.bad_datagram("neighbor_over_quota", sender)
-            return None
+            return False
         try:
             codec = self._codecs.get(layer_of(body))
             if codec is None:
                 raise DecodeError(Flaw.LAYER)
             message = codec.decode(body)
-            full = sender not in self.neighbors and len(self.neighbors) >= self._quota.neighbors
-            # Only who could become a neighbor now makes another leave.
-            if full and not (isinstance(message, Beacon) and self._make_room(sender)):
-                self._record.bad_datagram("neighbors_full", sender)
-                return None
-            return Understood(codec.layer, message, len(body))
         except DecodeError as error:
             self._record.bad_datagram(str(error.flaw), sender)
-            return None if isinstance(error.flaw, Flaw) else Refused.FOR_GOOD
-
-    def _make_room(self, newcomer: NodeId) -> bool:
-        """Whether a neighbor of which nothing more was heard has made room."""
-        now_s, discovery = self._record.time_s(), self._stack.discovery
-        assert discovery is not None  # It has found those who are there.
-        host, settings = self._exchange.address(newcomer)[0], discovery.settings
-        replaced = self._places.replaceable(host, now_s, settings.period_s, settings.missed)
-        if replaced is None:
+            # A well-formed message that is not authorized is acknowledged: to send it again would not help, and a
+            # neighbor that carries it for another is not to be given up.
+            return not isinstance(error.flaw, Flaw)
+        full = sender not in self.neighbors and len(self.neighbors) >= self._config.quotas.neighbors
+        # Only a node that could become a neighbor now evicts another.
+        if full and not (isinstance(message, Beacon) and self._evict_for(address)):
+            self._record.bad_datagram("neighbors_full", sender)
             return False
-        self._record.bad_datagram("neighbor_replaced", replaced)
-        self._stack.on_neighbor_failed(now_s, replaced, self.name, Failure.SILENT)
-        return replaced not in self.neighbors
-
-    # What the link layer tells.
-
-    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: Understood, waited_s: float) -> None:
-        layer, message, size_bytes = meaning
-        self._addresses[sender] = address
-        self._addresses.move_to_end(sender)
-        if len(self._addresses) > MAX_SENDERS:
-            self._addresses.popitem(last=False)
-        beacon = layer is Layer.DISCOVERY
-        if beacon and to_group:
-            self._apart.discard(sender)
-        elif beacon and len(self._apart) < MAX_SENDERS:
-            self._apart.add(sender)
-        self._record.receive(layer, message, sender, self.name, size_bytes)
+        layer = codec.layer
+        self._note_address(sender, address, layer is Layer.DISCOVERY, to_group)
+        self._record.receive(layer, message, sender, self.name, len(body))
         aged = message.age_by(waited_s) if waited_s else message
         if aged is None:
             self._record.drop(layer, LEASE_EXPIRED, sender, message)
         else:
             self._stack.on_message(self._record.time_s(), layer, sender, aged, self.name)
         if isinstance(message, Beacon) and sender in self.neighbors:
-            self._note_beacon(sender, address, message)
+            self._on_beacon(sender, address, message)
+        return True
 
-    def _note_beacon(self, sender: NodeId, address: Address, beacon: Beacon) -> None:
+    def _note_address(self, sender: NodeId, address: LinkAddress, beacon: bool, to_group: bool) -> None:
+        self._addresses[sender] = address
+        self._addresses.move_to_end(sender)
+        if len(self._addresses) > MAX_SENDERS:
+            self._addresses.popitem(last=False)
+        if beacon and to_group:
+            self._unicast_only.discard(sender)
+        elif beacon and len(self._unicast_only) < MAX_SENDERS:
+            self._unicast_only.add(sender)
+
+    def _evict_for(self, address: LinkAddress) -> bool:
+        """Whether a neighbor that has sent nothing but its first beacon was evicted for a node at an address."""
+        now_s, discovery = self._record.time_s(), self._stack.discovery
+        assert discovery is not None  # It has found the neighbors.
+        prefix, settings = self._adapter.scope_of(address).prefix, discovery.settings
+        evicted = self._eviction.choose(prefix, now_s, settings.period_s, settings.missed)
+        if evicted is None:
+            return False
+        self._record.bad_datagram("neighbor_replaced", evicted)
+        self._stack.on_neighbor_failed(now_s, evicted, self.name, Failure.SILENT)
+        return evicted not in self.neighbors
+
+    def _on_beacon(self, sender: NodeId, address: LinkAddress, beacon: Beacon) -> None:
         discovery = self._stack.discovery
         assert discovery is not None  # It has found this neighbor.
-        self._places.on_beacon(sender, address[0], discovery.believed_s(beacon.period_s), self._record.time_s())
+        prefix, period_s = self._adapter.scope_of(address).prefix, discovery.believed_s(beacon.period_s)
+        self._eviction.on_beacon(sender, prefix, period_s, self._record.time_s())
         if self._measures:
-            self._exchange.probe(sender, address)
+            self._link_layer.probe(sender, address)
 
-    def when_kept(self, then: Callable[[], None]) -> None:
-        self._when_kept(then)
+    def on_acknowledged(self, context: Unicast) -> None:
+        self._eviction.on_ack(context.target)
+        for token in context.tokens:
+            self._stack.on_sent(self._record.time_s(), context.layer, token, None)
 
-    def transmitted(self, unicast: Unicast, attempt: int) -> None:
-        self._record.send(unicast.layer, unicast.message, unicast.target, self.name, unicast.size_bytes, attempt)
-
-    def acknowledged(self, unicast: Unicast) -> None:
-        self._places.on_answer(unicast.target)
-        for token in unicast.tokens:
-            self._stack.on_sent(self._record.time_s(), unicast.layer, token, None)
-
-    def given_up(self, target: NodeId, unicasts: Sequence[Unicast]) -> None:
-        # What a protocol sends again at once takes another way, if there is one.
+    def on_given_up(self, target: NodeId, contexts: Sequence[Unicast]) -> None:
+        # What a protocol sends again at once takes another path, if there is one.
         self.neighbors.pop(target, None)
-        # First what failed, then the link: who sends again at once knows of it when the link is said to be gone.
-        for unicast in unicasts:
+        # First the messages, then the link: a protocol that sends again at once learns next that the link is gone.
+        for unicast in contexts:
             self._record.drop(unicast.layer, "unacknowledged", unicast.target, unicast.message)
             for token in unicast.tokens:
                 self._stack.on_sent(self._record.time_s(), unicast.layer, token, Failure.UNREACHABLE)
         self._stack.on_neighbor_failed(self._record.time_s(), target, self.name, Failure.UNREACHABLE)
 
-    def measured(self, target: NodeId, time_s: float) -> None:
+    def on_probe(self, target: NodeId, time_s: float) -> None:
         if target in self.neighbors and self._costs.observe(target, time_s):
             link = Link(target, self.name, self.cost_s(target))
             self._record.link_changed(link)
             self._stack.on_link_changed(self._record.time_s(), link)
 
-    def dropped(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
+    def on_drop(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
         if reason == LinkFlaw.KEYED:
-            self._notices.tell(self.address, KEYED_NEARBY)
+            text = self._adapter.format_address(self.address)
+            self._log_limiter.warn(text, text, KEYED_NEARBY)
         self._record.bad_datagram(reason, peer, times)
+
+
+def _transmission_recorder(record: NodeRecorder, interface: str) -> Callable[[Unicast, int], None]:
+    """Writes transmissions of unicasts into the trace. The link layer calls it, and not the interface above it."""
+    send = record.send
+
+    def on_transmission(unicast: Unicast, attempt: int) -> None:
+        send(unicast.layer, unicast.message, unicast.target, interface, unicast.size_bytes, attempt)
+
+    return on_transmission
+
+
+async def resolve_all_peers(interfaces: Iterable[LiveInterface], cleanup: AsyncExitStack) -> None:
+    """Resolve the peers of interfaces; what takes long goes on in the background."""
+    tasks = [asyncio.create_task(one.resolve_peers()) for one in interfaces]
+    for task in tasks:
+        cleanup.callback(task.cancel)
+    await asyncio.wait(tasks, timeout=NAMES_S)

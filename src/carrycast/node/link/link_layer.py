@@ -1,20 +1,20 @@
-"""The link layer: unicast with acknowledgement and retry, broadcast, and no repetition heard twice.
+"""The link layer of an interface: reliable unicast, broadcast, and no frame received twice.
 
-How unicasts go is in `lanes.py`; whoever is heard has answered a challenge from where it speaks (`paths.py`).
-Broadcasts are numbered on their own and unicasts per neighbor, in the order in which they go on the air. How all of
-them leave, and acknowledgements of what came, is in `departures.py`.
+Unicasts are sent by `reliability.py`, all frames and acknowledgements leave through `coalescing.py`, and frames are
+accepted only from addresses that have answered a challenge (`path_validation.py`). Broadcasts are numbered on their own
+and unicasts per neighbor, in the order in which they are first transmitted.
 """
 
 import asyncio
-import enum
 import secrets
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, NamedTuple
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.adapter import Transport
-from carrycast.node.link.coalescing import Departures, DepartureUser, taken_apart
+from carrycast.node.link.adapter import LinkAddress
+from carrycast.node.link.channel import FrameChannel
+from carrycast.node.link.coalescing import CoalescerCallbacks, DatagramCoalescer, WhenDurable, split_coalesced
 from carrycast.node.link.config import LinkSettings
 from carrycast.node.link.frame import (
     MAX_WAITED_MS,
@@ -22,41 +22,37 @@ from carrycast.node.link.frame import (
     LinkFlaw,
     LinkFrame,
     LinkKind,
-    Novelty,
-    Windows,
-    acknowledged,
+    acknowledged_sequences,
     pack,
-    unpack,
 )
-from carrycast.node.link.path_validation import Held, Paths, PathUser
-from carrycast.node.link.reliability import Lanes, LaneUser, P
-from carrycast.node.link.socket_address import Address
-
-M = TypeVar("M")
-"""What the body of a frame says."""
+from carrycast.node.link.path_validation import HeldFrame, PathUser, PathValidator
+from carrycast.node.link.reliability import C, DeliveryCallbacks, ReliableSender
+from carrycast.node.link.replay_window import ReceivedFrames, ReplayCheck
 
 
-class Refused(enum.Enum):
-    """What was understood, and may not be said."""
-
-    FOR_GOOD = enum.auto()
-    """It is acknowledged: to send it again would not help, and who carries it for another is not to be given up."""
-
-
-Decode: TypeAlias = Callable[[NodeId, bytes], M | Refused | None]
-"""What a body of a sender says, or None if it says nothing; only what is understood is acknowledged."""
-
-
-class ExchangeUser(LaneUser[P], DepartureUser, Generic[P, M]):
+class LinkLayerUser(ABC, Generic[C]):
     """The layer above."""
 
     @abstractmethod
-    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: M, waited_s: float) -> None:
-        """A frame has arrived, for the first time; `to_group` if it was sent to the group. It waited on its way."""
+    def on_frame(self, sender: NodeId, address: LinkAddress, to_group: bool, body: bytes, waited_s: float) -> bool:
+        """A frame has arrived, for the first time; `to_group` if it was sent to the broadcast address. It waited on its
+        way. Returns whether it is acknowledged; one that is not may be sent again."""
 
     @abstractmethod
-    def measured(self, target: NodeId, time_s: float) -> None:
+    def on_acknowledged(self, context: C) -> None:
+        """A unicast was acknowledged. Each accepted unicast is reported once, here or in `on_given_up`."""
+
+    @abstractmethod
+    def on_given_up(self, target: NodeId, contexts: Sequence[C]) -> None:
+        """A neighbor does not acknowledge; all unicasts that were queued or in flight to it are given up."""
+
+    @abstractmethod
+    def on_probe(self, target: NodeId, time_s: float) -> None:
         """How long a probe took to a neighbor."""
+
+    @abstractmethod
+    def on_drop(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
+        """Frames were dropped."""
 
 
 class _Probe(NamedTuple):
@@ -68,177 +64,162 @@ ANSWERS = {LinkKind.PROBE: LinkKind.ECHO, LinkKind.CHALLENGE: LinkKind.RESPONSE}
 """What is returned as it is, whoever sent it, and no longer than it was."""
 
 
-class Exchange(PathUser, LaneUser[P], Generic[P, M]):
-    """The link layer of one interface of a node, over its transport."""
+class LinkLayer(PathUser, Generic[C]):
+    """The link layer of one interface of a node, over its frame channel."""
 
     def __init__(
-        self, node: NodeId, transport: Transport, settings: LinkSettings, decode: Decode[M], user: ExchangeUser[P, M]
+        self,
+        node: NodeId,
+        channel: FrameChannel,
+        settings: LinkSettings,
+        user: LinkLayerUser[C],
+        on_transmission: Callable[[C, int], None],
+        when_durable: WhenDurable,
     ) -> None:
+        """`on_transmission` writes the trace; acknowledgements of received frames wait for `when_durable`."""
         self._node = node
-        self._transport = transport
+        self._channel = channel
         self._settings = settings
-        self._decode = decode
         self._user = user
         self._loop = asyncio.get_running_loop()
         # A receiver tells the numbers of this start from those of an earlier one by the session.
         self._session = secrets.randbits(32)
         self._broadcasts = 0
-        self._departures = Departures(node, transport, user)
-        # The same, a call less for each frame.
-        self.transmitted = user.transmitted  # type: ignore[method-assign]
-        self.acknowledged = user.acknowledged  # type: ignore[method-assign]
-        self._lanes: Lanes[P] = Lanes(node, self._session, self._departures, settings, self)
-        self._windows = Windows()
+        self._coalescer = DatagramCoalescer(node, channel, CoalescerCallbacks(when_durable, user.on_drop))
+        callbacks = DeliveryCallbacks(on_transmission, user.on_acknowledged, self._on_given_up)
+        self._sender: ReliableSender[C] = ReliableSender(node, self._session, self._coalescer, settings, callbacks)
+        self._received = ReceivedFrames()
         # An answer, and once more if the first was lost.
-        self._paths = Paths(2 * settings.ack_timeout_s, self)
+        self._paths = PathValidator(2 * settings.ack_timeout_s, channel.adapter.format_address, self)
         self._closed = False
         self._probed = 0
         self._probes: dict[NodeId, _Probe] = {}
 
     def open(self) -> None:
-        """Start to hear."""
-        self._transport.open(self._on_datagram, lambda reason, times: self._user.dropped(reason, None, times))
+        """Start to receive."""
+        self._channel.open(self._on_datagram, lambda reason, times: self._user.on_drop(reason, None, times))
 
     def close(self) -> None:
-        """Stop; nothing is heard, sent or told from now on."""
-        self._departures.close()
+        """Stop; nothing is received, sent or reported from now on."""
+        self._coalescer.close()
         self._closed = True
-        self._lanes.close()
+        self._sender.close()
         self._probes.clear()
         self._paths.close()
-        self._transport.close()
+        self._channel.close()
 
     @property
-    def waiting(self) -> int:
-        """How many unicasts wait or are on the air."""
-        return self._lanes.waiting
+    def pending(self) -> int:
+        """How many unicasts are queued or in flight."""
+        return self._sender.pending
 
     @property
     def longest(self) -> int:
         """How many of them are for the one neighbor that has the most."""
-        return self._lanes.longest
+        return self._sender.longest
 
-    def broadcast(self, addresses: Iterable[Address], body: bytes) -> None:
-        """One frame to every address; whoever hears it under two of them takes it once."""
+    def broadcast(self, addresses: Iterable[LinkAddress], body: bytes) -> None:
+        """One frame to every address; a node that hears it under two of them receives it once."""
         self._broadcasts += 1
         frame = LinkFrame(LinkKind.DATA, self._node, self._session, self._broadcasts, body)
         for address in addresses:
-            self._departures.send(address, frame, None)
+            self._coalescer.send(address, frame, None)
 
-    def send(self, target: NodeId, address: Address, body: bytes, parcel: P) -> bool:
-        """Take a unicast, whose end is told; False if the queue is full, and then nothing more is told."""
-        return self._lanes.send(target, address, body, parcel)
+    def send(self, target: NodeId, address: LinkAddress, body: bytes, context: C) -> bool:
+        """Queue a unicast, whose outcome is reported; False if the queue is full, and then nothing is reported."""
+        return self._sender.send(target, address, body, context)
 
-    def address(self, node: NodeId) -> Address:
-        """Where a node that is heard has answered from."""
-        return self._paths.address(node)
-
-    def probe(self, target: NodeId, address: Address) -> None:
-        """See how long a packet takes to a neighbor; `measured` tells. At most one at a time is on its way."""
+    def probe(self, target: NodeId, address: LinkAddress) -> None:
+        """Measure how long a packet takes to a neighbor; `on_probe` reports it. At most one probe is in flight."""
         now = self._loop.time()
         earlier = self._probes.get(target)
         if earlier is not None:
             if now - earlier.sent_s < self._settings.ack_timeout_s:
                 return
             # Lost, and a lost frame takes at least this long.
-            self._user.measured(target, self._settings.ack_timeout_s)
+            self._user.on_probe(target, self._settings.ack_timeout_s)
         self._probed += 1
         self._probes[target] = _Probe(self._probed, now)
         frame = LinkFrame(LinkKind.PROBE, self._node, self._session, self._probed, bytes(PROBE_BODY_BYTES))
-        self._put(address, frame, target)
+        self._transmit(address, frame, target)
 
     def forget(self, target: NodeId) -> None:
-        """A neighbor is gone; a probe on its way to it does not count."""
+        """A neighbor is gone; the echo of a probe to it is ignored."""
         self._probes.pop(target, None)
-        self._lanes.forget(target)
+        self._sender.forget(target)
 
-    # What becomes of unicasts.
-
-    def transmitted(self, parcel: P, attempt: int) -> None:
-        self._user.transmitted(parcel, attempt)
-
-    def acknowledged(self, parcel: P) -> None:
-        self._user.acknowledged(parcel)
-
-    def given_up(self, target: NodeId, parcels: Sequence[P]) -> None:
+    def _on_given_up(self, target: NodeId, contexts: Sequence[C]) -> None:
         self._paths.forget(target)
-        self._user.given_up(target, parcels)
+        self._user.on_given_up(target, contexts)
 
-    def dropped(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
-        self._user.dropped(reason, peer, times)
+    def on_drop(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
+        self._user.on_drop(reason, peer, times)
 
-    def _on_datagram(self, datagram: bytes, address: Address, to_group: bool) -> None:
-        frame = unpack(datagram)
-        if isinstance(frame, LinkFlaw):
-            self._user.dropped(str(frame), None)
-        elif frame.sender == self._node:
+    def _on_datagram(self, frame: LinkFrame, address: LinkAddress, to_group: bool) -> None:
+        if frame.sender == self._node:
             # A group brings back one's own datagrams; so does a second node with the same key.
-            self._user.dropped("link_own", frame.sender)
-        elif frame.kind is LinkKind.COMPOUND:
-            frames = taken_apart(frame)
+            self._user.on_drop("link_own", frame.sender)
+        elif frame.kind is LinkKind.COALESCED:
+            frames = split_coalesced(frame)
             if frames is None:
-                self._user.dropped(str(LinkFlaw.BODY), None)
+                self._user.on_drop(str(LinkFlaw.BODY), None)
             for one in frames or ():
                 self._on_frame(one, address, to_group)
         else:
             self._on_frame(frame, address, to_group)
 
-    def _on_frame(self, frame: LinkFrame, address: Address, to_group: bool) -> None:
-        if self._closed:  # What was heard before it made the node stop.
+    def _on_frame(self, frame: LinkFrame, address: LinkAddress, to_group: bool) -> None:
+        if self._closed:  # A frame before it made the node stop.
             return
         kind = frame.kind
         if kind is LinkKind.DATA or kind is LinkKind.ACKNOWLEDGED_DATA:
             if self._paths.admit(frame, address, to_group):
                 self._on_data(frame, address, to_group)
         elif kind is LinkKind.ACKNOWLEDGEMENT:
-            strange = self._lanes.on_acknowledgements(frame.sender, frame.session, acknowledged(frame))
-            if strange:
-                self._user.dropped("link_unexpected_acknowledgement", frame.sender, strange)
+            unexpected = self._sender.on_ack(frame.sender, frame.session, acknowledged_sequences(frame))
+            if unexpected:
+                self._user.on_drop("link_unexpected_acknowledgement", frame.sender, unexpected)
         elif kind in ANSWERS:
-            self._put(address, frame._replace(kind=ANSWERS[kind], sender=self._node, waited_ms=0), frame.sender)
+            self._transmit(address, frame._replace(kind=ANSWERS[kind], sender=self._node, waited_ms=0), frame.sender)
         elif kind is LinkKind.ECHO:
             self._on_echo(frame)
-        elif not (frame.session == self._session and self._paths.on_answer(frame.sender, address, frame.sequence)):
-            self._user.dropped("link_unexpected_response", frame.sender)
+        elif not (frame.session == self._session and self._paths.on_response(frame.sender, address, frame.sequence)):
+            self._user.on_drop("link_unexpected_response", frame.sender)
 
-    def challenge(self, target: NodeId, address: Address, number: int) -> None:
-        self._put(address, LinkFrame(LinkKind.CHALLENGE, self._node, self._session, number, b""), target)
+    def send_challenge(self, target: NodeId, address: LinkAddress, number: int) -> None:
+        self._transmit(address, LinkFrame(LinkKind.CHALLENGE, self._node, self._session, number, b""), target)
 
-    def released(self, held: Held, address: Address) -> None:
+    def on_validated(self, held: HeldFrame, address: LinkAddress) -> None:
         waited_ms = held.frame.waited_ms + int((self._loop.time() - held.since_s) * 1000)
         self._on_data(held.frame._replace(waited_ms=min(waited_ms, MAX_WAITED_MS)), address, held.to_group)
 
     def _on_echo(self, frame: LinkFrame) -> None:
         probe = self._probes.get(frame.sender)
         if probe is None or probe.sequence != frame.sequence or frame.session != self._session:
-            self._user.dropped("link_unexpected_echo", frame.sender)
+            self._user.on_drop("link_unexpected_echo", frame.sender)
         else:
             del self._probes[frame.sender]
-            self._user.measured(frame.sender, (self._loop.time() - probe.sent_s) / 2)
+            self._user.on_probe(frame.sender, (self._loop.time() - probe.sent_s) / 2)
 
-    def _on_data(self, frame: LinkFrame, address: Address, to_group: bool) -> None:
-        novelty = self._windows.judge(frame)
-        if novelty is Novelty.TOO_OLD:
-            self._user.dropped("link_too_old", frame.sender)
-        elif novelty is Novelty.REPEATED:
-            self._user.dropped("link_repeated", frame.sender)
+    def _on_data(self, frame: LinkFrame, address: LinkAddress, to_group: bool) -> None:
+        sender, found = frame.sender, self._received.check(frame)
+        if found is ReplayCheck.TOO_OLD:
+            self._user.on_drop("link_too_old", sender)
+        elif found is ReplayCheck.DUPLICATE:
+            self._user.on_drop("link_repeated", sender)
             self._acknowledge(frame, address)
         else:
-            meaning = self._decode(frame.sender, frame.body)
-            if meaning is None:
-                return
-            self._windows.add(frame)
-            if not isinstance(meaning, Refused):
-                current = self._paths.address(frame.sender)
-                self._lanes.moved(frame.sender, current)
-                self._user.heard(frame.sender, current, to_group, meaning, frame.waited_ms / 1000)
-            self._acknowledge(frame, address)
+            current = self._paths.address(sender)
+            self._sender.set_address(sender, current)
+            if self._user.on_frame(sender, current, to_group, frame.body, frame.waited_ms / 1000):
+                self._received.add(frame)
+                self._acknowledge(frame, address)
 
-    def _acknowledge(self, frame: LinkFrame, address: Address) -> None:
+    def _acknowledge(self, frame: LinkFrame, address: LinkAddress) -> None:
         if frame.kind is LinkKind.ACKNOWLEDGED_DATA:
-            self._departures.owe(address, frame)
+            self._coalescer.acknowledge(address, frame)
 
-    def _put(self, address: Address, frame: LinkFrame, peer: NodeId) -> None:
-        """On the air once, whatever becomes of it."""
-        if not self._closed and not self._transport.send(address, pack(frame)):
-            self._user.dropped("queue_full", peer)
+    def _transmit(self, address: LinkAddress, frame: LinkFrame, peer: NodeId) -> None:
+        """Once, without retransmission."""
+        if not self._closed and not self._channel.send(pack(frame), address):
+            self._user.on_drop("queue_full", peer)

@@ -1,41 +1,42 @@
-"""Where other nodes are: nobody is listened to before it has answered from the address that it speaks from.
+"""Path validation: frames are accepted only from addresses that have returned a challenge (RFC 9000, 8.1 and 8.2).
 
-A sender's name and address can be written by anybody. So the first frame from an address is held back, and its speaker
-challenged: a random number goes to that address, and who returns it is there. A third party whose address was written
-gets nothing from this node but that one short datagram.
+Anybody can write a sender's id and address into a datagram. So the first frame from an address is held back, and a
+challenge, a random number, is sent to that address; only a node that is there can return it. A third party whose
+address was forged gets nothing from this node but that one short datagram.
 
-What is meant for a node goes to one address of it. If it is heard from another, the old one is challenged too, and
-only if that is silent does the new one take its place: a neighbor that has moved is silent where it was. While it
-answers, the other is one more interface of the same node, or somebody who speaks in its name and does not get what is
-meant for it.
+Frames for a node go to one address of it. If it is heard from another, the current address is challenged too, and only
+if that does not respond does the new one take its place: a neighbor that has moved does not respond where it was. While
+it responds, the other address is one more interface of the same node, or an attacker that uses its id and does not get
+the frames for it.
 """
 
 import asyncio
 import secrets
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from carrycast.core.model import NodeId
+from carrycast.node.link.adapter import LinkAddress
 from carrycast.node.link.frame import MAX_SENDERS, LinkFrame
-from carrycast.node.link.socket_address import Address, format_address
 from carrycast.node.recorder import LOG
 
-MAX_TRIALS = 1024
-"""Addresses that have not answered yet, whoever claims to be there; the oldest makes room."""
+MAX_VALIDATIONS = 1024
+"""Paths that are being validated, whichever senders they claim; the oldest makes room."""
 HELD_FRAMES = 64
-"""Frames of one of them: what a neighbor may say in the moment until it has answered."""
+"""Frames held back for one of them: what a neighbor may send until its response has come."""
 HELD_BYTES = 1 << 22
 """Of all of them."""
 
 UNPROVEN = "link_unproven"
 
-Place: TypeAlias = tuple[NodeId, Address]
+LinkPath: TypeAlias = tuple[NodeId, LinkAddress]
 
 
-class Held(NamedTuple):
-    """A frame that waits for its sender's answer."""
+class HeldFrame(NamedTuple):
+    """A frame that is held back until its path is validated."""
 
     frame: LinkFrame
     to_group: bool
@@ -43,157 +44,160 @@ class Held(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Trial:
+class _Validation:
     number: int
-    rival: Address | None
-    rival_number: int
+    current: LinkAddress | None
+    """The address that frames for the sender go to now, which is challenged too."""
+    current_number: int
     timer: asyncio.TimerHandle
-    answered: bool = False
-    rivaled: bool = False
-    """The sender has answered from where it was, too."""
-    held: list[Held] = field(default_factory=list)
+    responded: bool = False
+    current_responded: bool = False
+    held: list[HeldFrame] = field(default_factory=list)
 
 
 class PathUser(ABC):
-    """Who sends challenges and takes what was held back."""
+    """The layer that sends challenges and receives the frames of validated paths."""
 
     @abstractmethod
-    def challenge(self, target: NodeId, address: Address, number: int) -> None:
-        """One datagram to an address; its answer goes to `Paths.on_answer`."""
+    def send_challenge(self, target: NodeId, address: LinkAddress, number: int) -> None:
+        """One datagram to an address; the response to it goes to `PathValidator.on_response`."""
 
     @abstractmethod
-    def released(self, held: Held, address: Address) -> None:
-        """Its sender is there."""
+    def on_validated(self, held: HeldFrame, address: LinkAddress) -> None:
+        """The path of a frame that was held back is valid."""
 
     @abstractmethod
-    def dropped(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
-        """Something held back is dropped, by a name."""
+    def on_drop(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
+        """A frame that was held back is dropped."""
 
 
-TOLD_S = 60.0
+WARN_AGAIN_S = 60.0
 
 
-class Paths:
-    """The addresses that have answered, and those on trial."""
+class PathValidator:
+    """The validated addresses of other nodes, and those that are being validated."""
 
-    def __init__(self, patience_s: float, user: PathUser) -> None:
-        self._patience_s = patience_s
+    def __init__(self, timeout_s: float, format_address: Callable[[LinkAddress], str], user: PathUser) -> None:
+        self._timeout_s = timeout_s
+        self._format_address = format_address
         self._user = user
         self._loop = asyncio.get_running_loop()
-        self._main: OrderedDict[NodeId, Address] = OrderedDict()
-        """Where what is meant for a node goes."""
-        self._others: OrderedDict[Place, None] = OrderedDict()
-        """Where else it is heard from."""
-        self._trials: OrderedDict[Place, _Trial] = OrderedDict()
+        self._current: OrderedDict[NodeId, LinkAddress] = OrderedDict()
+        """Where frames for a node go."""
+        self._others: OrderedDict[LinkPath, None] = OrderedDict()
+        """Other validated paths from a node."""
+        self._validations: OrderedDict[LinkPath, _Validation] = OrderedDict()
         self._held_bytes = 0
-        self._told: dict[NodeId, float] = {}
-        """Until when the log says nothing more of a node with two addresses."""
+        self._quiet_until_s: dict[NodeId, float] = {}
+        """Until when the log has no further warning of a node with two addresses."""
 
     def close(self) -> None:
-        """Nobody is waited for any more."""
-        for trial in self._trials.values():
-            trial.timer.cancel()
-        self._trials.clear()
+        """End all validations."""
+        for validation in self._validations.values():
+            validation.timer.cancel()
+        self._validations.clear()
 
-    def admit(self, frame: LinkFrame, address: Address, to_group: bool) -> bool:
-        """Whether a frame may be heard now; else it waits, or is dropped by name."""
+    def admit(self, frame: LinkFrame, address: LinkAddress, to_group: bool) -> bool:
+        """Whether a frame may be received now; else it is held back, or dropped."""
         sender = frame.sender
-        place = (sender, address)
-        if self._main.get(sender) == address:
-            self._main.move_to_end(sender)
+        path = (sender, address)
+        if self._current.get(sender) == address:
+            self._current.move_to_end(sender)
             return True
-        if place in self._others:
-            self._others.move_to_end(place)
+        if path in self._others:
+            self._others.move_to_end(path)
             return True
-        trial = self._trials.get(place) or self._try(place)
-        if len(trial.held) >= HELD_FRAMES or self._held_bytes + len(frame.body) > HELD_BYTES:
-            self._user.dropped(UNPROVEN, sender)
+        validation = self._validations.get(path) or self._start(path)
+        if len(validation.held) >= HELD_FRAMES or self._held_bytes + len(frame.body) > HELD_BYTES:
+            self._user.on_drop(UNPROVEN, sender)
         else:
-            trial.held.append(Held(frame, to_group, self._loop.time()))
+            validation.held.append(HeldFrame(frame, to_group, self._loop.time()))
             self._held_bytes += len(frame.body)
         return False
 
-    def address(self, node: NodeId) -> Address:
-        """Where to send what is meant for a node that was admitted."""
-        return self._main[node]
+    def address(self, node: NodeId) -> LinkAddress:
+        """Where frames for an admitted node go."""
+        return self._current[node]
 
     def forget(self, node: NodeId) -> None:
-        """It cannot be reached there any more; wherever it is heard next has to be proven anew."""
-        self._main.pop(node, None)
-        self._told.pop(node, None)
-        for place in [place for place in self._others if place[0] == node]:
-            del self._others[place]
+        """A node cannot be reached any more; wherever it is heard next has to be validated again."""
+        self._current.pop(node, None)
+        self._quiet_until_s.pop(node, None)
+        for path in [path for path in self._others if path[0] == node]:
+            del self._others[path]
 
-    def on_answer(self, sender: NodeId, address: Address, number: int) -> bool:
-        """A number has come back; False if it was not sent there, or is late."""
-        trial = self._trials.get((sender, address))
-        if trial is not None and trial.number == number:
-            trial.answered = True
-            if trial.rival is None or trial.rivaled:
-                self._prove((sender, address))
+    def on_response(self, sender: NodeId, address: LinkAddress, number: int) -> bool:
+        """A challenge has come back; False if it was not sent there, or comes too late."""
+        validation = self._validations.get((sender, address))
+        if validation is not None and validation.number == number:
+            validation.responded = True
+            if validation.current is None or validation.current_responded:
+                self._complete((sender, address))
             return True
-        for place, other in list(self._trials.items()):
-            if place[0] == sender and other.rival == address and other.rival_number == number:
-                other.rivaled = True
-                if other.answered:
-                    self._prove(place)
+        for path, other in list(self._validations.items()):
+            if path[0] == sender and other.current == address and other.current_number == number:
+                other.current_responded = True
+                if other.responded:
+                    self._complete(path)
                 return True
         return False
 
-    def _try(self, place: Place) -> _Trial:
-        sender, address = place
-        if len(self._trials) >= MAX_TRIALS:
-            self._drop(next(iter(self._trials)), UNPROVEN)
-        rival = self._main.get(sender)
-        timer = self._loop.call_later(self._patience_s, self._end, place)
-        trial = self._trials[place] = _Trial(secrets.randbits(63), rival, secrets.randbits(63), timer)
-        if rival is not None:
-            self._user.challenge(sender, rival, trial.rival_number)
-            # Once more: what is lost on its way here must not look like silence.
-            self._loop.call_later(self._patience_s / 2, self._ask_rival, place, trial)
-        self._user.challenge(sender, address, trial.number)
-        return trial
+    def _start(self, path: LinkPath) -> _Validation:
+        sender, address = path
+        if len(self._validations) >= MAX_VALIDATIONS:
+            self._drop(next(iter(self._validations)), UNPROVEN)
+        current = self._current.get(sender)
+        timer = self._loop.call_later(self._timeout_s, self._on_timeout, path)
+        validation = _Validation(secrets.randbits(63), current, secrets.randbits(63), timer)
+        self._validations[path] = validation
+        if current is not None:
+            self._user.send_challenge(sender, current, validation.current_number)
+            # Once more: a response that is lost on its way must not look like none.
+            self._loop.call_later(self._timeout_s / 2, self._challenge_current_again, path, validation)
+        self._user.send_challenge(sender, address, validation.number)
+        return validation
 
-    def _ask_rival(self, place: Place, trial: _Trial) -> None:
-        if self._trials.get(place) is trial and trial.rival is not None and not trial.rivaled:
-            self._user.challenge(place[0], trial.rival, trial.rival_number)
+    def _challenge_current_again(self, path: LinkPath, validation: _Validation) -> None:
+        unanswered = validation.current is not None and not validation.current_responded
+        if self._validations.get(path) is validation and unanswered:
+            self._user.send_challenge(path[0], validation.current, validation.current_number)
 
-    def _end(self, place: Place) -> None:
-        if self._trials[place].answered:
-            self._prove(place)
+    def _on_timeout(self, path: LinkPath) -> None:
+        if self._validations[path].responded:
+            self._complete(path)
         else:
-            self._drop(place, UNPROVEN)
+            self._drop(path, UNPROVEN)
 
-    def _prove(self, place: Place) -> None:
-        sender, address = place
-        if self._trials[place].rivaled and sender in self._main:
-            if self._loop.time() >= self._told.get(sender, 0.0):
-                self._told[sender] = self._loop.time() + TOLD_S
+    def _complete(self, path: LinkPath) -> None:
+        sender, address = path
+        if self._validations[path].current_responded and sender in self._current:
+            if self._loop.time() >= self._quiet_until_s.get(sender, 0.0):
+                self._quiet_until_s[sender] = self._loop.time() + WARN_AGAIN_S
                 LOG.warning(
                     "node %s is heard from %s and from %s: two interfaces of it, two nodes with one identity, or a "
                     "forgery",
                     sender,
-                    format_address(self._main[sender]),
-                    format_address(address),
+                    self._format_address(self._current[sender]),
+                    self._format_address(address),
                 )
-            self._others[place] = None
+            self._others[path] = None
             if len(self._others) > MAX_SENDERS:
                 self._others.popitem(last=False)
         else:
-            self._others.pop(place, None)
-            self._main[sender] = address
-            self._main.move_to_end(sender)
-            if len(self._main) > MAX_SENDERS:
-                self.forget(next(iter(self._main)))
-        for held in self._take(place):
-            self._user.released(held, address)
+            self._others.pop(path, None)
+            self._current[sender] = address
+            self._current.move_to_end(sender)
+            if len(self._current) > MAX_SENDERS:
+                self.forget(next(iter(self._current)))
+        for held in self._end(path):
+            self._user.on_validated(held, address)
 
-    def _drop(self, place: Place, reason: str) -> None:
-        for _ in self._take(place):
-            self._user.dropped(reason, place[0])
+    def _drop(self, path: LinkPath, reason: str) -> None:
+        for _ in self._end(path):
+            self._user.on_drop(reason, path[0])
 
-    def _take(self, place: Place) -> list[Held]:
-        trial = self._trials.pop(place)
-        trial.timer.cancel()
-        self._held_bytes -= sum(len(held.frame.body) for held in trial.held)
-        return trial.held
+    def _end(self, path: LinkPath) -> list[HeldFrame]:
+        validation = self._validations.pop(path)
+        validation.timer.cancel()
+        self._held_bytes -= sum(len(held.frame.body) for held in validation.held)
+        return validation.held

@@ -1,23 +1,21 @@
-"""How much one neighbor may take of a node: its time, and places among its neighbors.
+"""Rate limiters, all of them token buckets: how much one neighbor, one host, or one kind of log message may take.
 
-A neighbor's messages are read and handled on credit: it has some seconds of the node's CPU in advance, and gets back a
-share of the time that passes. What other programs take of the processor meanwhile is not charged to it. While it has
-none left, its messages are dropped before they are read, and are not acknowledged, so that an honest one sends them
-again later.
+`CpuLimiter` limits the CPU time that the messages of one neighbor may take. A neighbor's bucket holds some seconds of
+the node's CPU time and is refilled with a share of the time that passes. What other programs take of the processor
+meanwhile is not charged to it. While its bucket is empty, a neighbor's messages are dropped before they are decoded,
+and are not acknowledged, so that an honest one sends them again later. To measure CPU time takes longer than to handle
+some messages. So one neighbor's time is measured at once, until a message of another neighbor comes or the node's loop
+goes around.
 
-To ask how much CPU was used takes longer than to handle some messages. So there is one account open at a time, until
-something of another neighbor comes or the node's loop goes around: what came together is charged together.
+`HandshakeLimiter` limits handshakes. One attacker may have very many addresses: an IPv6 subscriber has a /64 at least,
+and often a /48. So unknown hosts are counted by prefix, by the site's prefix, and all together. Members have buckets of
+their own, which no flood of unknown hosts can empty: hosts where a session was authenticated, and hosts that this node
+itself wants to reach.
 
-How many handshakes may cost a node how much: token buckets, for members and for strangers.
-
-One stranger may have very many addresses: an IPv6 subscriber has a /64 at least, and often a /48. So strangers are
-counted by prefixes, by the prefixes around these, and all together. Members have a share of their own, which no flood
-of strangers can use up: hosts where a session was authenticated, and hosts that this node itself wants to reach.
-
-What a node says in its log of those it does not listen to: each once in a while, however often it happens.
+`LogLimiter` limits warnings about hosts that are not listened to: each is logged once in a while, however often it
+happens.
 """
 
-import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -27,109 +25,9 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.core.model import NodeId
+from carrycast.node.link.adapter import AddressScope
 from carrycast.node.link.frame import MAX_SENDERS
-from carrycast.node.link.socket_address import Address, format_address
 from carrycast.node.recorder import LOG
-
-MAX_KEPT = 1024
-"""Hosts or prefixes of a level. The one that was looked at least recently makes room, and has a full bucket later."""
-PREFIX_BITS = {4: 24, 6: 64}
-"""What one stranger has easily: a subnet, in both families."""
-SITE_BITS = {4: 16, 6: 48}
-"""What a site gets of its provider [RFC 6177]."""
-
-
-class _Level(NamedTuple):
-    """The buckets of one kind. Rate and burst are those of one host, times this."""
-
-    rate: float
-    burst: float
-    buckets: "OrderedDict[str, tuple[float, float]]"
-    """What is left, and since when."""
-
-
-class HandshakeBudget:
-    """Of one interface."""
-
-    def __init__(self, per_s: float, burst: float) -> None:
-        """What one host may take: so many handshakes a second, and so many at once."""
-
-        def level(rate: float, at_once: float) -> _Level:
-            return _Level(rate * per_s, at_once * burst, OrderedDict())
-
-        self._members = (level(1, 1), level(8, 4))
-        # All strangers at once begin fewer handshakes than are remembered, so that they push out none of a member.
-        self._strangers = (level(1, 1), level(2, 1), level(4, 2))
-        self._known: OrderedDict[str, None] = OrderedDict()
-
-    def trust(self, host: str) -> None:
-        """A member was authenticated there, or this node wants to reach somebody there."""
-        self._known[host] = None
-        self._known.move_to_end(host)
-        if len(self._known) > MAX_KEPT:
-            self._known.popitem(last=False)
-
-    def afford(self, host: str, now_s: float, cost: float) -> bool:
-        """Whether a host has so much left; then it is taken."""
-        if host in self._known:
-            levels, keys = self._members, (host, "")
-        else:
-            levels, keys = self._strangers, (*prefixes(host), "")  # type: ignore[assignment]
-        found = [(level, key, _left(level, key, now_s)) for level, key in zip(levels, keys, strict=True)]
-        afforded = all(left >= cost for _, _, left in found)
-        for level, key, left in found:
-            level.buckets[key] = (left - cost if afforded else left, now_s)
-            level.buckets.move_to_end(key)
-            if len(level.buckets) > MAX_KEPT:
-                level.buckets.popitem(last=False)
-        return afforded
-
-
-def _left(level: _Level, key: str, now_s: float) -> float:
-    left, since_s = level.buckets.get(key, (level.burst, now_s))
-    return min(level.burst, left + (now_s - since_s) * level.rate)
-
-
-def prefixes(host: str) -> tuple[str, str]:
-    """The prefix of a host, and the one of its site; the host itself where it is no IP address."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host, host
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    version, number, bits = address.version, int(address), address.max_prefixlen
-
-    def cut(length: int) -> str:
-        return f"{version} {number >> (bits - length)}/{length}"
-
-    return cut(PREFIX_BITS[version]), cut(SITE_BITS[version])
-
-
-AGAIN_S = 60.0
-MAX_NOTICES = 256
-"""Remembered. When so many are told of, all may be told of again: a flood of forged addresses fills no log quickly."""
-
-
-class Notices:
-    """Of one interface."""
-
-    def __init__(self) -> None:
-        self._told_s: dict[tuple[str, str], float] = {}
-        self._full_s = float("-inf")
-
-    def tell(self, address: Address, text: str) -> None:
-        """Say it, unless it was said of that host a moment ago."""
-        now_s, key = time.monotonic(), (address[0], text)
-        if now_s - self._told_s.get(key, float("-inf")) < AGAIN_S:
-            return
-        if len(self._told_s) >= MAX_NOTICES:
-            if now_s - self._full_s < AGAIN_S:
-                return
-            self._full_s = now_s
-            self._told_s.clear()
-        self._told_s[key] = now_s
-        LOG.warning("%s: %s", format_address(address), text)
 
 
 class QuotaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -142,51 +40,131 @@ class QuotaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     advance_s: Annotated[float, Meta(gt=0, le=3600, description="seconds of it that a neighbor may take at once")] = 5.0
 
 
-class Quota:
-    """What each neighbor has left. `soon` calls something when the loop goes around."""
+class CpuLimiter:
+    """A token bucket of CPU time for each neighbor. `soon` calls something when the loop goes around."""
 
     def __init__(self, settings: QuotaSettings, soon: Callable[[Callable[[], None]], object]) -> None:
-        self.neighbors = settings.neighbors
-        self._share = settings.share
-        self._advance_s = settings.advance_s
+        self._rate = settings.share
+        self._burst_s = settings.advance_s
         self._soon = soon
-        self._spent: OrderedDict[NodeId, tuple[float, float]] = OrderedDict()
-        """How much of the advance is spent, as of when; nobody here has spent nothing."""
-        self._open: NodeId | None = None
-        """On whose account all that is done goes."""
+        self._used: OrderedDict[NodeId, tuple[float, float]] = OrderedDict()
+        """How many tokens are missing from the bucket of a neighbor, as of when; other neighbors have full buckets."""
+        self._measured: NodeId | None = None
+        """The neighbor to which the CPU time from `_begun_s` on is charged."""
         self._begun_s = 0.0
-        self._settles = False
+        self._scheduled = False
 
     def admit(self, neighbor: NodeId) -> bool:
-        """Whether something of a neighbor may be handled now; then that is on its account."""
-        if neighbor == self._open:
+        """Whether a message of a neighbor may be handled now; then the CPU time from now on is charged to it."""
+        if neighbor == self._measured:
             return True
         self._charge()
-        if self._owes(neighbor, time.perf_counter()) >= self._advance_s:
+        if self._missing(neighbor, time.perf_counter()) >= self._burst_s:
             return False
-        self._open = neighbor
+        self._measured = neighbor
         self._begun_s = time.thread_time()
-        if not self._settles:
-            self._settles = True
-            self._soon(self.settle)
+        if not self._scheduled:
+            self._scheduled = True
+            self._soon(self.stop_measuring)
         return True
 
-    def settle(self) -> None:
-        """What comes next is on nobody's account."""
-        self._settles = False
+    def stop_measuring(self) -> None:
+        """The CPU time from now on is charged to nobody."""
+        self._scheduled = False
         self._charge()
 
-    def _owes(self, neighbor: NodeId, now_s: float) -> float:
-        """How much of its advance a neighbor has still spent."""
-        found = self._spent.get(neighbor)
-        return 0.0 if found is None else max(found[0] - (now_s - found[1]) * self._share, 0.0)
+    def _missing(self, neighbor: NodeId, now_s: float) -> float:
+        """How many tokens are missing from a neighbor's bucket."""
+        found = self._used.get(neighbor)
+        return 0.0 if found is None else max(found[0] - (now_s - found[1]) * self._rate, 0.0)
 
     def _charge(self) -> None:
-        neighbor, self._open = self._open, None
+        neighbor, self._measured = self._measured, None
         if neighbor is None:
             return
         now_s = time.perf_counter()
-        self._spent[neighbor] = (self._owes(neighbor, now_s) + time.thread_time() - self._begun_s, now_s)
-        self._spent.move_to_end(neighbor)
-        if len(self._spent) > MAX_SENDERS:
-            self._spent.popitem(last=False)
+        self._used[neighbor] = (self._missing(neighbor, now_s) + time.thread_time() - self._begun_s, now_s)
+        self._used.move_to_end(neighbor)
+        if len(self._used) > MAX_SENDERS:
+            self._used.popitem(last=False)
+
+
+MAX_BUCKETS = 1024
+"""Hosts or prefixes of a level. The least recently used one makes room, and has a full bucket later."""
+
+
+class _Level(NamedTuple):
+    """The token buckets of one level of aggregation, all with the same rate and burst."""
+
+    rate: float
+    burst: float
+    buckets: "OrderedDict[str, tuple[float, float]]"
+    """The tokens in each, as of when."""
+
+
+class HandshakeLimiter:
+    """Limits the handshakes of one interface."""
+
+    def __init__(self, per_s: float, burst: float) -> None:
+        """Rate and burst of one host: so many handshakes a second, and so many at once."""
+
+        def level(rate: float, at_once: float) -> _Level:
+            return _Level(rate * per_s, at_once * burst, OrderedDict())
+
+        self._members = (level(1, 1), level(8, 4))
+        # All unknown hosts together begin fewer handshakes than are remembered, so that they evict none of a member.
+        self._unknown = (level(1, 1), level(2, 1), level(4, 2))
+        self._member_hosts: OrderedDict[str, None] = OrderedDict()
+
+    def add_member(self, scope: AddressScope) -> None:
+        """A member was authenticated at a host, or this node wants to reach a node there."""
+        self._member_hosts[scope.host] = None
+        self._member_hosts.move_to_end(scope.host)
+        if len(self._member_hosts) > MAX_BUCKETS:
+            self._member_hosts.popitem(last=False)
+
+    def take(self, scope: AddressScope, now_s: float, tokens: float) -> bool:
+        """Take tokens for an address from all of its buckets; False, and nothing is taken, if one has too few."""
+        if scope.host in self._member_hosts:
+            levels, keys = self._members, (scope.host, "")
+        else:
+            levels, keys = self._unknown, (scope.prefix, scope.site, "")  # type: ignore[assignment]
+        found = [(level, key, _tokens(level, key, now_s)) for level, key in zip(levels, keys, strict=True)]
+        enough = all(left >= tokens for _, _, left in found)
+        for level, key, left in found:
+            level.buckets[key] = (left - tokens if enough else left, now_s)
+            level.buckets.move_to_end(key)
+            if len(level.buckets) > MAX_BUCKETS:
+                level.buckets.popitem(last=False)
+        return enough
+
+
+def _tokens(level: _Level, key: str, now_s: float) -> float:
+    left, since_s = level.buckets.get(key, (level.burst, now_s))
+    return min(level.burst, left + (now_s - since_s) * level.rate)
+
+
+LOG_AGAIN_S = 60.0
+MAX_LOGGED = 256
+"""Remembered. When so many were logged, all may be logged again: a flood of forged addresses fills no log quickly."""
+
+
+class LogLimiter:
+    """Limits the warnings of one interface about other hosts."""
+
+    def __init__(self) -> None:
+        self._logged_s: dict[tuple[str, str], float] = {}
+        self._full_s = float("-inf")
+
+    def warn(self, host: str, address: str, text: str) -> None:
+        """Log a warning about an address, unless the same was logged about its host a moment ago."""
+        now_s, key = time.monotonic(), (host, text)
+        if now_s - self._logged_s.get(key, float("-inf")) < LOG_AGAIN_S:
+            return
+        if len(self._logged_s) >= MAX_LOGGED:
+            if now_s - self._full_s < LOG_AGAIN_S:
+                return
+            self._full_s = now_s
+            self._logged_s.clear()
+        self._logged_s[key] = now_s
+        LOG.warning("%s: %s", address, text)

@@ -1,227 +1,227 @@
-"""Unicasts on their way: numbered, in a window for each neighbor, sent again on silence, given up in the end.
+"""Reliable unicast: frames to a neighbor are numbered, acknowledged, retransmitted, and given up in the end.
 
-Each neighbor has as many frames on the air as its pace allows; others wait in order. A frame that is not acknowledged
-in time is sent again, each time after twice as long, up to `retries` times. If that is in vain, the neighbor counts as
-unreachable, and all that waits for it is given up as well, for it would only be in the way of what waits for others.
-Frames waiting or on the air are bounded by `queue`, all neighbors together. One timer watches over all of them, for a
-timer of each would nearly always be set and taken back for nothing.
+Each neighbor has a send queue, and as many frames in flight as its congestion window allows (`congestion.py`). A frame
+that is not acknowledged within the retransmission timeout is sent again, each time after twice as long, up to `retries`
+times. If the last attempt fails too, the neighbor counts as unreachable, and all frames queued for it are given up, for
+they would delay the frames for others. Frames queued or in flight are bounded by `queue`, all neighbors together. One
+timer serves the retransmission timeouts of all frames: a timer for each would nearly always be set and canceled in
+vain.
 
-No unicast is numbered more than SPAN ahead of one that may still be sent again, so that the receiver can always tell
-whether it heard that one before.
+No frame is numbered more than SEQUENCE_SPAN ahead of one that may still be retransmitted, so that the receiver can
+always tell whether it has received that one.
 """
 
 import asyncio
 import math
 import time
-from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.coalescing import Departures
+from carrycast.node.link.adapter import LinkAddress
+from carrycast.node.link.coalescing import DatagramCoalescer
 from carrycast.node.link.config import LinkSettings
-from carrycast.node.link.congestion import Pace
-from carrycast.node.link.frame import MAX_SENDERS, MAX_WAITED_MS, WINDOW, LinkFrame, LinkKind
-from carrycast.node.link.socket_address import Address
+from carrycast.node.link.congestion import CongestionControl
+from carrycast.node.link.frame import MAX_SENDERS, MAX_WAITED_MS, LinkFrame, LinkKind
+from carrycast.node.link.replay_window import WINDOW
 
 _DATA = LinkKind.ACKNOWLEDGED_DATA
-SPAN = WINDOW // 2
-"""Half of what a receiver remembers: room for datagrams that overtake each other."""
+SEQUENCE_SPAN = WINDOW // 2
+"""Half of the receiver's replay window: room for datagrams that overtake each other."""
 
 
-P = TypeVar("P")
+C = TypeVar("C")
 """What the layer above keeps with a frame that it sends, to know it again."""
 
 
-class LaneUser(ABC, Generic[P]):
-    """Who is told what becomes of unicasts."""
+class DeliveryCallbacks(NamedTuple, Generic[C]):
+    """Where the progress of unicasts is reported."""
 
-    @abstractmethod
-    def transmitted(self, parcel: P, attempt: int) -> None:
-        """A unicast goes on the air; attempts count from 1."""
-
-    @abstractmethod
-    def acknowledged(self, parcel: P) -> None:
-        """A unicast has arrived. Each that was accepted is told of once, here or in `given_up`."""
-
-    @abstractmethod
-    def given_up(self, target: NodeId, parcels: Sequence[P]) -> None:
-        """A unicast to a neighbor was sent again in vain; it and those behind it are given up."""
-
-    @abstractmethod
-    def dropped(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
-        """Datagrams were dropped."""
+    on_transmission: Callable[[C, int], None]
+    """A frame is transmitted; attempts count from 1. This is for the trace."""
+    on_acknowledged: Callable[[C], None]
+    """A frame was acknowledged. Each accepted frame is reported once, here or in `on_given_up`."""
+    on_given_up: Callable[[NodeId, Sequence[C]], None]
+    """The neighbor does not acknowledge; all frames that were queued or in flight to it are given up."""
 
 
 @dataclass(slots=True)
-class _Pending(Generic[P]):
-    parcel: P
+class _PendingFrame(Generic[C]):
+    context: C
     target: NodeId
     body: bytes
-    since_s: float
+    queued_s: float
     sequence: int = 0
     attempts: int = 0
     sent_s: float = 0.0
-    due_s: float = 0.0
-    """When it is sent again, or given up."""
+    timeout_s: float = 0.0
+    """When it is retransmitted, or given up."""
 
 
 @dataclass(slots=True)
-class _Lane(Generic[P]):
-    """The unicasts to one neighbor: those on the air by number, in order, and those that wait."""
+class _SendQueue(Generic[C]):
+    """The unicasts to one neighbor: those in flight by sequence number, in order, and those queued."""
 
     next: int
-    address: Address
-    """Where the neighbor was heard last: a node that starts anew may have another."""
-    pace: Pace
-    on_air: dict[int, _Pending[P]] = field(default_factory=dict)
-    waiting: deque[_Pending[P]] = field(default_factory=deque)
+    address: LinkAddress
+    """Where the neighbor was heard last: a node that restarts may have another."""
+    congestion: CongestionControl
+    in_flight: dict[int, _PendingFrame[C]] = field(default_factory=dict)
+    queued: deque[_PendingFrame[C]] = field(default_factory=deque)
 
 
-class Lanes(Generic[P]):
+class ReliableSender(Generic[C]):
     """The unicasts of one interface of a node."""
 
     def __init__(
-        self, node: NodeId, session: int, departures: Departures, settings: LinkSettings, user: LaneUser[P]
+        self,
+        node: NodeId,
+        session: int,
+        coalescer: DatagramCoalescer,
+        settings: LinkSettings,
+        callbacks: DeliveryCallbacks[C],
     ) -> None:
         self._node = node
         self._session = session
-        self._departures = departures
+        self._coalescer = coalescer
         self._settings = settings
-        self._user = user
+        self._on_transmission, self._on_acknowledged, self._on_given_up = callbacks
         self._loop = asyncio.get_running_loop()
         self._highest = 0
-        self._lanes: dict[NodeId, _Lane[P]] = {}
-        self._paces: OrderedDict[NodeId, Pace] = OrderedDict()
-        """How fast neighbors were when last sent to."""
-        self.waiting = 0
-        """How many unicasts wait or are on the air."""
-        self._watch: asyncio.TimerHandle | None = None
-        self._watched_s = math.inf
-        """When it rings: no later than the first of them is due."""
+        self._queues: dict[NodeId, _SendQueue[C]] = {}
+        self._congestion: OrderedDict[NodeId, CongestionControl] = OrderedDict()
+        """What was measured of neighbors, also while nothing is queued for them."""
+        self.pending = 0
+        """How many unicasts are queued or in flight."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = math.inf
+        """When the timer fires: no later than the first retransmission timeout."""
 
     def close(self) -> None:
-        """Nothing is sent or told from now on."""
-        if self._watch is not None:
-            self._watch.cancel()
-        self._lanes.clear()
+        """Nothing is sent or reported from now on."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._queues.clear()
 
-    def send(self, target: NodeId, address: Address, body: bytes, parcel: P) -> bool:
-        """Take a unicast, whose end is told; False if the queue is full, and then nothing more is told."""
-        if self.waiting >= self._settings.queue:
+    def send(self, target: NodeId, address: LinkAddress, body: bytes, context: C) -> bool:
+        """Queue a unicast, whose outcome is reported; False if the queue is full, and then nothing is reported."""
+        if self.pending >= self._settings.queue:
             return False
-        self.waiting += 1
-        lane = self._lanes.get(target)
-        if lane is None:
-            # A lane is forgotten when it is empty, and a new one begins above every number given so far.
-            lane = self._lanes[target] = _Lane(self._highest + 1, address, self._pace(target))
-        lane.address = address
-        lane.waiting.append(_Pending(parcel, target, body, time.monotonic()))
-        self._launch(lane)
+        self.pending += 1
+        queue = self._queues.get(target)
+        if queue is None:
+            # A queue is removed when it is empty, and a new one begins above every sequence number used so far.
+            queue = self._queues[target] = _SendQueue(self._highest + 1, address, self._congestion_of(target))
+        queue.address = address
+        queue.queued.append(_PendingFrame(context, target, body, time.monotonic()))
+        self._fill_window(queue)
         return True
 
     @property
     def longest(self) -> int:
-        """How many unicasts wait or are on the air to the one neighbor that has the most."""
-        return max((len(lane.waiting) + len(lane.on_air) for lane in self._lanes.values()), default=0)
+        """How many unicasts are queued or in flight to the one neighbor that has the most."""
+        return max((len(queue.queued) + len(queue.in_flight) for queue in self._queues.values()), default=0)
 
-    def moved(self, target: NodeId, address: Address) -> None:
-        """A neighbor is heard from there."""
-        lane = self._lanes.get(target)
-        if lane is not None:
-            lane.address = address
+    def set_address(self, target: NodeId, address: LinkAddress) -> None:
+        """A neighbor is heard from this address."""
+        queue = self._queues.get(target)
+        if queue is not None:
+            queue.address = address
 
     def forget(self, target: NodeId) -> None:
-        """A neighbor is gone; the next one of that name may be reached over another way."""
-        if target not in self._lanes:
-            self._paces.pop(target, None)
+        """A neighbor is gone; when it comes back, the path to it may be another."""
+        if target not in self._queues:
+            self._congestion.pop(target, None)
 
-    def on_acknowledgements(self, sender: NodeId, session: int, sequences: Sequence[int]) -> int:
-        """A neighbor has frames. How many of them were not on their way: late, for an earlier start of this node, or
-        forged."""
-        lane = self._lanes.get(sender)
-        if lane is None or session != self._session:
+    def on_ack(self, sender: NodeId, session: int, sequences: Sequence[int]) -> int:
+        """A neighbor acknowledges frames. Returns how many of them were not in flight: the acknowledgement is late, is
+        for an earlier start of this node, or forged."""
+        queue = self._queues.get(sender)
+        if queue is None or session != self._session:
             return len(sequences)
         now_s = time.monotonic()
-        arrived = [pending for sequence in sequences if (pending := lane.on_air.pop(sequence, None)) is not None]
-        for pending in arrived:
-            lane.pace.answered(now_s - pending.sent_s if pending.attempts == 1 else None)
-        self.waiting -= len(arrived)
-        if lane.waiting:
-            self._launch(lane)
-        if not lane.on_air:
-            del self._lanes[sender]
-        for pending in arrived:
-            self._user.acknowledged(pending.parcel)
+        arrived = [frame for sequence in sequences if (frame := queue.in_flight.pop(sequence, None)) is not None]
+        for frame in arrived:
+            # Karn's algorithm: a retransmitted frame is no sample of the round-trip time.
+            queue.congestion.on_ack(now_s - frame.sent_s if frame.attempts == 1 else None)
+        self.pending -= len(arrived)
+        if queue.queued:
+            self._fill_window(queue)
+        if not queue.in_flight:
+            del self._queues[sender]
+        for frame in arrived:
+            self._on_acknowledged(frame.context)
         return len(sequences) - len(arrived)
 
-    def _pace(self, target: NodeId) -> Pace:
-        pace = self._paces.get(target)
-        if pace is None:
-            pace = self._paces[target] = Pace(self._settings.ack_timeout_s, self._settings.window)
-            if len(self._paces) > MAX_SENDERS:
-                self._paces.popitem(last=False)
-        self._paces.move_to_end(target)
-        return pace
+    def _congestion_of(self, target: NodeId) -> CongestionControl:
+        found = self._congestion.get(target)
+        if found is None:
+            found = CongestionControl(self._settings.ack_timeout_s, self._settings.window)
+            self._congestion[target] = found
+            if len(self._congestion) > MAX_SENDERS:
+                self._congestion.popitem(last=False)
+        self._congestion.move_to_end(target)
+        return found
 
-    def _launch(self, lane: _Lane[P]) -> None:
-        """Put on the air what may go."""
-        waiting, on_air = lane.waiting, lane.on_air
-        while waiting and len(on_air) < lane.pace.window:
-            if on_air and lane.next - next(iter(on_air)) >= SPAN:
+    def _fill_window(self, queue: _SendQueue[C]) -> None:
+        """Transmit queued frames as far as the congestion window allows."""
+        queued, in_flight = queue.queued, queue.in_flight
+        while queued and len(in_flight) < queue.congestion.cwnd:
+            if in_flight and queue.next - next(iter(in_flight)) >= SEQUENCE_SPAN:
                 return
-            pending = waiting.popleft()
-            pending.sequence = lane.next
-            on_air[lane.next] = pending
-            if lane.next > self._highest:
-                self._highest = lane.next
-            lane.next += 1
-            self._attempt(lane, pending)
+            frame = queued.popleft()
+            frame.sequence = queue.next
+            in_flight[queue.next] = frame
+            if queue.next > self._highest:
+                self._highest = queue.next
+            queue.next += 1
+            self._transmit(queue, frame)
 
-    def _attempt(self, lane: _Lane[P], pending: _Pending[P]) -> None:
+    def _transmit(self, queue: _SendQueue[C], pending: _PendingFrame[C]) -> None:
         pending.attempts += 1
         now_s = pending.sent_s = time.monotonic()
-        due_s = pending.due_s = now_s + lane.pace.wait_s(pending.attempts)
-        if due_s < self._watched_s:
-            self._watch_until(due_s)
-        waited_ms = min(int((now_s - pending.since_s) * 1000), MAX_WAITED_MS)
+        timeout_s = pending.timeout_s = now_s + queue.congestion.rto_s(pending.attempts)
+        if timeout_s < self._timer_s:
+            self._set_timer(timeout_s)
+        waited_ms = min(int((now_s - pending.queued_s) * 1000), MAX_WAITED_MS)
         frame = LinkFrame(_DATA, self._node, self._session, pending.sequence, pending.body, waited_ms)
         # If it cannot leave now, perhaps the next attempt can.
-        self._departures.send(lane.address, frame, pending.target)
-        self._user.transmitted(pending.parcel, pending.attempts)
+        self._coalescer.send(queue.address, frame, pending.target)
+        self._on_transmission(pending.context, pending.attempts)
 
-    def _watch_until(self, due_s: float) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-        self._watched_s = due_s
-        self._watch = self._loop.call_at(due_s, self._on_watch)
+    def _set_timer(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = at_s
+        self._timer = self._loop.call_at(at_s, self._on_timer)
 
-    def _on_watch(self) -> None:
-        """Look for what is due, and when to look again."""
-        self._watch, self._watched_s = None, math.inf
+    def _on_timer(self) -> None:
+        """Handle the frames whose retransmission timeout has passed, and set the timer for the next."""
+        self._timer, self._timer_s = None, math.inf
         now_s = self._loop.time()
-        for pending in [one for lane in self._lanes.values() for one in lane.on_air.values() if one.due_s <= now_s]:
-            lane = self._lanes.get(pending.target)
-            # What came before may have been given up together with this one.
-            if lane is not None and lane.on_air.get(pending.sequence) is pending:
-                self._on_silence(lane, pending, now_s)
-        dues = [pending.due_s for lane in self._lanes.values() for pending in lane.on_air.values()]
-        if dues:
-            self._watch_until(min(dues))
+        frames = [frame for queue in self._queues.values() for frame in queue.in_flight.values()]
+        for frame in [frame for frame in frames if frame.timeout_s <= now_s]:
+            queue = self._queues.get(frame.target)
+            # An earlier one may have given up this one as well.
+            if queue is not None and queue.in_flight.get(frame.sequence) is frame:
+                self._on_timeout(queue, frame, now_s)
+        timeouts = [frame.timeout_s for queue in self._queues.values() for frame in queue.in_flight.values()]
+        if timeouts:
+            self._set_timer(min(timeouts))
 
-    def _on_silence(self, lane: _Lane[P], pending: _Pending[P], now_s: float) -> None:
-        lane.pace.silent(now_s)
-        if pending.attempts <= self._settings.retries:
-            self._attempt(lane, pending)
+    def _on_timeout(self, queue: _SendQueue[C], frame: _PendingFrame[C], now_s: float) -> None:
+        queue.congestion.on_timeout(now_s)
+        if frame.attempts <= self._settings.retries:
+            self._transmit(queue, frame)
         else:
-            self._give_up(pending.target)
+            self._give_up(frame.target)
 
     def _give_up(self, target: NodeId) -> None:
-        """The neighbor does not answer: whatever is on its way to it is not, any more."""
-        lane = self._lanes.pop(target)
-        self._paces.pop(target, None)
-        given_up = [*lane.on_air.values(), *lane.waiting]
-        self.waiting -= len(given_up)
-        self._user.given_up(target, [pending.parcel for pending in given_up])
+        """The neighbor does not acknowledge: all frames queued for it or in flight to it are given up."""
+        queue = self._queues.pop(target)
+        self._congestion.pop(target, None)
+        frames = [*queue.in_flight.values(), *queue.queued]
+        self.pending -= len(frames)
+        self._on_given_up(target, [frame.context for frame in frames])

@@ -1,18 +1,22 @@
-"""Where a datagram comes from or goes to: a numeric host and a port."""
+"""Addresses of internet sockets: a host and a port, as text and resolved."""
 
 import re
 import socket
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
 
 from carrycast.errors import UserError, WorkError
 
-Address: TypeAlias = tuple[str, int]
+SocketAddress: TypeAlias = tuple[str, int]
 """Host and port as the operating system writes them. Scoped IPv6 addresses (`fe80::1%eth0`) are not supported."""
+
+Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]/]+)):(?P<port>[0-9]{1,5})")
 
 
-def parse_address(text: str) -> Address:
+def parse_socket_address(text: str) -> SocketAddress:
     """`host:port` or `[IPv6 address]:port`; a UserError says so."""
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"]) > 65535:
@@ -20,13 +24,13 @@ def parse_address(text: str) -> Address:
     return found["v6"] or found["host"], int(found["port"])
 
 
-def format_address(address: Address) -> str:
-    """The text that `parse_address` reads."""
+def format_socket_address(address: SocketAddress) -> str:
+    """The text that `parse_socket_address` reads."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-async def resolve(address: Address, family: socket.AddressFamily) -> Address:
+async def resolve_socket_address(address: SocketAddress, family: socket.AddressFamily) -> SocketAddress:
     """The numeric form of an address, in the family of the socket that will send to it."""
     # Clients of a node read addresses too, and wait for no loop.
     import asyncio
@@ -35,8 +39,8 @@ async def resolve(address: Address, family: socket.AddressFamily) -> Address:
     try:
         found = await loop.getaddrinfo(*address, family=family, type=socket.SOCK_DGRAM)
     except OSError as error:
-        raise WorkError(f"cannot resolve {format_address(address)}: {error.strerror or error}") from None
+        raise WorkError(f"cannot resolve {format_socket_address(address)}: {error.strerror or error}") from None
     except UnicodeError:
-        raise WorkError(f"cannot resolve {format_address(address)}: that is no name of a host") from None
+        raise WorkError(f"cannot resolve {format_socket_address(address)}: that is no name of a host") from None
     host, port = found[0][4][:2]
     return str(host), int(port)

@@ -1,9 +1,9 @@
-"""Datagrams over UDP.
+"""The UDP adapter: unicast, and IPv4 broadcast or multicast to a group.
 
 Sockets are read with `add_reader` and drained at each wake-up, which is some ten times faster than asyncio's
 DatagramProtocol. Both directions are bounded: at most DRAIN datagrams are read before timers get their turn, and at
-most `queue` wait for a socket that cannot take more. What waited, there or in the buffer of a socket that was not read,
-is so much `older`: on Linux each datagram comes with the time at which it arrived.
+most `queue` wait for a socket that cannot take more. The time that a datagram waits, there or in the buffer of a socket
+that is not read, is added to its waiting time: on Linux each datagram comes with the time at which it arrived.
 """
 
 import asyncio
@@ -14,12 +14,31 @@ import struct
 import sys
 import time
 from collections import deque
+from collections.abc import Sequence
 
-from carrycast.errors import WorkError
-from carrycast.node.link.adapter import NotThereError, Receive, Transport, Trouble
-from carrycast.node.link.frame import older
-from carrycast.node.link.moderation import Moderation
-from carrycast.node.link.socket_address import Address, format_address
+from msgspec.structs import replace
+
+from carrycast.errors import UserError, WorkError
+from carrycast.node.link.adapter import (
+    AdapterSettings,
+    AddressScope,
+    AddressUnavailableError,
+    LinkAdapter,
+    LinkAddress,
+    ReceiveDatagram,
+    ReportDrop,
+    SettingPlace,
+    parse_at,
+)
+from carrycast.node.link.frame import MAX_DATAGRAM_BYTES, add_waiting_time
+from carrycast.node.link.moderation import InterruptModeration
+from carrycast.node.link.socket_address import (
+    Port,
+    SocketAddress,
+    format_socket_address,
+    parse_socket_address,
+    resolve_socket_address,
+)
 
 DRAIN = 256
 BUFFER_BYTES = 65_536
@@ -28,49 +47,67 @@ SOCKET_BUFFER_BYTES = 1 << 20
 """Asked of the operating system, which may give less: room for a burst of contacts while a handler runs."""
 
 SO_TIMESTAMPNS = 35
-"""Of Linux; Python has no name for it. Asks for the time of arrival, and marks it beside a datagram."""
+"""Of Linux; Python has no name for it. Asks for the time of arrival, as ancillary data of each datagram."""
 SO_RXQ_OVFL = 40
-"""Of Linux, too. Asks for the number of datagrams that found no room in the socket's buffer, beside each that did."""
+"""Of Linux, too. Asks for the number of datagrams that found no room in the socket's buffer, with each that did."""
 _TIMESTAMP = struct.Struct("@qq")
-_MS = 0.001
-_OVERFLOWN = struct.Struct("@I")
-_BESIDE_BYTES = socket.CMSG_SPACE(_TIMESTAMP.size) + socket.CMSG_SPACE(_OVERFLOWN.size)
+_OVERFLOW_COUNT = struct.Struct("@I")
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESTAMP.size) + socket.CMSG_SPACE(_OVERFLOW_COUNT.size)
 
-_NOT_THERE = frozenset({errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENETUNREACH})
+_UNAVAILABLE = frozenset({errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENETUNREACH})
+
+EVERYWHERE = "0.0.0.0"
+PREFIX_BITS = {4: 24, 6: 64}
+"""What one attacker has easily: a subnet, in both families."""
+SITE_BITS = {4: 16, 6: 48}
+"""What a site gets of its provider [RFC 6177]."""
 
 
-class UdpTransport(Transport):
-    """One UDP socket, and a second one to hear the group's datagrams if there is a group."""
+class UdpSettings(AdapterSettings, frozen=True):
+    """Where the interface listens. Port 0 lets the operating system choose, which only makes sense for trials."""
 
-    def __init__(self, host: str, port: int, group: Address | None = None, queue: int = 1000) -> None:
-        self.family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    port: Port
+    host: str = EVERYWHERE
+    group: str | None = None
+    """The IPv4 broadcast or multicast address that reaches everybody, and its port."""
+
+
+class UdpAdapter(LinkAdapter):
+    """One UDP socket, and a second one to receive the group's datagrams if there is a group."""
+
+    kind = "udp"
+    settings_type = UdpSettings
+    mtu_bytes = MAX_DATAGRAM_BYTES
+
+    def __init__(self, host: str, port: int, group: SocketAddress | None = None, queue: int = 1000) -> None:
+        self._family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._wanted = (host, port)
         self._group = group
         self._queue = queue
-        self._waiting: deque[tuple[Address, bytes, float]] = deque()
+        self._queued: deque[tuple[LinkAddress, bytes, float]] = deque()
         self._sockets: list[socket.socket] = []
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._turns = 1
-        self._moderations: dict[socket.socket, Moderation] = {}
-        self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
-        """Sockets that are looked at now and then."""
-        self._receive: Receive | None = None
-        self._trouble: Trouble | None = None
+        self._moderations: dict[socket.socket, InterruptModeration] = {}
+        self._polled: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Sockets that are read by a timer instead of at each wake-up."""
+        self._receive: ReceiveDatagram | None = None
+        self._report_drop: ReportDrop | None = None
         self._address = self._wanted
-        self._overflown: dict[int, int] = {}
+        self._overflows: dict[int, int] = {}
 
     @property
-    def address(self) -> Address:
+    def address(self) -> SocketAddress:
         return self._address
 
     @property
-    def group(self) -> Address | None:
+    def broadcast_address(self) -> LinkAddress | None:
         return self._group
 
-    def open(self, receive: Receive, trouble: Trouble) -> None:
+    def open(self, receive: ReceiveDatagram, report_drop: ReportDrop) -> None:
         self._receive = receive
-        self._trouble = trouble
+        self._report_drop = report_drop
         loop = asyncio.get_running_loop()
         try:
             self._sockets.append(self._bound_socket())
@@ -78,31 +115,31 @@ class UdpTransport(Transport):
                 self._sockets.append(self._group_socket(self._group))
         except OSError as error:
             self.close()
-            kind = NotThereError if error.errno in _NOT_THERE else WorkError
-            raise kind(_why(error, self._wanted, self._group)) from None
+            kind = AddressUnavailableError if error.errno in _UNAVAILABLE else WorkError
+            raise kind(_explain(error, self._wanted, self._group)) from None
         host, port = self._sockets[0].getsockname()[:2]
         self._address = (host, port)
         for opened in self._sockets:
-            self._moderations[opened] = Moderation()
+            self._moderations[opened] = InterruptModeration()
             loop.add_reader(opened.fileno(), self._drain, opened, opened is not self._sockets[0])
 
-    def send(self, address: Address, datagram: bytes) -> bool:
-        if self._waiting:
-            return self._keep(address, datagram)
+    def send(self, datagram: bytes, address: LinkAddress) -> bool:
+        if self._queued:
+            return self._enqueue(datagram, address)
         try:
-            self._sockets[0].sendto(datagram, address)
+            self._sockets[0].sendto(datagram, address)  # type: ignore[call-overload]  # a SocketAddress
         except (BlockingIOError, InterruptedError):
-            asyncio.get_running_loop().add_writer(self._sockets[0].fileno(), self._send_waiting)
-            return self._keep(address, datagram)
+            asyncio.get_running_loop().add_writer(self._sockets[0].fileno(), self._send_queued)
+            return self._enqueue(datagram, address)
         except OSError:
-            # No route, an address that cannot be written to: as good as lost on the air.
-            self._tell("send_failed")
+            # No route, or an address that cannot be written to: as good as lost on the air.
+            self._drop("send_failed")
         return True
 
     def close(self) -> None:
-        for timer in self._paused.values():
+        for timer in self._polled.values():
             timer.cancel()
-        self._paused.clear()
+        self._polled.clear()
         for opened in self._sockets:
             if self._receive is not None:
                 loop = asyncio.get_running_loop()
@@ -110,10 +147,72 @@ class UdpTransport(Transport):
                 loop.remove_writer(opened.fileno())
             opened.close()
         self._sockets.clear()
-        self._waiting.clear()
+        self._queued.clear()
+
+    async def resolve_address(self, address: LinkAddress) -> LinkAddress:
+        return await resolve_socket_address(_host_and_port(address), self._family)
+
+    @classmethod
+    def parse_address(cls, text: str) -> LinkAddress:
+        return parse_socket_address(text)
+
+    @classmethod
+    def format_address(cls, address: LinkAddress) -> str:
+        return format_socket_address(_host_and_port(address))
+
+    @classmethod
+    def scope_of(cls, address: LinkAddress) -> AddressScope:
+        host = _host_and_port(address)[0]
+        return AddressScope(host, *prefixes(host))
+
+    @classmethod
+    def from_settings(cls, settings: AdapterSettings, queue: int) -> "UdpAdapter":
+        assert isinstance(settings, UdpSettings)
+        group = None if settings.group is None else parse_socket_address(settings.group)
+        return cls(settings.host, settings.port, group, queue)
+
+    @classmethod
+    def check_settings(cls, settings: AdapterSettings, place: SettingPlace) -> AdapterSettings:
+        assert isinstance(settings, UdpSettings)
+        try:
+            host = str(ipaddress.ip_address("127.0.0.1" if settings.host == "localhost" else settings.host))
+        except ValueError:
+            raise UserError(
+                f"{place('host')}: {settings.host!r} is no IP address of this machine; 0.0.0.0 means all"
+            ) from None
+        if settings.group is not None:
+            port = _check_group(settings.group, host, place("group"))
+            if host == EVERYWHERE and settings.port == port:
+                # A socket that has the port at every address leaves nothing of it for the group's own socket.
+                raise UserError(
+                    f"{place('host')}: with a group on the same port it is this machine's own address, not {host}"
+                )
+        return replace(settings, host=host)
+
+    @classmethod
+    def conflict(cls, one: AdapterSettings, other: AdapterSettings) -> tuple[str, str] | None:
+        assert isinstance(one, UdpSettings)
+        assert isinstance(other, UdpSettings)
+        if one.port == other.port != 0 and one.host == other.host:
+            return "port", "listens there; each has a port of its own"
+        if one.group is not None and one.group == other.group:
+            # Both would receive the datagrams for either.
+            return "group", "is in this group; take another port for this one"
+        return None
+
+    @classmethod
+    def parse_peers(cls, texts: Sequence[str], place: SettingPlace) -> tuple[LinkAddress, ...]:
+        """Peers that are numbers come first, for names are looked up one by one."""
+        peers = [_host_and_port(peer) for peer in super().parse_peers(texts, place)]
+        for host, _ in peers:
+            try:
+                host.encode("idna")
+            except UnicodeError:  # such as 192.168.1..12
+                raise UserError(f"{place('peers')}: {host!r} is neither an address nor the name of a host") from None
+        return tuple(sorted(peers, key=_is_name))
 
     def _bound_socket(self) -> socket.socket:
-        opened = socket.socket(self.family, socket.SOCK_DGRAM)
+        opened = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
             opened.setblocking(False)
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
@@ -123,20 +222,20 @@ class UdpTransport(Transport):
                     opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(self._wanted[0]))
                 else:
                     opened.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-            _ask_for_arrivals(opened)
+            _request_ancillary_data(opened)
             opened.bind(self._wanted)
         except BaseException:
             opened.close()
             raise
         return opened
 
-    def _group_socket(self, group: Address) -> socket.socket:
-        """A socket that hears the group only. Every node of a machine may have one on the same port."""
+    def _group_socket(self, group: SocketAddress) -> socket.socket:
+        """A socket that receives the group only. Every node of a machine may have one on the same port."""
         opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             opened.setblocking(False)
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            _ask_for_arrivals(opened)
+            _request_ancillary_data(opened)
             opened.bind(group)
             if ipaddress.ip_address(group[0]).is_multicast:
                 membership = struct.pack("4s4s", socket.inet_aton(group[0]), socket.inet_aton(self._wanted[0]))
@@ -147,98 +246,143 @@ class UdpTransport(Transport):
         return opened
 
     def _drain(self, opened: socket.socket, to_group: bool) -> None:
-        """Read what there is, and wait to be told of more, or look again soon if there is much."""
+        """Read what there is, and wait for the next wake-up, or read again after a pause if there is much."""
         if opened.fileno() < 0:
             return
         found = self._read(opened, to_group)
-        if opened.fileno() < 0:  # What was heard made the node stop.
+        if opened.fileno() < 0:  # A datagram made the node stop.
             return
         loop = asyncio.get_running_loop()
         pause_s = self._moderations[opened].pause_s(loop.time(), found)
         if pause_s == 0.0:
-            if opened in self._paused:
-                del self._paused[opened]
+            if opened in self._polled:
+                del self._polled[opened]
                 loop.add_reader(opened.fileno(), self._drain, opened, to_group)
             return
-        if opened not in self._paused:
+        if opened not in self._polled:
             loop.remove_reader(opened.fileno())
         # Where there was more than is read at a time, the loop goes around once and no more.
-        self._paused[opened] = loop.call_later(0.0 if found >= DRAIN else pause_s, self._drain, opened, to_group)
+        self._polled[opened] = loop.call_later(0.0 if found >= DRAIN else pause_s, self._drain, opened, to_group)
 
     def _read(self, opened: socket.socket, to_group: bool) -> int:
         """How many datagrams there were, DRAIN at the most."""
-        assert self._receive is not None
-        turns = DRAIN if opened in self._paused else self._turns
+        receive = self._receive
+        assert receive is not None
+        turns = DRAIN if opened in self._polled else self._turns
         for turn in range(turns):
             try:
-                length, beside, _, address = opened.recvmsg_into([self._buffer], _BESIDE_BYTES)
+                length, ancillary, _, address = opened.recvmsg_into([self._buffer], _ANCILLARY_BYTES)
             except (BlockingIOError, InterruptedError):
                 self._turns = max(1, turn)
                 return turn
             except OSError:
-                self._tell("receive_failed")
+                self._drop("receive_failed")
                 return turn
-            waited_s = self._read_beside(opened.fileno(), beside) if beside else 0.0
-            datagram = bytes(self._view[:length])
-            self._receive(older(datagram, waited_s) if waited_s >= _MS else datagram, address[:2], to_group)
+            waited_ms = self._read_ancillary(opened.fileno(), ancillary) if ancillary else 0
+            receive(bytes(self._view[:length]), address[:2], to_group, waited_ms)
             if opened.fileno() < 0:
                 return turn
-        # There may be more: to ask is cheaper than to be told, and to ask in vain is not.
+        # There may be more: another read is cheaper than another wake-up, unless there is none.
         self._turns = min(DRAIN, 2 * turns)
         return turns
 
-    def _read_beside(self, socket_number: int, beside: list[tuple[int, int, bytes]]) -> float:
-        """How long ago a datagram arrived, where the system tells. Of datagrams that it dropped since the last one,
-        because this node did not read in time, it is told how many."""
-        waited_s = 0.0
-        for level, kind, data in beside:
+    def _read_ancillary(self, socket_number: int, ancillary: list[tuple[int, int, bytes]]) -> int:
+        """How many milliseconds ago a datagram arrived, where the system reports it. Datagrams that the system dropped
+        since the last one, because this node did not read in time, are counted."""
+        waited_ms = 0
+        for level, kind, data in ancillary:
             if level != socket.SOL_SOCKET:
                 continue
             if kind == SO_TIMESTAMPNS and len(data) == _TIMESTAMP.size:
                 seconds, nanoseconds = _TIMESTAMP.unpack(data)
-                waited_s = time.time() - seconds - nanoseconds / 1e9
-            elif kind == SO_RXQ_OVFL and len(data) == _OVERFLOWN.size:
-                total: int = _OVERFLOWN.unpack(data)[0]
-                before = self._overflown.get(socket_number, 0)
+                # A clock that was set back would make it negative.
+                waited_ms = max(int((time.time() - seconds - nanoseconds / 1e9) * 1000), 0)
+            elif kind == SO_RXQ_OVFL and len(data) == _OVERFLOW_COUNT.size:
+                total: int = _OVERFLOW_COUNT.unpack(data)[0]
+                before = self._overflows.get(socket_number, 0)
                 if total != before:
-                    self._overflown[socket_number] = total
-                    # It counts on from 0 behind 2^32.
-                    self._tell("socket_full", (total - before) % (1 << 32))
-        return waited_s
+                    self._overflows[socket_number] = total
+                    # The counter wraps at 2^32.
+                    self._drop("socket_full", (total - before) % (1 << 32))
+        return waited_ms
 
-    def _keep(self, address: Address, datagram: bytes) -> bool:
-        if len(self._waiting) >= self._queue:
+    def _enqueue(self, datagram: bytes, address: LinkAddress) -> bool:
+        if len(self._queued) >= self._queue:
             return False
-        self._waiting.append((address, datagram, asyncio.get_running_loop().time()))
+        self._queued.append((address, datagram, asyncio.get_running_loop().time()))
         return True
 
-    def _send_waiting(self) -> None:
+    def _send_queued(self) -> None:
         now = asyncio.get_running_loop().time()
-        while self._waiting:
-            address, datagram, since_s = self._waiting[0]
+        while self._queued:
+            address, datagram, since_s = self._queued[0]
             try:
-                self._sockets[0].sendto(older(datagram, now - since_s), address)
+                self._sockets[0].sendto(add_waiting_time(datagram, now - since_s), address)  # type: ignore[call-overload]
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
-                self._tell("send_failed")
-            self._waiting.popleft()
+                self._drop("send_failed")
+            self._queued.popleft()
         asyncio.get_running_loop().remove_writer(self._sockets[0].fileno())
 
-    def _tell(self, reason: str, times: int = 1) -> None:
-        if self._trouble is not None:
-            self._trouble(reason, times)
+    def _drop(self, reason: str, times: int = 1) -> None:
+        if self._report_drop is not None:
+            self._report_drop(reason, times)
 
 
-def _ask_for_arrivals(opened: socket.socket) -> None:
+def prefixes(host: str) -> tuple[str, str]:
+    """The prefix of a host, and the one of its site; the host itself where it is no IP address."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host, host
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    version, number, bits = address.version, int(address), address.max_prefixlen
+
+    def cut(length: int) -> str:
+        return f"{version} {number >> (bits - length)}/{length}"
+
+    return cut(PREFIX_BITS[version]), cut(SITE_BITS[version])
+
+
+def _host_and_port(address: LinkAddress) -> SocketAddress:
+    assert isinstance(address, tuple)
+    host, port = address
+    return host, port
+
+
+def _is_name(peer: SocketAddress) -> bool:
+    try:
+        ipaddress.ip_address(peer[0])
+    except ValueError:
+        return True
+    return False
+
+
+def _check_group(text: str, listening: str, place: str) -> int:
+    """The port of a group that a socket at an address can receive; a UserError says what is wrong."""
+    host, port = _host_and_port(parse_at(UdpAdapter, text, place))
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        raise UserError(f"{place}: {host!r} is no IPv4 broadcast or multicast address") from None
+    if ":" in listening:
+        raise UserError(f"{place}: a group needs an IPv4 address to listen on, not {listening!r}")
+    if port == 0:
+        raise UserError(f"{place}: the port must not be 0; it is the same on every node")
+    return port
+
+
+def _request_ancillary_data(opened: socket.socket) -> None:
     if sys.platform == "linux":
         opened.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         opened.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
 
 
-def _why(error: OSError, wanted: Address, group: Address | None) -> str:
-    place = format_address(wanted)
+def _explain(error: OSError, wanted: SocketAddress, group: SocketAddress | None) -> str:
+    place = format_socket_address(wanted)
     if error.errno == errno.EADDRINUSE:
         return f"cannot listen on {place}: the port is already in use; stop the other node or choose another port"
-    also = "" if group is None else f" (group {format_address(group)})"
+    also = "" if group is None else f" (group {format_socket_address(group)})"
     return f"cannot listen on {place}{also}: {error.strerror or error}"

@@ -107,7 +107,7 @@ class Backpressure:
             # A batch must not use up the whole rest of the window.
             return True
         now_s = self._loop.time()
-        if any(interface.waiting for interface in self._runtime.interfaces.values()):
+        if any(interface.pending for interface in self._runtime.interfaces.values()):
             self._busy_s = now_s
         return now_s - max(self._taken_s, self._busy_s) <= PATIENCE_S and now_s - self._taken_s <= MAX_STALL_S
 

@@ -33,7 +33,7 @@ from carrycast.core.protocol.effects import (
 )
 from carrycast.core.wire import LEASE_EXPIRED, Layer, Message
 from carrycast.errors import WorkError
-from carrycast.node.link.adapter import Transport
+from carrycast.node.link.channel import FrameChannel
 from carrycast.node.link.config import InterfaceConfig
 from carrycast.node.link.frame import MAX_BODY_BYTES
 from carrycast.node.link.interface import LiveInterface, Unicast
@@ -56,7 +56,7 @@ class Runtime(Stack):
         self,
         node: NodeId,
         plan: StackPlan,
-        interfaces: Iterable[tuple[InterfaceConfig, Transport]],
+        interfaces: Iterable[tuple[InterfaceConfig, FrameChannel]],
         recorder: NodeRecorder,
         host: Callable[[Layer], Host],
         group_commit: GroupCommit,
@@ -73,8 +73,8 @@ class Runtime(Stack):
         self._running = False
         self._batching = MessageBatching(self._loop, self._transmit)
         self.interfaces = {
-            config.name: LiveInterface(node, config, transport, plan.codecs, recorder, self, self._when_committed)
-            for config, transport in interfaces
+            config.name: LiveInterface(node, config, channel, plan.codecs, recorder, self, self._when_committed)
+            for config, channel in interfaces
         }
         self._all = list(self.interfaces.values())
         self._effect_handlers: dict[type[Effect], Callable[[Layer, Any], None]] = {
@@ -194,7 +194,7 @@ class Runtime(Stack):
     def _on_link(self, link: Link, lost: Failure | None) -> None:
         """Discovery has found or lost a link; the layers above are called next."""
         self._recorder.link(link, lost)
-        self.interfaces[link.interface].linked(link.neighbor, lost is None)
+        self.interfaces[link.interface].on_link(link.neighbor, lost is None)
 
     # Effects.
 

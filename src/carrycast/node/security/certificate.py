@@ -18,7 +18,7 @@ from carrycast.core.matching import Filter
 from carrycast.core.model import FilterText, NodeId, Scalar
 from carrycast.core.model.event import check_attributes
 from carrycast.errors import UserError
-from carrycast.node.security.primitives import PUBLIC_BYTES, SIGNATURE_BYTES, SigningKey, digest, signed_by
+from carrycast.node.security.primitives import PUBLIC_BYTES, SIGNATURE_BYTES, SigningKey, digest, is_signed_by
 
 MAX_CERTIFICATE_BYTES = 2048
 """It travels in every event, and, in base64, as one attribute of a subscription."""
@@ -132,7 +132,7 @@ def written_card(certificate: Certificate) -> bytes:
 
 def issued_by(operator: bytes, card: Card) -> bool:
     """Whether an operator has signed it."""
-    return signed_by(operator, card.signature, b"certificate", _encode(_replace(card, signature=b"")))
+    return is_signed_by(operator, card.signature, b"certificate", _encode(_replace(card, signature=b"")))
 
 
 def why_unreadable(text: bytes) -> str:

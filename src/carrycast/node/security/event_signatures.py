@@ -1,16 +1,17 @@
-"""Events signed by their publisher, and shown to be so wherever they come by.
+"""Signatures of events: the publisher signs, and every node verifies before its protocol sees the event.
 
 The signature travels at the end of the payload, so that protocols, stores and routers carry it without knowing:
-payload, voucher of the publisher, signature, length of the voucher. Applications are handed the payload alone. What is
-signed is the whole event with its own payload; hops and what is left of a lease change on the way, and are not.
+payload, credential of the publisher, signature, length of the credential. Applications get the payload alone. The
+signature is over the whole event with its own payload; hops and the rest of a lease change on the way, and are not
+signed.
 
-To sign and to verify takes longer than all else that is done for an event. So those that are published at the same time
-are signed together, as far as `together` allows: each has the same signature, and a path to what was signed behind it
-(`together.py`): payload, voucher, signature, path, its turns and steps in a byte each, and the length with its highest
-bit set.
+To sign and to verify takes longer than everything else that is done for an event. So events that are published at the
+same time share one batch signature, as far as `signature_batch` allows: each has the same signature, and behind it an
+inclusion proof (`batch_signature.py`): payload, credential, signature, siblings of the proof, its directions and number
+of siblings in a byte each, and the length with its highest bit set.
 
-A signature is verified once per node, be it of one event or of many. What was found good is remembered by a digest of
-all of it, so that another event under the same id is looked at anew.
+A signature is verified once per node, be it of one event or of a batch. Verified events are remembered by a digest of
+all of their bytes, so that another event under the same id is verified again.
 """
 
 import enum
@@ -26,12 +27,12 @@ from carrycast.core.model import Event, EventId
 from carrycast.errors import NotAuthorizedError, UserError
 from carrycast.node.security.batch_signature import STEP_BYTES, Path, planted, top
 from carrycast.node.security.identity import TOGETHER
-from carrycast.node.security.membership import Member, Membership, Refusal
-from carrycast.node.security.primitives import SIGNATURE_BYTES, digest, signed_by
+from carrycast.node.security.membership import Member, Membership, Rejection
+from carrycast.node.security.primitives import SIGNATURE_BYTES, digest, is_signed_by
 
 LENGTH_BYTES = 2
 WITH_PATH = 1 << 15
-"""In the length of the voucher: the event was signed together with others."""
+"""In the length of the credential: the event was signed together with others."""
 MAX_SIGNED_BYTES = 62_000
 """What a datagram leaves for an event with its signature, sealed to a group of 200 neighbors."""
 MAX_REMEMBERED = 65_536
@@ -55,10 +56,10 @@ class EventFlaw(enum.StrEnum):
 
 
 _OF_REFUSAL = {
-    Refusal.MALFORMED: EventFlaw.UNSIGNED,
-    Refusal.STRANGER: EventFlaw.STRANGER,
-    Refusal.EXPIRED: EventFlaw.EXPIRED,
-    Refusal.REVOKED: EventFlaw.REVOKED,
+    Rejection.MALFORMED: EventFlaw.UNSIGNED,
+    Rejection.STRANGER: EventFlaw.STRANGER,
+    Rejection.EXPIRED: EventFlaw.EXPIRED,
+    Rejection.REVOKED: EventFlaw.REVOKED,
 }
 
 
@@ -104,8 +105,8 @@ class Signatures:
         parts = _taken_apart(event)
         if parts is None:
             return EventFlaw.UNSIGNED
-        member = self._membership.publisher(parts.voucher, parts.plain)
-        if isinstance(member, Refusal):
+        member = self._membership.publisher(parts.credential, parts.plain)
+        if isinstance(member, Rejection):
             return _OF_REFUSAL[member]
         if member.node != event.id.source or not self._signed_by(member.key, parts):
             return EventFlaw.FORGED
@@ -128,12 +129,12 @@ class Signatures:
         return [self._travelling(event, signature, path) for event, path in zip(events, paths, strict=True)]
 
     def _travelling(self, event: Event, signature: bytes, path: Path | None = None) -> Event | UserError:
-        voucher = self._membership.voucher
-        length, behind = len(voucher), b""
+        credential = self._membership.credential
+        length, behind = len(credential), b""
         if path is not None:
             length |= WITH_PATH
             behind = path.steps + bytes((path.turns, len(path.steps) // STEP_BYTES))
-        tail = voucher + signature + behind + length.to_bytes(LENGTH_BYTES, "big")
+        tail = credential + signature + behind + length.to_bytes(LENGTH_BYTES, "big")
         signed = _replace(event, payload=event.payload + tail)
         text = _encode(signed)
         if len(text) > MAX_SIGNED_BYTES:
@@ -152,12 +153,12 @@ class Signatures:
     def _signed_by(self, key: bytes, parts: "_Parts") -> bool:
         text = _encode(parts.plain)
         if parts.path is None:
-            return signed_by(key, parts.signature, b"event", text)
+            return is_signed_by(key, parts.signature, b"event", text)
         found = top(text, parts.path)
         known = (key, parts.signature, found)
         if known in self._tops:
             return True
-        if not signed_by(key, parts.signature, b"events", found):
+        if not is_signed_by(key, parts.signature, b"events", found):
             return False
         self._tops[known] = None
         if len(self._tops) > MAX_TOPS:
@@ -186,13 +187,13 @@ class _Parts(NamedTuple):
     """Of an event that was signed."""
 
     plain: Event
-    voucher: bytes
+    credential: bytes
     signature: bytes
     path: Path | None
 
 
 def _taken_apart(event: Event) -> _Parts | None:
-    """The event without signature, the voucher, the signature; None if it has none."""
+    """The event without signature, the credential, the signature; None if it has none."""
     payload = event.payload
     end = len(payload) - LENGTH_BYTES
     length = int.from_bytes(payload[-LENGTH_BYTES:], "big")
@@ -209,12 +210,12 @@ def _taken_apart(event: Event) -> _Parts | None:
         path = Path(payload[end:behind], turns)
         if not path.fits:
             return None
-    voucher_at = end - SIGNATURE_BYTES - length
-    if voucher_at < 0 or length == 0:
+    credential_at = end - SIGNATURE_BYTES - length
+    if credential_at < 0 or length == 0:
         return None
-    signature_at = voucher_at + length
-    made = _replace(event, payload=payload[:voucher_at])
-    return _Parts(made, payload[voucher_at:signature_at], payload[signature_at:end], path)
+    signature_at = credential_at + length
+    made = _replace(event, payload=payload[:credential_at])
+    return _Parts(made, payload[credential_at:signature_at], payload[signature_at:end], path)
 
 
 def _allowed(member: Member, event: Event) -> bool:

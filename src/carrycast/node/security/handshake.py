@@ -1,4 +1,4 @@
-"""How two nodes agree on the keys of a link, and show each other who they are: Noise XX, three messages.
+"""The handshake in which two nodes authenticate each other and agree on the keys of a link: Noise XX, three messages.
 
 | message | number | body |
 |---|---|---|
@@ -14,10 +14,11 @@ responder's, so neither can be changed on the way.
 
 The payload of the second and of the third message is an introduction, a MessagePack array (what later versions add at
 its end is ignored): offer, session, card, and the signature that binds the Noise static key to the card's key. Nothing
-in it is confidential: the second message goes to somebody who is not authenticated yet. Where the network has a secret,
-it is mixed in before the first message (XXpsk0), and whoever does not know it is not answered at all.
+in it is confidential: the second message goes to a node that is not authenticated yet. Where the network has a secret,
+it is mixed in before the first message (XXpsk0), and a node that does not know it gets no reply at all.
 
-Cookies are those of DTLS: nobody computes or remembers anything for an address from which no cookie has come back.
+Cookies are those of DTLS (RFC 9147, 5.1): a node computes and stores nothing for an address from which no cookie has
+come back.
 """
 
 import copy
@@ -29,9 +30,9 @@ from msgspec import Meta
 
 from carrycast.core.model import NodeId
 from carrycast.node.security.certificate import MAX_CERTIFICATE_BYTES, Signature
-from carrycast.node.security.membership import NETWORK_BYTES, Member, Membership, Refusal
+from carrycast.node.security.membership import NETWORK_BYTES, Member, Membership, Rejection
 from carrycast.node.security.noise import HandshakeState, NoiseError
-from carrycast.node.security.primitives import SECRET_BYTES, derived
+from carrycast.node.security.primitives import SECRET_BYTES, derive_key
 
 _OFFER = struct.Struct(">BBI")
 OFFER_BYTES = _OFFER.size
@@ -39,13 +40,13 @@ INITIATION_BYTES = OFFER_BYTES + NETWORK_BYTES
 """Before the Noise message."""
 
 
-class End(NamedTuple):
+class LinkEnd(NamedTuple):
     """One side of a link."""
 
     node: NodeId
     session: int
 
-    def text(self) -> bytes:
+    def encode(self) -> bytes:
         """As it is hashed."""
         return self.node.to_bytes(8, "big") + self.session.to_bytes(4, "big")
 
@@ -57,7 +58,7 @@ class Offer(NamedTuple):
     most: int
     features: int = 0
 
-    def text(self) -> bytes:
+    def encode(self) -> bytes:
         """As it travels."""
         return _OFFER.pack(*self)
 
@@ -76,7 +77,7 @@ def read_offer(text: bytes) -> Offer:
 
 
 class Introduction(msgspec.Struct, frozen=True, array_like=True):
-    """Who speaks."""
+    """The node that sends the message, and what it supports."""
 
     least: Annotated[int, Meta(ge=0, le=255)]
     most: Annotated[int, Meta(ge=0, le=255)]
@@ -87,16 +88,16 @@ class Introduction(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LinkKeys(NamedTuple):
-    """Forth is from the initiator. What is sealed, and what is marked, each way."""
+    """Encryption and MAC keys: forth, from the initiator, and back."""
 
     forth: bytes
-    forth_marks: bytes
+    forth_mac: bytes
     back: bytes
-    back_marks: bytes
+    back_mac: bytes
 
 
-class Introduced(NamedTuple):
-    """Who the other is, and how the handshake goes on."""
+class AuthenticatedPeer(NamedTuple):
+    """The other node, and the state of the handshake after its message."""
 
     member: Member
     offer: Offer
@@ -108,42 +109,50 @@ _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[Introduction] = msgspec.msgpack.Decoder(Introduction)
 
 
-def handshake(
-    membership: Membership, initiator: bool, offer: Offer, began: End, asked: NodeId, cookie: int
+def start_handshake(
+    membership: Membership, initiator: bool, offer: Offer, initiator_end: LinkEnd, responder: NodeId, cookie: int
 ) -> HandshakeState:
-    """One side of a handshake that one end began with another node; the offer is the initiator's."""
-    parts = (b"driftcast link", offer.text(), membership.network, began.text(), asked.to_bytes(8, "big"))
+    """The state of one side before the first message; the offer is the initiator's."""
+    parts = (
+        b"driftcast link",
+        offer.encode(),
+        membership.network,
+        initiator_end.encode(),
+        responder.to_bytes(8, "big"),
+    )
     prologue = b"".join(parts) + cookie.to_bytes(8, "big")
     psks = [(0, membership.secret)] if membership.secret else []
     return HandshakeState(initiator, prologue, membership.static, psks)
 
 
-def introduce(membership: Membership, offer: Offer, session: int) -> bytes:
+def make_introduction(membership: Membership, offer: Offer, session: int) -> bytes:
     """This node's introduction, for a payload."""
     return _encode(Introduction(*offer, session, membership.card, membership.binding))
 
 
-def introduced(membership: Membership, state: HandshakeState, message: bytes) -> Introduced | Refusal:
-    """Who has introduced itself by a message of a handshake. The state stays as it is, and waits for the message of a
-    member if this is none."""
+def read_introduction(membership: Membership, state: HandshakeState, message: bytes) -> AuthenticatedPeer | Rejection:
+    """The node that has introduced itself by a message of a handshake. The state itself stays unchanged, so that it can
+    read the message of a member after one that is rejected."""
     state = copy.copy(state)
     try:
         payload = state.read(message)
     except NoiseError:
-        return Refusal.STRANGER
+        return Rejection.STRANGER
     try:
-        said = _decoder.decode(payload)
+        introduction = _decoder.decode(payload)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return Refusal.MALFORMED
-    member = membership.neighbor(said.card)
-    if isinstance(member, Refusal):
+        return Rejection.MALFORMED
+    member = membership.neighbor(introduction.card)
+    if isinstance(member, Rejection):
         return member
-    if not membership.is_bound(member, state.remote_static, said.binding):
-        return Refusal.STRANGER
-    return Introduced(member, Offer(said.least, said.most, said.features), said.session, state)
+    if not membership.is_bound(member, state.remote_static, introduction.binding):
+        return Rejection.STRANGER
+    return AuthenticatedPeer(
+        member, Offer(introduction.least, introduction.most, introduction.features), introduction.session, state
+    )
 
 
-def link_keys(state: HandshakeState) -> LinkKeys:
-    """What seals and marks, from the keys into which a finished handshake splits."""
-    forth, back = (derived(key, state.hash, b"driftcast link", 2 * SECRET_BYTES) for key in state.split())
+def derive_link_keys(state: HandshakeState) -> LinkKeys:
+    """The keys of a link, from those into which a finished handshake splits (Noise, Split())."""
+    forth, back = (derive_key(key, state.hash, b"driftcast link", 2 * SECRET_BYTES) for key in state.split())
     return LinkKeys(forth[:SECRET_BYTES], forth[SECRET_BYTES:], back[:SECRET_BYTES], back[SECRET_BYTES:])

@@ -1,8 +1,9 @@
-"""Handshakes under way at one interface: with whom, how many at once, and what each has cost so far.
+"""The handshakes of one interface: which are under way, how many at once, and what each has cost so far.
 
-Whoever is heard and not known is sent a cookie, which is a keyed hash of its address: nothing is remembered for it. If
-the cookie comes back, with one of the other's, the other is where it says, and is asked. The other sees its own cookie
-in that and answers. What is lost is not repeated: the next datagram of either begins anew.
+A node that is heard and not known is sent a cookie, a keyed hash of its address: nothing is stored for it. If the
+cookie comes back, together with one of the other's, the other is where it says, and the handshake is begun. The other
+recognizes its own cookie in the initiation and replies. Nothing is retransmitted: the next datagram of either begins
+again.
 """
 
 import asyncio
@@ -14,41 +15,41 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from carrycast.core.model import NodeId
+from carrycast.node.link.adapter import LinkAdapter, LinkAddress
 from carrycast.node.link.frame import COOKIE_BYTES, LinkFrame, LinkKind, pack
-from carrycast.node.link.rate_limit import HandshakeBudget, Notices
-from carrycast.node.link.socket_address import Address
+from carrycast.node.link.rate_limit import HandshakeLimiter
 from carrycast.node.security.handshake import (
     INITIATION_BYTES,
     OFFER_BYTES,
     OURS,
-    End,
-    Introduced,
+    AuthenticatedPeer,
+    LinkEnd,
     Offer,
-    handshake,
-    introduce,
-    introduced,
-    link_keys,
+    derive_link_keys,
+    make_introduction,
+    read_introduction,
     read_offer,
+    start_handshake,
 )
-from carrycast.node.security.membership import Membership, Refusal
+from carrycast.node.security.membership import Membership, Rejection
 from carrycast.node.security.noise import HandshakeState, NoiseError
 from carrycast.node.security.session import Session
 
 COOKIE_S = 10.0
 """How long a cookie is good at least; twice that at most."""
-PATIENCE_S = 1.0
-"""How long an answer is waited for, and how often the same address is asked at most."""
+REPLY_TIMEOUT_S = 1.0
+"""How long a reply is waited for, and how often a handshake with the same address is begun at most."""
 MAX_HANDSHAKES = 256
-"""Begun or answered, and not finished; the oldest makes room."""
+"""Under way, begun by this node or by others; the oldest makes room."""
 HANDSHAKES_PER_S = 50.0
-"""With one member's host, or one prefix of strangers (`admission.py`). Each costs a third of a millisecond, so that
-one of them can cost 2 % of a core, and all strangers together four times that."""
+"""The rate limit of one member's host, or one prefix of unknown hosts (`link/rate_limit.py`). A handshake costs a third
+of a millisecond, so that one of them can cost 2 % of a core, and all unknown hosts together four times that."""
 STEP = 0.5
-"""Of a handshake, what is computed for one message: each side does so twice, and who breaks off has had its half."""
+"""Tokens for one message of a handshake: each side computes twice, and a peer that breaks off has had its half."""
 BURST = 100.0
 MAX_HOSTS = 1024
 HELLO_S = 0.04
-"""How often one address is told that this node is here, at most."""
+"""Between two hellos to one address, at least."""
 MAX_ADDRESSES = 8192
 
 
@@ -56,24 +57,30 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class GreetingUser(ABC):
-    """Who sends, and keeps the sessions."""
+class HandshakeUser(ABC):
+    """The channel that sends, and has the sessions."""
 
     @abstractmethod
-    def put(self, address: Address, datagram: bytes) -> None:
-        """On the air."""
+    def transmit(self, datagram: bytes, address: LinkAddress) -> None:
+        """Send a datagram as it is."""
 
     @abstractmethod
-    def established(self, session: Session, address: Address) -> None:
-        """A link has keys, and the other is authenticated."""
+    def on_established(self, session: Session, address: LinkAddress) -> None:
+        """A handshake is complete: the link has keys, and the other is authenticated."""
 
     @abstractmethod
-    def dropped(self, reason: str) -> None:
-        """Something was refused, by a name."""
+    def on_drop(self, reason: str) -> None:
+        """A datagram was rejected."""
+
+    @abstractmethod
+    def warn(self, address: LinkAddress, text: str) -> None:
+        """Log a warning about the node at an address."""
 
 
 @dataclass(slots=True)
-class _Begun:
+class _Initiated:
+    """A handshake that this node began."""
+
     node: NodeId
     number: int
     state: HandshakeState
@@ -81,69 +88,72 @@ class _Begun:
 
 
 @dataclass(slots=True)
-class _Answered:
-    asker: End
+class _Responded:
+    """A handshake that another node began, and this one replied to."""
+
+    initiator: LinkEnd
     number: int
-    asked: bytes
+    initiation: bytes
     reply: bytes
     state: HandshakeState
     since_s: float
 
 
-class Greeting:
+class HandshakeManager:
     """The handshakes of one interface."""
 
     def __init__(
-        self, me: End, membership: Membership, notices: Notices, user: GreetingUser, offer: Offer = OURS
+        self, me: LinkEnd, membership: Membership, adapter: LinkAdapter, user: HandshakeUser, offer: Offer = OURS
     ) -> None:
         self._me = me
         self._offer = offer
         self._membership = membership
-        self._notices = notices
+        self._adapter = adapter
         self._user = user
         self._loop = asyncio.get_running_loop()
         self._cookie_key = secrets.token_bytes(32)
-        self._begun: OrderedDict[Address, _Begun] = OrderedDict()
-        self._answered: OrderedDict[Address, _Answered] = OrderedDict()
-        self._asked_s: OrderedDict[Address, float] = OrderedDict()
-        self._greeted_s: OrderedDict[Address, float] = OrderedDict()
-        self._budget = HandshakeBudget(HANDSHAKES_PER_S, BURST)
+        self._initiated: OrderedDict[LinkAddress, _Initiated] = OrderedDict()
+        self._responded: OrderedDict[LinkAddress, _Responded] = OrderedDict()
+        self._initiated_s: OrderedDict[LinkAddress, float] = OrderedDict()
+        self._hello_s: OrderedDict[LinkAddress, float] = OrderedDict()
+        self._limiter = HandshakeLimiter(HANDSHAKES_PER_S, BURST)
 
-    def hello(self, address: Address) -> bytes | None:
-        """Said to who is not known yet, and now and then only: as long as what it may be answered with."""
+    def make_hello(self, address: LinkAddress) -> bytes | None:
+        """For a node that is not known yet, and now and then only: as long as the challenge that may answer it."""
         now_s = self._loop.time()
-        if now_s - self._greeted_s.get(address, -HELLO_S) < HELLO_S:
+        if now_s - self._hello_s.get(address, -HELLO_S) < HELLO_S:
             return None
-        _enter(self._greeted_s, address, now_s, MAX_ADDRESSES)
+        _put_newest(self._hello_s, address, now_s, MAX_ADDRESSES)
         body = self._membership.network + bytes(COOKIE_BYTES)
         return pack(LinkFrame(LinkKind.HELLO, *self._me, 0, body))
 
-    def expect(self, address: Address) -> None:
-        """Somebody whom this node wants to reach, or has a link with: no flood of strangers keeps its host out."""
-        self._budget.trust(address[0])
+    def expect(self, address: LinkAddress) -> None:
+        """A node that this one wants to reach, or has a session with: no flood of unknown hosts keeps its host out."""
+        self._limiter.add_member(self._adapter.scope_of(address))
 
-    def on_unknown(self, frame: LinkFrame, address: Address) -> None:
-        """A datagram that cannot be read: of a stranger, or of a neighbor whose keys are not known any more."""
+    def on_unknown(self, frame: LinkFrame, address: LinkAddress) -> None:
+        """A datagram that cannot be decrypted: of an unknown node, or of a neighbor whose session is lost."""
         now_s = self._loop.time()
-        answered = self._answered.get(address)
-        if answered is not None and now_s - answered.since_s < PATIENCE_S:
-            return  # It has overtaken what finishes the handshake.
-        if now_s - self._asked_s.get(address, -PATIENCE_S) < PATIENCE_S:
+        responded = self._responded.get(address)
+        if responded is not None and now_s - responded.since_s < REPLY_TIMEOUT_S:
+            return  # It has overtaken the message that finishes the handshake.
+        if now_s - self._initiated_s.get(address, -REPLY_TIMEOUT_S) < REPLY_TIMEOUT_S:
             return
         cookie = self._cookie(address, frame.sender, now_s)
-        self._user.put(address, pack(LinkFrame(LinkKind.KEYED_CHALLENGE, *self._me, cookie, bytes(COOKIE_BYTES))))
+        challenge = LinkFrame(LinkKind.KEYED_CHALLENGE, *self._me, cookie, bytes(COOKIE_BYTES))
+        self._user.transmit(pack(challenge), address)
 
-    def on_frame(self, frame: LinkFrame, address: Address) -> None:
+    def on_frame(self, frame: LinkFrame, address: LinkAddress) -> None:
         """A datagram of a handshake."""
         if frame.kind is LinkKind.KEYED_CHALLENGE:
             cookie = self._cookie(address, frame.sender, self._loop.time()).to_bytes(COOKIE_BYTES, "big")
             response = LinkFrame(LinkKind.KEYED_RESPONSE, *self._me, frame.sequence, cookie)
-            self._user.put(address, pack(response))
+            self._user.transmit(pack(response), address)
         elif frame.kind is LinkKind.KEYED_RESPONSE:
-            if self._is_mine(frame.sequence, address, frame.sender):
+            if self._is_own_cookie(frame.sequence, address, frame.sender):
                 self._begin(frame.sender, address, int.from_bytes(frame.body, "big"))
             else:
-                self._user.dropped("link_unexpected_response")
+                self._user.on_drop("link_unexpected_response")
         elif frame.kind is LinkKind.INITIATION:
             self._on_initiation(frame, address)
         elif frame.kind is LinkKind.REPLY:
@@ -153,144 +163,145 @@ class Greeting:
         else:
             self._on_finish(frame, address)
 
-    def _begin(self, node: NodeId, address: Address, number: int) -> None:
+    def _begin(self, node: NodeId, address: LinkAddress, number: int) -> None:
         now_s = self._loop.time()
-        if now_s - self._asked_s.get(address, -PATIENCE_S) < PATIENCE_S or not self._affords(address[0], now_s):
+        recent = now_s - self._initiated_s.get(address, -REPLY_TIMEOUT_S) < REPLY_TIMEOUT_S
+        if recent or not self._take_step(address, now_s):
             return
-        _enter(self._asked_s, address, now_s, MAX_HOSTS)
-        state = handshake(self._membership, True, self._offer, self._me, node, number)
-        body = self._offer.text() + self._membership.network + state.write(b"")
-        _enter(self._begun, address, _Begun(node, number, state, now_s), MAX_HANDSHAKES)
-        self._user.put(address, pack(LinkFrame(LinkKind.INITIATION, *self._me, number, body)))
+        _put_newest(self._initiated_s, address, now_s, MAX_HOSTS)
+        state = start_handshake(self._membership, True, self._offer, self._me, node, number)
+        body = self._offer.encode() + self._membership.network + state.write(b"")
+        _put_newest(self._initiated, address, _Initiated(node, number, state, now_s), MAX_HANDSHAKES)
+        self._user.transmit(pack(LinkFrame(LinkKind.INITIATION, *self._me, number, body)), address)
 
-    def _on_initiation(self, frame: LinkFrame, address: Address) -> None:
-        if not self._is_mine(frame.sequence, address, frame.sender) or len(frame.body) < INITIATION_BYTES:
-            self._user.dropped("link_unexpected_handshake")
+    def _on_initiation(self, frame: LinkFrame, address: LinkAddress) -> None:
+        if not self._is_own_cookie(frame.sequence, address, frame.sender) or len(frame.body) < INITIATION_BYTES:
+            self._user.on_drop("link_unexpected_handshake")
             return
         if frame.body[OFFER_BYTES:INITIATION_BYTES] != self._membership.network:
-            self.refuse_network(address)
+            self.reject_network(address)
             return
         offer = read_offer(frame.body)
         version = self._offer.common_version(offer)
         if version is None:
-            body = self._offer.text().ljust(2 * COOKIE_BYTES, b"\0")
-            self._user.put(address, pack(LinkFrame(LinkKind.REFUSAL, *self._me, frame.sequence, body)))
-            self._refuse_version(offer, frame, address)
+            body = self._offer.encode().ljust(2 * COOKIE_BYTES, b"\0")
+            self._user.transmit(pack(LinkFrame(LinkKind.REFUSAL, *self._me, frame.sequence, body)), address)
+            self._reject_version(offer, frame, address)
             return
         now_s = self._loop.time()
-        begun = self._begun.get(address)
-        if begun is not None and now_s - begun.since_s < PATIENCE_S and self._me.node < frame.sender:
+        initiated = self._initiated.get(address)
+        if initiated is not None and now_s - initiated.since_s < REPLY_TIMEOUT_S and self._me.node < frame.sender:
             return  # Both have begun, and one is enough.
-        earlier = self._answered.get(address)
-        if earlier is not None and (earlier.asked, earlier.asker.node) == (frame.body, frame.sender):
-            self._user.put(address, earlier.reply)
+        earlier = self._responded.get(address)
+        if earlier is not None and (earlier.initiation, earlier.initiator.node) == (frame.body, frame.sender):
+            self._user.transmit(earlier.reply, address)
             return
-        if self._affords(address[0], now_s):
+        if self._take_step(address, now_s):
             self._reply(frame, address, offer, version)
 
-    def _reply(self, frame: LinkFrame, address: Address, offer: Offer, version: int) -> None:
-        asker = End(frame.sender, frame.session)
-        state = handshake(self._membership, False, offer, asker, self._me.node, frame.sequence)
+    def _reply(self, frame: LinkFrame, address: LinkAddress, offer: Offer, version: int) -> None:
+        initiator = LinkEnd(frame.sender, frame.session)
+        state = start_handshake(self._membership, False, offer, initiator, self._me.node, frame.sequence)
         try:
-            # What it says is not looked at: later versions may say something here.
+            # Its payload is ignored: later versions may use it.
             state.read(frame.body[INITIATION_BYTES:])
-            message = state.write(introduce(self._membership, self._offer, self._me.session))
+            message = state.write(make_introduction(self._membership, self._offer, self._me.session))
         except NoiseError:
-            # Without the network's secret, or with a key that is none.
-            self._refuse(Refusal.STRANGER, frame, address)
+            # Without the network's secret, or with an invalid key.
+            self._reject(Rejection.STRANGER, frame, address)
             return
         reply = pack(LinkFrame(LinkKind.REPLY, *self._me, frame.sequence, bytes([version]) + message))
-        answered = _Answered(asker, frame.sequence, frame.body, reply, state, self._loop.time())
-        _enter(self._answered, address, answered, MAX_HANDSHAKES)
-        self._begun.pop(address, None)
-        self._user.put(address, reply)
+        responded = _Responded(initiator, frame.sequence, frame.body, reply, state, self._loop.time())
+        _put_newest(self._responded, address, responded, MAX_HANDSHAKES)
+        self._initiated.pop(address, None)
+        self._user.transmit(reply, address)
 
-    def _on_reply(self, frame: LinkFrame, address: Address) -> None:
-        begun = self._begun.get(address)
-        if begun is None or (begun.number, begun.node) != (frame.sequence, frame.sender):
-            self._user.dropped("link_unexpected_handshake")
+    def _on_reply(self, frame: LinkFrame, address: LinkAddress) -> None:
+        initiated = self._initiated.get(address)
+        if initiated is None or (initiated.number, initiated.node) != (frame.sequence, frame.sender):
+            self._user.on_drop("link_unexpected_handshake")
             return
-        if not self._affords(address[0], self._loop.time()):
+        if not self._take_step(address, self._loop.time()):
             return
-        found = introduced(self._membership, begun.state, frame.body[1:])
-        if isinstance(found, Refusal) or found.member.node != frame.sender:
-            self._refuse(found if isinstance(found, Refusal) else Refusal.STRANGER, frame, address)
+        found = read_introduction(self._membership, initiated.state, frame.body[1:])
+        if isinstance(found, Rejection) or found.member.node != frame.sender:
+            self._reject(found if isinstance(found, Rejection) else Rejection.STRANGER, frame, address)
             return
         version = self._offer.common_version(found.offer)
         if version is None or frame.body[0] != version or found.session != frame.session:
-            # Within the seal it says another version than outside: somebody has changed one of them.
-            self._user.dropped("link_downgraded")
+            # The encrypted version differs from the one outside: a downgrade attack.
+            self._user.on_drop("link_downgraded")
             return
-        del self._begun[address]
-        finish = found.state.write(introduce(self._membership, self._offer, self._me.session))
-        self._user.put(address, pack(LinkFrame(LinkKind.FINISH, *self._me, frame.sequence, finish)))
+        del self._initiated[address]
+        finish = found.state.write(make_introduction(self._membership, self._offer, self._me.session))
+        self._user.transmit(pack(LinkFrame(LinkKind.FINISH, *self._me, frame.sequence, finish)), address)
         self._establish(found, True, address)
 
-    def _on_finish(self, frame: LinkFrame, address: Address) -> None:
-        answered = self._answered.get(address)
-        if answered is None or (answered.number, answered.asker.node) != (frame.sequence, frame.sender):
-            self._user.dropped("link_unexpected_handshake")
+    def _on_finish(self, frame: LinkFrame, address: LinkAddress) -> None:
+        responded = self._responded.get(address)
+        if responded is None or (responded.number, responded.initiator.node) != (frame.sequence, frame.sender):
+            self._user.on_drop("link_unexpected_handshake")
             return
-        if not self._affords(address[0], self._loop.time()):
+        if not self._take_step(address, self._loop.time()):
             return
-        found = introduced(self._membership, answered.state, frame.body)
-        if isinstance(found, Refusal) or found.member.node != frame.sender:
-            self._refuse(found if isinstance(found, Refusal) else Refusal.STRANGER, frame, address)
+        found = read_introduction(self._membership, responded.state, frame.body)
+        if isinstance(found, Rejection) or found.member.node != frame.sender:
+            self._reject(found if isinstance(found, Rejection) else Rejection.STRANGER, frame, address)
             return
-        if found.session != answered.asker.session:
-            self._user.dropped("link_downgraded")
+        if found.session != responded.initiator.session:
+            self._user.on_drop("link_downgraded")
             return
-        del self._answered[address]
+        del self._responded[address]
         self._establish(found, False, address)
 
-    def _establish(self, found: Introduced, began: bool, address: Address) -> None:
-        keys = link_keys(found.state)
+    def _establish(self, found: AuthenticatedPeer, initiated: bool, address: LinkAddress) -> None:
+        keys = derive_link_keys(found.state)
         forth, back = keys[:2], keys[2:]
-        sending, receiving = (forth, back) if began else (back, forth)
-        made = Session(found.member, found.session, sending, receiving, began, self._loop.time())
-        made.version = self._offer.common_version(found.offer) or 0
-        made.features = self._offer.features & found.offer.features
-        self._user.established(made, address)
+        sending, receiving = (forth, back) if initiated else (back, forth)
+        session = Session(found.member, found.session, sending, receiving, initiated, self._loop.time())
+        session.version = self._offer.common_version(found.offer) or 0
+        session.features = self._offer.features & found.offer.features
+        self._user.on_established(session, address)
 
-    def _on_refusal(self, frame: LinkFrame, address: Address) -> None:
-        """Anybody on the way may have said so: it ends nothing, and is only told."""
-        begun = self._begun.get(address)
-        if begun is None or (begun.number, begun.node) != (frame.sequence, frame.sender):
-            self._user.dropped("link_unexpected_handshake")
+    def _on_refusal(self, frame: LinkFrame, address: LinkAddress) -> None:
+        """Any node on the path may have sent it: it ends nothing, and is only logged."""
+        initiated = self._initiated.get(address)
+        if initiated is None or (initiated.number, initiated.node) != (frame.sequence, frame.sender):
+            self._user.on_drop("link_unexpected_handshake")
         else:
-            self._refuse_version(read_offer(frame.body), frame, address)
+            self._reject_version(read_offer(frame.body), frame, address)
 
-    def _refuse_version(self, offer: Offer, frame: LinkFrame, address: Address) -> None:
-        self._user.dropped("link_no_common_version")
+    def _reject_version(self, offer: Offer, frame: LinkFrame, address: LinkAddress) -> None:
+        self._user.on_drop("link_no_common_version")
         spoken = f"{offer.least} to {offer.most}, and this one {self._offer.least} to {self._offer.most}"
-        self._notices.tell(address, f"node {frame.sender} there speaks versions {spoken}, of links with keys: update")
+        self._user.warn(address, f"node {frame.sender} there speaks versions {spoken}, of links with keys: update")
 
-    def refuse_network(self, address: Address) -> None:
-        """Somebody of another network."""
-        self._user.dropped("link_other_network")
-        self._notices.tell(address, "the node there belongs to another network: it stays a stranger")
+    def reject_network(self, address: LinkAddress) -> None:
+        """The node at an address belongs to another network."""
+        self._user.on_drop("link_other_network")
+        self._user.warn(address, "the node there belongs to another network: it is ignored")
 
-    def _refuse(self, refusal: Refusal, frame: LinkFrame, address: Address) -> None:
-        self._user.dropped(f"link_{refusal}")
-        self._notices.tell(address, f"node {frame.sender} there is refused: {refusal.replace('_', ' ')}")
+    def _reject(self, rejection: Rejection, frame: LinkFrame, address: LinkAddress) -> None:
+        self._user.on_drop(f"link_{rejection}")
+        self._user.warn(address, f"node {frame.sender} there is rejected: {rejection.replace('_', ' ')}")
 
-    def _affords(self, host: str, now_s: float) -> bool:
-        """Whether a host has a step left; then it is taken."""
-        afforded = self._budget.afford(host, now_s, STEP)
-        if not afforded:
-            self._user.dropped("link_handshakes_full")
-        return afforded
+    def _take_step(self, address: LinkAddress, now_s: float) -> bool:
+        """Whether the rate limit of an address allows one more step."""
+        allowed = self._limiter.take(self._adapter.scope_of(address), now_s, STEP)
+        if not allowed:
+            self._user.on_drop("link_handshakes_full")
+        return allowed
 
-    def _cookie(self, address: Address, node: NodeId, now_s: float) -> int:
-        text = f"{int(now_s / COOKIE_S)} {node} {address[1]} {address[0]}".encode()
+    def _cookie(self, address: LinkAddress, node: NodeId, now_s: float) -> int:
+        text = f"{int(now_s / COOKIE_S)} {node} {self._adapter.format_address(address)}".encode()
         return int.from_bytes(hashlib.blake2b(text, key=self._cookie_key, digest_size=COOKIE_BYTES).digest(), "big")
 
-    def _is_mine(self, cookie: int, address: Address, node: NodeId) -> bool:
+    def _is_own_cookie(self, cookie: int, address: LinkAddress, node: NodeId) -> bool:
         now_s = self._loop.time()
         return cookie in (self._cookie(address, node, now_s), self._cookie(address, node, now_s - COOKIE_S))
 
 
-def _enter(kept: "OrderedDict[K, V]", key: K, value: V, most: int) -> None:
+def _put_newest(kept: "OrderedDict[K, V]", key: K, value: V, most: int) -> None:
     """Keep it as the newest; the oldest makes room."""
     kept[key] = value
     kept.move_to_end(key)

@@ -1,8 +1,8 @@
-"""Who belongs to this node's network, as far as a voucher can show: a certificate, or a public key.
+"""Who belongs to this node's network, as far as a credential can show: a certificate, or a public key.
 
-In a network with an operator the voucher of a node is its certificate, of which a link is shown the public part alone,
-the card. In one with a shared secret both are the node's public key: whoever knows the secret belongs to the network,
-which links show and vouchers need not.
+In a network with an operator the credential of a node is its certificate, of which a link is shown the public part
+alone, the card. In one with a shared secret both are the node's public key: whoever knows the secret belongs to the
+network, which links show and credentials need not.
 
 Membership in a network with an operator: all whom it has certified and not revoked.
 """
@@ -31,7 +31,7 @@ from carrycast.node.security.certificate import (
 )
 from carrycast.node.security.identity import node_of
 from carrycast.node.security.key_files import KeyKind, read_key, write_key
-from carrycast.node.security.primitives import PUBLIC_BYTES, AgreementKey, SigningKey, digest, signed_by
+from carrycast.node.security.primitives import PUBLIC_BYTES, AgreementKey, SigningKey, digest, is_signed_by
 from carrycast.node.security.revocations import Revocations, read_list
 
 MAX_MEMBERS = 4096
@@ -41,13 +41,13 @@ CLOCK_SLACK_S = 86_400.0
 """How far the clock of a device may be from its operator's."""
 
 
-class Refusal(enum.StrEnum):
-    """Why a voucher shows nothing."""
+class Rejection(enum.StrEnum):
+    """Why a credential shows nothing."""
 
-    MALFORMED = "voucher_malformed"
-    STRANGER = "voucher_of_a_stranger"
-    EXPIRED = "voucher_expired"
-    REVOKED = "voucher_revoked"
+    MALFORMED = "credential_malformed"
+    STRANGER = "credential_of_a_stranger"
+    EXPIRED = "credential_expired"
+    REVOKED = "credential_revoked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Member:
 
     node: NodeId
     key: bytes
-    voucher: bytes
+    credential: bytes
     publish: Filter | None = None
     """What it may publish; None for anything."""
     subscribe: Filter | None = None
@@ -85,11 +85,11 @@ class Membership(ABC):
     secret: bytes = b""
     """What all nodes know and nobody else does; empty where there is none."""
 
-    def __init__(self, identity: SigningKey, voucher: bytes, card: bytes, network: bytes) -> None:
+    def __init__(self, identity: SigningKey, credential: bytes, card: bytes, network: bytes) -> None:
         self.identity = identity
-        self.voucher = voucher
+        self.credential = credential
         self.card = card
-        """What of the voucher links are shown."""
+        """What of the credential links are shown."""
         self.network = network
         """By which nodes of different networks tell each other apart."""
         self.static = AgreementKey()
@@ -97,30 +97,32 @@ class Membership(ABC):
         self.changed: list[Callable[[], None]] = []
         """Called when somebody who was believed may no longer be."""
         self.renewed: list[Callable[[], None]] = []
-        """Called when this node's own voucher is another."""
+        """Called when this node's own credential is another."""
         self._members: OrderedDict[bytes, Member] = OrderedDict()
-        self.mine = self._own(voucher, identity)
+        self.mine = self._own(credential, identity)
         self.binding = self._bound()
         """Shows to whom the static key belongs."""
 
-    def member(self, voucher: bytes) -> Member | Refusal:
-        """Whose voucher this is; only while it is valid."""
-        return self._valid(self._known(voucher, self._judged))
+    def member(self, credential: bytes) -> Member | Rejection:
+        """Whose credential this is; only while it is valid."""
+        return self._valid(self._known(credential, self._verify))
 
-    def neighbor(self, card: bytes) -> Member | Refusal:
+    def neighbor(self, card: bytes) -> Member | Rejection:
         """Whose card this is; only while it is valid."""
-        return self._valid(self._known(card, self._judged_card))
+        return self._valid(self._known(card, self._verify_card))
 
-    def publisher(self, voucher: bytes, event: Event) -> Member | Refusal:
-        """Who published an event, if it is accepted under this voucher."""
-        found = self._known(voucher, self._judged)
-        if isinstance(found, Refusal):
+    def publisher(self, credential: bytes, event: Event) -> Member | Rejection:
+        """Who published an event, if it is accepted under this credential."""
+        found = self._known(credential, self._verify)
+        if isinstance(found, Rejection):
             return found
-        return found if found.since_s <= time.time() < found.accepted_until_s(event) else Refusal.EXPIRED
+        return found if found.since_s <= time.time() < found.accepted_until_s(event) else Rejection.EXPIRED
 
     def is_bound(self, member: Member, static: bytes, binding: bytes) -> bool:
         """Whether a neighbor has said that a static key is its own in this network, under the card that it shows."""
-        return signed_by(member.key, binding, b"noise static key", _statement(self.network, member.voucher, static))
+        return is_signed_by(
+            member.key, binding, b"noise static key", _statement(self.network, member.credential, static)
+        )
 
     def trouble(self) -> str | None:
         """Why other nodes do not take this one for a member, as far as it can tell; None while they do."""
@@ -129,37 +131,37 @@ class Membership(ABC):
     def _bound(self) -> bytes:
         return self.identity.sign(b"noise static key", _statement(self.network, self.card, self.static.public))
 
-    def _known(self, voucher: bytes, judge: Callable[[bytes], Member | Refusal]) -> Member | Refusal:
-        known = self._members.get(voucher)
+    def _known(self, credential: bytes, verify: Callable[[bytes], Member | Rejection]) -> Member | Rejection:
+        known = self._members.get(credential)
         if known is not None:
-            self._members.move_to_end(voucher)
+            self._members.move_to_end(credential)
             return known
-        found = judge(voucher)
+        found = verify(credential)
         if isinstance(found, Member):
-            self._members[voucher] = found
+            self._members[credential] = found
             if len(self._members) > MAX_MEMBERS:
                 self._members.popitem(last=False)
         return found
 
     @staticmethod
-    def _valid(found: Member | Refusal) -> Member | Refusal:
-        return found if isinstance(found, Refusal) or found.is_valid(time.time()) else Refusal.EXPIRED
+    def _valid(found: Member | Rejection) -> Member | Rejection:
+        return found if isinstance(found, Rejection) or found.is_valid(time.time()) else Rejection.EXPIRED
 
-    def _own(self, voucher: bytes, identity: SigningKey) -> Member:
+    def _own(self, credential: bytes, identity: SigningKey) -> Member:
         """This node as a member, whatever time it is; a UserError if it never can be one."""
-        mine = self._judged(voucher)
-        if isinstance(mine, Refusal):
+        mine = self._verify(credential)
+        if isinstance(mine, Rejection):
             raise UserError(f"this node's own certificate does not count: {mine.replace('_', ' ')}")
         if mine.key != identity.public:
             raise UserError("this node's certificate is for another key; ask the operator for one for this key")
         return mine
 
     @abstractmethod
-    def _judged(self, voucher: bytes) -> Member | Refusal:
-        """Whose voucher it is, at whatever time."""
+    def _verify(self, credential: bytes) -> Member | Rejection:
+        """Whose credential it is, at whatever time."""
 
     @abstractmethod
-    def _judged_card(self, card: bytes) -> Member | Refusal:
+    def _verify_card(self, card: bytes) -> Member | Rejection:
         """Whose card it is, at whatever time."""
 
     @property
@@ -183,13 +185,13 @@ class SharedSecret(Membership):
         self.secret = secret
         super().__init__(identity, identity.public, identity.public, digest(b"network", secret)[:NETWORK_BYTES])
 
-    def _judged(self, voucher: bytes) -> Member | Refusal:
-        if len(voucher) != PUBLIC_BYTES:
-            return Refusal.MALFORMED
-        return Member(node_of(voucher), voucher, voucher)
+    def _verify(self, credential: bytes) -> Member | Rejection:
+        if len(credential) != PUBLIC_BYTES:
+            return Rejection.MALFORMED
+        return Member(node_of(credential), credential, credential)
 
-    def _judged_card(self, card: bytes) -> Member | Refusal:
-        return self._judged(card)
+    def _verify_card(self, card: bytes) -> Member | Rejection:
+        return self._verify(card)
 
 
 def _statement(network: bytes, card: bytes, static: bytes) -> bytes:
@@ -238,16 +240,16 @@ class Certified(Membership):
             raise UserError("the new certificate is not valid at this time; the one before stays")
         if mine.node != self.mine.node:
             raise UserError(f"the certificate is for node {mine.node}, and this is {self.mine.node}; restart the node")
-        self.identity, self.voucher, self.card, self.mine = identity, certificate, written_card(said), mine
+        self.identity, self.credential, self.card, self.mine = identity, certificate, written_card(said), mine
         self._issued_s = said.issued_s
         self.binding = self._bound()
         for tell in self.renewed:
             tell()
 
-    def _judged(self, voucher: bytes) -> Member | Refusal:
-        certificate = read_certificate(voucher)
+    def _verify(self, credential: bytes) -> Member | Rejection:
+        certificate = read_certificate(credential)
         if certificate is None:
-            return Refusal.MALFORMED
+            return Rejection.MALFORMED
         refusal = self._refusal(certificate.card)
         if refusal is not None:
             return refusal
@@ -256,19 +258,19 @@ class Certified(Membership):
                 None if text is None else Filter(text) for text in (certificate.publish, certificate.subscribe)
             )
         except FilterError:
-            return Refusal.MALFORMED
-        return _member(certificate, voucher, publish, subscribe)
+            return Rejection.MALFORMED
+        return _member(certificate, credential, publish, subscribe)
 
-    def _judged_card(self, card: bytes) -> Member | Refusal:
+    def _verify_card(self, card: bytes) -> Member | Rejection:
         found = read_card(card)
         if found is None:
-            return Refusal.MALFORMED
+            return Rejection.MALFORMED
         return self._refusal(found) or _member(found, card)
 
-    def _refusal(self, card: Card) -> Refusal | None:
+    def _refusal(self, card: Card) -> Rejection | None:
         if self._list.revokes(card.node, card.issued_s):
-            return Refusal.REVOKED
-        return None if issued_by(self._operator, card) else Refusal.STRANGER
+            return Rejection.REVOKED
+        return None if issued_by(self._operator, card) else Rejection.STRANGER
 
     @property
     def number(self) -> int:
@@ -323,12 +325,12 @@ def _readable(certificate: bytes) -> Certificate:
 
 
 def _member(
-    said: Card | Certificate, voucher: bytes, publish: Filter | None = None, subscribe: Filter | None = None
+    said: Card | Certificate, credential: bytes, publish: Filter | None = None, subscribe: Filter | None = None
 ) -> Member:
     return Member(
         said.node,
         said.key,
-        voucher,
+        credential,
         publish,
         subscribe,
         said.attributes if isinstance(said, Certificate) else {},

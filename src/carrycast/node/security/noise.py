@@ -12,7 +12,7 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 
-from carrycast.node.security.primitives import PUBLIC_BYTES, SEAL_BYTES, AgreementKey, Cipher
+from carrycast.node.security.primitives import PUBLIC_BYTES, TAG_BYTES, AgreementKey, Cipher
 
 XX: tuple[tuple[str, ...], ...] = (("e",), ("e", "ee", "s", "es"), ("s", "se"))
 SUITE = "25519_ChaChaPoly_SHA256"
@@ -144,7 +144,7 @@ class HandshakeState:
                 self._remote_ephemeral, message = _cut(message, PUBLIC_BYTES)
                 self._mix_ephemeral(self._remote_ephemeral)
             elif token == "s":
-                sealed, message = _cut(message, PUBLIC_BYTES + SEAL_BYTES * symmetric.encrypts)
+                sealed, message = _cut(message, PUBLIC_BYTES + TAG_BYTES * symmetric.encrypts)
                 self.remote_static = symmetric.decrypt_and_hash(sealed)
             else:
                 self._mix(token)

@@ -12,9 +12,9 @@ PUBLIC_BYTES = 32
 PRIVATE_BYTES = 32
 SIGNATURE_BYTES = 64
 SECRET_BYTES = 32
-SEAL_BYTES = 16
-"""What a sealed text is longer than the text."""
-MARK_BYTES = 8
+TAG_BYTES = 16
+"""The authentication tag, by which a ciphertext is longer than the plaintext."""
+MAC_BYTES = 8
 MISSING = "keys need PyCA's cryptography: pip install 'carrycast[keys]'"
 
 
@@ -31,10 +31,10 @@ class SigningKey:
 
     def sign(self, purpose: bytes, text: bytes) -> bytes:
         """A signature that is good for this purpose alone."""
-        return self._key.sign(_of(purpose, text))
+        return self._key.sign(_signed_text(purpose, text))
 
 
-def signed_by(public: bytes, signature: bytes, purpose: bytes, text: bytes) -> bool:
+def is_signed_by(public: bytes, signature: bytes, purpose: bytes, text: bytes) -> bool:
     """Whether a signature is that of a public key's owner, for this purpose."""
     try:
         from cryptography.exceptions import InvalidSignature
@@ -42,13 +42,13 @@ def signed_by(public: bytes, signature: bytes, purpose: bytes, text: bytes) -> b
     except ModuleNotFoundError:
         raise WorkError(MISSING) from None
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, _of(purpose, text))
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, _signed_text(purpose, text))
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
-def _of(purpose: bytes, text: bytes) -> bytes:
+def _signed_text(purpose: bytes, text: bytes) -> bytes:
     # No purpose contains a zero byte, so no two pairs of purpose and text are the same bytes.
     return b"driftcast " + purpose + b"\0" + text
 
@@ -63,7 +63,7 @@ class AgreementKey:
         self.public: bytes = self._key.public_key().public_bytes_raw()
 
     def shared(self, other: bytes) -> bytes | None:
-        """The secret shared with another key; None for one with which everybody shares the same."""
+        """The secret shared with another key; None for a key of low order, with which everybody shares the same."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
         try:
@@ -72,8 +72,8 @@ class AgreementKey:
             return None
 
 
-def derived(secret: bytes, salt: bytes, purpose: bytes, length: int) -> bytes:
-    """Keys from a secret (HKDF with SHA-256)."""
+def derive_key(secret: bytes, salt: bytes, purpose: bytes, length: int) -> bytes:
+    """Keys from a secret (HKDF with SHA-256, RFC 5869)."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -81,7 +81,7 @@ def derived(secret: bytes, salt: bytes, purpose: bytes, length: int) -> bytes:
 
 
 class Cipher:
-    """ChaCha20-Poly1305 under one key, with nonces as Noise writes them. A number is used once for sealing."""
+    """The AEAD ChaCha20-Poly1305 (RFC 8439) under one key, with nonces as Noise writes them. A nonce is used once."""
 
     __slots__ = ("_broken", "_cipher")
 
@@ -92,20 +92,20 @@ class Cipher:
         self._broken = InvalidTag
         self._cipher = ChaCha20Poly1305(key)
 
-    def seal(self, number: int, text: bytes, beside: bytes) -> bytes:
-        """Encrypted, and with what stands beside it protected against changes."""
-        return self._cipher.encrypt(bytes(4) + number.to_bytes(8, "little"), text, beside)
+    def seal(self, nonce: int, plaintext: bytes, associated_data: bytes) -> bytes:
+        """The ciphertext with its tag, which authenticates the associated data too."""
+        return self._cipher.encrypt(bytes(4) + nonce.to_bytes(8, "little"), plaintext, associated_data)
 
-    def open(self, number: int, sealed: bytes, beside: bytes) -> bytes | None:
-        """What was sealed; None if it was not, or not so."""
+    def open(self, nonce: int, ciphertext: bytes, associated_data: bytes) -> bytes | None:
+        """The plaintext; None if the tag is not that of this key, nonce and associated data."""
         try:
-            return self._cipher.decrypt(bytes(4) + number.to_bytes(8, "little"), sealed, beside)
+            return self._cipher.decrypt(bytes(4) + nonce.to_bytes(8, "little"), ciphertext, associated_data)
         except self._broken:
             return None
 
 
 def digest(*texts: bytes) -> bytes:
-    """32 bytes that stand for these."""
+    """A hash of 32 bytes over these texts and their lengths."""
     made = hashlib.blake2b(digest_size=32)
     for text in texts:
         made.update(len(text).to_bytes(8, "big"))
@@ -113,6 +113,6 @@ def digest(*texts: bytes) -> bytes:
     return made.digest()
 
 
-def mark(key: bytes, text: bytes) -> bytes:
-    """A short proof that its maker knows a key and has seen a text."""
-    return hashlib.blake2b(text, key=key, digest_size=MARK_BYTES).digest()
+def mac(key: bytes, text: bytes) -> bytes:
+    """A short message authentication code (keyed BLAKE2b, RFC 7693)."""
+    return hashlib.blake2b(text, key=key, digest_size=MAC_BYTES).digest()

@@ -14,7 +14,7 @@ from msgspec import Meta
 from carrycast.core.model import NodeId
 from carrycast.errors import UserError
 from carrycast.node.security.certificate import FORMAT, Format, Time
-from carrycast.node.security.primitives import SIGNATURE_BYTES, SigningKey, signed_by
+from carrycast.node.security.primitives import SIGNATURE_BYTES, SigningKey, is_signed_by
 
 MAX_LIST_BYTES = 4 << 20
 """As much as a node keeps of frames that wait for an answer: some 140,000 entries. A neighbor that lies about a newer
@@ -103,7 +103,7 @@ def read_list(operator: bytes, text: bytes, before: Revocations | None = None) -
         kept = {node: one for node, one in before.entries.items() if one.until_s >= found.issued_s}
         found = _replace(found, entries=_in_order(kept | found.entries), since=0)
     unsigned = _encode(_replace(found, signature=b""))
-    return found if signed_by(operator, found.signature, b"revocations", unsigned) else None
+    return found if is_signed_by(operator, found.signature, b"revocations", unsigned) else None
 
 
 def _in_order(entries: dict[NodeId, Revoked]) -> dict[NodeId, Revoked]:

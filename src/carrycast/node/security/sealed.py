@@ -1,18 +1,18 @@
-"""A transport between nodes with keys: what the link layer sends is sealed for whom it is meant, and only what a member
-of the network has sealed is heard.
+"""The frame channel of nodes with keys: datagrams of the link layer are encrypted for their receivers, and only those
+of members of the network are received. Replayed datagrams are rejected by the replay window of their session.
 
 The link layer above is the same as without keys. A datagram of it goes whole into the body of a sealed one:
 
-| kind | number | body |
+| kind | sequence number | body |
 |---|---|---|
 | hello | 0 | network (8 bytes), 8 bytes of 0 |
-| challenge, response | cookie of who is heard | 8 bytes of 0; cookie of who challenged |
+| challenge, response | cookie for the node that is heard | 8 bytes of 0; cookie for the node that challenged |
 | initiation, reply, finish, refusal | the cookie of the responder | see `handshake.py` |
-| sealed | a number of its own | sealed: a datagram, or `G` and one that went to the group, or see `upkeep.py` |
-| sealed to group | the same | key epoch (1), number of slots (1), slots (4 of the id, 8 of the mark), sealed datagram |
+| sealed | nonce | encrypted: a datagram, or `G` and one that went to the group, or see `session_control.py` |
+| sealed to group | nonce | key epoch (1), number of slots (1), slots (4 of the id, 8 of the MAC), encrypted datagram |
 
-The header is protected by the seal, but for the time that a datagram has waited: whoever carries it could make it wait,
-so it can be made older. What waited before it was sealed is within.
+The header is authenticated as associated data, but for the time that a datagram has waited: whoever carries it could
+make it wait, so it can be made older. The time that it waited before it was encrypted is within.
 """
 
 import asyncio
@@ -23,95 +23,88 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.adapter import Receive, Transport, Trouble
+from carrycast.node.link.adapter import LinkAdapter, LinkAddress, ReportDrop
+from carrycast.node.link.channel import FrameChannel, ReceiveFrame
 from carrycast.node.link.frame import (
+    LINK_HEADER_BYTES,
     MAGIC,
-    MAX_DATAGRAM_BYTES,
     LinkFlaw,
     LinkFrame,
     LinkKind,
-    Novelty,
-    older,
+    associated_data,
     pack,
-    unchanging,
     unpack,
 )
-from carrycast.node.link.rate_limit import Notices
-from carrycast.node.link.socket_address import Address
-from carrycast.node.security.handshake import OURS, End
-from carrycast.node.security.handshake_manager import Greeting, GreetingUser
-from carrycast.node.security.membership import Membership, Refusal
+from carrycast.node.link.rate_limit import LogLimiter
+from carrycast.node.link.replay_window import ReplayCheck
+from carrycast.node.security.handshake import OURS, LinkEnd
+from carrycast.node.security.handshake_manager import HandshakeManager, HandshakeUser
+from carrycast.node.security.membership import Membership, Rejection
+from carrycast.node.security.primitives import TAG_BYTES
 from carrycast.node.security.session import (
     MAX_SLOTS,
     OVERLAP_S,
     GroupBody,
     OwnGroupKey,
     Session,
-    slots_for,
+    digest_of_group,
+    macs_for,
     split_group,
-    stamp_of,
 )
-from carrycast.node.security.session_control import SILENT_S, Upkeep, UpkeepUser
+from carrycast.node.security.session_control import SILENT_S, SessionControl, SessionControlUser
 
 SESSIONS_PER_NODE = 4
 """As many interfaces of a neighbor may be heard over one of this node's."""
-PLACES_PER_SESSION = 4
-"""Addresses where an interface of a neighbor was heard last: one, but while it moves."""
+ADDRESSES_PER_SESSION = 4
+"""Addresses where an interface of a neighbor was heard last: one, except while it moves."""
 REKEY_S = 3600.0
-"""Sessions are made again after so long, so that keys that are found later open little."""
+"""A new handshake is made after so long, so that keys that are found later decrypt little (forward secrecy)."""
 REKEY_RETRY_S = 10.0
-"""When it is tried again. After another REKEY_S a session ends that could not be made again."""
-LATER_S = 60.0
-"""After the initiator, the responder of a session tries."""
-UNMARKED_S = 3.0
-"""Who sends to the group, marks nothing for this node and was not heard otherwise for so long has forgotten it."""
+"""When it is tried again. A session whose handshake fails ends after another REKEY_S."""
+RESPONDER_DELAY_S = 60.0
+"""After the initiator of a session, its responder tries."""
+UNADDRESSED_S = 3.0
+"""A neighbor that sends to the group without a MAC for this node, and was not heard otherwise for so long, has lost the
+session."""
 REVIEW_S = 5.0
-"""How often keys, sessions and certificates are looked at, whatever is sent or heard."""
+"""How often keys, sessions and certificates are checked, whatever is sent or received."""
 COPY = b"G"
-"""What a datagram to the group begins with that is sealed for one neighbor; other datagrams begin with MAGIC."""
+"""What a group datagram begins with that is encrypted for one neighbor; other datagrams begin with MAGIC."""
 
 
-class SealedTransport(Transport, GreetingUser, UpkeepUser):
-    """Between a transport and a link layer."""
+class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
+    """Between a link adapter and a link layer."""
 
-    def __init__(self, inner: Transport, node: NodeId, membership: Membership, neighbors: int) -> None:
-        self.family = inner.family
+    def __init__(self, adapter: LinkAdapter, node: NodeId, membership: Membership, neighbors: int) -> None:
+        self.adapter = adapter
+        self.mtu_bytes = adapter.mtu_bytes - LINK_HEADER_BYTES - len(COPY) - TAG_BYTES
         self.offer = OURS
-        self._inner = inner
         self._node = node
         self._membership = membership
-        self._most = neighbors
-        self._me = End(node, secrets.randbits(32))
-        self._notices = Notices()
+        self._max_sessions = neighbors
+        self._me = LinkEnd(node, secrets.randbits(32))
+        self._log_limiter = LogLimiter()
         self._sessions: OrderedDict[tuple[NodeId, int], Session] = OrderedDict()
         """By node and session of the other; the one heard last at the end."""
-        self._at: dict[Address, Session] = {}
+        self._by_address: dict[LinkAddress, Session] = {}
         self._until_s = math.inf
-        """When the first certificate ends of those who have a session."""
-        self._receive: Receive | None = None
-        self._trouble: Trouble | None = None
+        """When the first certificate expires of nodes that have a session."""
+        self._receive: ReceiveFrame | None = None
+        self._report_drop: ReportDrop | None = None
         self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def address(self) -> Address:
-        return self._inner.address
-
-    @property
-    def group(self) -> Address | None:
-        return self._inner.group
 
     @property
     def sessions(self) -> Iterable[Session]:
         return self._sessions.values()
 
-    def open(self, receive: Receive, trouble: Trouble) -> None:
+    def open(self, receive: ReceiveFrame, report_drop: ReportDrop) -> None:
         self._receive = receive
-        self._trouble = trouble
+        self._report_drop = report_drop
         self._loop = asyncio.get_running_loop()
-        self._greeting = Greeting(self._me, self._membership, self._notices, self, self.offer)
+        self._handshakes = HandshakeManager(self._me, self._membership, self.adapter, self, self.offer)
         self.group_key = OwnGroupKey(self._loop.time())
-        self._upkeep = Upkeep(self._membership, self.group_key, self)
-        self._inner.open(self._hear, trouble)
+        self._control = SessionControl(self._membership, self.group_key, self)
+        self.adapter.open(self._on_datagram, report_drop)
         self._membership.changed.append(self._on_revoked)
         self._membership.renewed.append(self._on_renewed)
         self.wake(self._loop.time() + REVIEW_S)
@@ -123,207 +116,207 @@ class SealedTransport(Transport, GreetingUser, UpkeepUser):
             self._timer.cancel()
             self._timer = None
         self._receive = None
-        self._inner.close()
+        self.adapter.close()
 
-    # What is sent.
+    # Sending.
 
-    def send(self, address: Address, datagram: bytes) -> bool:
+    def send(self, datagram: bytes, address: LinkAddress) -> bool:
         self._review()
-        if address == self._inner.group:
-            return self._send_to_group(address, datagram)
-        session = self._at.get(address)
+        if address == self.adapter.broadcast_address:
+            return self._send_to_group(datagram, address)
+        session = self._by_address.get(address)
         if session is None:
-            return self._greet(address)
-        return self._send_sealed(session, address, datagram)
+            return self._send_hello(address)
+        return self._send_sealed(session, datagram, address)
 
-    def put(self, address: Address, datagram: bytes) -> None:
-        if not self._inner.send(address, datagram):
-            self.dropped("queue_full")
+    def transmit(self, datagram: bytes, address: LinkAddress) -> None:
+        if not self.adapter.send(datagram, address):
+            self.on_drop("queue_full")
 
-    def tell(self, session: Session, text: bytes) -> None:
-        if session.place is not None and not self._send_sealed(session, session.place, text):
-            self.dropped("queue_full")
+    def send_control(self, session: Session, plaintext: bytes) -> None:
+        if session.address is not None and not self._send_sealed(session, plaintext, session.address):
+            self.on_drop("queue_full")
 
-    def _send_sealed(self, session: Session, address: Address, text: bytes) -> bool:
-        number = session.next_number()
-        header = pack(LinkFrame(LinkKind.SEALED, *self._me, number, b""))
-        return self._send_if_short(address, header + session.seal(number, text, unchanging(header)))
+    def _send_sealed(self, session: Session, plaintext: bytes, address: LinkAddress) -> bool:
+        nonce = session.next_nonce()
+        header = pack(LinkFrame(LinkKind.SEALED, *self._me, nonce, b""))
+        return self._send_if_short(header + session.seal(nonce, plaintext, associated_data(header)), address)
 
-    def _send_to_group(self, address: Address, datagram: bytes) -> bool:
+    def _send_to_group(self, datagram: bytes, address: LinkAddress) -> bool:
         now_s, key = self._loop.time(), self.group_key
         heard = [session for session in self._sessions.values() if session.heard_s >= now_s - SILENT_S]
-        marked = [session for session in heard if key.is_marked(session, now_s)]
-        for session in heard if len(marked) < len(heard) else ():
-            if not key.is_marked(session, now_s):
-                self.tell(session, COPY + datagram)
-        if not marked:  # Who does not know this node yet may be there, and who does has a copy.
-            return bool(heard) or self._greet(address)
-        number = key.next_number()
-        header = pack(LinkFrame(LinkKind.SEALED_TO_GROUP, *self._me, number, b""))
-        beside = unchanging(header)
-        sealed = key.seal(number, datagram, beside)
-        stamp = stamp_of(sealed, beside)
-        for at in range(0, len(marked), MAX_SLOTS):
-            slots = b"".join(session.slot(stamp) for session in marked[at : at + MAX_SLOTS])
-            if not self._send_if_short(address, header + GroupBody(key.epoch, slots, sealed).text()):
+        receivers = [session for session in heard if key.is_usable_by(session, now_s)]
+        for session in heard if len(receivers) < len(heard) else ():
+            if not key.is_usable_by(session, now_s):
+                self.send_control(session, COPY + datagram)
+        if not receivers:  # Nodes that do not know this one yet may be there; those that do have a copy.
+            return bool(heard) or self._send_hello(address)
+        nonce = key.next_nonce()
+        header = pack(LinkFrame(LinkKind.SEALED_TO_GROUP, *self._me, nonce, b""))
+        authenticated = associated_data(header)
+        ciphertext = key.seal(nonce, datagram, authenticated)
+        group_digest = digest_of_group(ciphertext, authenticated)
+        for at in range(0, len(receivers), MAX_SLOTS):
+            slots = b"".join(session.slot(group_digest) for session in receivers[at : at + MAX_SLOTS])
+            if not self._send_if_short(header + GroupBody(key.epoch, slots, ciphertext).encode(), address):
                 return False
         return True
 
-    def _send_if_short(self, address: Address, datagram: bytes) -> bool:
-        if len(datagram) > MAX_DATAGRAM_BYTES:
-            self.dropped("message_too_long")
+    def _send_if_short(self, datagram: bytes, address: LinkAddress) -> bool:
+        if len(datagram) > self.adapter.mtu_bytes:
+            self.on_drop("message_too_long")
             return True
-        return self._inner.send(address, datagram)
+        return self.adapter.send(datagram, address)
 
-    def _greet(self, address: Address) -> bool:
-        """The other cannot read anything yet, so it is told no more than that this node is here."""
-        self._greeting.expect(address)
-        hello = self._greeting.hello(address)
-        return hello is None or self._inner.send(address, hello)
+    def _send_hello(self, address: LinkAddress) -> bool:
+        """The other cannot decrypt anything yet, so it only learns that this node is here."""
+        self._handshakes.expect(address)
+        hello = self._handshakes.make_hello(address)
+        return hello is None or self.adapter.send(hello, address)
 
-    # What is heard.
+    # Receiving.
 
-    def _hear(self, datagram: bytes, address: Address, to_group: bool) -> None:
-        frame = unpack(datagram, keyed=True)
+    def _on_datagram(self, datagram: bytes, address: LinkAddress, to_group: bool, waited_ms: int) -> None:
+        frame = unpack(datagram, keyed=True, waited_ms=waited_ms)
         if isinstance(frame, LinkFlaw):
-            self.dropped(str(frame))
+            self.on_drop(str(frame))
         elif frame.sender == self._node:
-            self.dropped("link_own")
-        elif frame.kind <= LinkKind.COMPOUND:
-            self.dropped("link_open")
-            self._notices.tell(address, "the node there has no keys, and this one has: they stay strangers")
+            self.on_drop("link_own")
+        elif frame.kind <= LinkKind.COALESCED:
+            self.on_drop("link_open")
+            self.warn(address, "the node there has no keys, and this one has: they cannot communicate")
         elif frame.kind is LinkKind.HELLO:
             if frame.body[: len(self._membership.network)] != self._membership.network:
-                self._greeting.refuse_network(address)
+                self._handshakes.reject_network(address)
             else:
-                self._greeting.on_unknown(frame, address)
+                self._handshakes.on_unknown(frame, address)
         elif frame.kind in (LinkKind.SEALED, LinkKind.SEALED_TO_GROUP):
-            self._on_sealed(frame, unchanging(datagram), address, to_group)
+            self._on_sealed(frame, associated_data(datagram), address, to_group)
         else:
-            self._greeting.on_frame(frame, address)
+            self._handshakes.on_frame(frame, address)
 
-    def _on_sealed(self, frame: LinkFrame, beside: bytes, address: Address, to_group: bool) -> None:
+    def _on_sealed(self, frame: LinkFrame, authenticated: bytes, address: LinkAddress, to_group: bool) -> None:
         self._review()
         key = (frame.sender, frame.session)
         session = self._sessions.get(key)
-        text = None if session is None else self._opened(session, frame, beside)
+        text = None if session is None else self._decrypt(session, frame, authenticated)
         if text is None and session is not None and session.previous is not None:
-            text = self._opened(session.previous, frame, beside)
+            text = self._decrypt(session.previous, frame, authenticated)
         if session is None or text is None:
-            if session is not None and self._is_unmarked(session, frame):
-                self.dropped("link_unmarked")
+            if session is not None and self._is_for_others(session, frame):
+                self.on_drop("link_unmarked")
                 return
-            self.dropped("link_stranger" if session is None else "link_unsealed")
-            self._greeting.on_unknown(frame, address)
-        elif isinstance(text, Novelty):
-            self.dropped("link_repeated" if text is Novelty.REPEATED else "link_too_old")
+            self.on_drop("link_stranger" if session is None else "link_unsealed")
+            self._handshakes.on_unknown(frame, address)
+        elif isinstance(text, ReplayCheck):
+            # Outside the replay window, or received before: a replayed datagram.
+            self.on_drop("link_repeated" if text is ReplayCheck.DUPLICATE else "link_too_old")
         else:
             before_s, session.heard_s = session.heard_s, self._loop.time()
-            if session.heard_s - before_s > SILENT_S:  # It was not told what was new.
-                self._upkeep.begin(session, session.heard_s)
+            if session.heard_s - before_s > SILENT_S:  # Meanwhile it was not told of changes.
+                self._control.begin(session, session.heard_s)
             self._sessions.move_to_end(key)
-            holder = self._at.get(address)
-            # Who only speaks from another's address may have written it; to take it over it has to shake hands there.
+            holder = self._by_address.get(address)
+            # A source address can be forged; to take over another's address a node has to complete a handshake there.
             if holder is not session and (holder is None or holder.member.node == frame.sender):
-                self._place(address, session)
+                self._set_address(address, session)
             if text[:1] in (COPY, bytes([MAGIC])):
-                self._on_text(text.removeprefix(COPY), frame, address, to_group or text[:1] == COPY)
+                self._on_decrypted(text.removeprefix(COPY), frame, address, to_group or text[:1] == COPY)
             else:
-                self._upkeep.on_text(session, text, session.heard_s)
+                self._control.on_message(session, text, session.heard_s)
 
-    def _opened(self, session: Session, frame: LinkFrame, beside: bytes) -> bytes | Novelty | None:
+    def _decrypt(self, session: Session, frame: LinkFrame, authenticated: bytes) -> bytes | ReplayCheck | None:
         if frame.kind is LinkKind.SEALED:
-            return session.open(frame.sequence, frame.body, beside)
+            return session.open(frame.sequence, frame.body, authenticated)
         body, now_s = split_group(frame.body), self._loop.time()
-        return None if body is None else session.open_group(self._node, frame.sequence, body, beside, now_s)
+        return None if body is None else session.open_group(self._node, frame.sequence, body, authenticated, now_s)
 
-    def _is_unmarked(self, session: Session, frame: LinkFrame) -> bool:
-        """Whether it went to others of the group, while a copy for this node comes in the session."""
+    def _is_for_others(self, session: Session, frame: LinkFrame) -> bool:
+        """Whether a group datagram is for other neighbors, while a copy for this node comes in the session."""
         body = split_group(frame.body) if frame.kind is LinkKind.SEALED_TO_GROUP else None
-        unmarked = body is not None and body.slots != b"" and not slots_for(self._node, body.slots)
-        return unmarked and self._loop.time() - session.heard_s < UNMARKED_S
+        without_mac = body is not None and body.slots != b"" and not macs_for(self._node, body.slots)
+        return without_mac and self._loop.time() - session.heard_s < UNADDRESSED_S
 
-    def _on_text(self, text: bytes, frame: LinkFrame, address: Address, to_group: bool) -> None:
-        inner = unpack(text)
+    def _on_decrypted(self, datagram: bytes, outer: LinkFrame, address: LinkAddress, to_group: bool) -> None:
+        inner = unpack(datagram, waited_ms=outer.waited_ms)
         if isinstance(inner, LinkFlaw):
-            self.dropped(str(inner))
-        elif inner.sender != frame.sender:
-            self.dropped("link_sender")
+            self.on_drop(str(inner))
+        elif inner.sender != outer.sender:
+            self.on_drop("link_sender")
         elif self._receive is not None:
-            self._receive(older(text, frame.waited_ms / 1000), address, to_group)
+            self._receive(inner, address, to_group)
 
     # Sessions.
 
-    def established(self, session: Session, address: Address) -> None:
+    def on_established(self, session: Session, address: LinkAddress) -> None:
         key = (session.member.node, session.session)
         session.previous = previous = self._sessions.pop(key, None)
         if previous is not None:
-            self._upkeep.forget(previous)
+            self._control.forget(previous)
             previous.previous = None
-            session.list_number, session.list_tried = previous.list_number, previous.list_tried
-            for place in [place for place in previous.places if self._at.get(place) is previous]:
-                self._place(place, session)
+            session.list_number, session.list_attempts = previous.list_number, previous.list_attempts
+            for one in [one for one in previous.addresses if self._by_address.get(one) is previous]:
+                self._set_address(one, session)
         theirs = [other for other in self._sessions if other[0] == session.member.node]
         for other in theirs[: max(0, 1 + len(theirs) - SESSIONS_PER_NODE)]:
-            self._forget(other)
-        if len(self._sessions) >= self._most:
-            self._forget(next(iter(self._sessions)))
-            self.dropped("link_neighbors_full")
+            self._end_session(other)
+        if len(self._sessions) >= self._max_sessions:
+            self._end_session(next(iter(self._sessions)))
+            self.on_drop("link_neighbors_full")
         self._sessions[key] = session
         self._until_s = min(self._until_s, session.member.until_s)
-        self._place(address, session)
-        self._upkeep.begin(session, self._loop.time())
+        self._set_address(address, session)
+        self._control.begin(session, self._loop.time())
 
-    def _place(self, address: Address, session: Session) -> None:
-        self._at[address] = session
-        self._greeting.expect(address)
-        session.places.pop(address, None)
-        session.places[address] = None
-        if len(session.places) > PLACES_PER_SESSION:
-            self._leave(next(iter(session.places)), session)
+    def _set_address(self, address: LinkAddress, session: Session) -> None:
+        self._by_address[address] = session
+        self._handshakes.expect(address)
+        session.addresses.pop(address, None)
+        session.addresses[address] = None
+        if len(session.addresses) > ADDRESSES_PER_SESSION:
+            self._remove_address(next(iter(session.addresses)), session)
 
-    def _leave(self, address: Address, session: Session) -> None:
-        del session.places[address]
-        if self._at.get(address) is session:
-            del self._at[address]
+    def _remove_address(self, address: LinkAddress, session: Session) -> None:
+        del session.addresses[address]
+        if self._by_address.get(address) is session:
+            del self._by_address[address]
 
-    def _forget(self, key: tuple[NodeId, int]) -> None:
+    def _end_session(self, key: tuple[NodeId, int]) -> None:
         session = self._sessions.pop(key)
-        self._upkeep.forget(session)
-        for address in list(session.places):
-            self._leave(address, session)
+        self._control.forget(session)
+        for address in list(session.addresses):
+            self._remove_address(address, session)
 
     def _on_revoked(self) -> None:
-        self._put_out()
-        self._upkeep.tell_list()
+        self._end_invalid_sessions()
+        self._control.announce_list()
 
     def _on_renewed(self) -> None:
-        """This node has another certificate: neighbors should know, before the one that they know ends."""
+        """This node has another certificate: neighbors should know, before the one that they know expires."""
         for session in self._sessions.values():
-            session.made_s = min(session.made_s, self._loop.time() - LATER_S - REKEY_S)
+            session.made_s = min(session.made_s, self._loop.time() - RESPONDER_DELAY_S - REKEY_S)
             self._rekey(session)
 
-    def _put_out(self) -> None:
-        """End the sessions of those who are members no longer. They know the key to the group: the others get
-        another, which counts at once."""
+    def _end_invalid_sessions(self) -> None:
+        """End the sessions of nodes that are no longer members. They know the group key, so the others get another."""
         for key, session in list(self._sessions.items()):
-            if isinstance(self._membership.neighbor(session.member.voucher), Refusal):
-                self._forget(key)
+            if isinstance(self._membership.neighbor(session.member.credential), Rejection):
+                self._end_session(key)
         self._until_s = min((session.member.until_s for session in self._sessions.values()), default=math.inf)
         self._renew_group_key()
 
     def _renew_group_key(self) -> None:
         self.group_key.renew(self._loop.time())
-        self._upkeep.begin_all(self._loop.time())
+        self._control.begin_all(self._loop.time())
 
     def wake(self, at_s: float) -> None:
         if self._timer is not None:
             if self._timer.when() <= at_s:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(at_s, self._on_time)
+        self._timer = self._loop.call_at(at_s, self._on_timer)
 
-    def _on_time(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         now_s = self._loop.time()
         self.wake(now_s + REVIEW_S)
@@ -333,24 +326,27 @@ class SealedTransport(Transport, GreetingUser, UpkeepUser):
             if session.previous is not None and age_s > OVERLAP_S:
                 session.previous = None
             if age_s > 2 * REKEY_S:
-                self._forget(key)
-            elif age_s > REKEY_S + LATER_S * (not session.began) and now_s >= session.rekey_s:
+                self._end_session(key)
+            elif age_s > REKEY_S + RESPONDER_DELAY_S * (not session.initiated) and now_s >= session.rekey_s:
                 self._rekey(session)
-        self._upkeep.retry(now_s)
+        self._control.retry(now_s)
 
     def _review(self) -> None:
-        """Nothing is sealed under a key that is too old, or that somebody has who is no longer a member."""
+        """Nothing is encrypted under a key that is too old, or that a node has which is no longer a member."""
         if time.time() >= self._until_s:
-            self._put_out()
+            self._end_invalid_sessions()
         if self.group_key.is_old(self._loop.time()):
             self._renew_group_key()
 
     def _rekey(self, session: Session) -> None:
         now_s = self._loop.time()
         session.rekey_s = now_s + REKEY_RETRY_S
-        if session.place is not None and now_s - session.heard_s < SILENT_S:
-            self._greeting.on_unknown(LinkFrame(LinkKind.HELLO, session.member.node, 0, 0, b""), session.place)
+        if session.address is not None and now_s - session.heard_s < SILENT_S:
+            self._handshakes.on_unknown(LinkFrame(LinkKind.HELLO, session.member.node, 0, 0, b""), session.address)
 
-    def dropped(self, reason: str) -> None:
-        if self._trouble is not None:
-            self._trouble(reason, 1)
+    def on_drop(self, reason: str) -> None:
+        if self._report_drop is not None:
+            self._report_drop(reason, 1)
+
+    def warn(self, address: LinkAddress, text: str) -> None:
+        self._log_limiter.warn(self.adapter.scope_of(address).host, self.adapter.format_address(address), text)

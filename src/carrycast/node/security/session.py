@@ -1,18 +1,15 @@
-"""What is sealed and opened between two nodes that have shaken hands.
+"""The session of two nodes that have completed a handshake: keys, nonces and replay windows.
 
-Each datagram has a number of its own, also one that is sent again, and a receiver takes each number once. What goes to
-the group is sealed once, under a key that its speaker has given to each neighbor, and marked for each of them with a
-key that only the two know: so a neighbor can read it, and cannot say it to others in the speaker's name.
+Each datagram has a nonce of its own, also one that is sent again, and a receiver accepts each nonce once
+(`ReplayWindow`, one for each key). A datagram to the group is encrypted once, under a group key that its sender has
+given to each neighbor, and has a MAC for each of them under a key that only the two know: so a neighbor can decrypt it,
+and cannot forge others in the sender's name.
 
-The key under which a node speaks to its group, and who has it.
-
-A neighbor is given the key within the session with it, and only there; it is sent again until the neighbor acknowledges
-it (`upkeep.py`). It is renewed every hour, and at once when somebody who has it is no longer a member. From then on
-nothing is sealed under the key before.
-
-While a neighbor has not acknowledged the key, it is not marked in what goes to the group, and gets a copy of its own,
-sealed in the session: so a renewal costs no frame. That ends after a while, for one that never acknowledges would cost
-a datagram for each.
+A neighbor gets the group key within its session only; it is sent again until the neighbor acknowledges it
+(`session_control.py`). The group key is renewed every hour, and at once when a node that has it is no longer a member.
+From then on nothing is encrypted under the key before. While a neighbor has not acknowledged the key, group datagrams
+have no MAC for it, and it gets a copy of its own, encrypted in the session: so a renewal costs no frame. That ends
+after a while, for a neighbor that never acknowledges would cost a datagram for each.
 """
 
 import hmac
@@ -23,73 +20,41 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.frame import WINDOW, Novelty
-from carrycast.node.link.socket_address import Address
+from carrycast.node.link.adapter import LinkAddress
+from carrycast.node.link.replay_window import ReplayCheck, ReplayWindow
 from carrycast.node.security.membership import Member
-from carrycast.node.security.primitives import MARK_BYTES, SECRET_BYTES, Cipher, digest, mark
+from carrycast.node.security.primitives import MAC_BYTES, SECRET_BYTES, Cipher, digest, mac
 
-SLOT_BYTES = 4 + MARK_BYTES
+SLOT_BYTES = 4 + MAC_BYTES
 MAX_SLOTS = 200
-"""Neighbors for which one datagram is marked; more take another one."""
-
-
-class ReplayWindow:
-    """Which numbers were taken: the newest, and a bit for each just below it. All of them were sealed by the sender."""
-
-    __slots__ = ("_bits", "_newest")
-
-    def __init__(self) -> None:
-        self._newest = -1
-        self._bits = 0
-
-    def judge(self, number: int) -> Novelty:
-        """What is known of a number."""
-        behind = self._newest - number
-        if behind < 0:
-            return Novelty.NEW
-        if behind >= WINDOW:
-            return Novelty.TOO_OLD
-        return Novelty.REPEATED if self._bits >> behind & 1 else Novelty.NEW
-
-    def add(self, number: int) -> None:
-        """A number that was new is taken."""
-        ahead = number - self._newest
-        if ahead >= WINDOW:
-            self._bits, self._newest = 1, number
-        elif ahead > 0:
-            self._bits = (self._bits << ahead | 1) & ((1 << WINDOW) - 1)
-            self._newest = number
-        else:
-            self._bits |= 1 << -ahead
-
-
+"""Neighbors with a MAC in one datagram; more take another one."""
 OVERLAP_S = 10.0
-"""How long what was sealed under the key before is accepted: frames that are on their way are there within seconds."""
+"""How long datagrams under the previous key are accepted: those on their way arrive within seconds."""
 
 
 class ReceivingKey:
-    """A key under which the other node speaks, to this one or to its group. Each number is accepted once."""
+    """A key under which the other node encrypts, for this node or for its group. Each nonce is accepted once."""
 
-    __slots__ = ("_cipher", "_taken", "until_s")
+    __slots__ = ("_cipher", "_received", "until_s")
 
     def __init__(self, key: bytes) -> None:
         self._cipher = Cipher(key)
-        self._taken = ReplayWindow()
+        self._received = ReplayWindow()
         self.until_s = math.inf
 
-    def open(self, number: int, sealed: bytes, beside: bytes) -> bytes | Novelty | None:
-        """What was sealed under it; or that it was taken before; None if it was not."""
-        novelty = self._taken.judge(number)
-        if novelty is not Novelty.NEW:
-            return novelty
-        text = self._cipher.open(number, sealed, beside)
-        if text is not None:
-            self._taken.add(number)
-        return text
+    def open(self, nonce: int, ciphertext: bytes, associated_data: bytes) -> bytes | ReplayCheck | None:
+        """The plaintext; or that the nonce was received before; None if it was not encrypted under this key."""
+        found = self._received.check(nonce)
+        if found is not ReplayCheck.NEW:
+            return found
+        plaintext = self._cipher.open(nonce, ciphertext, associated_data)
+        if plaintext is not None:
+            self._received.add(nonce)
+        return plaintext
 
 
 class Session:
-    """One direction each of what two nodes say to each other, and what the other says to its group."""
+    """The keys of both directions between two nodes, and the group keys of the other."""
 
     def __init__(
         self,
@@ -97,102 +62,103 @@ class Session:
         session: int,
         sending: tuple[bytes, bytes],
         receiving: tuple[bytes, bytes],
-        began: bool,
+        initiated: bool,
         now_s: float,
     ) -> None:
-        """Keys and keys of marks, for what is sent and for what is received."""
+        """Encryption key and MAC key, for what is sent and for what is received."""
         self.member = member
         self.session = session
-        self.began = began
+        self.initiated = initiated
+        """Whether this node began the handshake."""
         self.made_s = now_s
         self.heard_s = now_s
         self.version, self.features = 0, 0
-        """Of the link, that both speak and have."""
+        """Of the link, that both nodes support."""
         self.rekey_s = 0.0
-        """When it may next be tried to make it again."""
+        """When the next handshake may be tried."""
         self.previous: Session | None = None
-        """The one before, of the same two starts: what was sealed for it may still be on its way."""
-        self.places: dict[Address, None] = {}
-        """Where the other was heard, the last place at the end."""
-        self.key_given: int | None = None
-        """The epoch of this node's key to the group that the other has acknowledged."""
+        """The one before, of the same two starts: datagrams encrypted for it may still be on their way."""
+        self.addresses: dict[LinkAddress, None] = {}
+        """Where the other was heard, the last address at the end."""
+        self.acknowledged_epoch: int | None = None
+        """The epoch of this node's group key that the other has acknowledged."""
         self.key_sent_s = now_s
-        """When it was first sent the key that it has not acknowledged yet."""
+        """When it was first sent the group key that it has not acknowledged yet."""
         self.list_number = 0
-        """Of the list of revocations that the other goes by, as it says."""
-        self.list_tried = 0
+        """The number of the other's revocation list, as it says."""
+        self.list_attempts = 0
         """How often it was tried to fetch it."""
-        self.list_doubted = False
-        """Whether it has brought a list that is none."""
-        self.allowance = (0.0, now_s)
-        """How much of it was spent on what it asked for, as of when."""
+        self.list_forged = False
+        """Whether it has sent a list that the operator did not sign."""
+        self.used_tokens = (0.0, now_s)
+        """Tokens missing from the bucket of its requests, as of when."""
         self.resend_s, self.backoff_s = 0.0, 0.0
-        """When what it has not acknowledged is sent again, and how long after that."""
-        self._sending, self._send_marks = Cipher(sending[0]), sending[1]
-        self._receiving, self._receive_marks = ReceivingKey(receiving[0]), receiving[1]
-        self._group: OrderedDict[int, ReceivingKey] = OrderedDict()
-        """By epoch: the key to the other's group, and the one before."""
-        self._sent = 0
+        """When control messages that it has not acknowledged are sent again, and how long after that."""
+        self._sending, self._send_mac_key = Cipher(sending[0]), sending[1]
+        self._receiving, self._receive_mac_key = ReceivingKey(receiving[0]), receiving[1]
+        self._group_keys: OrderedDict[int, ReceivingKey] = OrderedDict()
+        """By epoch: the other's group key, and the one before."""
+        self._last_nonce = 0
 
     @property
-    def place(self) -> Address | None:
+    def address(self) -> LinkAddress | None:
         """Where the other was heard last."""
-        return next(reversed(self.places), None)
+        return next(reversed(self.addresses), None)
 
-    def take_group_key(self, epoch: int, key: bytes, now_s: float) -> None:
-        """The other speaks to its group under another key from now on."""
-        if epoch in self._group:
+    def add_group_key(self, epoch: int, key: bytes, now_s: float) -> None:
+        """The other encrypts for its group under another key from now on."""
+        if epoch in self._group_keys:
             return
-        for earlier in self._group.values():
+        for earlier in self._group_keys.values():
             earlier.until_s = min(earlier.until_s, now_s + OVERLAP_S)
-        self._group[epoch] = ReceivingKey(key)
-        if len(self._group) > 2:
-            self._group.popitem(last=False)
+        self._group_keys[epoch] = ReceivingKey(key)
+        if len(self._group_keys) > 2:
+            self._group_keys.popitem(last=False)
 
-    def next_number(self) -> int:
-        """For what is sealed next."""
-        self._sent += 1
-        return self._sent
+    def next_nonce(self) -> int:
+        """For the next datagram."""
+        self._last_nonce += 1
+        return self._last_nonce
 
-    def seal(self, number: int, text: bytes, beside: bytes) -> bytes:
-        """For the other node."""
-        return self._sending.seal(number, text, beside)
+    def seal(self, nonce: int, plaintext: bytes, associated_data: bytes) -> bytes:
+        """Encrypt for the other node."""
+        return self._sending.seal(nonce, plaintext, associated_data)
 
-    def open(self, number: int, sealed: bytes, beside: bytes) -> bytes | Novelty | None:
-        """What the other node has sealed; or that it was taken before; None if it was not sealed by it."""
-        return self._receiving.open(number, sealed, beside)
+    def open(self, nonce: int, ciphertext: bytes, associated_data: bytes) -> bytes | ReplayCheck | None:
+        """Decrypt; or that the nonce was received before; None if the other node did not encrypt it."""
+        return self._receiving.open(nonce, ciphertext, associated_data)
 
-    def slot(self, stamp: bytes) -> bytes:
-        """The mark of a datagram to the group for the other node, by the last bits of whose id it finds it."""
-        return slot_of(self.member.node) + mark(self._send_marks, stamp)
+    def slot(self, group_digest: bytes) -> bytes:
+        """The MAC of a group datagram for the other node, after the last bits of its id, by which it finds the slot."""
+        return slot_name(self.member.node) + mac(self._send_mac_key, group_digest)
 
     def open_group(
-        self, node: NodeId, number: int, body: "GroupBody", beside: bytes, now_s: float
-    ) -> bytes | Novelty | None:
-        """What the other node has sealed for its group; None if it is not marked for this one, or not sealed so."""
-        found = slots_for(node, body.slots)
-        mine = mark(self._receive_marks, stamp_of(body.sealed, beside))
-        if not any(hmac.compare_digest(mine, one) for one in found):
+        self, node: NodeId, nonce: int, body: "GroupBody", associated_data: bytes, now_s: float
+    ) -> bytes | ReplayCheck | None:
+        """Decrypt a group datagram of the other node; None if it has no valid MAC for this one, or another key."""
+        found = macs_for(node, body.slots)
+        expected = mac(self._receive_mac_key, digest_of_group(body.ciphertext, associated_data))
+        if not any(hmac.compare_digest(expected, one) for one in found):
             return None
-        key = self._group.get(body.epoch)
+        key = self._group_keys.get(body.epoch)
         if key is None or now_s > key.until_s:
             return None
-        return key.open(number, body.sealed, beside)
+        return key.open(nonce, body.ciphertext, associated_data)
 
 
-def stamp_of(sealed: bytes, beside: bytes) -> bytes:
-    """What marks are made of: whoever knows the group's key could make another text with the same seal."""
-    return digest(sealed, beside)
+def digest_of_group(ciphertext: bytes, associated_data: bytes) -> bytes:
+    """What MACs are computed of: a node that knows the group key could make another plaintext with the same tag."""
+    return digest(ciphertext, associated_data)
 
 
-def slot_of(node: NodeId) -> bytes:
-    """How a node is called among the slots; two may be called the same."""
+def slot_name(node: NodeId) -> bytes:
+    """How a node is named in the slots; two may have the same name."""
     return (node & 0xFFFFFFFF).to_bytes(4, "big")
 
 
-def slots_for(node: NodeId, slots: bytes) -> list[bytes]:
-    """The marks that may be for a node."""
-    name = slot_of(node)
+def macs_for(node: NodeId, slots: bytes) -> list[bytes]:
+    """The MACs that may be for a node."""
+    name = slot_name(node)
     return [slots[at + 4 : at + SLOT_BYTES] for at in range(0, len(slots), SLOT_BYTES) if slots[at : at + 4] == name]
 
 
@@ -202,15 +168,15 @@ class GroupBody(NamedTuple):
     epoch: int
     """Of its key."""
     slots: bytes
-    sealed: bytes
+    ciphertext: bytes
 
-    def text(self) -> bytes:
-        """As it travels: epoch (1 byte), number of slots (1), slots, what is sealed."""
-        return bytes((self.epoch, len(self.slots) // SLOT_BYTES)) + self.slots + self.sealed
+    def encode(self) -> bytes:
+        """As it travels: epoch (1 byte), number of slots (1), slots, ciphertext."""
+        return bytes((self.epoch, len(self.slots) // SLOT_BYTES)) + self.slots + self.ciphertext
 
 
 def split_group(body: bytes) -> GroupBody | None:
-    """A body taken apart; None if it is none."""
+    """The parts of a body; None if it is malformed."""
     end = 2 + body[1] * SLOT_BYTES
     return None if len(body) < end else GroupBody(body[0], body[2:end], body[end:])
 
@@ -223,36 +189,36 @@ EPOCHS = 256
 
 
 class OwnGroupKey:
-    """Of one interface."""
+    """The key under which this node encrypts for its group on one interface."""
 
     def __init__(self, now_s: float) -> None:
         self.epoch = secrets.randbelow(EPOCHS)
         self.renew(now_s)
 
     def renew(self, now_s: float) -> None:
-        """Another key, which nobody has yet."""
+        """Another key, which no neighbor has yet."""
         self.epoch = (self.epoch + 1) % EPOCHS
         self.key = secrets.token_bytes(SECRET_BYTES)
         self._cipher = Cipher(self.key)
-        self._sent = 0
+        self._last_nonce = 0
         self._made_s, self._made_wall_s = now_s, time.time()
         # Nodes that started together do not renew their keys together.
         self._lasts_s = RENEW_S * (0.75 + 0.25 * secrets.randbelow(1000) / 1000)
 
     def is_old(self, now_s: float) -> bool:
-        """Whether it must be renewed. A device that slept has a clock of the day that knows, and a clock that was set
-        back has another one that does."""
+        """Whether it must be renewed, by either clock: only the wall clock goes on while a device sleeps, and only the
+        monotonic one while the wall clock is set back."""
         return now_s - self._made_s >= self._lasts_s or time.time() - self._made_wall_s >= self._lasts_s
 
-    def next_number(self) -> int:
-        """For what is sealed next."""
-        self._sent += 1
-        return self._sent
+    def next_nonce(self) -> int:
+        """For the next datagram."""
+        self._last_nonce += 1
+        return self._last_nonce
 
-    def seal(self, number: int, text: bytes, beside: bytes) -> bytes:
-        """For all who have the key."""
-        return self._cipher.seal(number, text, beside)
+    def seal(self, nonce: int, plaintext: bytes, associated_data: bytes) -> bytes:
+        """Encrypt for all nodes that have the key."""
+        return self._cipher.seal(nonce, plaintext, associated_data)
 
-    def is_marked(self, session: Session, now_s: float) -> bool:
-        """Whether a neighbor reads what goes to the group, rather than a copy of its own."""
-        return session.key_given == self.epoch or now_s - session.key_sent_s > COPIES_S
+    def is_usable_by(self, session: Session, now_s: float) -> bool:
+        """Whether a neighbor gets group datagrams, rather than copies of its own."""
+        return session.acknowledged_epoch == self.epoch or now_s - session.key_sent_s > COPIES_S

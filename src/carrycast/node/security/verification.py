@@ -21,8 +21,8 @@ from carrycast.errors import UserError
 from carrycast.node.security.certificate import MAX_CERTIFICATE_BYTES
 from carrycast.node.security.event_signatures import EventFlaw, Signatures
 from carrycast.node.security.identity import TOGETHER
-from carrycast.node.security.membership import Certified, Member, Membership, Refusal
-from carrycast.node.security.primitives import signed_by
+from carrycast.node.security.membership import Certified, Member, Membership, Rejection
+from carrycast.node.security.primitives import is_signed_by
 
 CERTIFICATE = "$certificate"
 """The attribute of a subscription, or of a request, in which its certificate travels."""
@@ -81,7 +81,7 @@ class Vetting:
         """A subscription, or a request, of this node as it travels."""
         if not isinstance(self.membership, Certified):
             return asking
-        attributes = {**asking.attributes, CERTIFICATE: base64.b64encode(self.membership.voucher).decode()}
+        attributes = {**asking.attributes, CERTIFICATE: base64.b64encode(self.membership.credential).decode()}
         # A certificate is known to whoever has met an event of its node, and answers to a request go wherever it says
         # that it came along: so the node shows that it asks.
         if isinstance(asking, Request) or asking.history:
@@ -165,9 +165,9 @@ class Vetting:
     ) -> SubscriptionFlaw | RequestFlaw | None:
         if not isinstance(self.membership, Certified):
             return None
-        voucher = _bytes_in(claim.attributes, CERTIFICATE)
-        member = Refusal.MALFORMED if voucher is None else self.membership.member(voucher)
-        if isinstance(member, Refusal) or member.node != claim.subscriber:
+        credential = _bytes_in(claim.attributes, CERTIFICATE)
+        member = Rejection.MALFORMED if credential is None else self.membership.member(credential)
+        if isinstance(member, Rejection) or member.node != claim.subscriber:
             return flaws.UNCERTIFIED
         try:
             covered = member.subscribe is None or member.subscribe.covers(Filter(claim.filter))
@@ -244,7 +244,7 @@ def _statement(attributes: Mapping[str, Scalar]) -> bytes:
 
 def _signed(member: Member, attributes: Mapping[str, Scalar]) -> bool:
     signature = _bytes_in(attributes, SIGNATURE)
-    return signature is not None and signed_by(member.key, signature, b"claim", _statement(attributes))
+    return signature is not None and is_signed_by(member.key, signature, b"claim", _statement(attributes))
 
 
 def _same(certified: Scalar | None, claimed: Scalar) -> bool:

@@ -13,7 +13,8 @@ from carrycast.core.model import Scalar
 from carrycast.core.model.event import check_attributes
 from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
-from carrycast.node.link.config import Port, Section
+from carrycast.node.link.config import Section
+from carrycast.node.link.socket_address import Port
 
 NOTHING_GRANTED = (
     "mqtt.anonymous = true lets clients without a user connect and grants them no topic; write [mqtt.anonymous] with "

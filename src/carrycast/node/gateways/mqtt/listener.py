@@ -15,7 +15,7 @@ from carrycast.node.gateways.mqtt.session import Shop
 from carrycast.node.gateways.mqtt.sessions import Sessions
 from carrycast.node.gateways.mqtt.shared import Groups
 from carrycast.node.gateways.mqtt.vitals import Vitals
-from carrycast.node.link.socket_address import format_address
+from carrycast.node.link.socket_address import format_socket_address
 from carrycast.node.recorder import LOG
 
 REVIEW_S = 1.0
@@ -60,7 +60,7 @@ class MqttListener:
         try:
             self._server = await loop.create_server(self._connection, host, self._section.port, backlog=512)
         except OSError as error:
-            where = format_address((host, self._section.port))
+            where = format_socket_address((host, self._section.port))
             raise WorkError(f"cannot listen for MQTT on {where}: {error.strerror or error}") from None
         self._timer = loop.call_later(REVIEW_S, self._review)
 
@@ -68,7 +68,7 @@ class MqttListener:
     def address(self) -> str:
         """What clients connect to."""
         assert self._server is not None
-        return format_address(self._server.sockets[0].getsockname()[:2])
+        return format_socket_address(self._server.sockets[0].getsockname()[:2])
 
     async def stop(self) -> None:
         """Tell everybody, hang up, and listen no more."""

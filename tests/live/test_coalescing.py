@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from carrycast.core.model import NodeId
 from carrycast.lab.loopback.network import until
-from carrycast.node.link.adapter import Receive, Transport, Trouble
+from carrycast.node.link.adapter import LinkAddress
+from carrycast.node.link.channel import PlainChannel
 from carrycast.node.link.coalescing import (
-    MAX_COMPOUND_BYTES,
+    MAX_COALESCED_BYTES,
     RECORD_BYTES,
-    Departures,
-    DepartureUser,
-    taken_apart,
-    together,
+    CoalescerCallbacks,
+    DatagramCoalescer,
+    coalesce,
+    split_coalesced,
 )
 from carrycast.node.link.frame import (
     LINK_HEADER_BYTES,
@@ -24,13 +25,14 @@ from carrycast.node.link.frame import (
     LinkFlaw,
     LinkFrame,
     LinkKind,
-    acknowledged,
-    older,
+    acknowledged_sequences,
+    add_waiting_time,
     pack,
     unpack,
 )
-from carrycast.node.link.socket_address import Address
+from carrycast.node.link.udp import UdpAdapter
 from carrycast.node.node import LiveNode
+from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker
 
@@ -55,64 +57,56 @@ def frame(sequence: int, body: bytes = b"x", kind: LinkKind = LinkKind.DATA) -> 
 def whole(datagram: bytes) -> list[LinkFrame]:
     found = unpack(datagram)
     assert isinstance(found, LinkFrame)
-    frames = taken_apart(found) if found.kind is LinkKind.COMPOUND else [found]
+    frames = split_coalesced(found) if found.kind is LinkKind.COALESCED else [found]
     assert frames is not None
     return frames
 
 
 @given(st.lists(DATA, min_size=1, max_size=8))
 def test_what_goes_together_is_taken_apart_as_it_was(frames: list[LinkFrame]) -> None:
-    assert whole(together(frames, 7, 0)) == frames
+    assert whole(coalesce(frames, 7, 0)) == frames
 
 
 def test_all_of_it_grows_older_together() -> None:
     frames = [frame(1)._replace(waited_ms=5), frame(2)]
-    assert [one.waited_ms for one in whole(older(together(frames, 7, 10), 0.1))] == [115, 110]
-    assert whole(together([frame(1)._replace(waited_ms=5)], 7, 10))[0].waited_ms == 15
+    assert [one.waited_ms for one in whole(add_waiting_time(coalesce(frames, 7, 10), 0.1))] == [115, 110]
+    assert whole(coalesce([frame(1)._replace(waited_ms=5)], 7, 10))[0].waited_ms == 15
     frames = [frame(1)._replace(waited_ms=MAX_WAITED_MS), frame(2)]
-    assert [one.waited_ms for one in whole(together(frames, 7, 10))] == [MAX_WAITED_MS, 10]
+    assert [one.waited_ms for one in whole(coalesce(frames, 7, 10))] == [MAX_WAITED_MS, 10]
 
 
 @given(st.binary(max_size=100))
 def test_any_body_is_frames_or_none(body: bytes) -> None:
-    frames = taken_apart(LinkFrame(LinkKind.COMPOUND, 7, 0, 0, body))
+    frames = split_coalesced(LinkFrame(LinkKind.COALESCED, 7, 0, 0, body))
     assert frames is None or all(one.sender == 7 for one in frames)
 
 
-@pytest.mark.parametrize("kind", [LinkKind.CHALLENGE, LinkKind.PROBE, LinkKind.COMPOUND, LinkKind.SEALED])
+@pytest.mark.parametrize("kind", [LinkKind.CHALLENGE, LinkKind.PROBE, LinkKind.COALESCED, LinkKind.SEALED])
 def test_only_data_and_acknowledgements_go_together(kind: LinkKind) -> None:
-    good = unpack(together([frame(1), frame(2)], 7, 0))
+    good = unpack(coalesce([frame(1), frame(2)], 7, 0))
     assert isinstance(good, LinkFrame)
-    assert taken_apart(good._replace(body=bytes([kind]) + good.body[1:])) is None
-    assert taken_apart(good._replace(body=good.body[:-1])) is None
-    assert taken_apart(good._replace(body=good.body + b"x")) is None
+    assert split_coalesced(good._replace(body=bytes([kind]) + good.body[1:])) is None
+    assert split_coalesced(good._replace(body=good.body[:-1])) is None
+    assert split_coalesced(good._replace(body=good.body + b"x")) is None
 
 
-class Air(Transport):
+class Air(PlainChannel):
     """Remembers what was sent."""
 
-    family = socket.AF_INET
-    address = HERE
-    group = None
-
     def __init__(self) -> None:
-        self.sent: list[tuple[Address, list[LinkFrame]]] = []
+        super().__init__(UdpAdapter("127.0.0.1", 0))
+        self.send = self.remember  # type: ignore[method-assign]
+        self.sent: list[tuple[LinkAddress, list[LinkFrame]]] = []
         self.sizes: list[int] = []
         self.full = False
 
-    def open(self, receive: Receive, trouble: Trouble) -> None:
-        raise NotImplementedError
-
-    def send(self, address: Address, datagram: bytes) -> bool:
+    def remember(self, datagram: bytes, address: LinkAddress) -> bool:
         self.sent.append((address, whole(datagram)))
         self.sizes.append(len(datagram))
         return not self.full
 
-    def close(self) -> None:
-        raise NotImplementedError
 
-
-class User(DepartureUser):
+class User:
     """Keeps at once, or when it is told to."""
 
     def __init__(self) -> None:
@@ -120,32 +114,36 @@ class User(DepartureUser):
         self.keeps = True
         self.unkept: list[object] = []
 
-    def when_kept(self, then: object) -> None:
+    def when_durable(self, then: object) -> None:
         assert callable(then)
         if self.keeps:
             then()
         else:
             self.unkept.append(then)
 
-    def dropped(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
+    def on_drop(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
         self.drops += [(reason, peer)] * times
+
+
+def coalescer(air: Air, user: User) -> DatagramCoalescer:
+    return DatagramCoalescer(7, air, CoalescerCallbacks(user.when_durable, user.on_drop))
 
 
 def test_frames_and_acknowledgements_of_one_turn_leave_together(run: Run) -> None:
     async def story() -> None:
         air, user = Air(), User()
-        departures = Departures(7, air, user)
-        departures.send(HERE, frame(1), 3)
-        departures.send(THERE, frame(2), None)
-        departures.owe(HERE, frame(8))
-        departures.owe(HERE, frame(9))
-        departures.send(HERE, frame(3), 3)
+        sender = coalescer(air, user)
+        sender.send(HERE, frame(1), 3)
+        sender.send(THERE, frame(2), None)
+        sender.acknowledge(HERE, frame(8))
+        sender.acknowledge(HERE, frame(9))
+        sender.send(HERE, frame(3), 3)
         assert not air.sent
         await asyncio.sleep(0)
         assert [address for address, _ in air.sent] == [HERE, THERE]
         here = air.sent[0][1]
         assert [one.kind for one in here] == [LinkKind.DATA, LinkKind.DATA, LinkKind.ACKNOWLEDGEMENT]
-        assert (here[0].sequence, here[1].sequence, acknowledged(here[2])) == (1, 3, [8, 9])
+        assert (here[0].sequence, here[1].sequence, acknowledged_sequences(here[2])) == (1, 3, [8, 9])
         assert len(air.sent[1][1]) == 1
 
     run(story())
@@ -154,12 +152,12 @@ def test_frames_and_acknowledgements_of_one_turn_leave_together(run: Run) -> Non
 def test_what_fits_no_packet_leaves_in_several(run: Run) -> None:
     async def story() -> None:
         air = Air()
-        departures = Departures(7, air, User())
+        sender = coalescer(air, User())
         for number, size in enumerate((500, 500, 500, 5000, 10)):
-            departures.send(HERE, frame(number, bytes(size)), None)
+            sender.send(HERE, frame(number, bytes(size)), None)
         await asyncio.sleep(0)
         assert [[one.sequence for one in frames] for _, frames in air.sent] == [[0, 1], [2], [3], [4]]
-        assert air.sizes[0] <= MAX_COMPOUND_BYTES + LINK_HEADER_BYTES
+        assert air.sizes[0] <= MAX_COALESCED_BYTES + LINK_HEADER_BYTES
         assert air.sizes[0] == LINK_HEADER_BYTES + 2 * (RECORD_BYTES + 500)
 
     run(story())
@@ -168,16 +166,16 @@ def test_what_fits_no_packet_leaves_in_several(run: Run) -> None:
 def test_acknowledgements_wait_until_what_follows_is_kept(run: Run) -> None:
     async def story() -> None:
         air, user = Air(), User()
-        departures = Departures(7, air, user)
+        sender = coalescer(air, user)
         user.keeps = False
-        departures.owe(HERE, frame(8))
+        sender.acknowledge(HERE, frame(8))
         await asyncio.sleep(0)
         assert not air.sent
         [then] = user.unkept
         assert callable(then)
         then()
         await asyncio.sleep(0)
-        assert [acknowledged(one) for one in air.sent[0][1]] == [[8]]
+        assert [acknowledged_sequences(one) for one in air.sent[0][1]] == [[8]]
 
     run(story())
 
@@ -186,9 +184,9 @@ def test_each_frame_that_cannot_leave_is_dropped_by_name(run: Run) -> None:
     async def story() -> None:
         air, user = Air(), User()
         air.full = True
-        departures = Departures(7, air, user)
-        departures.send(HERE, frame(1), 3)
-        departures.send(HERE, frame(2), None)
+        sender = coalescer(air, user)
+        sender.send(HERE, frame(1), 3)
+        sender.send(HERE, frame(2), None)
         await asyncio.sleep(0)
         assert user.drops == [("queue_full", 3), ("queue_full", None)]
 
@@ -198,11 +196,11 @@ def test_each_frame_that_cannot_leave_is_dropped_by_name(run: Run) -> None:
 def test_what_was_said_before_the_end_leaves(run: Run) -> None:
     async def story() -> None:
         air = Air()
-        departures = Departures(7, air, User())
-        departures.send(HERE, frame(1), None)
-        departures.close()
+        sender = coalescer(air, User())
+        sender.send(HERE, frame(1), None)
+        sender.close()
         assert len(air.sent) == 1
-        departures.send(HERE, frame(2), None)
+        sender.send(HERE, frame(2), None)
         await asyncio.sleep(0)
         assert len(air.sent) == 1
 
@@ -213,7 +211,7 @@ def test_a_compound_that_is_none_is_dropped_by_name(config: MakeConfig, run: Run
     async def story() -> None:
         async with LiveNode(config(1, Talker)) as node:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
-                stranger.sendto(pack(LinkFrame(LinkKind.COMPOUND, 9, 1, 1, b"no frames")), node.address)
+                stranger.sendto(pack(LinkFrame(LinkKind.COALESCED, 9, 1, 1, b"no frames")), udp_address(node))
                 await until(lambda: node.drops[LinkFlaw.BODY] == 1)
 
     run(story())
@@ -223,13 +221,13 @@ def test_a_compound_longer_than_any_that_a_node_sends_is_none(
     config: MakeConfig, run: Run, stranger: socket.socket
 ) -> None:
     """Thousands of frames in one datagram would take a node's time before a neighbor's quota, or a timer, has a say."""
-    most = [frame(n, kind=LinkKind.ACKNOWLEDGEMENT, body=b"") for n in range(MAX_COMPOUND_BYTES // RECORD_BYTES)]
-    assert whole(together(most, 7, 0)) == most
+    most = [frame(n, kind=LinkKind.ACKNOWLEDGEMENT, body=b"") for n in range(MAX_COALESCED_BYTES // RECORD_BYTES)]
+    assert whole(coalesce(most, 7, 0)) == most
 
     async def story() -> None:
         async with LiveNode(config(1)) as node:
             many = [frame(n, kind=LinkKind.ACKNOWLEDGEMENT, body=b"") for n in range(3400)]
-            stranger.sendto(together(many, 7, 0), node.address)
+            stranger.sendto(coalesce(many, 7, 0), udp_address(node))
             await until(lambda: bool(node.drops))
             assert node.drops == {"link_body": 1}
 
