@@ -17,8 +17,17 @@ from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.config import NodeConfig
 from carrycast.node.node import LiveNode
 from carrycast.node.security.verification import Vetting
-from carrycast.protocols.overlay.messages import Attach, Interest, Interests, Known, Packet, Publish, Version, Want
-from carrycast.protocols.overlay.protocol import Overlay
+from carrycast.protocols.overlay.messages import (
+    Attach,
+    DirectoryReply,
+    DirectoryUpdate,
+    HomeVersion,
+    Packet,
+    Publish,
+    Subscribe,
+    SubscriptionEntry,
+)
+from carrycast.protocols.overlay.protocol import OpportunisticOverlay
 from carrycast.routers.aodv.messages import Packet as Routed
 from carrycast.services.retrieval.messages import Asked, AskId
 from tests.live.conftest import BEACONS, MakeConfig, Run
@@ -30,13 +39,13 @@ from tests.live.test_overlay import AODV, SETTINGS, Watched
 OPERATOR = Operator()
 BROKER, BAD = 2, 666
 BROKERS = (1, BROKER)
-VERSION = Version(1, 1)
+VERSION = HomeVersion(1, 1)
 MAJOR = "rank = 'major'"
 
 
-def overlay_plan(protocol: type[Overlay] = Overlay) -> StackPlan:
+def overlay_plan(protocol: type[OpportunisticOverlay] = OpportunisticOverlay) -> StackPlan:
     router = router_named("aodv")
-    settings = parse_settings(SETTINGS, Overlay.settings_type, "test")
+    settings = parse_settings(SETTINGS, OpportunisticOverlay.settings_type, "test")
     return StackPlan(protocol, settings, router, parse_settings(AODV, router.settings_type, "test"), BEACONS)
 
 
@@ -91,9 +100,9 @@ def test_a_home_broker_serves_no_claims_that_are_not_certified(piece_bytes: int,
                     (certified(subscription(3, filter="true")), "subscription_not_allowed"),
                 ]
             ):
-                client.tell(Want(VERSION, claim))
+                client.tell(Subscribe(VERSION, claim))
                 await until_dropped(second, reason, max(1, number))
-            client.tell(Want(VERSION, certified(subscription(4, rank="private"))))
+            client.tell(Subscribe(VERSION, certified(subscription(4, rank="private"))))
             await until(lambda: SubscriptionId(BAD, 4) in home.modulators, 10)
             assert [one.subscription.id.sequence for one in home.modulators] == [4]
 
@@ -116,9 +125,9 @@ def test_a_home_broker_takes_no_forged_event_to_its_modulators(config: MakeConfi
     run(story())
 
 
-def interest(vetting: Vetting | None, node: NodeId, **attributes: str) -> Interest:
+def interest(vetting: Vetting | None, node: NodeId, **attributes: str) -> SubscriptionEntry:
     made = subscription(0, node, **attributes)
-    return Interest(made if vetting is None else vetting.certified(made), VERSION, BROKER, BROKER)
+    return SubscriptionEntry(made if vetting is None else vetting.certified(made), VERSION, BROKER, BROKER)
 
 
 def test_rows_of_a_list_count_one_by_one() -> None:
@@ -127,12 +136,15 @@ def test_rows_of_a_list_count_one_by_one() -> None:
     dropped: list[str] = []
     vetting.dropped = dropped.append
     codec = vetting.plan(overlay_plan()).codecs[Layer.DISSEMINATION]
-    kinds: tuple[type[Message], ...] = (Interests, Known)
+    kinds: tuple[type[Message], ...] = (DirectoryUpdate, DirectoryReply)
     read = codec.decoder(kinds)
     good = interest(OPERATOR.vetting(1), 1)
     bare, claims = interest(None, 3), interest(OPERATOR.vetting(4), 4, rank="general")
-    for message in (Interests((bare, good, claims)), Known((bare, good, claims), more=False, sure=True)):
-        counting = msgspec.structs.replace(message, interests=(good,))
+    for message in (
+        DirectoryUpdate((bare, good, claims)),
+        DirectoryReply((bare, good, claims), more=False, complete=True),
+    ):
+        counting = msgspec.structs.replace(message, entries=(good,))
         assert read(msgspec.msgpack.encode(message)) == counting
         assert codec.decode(codec.encode(message)) == counting
     assert dropped == ["subscription_uncertified", "subscription_not_allowed"] * 4

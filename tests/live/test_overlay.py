@@ -16,7 +16,7 @@ from carrycast.lab.loopback.network import LoopbackNetwork, until
 from carrycast.node.api.durable_subscription import Consumer
 from carrycast.node.config import NodeConfig
 from carrycast.node.runtime.processing import ProcessorConfig
-from carrycast.protocols.overlay.protocol import Overlay
+from carrycast.protocols.overlay.protocol import OpportunisticOverlay
 from tests.live.conftest import BEACONS, MakeConfig, Run
 from tests.live.keyed import Operator
 
@@ -32,10 +32,10 @@ def runoff(event, state):
 """
 
 
-class Watched(Overlay):
+class Watched(OpportunisticOverlay):
     """Where a test finds the protocols of its nodes."""
 
-    all: ClassVar[dict[NodeId, Overlay]] = {}
+    all: ClassVar[dict[NodeId, OpportunisticOverlay]] = {}
 
     def on_start(self, now: float) -> None:
         Watched.all[self.node] = self
@@ -46,7 +46,11 @@ def laptop(config: NodeConfig, function: Path, **settings: object) -> NodeConfig
     kind = router_named("aodv")
     router = parse_settings(AODV, kind.settings_type, "test")
     plan = StackPlan(
-        Watched, parse_settings({**SETTINGS, **settings}, Overlay.settings_type, "test"), kind, router, BEACONS
+        Watched,
+        parse_settings({**SETTINGS, **settings}, OpportunisticOverlay.settings_type, "test"),
+        kind,
+        router,
+        BEACONS,
     )
     roles = ("broker",) if config.node in BROKERS else ()
     processors = (ProcessorConfig(Processor("runoff", ""), function, "runoff", 10.0),) if roles else ()

@@ -1,6 +1,6 @@
 """Opportunistic overlays: brokers that follow the network, clients whose home broker follows them [002]."""
 
-from carrycast.protocols.overlay.protocol import Overlay as PROTOCOL
+from carrycast.protocols.overlay.protocol import OpportunisticOverlay as PROTOCOL
 
 __all__ = ["EXAMPLE", "PROTOCOL"]
 

@@ -1,4 +1,8 @@
-"""The system channel and two of its adaptors: topology construction and load balancing [002 §3.3, §3.5]."""
+"""The system channel [002 §3.3, §3.5] and its adaptors for topology construction and load balancing.
+
+Components post events to the channel, and each adaptor names the events that it is interested in. The third adaptor,
+home broker change, is in `home_broker`.
+"""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple, TypeAlias
@@ -7,32 +11,31 @@ import msgspec
 
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import Fact
-from carrycast.protocols.overlay.broker_tables import Brokers
-from carrycast.protocols.overlay.client_tables import Clients
-from carrycast.protocols.overlay.context import Station
-from carrycast.protocols.overlay.messages import MAX_ENTRIES, Item, Topology
-from carrycast.protocols.overlay.modulators import Modulators, Running
-from carrycast.protocols.overlay.producers import Productions
+from carrycast.protocols.overlay.broker_tables import BrokerTables
+from carrycast.protocols.overlay.client_tables import ClientInformationTable
+from carrycast.protocols.overlay.context import NodeContext
+from carrycast.protocols.overlay.messages import MAX_ENTRIES, Topology, TopologyItem
+from carrycast.protocols.overlay.modulators import Modulators, RunningModulator
 from carrycast.protocols.overlay.relocation import Relocation
 from carrycast.protocols.overlay.resource_monitor import ResourceMonitor
-from carrycast.protocols.overlay.rules import Found, in_vicinity
+from carrycast.protocols.overlay.rules import FoundBroker, in_vicinity
 
 
-class LookedAround(NamedTuple):
-    """A time event: the period is over, and these brokers were found near."""
+class NeighborSearchDone(NamedTuple):
+    """A time event: the update period has passed, and these brokers were found near."""
 
-    found: tuple[Found, ...]
+    found: tuple[FoundBroker, ...]
 
 
-class Propagated(NamedTuple):
-    """A neighbor has passed on what is new to it."""
+class TopologyReceived(NamedTuple):
+    """A neighbor has propagated its changed topology items."""
 
     origin: NodeId
-    items: tuple[Item, ...]
+    items: tuple[TopologyItem, ...]
 
 
-class ClientReported(NamedTuple):
-    """A client of this home has found a nearer broker."""
+class NearerBrokerReported(NamedTuple):
+    """A client of this home broker has found a nearer broker."""
 
     client: NodeId
     broker: NodeId
@@ -40,23 +43,22 @@ class ClientReported(NamedTuple):
 
 
 class LoadSampled(NamedTuple):
-    """The resource monitor has looked at this broker's load."""
+    """The resource monitor has sampled this broker's load."""
 
     load: float
 
 
-SystemEvent: TypeAlias = LookedAround | Propagated | ClientReported | LoadSampled
+SystemEvent: TypeAlias = NeighborSearchDone | TopologyReceived | NearerBrokerReported | LoadSampled
 
 
-class Services(NamedTuple):
-    """The basic components, as adaptors use them."""
+class BrokerComponents(NamedTuple):
+    """The basic components that adaptors use."""
 
-    station: Station
+    context: NodeContext
     monitor: ResourceMonitor
-    brokers: Brokers
-    clients: Clients
+    brokers: BrokerTables
+    clients: ClientInformationTable
     modulators: Modulators
-    productions: Productions
     relocation: Relocation
 
 
@@ -64,10 +66,10 @@ class Adaptor(ABC):
     """One adaptation."""
 
     interests: ClassVar[tuple[type, ...]]
-    """The events that it is told of."""
+    """The types of events that it processes."""
 
-    def __init__(self, services: Services) -> None:
-        self.services = services
+    def __init__(self, components: BrokerComponents) -> None:
+        self.components = components
 
     @abstractmethod
     def process(self, now: float, event: SystemEvent) -> None:
@@ -75,109 +77,117 @@ class Adaptor(ABC):
 
 
 class SystemChannel:
-    """Brings each event to those who are interested, in the order in which they registered."""
+    """Passes each event to the adaptors that are interested in it, in the order in which they registered."""
 
     def __init__(self) -> None:
         self._adaptors: list[Adaptor] = []
 
     def register(self, adaptor: Adaptor) -> None:
-        """An adaptor wants to be told."""
+        """Add an adaptor."""
         self._adaptors.append(adaptor)
 
     def post(self, now: float, event: SystemEvent) -> None:
-        """Something has happened."""
+        """Pass an event on."""
         for adaptor in self._adaptors:
             if isinstance(event, adaptor.interests):
                 adaptor.process(now, event)
 
 
 class TopologyConstruction(Adaptor):
-    """Links follow the network; what is new goes one overlay hop further in each period.
+    """Dynamic construction of the broker network [002 §2.3].
 
-    One that does not `follow` looks around once, and from then on only passes on what it hears.
+    Links follow the physical network, and a change travels one overlay hop in each period. Without `follow` the broker
+    searches its neighbors once, and from then on only propagates what it receives.
     """
 
-    interests = (LookedAround, Propagated)
+    interests = (NeighborSearchDone, TopologyReceived)
 
-    def __init__(self, services: Services, follow: bool) -> None:
-        super().__init__(services)
+    def __init__(self, components: BrokerComponents, follow: bool) -> None:
+        super().__init__(components)
         self._follow = follow
-        self._has_looked = False
+        self._has_searched = False
 
     def process(self, now: float, event: SystemEvent) -> None:
-        if isinstance(event, Propagated):
-            # Steps 3 and 4: newer items replace older ones and are marked changed; paths are found anew when asked for.
-            for reason in self.services.brokers.receive(now, event.items):
-                self.services.station.drop(reason, event.origin)
-        elif isinstance(event, LookedAround):
+        if isinstance(event, TopologyReceived):
+            # Steps 3 and 4: newer items replace older ones and are marked changed; paths are computed when needed.
+            for reason in self.components.brokers.merge(now, event.items):
+                self.components.context.drop(reason, event.origin)
+        elif isinstance(event, NeighborSearchDone):
             self._update(now, event)
 
-    def _update(self, now: float, event: LookedAround) -> None:
-        station, brokers, settings = self.services.station, self.services.brokers, self.services.station.settings
+    def _update(self, now: float, event: NeighborSearchDone) -> None:
+        context, brokers = self.components.context, self.components.brokers
+        settings = context.settings
         # Step 1: neighbors that are too far are dropped, those that are near are added.
-        if self._follow or not self._has_looked:
-            self._has_looked = self._has_looked or bool(event.found)
+        if self._follow or not self._has_searched:
+            self._has_searched = self._has_searched or bool(event.found)
             near = in_vicinity(event.found, settings.vicinity, settings.degree, settings.within_hops)
-            known = set(brokers.neighbors)
-            if brokers.look_around(now, near, self.services.monitor.information(now)):
-                station.port.note(Fact("overlay_links", value=float(len(near))))
-            if not known.issuperset(near) and known:
-                brokers.mark_all()
+            before = set(brokers.neighbors)
+            if brokers.update_neighbors(now, near, self.components.monitor.information(now)):
+                context.port.note(Fact("overlay_links", value=float(len(near))))
+            if not before.issuperset(near) and before:
+                brokers.mark_all_changed()
             if self._follow:
-                brokers.forget_older(now - max(settings.item_s, 3 * settings.update_s))
+                brokers.remove_older(now - max(settings.item_s, 3 * settings.update_s))
         # Step 2: "those items in its topology table that have changed since the prior propagation period".
-        items = brokers.changes(now)
+        items = brokers.take_changes(now)
         for begin in range(0, len(items), MAX_ENTRIES):
             update = Topology(tuple(items[begin : begin + MAX_ENTRIES]))
             # [002 §4.1] Overhead is the bandwidth "for propagating its broker topology knowledge to its neighbors".
             bits = 8.0 * len(msgspec.msgpack.encode(update))
             for neighbor in brokers.neighbors:
-                station.send(now, neighbor, update)
-                station.port.note(Fact("update", peer=neighbor, value=bits))
+                context.send(now, neighbor, update)
+                context.port.note(Fact("update", peer=neighbor, value=bits))
 
 
 class LoadBalancing(Adaptor):
-    """Upstream if a broker on the way from all producers can take it, else downstream, else to a neighbor."""
+    """Load balancing [002 §2.4, §3.5]: an overloaded broker moves a modulator to a broker that is not.
+
+    Upstream if a broker on the paths from all producers has capacity, else downstream, else to a neighbor.
+    """
 
     interests = (LoadSampled,)
 
     def process(self, now: float, event: SystemEvent) -> None:
         assert isinstance(event, LoadSampled)
-        if event.load <= self.services.station.settings.max_load:
+        if event.load <= self.components.context.settings.max_load:
             return
-        heavy = [one for one in self.services.modulators if one.subscription.processor is not None]
-        free = [one for one in heavy if not one.frozen and not self.services.relocation.busy(one.client)]
-        if free:
-            one = max(free, key=self._time_s)
-            target = self._target(one, event.load)
+        relocation = self.components.relocation
+        with_function = [one for one in self.components.modulators if one.subscription.processor is not None]
+        movable = [one for one in with_function if not one.frozen and not relocation.is_relocating(one.client)]
+        if movable:
+            slowest = max(movable, key=self._run_time_s)
+            target = self._target(slowest, event.load)
             if target is not None:
-                self.services.relocation.start(now, one.client, target, (one.subscription.id,), with_home=False)
+                relocation.start(now, slowest.client, target, (slowest.subscription.id,), with_home=False)
 
-    def _time_s(self, one: Running) -> float:
-        assert one.subscription.processor is not None
-        return self.services.monitor.time_s(one.subscription.processor)
+    def _run_time_s(self, modulator: RunningModulator) -> float:
+        assert modulator.subscription.processor is not None
+        return self.components.monitor.run_time_s(modulator.subscription.processor)
 
-    def _target(self, one: Running, load: float) -> NodeId | None:
-        """The lightest of the first group that has anybody light enough."""
-        brokers, settings = self.services.brokers, self.services.station.settings
-        groups = (self.upstream(one), self.downstream(one), list(brokers.neighbors))
+    def _target(self, modulator: RunningModulator, load: float) -> NodeId | None:
+        """The broker with the lowest load of the first group that has one with capacity."""
+        brokers, context = self.components.brokers, self.components.context
+        groups = (self.upstream(modulator), self.downstream(modulator), list(brokers.neighbors))
         for group in groups:
-            light = [(brokers.load(other), other) for other in group if other != self.services.station.node]
-            light = [found for found in light if found[0] < min(load, settings.max_load)]
-            if light:
-                return min(light)[1]
+            loads = [(brokers.load_of(other), other) for other in group if other != context.node]
+            with_capacity = [found for found in loads if found[0] < min(load, context.settings.max_load)]
+            if with_capacity:
+                return min(with_capacity)[1]
         return None
 
-    def upstream(self, one: Running) -> list[NodeId]:
-        """[002 §3.4] Brokers that are on the paths from all producers' homes to this one."""
-        node, brokers = self.services.station.node, self.services.brokers
+    def upstream(self, modulator: RunningModulator) -> list[NodeId]:
+        """[002 §3.4] The brokers on the paths from all producers' home brokers to this one."""
+        node, brokers = self.components.context.node, self.components.brokers
         on_all: list[NodeId] | None = None
-        for source in dict.fromkeys(one.sources.values()):
-            reached = brokers.reached(source).get(node)
-            on_way = [] if reached is None else [source, *reached.path]
-            on_all = on_way if on_all is None else [broker for broker in on_all if broker in on_way]
+        for home in dict.fromkeys(modulator.producer_homes.values()):
+            path = brokers.paths_from(home).get(node)
+            on_path = [] if path is None else [home, *path.path]
+            on_all = on_path if on_all is None else [broker for broker in on_all if broker in on_path]
         return on_all or []
 
-    def downstream(self, one: Running) -> list[NodeId]:
-        """[002 §3.4] Brokers on the path from here to the client's home, which is the last."""
-        return list(self.services.brokers.path(one.home)) if one.home != self.services.station.node else []
+    def downstream(self, modulator: RunningModulator) -> list[NodeId]:
+        """[002 §3.4] The brokers on the path from here to the client's home broker, which is the last."""
+        if modulator.home == self.components.context.node:
+            return []
+        return list(self.components.brokers.path_to(modulator.home))

@@ -9,368 +9,378 @@ from carrycast.core.model import Event, EventId, Failure, NodeId, Subscription, 
 from carrycast.core.parts.sequence_window import SequenceWindow
 from carrycast.core.protocol import Gap
 from carrycast.core.wire import Message, hops_after
-from carrycast.protocols.overlay.context import Station
+from carrycast.protocols.overlay.context import NodeContext
+from carrycast.protocols.overlay.home_broker import broker_to_attach, broker_to_report
 from carrycast.protocols.overlay.messages import (
     MAX_ENTRIES,
-    Accepted,
     Attach,
-    Following,
-    Got,
-    Here,
-    Home,
-    Missing,
+    ClientAlive,
+    HomeConfirmed,
+    HomeQuery,
+    HomeVersion,
+    ModulatorLost,
+    NearerBroker,
+    NotHome,
     Output,
+    OutputAck,
     Publish,
-    Report,
-    Seek,
-    Unknown,
-    Unwant,
-    Version,
-    Want,
+    PublishAck,
+    StreamPosition,
+    Subscribe,
+    Unsubscribe,
 )
-from carrycast.protocols.overlay.producers import PROBE
-from carrycast.protocols.overlay.rules import Found
-from carrycast.protocols.overlay.streams import Inflow, Outflow, Waiting
+from carrycast.protocols.overlay.producers import PROBE_INTERVALS
+from carrycast.protocols.overlay.rules import FoundBroker
+from carrycast.protocols.overlay.streams import BufferedEvent, StreamReceiver, StreamSender
+
+SEND_WINDOW = 64
+"""Events in flight to the home broker. Further events wait for its acknowledgement."""
+ACK_EVERY = 16
+"""Outputs after which an acknowledgement is sent at once."""
 
 
-class Came(NamedTuple):
-    """An output that has come."""
+class ReceivedOutput(NamedTuple):
+    """An output of a modulator that has arrived."""
 
     event: Event
     hops: int
     until: float
-    input: Following
+    input: StreamPosition
     part: int
 
     @property
     def key(self) -> tuple[tuple[EventId, ...], int]:
-        """What it was made of, and which part of that it is: the same however often and wherever it is made."""
+        """The inputs of the output and its index: the same however often and wherever the output is computed."""
         return self.event.derived_from or (self.event.id,), self.part
 
 
-class Wanted:
-    """A subscription, and what has come for it."""
+class ClientSubscription:
+    """A subscription of this client, and the outputs received for it."""
 
-    __slots__ = ("_ends", "_had", "following", "inflow", "met", "place", "runs", "subscription", "untold")
+    __slots__ = (
+        "_delivered",
+        "_expiries",
+        "broker",
+        "delivered_numbers",
+        "is_running",
+        "positions",
+        "receiver",
+        "subscription",
+        "unacknowledged",
+    )
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
-        self.inflow: Inflow[Came] = Inflow()
-        self.met = SequenceWindow()
-        """Without order: which outputs have been delivered."""
-        self.following: dict[tuple[NodeId, Version], Following] = {}
-        """Of each producer, what follows on the last input that something was delivered of."""
-        self.untold: tuple[int, NodeId] | None = None
-        """Outputs since the sender was told, and who that is."""
-        self.runs = False
-        """Whether a broker has taken it in."""
-        self.place: NodeId | None = None
-        """Where the last output was made."""
-        self._had: set[object] = set()
-        self._ends: deque[tuple[float, object]] = deque()
+        self.receiver: StreamReceiver[ReceivedOutput] = StreamReceiver()
+        self.delivered_numbers = SequenceWindow()
+        """Without order: the numbers of the outputs that were delivered."""
+        self.positions: dict[tuple[NodeId, HomeVersion], StreamPosition] = {}
+        """For each producer: the position after the last input whose output was delivered."""
+        self.unacknowledged: tuple[int, NodeId] | None = None
+        """The number of outputs that are not acknowledged yet, and their sender."""
+        self.is_running = False
+        """Whether a broker has started the modulator."""
+        self.broker: NodeId | None = None
+        """The broker that sent the last output."""
+        self._delivered: set[object] = set()
+        self._expiries: deque[tuple[float, object]] = deque()
 
-    def is_new(self, now: float, came: Came, seen_s: float) -> bool:
-        """Whether it has not been delivered: a producer whose home was lost does not know what has arrived."""
-        while self._ends and self._ends[0][0] <= now:
-            self._had.discard(self._ends.popleft()[1])
-        key = came.key
-        if key in self._had:
+    def is_new(self, now: float, output: ReceivedOutput, seen_s: float) -> bool:
+        """Remember an output; False if it was delivered before.
+
+        A producer that lost its home broker does not know which of its events arrived, and publishes them again.
+        """
+        while self._expiries and self._expiries[0][0] <= now:
+            self._delivered.discard(self._expiries.popleft()[1])
+        key = output.key
+        if key in self._delivered:
             return False
-        self._had.add(key)
-        self._ends.append((now + seen_s, key))
+        self._delivered.add(key)
+        self._expiries.append((now + seen_s, key))
         return True
 
 
-WINDOW = 64
-"""Events on their way to the home: the next ones wait until it has accepted some."""
-
-GOT = 16
-"""Outputs after which the sender is told at once."""
-
-
-class Client:
+class OverlayClient:
     """The client on one node."""
 
-    def __init__(self, station: Station) -> None:
-        self._station = station
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
         self.home: NodeId | None = None
-        self.version = Version(station.host.incarnation, 0)
-        self._wanted: dict[SubscriptionId, Wanted] = {}
-        self._out = Outflow(station.settings.max_kept)
-        self._away: float | None = None
-        """Since when the home could not be reached."""
-        self._lost: float | None = None
-        """Since when there is none, though there was one."""
+        self.version = HomeVersion(context.host.incarnation, 0)
+        self._subscriptions: dict[SubscriptionId, ClientSubscription] = {}
+        self._sender = StreamSender(context.settings.max_kept)
+        self._unreachable_since: float | None = None
+        """Since when the home broker could not be reached."""
+        self._lost_since: float | None = None
+        """Since when there is no home broker, though there was one."""
         self._confirmed = False
-        """Whether the home has said that it is."""
-        self._shunned: NodeId | None = None
-        """A broker that could not be reached when it should have been home, or refused to be."""
+        """Whether the home broker has confirmed that it is."""
+        self._avoided: NodeId | None = None
+        """A broker that could not be reached when it was to become the home broker, or refused."""
         self.refused = False
-        """Whether the last broker that was asked to be home would not, as it has too many clients."""
+        """Whether the last broker refused to become the home broker, because it has too many clients."""
 
     @property
     def is_producer(self) -> bool:
-        """Whether it has published."""
-        return self._out.number > 0
+        """Whether this client has published."""
+        return self._sender.number > 0
 
     @property
     def is_consumer(self) -> bool:
-        """Whether it wants anything."""
-        return bool(self._wanted)
+        """Whether this client has subscriptions."""
+        return bool(self._subscriptions)
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has nothing to say and wants nothing, and so needs no home."""
+        """Whether this client neither publishes nor subscribes, and so needs no home broker."""
         return not self.is_consumer and not self.is_producer
 
     def report(self, name: Callable[[NodeId], str]) -> dict[str, str]:
-        """Where its home is and where its modulators run, as far as it knows, for people."""
+        """The home broker and the brokers of the modulators, as far as this client knows, as text for users."""
         found = {"home broker": "none" if self.home is None else name(self.home)}
-        if self._wanted:
-            runs = ((one.subscription, one.place) for one in self._wanted.values())
-            places = [f"{what.id} at {'unknown' if place is None else name(place)}" for what, place in runs]
-            found["modulators of this node"] = "; ".join(places)
+        if self._subscriptions:
+            known = ((one.subscription, one.broker) for one in self._subscriptions.values())
+            lines = [f"{what.id} at {'unknown' if broker is None else name(broker)}" for what, broker in known]
+            found["modulators of this node"] = "; ".join(lines)
         return found
 
-    # A home.
+    # The home broker.
 
-    def on_found(self, now: float, found: list[Found], loads: dict[NodeId, float]) -> None:
-        """[002 §2.4] The nearest broker at first; later the home is told of one that is nearer, and decides."""
+    def on_brokers_found(self, now: float, found: list[FoundBroker], loads: dict[NodeId, float]) -> None:
+        """[002 §2.4] Attach to the nearest broker at first; later report a nearer one to the home broker."""
         if not found or self.is_idle:
             return
-        distance, nearest = min(found)
-        if nearest == self.home:
-            # [002 §4.3] In A-B-C-A, C is as near to its home B as to A, and goes to A: equally near ones are told of.
-            others = [broker for hops, broker in found if hops == distance and broker != nearest]
-            nearest = min(others, default=nearest)
         if self.home is None:
-            if self._lost is None or now - self._lost >= self._station.settings.seek_s:
-                # The one that could not be reached only if there is no other.
-                self._attach(now, min(found, key=lambda one: (one[1] == self._shunned, one))[1])
-        elif nearest != self.home:
-            report = Report(self.version, nearest, distance, loads.get(nearest))
-            self._station.send(now, self.home, report)
+            if self._lost_since is None or now - self._lost_since >= self._context.settings.seek_s:
+                self._attach(now, broker_to_attach(found, self._avoided))
+            return
+        nearer = broker_to_report(found, self.home)
+        if nearer is not None:
+            distance, broker = nearer
+            report = NearerBroker(self.version, broker, distance, loads.get(broker))
+            self._context.send(now, self.home, report)
 
     def _attach(self, now: float, broker: NodeId) -> None:
-        self.home, self._away, self._lost, self._confirmed = broker, None, None, False
-        self.version = Version(self.version.incarnation, self.version.attach + 1)
-        self._station.send(now, broker, Attach(self.version))
-        for wanted in self._wanted.values():
-            self._begin_again(now, wanted)
-        self._out.sent = self._out.first
-        self._push(now)
-        self._station.arm("here", self._station.settings.refresh_s)
+        self.home, self._unreachable_since, self._lost_since, self._confirmed = broker, None, None, False
+        self.version = HomeVersion(self.version.incarnation, self.version.attach + 1)
+        self._context.send(now, broker, Attach(self.version))
+        for subscription in self._subscriptions.values():
+            self._restart_modulator(now, subscription)
+        self._sender.sent = self._sender.first
+        self._send_window(now)
+        self._context.start_timer("keepalive", self._context.settings.refresh_s)
 
-    def refresh(self, now: float) -> None:
-        """Say that this client is there."""
+    def send_keepalive(self, now: float) -> None:
+        """Tell the home broker that this client is alive."""
         if self.home is not None:
-            self._station.send(now, self.home, Here(self.version))
-            self._station.arm("here", self._station.settings.refresh_s)
+            self._context.send(now, self.home, ClientAlive(self.version))
+            self._context.start_timer("keepalive", self._context.settings.refresh_s)
 
     def on_given_up(self, now: float, peer: NodeId, cause: Failure) -> bool:
-        """The home cannot be reached; whether to look for one."""
+        """A message could not be delivered. Returns whether to search for a home broker."""
         if peer != self.home:
             return False
-        self._out.sent = self._out.first
-        self._out.resend_at = now + self._station.settings.resend_s
-        if self._away is None:
-            self._away = now
-        # [002 §6] It may come back, and has all that was kept; one that has started anew or never was home has nothing.
-        is_over = now - self._away >= self._station.settings.patience_s
+        self._sender.sent = self._sender.first
+        self._sender.resend_at = now + self._context.settings.resend_s
+        if self._unreachable_since is None:
+            self._unreachable_since = now
+        # [002 §6] The home broker may come back, and has kept everything. One that has restarted, or never confirmed,
+        # has nothing.
+        is_over = now - self._unreachable_since >= self._context.settings.patience_s
         if is_over or not self._confirmed or cause is Failure.RESTARTED:
-            self._shunned = None if cause is Failure.RESTARTED else peer
-            self._lose(now)
+            self._avoided = None if cause is Failure.RESTARTED else peer
+            self._lose_home(now)
         return True
 
-    def _lose(self, now: float) -> None:
+    def _lose_home(self, now: float) -> None:
         self.home = None
-        # One that never was home has nothing to look for.
-        self._lost = now if self._confirmed else None
+        # A broker that never was the home broker need not be found again.
+        self._lost_since = now if self._confirmed else None
 
-    def seek(self, now: float) -> None:
-        """The home is lost. It may have been about to go elsewhere, so all brokers are asked who has it now."""
-        if self._lost is not None:
-            self._station.tell_brokers(now, Seek(self.version))
+    def query_home(self, now: float) -> None:
+        """Ask all brokers which is the home broker, if it was lost: it may just have moved this client elsewhere."""
+        if self._lost_since is not None:
+            self._context.send_to_brokers(now, HomeQuery(self.version))
 
-    def _on_home(self, now: float, origin: NodeId, version: Version) -> None:
+    def _on_home_confirmed(self, now: float, origin: NodeId, version: HomeVersion) -> None:
         if version[:2] != self.version[:2] or version < self.version:
-            self._station.drop("home_outdated", origin)
+            self._context.drop("home_outdated", origin)
             return
         self._confirm()
-        self._shunned, self.refused = None, False
+        self._avoided, self.refused = None, False
         if origin != self.home or version > self.version:
-            self.home, self.version, self._away, self._lost = origin, version, None, None
-            self._out.sent = self._out.first
-            self._push(now)
+            self.home, self.version, self._unreachable_since, self._lost_since = origin, version, None, None
+            self._sender.sent = self._sender.first
+            self._send_window(now)
 
     def _confirm(self) -> None:
-        """The home has taken in what was asked of it: messages to it come in order."""
+        """The home broker has started all modulators that it was asked for: messages to it arrive in order."""
         if not self._confirmed:
             self._confirmed = True
-            for wanted in self._wanted.values():
-                wanted.runs = True
+            for subscription in self._subscriptions.values():
+                subscription.is_running = True
 
-    def _on_unknown(self, now: float, origin: NodeId, version: Version) -> bool:
+    def _on_not_home(self, now: float, origin: NodeId, version: HomeVersion) -> bool:
         if origin != self.home or version[:2] != self.version[:2]:
-            self._station.drop("home_outdated", origin)
+            self._context.drop("home_outdated", origin)
             return False
         if not self._confirmed:
-            self._shunned, self.refused = origin, True
-        self._lose(now)
+            self._avoided, self.refused = origin, True
+        self._lose_home(now)
         return True
 
-    # What it publishes.
+    # Publications.
 
     def publish(self, now: float, event: Event) -> None:
-        """To the home, or kept until there is one."""
-        _, gone = self._out.add(Waiting(event, 0, now + event.lease_s))
-        if gone is not None:
-            self._station.drop("stream_full", event=gone.event.id)
-        self._push(now)
-        self._station.arm("tend", self._station.settings.resend_s)
+        """Send an event to the home broker, or keep it until there is one."""
+        _, removed = self._sender.add(BufferedEvent(event, 0, now + event.lease_s))
+        if removed is not None:
+            self._context.drop("stream_full", event=removed.event.id)
+        self._send_window(now)
+        self._context.start_timer("maintain", self._context.settings.resend_s)
 
-    def _push(self, now: float) -> None:
-        out = self._out
+    def _send_window(self, now: float) -> None:
+        sender = self._sender
         if self.home is None:
             return
-        until = out.first + WINDOW
-        for number, waiting in out:
-            if max(out.sent, out.first) <= number < until:
-                out.sent = number + 1
-                if waiting.until > now:
+        until = sender.first + SEND_WINDOW
+        for number, buffered in sender:
+            if max(sender.sent, sender.first) <= number < until:
+                sender.sent = number + 1
+                if buffered.until > now:
                     message = Publish(
-                        waiting.event,
+                        buffered.event,
                         0,
-                        waiting.until - now,
+                        buffered.until - now,
                         version=self.version,
                         number=number,
-                        first=out.first,
+                        first=sender.first,
                     )
-                    self._station.send(now, self.home, message)
-        out.resend_at = now + PROBE * self._station.settings.resend_s
+                    self._context.send(now, self.home, message)
+        sender.resend_at = now + PROBE_INTERVALS * self._context.settings.resend_s
 
-    def _on_accepted(self, now: float, origin: NodeId, message: Accepted) -> None:
-        mine = origin == self.home and message.version[:2] == self.version[:2]
-        if mine and message.number <= self._out.number and self._out.taken(message.number):
-            self._push(now)
+    def _on_publish_ack(self, now: float, origin: NodeId, message: PublishAck) -> None:
+        from_home = origin == self.home and message.version[:2] == self.version[:2]
+        if from_home and message.number <= self._sender.number and self._sender.acknowledge(message.number):
+            self._send_window(now)
 
-    def tend(self, now: float) -> bool:
-        """Let go what is over and send again what was not accepted; whether anything waits."""
-        for waiting in self._out.expire(now):
-            self._station.drop("lease_over", event=waiting.event.id)
-        if len(self._out) and now >= self._out.resend_at:
-            self._out.sent = self._out.first
-            self._push(now)
-        return bool(len(self._out))
+    def maintain(self, now: float) -> bool:
+        """Remove expired events and retransmit those that were not acknowledged. Returns whether any are left."""
+        for event in self._sender.expire(now):
+            self._context.drop("lease_over", event=event.event.id)
+        if len(self._sender) and now >= self._sender.resend_at:
+            self._sender.sent = self._sender.first
+            self._send_window(now)
+        return bool(len(self._sender))
 
-    # What it wants.
+    # Subscriptions.
 
     def subscribe(self, now: float, subscription: Subscription) -> None:
-        """A local application subscribes, or renews."""
-        wanted = self._wanted.get(subscription.id)
-        if wanted is None:
-            wanted = self._wanted[subscription.id] = Wanted(subscription)
-        wanted.subscription = subscription
-        wanted.runs = wanted.runs or self._confirmed
-        self._want(now, wanted)
+        """A local application subscribes, or renews its subscription."""
+        known = self._subscriptions.get(subscription.id)
+        if known is None:
+            known = self._subscriptions[subscription.id] = ClientSubscription(subscription)
+        known.subscription = subscription
+        known.is_running = known.is_running or self._confirmed
+        self._send_subscription(now, known)
 
     def unsubscribe(self, now: float, id: SubscriptionId) -> None:
         """A local application's subscription has ended."""
-        if self._wanted.pop(id, None) is not None and self.home is not None:
-            self._station.send(now, self.home, Unwant(id))
+        if self._subscriptions.pop(id, None) is not None and self.home is not None:
+            self._context.send(now, self.home, Unsubscribe(id))
 
-    def _begin_again(self, now: float, wanted: Wanted) -> None:
-        """A broker shall run what another ran, and begins without its state: the application is told."""
-        if wanted.runs and wanted.subscription.processor is not None:
-            self._station.port.note(Gap("gap", reason="processor_restarted", subscription=wanted.subscription.id))
-        wanted.runs, wanted.place = self._confirmed, None
-        self._want(now, wanted)
+    def _restart_modulator(self, now: float, known: ClientSubscription) -> None:
+        """Another broker has to run the modulator, and begins without its state: the application is notified."""
+        if known.is_running and known.subscription.processor is not None:
+            self._context.port.note(Gap("gap", reason="processor_restarted", subscription=known.subscription.id))
+        known.is_running, known.broker = self._confirmed, None
+        self._send_subscription(now, known)
 
-    def _on_missing(self, now: float, origin: NodeId, id: SubscriptionId) -> None:
-        wanted = self._wanted.get(id)
+    def _on_modulator_lost(self, now: float, origin: NodeId, id: SubscriptionId) -> None:
+        known = self._subscriptions.get(id)
         if origin != self.home:
-            self._station.drop("home_outdated", origin)
-        elif wanted is None:
-            self._station.drop("not_wanted", origin)
+            self._context.drop("home_outdated", origin)
+        elif known is None:
+            self._context.drop("not_wanted", origin)
         else:
-            self._begin_again(now, wanted)
+            self._restart_modulator(now, known)
 
-    def _want(self, now: float, wanted: Wanted) -> None:
+    def _send_subscription(self, now: float, known: ClientSubscription) -> None:
         if self.home is not None:
-            following = tuple(wanted.following.values())[-MAX_ENTRIES:]
-            message = Want(self.version, wanted.subscription, following, wanted.inflow.expected)
-            self._station.send(now, self.home, message)
+            positions = tuple(known.positions.values())[-MAX_ENTRIES:]
+            message = Subscribe(self.version, known.subscription, positions, known.receiver.expected)
+            self._context.send(now, self.home, message)
 
     def _on_output(self, now: float, origin: NodeId, message: Output, hops: int) -> None:
-        place = message.place
-        wanted = self._wanted.get(place.subscription)
-        if wanted is None:
-            self._station.drop("not_wanted", origin, message.event.id)
-            self._station.send(now, origin, Unwant(place.subscription))
+        slot = message.slot
+        known = self._subscriptions.get(slot.subscription)
+        if known is None:
+            self._context.drop("not_wanted", origin, message.event.id)
+            self._context.send(now, origin, Unsubscribe(slot.subscription))
             return
         if message.version[:2] != self.version[:2]:
-            self._station.drop("generation_outdated", origin, message.event.id)
+            self._context.drop("generation_outdated", origin, message.event.id)
             return
-        wanted.place = origin
-        came = Came(
+        known.broker = origin
+        output = ReceivedOutput(
             message.event, hops_after(message.hops, hops), now + message.remaining_s, message.input, message.part
         )
-        if not message.ordered and wanted.met.add(place.number):
-            self._deliver(now, wanted, came)
-        in_order = wanted.inflow.take(place.number, place.first, came)
+        if not message.ordered and known.delivered_numbers.add(slot.number):
+            self._deliver(now, known, output)
+        in_order = known.receiver.accept(slot.number, slot.first, output)
         if in_order is None:
-            self._station.drop("stream_repeated", origin, message.event.id)
-        for _, one in in_order or () if message.ordered else ():
-            self._deliver(now, wanted, one)
-        untold = 0 if wanted.untold is None else wanted.untold[0]
-        wanted.untold = (untold + 1, origin)
-        if untold + 1 >= GOT:
-            self._tell_got(wanted)
+            self._context.drop("stream_repeated", origin, message.event.id)
+        for _, next_output in in_order or () if message.ordered else ():
+            self._deliver(now, known, next_output)
+        count = 1 if known.unacknowledged is None else known.unacknowledged[0] + 1
+        known.unacknowledged = (count, origin)
+        if count >= ACK_EVERY:
+            self._send_ack(known)
         else:
-            self._station.arm("got", self._station.settings.taken_s)
+            self._context.start_timer("output_ack", self._context.settings.taken_s)
 
-    def _deliver(self, now: float, wanted: Wanted, came: Came) -> None:
-        stream = (came.input.producer, came.input.generation)
-        wanted.following.pop(stream, None)
-        wanted.following[stream] = came.input._replace(number=came.input.number + 1)
-        while len(wanted.following) > MAX_ENTRIES:
-            del wanted.following[next(iter(wanted.following))]
-        if came.until <= now:
-            self._station.drop("lease_over", event=came.event.id)
-        elif wanted.subscription.processor is None and not serves(came.event, wanted.subscription):
-            self._station.drop("not_wanted", event=came.event.id)
-        elif not wanted.is_new(now, came, self._station.settings.seen_s):
-            self._station.drop("already_delivered", event=came.event.id)
+    def _deliver(self, now: float, known: ClientSubscription, output: ReceivedOutput) -> None:
+        stream = (output.input.producer, output.input.generation)
+        known.positions.pop(stream, None)
+        known.positions[stream] = output.input._replace(number=output.input.number + 1)
+        while len(known.positions) > MAX_ENTRIES:
+            del known.positions[next(iter(known.positions))]
+        if output.until <= now:
+            self._context.drop("lease_over", event=output.event.id)
+        elif known.subscription.processor is None and not serves(output.event, known.subscription):
+            self._context.drop("not_wanted", event=output.event.id)
+        elif not known.is_new(now, output, self._context.settings.seen_s):
+            self._context.drop("already_delivered", event=output.event.id)
         else:
-            self._station.port.deliver(wanted.subscription.id, came.event, came.hops)
+            self._context.port.deliver(known.subscription.id, output.event, output.hops)
 
-    def tell_got(self) -> None:
-        """Tell senders what has come."""
-        for wanted in self._wanted.values():
-            if wanted.untold is not None:
-                self._tell_got(wanted)
+    def send_acks(self) -> None:
+        """Acknowledge the outputs that have arrived."""
+        for known in self._subscriptions.values():
+            if known.unacknowledged is not None:
+                self._send_ack(known)
 
-    def _tell_got(self, wanted: Wanted) -> None:
-        assert wanted.untold is not None
-        sender, wanted.untold = wanted.untold[1], None
+    def _send_ack(self, known: ClientSubscription) -> None:
+        assert known.unacknowledged is not None
+        sender, known.unacknowledged = known.unacknowledged[1], None
         home = sender if self.home is None else self.home
-        self._station.port.route(sender, Got(wanted.subscription.id, wanted.inflow.expected, home))
+        self._context.port.route(sender, OutputAck(known.subscription.id, known.receiver.expected, home))
 
     def on_message(self, now: float, origin: NodeId, message: Message, hops: int) -> bool:
-        """From a broker; whether to look for a home."""
+        """A message of a broker. Returns whether to search for a home broker."""
         if origin == self.home:
-            self._away = None
-            if isinstance(message, Accepted | Output):
+            self._unreachable_since = None
+            if isinstance(message, PublishAck | Output):
                 self._confirm()
         match message:
             case Output():
                 self._on_output(now, origin, message, hops)
-            case Accepted():
-                self._on_accepted(now, origin, message)
-            case Home():
-                self._on_home(now, origin, message.version)
-            case Missing():
-                self._on_missing(now, origin, message.subscription)
-            case Unknown():
-                return self._on_unknown(now, origin, message.version)
+            case PublishAck():
+                self._on_publish_ack(now, origin, message)
+            case HomeConfirmed():
+                self._on_home_confirmed(now, origin, message.version)
+            case ModulatorLost():
+                self._on_modulator_lost(now, origin, message.subscription)
+            case NotHome():
+                return self._on_not_home(now, origin, message.version)
         return False

@@ -11,25 +11,26 @@ import msgspec
 
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import DurableStore
-from carrycast.protocols.overlay.context import Station
-from carrycast.protocols.overlay.messages import Record, Round
+from carrycast.protocols.overlay.context import NodeContext
+from carrycast.protocols.overlay.messages import RelocationRecord, SequenceNumber
 
 T = TypeVar("T")
 
-CLIENT, ARRIVING, BEGUN, RELEASED = b"c/", b"a/", b"b/", b"r/"
+CLIENT, INCOMING, RESUMED, RELEASED = b"c/", b"a/", b"b/", b"r/"
 
-MoveKey = tuple[NodeId, Round]
+RelocationKey = tuple[NodeId, SequenceNumber]
+"""The other broker of a relocation, and its id."""
 
 
-class Written(NamedTuple):
-    """A record and when it was written; the node's clock runs on over its starts."""
+class DurableRecord(NamedTuple):
+    """A record and the time at which it was written; the node's clock goes on when it restarts."""
 
     time: float
-    record: Record
+    record: RelocationRecord
 
 
-class Kind(Generic[T]):
-    """What is kept under one prefix."""
+class RecordStore(Generic[T]):
+    """The records under one prefix of the durable store."""
 
     def __init__(self, prefix: bytes, store: DurableStore | None, kind: type[T]) -> None:
         self._prefix = prefix
@@ -37,50 +38,50 @@ class Kind(Generic[T]):
         self._decoder = msgspec.msgpack.Decoder(kind)
 
     def put(self, key: object, value: T) -> None:
-        """Keep something."""
+        """Write a record."""
         if self._store is not None:
             self._store.put(self._prefix + msgspec.msgpack.encode(key), msgspec.msgpack.encode(value))
 
     def remove(self, key: object) -> None:
-        """Forget it."""
+        """Remove a record."""
         if self._store is not None:
             self._store.delete(self._prefix + msgspec.msgpack.encode(key))
 
     def items(self) -> list[tuple[bytes, T]]:
-        """All of it, by encoded key."""
+        """All records, by encoded key."""
         if self._store is None:
             return []
         found = list(self._store.items(self._prefix))
         return [(key[len(self._prefix) :], self._decoder.decode(value)) for key, value in found]
 
 
-class Ledger:
-    """The broker's part of the node's durable store; nothing at all without the setting."""
+class DurableBrokerState:
+    """A broker's part of the node's durable store; it writes nothing without the setting."""
 
-    def __init__(self, station: Station) -> None:
-        self.durable = station.settings.durable
-        store = station.host.store if self.durable else None
-        self.clients = Kind(CLIENT, store, Written)
-        self.arriving = Kind(ARRIVING, store, Written)
-        self.begun = Kind(BEGUN, store, bool)
-        self.released = Kind(RELEASED, store, bool)
-        self._touched: dict[NodeId, None] = {}
+    def __init__(self, context: NodeContext) -> None:
+        self.durable = context.settings.durable
+        store = context.host.store if self.durable else None
+        self.clients = RecordStore(CLIENT, store, DurableRecord)
+        self.incoming = RecordStore(INCOMING, store, DurableRecord)
+        self.resumed = RecordStore(RESUMED, store, bool)
+        self.released = RecordStore(RELEASED, store, bool)
+        self._changed: dict[NodeId, None] = {}
 
-    def touch(self, client: NodeId) -> None:
-        """Something of a client is otherwise than it was written."""
+    def mark_changed(self, client: NodeId) -> None:
+        """The state of a client differs from its record."""
         if self.durable:
-            self._touched[client] = None
+            self._changed[client] = None
 
-    def flush(self, now: float, snapshot: Callable[[float, NodeId], Record | None]) -> None:
-        """Write what was touched; who has nothing here any more is forgotten."""
-        for client in self._touched:
+    def flush(self, now: float, snapshot: Callable[[float, NodeId], RelocationRecord | None]) -> None:
+        """Write the changed records; remove those of clients without state here."""
+        for client in self._changed:
             record = snapshot(now, client)
             if record is None:
                 self.clients.remove(client)
             else:
-                self.clients.put(client, Written(now, record))
-        self._touched.clear()
+                self.clients.put(client, DurableRecord(now, record))
+        self._changed.clear()
 
-    def moves(self, kind: "Kind[bool] | Kind[Written]") -> list[MoveKey]:
-        """The moves that are written of, by who gives and their name."""
-        return [msgspec.msgpack.decode(key, type=MoveKey) for key, _ in kind.items()]
+    def relocation_keys(self, records: "RecordStore[bool] | RecordStore[DurableRecord]") -> list[RelocationKey]:
+        """The keys of stored relocations."""
+        return [msgspec.msgpack.decode(key, type=RelocationKey) for key, _ in records.items()]

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import Host, Probe, Snapshot
 from carrycast.protocols.overlay.context import BROKER
-from carrycast.protocols.overlay.rules import Found, Row, in_vicinity
+from carrycast.protocols.overlay.rules import FoundBroker, TopologyRow, in_vicinity
 from carrycast.protocols.overlay.settings import OverlaySettings
 
 if TYPE_CHECKING:
-    from carrycast.protocols.overlay.protocol import Overlay
+    from carrycast.protocols.overlay.protocol import OpportunisticOverlay
 
 
-class Oracle:
-    """The distances of the moment, for "the best approach", which "keeps updating the broker network whenever the
-    physical network changes"."""
+class TopologyOracle:
+    """The current distances of all nodes, for "the best approach", which "keeps updating the broker network whenever
+    the physical network changes" [002 §4.1 (4)]. No real node can know them."""
 
     def __init__(self, host: Host, brokers: Sequence[NodeId], settings: OverlaySettings) -> None:
         self._host = host
@@ -33,8 +33,8 @@ class Oracle:
         self._version: int | None = None
         self._between: NDArray[np.int16] = np.empty((0, 0), dtype=np.int16)
 
-    def changed(self) -> bool:
-        """Whether any broker is nearer to another, or farther, than at the last call."""
+    def has_changed(self) -> bool:
+        """Whether a distance between two brokers has changed since the last call."""
         view = self._host.global_view
         if view.version == self._version:
             return False
@@ -45,28 +45,29 @@ class Oracle:
         self._between = between
         return True
 
-    def nearest(self, node: NodeId) -> list[Found]:
+    def nearest(self, node: NodeId) -> list[FoundBroker]:
         """The brokers that can be reached from a node, the nearest first."""
         return self._found(node, self._host.global_view.hops()[node, self._brokers].tolist())
 
-    def rows(self) -> dict[NodeId, Row]:
-        """The topology table as it would have been at the last look."""
+    def rows(self) -> dict[NodeId, TopologyRow]:
+        """The topology table at the time of the last `has_changed`."""
         vicinity, degree, within = self._settings.vicinity, self._settings.degree, self._settings.within_hops
         found = zip(self._brokers.tolist(), self._between.tolist(), strict=True)
         return {
-            broker: Row(0.0, in_vicinity(self._found(broker, hops), vicinity, degree, within)) for broker, hops in found
+            broker: TopologyRow(0.0, in_vicinity(self._found(broker, hops), vicinity, degree, within))
+            for broker, hops in found
         }
 
-    def _found(self, node: NodeId, hops: list[int]) -> list[Found]:
+    def _found(self, node: NodeId, hops: list[int]) -> list[FoundBroker]:
         reached = zip(hops, self._brokers.tolist(), strict=True)
         return sorted((float(distance), broker) for distance, broker in reached if distance > 0 and broker != node)
 
 
-Hops: TypeAlias = NDArray[np.int16]
+HopMatrix: TypeAlias = NDArray[np.int16]
 
 
-def path_lengths(overlay: "Overlay", hops: Hops) -> dict[NodeId, float]:
-    """From a broker to each other one of which it knows a path that stands."""
+def path_lengths(overlay: "OpportunisticOverlay", hops: HopMatrix) -> dict[NodeId, float]:
+    """The lengths of the paths from a broker to all others to which it knows an unbroken path."""
     assert overlay.broker is not None
     links = overlay.broker.known_links()
     if not len(links.targets):
@@ -102,8 +103,9 @@ def network_path(snapshot: Snapshot) -> float | None:
 
 
 def client_path(snapshot: Snapshot) -> float | None:
-    """The mean "between each pair of producer and receiver": to the producer's home, from there by that home's view to
-    the consumer's, and on to the consumer. Who has published is a producer, who subscribes a consumer."""
+    """The mean "between each pair of producer and receiver": to the producer's home broker, from there by that broker's
+    view to the consumer's home broker, and on to the consumer. A client that has published is a producer, one that
+    subscribes is a consumer."""
     hops = snapshot.view.hops()
     overlays = list(_overlays(snapshot))
     consumers = [one for one in overlays if one.client.is_consumer and one.client.home is not None]
@@ -124,14 +126,14 @@ def client_path(snapshot: Snapshot) -> float | None:
     return total / pairs if pairs else None
 
 
-def _overlays(snapshot: Snapshot) -> "Iterator[Overlay]":
+def _overlays(snapshot: Snapshot) -> "Iterator[OpportunisticOverlay]":
     return (_overlay(protocol) for protocol in snapshot.protocols.values())
 
 
-def _overlay(protocol: object) -> "Overlay":
-    from carrycast.protocols.overlay.protocol import Overlay
+def _overlay(protocol: object) -> "OpportunisticOverlay":
+    from carrycast.protocols.overlay.protocol import OpportunisticOverlay
 
-    assert isinstance(protocol, Overlay)
+    assert isinstance(protocol, OpportunisticOverlay)
     return protocol
 
 

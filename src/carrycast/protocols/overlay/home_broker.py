@@ -1,52 +1,78 @@
 """The choice of a client's home broker [002 §2.4].
 
-A client searches periodically for the nearest broker. The first one that it finds becomes its home broker. Later it
-reports a nearer broker to its home broker, which compares the paths over both and moves the client if the other home
-broker is better.
+A client searches periodically for the nearest broker. The first broker that it finds becomes its home broker. Later the
+client reports a nearer broker to its home broker. The home broker compares the paths over both, and moves the client to
+the other one if that is the better home broker.
 """
 
 from collections.abc import Mapping, Sequence
 
 from carrycast.core.model import NodeId
-from carrycast.protocols.overlay.adaptors import Adaptor, ClientReported, SystemEvent
-from carrycast.protocols.overlay.rules import Reached
+from carrycast.protocols.overlay.adaptors import Adaptor, NearerBrokerReported, SystemEvent
+from carrycast.protocols.overlay.rules import BrokerPath, FoundBroker
+
+# At the client.
+
+
+def broker_to_attach(found: Sequence[FoundBroker], avoided: NodeId | None) -> NodeId:
+    """The home broker of a client that has none: the nearest. One that could not be reached or refused comes last."""
+    return min(found, key=lambda broker: (broker[1] == avoided, broker))[1]
+
+
+def broker_to_report(found: Sequence[FoundBroker], home: NodeId) -> FoundBroker | None:
+    """The broker that a client reports to its home broker: the nearest, unless that is the home broker itself.
+
+    [002 §4.3] In A-B-C-A, C is as near to its home broker B as to A, and moves to A: so a broker that is as near as the
+    home broker is reported too.
+    """
+    distance, nearest = min(found)
+    if nearest == home:
+        nearest = min((broker for hops, broker in found if hops == distance and broker != home), default=home)
+    return None if nearest == home else (distance, nearest)
+
+
+# At the home broker.
 
 
 # [002 §2.4] "based on average path length between producers and the client".
-def mean_path(peers: Sequence[NodeId], reached: Mapping[NodeId, Reached], distance: float) -> float:
-    """The mean length from the brokers at the other ends of a client's streams to the client over a home.
+def mean_path(peers: Sequence[NodeId], paths: Mapping[NodeId, BrokerPath], distance: float) -> float:
+    """The mean length of the paths from the brokers at the other ends of a client's streams, over a home broker.
 
-    `reached` is what can be reached from that home, and `distance` how far the client is from it. Ends that cannot be
-    reached say nothing of either home, and are left out.
+    `paths` are those from that home broker, and `distance` is the client's distance from it. A broker without a path
+    does not count for either home broker.
     """
-    costs = [reached[peer].cost for peer in peers if peer in reached]
+    costs = [paths[peer].cost for peer in peers if peer in paths]
     return distance + (sum(costs) / len(costs) if costs else 0.0)
 
 
 # [002 §2.2] "Preference is given to the closer broker unless that broker is currently overloaded."
 def changes_home(here: float, there: float, load_here: float, load_there: float, max_load: float) -> bool:
-    """Whether a client moves: path lengths over this home and over the other, the loads of both, and their limit."""
+    """Whether a client changes its home broker: the path lengths over both, the loads of both, and their limit."""
     if load_there > max_load:
         return False
     return there < here or (load_here > max_load and load_there < load_here)
 
 
-class HomeChange(Adaptor):
-    """A client goes to a nearer broker if the path from its producers is shorter over it and it is not overloaded."""
+class HomeBrokerChange(Adaptor):
+    """The adaptor for dynamic home broker change [002 §3.5].
 
-    interests = (ClientReported,)
+    A client moves to a nearer broker if the path from its producers is shorter over that and it is not overloaded.
+    """
+
+    interests = (NearerBrokerReported,)
 
     def process(self, now: float, event: SystemEvent) -> None:
-        assert isinstance(event, ClientReported)
-        monitor, brokers, settings = self.services.monitor, self.services.brokers, self.services.station.settings
-        client = self.services.clients.get(event.client)
+        assert isinstance(event, NearerBrokerReported)
+        context, monitor, brokers = self.components.context, self.components.monitor, self.components.brokers
+        client = self.components.clients.get(event.client)
         if client is None:
             return
         # [002 §2.2] "calculates the path length from the producer to the candidate broker".
-        peers, weight = list(client.peers.values()), settings.weight_hops
-        here = mean_path(peers, brokers.reached(self.services.station.node), weight * client.distance)
-        there = mean_path(peers, brokers.reached(event.broker), weight * event.distance)
+        peers, weight = list(client.peers.values()), context.settings.weight_hops
+        here = mean_path(peers, brokers.paths_from(context.node), weight * client.distance)
+        there = mean_path(peers, brokers.paths_from(event.broker), weight * event.distance)
         # "then determines whether or not to change based on both the network distance and the ... capabilities".
-        if changes_home(here, there, monitor.load(now), brokers.load(event.broker), settings.max_load):
-            held = tuple(one.subscription.id for one in self.services.modulators.of(event.client))
-            self.services.relocation.start(now, event.client, event.broker, held, with_home=True)
+        loads = monitor.load(now), brokers.load_of(event.broker)
+        if changes_home(here, there, *loads, context.settings.max_load):
+            moved = tuple(one.subscription.id for one in self.components.modulators.modulators_of(event.client))
+            self.components.relocation.start(now, event.client, event.broker, moved, with_home=True)

@@ -11,226 +11,182 @@ from carrycast.core.parts.channel import ChannelAck, ChannelPacket
 from carrycast.core.wire import EventMessage, Message, ParcelMessage
 
 MAX_PATH = 64
+"""Brokers of one source route."""
+MAX_ENTRIES = 256
+"""Rows of one message; longer lists are sent in several messages."""
+TRANSFER_VALID_S = 600.0
+"""A state transfer says how old it is by the rest of this duration."""
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
-
 Hops = Annotated[int, Meta(ge=0, le=65535)]
-
 Distance = Annotated[float, Meta(ge=0, le=1e6)]
-
 Share = Annotated[float, Meta(ge=0, le=1)]
-
 Age = Annotated[float, Meta(ge=0, le=1e9)]
-
 Path = Annotated[tuple[NodeId, ...], Meta(max_length=MAX_PATH)]
 
+# Values.
 
-class Version(NamedTuple):
-    """Who is home: of two words on a client the one with the higher version holds. A client counts its incarnations
-    and, in each, how often it looked for a home anew; homes count the moves since then."""
+
+class HomeVersion(NamedTuple):
+    """The version of a client's home broker: of two statements about a client the one with the higher version is valid.
+
+    A client counts its incarnations, and in each of them the times that it attached to a broker. Home brokers count the
+    relocations since then.
+    """
 
     incarnation: Annotated[int, Meta(ge=0, lt=2**31)]
     attach: Count
     moves: Count = 0
 
 
-class Round(NamedTuple):
-    """A counter that goes on growing when its node starts anew."""
+class SequenceNumber(NamedTuple):
+    """A number that keeps rising when its node restarts."""
 
     incarnation: Annotated[int, Meta(ge=0, lt=2**31)]
     number: Count
 
-    def next(self) -> "Round":
-        return Round(self.incarnation, self.number + 1)
+    def next(self) -> "SequenceNumber":
+        """The number after this one."""
+        return SequenceNumber(self.incarnation, self.number + 1)
 
 
-class Following(NamedTuple):
-    """The number with which a producer's stream continues. A generation is one attachment of the producer."""
+class StreamPosition(NamedTuple):
+    """The next number of a producer's stream. A generation is one attachment of the producer to a home broker."""
 
     producer: NodeId
-    generation: Version
+    generation: HomeVersion
     number: Count
 
 
-MAX_ENTRIES = 256
-"""Rows of one message; longer lists go in several."""
+class StreamSlot(NamedTuple):
+    """The number of an event in the stream of a subscription, and the first number that its sender still keeps."""
+
+    subscription: SubscriptionId
+    number: Count
+    first: Count
 
 
-MOVE_VALID_S = 600.0
-"""What is moved says how old it is by what is left of this."""
-
-
-class Interest(NamedTuple):
-    """A subscription, where its modulator is, and where its client's home is."""
+class SubscriptionEntry(NamedTuple):
+    """A row of the subscription directory: a subscription, the broker of its modulator, its client's home broker."""
 
     subscription: Subscription
-    version: Version
-    place: NodeId
+    version: HomeVersion
+    broker: NodeId
     home: NodeId
 
 
-class Kept(NamedTuple):
-    """An event that waits to be taken."""
+class TopologyItem(NamedTuple):
+    """A row of the broker topology table, with the row of the broker information table about the same broker."""
+
+    broker: NodeId
+    version: SequenceNumber
+    age_s: Age
+    links: Annotated[tuple[tuple[NodeId, Distance], ...], Meta(max_length=64)]
+    load: Share = 0.0
+    battery_used: Share = 0.0
+    free_bytes: Annotated[int, Meta(ge=0, le=1 << 50)] | None = None
+    """Free memory; None if the broker does not know it."""
+
+
+# The state that a relocation moves [002 §2.4 step 3, §3.4].
+
+
+class BufferedEventRecord(NamedTuple):
+    """An event that waits for its acknowledgement."""
 
     number: Count
     event: Event
     hops: Hops
     left_s: float
-    input: Following | None = None
+    input: StreamPosition | None = None
     part: Count = 0
 
 
-class Stream(NamedTuple):
-    """The stream of a producer for one subscription, at the producer's home."""
+class StreamRecord(NamedTuple):
+    """The stream of a producer for one subscription, at the producer's home broker."""
 
     subscription: SubscriptionId
     number: Count
-    kept: Annotated[tuple[Count, ...], Meta(max_length=4096)]
-    """Numbers that wait; their events stand in the production, in the same order."""
+    numbers: Annotated[tuple[Count, ...], Meta(max_length=4096)]
+    """The numbers of the buffered events; `events` has the index of each in the producer's record."""
     events: Annotated[tuple[Count, ...], Meta(max_length=4096)]
 
 
-class Production(NamedTuple):
-    """A producer at its home."""
+class ProducerRecord(NamedTuple):
+    """A producer at its home broker."""
 
-    generation: Version
+    generation: HomeVersion
     expected: Count
-    events: tuple[Kept, ...]
-    streams: tuple[Stream, ...]
-    interests: tuple[Interest, ...]
-    """Of the streams, should the new home not know of them."""
-    floor: Count = 0
-    """Where new streams begin."""
+    events: tuple[BufferedEventRecord, ...]
+    streams: tuple[StreamRecord, ...]
+    entries: tuple[SubscriptionEntry, ...]
+    """The subscriptions of the streams, in case the new home broker does not know them."""
+    first_number: Count = 0
+    """The number with which new streams begin."""
 
 
-class Modulator(NamedTuple):
+class ModulatorRecord(NamedTuple):
     """A subscription at the broker that runs its modulator."""
 
     subscription: Subscription
-    version: Version
+    version: HomeVersion
     state: Annotated[bytes, Meta(max_length=MAX_STATE_BYTES)]
-    following: tuple[Following, ...]
-    output: Count
-    kept: tuple[Kept, ...]
-    met: Annotated[tuple[EventId, ...], Meta(max_length=MAX_ENTRIES)] = ()
-    """Inputs of late, by id."""
+    positions: tuple[StreamPosition, ...]
+    next_output: Count
+    buffered: tuple[BufferedEventRecord, ...]
+    recent_inputs: Annotated[tuple[EventId, ...], Meta(max_length=MAX_ENTRIES)] = ()
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
-    """What moves: modulators, and with its home a client, which may be a producer."""
+class RelocationRecord(msgspec.Struct, frozen=True, array_like=True):
+    """All that moves: modulators, and together with its home broker a client, which may be a producer."""
 
     client: NodeId
     home: NodeId
-    version: Version
+    version: HomeVersion
     is_home: bool
-    production: Annotated[tuple[Production, ...], Meta(max_length=64)]
-    modulators: Annotated[tuple[Modulator, ...], Meta(max_length=MAX_ENTRIES)]
+    producers: Annotated[tuple[ProducerRecord, ...], Meta(max_length=64)]
+    modulators: Annotated[tuple[ModulatorRecord, ...], Meta(max_length=MAX_ENTRIES)]
 
 
-class Prepare(Message, frozen=True, gc=False, tag=23):
-    """May this client's modulators, and its home if `home`, come to you?"""
-
-    move: Round
-    client: NodeId
-    processors: Annotated[tuple[Annotated[str, Meta(max_length=256)], ...], Meta(max_length=MAX_ENTRIES)]
-    home: bool
-
-
-class Ready(Message, frozen=True, gc=False, tag=24):
-    """They may, or why not."""
-
-    move: Round
-    refused: Annotated[str, Meta(max_length=64)] = ""
-
-
-class Moved(Message, frozen=True, tag=25):
-    """All there is, as of the last event that was processed. The sender processes none from then on."""
-
-    durations = ("valid_s",)
-
-    move: Round
-    record: Record
-    valid_s: float
-    begin: bool = False
-    """Whether to begin at once: without order nobody waits for a release."""
-
-
-class Installed(Message, frozen=True, gc=False, tag=26):
-    """It is here, and does nothing until it is released."""
-
-    move: Round
-
-
-class Release(Message, frozen=True, gc=False, tag=27):
-    """The sender has let go: from now on it is yours."""
-
-    move: Round
-
-
-class Abort(Message, frozen=True, gc=False, tag=28):
-    """The sender has taken it back: forget it."""
-
-    move: Round
-
-
-class Begun(Message, frozen=True, gc=False, tag=29):
-    """The release has come; the sender of the record may forget it."""
-
-    move: Round
-
-
-# Looking around, and the topology of the brokers [002 §2.3].
+# Searches, and the topology of the brokers [002 §2.3].
 
 
 class RingQuery(Message, frozen=True, gc=False, tag=1):
-    """Who is a broker within so many hops of me?"""
+    """Which brokers are within so many hops of the origin?"""
 
     origin: NodeId
-    search: Round
+    search: SequenceNumber
     hops_left: Annotated[int, Meta(ge=1, le=255)]
     hops: Annotated[int, Meta(ge=1, le=255)]
 
 
 class RingAnswer(Message, frozen=True, gc=False, tag=2):
-    """I am, so far away and so busy."""
+    """The sender is a broker, at this distance and with this load."""
 
-    search: Round
+    search: SequenceNumber
     hops: Annotated[int, Meta(ge=1, le=255)]
     load: Share
-
-
-class Item(NamedTuple):
-    """A row of the broker topology table, and what the broker information table has on that broker."""
-
-    broker: NodeId
-    version: Round
-    age_s: Age
-    links: Annotated[tuple[tuple[NodeId, Distance], ...], Meta(max_length=64)]
-    load: Share = 0.0
-    spent: Share = 0.0
-    free_bytes: Annotated[int, Meta(ge=0, le=1 << 50)] | None = None
-    """Memory that is left to it, if it can tell."""
 
 
 class Topology(Message, frozen=True, gc=False, tag=3):
     """Step 2: "those items in its topology table that have changed since the prior propagation period"."""
 
-    items: Annotated[tuple[Item, ...], Meta(max_length=MAX_ENTRIES)]
+    items: Annotated[tuple[TopologyItem, ...], Meta(max_length=MAX_ENTRIES)]
 
 
-# The channel and the source routes beneath everything else.
+# The channel, and the source routes beneath everything else.
 
 
 class Packet(ChannelPacket, frozen=True, gc=False, kw_only=True, tag=4):
-    """A piece of a message, numbered."""
+    """A numbered fragment of a message."""
 
 
 class Ack(ChannelAck, frozen=True, gc=False, tag=5):
-    """Which pieces are here."""
+    """The fragments that have arrived."""
 
 
 class Hop(ParcelMessage, frozen=True, gc=False, kw_only=True, tag=6):
-    """[002 §2.2] Source routing: a packet and the brokers that are still to come; the last of `path` is its target."""
+    """[002 §2.2] Source routing: a packet and the remaining brokers of its path; the last of `path` is its target."""
 
     origin: NodeId
     path: Path
@@ -241,172 +197,217 @@ class Hop(ParcelMessage, frozen=True, gc=False, kw_only=True, tag=6):
 
 
 class Attach(Message, frozen=True, gc=False, tag=7):
-    """Be my home."""
+    """A client asks the receiver to be its home broker."""
 
-    version: Version
-
-
-class Home(Message, frozen=True, gc=False, tag=8):
-    """The sender is the client's home."""
-
-    version: Version
+    version: HomeVersion
 
 
-class Unknown(Message, frozen=True, gc=False, tag=9):
-    """The sender is not the client's home, or no longer."""
+class HomeConfirmed(Message, frozen=True, gc=False, tag=8):
+    """The sender is the client's home broker."""
 
-    version: Version
-
-
-class Seek(Message, frozen=True, gc=False, tag=31):
-    """Who is my home? Asked of all brokers by a client whose home is lost, or says that it is none."""
-
-    version: Version
+    version: HomeVersion
 
 
-class Here(Message, frozen=True, gc=False, tag=10):
-    """A client says that it is there."""
+class NotHome(Message, frozen=True, gc=False, tag=9):
+    """The sender is not the client's home broker, or no longer."""
 
-    version: Version
+    version: HomeVersion
 
 
-class Report(Message, frozen=True, gc=False, tag=11):
-    """Step 1: a nearer broker, its distance, and its load if it was asked."""
+class HomeQuery(Message, frozen=True, gc=False, tag=31):
+    """A client that lost its home broker asks all brokers which of them is its home broker now."""
 
-    version: Version
+    version: HomeVersion
+
+
+class ClientAlive(Message, frozen=True, gc=False, tag=10):
+    """The keepalive of a client."""
+
+    version: HomeVersion
+
+
+class NearerBroker(Message, frozen=True, gc=False, tag=11):
+    """Step 1: a nearer broker, its distance, and its load if it is known."""
+
+    version: HomeVersion
     broker: NodeId
     distance: Distance
     load: Share | None
 
 
-Followings = Annotated[tuple[Following, ...], Meta(max_length=MAX_ENTRIES)]
+class Subscribe(Message, frozen=True, gc=False, tag=12):
+    """A client subscribes. The positions say what it has received, if this is not its first home broker."""
 
-
-class Want(Message, frozen=True, gc=False, tag=12):
-    """A client subscribes; `following` is what it has had, if this is not its first home."""
-
-    version: Version
+    version: HomeVersion
     subscription: Subscription
-    following: Followings = ()
-    output: Count = 0
+    positions: Annotated[tuple[StreamPosition, ...], Meta(max_length=MAX_ENTRIES)] = ()
+    next_output: Count = 0
 
 
-class Missing(Message, frozen=True, gc=False, tag=33):
-    """The home to its client: no broker runs this subscription any more. Say again what you want."""
+class ModulatorLost(Message, frozen=True, gc=False, tag=33):
+    """A home broker to its client: no broker runs this subscription any more, subscribe again."""
 
     subscription: SubscriptionId
 
 
-class Unwant(Message, frozen=True, gc=False, tag=13):
+class Unsubscribe(Message, frozen=True, gc=False, tag=13):
     """A subscription has ended."""
 
     subscription: SubscriptionId
 
 
-# Streams: from a producer to its home, from there to modulators, from there to the client.
+# Streams: from a producer to its home broker, from there to modulators, from there to the client.
 
 
 class Publish(EventMessage, frozen=True, gc=False, kw_only=True, tag=14):
-    """A producer to its home broker."""
+    """An event from a producer to its home broker."""
 
-    version: Version
+    version: HomeVersion
     number: Count
     first: Count
 
 
-class Accepted(Message, frozen=True, gc=False, tag=15):
-    """The home has all before `number`."""
+class PublishAck(Message, frozen=True, gc=False, tag=15):
+    """The home broker has all events before `number`."""
 
-    version: Version
+    version: HomeVersion
     number: Count
 
 
-class Place(NamedTuple):
-    """Where in a subscription's stream something stands: its number, and the first that its sender still keeps."""
-
-    subscription: SubscriptionId
-    number: Count
-    first: Count
-
-
-class Raw(EventMessage, frozen=True, gc=False, kw_only=True, tag=16):
-    """An event from a producer's home to the broker of modulators, once for all that run there."""
+class ProducedEvent(EventMessage, frozen=True, gc=False, kw_only=True, tag=16):
+    """An event from a producer's home broker to a broker of modulators, once for all modulators that run there."""
 
     producer: NodeId
-    generation: Version
-    places: Annotated[tuple[Place, ...], Meta(max_length=MAX_ENTRIES)]
+    generation: HomeVersion
+    slots: Annotated[tuple[StreamSlot, ...], Meta(max_length=MAX_ENTRIES)]
 
 
-class Skip(Message, frozen=True, gc=False, tag=17):
-    """What stood before `first` of each place will not come: its lease is over."""
+class StreamSkip(Message, frozen=True, gc=False, tag=17):
+    """The events before `first` of each slot will not come: they have expired."""
 
     producer: NodeId
-    generation: Version
-    places: Annotated[tuple[Place, ...], Meta(max_length=MAX_ENTRIES)]
+    generation: HomeVersion
+    slots: Annotated[tuple[StreamSlot, ...], Meta(max_length=MAX_ENTRIES)]
 
 
-class Taken(Message, frozen=True, gc=False, tag=18):
-    """What the clients have, subscription by subscription: nothing before these numbers need be kept."""
+class InputAck(Message, frozen=True, gc=False, tag=18):
+    """For each subscription: the outputs of all inputs before these positions have reached the client."""
 
-    taken: Annotated[tuple[tuple[SubscriptionId, Following], ...], Meta(max_length=MAX_ENTRIES)]
+    positions: Annotated[tuple[tuple[SubscriptionId, StreamPosition], ...], Meta(max_length=MAX_ENTRIES)]
 
 
 class Output(EventMessage, frozen=True, gc=False, kw_only=True, tag=19):
-    """What a modulator made of an input, on its way to the client."""
+    """An output of a modulator, to its client."""
 
-    place: Place
-    version: Version
-    input: Following
+    slot: StreamSlot
+    version: HomeVersion
+    input: StreamPosition
     part: Count = 0
-    """Which of the outputs of that input it is."""
+    """The index of the event among the outputs of that input."""
     ordered: bool = True
 
 
-class Got(Message, frozen=True, gc=False, tag=20):
-    """The client has all outputs before a number, and is at home there."""
+class OutputAck(Message, frozen=True, gc=False, tag=20):
+    """The client has all outputs before a number, and this is its home broker."""
 
     subscription: SubscriptionId
     number: Count
     home: NodeId
 
 
-# Who wants what, at every broker.
+# The subscription directory, which every broker has.
 
 
-class Ask(Message, frozen=True, gc=False, tag=30):
-    """The sender has just started, and knows of nobody: what do you know of?"""
+class DirectoryRequest(Message, frozen=True, gc=False, tag=30):
+    """The sender has just started and knows no subscription: send your directory."""
 
 
-class Known(Message, frozen=True, gc=False, tag=32):
-    """All interests that the sender knows of, or a part of them; if it is `sure`, it has asked before, or been told."""
+class DirectoryReply(Message, frozen=True, gc=False, tag=32):
+    """The directory of the sender, or a part of it; `complete` says whether the sender has finished its own request."""
 
-    interests: Annotated[tuple[Interest, ...], Meta(max_length=64)]
+    entries: Annotated[tuple[SubscriptionEntry, ...], Meta(max_length=64)]
     more: bool
-    sure: bool
+    complete: bool
 
 
-class Interests(Message, frozen=True, gc=False, tag=21):
+class DirectoryUpdate(Message, frozen=True, gc=False, tag=21):
     """[002 §2.4 step 3] "asks all producers' home brokers to compute paths to the new home broker, and switches"."""
 
-    interests: Annotated[tuple[Interest, ...], Meta(max_length=64)]
-    following: Annotated[tuple[tuple[SubscriptionId, Following], ...], Meta(max_length=MAX_ENTRIES)] = ()
+    entries: Annotated[tuple[SubscriptionEntry, ...], Meta(max_length=64)]
+    positions: Annotated[tuple[tuple[SubscriptionId, StreamPosition], ...], Meta(max_length=MAX_ENTRIES)] = ()
 
 
-class Ended(Message, frozen=True, gc=False, tag=22):
-    """A subscription is no more."""
+class SubscriptionEnded(Message, frozen=True, gc=False, tag=22):
+    """A subscription has ended."""
 
     subscription: SubscriptionId
-    version: Version
+    version: HomeVersion
 
 
-CARRIED: tuple[type[Message], ...] = (
-    *(Topology, Attach, Home, Unknown, Here, Report, Want, Missing, Unwant, Publish, Raw, Skip, Output),
-    *(Ask, Known, Seek, Interests, Ended, Prepare, Ready, Moved, Installed, Release, Abort, Begun),
+# Relocation [002 §2.4 step 3, §3.4].
+
+
+class Prepare(Message, frozen=True, gc=False, tag=23):
+    """May this client's modulators, and its home if `home`, move to the receiver?"""
+
+    move: SequenceNumber
+    client: NodeId
+    processors: Annotated[tuple[Annotated[str, Meta(max_length=256)], ...], Meta(max_length=MAX_ENTRIES)]
+    home: bool
+
+
+class Ready(Message, frozen=True, gc=False, tag=24):
+    """They may move to the sender; or the reason why not."""
+
+    move: SequenceNumber
+    refused: Annotated[str, Meta(max_length=64)] = ""
+
+
+class StateTransfer(Message, frozen=True, tag=25):
+    """The whole state after the last event that was processed. The sender processes nothing from then on."""
+
+    durations = ("valid_s",)
+
+    move: SequenceNumber
+    record: RelocationRecord
+    valid_s: float
+    begin: bool = False
+    """Whether to begin at once: without order there is no release to wait for."""
+
+
+class Installed(Message, frozen=True, gc=False, tag=26):
+    """The state has arrived. The sender does nothing with it until it is released."""
+
+    move: SequenceNumber
+
+
+class Release(Message, frozen=True, gc=False, tag=27):
+    """The sender has removed its copy: the receiver begins."""
+
+    move: SequenceNumber
+
+
+class Abort(Message, frozen=True, gc=False, tag=28):
+    """The relocation has failed: the receiver removes the state."""
+
+    move: SequenceNumber
+
+
+class Resumed(Message, frozen=True, gc=False, tag=29):
+    """The release has arrived: the receiver may forget the relocation."""
+
+    move: SequenceNumber
+
+
+CHANNEL_MESSAGES: tuple[type[Message], ...] = (
+    *(Topology, Attach, HomeConfirmed, NotHome, ClientAlive, NearerBroker, Subscribe, ModulatorLost, Unsubscribe),
+    *(Publish, ProducedEvent, StreamSkip, Output, DirectoryRequest, DirectoryReply, HomeQuery, DirectoryUpdate),
+    *(SubscriptionEnded, Prepare, Ready, StateTransfer, Installed, Release, Abort, Resumed),
 )
-"""What goes through the channel."""
-
+"""The messages that travel through the channel."""
 MESSAGES: tuple[type[Message], ...] = (
-    *(RingQuery, RingAnswer, Topology, Packet, Ack, Hop, Attach, Home, Unknown, Here, Report, Want, Unwant, Publish),
-    *(Missing, Accepted, Raw, Skip, Taken, Output, Got, Ask, Known, Seek, Interests, Ended),
-    *(Prepare, Ready, Moved, Installed, Release, Abort, Begun),
+    *(RingQuery, RingAnswer, Topology, Packet, Ack, Hop, Attach, HomeConfirmed, NotHome, ClientAlive, NearerBroker),
+    *(Subscribe, Unsubscribe, Publish, ModulatorLost, PublishAck, ProducedEvent, StreamSkip, InputAck, Output),
+    *(OutputAck, DirectoryRequest, DirectoryReply, HomeQuery, DirectoryUpdate, SubscriptionEnded),
+    *(Prepare, Ready, StateTransfer, Installed, Release, Abort, Resumed),
 )

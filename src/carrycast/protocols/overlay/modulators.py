@@ -11,386 +11,404 @@ from carrycast.core.model import Event, EventId, NodeId, Subscription, Subscript
 from carrycast.core.parts.processing import ProcessorCalls
 from carrycast.core.protocol import Token
 from carrycast.core.wire import hops_after
-from carrycast.protocols.overlay.context import Station
+from carrycast.protocols.overlay.context import NodeContext
 from carrycast.protocols.overlay.messages import (
     MAX_ENTRIES,
-    Following,
-    Got,
-    Interest,
-    Modulator,
+    HomeVersion,
+    InputAck,
+    ModulatorRecord,
     Output,
-    Place,
-    Raw,
-    Skip,
-    Taken,
-    Version,
+    OutputAck,
+    ProducedEvent,
+    StreamPosition,
+    StreamSkip,
+    StreamSlot,
+    SubscriptionEntry,
 )
-from carrycast.protocols.overlay.producers import PROBE
+from carrycast.protocols.overlay.producers import PROBE_INTERVALS
 from carrycast.protocols.overlay.resource_monitor import ResourceMonitor
-from carrycast.protocols.overlay.streams import Inflow, Outflow, Waiting
+from carrycast.protocols.overlay.streams import BufferedEvent, StreamReceiver, StreamSender
 
-MAX_MET = 256
-"""Inputs remembered by id."""
+MAX_REMEMBERED_INPUTS = 256
+"""Inputs of one modulator that are remembered by id, to detect duplicates."""
 
 
-class Running:
-    """One modulator."""
+class RunningModulator:
+    """One modulator at its broker: its input streams, its output stream, and the inputs it has processed."""
 
     __slots__ = (
-        "_met",
-        "done",
+        "_recent_inputs",
         "frozen",
         "frozen_record",
         "home",
-        "inflows",
-        "out",
-        "sources",
+        "processed",
+        "producer_homes",
+        "receivers",
+        "sender",
         "subscription",
         "version",
     )
 
-    def __init__(self, subscription: Subscription, version: Version, home: NodeId, out: Outflow) -> None:
+    def __init__(self, subscription: Subscription, version: HomeVersion, home: NodeId, sender: StreamSender) -> None:
         self.subscription = subscription
         self.version = version
         self.home = home
-        self.out = out
-        self.inflows: dict[tuple[NodeId, Version], Inflow[Waiting]] = {}
-        self.done: dict[tuple[NodeId, Version], Following] = {}
-        """Of each producer's generations: what follows on its last event that was processed."""
-        self.sources: dict[tuple[NodeId, Version], NodeId] = {}
-        """The home of each producer's generations."""
-        self._met: dict[EventId, tuple[float, bool]] = {}
-        """Inputs of late, until when they are remembered, and whether they are done."""
+        self.sender = sender
+        self.receivers: dict[tuple[NodeId, HomeVersion], StreamReceiver[BufferedEvent]] = {}
+        self.processed: dict[tuple[NodeId, HomeVersion], StreamPosition] = {}
+        """For each producer and generation: the position after the last event that was processed."""
+        self.producer_homes: dict[tuple[NodeId, HomeVersion], NodeId] = {}
+        """The home broker of each producer, by generation."""
+        self._recent_inputs: dict[EventId, tuple[float, bool]] = {}
+        """Recent inputs by id: until when each is remembered, and whether it is processed."""
         self.frozen = False
-        """On its way elsewhere: nothing is processed."""
-        self.frozen_record: Modulator | None = None
+        """Whether the modulator is being relocated. It then processes nothing."""
+        self.frozen_record: ModulatorRecord | None = None
 
     @property
     def client(self) -> NodeId:
-        """Whose it is."""
+        """The client that subscribes."""
         return self.subscription.subscriber
 
-    def meets(self, now: float, id: EventId, until: float) -> bool:
-        """Take an input; False if it was taken of late: a producer that has lost its home says again what may have come
-        over that."""
-        met = self._met
-        while met and (len(met) > MAX_MET or next(iter(met.values()))[0] <= now):
-            del met[next(iter(met))]
-        if id in met:
+    def register_input(self, now: float, id: EventId, until: float) -> bool:
+        """Remember an input. False if it is a duplicate: a producer that lost its home broker publishes again the
+        events that may not have arrived."""
+        recent = self._recent_inputs
+        while recent and (len(recent) > MAX_REMEMBERED_INPUTS or next(iter(recent.values()))[0] <= now):
+            del recent[next(iter(recent))]
+        if id in recent:
             return False
-        met[id] = (until, False)
+        recent[id] = (until, False)
         return True
 
-    def finish(self, id: EventId) -> None:
-        """An input is done."""
-        if id in self._met:
-            self._met[id] = (self._met[id][0], True)
+    def finish_input(self, id: EventId) -> None:
+        """Mark an input as processed."""
+        if id in self._recent_inputs:
+            self._recent_inputs[id] = (self._recent_inputs[id][0], True)
 
-    def finished(self) -> tuple[EventId, ...]:
-        """The inputs of late that are done: what has come and is not will come again."""
-        return tuple(id for id, (_, done) in self._met.items() if done)[-MAX_MET:]
+    def finished_inputs(self) -> tuple[EventId, ...]:
+        """The recent inputs that are processed. The others will be sent again."""
+        return tuple(id for id, (_, is_done) in self._recent_inputs.items() if is_done)[-MAX_REMEMBERED_INPUTS:]
 
-    def remember(self, ids: Iterable[EventId], until: float) -> None:
-        """Inputs that were done elsewhere."""
-        self._met = dict.fromkeys(ids, (until, True))
+    def remember_inputs(self, ids: Iterable[EventId], until: float) -> None:
+        """Remember inputs that were processed at another broker."""
+        self._recent_inputs = dict.fromkeys(ids, (until, True))
 
-    def taken(self) -> Iterator[Following]:
-        """Of each producer the first input that may still be needed: one whose output the client has not got."""
-        needed: dict[tuple[NodeId, Version], int] = {}
-        for _, waiting in self.out:
-            if waiting.input is not None:
-                producer, generation, number = waiting.input
+    def input_positions(self) -> Iterator[StreamPosition]:
+        """For each producer: the first input that may still be needed, because the client has not acknowledged its
+        output."""
+        needed: dict[tuple[NodeId, HomeVersion], int] = {}
+        for _, buffered in self.sender:
+            if buffered.input is not None:
+                producer, generation, number = buffered.input
                 needed[producer, generation] = min(number, needed.get((producer, generation), number))
-        for stream, done in self.done.items():
-            yield done._replace(number=min(done.number, needed.get(stream, done.number)))
+        for stream, position in self.processed.items():
+            yield position._replace(number=min(position.number, needed.get(stream, position.number)))
 
 
 MAX_CALLS = 4096
 """Inputs of one modulator that wait for its processor."""
 
 MAX_STREAMS = 1024
-"""Producers that one modulator hears."""
+"""Producer streams of one modulator."""
 
 GENERATIONS = 2
-"""Of one producer: what an older one has left goes on beside the newer one."""
+"""Generations of one producer. The rest of an older one is processed beside the newer one."""
 
-WINDOW = 64
-"""Outputs on their way to a client: the next ones wait until it has got some."""
+SEND_WINDOW = 64
+"""Outputs in flight to a client. Further outputs wait for its acknowledgement."""
 
-Work = tuple["Running", Following, Waiting]
+ModulatorCall = tuple[RunningModulator, StreamPosition, BufferedEvent]
 
 
 class Modulators:
-    """All that run at one broker."""
+    """All modulators of one broker."""
 
-    def __init__(self, station: Station, monitor: ResourceMonitor, touch: Callable[[NodeId], None]) -> None:
-        self._station = station
+    def __init__(self, context: NodeContext, monitor: ResourceMonitor, touch: Callable[[NodeId], None]) -> None:
+        self._context = context
         self._monitor = monitor
         self._touch = touch
-        self._calls: ProcessorCalls[Work] = ProcessorCalls(station.port, MAX_CALLS)
-        self._running: dict[SubscriptionId, Running] = {}
-        self._of: dict[NodeId, dict[SubscriptionId, Running]] = {}
-        self._dirty: dict[SubscriptionId, None] = {}
+        self._calls: ProcessorCalls[ModulatorCall] = ProcessorCalls(context.port, MAX_CALLS)
+        self._running: dict[SubscriptionId, RunningModulator] = {}
+        self._of: dict[NodeId, dict[SubscriptionId, RunningModulator]] = {}
+        self._unacknowledged: dict[SubscriptionId, None] = {}
 
     def __contains__(self, id: SubscriptionId) -> bool:
         return id in self._running
 
-    def __iter__(self) -> Iterator[Running]:
+    def __iter__(self) -> Iterator[RunningModulator]:
         return iter(list(self._running.values()))
 
-    def get(self, id: SubscriptionId) -> Running | None:
+    def get(self, id: SubscriptionId) -> RunningModulator | None:
         """A modulator of this broker, or None."""
         return self._running.get(id)
 
-    def of(self, client: NodeId) -> list[Running]:
-        """Those of one client."""
+    def modulators_of(self, client: NodeId) -> list[RunningModulator]:
+        """The modulators of one client."""
         return list(self._of.get(client, {}).values())
 
-    def interests(self) -> list[Interest]:
-        """What all brokers should know of those that run here."""
-        return [self.interest(one) for one in self._running.values() if not one.frozen]
-
-    def interest(self, one: Running) -> Interest:
-        """The subscription as it travels, without what only its modulator needs."""
-        lean = Subscription(one.subscription.id, one.subscription.filter, attributes=one.subscription.attributes)
-        return Interest(lean, one.version, self._station.node, one.home)
+    def directory_entry(self, modulator: RunningModulator) -> SubscriptionEntry:
+        """The subscription as all brokers know it, without the parts that only its modulator needs."""
+        whole = modulator.subscription
+        lean = Subscription(whole.id, whole.filter, attributes=whole.attributes)
+        return SubscriptionEntry(lean, modulator.version, self._context.node, modulator.home)
 
     def report(self, name: Callable[[NodeId], str]) -> dict[str, str]:
-        """Whose modulators run here, for people."""
-        runs = [
+        """The modulators that run here and their clients, as text for users."""
+        lines = [
             f"{one.subscription.processor or 'no processor'} for {one.subscription.id} of {name(one.client)}"
             for one in self._running.values()
         ]
-        return {"modulators here": "; ".join(sorted(runs)) or "none"}
+        return {"modulators here": "; ".join(sorted(lines)) or "none"}
 
-    # Coming and going.
+    # Starting and stopping.
 
-    def open(self, now: float, record: Modulator, home: NodeId, waited_s: float = 0.0) -> None:
-        """Run a modulator from where a record has it."""
+    def open(self, now: float, record: ModulatorRecord, home: NodeId, waited_s: float = 0.0) -> None:
+        """Start a modulator from a record."""
         subscription = record.subscription
         self.close(subscription.id)
-        out = Outflow(self._station.settings.max_kept, record.output)
-        out.kept.extend((kept.number, Waiting.of(now, kept, waited_s)) for kept in record.kept)
-        out.sent = out.first
-        one = self._running[subscription.id] = Running(subscription, record.version, home, out)
-        self._of.setdefault(one.client, {})[subscription.id] = one
-        one.remember(record.met, now + self._station.settings.seen_s)
-        for following in record.following[:MAX_STREAMS]:
-            stream = (following.producer, following.generation)
-            one.inflows[stream], one.done[stream] = Inflow(following.number), following
+        sender = StreamSender(self._context.settings.max_kept, record.next_output)
+        sender.buffered.extend(
+            (event.number, BufferedEvent.from_record(now, event, waited_s)) for event in record.buffered
+        )
+        sender.sent = sender.first
+        modulator = self._running[subscription.id] = RunningModulator(subscription, record.version, home, sender)
+        self._of.setdefault(modulator.client, {})[subscription.id] = modulator
+        modulator.remember_inputs(record.recent_inputs, now + self._context.settings.seen_s)
+        for position in record.positions[:MAX_STREAMS]:
+            stream = (position.producer, position.generation)
+            modulator.receivers[stream], modulator.processed[stream] = StreamReceiver(position.number), position
         if subscription.processor is not None:
             self._calls.open(subscription.id, subscription.processor, record.state)
-        self._push(now, one)
+        self._send_window(now, modulator)
 
-    def freeze(self, now: float, one: Running) -> Modulator:
-        """Process no more, and say all there is. What waits or runs is not done: its producer's home has it still."""
-        one.frozen = True
-        record = self.record(now, one)
-        one.frozen_record = record
-        self._calls.close(one.subscription.id)
+    def freeze(self, now: float, modulator: RunningModulator) -> ModulatorRecord:
+        """Stop processing and return the whole state. Inputs that wait or are being processed are not part of it: the
+        producer's home broker still keeps them."""
+        modulator.frozen = True
+        record = modulator.frozen_record = self.make_record(now, modulator)
+        self._calls.close(modulator.subscription.id)
         return record
 
-    def record(self, now: float, one: Running) -> Modulator:
-        """A modulator as it moves."""
-        if one.frozen_record is not None:
-            return one.frozen_record
-        kept = tuple(waiting.kept(now, number) for number, waiting in one.out)
-        following = tuple(one.done.values())
-        return Modulator(
-            one.subscription, one.version, self._state(one), following, one.out.number, kept, one.finished()
+    def make_record(self, now: float, modulator: RunningModulator) -> ModulatorRecord:
+        """The state of a modulator, to move it or to write it to the store."""
+        if modulator.frozen_record is not None:
+            return modulator.frozen_record
+        return ModulatorRecord(
+            subscription=modulator.subscription,
+            version=modulator.version,
+            state=self._state(modulator),
+            positions=tuple(modulator.processed.values()),
+            next_output=modulator.sender.number,
+            buffered=tuple(event.to_record(now, number) for number, event in modulator.sender),
+            recent_inputs=modulator.finished_inputs(),
         )
 
     def close(self, id: SubscriptionId) -> None:
-        """Forget a modulator."""
-        one = self._running.pop(id, None)
-        if one is not None:
-            del self._of[one.client][id]
-            if not self._of[one.client]:
-                del self._of[one.client]
+        """Remove a modulator."""
+        modulator = self._running.pop(id, None)
+        if modulator is not None:
+            del self._of[modulator.client][id]
+            if not self._of[modulator.client]:
+                del self._of[modulator.client]
             self._calls.close(id)
-            self._dirty.pop(id, None)
+            self._unacknowledged.pop(id, None)
 
-    def _state(self, one: Running) -> bytes:
-        id = one.subscription.id
-        if not self._station.settings.carry_state or id not in self._calls:
-            return one.subscription.state
+    def _state(self, modulator: RunningModulator) -> bytes:
+        id = modulator.subscription.id
+        if not self._context.settings.carry_state or id not in self._calls:
+            return modulator.subscription.state
         return self._calls.state(id)
 
     # Events.
 
-    def on_raw(self, now: float, origin: NodeId, raw: Raw, hops: int) -> None:
-        """An event for some of the modulators."""
-        waiting = Waiting(raw.event, hops_after(raw.hops, hops), now + raw.remaining_s)
-        for place in raw.places:
-            flow = self._flow(origin, raw.producer, raw.generation, place)
-            if flow is None:
+    def on_produced_event(self, now: float, origin: NodeId, message: ProducedEvent, hops: int) -> None:
+        """An event of a producer, for some of the modulators."""
+        buffered = BufferedEvent(message.event, hops_after(message.hops, hops), now + message.remaining_s)
+        for slot in message.slots:
+            receiver = self._input_stream(origin, message.producer, message.generation, slot)
+            if receiver is None:
                 continue
-            came = flow.take(place.number, place.first, waiting)
-            if came is None:
-                self._station.drop("stream_repeated", origin, raw.event.id)
-                self._mark(place.subscription)
-            self._process_all(now, place.subscription, raw.producer, raw.generation, came or [])
+            in_order = receiver.accept(slot.number, slot.first, buffered)
+            if in_order is None:
+                self._context.drop("stream_repeated", origin, message.event.id)
+                self._mark_for_ack(slot.subscription)
+            self._process_all(now, slot.subscription, message.producer, message.generation, in_order or [])
 
-    def on_skip(self, now: float, origin: NodeId, skip: Skip) -> None:
-        """Some of what was waited for will not come."""
-        for place in skip.places:
-            flow = self._flow(origin, skip.producer, skip.generation, place)
-            if flow is not None:
-                self._process_all(now, place.subscription, skip.producer, skip.generation, flow.skip(place.first))
+    def on_skip(self, now: float, origin: NodeId, message: StreamSkip) -> None:
+        """Some inputs that the modulators wait for will not come."""
+        for slot in message.slots:
+            receiver = self._input_stream(origin, message.producer, message.generation, slot)
+            if receiver is not None:
+                self._process_all(
+                    now, slot.subscription, message.producer, message.generation, receiver.skip_to(slot.first)
+                )
 
-    def _flow(self, origin: NodeId, producer: NodeId, generation: Version, place: Place) -> Inflow[Waiting] | None:
-        one = self._running.get(place.subscription)
-        if one is None or one.frozen:
-            # Where it is now its producer's home will learn, and send it there.
-            self._station.drop("modulator_elsewhere", origin)
+    def _input_stream(
+        self, origin: NodeId, producer: NodeId, generation: HomeVersion, slot: StreamSlot
+    ) -> StreamReceiver[BufferedEvent] | None:
+        modulator = self._running.get(slot.subscription)
+        if modulator is None or modulator.frozen:
+            # The producer's home broker learns where the modulator is now, and sends the event there.
+            self._context.drop("modulator_elsewhere", origin)
             return None
-        flow = one.inflows.get((producer, generation))
-        if flow is None:
-            if len(one.inflows) >= MAX_STREAMS:
-                self._station.drop("streams_full", origin)
+        receiver = modulator.receivers.get((producer, generation))
+        if receiver is None:
+            if len(modulator.receivers) >= MAX_STREAMS:
+                self._context.drop("streams_full", origin)
                 return None
-            older = sorted(stream for stream in one.inflows if stream[0] == producer)
+            older = sorted(stream for stream in modulator.receivers if stream[0] == producer)
             if len(older) >= GENERATIONS:
                 if (producer, generation) < older[0]:
-                    self._station.drop("generation_outdated", origin)
+                    self._context.drop("generation_outdated", origin)
                     return None
-                del one.inflows[older[0]]
-                one.done.pop(older[0], None)
-            flow = one.inflows[producer, generation] = Inflow(place.first)
-        one.sources[producer, generation] = origin
-        return flow
+                del modulator.receivers[older[0]]
+                modulator.processed.pop(older[0], None)
+            receiver = modulator.receivers[producer, generation] = StreamReceiver(slot.first)
+        modulator.producer_homes[producer, generation] = origin
+        return receiver
 
     def _process_all(
         self,
         now: float,
         id: SubscriptionId,
         producer: NodeId,
-        generation: Version,
-        came: list[tuple[int, Waiting]],
+        generation: HomeVersion,
+        in_order: list[tuple[int, BufferedEvent]],
     ) -> None:
-        one = self._running[id]
-        for number, waiting in came:
-            input = Following(producer, generation, number)
-            if not one.meets(now, waiting.event.id, now + self._station.settings.seen_s):
-                self._station.drop("already_taken", producer, waiting.event.id)
-                self._finish(now, one, input, waiting, [])
-            elif one.subscription.processor is None:
-                self._finish(now, one, input, waiting, [waiting.event])
-            elif not self._calls.submit(id, [waiting.event], (one, input, waiting)):
-                self._station.drop("processor_busy", producer, waiting.event.id)
+        modulator = self._running[id]
+        for number, buffered in in_order:
+            input = StreamPosition(producer, generation, number)
+            if not modulator.register_input(now, buffered.event.id, now + self._context.settings.seen_s):
+                self._context.drop("already_taken", producer, buffered.event.id)
+                self._finish_input(now, modulator, input, buffered, [])
+            elif modulator.subscription.processor is None:
+                self._finish_input(now, modulator, input, buffered, [buffered.event])
+            elif not self._calls.submit(id, [buffered.event], (modulator, input, buffered)):
+                self._context.drop("processor_busy", producer, buffered.event.id)
 
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
     ) -> None:
-        """A function has run. After an error the state before the call stands, and its input is done with."""
-        work = self._calls.finish(token, state, error)
-        if work is None:
-            self._station.drop("modulator_elsewhere")
+        """The outcome of a processor call. After an error the state before the call stays, and the input counts as
+        processed."""
+        call = self._calls.finish(token, state, error)
+        if call is None:
+            self._context.drop("modulator_elsewhere")
             return
-        one, input, waiting = work
-        assert one.subscription.processor is not None
-        self._monitor.ran(one.subscription.processor, cost_s)
+        modulator, input, buffered = call
+        assert modulator.subscription.processor is not None
+        self._monitor.record_run(modulator.subscription.processor, cost_s)
         if error:
-            self._station.drop("processor_failed", event=waiting.event.id)
-        self._finish(now, one, input, waiting, [] if error else events)
+            self._context.drop("processor_failed", event=buffered.event.id)
+        self._finish_input(now, modulator, input, buffered, [] if error else events)
 
-    def _finish(self, now: float, one: Running, input: Following, waiting: Waiting, events: Sequence[Event]) -> None:
-        self._touch(one.client)
-        one.finish(waiting.event.id)
-        one.done[input.producer, input.generation] = input._replace(number=input.number + 1)
+    def _finish_input(
+        self,
+        now: float,
+        modulator: RunningModulator,
+        input: StreamPosition,
+        buffered: BufferedEvent,
+        events: Sequence[Event],
+    ) -> None:
+        self._touch(modulator.client)
+        modulator.finish_input(buffered.event.id)
+        modulator.processed[input.producer, input.generation] = input._replace(number=input.number + 1)
         for part, event in enumerate(events):
-            _, gone = one.out.add(Waiting(event, waiting.hops, waiting.until, input, part))
-            if gone is not None:
-                self._station.drop("stream_full", one.client, gone.event.id)
+            _, removed = modulator.sender.add(BufferedEvent(event, buffered.hops, buffered.until, input, part))
+            if removed is not None:
+                self._context.drop("stream_full", modulator.client, removed.event.id)
         if events:
-            self._push(now, one)
+            self._send_window(now, modulator)
         else:
-            self._mark(one.subscription.id)
+            self._mark_for_ack(modulator.subscription.id)
 
-    def _push(self, now: float, one: Running, held: bool = True) -> None:
-        """Send what has its turn, unless the client seems to be away."""
-        out = one.out
-        if held and now < out.resend_at and out.sent < out.first:
+    def _send_window(self, now: float, modulator: RunningModulator, respect_backoff: bool = True) -> None:
+        """Send the outputs that fit the window, unless the client seems to be unreachable."""
+        sender = modulator.sender
+        if respect_backoff and now < sender.resend_at and sender.sent < sender.first:
             return
-        until = out.first + WINDOW
-        for number, made in out:
-            if max(out.sent, out.first) <= number < until:
-                self._send(now, one, number, made)
-                out.sent = number + 1
-        out.resend_at = now + PROBE * self._station.settings.resend_s
+        until = sender.first + SEND_WINDOW
+        for number, buffered in sender:
+            if max(sender.sent, sender.first) <= number < until:
+                self._send(now, modulator, number, buffered)
+                sender.sent = number + 1
+        sender.resend_at = now + PROBE_INTERVALS * self._context.settings.resend_s
 
-    def _send(self, now: float, one: Running, number: int, made: Waiting) -> None:
-        assert made.input is not None
-        if made.until <= now:
+    def _send(self, now: float, modulator: RunningModulator, number: int, buffered: BufferedEvent) -> None:
+        assert buffered.input is not None
+        if buffered.until <= now:
             return
         output = Output(
-            made.event,
-            made.hops,
-            made.until - now,
-            place=Place(one.subscription.id, number, one.out.first),
-            version=one.version,
-            input=made.input,
-            part=made.part,
-            ordered=self._station.settings.keep_order,
+            buffered.event,
+            buffered.hops,
+            buffered.until - now,
+            slot=StreamSlot(modulator.subscription.id, number, modulator.sender.first),
+            version=modulator.version,
+            input=buffered.input,
+            part=buffered.part,
+            ordered=self._context.settings.keep_order,
         )
-        self._station.send(now, one.client, output)
+        self._context.send(now, modulator.client, output)
 
-    # What clients have.
+    # Acknowledgements.
 
-    def on_got(self, now: float, origin: NodeId, got: Got) -> None:
-        """A client has all before a number."""
-        one = self._running.get(got.subscription)
-        if one is None or one.client != origin:
-            self._station.drop("modulator_elsewhere", origin)
+    def on_output_ack(self, now: float, origin: NodeId, ack: OutputAck) -> None:
+        """A client has received all outputs before a number."""
+        modulator = self._running.get(ack.subscription)
+        if modulator is None or modulator.client != origin:
+            self._context.drop("modulator_elsewhere", origin)
             return
-        one.home = got.home
-        if got.number <= one.out.number and one.out.taken(got.number):
-            self._push(now, one, held=False)
-        self._mark(got.subscription)
+        modulator.home = ack.home
+        if ack.number <= modulator.sender.number and modulator.sender.acknowledge(ack.number):
+            self._send_window(now, modulator, respect_backoff=False)
+        self._mark_for_ack(ack.subscription)
 
-    def _mark(self, id: SubscriptionId) -> None:
-        self._dirty[id] = None
-        self._station.arm("taken", self._station.settings.taken_s)
+    def _mark_for_ack(self, id: SubscriptionId) -> None:
+        self._unacknowledged[id] = None
+        self._context.start_timer("acknowledge", self._context.settings.taken_s)
 
-    def tell_taken(self, now: float) -> None:
-        """Tell producers' homes what clients have."""
-        told: dict[NodeId, list[tuple[SubscriptionId, Following]]] = {}
-        for id in self._dirty:
-            one = self._running.get(id)
-            for following in one.taken() if one is not None else ():
-                source = one.sources.get((following.producer, following.generation)) if one is not None else None
-                if source is not None:
-                    told.setdefault(source, []).append((id, following))
-        self._dirty.clear()
-        for broker, entries in told.items():
+    def send_input_acks(self, now: float) -> None:
+        """Acknowledge inputs to the producers' home brokers, as far as clients have received their outputs."""
+        by_broker: dict[NodeId, list[tuple[SubscriptionId, StreamPosition]]] = {}
+        for id in self._unacknowledged:
+            modulator = self._running.get(id)
+            if modulator is None:
+                continue
+            for position in modulator.input_positions():
+                broker = modulator.producer_homes.get((position.producer, position.generation))
+                if broker is not None:
+                    by_broker.setdefault(broker, []).append((id, position))
+        self._unacknowledged.clear()
+        for broker, entries in by_broker.items():
             for begin in range(0, len(entries), MAX_ENTRIES):
-                self._station.port.route(broker, Taken(tuple(entries[begin : begin + MAX_ENTRIES])))
+                self._context.port.route(broker, InputAck(tuple(entries[begin : begin + MAX_ENTRIES])))
 
-    def stall(self, now: float, client: NodeId) -> None:
-        """Something did not arrive: what the client has not got is kept, and tried again after a while."""
-        for one in self.of(client):
-            one.out.sent = -1
-            one.out.resend_at = now + self._station.settings.resend_s
+    def on_client_unreachable(self, now: float, client: NodeId) -> None:
+        """A message did not reach a client: keep its outputs, and retransmit them after a while."""
+        for modulator in self.modulators_of(client):
+            modulator.sender.sent = -1
+            modulator.sender.resend_at = now + self._context.settings.resend_s
 
-    def welcome(self, now: float, client: NodeId) -> None:
-        """A client that seemed to be away has been heard of: all that was kept for it."""
-        for one in self.of(client):
-            if one.out.sent < one.out.first and not one.frozen:
-                self._push(now, one, held=False)
+    def on_client_heard(self, now: float, client: NodeId) -> None:
+        """A client that seemed to be unreachable has sent something: send it all outputs that were kept."""
+        for modulator in self.modulators_of(client):
+            if modulator.sender.sent < modulator.sender.first and not modulator.frozen:
+                self._send_window(now, modulator, respect_backoff=False)
 
-    def tend(self, now: float) -> bool:
-        """Let go what is over and send again what got nowhere; whether anything waits."""
+    def maintain(self, now: float) -> bool:
+        """Remove expired outputs and retransmit those that were not acknowledged. Returns whether any are left."""
         waits = False
-        for one in self._running.values():
-            if not len(one.out) or one.frozen:
+        for modulator in self._running.values():
+            if not len(modulator.sender) or modulator.frozen:
                 continue
             waits = True
-            gone = one.out.expire(now)
-            for waiting in gone:
-                self._station.drop("lease_over", one.client, waiting.event.id)
-            if gone:
-                self._mark(one.subscription.id)
-            if now >= one.out.resend_at:
-                one.out.sent = one.out.first
-                self._push(now, one)
+            removed = modulator.sender.expire(now)
+            for buffered in removed:
+                self._context.drop("lease_over", modulator.client, buffered.event.id)
+            if removed:
+                self._mark_for_ack(modulator.subscription.id)
+            if now >= modulator.sender.resend_at:
+                modulator.sender.sent = modulator.sender.first
+                self._send_window(now, modulator)
         return waits

@@ -8,247 +8,258 @@ from collections.abc import Iterator
 
 from carrycast.core.model import NodeId, SubscriptionId
 from carrycast.core.wire import hops_after
-from carrycast.protocols.overlay.client_tables import InterestTable
-from carrycast.protocols.overlay.context import Station
+from carrycast.protocols.overlay.client_tables import SubscriptionDirectory
+from carrycast.protocols.overlay.context import NodeContext
 from carrycast.protocols.overlay.messages import (
     MAX_ENTRIES,
-    Accepted,
-    Following,
-    Kept,
-    Place,
-    Production,
+    BufferedEventRecord,
+    HomeVersion,
+    InputAck,
+    ProducedEvent,
+    ProducerRecord,
     Publish,
-    Raw,
-    Skip,
-    Stream,
-    Taken,
-    Version,
+    PublishAck,
+    StreamPosition,
+    StreamRecord,
+    StreamSkip,
+    StreamSlot,
 )
-from carrycast.protocols.overlay.streams import Inflow, Outflow, Waiting
+from carrycast.protocols.overlay.streams import BufferedEvent, StreamReceiver, StreamSender
 
-PROBE = 6
-"""After so many times `resend_s` without word of what was taken it is sent again, whatever the channel said."""
+PROBE_INTERVALS = 6
+"""Without an acknowledgement for so many times `resend_s`, events are retransmitted whatever the channel reported."""
 
 
-class Producer:
-    """One producer: what is expected of it, and its stream for each subscription."""
+class ProducerState:
+    """One generation of one producer: the events it is expected to publish, and its stream for each subscription."""
 
-    __slots__ = ("expected", "floor", "generation", "node", "streams")
+    __slots__ = ("expected", "first_number", "generation", "node", "streams")
 
-    def __init__(self, node: NodeId, generation: Version, expected: int = 0, floor: int = 0) -> None:
+    def __init__(self, node: NodeId, generation: HomeVersion, expected: int = 0, first_number: int = 0) -> None:
         self.node = node
         self.generation = generation
-        self.expected: Inflow[Waiting] = Inflow(expected)
-        self.streams: dict[SubscriptionId, Outflow] = {}
-        self.floor = floor
-        """Where new streams begin: beyond all that were forgotten. A subscription that comes back expects no number
-        again, and takes it for a repetition."""
+        self.expected: StreamReceiver[BufferedEvent] = StreamReceiver(expected)
+        self.streams: dict[SubscriptionId, StreamSender] = {}
+        self.first_number = first_number
+        """The number with which new streams begin, above those of all removed streams. A subscription that comes back
+        would take a lower number for a duplicate."""
 
 
-class Productions:
-    """All producers of one home."""
+class Producers:
+    """All producers of one home broker."""
 
-    def __init__(self, station: Station, interests: InterestTable) -> None:
-        self._station = station
-        self._interests = interests
-        self._producers: dict[tuple[NodeId, Version], Producer] = {}
-        """By generation: what an older one has left goes on until it is taken."""
-        self._stalled: dict[NodeId, None] = {}
-        self._retired: dict[NodeId, None] = {}
-        self._accepted: dict[tuple[NodeId, Version], None] = {}
+    def __init__(self, context: NodeContext, directory: SubscriptionDirectory) -> None:
+        self._context = context
+        self._directory = directory
+        self._producers: dict[tuple[NodeId, HomeVersion], ProducerState] = {}
+        """By generation: an older one stays until all of its events are acknowledged."""
+        self._unreachable: dict[NodeId, None] = {}
+        """Brokers to which a message was not sent or not delivered."""
+        self._detached: dict[NodeId, None] = {}
+        """Producers that are clients of this broker no more."""
+        self._unacknowledged: dict[tuple[NodeId, HomeVersion], None] = {}
 
     def __contains__(self, producer: NodeId) -> bool:
-        return any(True for _ in self._of(producer))
+        return any(True for _ in self._generations(producer))
 
-    def _of(self, producer: NodeId) -> Iterator[Producer]:
-        return (one for one in self._producers.values() if one.node == producer)
+    def _generations(self, producer: NodeId) -> Iterator[ProducerState]:
+        return (state for state in self._producers.values() if state.node == producer)
 
-    def places(self, producer: NodeId) -> dict[NodeId, NodeId]:
+    def modulator_brokers(self, producer: NodeId) -> dict[NodeId, NodeId]:
         """The brokers at the other ends of a producer's streams, by client."""
-        found = {id.subscriber: self._interests.get(id) for one in self._of(producer) for id in one.streams}
-        return {client: interest.place for client, interest in found.items() if interest is not None}
+        ids = [id for state in self._generations(producer) for id in state.streams]
+        found = {id.subscriber: self._directory.get(id) for id in ids}
+        return {client: entry.broker for client, entry in found.items() if entry is not None}
 
     # From the producer.
 
     def on_publish(self, now: float, origin: NodeId, message: Publish, hops: int) -> None:
-        """An event, or one that was sent before; the producer is told which ones are here."""
+        """An event, or a retransmission of one; the producer gets an acknowledgement later."""
         generation = message.version._replace(moves=0)
-        known = self._producers.get((origin, generation))
-        if known is None:
-            known = self._producers[origin, generation] = Producer(origin, generation, message.first)
-        waiting = Waiting(message.event, hops_after(message.hops, hops), now + message.remaining_s)
-        came = known.expected.take(message.number, message.first, waiting)
-        if came is None:
-            self._station.drop("stream_repeated", origin, message.event.id)
-        for _, one in came or ():
-            self._fan_out(now, known, one)
-        self._accepted[origin, generation] = None
-        self._station.arm("taken", self._station.settings.taken_s)
+        state = self._producers.get((origin, generation))
+        if state is None:
+            state = self._producers[origin, generation] = ProducerState(origin, generation, message.first)
+        event = BufferedEvent(message.event, hops_after(message.hops, hops), now + message.remaining_s)
+        in_order = state.expected.accept(message.number, message.first, event)
+        if in_order is None:
+            self._context.drop("stream_repeated", origin, message.event.id)
+        for _, published in in_order or ():
+            self._forward(now, state, published)
+        self._unacknowledged[origin, generation] = None
+        self._context.start_timer("acknowledge", self._context.settings.taken_s)
 
-    def tell_accepted(self, now: float) -> None:
-        """Tell producers what is here."""
-        for key in self._accepted:
-            known = self._producers.get(key)
-            if known is not None:
-                self._station.port.route(known.node, Accepted(known.generation, known.expected.expected))
-        self._accepted.clear()
+    def send_publish_acks(self, now: float) -> None:
+        """Acknowledge events to their producers."""
+        for key in self._unacknowledged:
+            state = self._producers.get(key)
+            if state is not None:
+                self._context.port.route(state.node, PublishAck(state.generation, state.expected.expected))
+        self._unacknowledged.clear()
 
-    def _fan_out(self, now: float, known: Producer, waiting: Waiting) -> None:
-        """Once to each broker that runs modulators for it, whatever their number."""
-        producer = known.node
-        if waiting.until <= now:
-            self._station.drop("lease_over", producer, waiting.event.id)
+    def _forward(self, now: float, state: ProducerState, event: BufferedEvent) -> None:
+        """Send an event once to each broker that runs modulators for it, whatever their number."""
+        if event.until <= now:
+            self._context.drop("lease_over", state.node, event.event.id)
             return
-        places: dict[NodeId, list[Place]] = {}
-        for interest in self._interests.served(waiting.event):
-            id = interest.subscription.id
-            stream = known.streams.get(id)
+        by_broker: dict[NodeId, list[StreamSlot]] = {}
+        for entry in self._directory.matching(event.event):
+            id = entry.subscription.id
+            stream = state.streams.get(id)
             if stream is None:
-                stream = known.streams[id] = Outflow(self._station.settings.max_kept, known.floor)
-            self._touch(now, stream)
-            number, gone = stream.add(waiting)
-            if gone is not None:
-                self._station.drop("stream_full", producer, gone.event.id)
-            places.setdefault(interest.place, []).append(Place(id, number, stream.first))
-        for broker, ends in places.items():
-            self._send(now, broker, known, waiting, ends)
+                stream = state.streams[id] = StreamSender(self._context.settings.max_kept, state.first_number)
+            if not len(stream):
+                self._postpone_resend(now, stream)
+            number, removed = stream.add(event)
+            if removed is not None:
+                self._context.drop("stream_full", state.node, removed.event.id)
+            by_broker.setdefault(entry.broker, []).append(StreamSlot(id, number, stream.first))
+        for broker, slots in by_broker.items():
+            self._send(now, broker, state, event, slots)
 
-    def _send(self, now: float, broker: NodeId, known: Producer, waiting: Waiting, places: list[Place]) -> None:
-        for begin in range(0, len(places), MAX_ENTRIES):
-            part = tuple(places[begin : begin + MAX_ENTRIES])
-            raw = Raw(
-                waiting.event,
-                waiting.hops,
-                waiting.until - now,
-                producer=known.node,
-                generation=known.generation,
-                places=part,
+    def _send(
+        self, now: float, broker: NodeId, state: ProducerState, event: BufferedEvent, slots: list[StreamSlot]
+    ) -> None:
+        for begin in range(0, len(slots), MAX_ENTRIES):
+            message = ProducedEvent(
+                event.event,
+                event.hops,
+                event.until - now,
+                producer=state.node,
+                generation=state.generation,
+                slots=tuple(slots[begin : begin + MAX_ENTRIES]),
             )
-            if not self._station.send(now, broker, raw):
-                self.stall(broker)
+            if not self._context.send(now, broker, message):
+                self.on_broker_unreachable(broker)
 
     # From the modulators.
 
-    def on_taken(self, now: float, origin: NodeId, message: Taken) -> None:
-        """Nothing before these numbers need be kept."""
-        for id, following in message.taken:
-            self.taken(now, id, following)
+    def on_input_ack(self, now: float, origin: NodeId, message: InputAck) -> None:
+        """Events before these positions need not be kept."""
+        for id, position in message.positions:
+            self.acknowledge(now, id, position)
 
-    def taken(self, now: float, id: SubscriptionId, following: Following) -> None:
-        """What the client of a subscription has of a producer."""
-        known = self._producers.get((following.producer, following.generation))
-        stream = None if known is None else known.streams.get(id)
-        if stream is not None and following.number <= stream.number and stream.taken(following.number):
-            self._touch(now, stream, again=True)
+    def acknowledge(self, now: float, id: SubscriptionId, position: StreamPosition) -> None:
+        """The client of a subscription has received everything before a position."""
+        state = self._producers.get((position.producer, position.generation))
+        stream = None if state is None else state.streams.get(id)
+        if stream is not None and position.number <= stream.number and stream.acknowledge(position.number):
+            self._postpone_resend(now, stream)
 
-    def switched(self, now: float, ids: list[SubscriptionId]) -> None:
-        """[002 §2.4 step 3] Modulators are elsewhere: what they have not taken goes there, from the first on."""
-        for known in self._producers.values():
+    def on_modulators_moved(self, now: float, ids: list[SubscriptionId]) -> None:
+        """[002 §2.4 step 3] Send unacknowledged events to the new brokers of modulators, from the first one on."""
+        for state in self._producers.values():
             for id in ids:
-                stream = known.streams.get(id)
+                stream = state.streams.get(id)
                 if stream is not None:
-                    self._resend(now, known, id, stream)
+                    self._resend(now, state, id, stream)
 
-    def stall(self, broker: NodeId) -> None:
-        """Something for a broker did not leave or did not arrive: it is sent again later."""
-        self._stalled[broker] = None
+    def on_broker_unreachable(self, broker: NodeId) -> None:
+        """A message to a broker was not sent or not delivered: its events are retransmitted later."""
+        self._unreachable[broker] = None
 
-    def forget(self, ids: list[SubscriptionId]) -> None:
+    def remove_streams(self, ids: list[SubscriptionId]) -> None:
         """Subscriptions have ended."""
-        for known in self._producers.values():
+        for state in self._producers.values():
             for id in ids:
-                stream = known.streams.pop(id, None)
+                stream = state.streams.pop(id, None)
                 if stream is not None:
-                    known.floor = max(known.floor, stream.number)
+                    state.first_number = max(state.first_number, stream.number)
 
-    def tend(self, now: float) -> bool:
-        """Let go what is over and send again what got nowhere; whether anything waits."""
-        stalled, self._stalled = self._stalled, {}
+    def maintain(self, now: float) -> bool:
+        """Remove expired events and retransmit those that were not acknowledged. Returns whether any are left."""
+        unreachable, self._unreachable = self._unreachable, {}
         waits = False
-        for key, known in list(self._producers.items()):
-            if not any(len(stream) for stream in known.streams.values()):
-                if self._is_past(known):
+        for key, state in list(self._producers.items()):
+            if not any(len(stream) for stream in state.streams.values()):
+                if self._is_superseded(state):
                     del self._producers[key]
-                    self._retired.pop(known.node, None)
+                    self._detached.pop(state.node, None)
                 continue
             waits = True
-            for id, stream in known.streams.items():
+            for id, stream in state.streams.items():
                 if not len(stream):
                     continue
-                interest = self._interests.get(id)
-                gone = stream.expire(now)
-                for waiting in gone:
-                    self._station.drop("lease_over", known.node, waiting.event.id)
-                if interest is None:
+                entry = self._directory.get(id)
+                expired = stream.expire(now)
+                for event in expired:
+                    self._context.drop("lease_over", state.node, event.event.id)
+                if entry is None:
                     continue
-                if interest.place in stalled or now >= stream.resend_at:
-                    self._resend(now, known, id, stream)
-                elif gone:
-                    place = Place(id, stream.number, stream.first)
-                    self._station.send(now, interest.place, Skip(known.node, known.generation, (place,)))
+                if entry.broker in unreachable or now >= stream.resend_at:
+                    self._resend(now, state, id, stream)
+                elif expired:
+                    slot = StreamSlot(id, stream.number, stream.first)
+                    self._context.send(now, entry.broker, StreamSkip(state.node, state.generation, (slot,)))
         return waits
 
-    def _is_past(self, known: Producer) -> bool:
-        """Whether the producer has another generation here, or is no client any more."""
-        return known.node in self._retired or any(one.generation > known.generation for one in self._of(known.node))
+    def _is_superseded(self, state: ProducerState) -> bool:
+        """Whether the producer has a newer generation here, or is a client of this broker no more."""
+        if state.node in self._detached:
+            return True
+        return any(other.generation > state.generation for other in self._generations(state.node))
 
-    def _resend(self, now: float, known: Producer, id: SubscriptionId, stream: Outflow) -> None:
-        interest = self._interests.get(id)
-        if interest is None:
+    def _resend(self, now: float, state: ProducerState, id: SubscriptionId, stream: StreamSender) -> None:
+        entry = self._directory.get(id)
+        if entry is None:
             return
-        self._touch(now, stream, again=True)
-        for number, waiting in stream:
-            if waiting.until > now:
-                place = Place(id, number, stream.first)
-                self._send(now, interest.place, known, waiting, [place])
+        self._postpone_resend(now, stream)
+        for number, event in stream:
+            if event.until > now:
+                self._send(now, entry.broker, state, event, [StreamSlot(id, number, stream.first)])
 
-    def _touch(self, now: float, stream: Outflow, again: bool = False) -> None:
-        if again or not len(stream):
-            stream.resend_at = now + PROBE * self._station.settings.resend_s
+    def _postpone_resend(self, now: float, stream: StreamSender) -> None:
+        stream.resend_at = now + PROBE_INTERVALS * self._context.settings.resend_s
 
-    # Moves.
+    # Relocation.
 
-    def record(self, now: float, producer: NodeId) -> tuple[Production, ...]:
-        """All there is of a producer, each event once."""
-        return tuple(self._record(now, one) for one in self._of(producer))
+    def make_records(self, now: float, producer: NodeId) -> tuple[ProducerRecord, ...]:
+        """The whole state of a producer, each event once."""
+        return tuple(self._make_record(now, state) for state in self._generations(producer))
 
-    def _record(self, now: float, known: Producer) -> Production:
-        events: dict[tuple[int, int], int] = {}
-        kept: list[Kept] = []
+    def _make_record(self, now: float, state: ProducerState) -> ProducerRecord:
+        index: dict[tuple[int, int], int] = {}
+        events: list[BufferedEventRecord] = []
         streams = []
-        for id, stream in known.streams.items():
-            places = []
-            for _, waiting in stream:
-                if waiting.event.id not in events:
-                    events[waiting.event.id] = len(kept)
-                    kept.append(waiting.kept(now, 0))
-                places.append(events[waiting.event.id])
+        for id, stream in state.streams.items():
+            indices = []
+            for _, buffered in stream:
+                if buffered.event.id not in index:
+                    index[buffered.event.id] = len(events)
+                    events.append(buffered.to_record(now, 0))
+                indices.append(index[buffered.event.id])
             numbers = tuple(number for number, _ in stream)
-            streams.append(Stream(id, stream.number, numbers, tuple(places)))
-        interests = (self._interests.get(id) for id in known.streams)
-        told = tuple(interest for interest in interests if interest is not None)
-        return Production(known.generation, known.expected.expected, tuple(kept), tuple(streams), told, known.floor)
+            streams.append(StreamRecord(id, stream.number, numbers, tuple(indices)))
+        known = (self._directory.get(id) for id in state.streams)
+        return ProducerRecord(
+            generation=state.generation,
+            expected=state.expected.expected,
+            events=tuple(events),
+            streams=tuple(streams),
+            entries=tuple(entry for entry in known if entry is not None),
+            first_number=state.first_number,
+        )
 
-    def restore(self, now: float, producer: NodeId, record: Production, waited_s: float) -> bool:
-        """Take a producer over; False if the record is no sound one."""
-        waiting = [Waiting.of(now, one, waited_s) for one in record.events]
-        restored = Producer(producer, record.generation, record.expected, record.floor)
+    def restore(self, now: float, producer: NodeId, record: ProducerRecord, waited_s: float) -> bool:
+        """Take a producer over from a record; False if the record is inconsistent."""
+        events = [BufferedEvent.from_record(now, event, waited_s) for event in record.events]
+        restored = ProducerState(producer, record.generation, record.expected, record.first_number)
         for stream in record.streams:
-            if len(stream.kept) != len(stream.events) or any(place >= len(waiting) for place in stream.events):
+            if len(stream.numbers) != len(stream.events) or any(index >= len(events) for index in stream.events):
                 return False
-            flow = restored.streams[stream.subscription] = Outflow(self._station.settings.max_kept, stream.number)
-            flow.kept.extend(zip(stream.kept, (waiting[place] for place in stream.events), strict=True))
-            self._touch(now, flow, again=True)
+            sender = StreamSender(self._context.settings.max_kept, stream.number)
+            sender.buffered.extend(zip(stream.numbers, (events[index] for index in stream.events), strict=True))
+            self._postpone_resend(now, sender)
+            restored.streams[stream.subscription] = sender
         self._producers[producer, record.generation] = restored
-        self._retired.pop(producer, None)
+        self._detached.pop(producer, None)
         return True
 
     def remove(self, producer: NodeId) -> None:
-        """A producer has another home, which has all of it."""
-        for one in list(self._of(producer)):
-            del self._producers[producer, one.generation]
+        """A producer has another home broker, which has its whole state."""
+        for state in list(self._generations(producer)):
+            del self._producers[producer, state.generation]
 
-    def retire(self, producer: NodeId) -> None:
-        """A producer is a client no more; what it has left goes on until it is taken."""
+    def detach(self, producer: NodeId) -> None:
+        """A producer is a client of this broker no more; its events stay until they are acknowledged."""
         if producer in self:
-            self._retired[producer] = None
+            self._detached[producer] = None

@@ -1,13 +1,15 @@
-"""Relocation [002 §2.4 step 3, §3.4]: a client's modulators, and perhaps its home, go from one broker to another.
+"""Relocation [002 §2.4 step 3, §3.4]: a client's modulators, and perhaps its home, move from one broker to another.
 
-Prepare and Ready: may they come? Moved: the old broker processes nothing more and sends all there is. Installed: it is
-there, and does nothing yet. Release: the old broker has let go, and the new one begins. It tells all brokers, which
-from then on send there what the client has not got, and the client. Until the release the old broker can take it back
-whenever a step fails, since nobody else has processed anything; after it, only if the new one has lost it.
+Prepare and Ready: may they move? StateTransfer: the old broker stops processing and sends the whole state. Installed:
+the new broker has the state, and does nothing with it yet. Release: the old broker has removed its copy, and the new
+one begins. The new broker announces that to all brokers, which from then on send it the events that are not
+acknowledged, and to the client. Until the release the old broker can resume whenever a step fails, since no other
+broker has processed anything; after it, only if the new broker has lost the state.
 
-Numbers make it exact: the record has the number with which each producer's stream continues, and producers' homes keep
-what was not taken. So order is kept, nothing is lost, nothing comes twice, and the state is that after the last event
-before those numbers. The three operations of the paper differ in where they go, and whether the home goes along.
+Numbers make the relocation exact: the record has the next number of each producer's stream, and producers' home brokers
+keep all events that were not acknowledged. So order is kept, nothing is lost or duplicated, and the state is that after
+the last event before those numbers. The three operations of the paper differ in their target, and in whether the home
+moves too.
 """
 
 from collections.abc import Callable
@@ -18,299 +20,289 @@ from typing import TypeAlias
 from carrycast.core.model import Failure, NodeId, ProcessorId, SubscriptionId
 from carrycast.core.protocol import Fact
 from carrycast.core.wire import Message
-from carrycast.protocols.overlay.context import Station
-from carrycast.protocols.overlay.durable_state import Ledger, Written
+from carrycast.protocols.overlay.context import NodeContext
+from carrycast.protocols.overlay.durable_state import DurableBrokerState, DurableRecord, RelocationKey
 from carrycast.protocols.overlay.messages import (
-    MOVE_VALID_S,
+    TRANSFER_VALID_S,
     Abort,
-    Begun,
     Installed,
-    Moved,
     Prepare,
     Ready,
-    Record,
     Release,
-    Round,
+    RelocationRecord,
+    Resumed,
+    SequenceNumber,
+    StateTransfer,
 )
 
-MAX_ARRIVING = 256
+MAX_INCOMING = 256
+"""States that wait for their release at one broker."""
 
 
-class Phase(Enum):
-    """How far a move is, at the broker that gives."""
+class RelocationPhase(Enum):
+    """The progress of a relocation, at the old broker."""
 
-    ASKED = auto()
-    SENT = auto()
+    PREPARING = auto()
+    TRANSFERRED = auto()
     RELEASED = auto()
 
 
 @dataclass(slots=True)
-class Leaving:
-    """A move from here."""
+class OutgoingRelocation:
+    """A relocation from this broker to another."""
 
-    move: Round
+    id: SequenceNumber
     client: NodeId
     target: NodeId
     subscriptions: tuple[SubscriptionId, ...]
     with_home: bool
-    phase: Phase = Phase.ASKED
-    record: Record | None = None
+    phase: RelocationPhase = RelocationPhase.PREPARING
+    record: RelocationRecord | None = None
     sent: float = 0.0
 
 
 @dataclass(slots=True)
-class Arriving:
-    """A record that waits for its release."""
+class IncomingRelocation:
+    """A state that waits for its release at this broker."""
 
-    record: Record
+    record: RelocationRecord
     since: float
-    """When it was written, on this node's clock."""
-    asked: float
-    """When its giver was last told that it is here."""
+    """When the record was made, on this node's clock."""
+    confirmed: float
+    """When the old broker was last told that the state is installed."""
 
 
-Pack: TypeAlias = Callable[[float, NodeId, tuple[SubscriptionId, ...], bool], Record | None]
-"""Stop what is to move and say all there is of it; None if it is not here any more."""
-Unpack: TypeAlias = Callable[[float, Record, float], bool]
+Pack: TypeAlias = Callable[[float, NodeId, tuple[SubscriptionId, ...], bool], RelocationRecord | None]
+"""Freeze the state and return it; None if it is not here any more."""
+Unpack: TypeAlias = Callable[[float, RelocationRecord, float], bool]
 """Begin with a record that is so many seconds old; False if it is outdated."""
 Refusal: TypeAlias = Callable[[float, NodeId, tuple[ProcessorId, ...], bool], str]
-"""Why something may not come here; empty if it may."""
+"""Why a relocation to this broker is refused; empty if it is not."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
-    """What a broker does with what moves."""
+class HandoverActions:
+    """The actions of a broker on the state that moves."""
 
     processors: Callable[[tuple[SubscriptionId, ...]], tuple[ProcessorId, ...]]
     refusal: Refusal
     pack: Pack
-    let_go: Callable[[float, Record], None]
+    remove: Callable[[float, RelocationRecord], None]
     begin: Unpack
     resume: Unpack
 
 
 class Relocation:
-    """The moves of one broker, from here and to here; one at a time for each client."""
+    """The relocations from and to one broker; one at a time for each client."""
 
-    def __init__(self, station: Station, hands: Hands, ledger: Ledger) -> None:
-        self._station = station
-        self._hands = hands
-        self._ledger = ledger
-        self._leaving: dict[Round, Leaving] = {}
-        self._arriving: dict[tuple[NodeId, Round], Arriving] = {}
-        self._begun: dict[tuple[NodeId, Round], None] = dict.fromkeys(ledger.moves(ledger.begun))
-        self._released: dict[Round, None] = {move: None for _, move in ledger.moves(ledger.released)}
-        """Moves of this node's past of which it is only known that they were released."""
+    def __init__(self, context: NodeContext, actions: HandoverActions, durable_state: DurableBrokerState) -> None:
+        self._context = context
+        self._actions = actions
+        self._durable_state = durable_state
+        self.outgoing: dict[SequenceNumber, OutgoingRelocation] = {}
+        self.incoming: dict[RelocationKey, IncomingRelocation] = {}
+        self._resumed: dict[RelocationKey, None] = dict.fromkeys(durable_state.relocation_keys(durable_state.resumed))
+        released = durable_state.relocation_keys(durable_state.released)
+        self._released: dict[SequenceNumber, None] = {id: None for _, id in released}
+        """Relocations from before a restart that were released; nothing else is known of them."""
 
     def recover(self, now: float) -> None:
-        """After a crash: what had come and was not released is asked for."""
-        for key, (_, written) in zip(
-            self._ledger.moves(self._ledger.arriving), self._ledger.arriving.items(), strict=True
-        ):
-            self._arriving[key] = Arriving(written.record, written.time, now)
-            self._station.send(now, key[0], Installed(key[1]))
-            self._station.arm("tend", self._station.settings.resend_s)
+        """After a crash: ask for the release of the states that had arrived."""
+        stored = self._durable_state.incoming
+        for key, (_, written) in zip(self._durable_state.relocation_keys(stored), stored.items(), strict=True):
+            self.incoming[key] = IncomingRelocation(written.record, written.time, now)
+            self._context.send(now, key[0], Installed(key[1]))
+            self._context.start_timer("maintain", self._context.settings.resend_s)
 
-    def busy(self, client: NodeId) -> bool:
-        """Whether something of a client is on its way from here."""
-        return any(one.client == client for one in self._leaving.values())
+    def is_relocating(self, client: NodeId) -> bool:
+        """Whether a relocation of a client from this broker is in progress."""
+        return any(outgoing.client == client for outgoing in self.outgoing.values())
 
     def start(
         self, now: float, client: NodeId, target: NodeId, subscriptions: tuple[SubscriptionId, ...], with_home: bool
     ) -> bool:
-        """Begin a move; False, with a reason, if it cannot be."""
-        if self.busy(client):
-            self._station.drop("relocation_under_way", client)
-        elif target == self._station.node or not self._station.is_broker(target):
-            self._station.drop("unknown_broker", target)
+        """Begin a relocation; False, with a named drop, if it is not possible."""
+        if self.is_relocating(client):
+            self._context.drop("relocation_under_way", client)
+        elif target == self._context.node or not self._context.is_broker(target):
+            self._context.drop("unknown_broker", target)
         else:
-            move = self._station.next_move()
-            self._leaving[move] = Leaving(move, client, target, subscriptions, with_home)
-            self._station.arm(("move", move), self._station.settings.move_s)
-            self._station.send(now, target, Prepare(move, client, self._hands.processors(subscriptions), with_home))
+            id = self._context.next_relocation_id()
+            self.outgoing[id] = OutgoingRelocation(id, client, target, subscriptions, with_home)
+            self._context.start_timer(("move", id), self._context.settings.move_s)
+            self._context.send(now, target, Prepare(id, client, self._actions.processors(subscriptions), with_home))
             return True
         return False
 
     def on_message(self, now: float, origin: NodeId, message: Message) -> None:
-        """A step of a move."""
+        """A step of a relocation."""
         match message:
-            case Prepare(move, client, processors, with_home):
-                refused = self._hands.refusal(now, client, processors, with_home)
-                if len(self._arriving) >= MAX_ARRIVING:
+            case Prepare(id, client, processors, with_home):
+                refused = self._actions.refusal(now, client, processors, with_home)
+                if len(self.incoming) >= MAX_INCOMING:
                     refused = "arrivals_full"
-                self._station.send(now, origin, Ready(move, refused))
-            case Moved():
-                self._on_moved(now, origin, message)
-            case Release(move):
-                self._on_release(now, origin, move)
-            case Abort(move):
-                self._on_abort(now, origin, move)
-            case Ready(move) | Installed(move) | Begun(move):
-                one = self._leaving.get(move)
-                if one is None or one.target != origin:
-                    self._on_unknown(now, origin, move, message)
+                self._context.send(now, origin, Ready(id, refused))
+            case StateTransfer():
+                self._on_transfer(now, origin, message)
+            case Release(id):
+                self._on_release(now, origin, id)
+            case Abort(id):
+                self._on_abort(now, origin, id)
+            case Ready(id) | Installed(id) | Resumed(id):
+                outgoing = self.outgoing.get(id)
+                if outgoing is None or outgoing.target != origin:
+                    self._on_unknown(now, origin, id, message)
                 else:
-                    self._go_on(now, one, message)
+                    self._continue(now, outgoing, message)
 
-    def _on_unknown(self, now: float, origin: NodeId, move: Round, message: Message) -> None:
-        """A step of a move that this node does not know, or no longer."""
-        self._station.drop("move_unknown", origin)
-        if isinstance(message, Begun):
-            self._forget(origin, move)
+    def _on_unknown(self, now: float, origin: NodeId, id: SequenceNumber, message: Message) -> None:
+        """A step of a relocation that this broker does not know, or no longer."""
+        self._context.drop("move_unknown", origin)
+        if isinstance(message, Resumed):
+            self._forget(origin, id)
         elif isinstance(message, Installed):
-            # Taken back; or let go before a crash; or lost in one with all else, and then it is theirs.
-            lost = move.incarnation < self._station.host.incarnation and not self._ledger.durable
-            released = move in self._released or lost
-            self._station.send(now, origin, Release(move) if released else Abort(move))
+            # This broker resumed the state; or released it before a crash; or lost it with everything else in a crash,
+            # and then it belongs to the other broker.
+            lost = id.incarnation < self._context.host.incarnation and not self._durable_state.durable
+            released = id in self._released or lost
+            self._context.send(now, origin, Release(id) if released else Abort(id))
 
-    def _forget(self, target: NodeId, move: Round) -> None:
-        self._released.pop(move, None)
-        self._ledger.released.remove((target, move))
+    def _forget(self, target: NodeId, id: SequenceNumber) -> None:
+        self._released.pop(id, None)
+        self._durable_state.released.remove((target, id))
 
-    # From here.
+    # At the old broker.
 
-    def _go_on(self, now: float, one: Leaving, message: Message) -> None:
-        match message, one.phase:
-            case Ready(), Phase.ASKED if message.refused:
-                self._end(one)
-                self._station.port.note(Fact("relocation_refused", peer=one.target, reason=message.refused))
-            case Ready(), Phase.ASKED:
-                self._hand_over(now, one)
-            case Installed(), Phase.SENT:
-                assert one.record is not None
-                one.phase = Phase.RELEASED
-                self._ledger.released.put((one.target, one.move), True)
-                self._hands.let_go(now, one.record)
-                self._station.port.note(Fact("relocation", peer=one.target, value=now - one.sent))
-                self._release(now, one)
-            case Begun(), Phase.RELEASED:
-                self._end(one)
-                self._forget(one.target, one.move)
+    def _continue(self, now: float, outgoing: OutgoingRelocation, message: Message) -> None:
+        match message, outgoing.phase:
+            case Ready(), RelocationPhase.PREPARING if message.refused:
+                self._end(outgoing)
+                self._context.port.note(Fact("relocation_refused", peer=outgoing.target, reason=message.refused))
+            case Ready(), RelocationPhase.PREPARING:
+                self._transfer(now, outgoing)
+            case Installed(), RelocationPhase.TRANSFERRED:
+                assert outgoing.record is not None
+                outgoing.phase = RelocationPhase.RELEASED
+                self._durable_state.released.put((outgoing.target, outgoing.id), True)
+                self._actions.remove(now, outgoing.record)
+                self._context.port.note(Fact("relocation", peer=outgoing.target, value=now - outgoing.sent))
+                self._send_release(now, outgoing)
+            case Resumed(), RelocationPhase.RELEASED:
+                self._end(outgoing)
+                self._forget(outgoing.target, outgoing.id)
 
-    def _hand_over(self, now: float, one: Leaving) -> None:
-        record = self._hands.pack(now, one.client, one.subscriptions, one.with_home)
+    def _transfer(self, now: float, outgoing: OutgoingRelocation) -> None:
+        record = self._actions.pack(now, outgoing.client, outgoing.subscriptions, outgoing.with_home)
         if record is None:
-            self._end(one)
-            self._station.drop("modulator_elsewhere", one.client)
+            self._end(outgoing)
+            self._context.drop("modulator_elsewhere", outgoing.client)
             return
-        one.record, one.phase, one.sent = record, Phase.SENT, now
-        begin = not self._station.settings.keep_order
-        self._rearm(one)
-        if not self._station.send(now, one.target, Moved(one.move, record, MOVE_VALID_S, begin)):
-            self._take_back(now, one, "channel")
+        outgoing.record, outgoing.phase, outgoing.sent = record, RelocationPhase.TRANSFERRED, now
+        begin = not self._context.settings.keep_order
+        self._restart_timer(outgoing)
+        if not self._context.send(now, outgoing.target, StateTransfer(outgoing.id, record, TRANSFER_VALID_S, begin)):
+            self._resume(now, outgoing, "channel")
         elif begin:
-            # [002 §2.4] Lighter: nobody waits for anybody, and a move that fails is not taken back.
-            self._end(one)
-            self._hands.let_go(now, record)
-            self._station.port.note(Fact("relocation", peer=one.target, value=0.0))
+            # [002 §2.4] The lighter protocol: no broker waits for the other, and a relocation that fails is not undone.
+            self._end(outgoing)
+            self._actions.remove(now, record)
+            self._context.port.note(Fact("relocation", peer=outgoing.target, value=0.0))
 
-    def _release(self, now: float, one: Leaving) -> None:
-        self._rearm(one)
-        self._station.send(now, one.target, Release(one.move))
+    def _send_release(self, now: float, outgoing: OutgoingRelocation) -> None:
+        self._restart_timer(outgoing)
+        self._context.send(now, outgoing.target, Release(outgoing.id))
 
-    def on_timer(self, now: float, move: Round) -> None:
+    def on_timer(self, now: float, id: SequenceNumber) -> None:
         """A step has taken too long."""
-        one = self._leaving.get(move)
-        if one is None:
+        outgoing = self.outgoing.get(id)
+        if outgoing is None:
             return
-        if one.phase is Phase.RELEASED:
-            # It is no longer ours to take back: the other one may have begun.
-            self._release(now, one)
+        if outgoing.phase is RelocationPhase.RELEASED:
+            # This broker may not resume any more: the other one may have begun.
+            self._send_release(now, outgoing)
         else:
-            self._take_back(now, one, "timeout")
+            self._resume(now, outgoing, "timeout")
 
     def on_given_up(self, now: float, peer: NodeId, message: Message, cause: Failure) -> None:
-        """A step could not be brought to its target."""
-        if not isinstance(message, Prepare | Moved | Release):
+        """A step could not be delivered to its target."""
+        if not isinstance(message, Prepare | StateTransfer | Release):
             return
-        one = self._leaving.get(message.move)
-        # One that has started anew has lost what it was given, unless it writes down what it has.
-        lost = cause is Failure.RESTARTED and not self._ledger.durable
-        if one is not None and (one.phase is not Phase.RELEASED or lost):
-            self._take_back(now, one, str(cause))
+        outgoing = self.outgoing.get(message.move)
+        # A broker that has restarted has lost the state, unless it is durable.
+        lost = cause is Failure.RESTARTED and not self._durable_state.durable
+        if outgoing is not None and (outgoing.phase is not RelocationPhase.RELEASED or lost):
+            self._resume(now, outgoing, str(cause))
 
-    def _take_back(self, now: float, one: Leaving, reason: str) -> None:
-        """[002 §2.4] No event is lost: it goes on here as if nothing had been."""
-        self._end(one)
-        self._forget(one.target, one.move)
-        self._station.port.note(Fact("relocation_failed", peer=one.target, reason=reason))
-        if one.record is not None:
-            self._station.send(now, one.target, Abort(one.move))
-            self._hands.resume(now, one.record, now - one.sent)
+    def _resume(self, now: float, outgoing: OutgoingRelocation, reason: str) -> None:
+        """[002 §2.4] No event is lost: this broker continues where it stopped."""
+        self._end(outgoing)
+        self._forget(outgoing.target, outgoing.id)
+        self._context.port.note(Fact("relocation_failed", peer=outgoing.target, reason=reason))
+        if outgoing.record is not None:
+            self._context.send(now, outgoing.target, Abort(outgoing.id))
+            self._actions.resume(now, outgoing.record, now - outgoing.sent)
 
-    def _end(self, one: Leaving) -> None:
-        del self._leaving[one.move]
-        self._station.disarm(("move", one.move))
+    def _end(self, outgoing: OutgoingRelocation) -> None:
+        del self.outgoing[outgoing.id]
+        self._context.stop_timer(("move", outgoing.id))
 
-    def _rearm(self, one: Leaving) -> None:
-        self._station.disarm(("move", one.move))
-        self._station.arm(("move", one.move), self._station.settings.move_s)
+    def _restart_timer(self, outgoing: OutgoingRelocation) -> None:
+        self._context.stop_timer(("move", outgoing.id))
+        self._context.start_timer(("move", outgoing.id), self._context.settings.move_s)
 
-    # To here.
+    # At the new broker.
 
-    def _on_moved(self, now: float, origin: NodeId, message: Moved) -> None:
+    def _on_transfer(self, now: float, origin: NodeId, message: StateTransfer) -> None:
         key = (origin, message.move)
-        since = now - (MOVE_VALID_S - min(message.valid_s, MOVE_VALID_S))
-        if key in self._begun or key in self._arriving:
-            self._station.drop("move_repeated", origin)
-        elif len(self._arriving) >= MAX_ARRIVING:
-            self._station.drop("arrivals_full", origin)
+        since = now - (TRANSFER_VALID_S - min(message.valid_s, TRANSFER_VALID_S))
+        if key in self._resumed or key in self.incoming:
+            self._context.drop("move_repeated", origin)
+        elif len(self.incoming) >= MAX_INCOMING:
+            self._context.drop("arrivals_full", origin)
         elif message.begin:
-            self._hands.begin(now, message.record, now - since)
+            self._actions.begin(now, message.record, now - since)
         else:
-            self._arriving[key] = Arriving(message.record, since, now)
-            self._ledger.arriving.put(key, Written(since, message.record))
-            self._station.arm("tend", self._station.settings.resend_s)
-            self._station.send(now, origin, Installed(message.move))
+            self.incoming[key] = IncomingRelocation(message.record, since, now)
+            self._durable_state.incoming.put(key, DurableRecord(since, message.record))
+            self._context.start_timer("maintain", self._context.settings.resend_s)
+            self._context.send(now, origin, Installed(message.move))
 
-    def _on_release(self, now: float, origin: NodeId, move: Round) -> None:
-        key = (origin, move)
-        one = self._arriving.pop(key, None)
-        if one is None and key not in self._begun:
-            # It came and was given up, or this node has started anew since.
-            self._station.drop("move_unknown", origin)
-            self._station.send(now, origin, Abort(move))
+    def _on_release(self, now: float, origin: NodeId, id: SequenceNumber) -> None:
+        key = (origin, id)
+        incoming = self.incoming.pop(key, None)
+        if incoming is None and key not in self._resumed:
+            # The state arrived and has expired, or this node has restarted since.
+            self._context.drop("move_unknown", origin)
+            self._context.send(now, origin, Abort(id))
             return
-        if one is not None:
-            while len(self._begun) >= MAX_ARRIVING:
-                oldest = next(iter(self._begun))
-                del self._begun[oldest]
-                self._ledger.begun.remove(oldest)
-            self._begun[key] = None
-            self._ledger.begun.put(key, True)
-            self._ledger.arriving.remove(key)
-            self._hands.begin(now, one.record, now - one.since)
-        self._station.send(now, origin, Begun(move))
+        if incoming is not None:
+            while len(self._resumed) >= MAX_INCOMING:
+                oldest = next(iter(self._resumed))
+                del self._resumed[oldest]
+                self._durable_state.resumed.remove(oldest)
+            self._resumed[key] = None
+            self._durable_state.resumed.put(key, True)
+            self._durable_state.incoming.remove(key)
+            self._actions.begin(now, incoming.record, now - incoming.since)
+        self._context.send(now, origin, Resumed(id))
 
-    def _on_abort(self, now: float, origin: NodeId, move: Round) -> None:
-        one = self._leaving.get(move)
-        if one is not None and one.target == origin and one.phase is Phase.RELEASED:
-            self._take_back(now, one, "aborted")
-        elif self._arriving.pop((origin, move), None) is None:
-            self._station.drop("move_unknown", origin)
-        self._ledger.arriving.remove((origin, move))
+    def _on_abort(self, now: float, origin: NodeId, id: SequenceNumber) -> None:
+        outgoing = self.outgoing.get(id)
+        if outgoing is not None and outgoing.target == origin and outgoing.phase is RelocationPhase.RELEASED:
+            self._resume(now, outgoing, "aborted")
+        elif self.incoming.pop((origin, id), None) is None:
+            self._context.drop("move_unknown", origin)
+        self._durable_state.incoming.remove((origin, id))
 
-    def tend(self, now: float) -> bool:
-        """Ask again for what was not released, and forget what never was; whether anything waits."""
-        settings = self._station.settings
-        for key, one in list(self._arriving.items()):
-            if one.since < now - settings.lease_s:
-                del self._arriving[key]
-                self._ledger.arriving.remove(key)
-                self._station.drop("arrival_expired", key[0])
-            elif one.asked < now - settings.move_s:
-                one.asked = now
-                self._station.send(now, key[0], Installed(key[1]))
-        return bool(self._arriving)
-
-    def gives(self, move: Round) -> bool:
-        """Whether a move from here is under way."""
-        return move in self._leaving
-
-    def moves(self) -> list[Round]:
-        """Those that are under way from here."""
-        return list(self._leaving)
-
-    def waiting(self) -> list[tuple[NodeId, Round]]:
-        """What has come and is not released: from whom, and the name of its move."""
-        return list(self._arriving)
+    def maintain(self, now: float) -> bool:
+        """Ask again for the release of states, and remove expired ones. Returns whether any are left."""
+        settings = self._context.settings
+        for key, incoming in list(self.incoming.items()):
+            if incoming.since < now - settings.lease_s:
+                del self.incoming[key]
+                self._durable_state.incoming.remove(key)
+                self._context.drop("arrival_expired", key[0])
+            elif incoming.confirmed < now - settings.move_s:
+                incoming.confirmed = now
+                self._context.send(now, key[0], Installed(key[1]))
+        return bool(self.incoming)

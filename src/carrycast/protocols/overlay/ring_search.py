@@ -1,77 +1,81 @@
-"""Expanding ring search for near brokers [002 §2.3, 13]."""
+"""Expanding ring search for near brokers [002 §2.3 and its reference 13]."""
 
 from collections.abc import Callable
 from typing import TypeAlias
 
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import Fact, Port
-from carrycast.protocols.overlay.messages import RingAnswer, RingQuery, Round
-from carrycast.protocols.overlay.rules import Found
+from carrycast.protocols.overlay.messages import RingAnswer, RingQuery, SequenceNumber
+from carrycast.protocols.overlay.rules import FoundBroker
 from carrycast.protocols.overlay.settings import OverlaySettings
 
 MAX_SEARCHES = 4096
-"""Searches of others remembered; the oldest makes room."""
+"""Searches of other nodes that are remembered; the oldest makes room."""
 
-COPY_S = 1.0
-"""After the time of the widest ring no copy comes by but what waited longer than this in a queue."""
+QUEUE_DELAY_S = 1.0
+"""A copy of a query may arrive this long after the time of the widest ring, because it waited in a queue."""
 
-Done: TypeAlias = Callable[[float, list[Found]], None]
+SearchDone: TypeAlias = Callable[[float, list[FoundBroker]], None]
+"""The callback with the brokers that were found."""
 
 
 class RingSearch:
-    """One node's searches, one at a time, and its part in those of others."""
+    """The searches of one node, one at a time, and its part in the searches of others."""
 
-    def __init__(self, node: NodeId, settings: OverlaySettings, port: Port, incarnation: int, done: Done) -> None:
+    def __init__(
+        self, node: NodeId, settings: OverlaySettings, port: Port, incarnation: int, on_done: SearchDone
+    ) -> None:
         self._node = node
         self._settings = settings
         self._port = port
-        self._done = done
-        self._search = Round(incarnation, 0)
+        self._on_done = on_done
+        self._search = SequenceNumber(incarnation, 0)
         self._hops = 0
-        """Of the ring that is searched; 0 while none is."""
+        """The radius of the current ring; 0 if no search is in progress."""
         self._enough = 0
         self.found: dict[NodeId, tuple[int, float]] = {}
-        self._seen: dict[tuple[NodeId, Round], float] = {}
-        """Searches of others, and until when a copy of them may still come by, the oldest first."""
-        self._second = 0.0
-        self._relayed = 0
+        self._seen: dict[tuple[NodeId, SequenceNumber], float] = {}
+        """Searches of others, the oldest first, and until when copies of their queries may still arrive."""
+        self._second_start = 0.0
+        self._forwarded = 0
 
     def begin(self, now: float, enough: int) -> None:
-        """Search until so many are found; one that is under way goes on."""
+        """Search until `enough` brokers are found; a search in progress goes on."""
         if self._hops == 0:
             self._enough = enough
             self._ring(1)
 
     def stop(self) -> None:
-        """End what is under way."""
+        """Cancel the search in progress."""
         self._hops = 0
         self._port.cancel_timer("ring")
 
     def on_timer(self, now: float) -> None:
-        """The ring has had its time: the next one, or the end."""
+        """The time of a ring is over: search a wider ring, or finish."""
         settings = self._settings
         if len(self.found) < self._enough and self._hops < settings.ring_max:
             self._ring(min(2 * self._hops, settings.ring_max))
             return
         self._hops = 0
-        self._done(now, [(float(hops), broker) for broker, (hops, _) in self.found.items()])
+        self._on_done(now, [(float(hops), broker) for broker, (hops, _) in self.found.items()])
 
     def on_query(self, now: float, sender: NodeId, query: RingQuery, load: float | None) -> None:
-        """Somebody searches: a broker, which knows its load, answers; who has hops left passes it on."""
+        """A query of another node: a broker, which passes its load, answers; the query is forwarded while it has hops
+        left."""
         search = (query.origin, query.search)
         while self._seen and next(iter(self._seen.values())) <= now:
             del self._seen[next(iter(self._seen))]
         if query.origin == self._node or search in self._seen:
             return
-        if now - self._second >= 1.0:
-            self._second, self._relayed = now, 0
-        self._relayed += 1
-        if self._relayed > self._settings.search_rate:
+        if now - self._second_start >= 1.0:
+            self._second_start, self._forwarded = now, 0
+        self._forwarded += 1
+        if self._forwarded > self._settings.search_rate:
             self._port.note(Fact("drop", peer=sender, reason="search_rate"))
             return
         if len(self._seen) >= MAX_SEARCHES:
             del self._seen[next(iter(self._seen))]
-        self._seen[search] = now + 2 * self._settings.ring_max * self._settings.ring_hop_s + COPY_S
+        self._seen[search] = now + 2 * self._settings.ring_max * self._settings.ring_hop_s + QUEUE_DELAY_S
         if load is not None:
             self._port.route(query.origin, RingAnswer(query.search, query.hops, load))
         if query.hops_left > 1 and query.hops < 255:

@@ -10,113 +10,115 @@ from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from carrycast.core.model import Event
-from carrycast.protocols.overlay.messages import Following, Kept
+from carrycast.protocols.overlay.messages import BufferedEventRecord, StreamPosition
 
-Item = TypeVar("Item")
+T = TypeVar("T")
 
-MAX_HELD = 1024
-"""Items that may wait for one before them; what is further ahead comes again."""
+MAX_REORDERED = 1024
+"""Items that may wait for a missing one before them. An item that is further ahead is rejected, and retransmitted
+later."""
 
 
-class Waiting(NamedTuple):
-    """An event with the end of its lease on this node's clock."""
+class BufferedEvent(NamedTuple):
+    """An event that is kept until it is acknowledged, with the end of its lease on this node's clock."""
 
     event: Event
     hops: int
     until: float
-    input: Following | None = None
+    input: StreamPosition | None = None
     part: int = 0
-    """Which of the outputs of that input it is."""
+    """The index of the event among the outputs of its input."""
 
-    def kept(self, now: float, number: int) -> Kept:
-        """As it travels; what is over by now is as good as over."""
-        return Kept(number, self.event, self.hops, max(self.until - now, 0.0), self.input, self.part)
+    def to_record(self, now: float, number: int) -> BufferedEventRecord:
+        """The event as it is sent or written: with the remaining lease, which is 0 if it has expired."""
+        return BufferedEventRecord(number, self.event, self.hops, max(self.until - now, 0.0), self.input, self.part)
 
     @classmethod
-    def of(cls, now: float, kept: Kept, waited_s: float) -> "Waiting":
-        return cls(kept.event, kept.hops, now + kept.left_s - waited_s, kept.input, kept.part)
+    def from_record(cls, now: float, record: BufferedEventRecord, waited_s: float) -> "BufferedEvent":
+        """Copy a record that has been under way for `waited_s`."""
+        return cls(record.event, record.hops, now + record.left_s - waited_s, record.input, record.part)
 
 
-class Outflow:
-    """The sending end."""
+class StreamSender:
+    """The sending end: numbers events and keeps them until they are acknowledged."""
 
-    __slots__ = ("_limit", "kept", "number", "resend_at", "sent")
+    __slots__ = ("_limit", "buffered", "number", "resend_at", "sent")
 
     def __init__(self, limit: int, number: int = 0) -> None:
         self._limit = limit
         self.number = number
-        """The next one."""
-        self.kept: deque[tuple[int, Waiting]] = deque()
+        """The number of the next event that is added."""
+        self.buffered: deque[tuple[int, BufferedEvent]] = deque()
         self.sent = number
-        """The next one to leave; going back sends again what is kept from there on."""
+        """The next number to send. Setting it back retransmits the events from there on."""
         self.resend_at = 0.0
-        """When to go back if nothing is said to be taken."""
+        """When to retransmit if no acknowledgement arrives."""
 
-    def __iter__(self) -> Iterator[tuple[int, Waiting]]:
-        return iter(self.kept)
+    def __iter__(self) -> Iterator[tuple[int, BufferedEvent]]:
+        return iter(self.buffered)
 
     def __len__(self) -> int:
-        return len(self.kept)
+        return len(self.buffered)
 
     @property
     def first(self) -> int:
         """The lowest number that is still kept."""
-        return self.kept[0][0] if self.kept else self.number
+        return self.buffered[0][0] if self.buffered else self.number
 
-    def add(self, waiting: Waiting) -> tuple[int, Waiting | None]:
-        """Number an event and keep it; what had to go for it."""
-        gone = self.kept.popleft()[1] if len(self.kept) >= self._limit else None
+    def add(self, event: BufferedEvent) -> tuple[int, BufferedEvent | None]:
+        """Number an event and keep it. Returns the number, and the oldest event if it was removed to make room."""
+        removed = self.buffered.popleft()[1] if len(self.buffered) >= self._limit else None
         number = self.number
         self.number += 1
-        self.kept.append((number, waiting))
-        return number, gone
+        self.buffered.append((number, event))
+        return number, removed
 
-    def taken(self, number: int) -> bool:
-        """All before a number is where it should be; whether that is news."""
-        before = len(self.kept)
-        while self.kept and self.kept[0][0] < number:
-            self.kept.popleft()
-        return len(self.kept) < before
+    def acknowledge(self, number: int) -> bool:
+        """Remove all events before a number. Returns whether there were any."""
+        before = len(self.buffered)
+        while self.buffered and self.buffered[0][0] < number:
+            self.buffered.popleft()
+        return len(self.buffered) < before
 
-    def expire(self, now: float) -> list[Waiting]:
-        """Let go whose lease is over. What stands behind others goes when they do."""
-        gone = []
-        while self.kept and self.kept[0][1].until <= now:
-            gone.append(self.kept.popleft()[1])
-        return gone
+    def expire(self, now: float) -> list[BufferedEvent]:
+        """Remove and return the expired events at the head. Events behind one that is still valid stay."""
+        removed = []
+        while self.buffered and self.buffered[0][1].until <= now:
+            removed.append(self.buffered.popleft()[1])
+        return removed
 
 
-class Inflow(Generic[Item]):
-    """The taking end."""
+class StreamReceiver(Generic[T]):
+    """The receiving end: puts items in order and rejects duplicates."""
 
-    __slots__ = ("_held", "expected")
+    __slots__ = ("_reordered", "expected")
 
     def __init__(self, expected: int = 0) -> None:
         self.expected = expected
-        self._held: dict[int, Item] = {}
+        self._reordered: dict[int, T] = {}
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._reordered)
 
-    def skip(self, first: int) -> list[tuple[int, Item]]:
-        """What comes before is no more; what can be taken now."""
+    def skip_to(self, first: int) -> list[tuple[int, T]]:
+        """Stop waiting for numbers before `first`, which will not arrive. Returns the items that are now in order."""
         if first > self.expected:
-            for number in [number for number in self._held if number < first]:
-                del self._held[number]
+            for number in [number for number in self._reordered if number < first]:
+                del self._reordered[number]
             self.expected = first
-        return self._drain()
+        return self._take_in_order()
 
-    def take(self, number: int, first: int, item: Item) -> list[tuple[int, Item]] | None:
-        """The items that are in order with one more; None if it was here before or is too far ahead."""
-        drained = self.skip(first)
-        if number < self.expected or number in self._held or number >= self.expected + MAX_HELD:
-            return drained or None
-        self._held[number] = item
-        return drained + self._drain()
+    def accept(self, number: int, first: int, item: T) -> list[tuple[int, T]] | None:
+        """Take an item. Returns the items that are now in order, or None if it is a duplicate or too far ahead."""
+        in_order = self.skip_to(first)
+        if number < self.expected or number in self._reordered or number >= self.expected + MAX_REORDERED:
+            return in_order or None
+        self._reordered[number] = item
+        return in_order + self._take_in_order()
 
-    def _drain(self) -> list[tuple[int, Item]]:
-        drained = []
-        while self.expected in self._held:
-            drained.append((self.expected, self._held.pop(self.expected)))
+    def _take_in_order(self) -> list[tuple[int, T]]:
+        in_order = []
+        while self.expected in self._reordered:
+            in_order.append((self.expected, self._reordered.pop(self.expected)))
             self.expected += 1
-        return drained
+        return in_order

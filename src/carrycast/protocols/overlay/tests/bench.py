@@ -17,9 +17,9 @@ from carrycast.core.protocol.effects import Broadcast, CancelTimer, Deliver, Eff
 from carrycast.core.protocol.registry import protocol_named
 from carrycast.core.settings import parse_settings
 from carrycast.core.wire import Codec, Layer, Message
-from carrycast.protocols.overlay.broker import Broker
-from carrycast.protocols.overlay.modulators import Running
-from carrycast.protocols.overlay.protocol import Overlay
+from carrycast.protocols.overlay.broker import OverlayBroker
+from carrycast.protocols.overlay.modulators import RunningModulator
+from carrycast.protocols.overlay.protocol import OpportunisticOverlay
 from carrycast.protocols.overlay.settings import OverlaySettings
 from carrycast.sim.engine.host import MemoryStore
 from carrycast.sim.testing import LoneHost
@@ -52,7 +52,7 @@ class BenchHost(LoneHost):
         self.incarnation = incarnation
         self.busy = 0.0
         self.free_bytes = 1 << 30
-        self.runs: tuple[Processor, ...] = (CHAIN,)
+        self.is_running: tuple[Processor, ...] = (CHAIN,)
         self._brokers = brokers
 
     def directory(self, role: str) -> tuple[NodeId, ...]:
@@ -66,7 +66,7 @@ class BenchHost(LoneHost):
 
     @property
     def processors(self) -> tuple[Processor, ...]:
-        return self.runs
+        return self.is_running
 
 
 class Bench:
@@ -105,7 +105,7 @@ class Bench:
         self.hosts: dict[NodeId, BenchHost] = {}
         self.stores = {node: MemoryStore() for node in range(nodes)}
         self.ports: dict[NodeId, RecordingPort] = {}
-        self.nodes: dict[NodeId, Overlay] = {}
+        self.nodes: dict[NodeId, OpportunisticOverlay] = {}
         self.standing: dict[NodeId, list[Subscription]] = {node: [] for node in range(nodes)}
         for node in range(nodes):
             self.start(node)
@@ -119,7 +119,7 @@ class Bench:
         host = self.hosts[node] = BenchHost(node, self.brokers, self._incarnations[node], self.stores[node])
         host.attach_router(frozenset({Capability.DISTANCES}), lambda now, target: self.hops(node, target))
         port = self.ports[node] = RecordingPort()
-        machine = Overlay(node, self.settings, port, host, Random(node))
+        machine = OpportunisticOverlay(node, self.settings, port, host, Random(node))
         self.nodes[node] = machine
         self._listen(node, machine)
         machine.on_start(self.now)
@@ -127,21 +127,21 @@ class Bench:
             machine.on_subscribe(self.now, subscription)
         self.collect(node)
 
-    def _listen(self, node: NodeId, machine: Overlay) -> None:
-        send = machine.station.transport.send
+    def _listen(self, node: NodeId, machine: OpportunisticOverlay) -> None:
+        send = machine.context.transport.send
 
         def heard(now: float, peer: NodeId, message: Message) -> bool:
             self.said.append((node, peer, message))
             return send(now, peer, message)
 
-        machine.station.transport.send = heard  # type: ignore[method-assign]
+        machine.context.transport.send = heard  # type: ignore[method-assign]
 
     def crash(self, node: NodeId) -> None:
         """All that it knew is gone, its timers and calls too."""
         self.down.add(node)
         self._timers = {key: number for key, number in self._timers.items() if key[0] != node}
 
-    def broker(self, node: NodeId) -> Broker:
+    def broker(self, node: NodeId) -> OverlayBroker:
         broker = self.nodes[node].broker
         assert broker is not None
         return broker
@@ -152,7 +152,7 @@ class Bench:
         assert len(found) <= 1, "two brokers run one modulator"
         return found[0] if found else None
 
-    def _active(self, node: NodeId, id: SubscriptionId) -> Running | None:
+    def _active(self, node: NodeId, id: SubscriptionId) -> RunningModulator | None:
         one = self.broker(node).modulators.get(id)
         return None if one is None or one.frozen else one
 
@@ -178,7 +178,7 @@ class Bench:
     def report(self, client: NodeId, broker: NodeId, distance: float, load: float | None = 0.0) -> None:
         """A client finds a nearer broker, and its load, if it asked for that."""
         loads = {} if load is None else {broker: load}
-        self.nodes[client].client.on_found(self.now, [(distance, broker)], loads)
+        self.nodes[client].client.on_brokers_found(self.now, [(distance, broker)], loads)
         self.collect(client)
 
     def outputs(self, id: SubscriptionId) -> list[Event]:

@@ -2,7 +2,7 @@
 
 from carrycast.core.model import NodeId, SubscriptionId
 from carrycast.core.protocol import Gap
-from carrycast.protocols.overlay.messages import Missing
+from carrycast.protocols.overlay.messages import ModulatorLost
 from carrycast.protocols.overlay.tests.bench import Bench, assert_never_moved
 from carrycast.sim.testing import Net
 
@@ -209,8 +209,8 @@ def test_word_of_a_missing_modulator_counts_only_from_the_own_home() -> None:
     net.run(5)
     home = net.nodes[CONSUMER].client.home
     assert home is not None
-    net.nodes[1 - home].station.send(net.now, CONSUMER, Missing(id))
-    net.nodes[home].station.send(net.now, CONSUMER, Missing(SubscriptionId(CONSUMER, 77)))
+    net.nodes[1 - home].context.send(net.now, CONSUMER, ModulatorLost(id))
+    net.nodes[home].context.send(net.now, CONSUMER, ModulatorLost(SubscriptionId(CONSUMER, 77)))
     net.collect(home)
     net.collect(1 - home)
     net.run(5)

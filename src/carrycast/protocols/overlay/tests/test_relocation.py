@@ -43,17 +43,17 @@ def move(net: Bench, id: SubscriptionId, target: NodeId, with_home: bool) -> boo
 def holds_something(net: Bench, node: NodeId) -> bool:
     """Whether a broker has what no other has: then a crash loses it, as memory is lost."""
     broker = net.broker(node)
-    if len(broker.clients) or any(broker.modulators) or any(one in broker.productions for one in PRODUCERS):
+    if len(broker.clients) or any(broker.modulators) or any(one in broker.producers for one in PRODUCERS):
         return True
     # What has come here and its giver has lost in a crash.
-    givers = broker.relocation.waiting()
-    return any(giver in net.down or not net.broker(giver).relocation.gives(move) for giver, move in givers)
+    givers = broker.relocation.incoming
+    return any(giver in net.down or move not in net.broker(giver).relocation.outgoing for giver, move in givers)
 
 
 def gives_to_nobody(net: Bench, node: NodeId) -> bool:
     """Whether all that a broker has let go of has arrived where it goes."""
-    waiting = [one for other in BROKERS if other not in net.down for one in net.broker(other).relocation.waiting()]
-    moves = net.broker(node).relocation.moves()
+    waiting = [key for other in BROKERS if other not in net.down for key in net.broker(other).relocation.incoming]
+    moves = net.broker(node).relocation.outgoing
     return all((node, move) in waiting for move in moves)
 
 

@@ -6,16 +6,16 @@ import pytest
 from carrycast.core.model import NodeId
 from carrycast.protocols.overlay.home_broker import changes_home, mean_path
 from carrycast.protocols.overlay.rules import (
-    Found,
-    Reached,
-    Row,
+    BrokerPath,
+    FoundBroker,
+    TopologyRow,
     in_vicinity,
     link_length,
     overlay_graph,
     shortest_paths,
 )
 
-FOUND: list[Found] = [(3.0, 7), (1.0, 5), (2.0, 9), (2.0, 4), (4.0, 1)]
+FOUND: list[FoundBroker] = [(3.0, 7), (1.0, 5), (2.0, 9), (2.0, 4), (4.0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_of_two_words_on_a_link_the_younger_holds(
     one: tuple[float, bool] | None, other: tuple[float, bool] | None, younger: bool, either: bool
 ) -> None:
     rows = {
-        node: Row(said[0], {end: 2.0} if said[1] else {})
+        node: TopologyRow(said[0], {end: 2.0} if said[1] else {})
         for node, said, end in ((0, one, 1), (1, other, 0))
         if said is not None
     }
@@ -60,7 +60,7 @@ def test_of_two_words_on_a_link_the_younger_holds(
 
 
 def test_links_are_priced_for_the_end_that_they_lead_to() -> None:
-    rows = {0: Row(0.0, {1: 2.0}), 1: Row(0.0, {}, price=5.0)}
+    rows = {0: TopologyRow(0.0, {1: 2.0}), 1: TopologyRow(0.0, {}, extra_cost=5.0)}
     assert overlay_graph(rows, "either") == {0: {1: 7.0}, 1: {0: 2.0}}
     assert overlay_graph(rows, "either", 0.5) == {0: {1: 6.0}, 1: {0: 1.0}}
 
@@ -82,7 +82,7 @@ def test_shortest_paths_are_those_of_another_library(seed: int) -> None:
 
 
 def test_the_mean_path_leaves_out_who_cannot_be_reached() -> None:
-    reached = {3: Reached(2.0, (3,)), 4: Reached(5.0, (3, 4))}
+    reached = {3: BrokerPath(2.0, (3,)), 4: BrokerPath(5.0, (3, 4))}
     assert mean_path([3, 4, 9], reached, 1.0) == 1.0 + 3.5
     assert mean_path([], reached, 2.0) == 2.0
 

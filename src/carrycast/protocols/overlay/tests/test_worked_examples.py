@@ -5,20 +5,20 @@ from pathlib import Path
 import pytest
 
 from carrycast.core.model import NodeId
-from carrycast.protocols.overlay.broker_tables import Brokers, Information
-from carrycast.protocols.overlay.protocol import Overlay
+from carrycast.protocols.overlay.broker_tables import BrokerInformation, BrokerTables
+from carrycast.protocols.overlay.protocol import OpportunisticOverlay
 from carrycast.protocols.overlay.settings import OverlaySettings
 from carrycast.sim.testing import Net
 
-IDLE = Information(0.0, 0.0, None, 0.0)
+IDLE = BrokerInformation(0.0, 0.0, None, 0.0)
 END_S = 10_000.0
 ROUTED: dict[str, object] = {"router": {"name": "shortest_path"}}
 Edges = dict[tuple[NodeId, NodeId], tuple[float, float]]
 
 
-def overlay(net: Net, node: NodeId) -> Overlay:
+def overlay(net: Net, node: NodeId) -> OpportunisticOverlay:
     protocol = net.protocol(node)
-    assert isinstance(protocol, Overlay)
+    assert isinstance(protocol, OpportunisticOverlay)
     return protocol
 
 
@@ -43,45 +43,45 @@ FIGURE_3: Edges = {
 }
 
 
-def links(table: Brokers) -> set[tuple[NodeId, NodeId]]:
+def links(table: BrokerTables) -> set[tuple[NodeId, NodeId]]:
     """The overlay links that a broker uses, seen from its table."""
     found = set()
     for broker in (A, B, C, D):
-        for other, reached in table.reached(broker).items():
-            if len(reached.path) == 1:
+        for other, paths_from in table.paths_from(broker).items():
+            if len(paths_from.path) == 1:
                 found.add((min(broker, other), max(broker, other)))
     return found
 
 
 def test_figure_3_step_by_step() -> None:
-    tables = {node: Brokers(node, OverlaySettings(), 0) for node in (A, B, C, D)}
+    tables = {node: BrokerTables(node, OverlaySettings(), 0) for node in (A, B, C, D)}
     near: dict[NodeId, dict[NodeId, float]] = {A: {B: 2.0}, B: {A: 2.0, C: 2.0, D: 3.0}, C: {B: 2.0}, D: {B: 3.0}}
     for node, table in tables.items():
-        table.look_around(0.0, near[node], IDLE)
-    items = [item for table in tables.values() for item in table.changes(0.0)]
+        table.update_neighbors(0.0, near[node], IDLE)
+    items = [item for table in tables.values() for item in table.take_changes(0.0)]
     for table in tables.values():
-        table.receive(0.0, items)
-        table.changes(0.0)
+        table.merge(0.0, items)
+        table.take_changes(0.0)
         # "all four brokers have the same view of the global broker network topology A-B, B-C and B-D"
         assert links(table) == {(A, B), (B, C), (B, D)}
 
     # "C adds D as its new neighbor. Then C ... propagates the change to its neighboring brokers B and D."
-    assert tables[C].look_around(10.0, {B: 2.0, D: 3.0}, IDLE)
-    news = tables[C].changes(10.0)
+    assert tables[C].update_neighbors(10.0, {B: 2.0, D: 3.0}, IDLE)
+    news = tables[C].take_changes(10.0)
     assert [item.broker for item in news] == [C]
     for node in (B, D):
-        assert tables[node].receive(10.0, news) == []
+        assert tables[node].merge(10.0, news) == []
     for node in (B, C, D):
         assert links(tables[node]) == {(A, B), (B, C), (B, D), (C, D)}
-    assert tables[C].path(D) == (D,)
+    assert tables[C].path_to(D) == (D,)
     assert links(tables[A]) == {(A, B), (B, C), (B, D)}, "A has not heard of it"
 
     # "B removes D from its neighbor list ... sends its changes since previous period to its neighbors A and C."
-    assert tables[B].look_around(20.0, {A: 2.0, C: 2.0}, IDLE)
-    news = tables[B].changes(20.0)
+    assert tables[B].update_neighbors(20.0, {A: 2.0, C: 2.0}, IDLE)
+    news = tables[B].take_changes(20.0)
     assert sorted(item.broker for item in news) == [B, C]
-    assert tables[A].receive(20.0, news) == []
-    assert tables[C].receive(20.0, news) == []
+    assert tables[A].merge(20.0, news) == []
+    assert tables[C].merge(20.0, news) == []
     # "both A and C update their topology knowledge by removing broker link B-D. A also adds the broker link C-D"
     for node in (A, B, C):
         assert links(tables[node]) == {(A, B), (B, C), (C, D)}
