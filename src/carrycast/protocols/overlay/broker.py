@@ -53,6 +53,9 @@ from carrycast.protocols.overlay.producers import Producers
 from carrycast.protocols.overlay.resource_monitor import ResourceMonitor
 from carrycast.protocols.overlay.rules import FoundBroker
 
+MAX_SUBSCRIPTIONS = 16384
+"""Subscriptions in a broker's directory. The bound keeps forged ones from filling its memory."""
+
 
 class OverlayBroker:
     """One broker. Its roles decide which adaptors it runs."""
@@ -64,7 +67,7 @@ class OverlayBroker:
         self._oracle = oracle
         self.brokers = BrokerTables(context.node, settings, context.host.incarnation)
         self.clients = ClientInformationTable(settings.max_clients)
-        self.directory = SubscriptionDirectory(settings.max_interests)
+        self.directory = SubscriptionDirectory(MAX_SUBSCRIPTIONS)
         self.directory_sync = DirectorySync(context, self.directory)
         self.producers = Producers(context, self.directory)
         self.durable_state = DurableBrokerState(context)
