@@ -18,15 +18,17 @@ class OverlaySettings(Settings, frozen=True):
     """How brokers and clients search each other, which brokers adapt what, and how streams are made reliable."""
 
     # [002 §4.1] "the broker network update interval is fixed at 20 seconds"; 10 to 100 s elsewhere.
-    update_s: Annotated[Seconds, Meta(description="period in which a broker searches its neighbors and propagates topology changes")] = 20.0
+    update_s: Annotated[
+        Seconds, Meta(description="period in which a broker searches its neighbors and propagates topology changes")
+    ] = 20.0
     # [002 §4.1] "a home broker discovery period of 10 seconds".
     look_s: Annotated[
         float, Meta(ge=0.001, description="period in which a client searches the nearest broker; inf: once")
     ] = 10.0
     # [002 §2.4] "periodically (or in response to changes indicated by the underlying physical network protocol)".
-    look_on_change: Annotated[bool, Meta(description="a client also searches when a link of its node comes or goes")] = (
-        False
-    )
+    look_on_change: Annotated[
+        bool, Meta(description="a client also searches when a link of its node comes or goes")
+    ] = False
     # [002 §2.3] "by querying the routing table ... or via Expanding Ring Search": the one that works with every router.
     near: Annotated[
         Literal["ring", "router", "view"],
@@ -36,13 +38,14 @@ class OverlaySettings(Settings, frozen=True):
     # fit, so experiments that use it show others too.
     vicinity: Annotated[
         Literal["nearest", "ring", "within"],
-        Meta(description="overlay neighbors: the nearest `degree`, all in the smallest ring with so many, or all within a distance"),
+        Meta(description="overlay neighbors: the nearest `degree`, all of the smallest ring with so many, or all near"),
     ] = "nearest"
     degree: Annotated[int, Meta(ge=1, le=64, description="overlay neighbors that a broker searches")] = 6
     within_hops: Annotated[Hops, Meta(description='the largest distance of a neighbor with vicinity = "within"')] = 2
     # Both ends report their links. Only with the younger report does the paper's Figure 3 come out as described.
     link_rule: Annotated[
-        Literal["younger", "either"], Meta(description="a link exists if the younger item of its two ends, or either of them, lists it")
+        Literal["younger", "either"],
+        Meta(description="a link exists if the younger item of its two ends, or either of them, lists it"),
     ] = "younger"
     # RFC 3561, 6.4 and 10: a ring is widened until enough brokers answer; NODE_TRAVERSAL_TIME is 40 ms.
     ring_max: Annotated[Hops, Meta(description="radius of the widest ring, in hops")] = 10
@@ -50,15 +53,17 @@ class OverlaySettings(Settings, frozen=True):
     # A rate limit against floods of queries: four times the RREQ_RATELIMIT of one AODV node (RFC 3561, 10).
     search_rate: Annotated[int, Meta(ge=1, le=10_000, description="searches per second that a node forwards")] = 40
     # [002 §3.5] Three adaptors; the roles of a broker decide which of them it runs. Empty: no broker.
-    topology_by: Annotated[Role, Meta(description="role of the brokers whose links follow the network; others search once")] = (
-        "broker"
-    )
+    topology_by: Annotated[
+        Role, Meta(description="role of the brokers whose links follow the network; others search once")
+    ] = "broker"
     home_change_by: Annotated[Role, Meta(description="role of the brokers that move clients")] = "broker"
     load_balancing_by: Annotated[Role, Meta(description="role of the brokers that move modulators when overloaded")] = (
         "broker"
     )
     # Near 1 the queue of a processor grows without bound; inf switches overload control off.
-    max_load: Annotated[float, Meta(gt=0, description="a broker with a higher processor utilization is overloaded")] = 0.9
+    max_load: Annotated[float, Meta(gt=0, description="a broker with a higher processor utilization is overloaded")] = (
+        0.9
+    )
     min_free_bytes: Annotated[
         int, Meta(ge=0, le=1 << 50, description="a broker with less free memory accepts no modulators; 0: no limit")
     ] = 0
@@ -74,8 +79,12 @@ class OverlaySettings(Settings, frozen=True):
     keep_order: Annotated[bool, Meta(description="outputs keep their order when a modulator is relocated")] = True
     move_s: Annotated[Seconds, Meta(description="time-out of a step of a relocation")] = 20.0
     # The lease is a little more than three periods, so two messages in a row may be lost.
-    refresh_s: Annotated[Seconds, Meta(description="period of keepalives of clients and of announcements of brokers")] = 20.0
-    lease_s: Annotated[Seconds, Meta(description="a client or subscription that is not renewed for this long is removed")] = 65.0
+    refresh_s: Annotated[
+        Seconds, Meta(description="period of keepalives of clients and of announcements of brokers")
+    ] = 20.0
+    lease_s: Annotated[
+        Seconds, Meta(description="a client or subscription that is not renewed for this long is removed")
+    ] = 65.0
     # A broker reports its links again after a third of it; long, since [002] propagates only changes.
     item_s: Annotated[Seconds, Meta(description="a broker whose links were not reported for this long is removed")] = (
         300.0
@@ -84,14 +93,17 @@ class OverlaySettings(Settings, frozen=True):
     patience_s: Annotated[Seconds, Meta(description="a client waits this long for an unreachable home broker")] = 40.0
     # The client may have been moved just now; a few round trips find the new home broker if there is one.
     seek_s: Annotated[
-        Seconds, Meta(description="a client that lost its home broker, or a broker that starts, asks others for this long")
+        Seconds,
+        Meta(description="a client that lost its home broker, or a broker that starts, asks others for this long"),
     ] = 5.0
     taken_s: Annotated[Seconds, Meta(description="delay of acknowledgements, to combine several")] = 0.5
     resend_s: Annotated[Seconds, Meta(description="retransmission time-out of events without acknowledgement")] = 5.0
     # [002 §6] Without it a broker that crashes loses the state of its modulators.
     durable: Annotated[bool, Meta(description="brokers write their state to the node's durable store")] = False
     seen_s: Annotated[Seconds, Meta(description="how long a delivered event is remembered")] = 120.0
-    max_kept: Annotated[Room, Meta(description="unacknowledged events of a stream that are kept; the oldest makes room")] = 256
+    max_kept: Annotated[
+        Room, Meta(description="unacknowledged events of a stream that are kept; the oldest makes room")
+    ] = 256
     max_clients: Annotated[Room, Meta(description="largest number of clients of one broker")] = 1024
 
     max_brokers: Annotated[Room, Meta(description="largest number of brokers in the tables of a broker")] = 1024
