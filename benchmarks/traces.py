@@ -79,9 +79,9 @@ def renamed(table: "pa.Table", copy: int, begins_s: float | None) -> "pa.Table":
 
 def in_spark(folders: list[Path]) -> Found:
     """As `carrycast metrics` does it."""
-    from carrycast.analysis.spark.traces import judged
+    from carrycast.analysis.spark.trace_metrics import metrics_of_traces
 
-    return judged(folders)
+    return metrics_of_traces(folders)
 
 
 def spark_alone(folders: list[Path]) -> Found:

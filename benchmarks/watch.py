@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from carrycast.analysis.spark.traces import judged_by_minute
+from carrycast.analysis.telemetry.minutes import minutes_of_traces
 from carrycast.analysis.telemetry.picture import minutes_of
 from carrycast.core.protocol import StackPlan
 from carrycast.core.protocol.registry import protocol_named
@@ -79,7 +79,7 @@ def main(seconds: float) -> None:
         print(f"steps {len(steps)}, rows {last['rows']}, left out {last['left_out']}, exit {watch.returncode}")
         print(f"behind at the first step {behind[0]:.1f} s; afterwards, worst {max(behind[1:]):.1f} s,", end=" ")
         print(f"median {sorted(behind[1:])[len(behind[1:]) // 2]:.1f} s: {[round(one, 1) for one in behind]}")
-        print(f"equal to the batch job: {found == judged_by_minute([traces])}")
+        print(f"equal to the batch job: {found == minutes_of_traces([traces])}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from pyspark.sql import functions as f
 
 from carrycast.analysis.spark import metric
-from carrycast.analysis.spark.trace_metrics import eligible_pairs, served_pairs
+from carrycast.analysis.spark.trace_metrics import served_pairs
 
 LATE_S = 1.0
 
@@ -11,7 +11,7 @@ LATE_S = 1.0
 @metric("late_share")
 def late_share(trace, events, subscriptions):
     """Share of deliveries that took longer than a second"""
-    served = served_pairs(trace, eligible_pairs(events, subscriptions), events, subscriptions)
+    served = served_pairs(trace, events, subscriptions)
     late = f.count_if(f.col("delay_s") > LATE_S) / f.count(f.lit(1))
     return served.groupBy("run").agg(late.alias("value"))
 

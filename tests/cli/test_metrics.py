@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.spark.trace_metrics import read_tables
+from carrycast.analysis.spark.trace_tables import read_tables
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.config import TraceConfig
 from carrycast.sim.engine.run import run as simulate

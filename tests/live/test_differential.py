@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from carrycast.analysis.spark.trace_metrics import read_tables, trace_metrics
+from carrycast.analysis.spark.trace_metrics import folder_metrics
 from carrycast.core.functions import Fault
 from carrycast.core.model import NodeId, Processor
 from carrycast.lab.loopback.network import until
@@ -251,7 +251,7 @@ def test_one_pipeline_judges_both_worlds(config: MakeConfig, run: Run, spark: "S
 
     run(story())
     folders = [tmp_path / str(number) for number in range(1 + len(STORY.filters))]
-    simulation, nodes = (trace_metrics(*read_tables(spark, chosen)).collect() for chosen in (folders[:1], folders[1:]))
+    simulation, nodes = (folder_metrics(spark, chosen).collect() for chosen in (folders[:1], folders[1:]))
     [ours], [theirs] = ([row.asDict() for row in rows] for rows in (simulation, nodes))
     assert {name: theirs[name] for name in JUDGED_ALIKE} == {name: ours[name] for name in JUDGED_ALIKE}
     assert ours["delivered"] == len({pair for pair in expected.delivered[-1] if pair not in OWN})

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from carrycast.analysis.spark.experiment import load_experiment
 from carrycast.analysis.spark.own_metrics import load_metrics, metric, values_of
-from carrycast.analysis.spark.trace_metrics import read_tables
+from carrycast.analysis.spark.trace_tables import read_tables
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
 from carrycast.trace import Level

@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.spark.traces import judged, judged_by_minute
+from carrycast.analysis.spark.trace_metrics import metrics_of_traces
 from carrycast.analysis.telemetry.arrivals import changed_since
 from carrycast.analysis.telemetry.folder import SETTINGS_FILE, Settings, WatchFolder
+from carrycast.analysis.telemetry.minutes import minutes_of_traces
 from carrycast.analysis.telemetry.picture import Minute, clock, minutes_of
 from carrycast.analysis.telemetry.step import Steps
 from carrycast.analysis.telemetry.stream import Watcher
@@ -84,13 +85,13 @@ def test_killed_in_any_step_it_ends_with_the_numbers_of_the_batch_job(
     folder = opened(out, traces)
     assert (folder.commit.left_out, folder.commit.refused) == (0, 0)
     assert folder.commit.files == 12 * 6 * 2
-    assert told(out) == judged_by_minute([traces])
+    assert told(out) == minutes_of_traces([traces])
     minutes = minutes_of(out, None)
     finals = [minute["final"] for minute in minutes if "published" in minute]
     assert finals == sorted(finals, reverse=True)
     assert {True, False} == set(finals)
     assert any(minute.get("drops", {}).get("loss") for minute in minutes)
-    [whole] = judged([traces]).values()
+    [whole] = metrics_of_traces([traces]).values()
     for metric in ("published", "eligible", "delivered", "transmissions", "total_bytes", "airtime_us"):
         assert sum(minute.get(metric, 0) for minute in minutes) == whole[metric], metric
     assert 0 < int(str(whole["delivered"])) < int(str(whole["eligible"]))
@@ -316,7 +317,7 @@ def test_it_ends_between_two_steps_when_asked_to(spark: SparkSession, tmp_path: 
     threading.Timer(0.5, lambda: parts.flush_node(traces, 0, 1)).start()
     watcher.run(ended, ended.set)
     assert watcher.commit.step >= 0
-    assert told(out) == judged_by_minute([traces])
+    assert told(out) == minutes_of_traces([traces])
 
 
 def test_a_step_that_is_over_before_anybody_waits_for_it_is_looked_at(
@@ -384,4 +385,4 @@ def test_killed_for_good_and_started_again(tmp_path: Path, parts: LiveParts) -> 
         assert '"left_out":0' in line
     second.send_signal(signal.SIGINT)
     assert second.wait() == 0
-    assert told(out) == judged_by_minute([traces])
+    assert told(out) == minutes_of_traces([traces])

@@ -7,8 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from carrycast.analysis.spark.records import METRICS
-from carrycast.analysis.spark.trace_judge import folder_metrics
-from carrycast.analysis.spark.trace_metrics import eligible_pairs, read_tables, trace_metrics
+from carrycast.analysis.spark.trace_metrics import eligible_pairs, folder_metrics
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.scenario import Scenario
 from carrycast.trace import Level
@@ -67,9 +66,8 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
         outcome.trace.save(place)
         own[outcome.trace.run] = (name, outcome.metrics)
     folders = [folder / str(number) for number in range(len(SCENARIOS))]
-    found = {row["run"]: row.asDict() for row in trace_metrics(*read_tables(spark, folders)).collect()}
+    found = {row["run"]: row.asDict() for row in folder_metrics(spark, folders).collect()}
     assert sorted(found) == sorted(own)
-    assert {row["run"]: row.asDict() for row in folder_metrics(spark, folders).collect()} == found
     return {
         name: (dict(metrics), {metric: found[run_name][metric] for metric in METRICS})
         for run_name, (name, metrics) in own.items()
@@ -108,8 +106,14 @@ def test_a_subscription_is_eligible_from_its_start_to_just_before_its_end(spark:
         "run string, subscription string, node bigint, filter string, attributes string, from_s double, to_s double,"
         " processor string",
     )
-    pairs = eligible_pairs(events, subscriptions).collect()
-    assert sorted((row["event"], row["node"]) for row in pairs) == [("e10", 1), ("e19", 1)]
+    trace = spark.createDataFrame(
+        [("r", 12.5, 1, "deliver", "e10", "s", 3, 0, 0)],
+        "run string, time_s double, node bigint, kind string, event string, subscription string, hops int, part int,"
+        " place bigint",
+    )
+    pairs = eligible_pairs(trace, events, subscriptions).collect()
+    found = sorted((row["event"], row["node"], row["delay_s"], row["hops"]) for row in pairs)
+    assert found == [("e10", 1, 2.5, 3), ("e19", 1, None, None)]
 
 
 def test_what_processors_make_is_judged_alike(
@@ -126,7 +130,6 @@ def test_what_processors_make_is_judged_alike(
     scenario = tiny("modulating", base=str(tmp_path), processors=[processor], subscribe=subscribe, faults=CRASHES)
     outcome = run(scenario, 11, Level.FULL, tmp_path / "trace")
     outcome.trace.save(tmp_path / "trace")
-    [found] = trace_metrics(*read_tables(spark, [tmp_path / "trace"])).collect()
-    assert folder_metrics(spark, [tmp_path / "trace"]).collect() == [found]
+    [found] = folder_metrics(spark, [tmp_path / "trace"]).collect()
     assert {metric: found[metric] for metric in METRICS} == dict(outcome.metrics)
     assert 0 < int(str(outcome.metrics["delivered"])) < int(str(outcome.metrics["eligible"]))

@@ -61,13 +61,13 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _metrics(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.spark.own_metrics import load_metrics
-    from carrycast.analysis.spark.traces import judged
+    from carrycast.analysis.spark.trace_metrics import metrics_of_traces
     from carrycast.sim.scenario.measures import METRIC_MEANINGS
 
     if arguments.minutes:
         return _minutes(arguments)
     own = load_metrics(arguments.files)
-    found = judged(arguments.traces, arguments.deliveries, arguments.master, own)
+    found = metrics_of_traces(arguments.traces, arguments.deliveries, arguments.master, own)
     meanings = {**METRIC_MEANINGS, **{one.name: one.meaning for one in own}}
     if arguments.json:
         print_json({"runs": [{"run": run, "metrics": metrics} for run, metrics in found.items()]})
@@ -81,10 +81,10 @@ def _metrics(arguments: argparse.Namespace) -> int:
 def _minutes(arguments: argparse.Namespace) -> int:
     if arguments.files:
         raise UserError("--from: metrics of your own are of whole runs; leave --minutes out")
-    from carrycast.analysis.spark.traces import judged_by_minute
+    from carrycast.analysis.telemetry.minutes import minutes_of_traces
     from carrycast.analysis.telemetry.picture import table_of_minutes
 
-    minutes = judged_by_minute(arguments.traces, arguments.deliveries, arguments.master)
+    minutes = minutes_of_traces(arguments.traces, arguments.deliveries, arguments.master)
     if arguments.json:
         print_json({"minutes": minutes})
     else:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from carrycast.analysis.spark.records import record_columns
-from carrycast.analysis.telemetry.load import FRAMES, LEFT_OUT_COLUMNS, WAITING_COLUMNS
+from carrycast.analysis.telemetry.load import LEFT_OUT_COLUMNS, WAITING_COLUMNS
+from carrycast.analysis.telemetry.minutes import FRAMES
 from carrycast.analysis.telemetry.publications import TABLE_COLUMNS
 from carrycast.sim.scenario.measures import METRIC_MEANINGS
 from carrycast.trace.files import TABLES

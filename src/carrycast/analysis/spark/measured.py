@@ -11,7 +11,7 @@ from carrycast.analysis.spark.output import TRACES_FOLDER
 from carrycast.analysis.spark.own_metrics import values_of
 from carrycast.analysis.spark.records import MORE, record_table
 from carrycast.analysis.spark.sweep import read_runs, write_runs
-from carrycast.analysis.spark.trace_metrics import read_tables
+from carrycast.analysis.spark.trace_tables import read_tables
 from carrycast.errors import UserError
 
 if TYPE_CHECKING:

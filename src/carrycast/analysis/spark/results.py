@@ -11,7 +11,8 @@ from carrycast.analysis.spark.experiment import Experiment, Point
 from carrycast.analysis.spark.output import TRACES_FOLDER
 from carrycast.analysis.spark.records import Record, metric_bounds, metric_value, series_value
 from carrycast.analysis.spark.statistics import SHARE, Interval, average, confidence_interval, paired_differences
-from carrycast.analysis.spark.trace_metrics import eligible_pairs, read_tables, served_pairs
+from carrycast.analysis.spark.trace_metrics import served_pairs
+from carrycast.analysis.spark.trace_tables import read_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,8 +86,7 @@ class Results:
         if self.spark is None or not folders or not all(folder.is_dir() for folder in folders):
             return None
         if self._served is None:
-            trace, events, subscriptions = read_tables(self.spark, folders)
-            pairs = served_pairs(trace, eligible_pairs(events, subscriptions), events, subscriptions)
+            pairs = served_pairs(*read_tables(self.spark, folders)).drop("published_s")
             runs = [(record["run"], record["point"], record["seed"]) for record in finished]
             named = self.spark.createDataFrame(runs, "run string, point string, seed bigint")
             # Figures and claims ask several times; the traces are read once.

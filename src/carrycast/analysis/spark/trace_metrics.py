@@ -1,258 +1,300 @@
-"""The metrics of runs, computed from their traces: whatever world wrote them, they are judged by the same rules.
+"""The metrics of traces, on Spark: the folds of `carrycast.trace.folds`, piece by piece, and merged.
 
-A full trace of a simulated run gives exactly the metrics that the run counted itself; docs/metrics.md has the rules.
+Each file is read once, where a core is free; of its rows only the states of folds leave the process that read them.
+Those of a run are merged and resolved with its events and subscriptions: at one place, or, for a large run, at several,
+each with a slice of the events. Partials (`trace.folds.partials`) go by event, so that they can be cut alike.
 """
 
-import math
-from collections.abc import Sequence
+import pickle
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from carrycast.analysis.spark.cluster.executors import check_shared_paths
-from carrycast.analysis.spark.records import METRICS, REAL_METRICS
-from carrycast.trace.eligible import eligible
-from carrycast.trace.files import TABLES
-from carrycast.trace.folds.fold import quantile
-from carrycast.trace.folds.traffic import BROADCAST_US, BYTE_US, OVERHEAD_BYTES, RATE_MBPS, UNICAST_US
+import numpy as np
+
+from carrycast.analysis.spark.own_metrics import OwnMetric, values_of
+from carrycast.analysis.spark.session import session
+from carrycast.analysis.spark.trace_tables import ORDER, read_tables
+from carrycast.trace import Level
+from carrycast.trace.files import check_trace, find_traces
+from carrycast.trace.folds.batch import COLUMNS, TEXTS, RunTables, TraceBatch
+from carrycast.trace.folds.delivery import DeliveryFold, delivery_pairs
+from carrycast.trace.folds.fold import MergeableFold, MetricInfo
+from carrycast.trace.folds.partials import EventPartials, Partials
+from carrycast.trace.folds.registry import BUILT_IN, METRICS
 from carrycast.trace.schema import Kind
+from carrycast.trace.writer import PART_ROWS
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-    from carrycast.sim.mobility.trajectory import Floats
+    Rows = Iterator[pa.RecordBatch]
 
-OF_DELIVERIES = METRICS[: METRICS.index("transmissions")]
-"""What a trace tells that keeps deliveries alone."""
+PAIRS_AT_ONCE = 2_000_000
+"""Events times subscriptions that one process resolves at once: a large run is spread over all cores, and none holds
+all of it. Where a processor makes events of others, all of a run are resolved together."""
+TASKS_PER_CORE = 4
+FoldClass = type[MergeableFold]
+_STATES = (
+    "run string, event string, fold string, ints array<bigint>, floats array<double>, texts array<string>, state binary"
+)
+"""Of a piece of a trace: a row with the state of each fold, or a row for each event with its partials."""
+_EVENTS = ("run", "event", "source", "time_s", "attributes", "access", "derived_from", "counted", "processor")
+_DELIVERED = ("run", "time_s", "node", "kind", "event", "subscription", "hops", "part", "place")
+_PAIRS = "run string, event string, node bigint, published_s double, delay_s double, hops bigint"
 
-ORDER = ("time_s", "part", "place")
-"""Rows of one node stand in the files of a trace in the order in which they happened; equal times are told apart by it.
-Numbers all: a file by its number, since a path in every row costs more than the row."""
 
-EVENTS_AT_ONCE = 5000
-"""Of one run, that a Python process matches with all its subscriptions: so a large run is spread over all cores, and
-none holds all of it."""
+def metrics_of_traces(
+    paths: Sequence[Path], deliveries: bool = False, master: str | None = None, own: Sequence[OwnMetric] = ()
+) -> dict[str, dict[str, object]]:
+    """The metrics of each run in some traces, by its name. The traces of the nodes of one network are one run.
 
-_SPARK_TYPES = {"string": "string", "double": "double", "int64": "bigint", "int32": "int", "bool": "boolean"}
+    `deliveries` is content with what deliveries tell, of traces that keep no more too; `own` are metrics besides.
+    """
+    folders = checked_traces(paths, deliveries)
+    spark = session("carrycast", master)
+    folds = [fold for fold in BUILT_IN if not (deliveries and fold.needs_frames)]
+    rows = sorted(folder_metrics(spark, folders, folds).collect(), key=lambda row: str(row["run"]))
+    found: dict[str, dict[str, object]] = {row["run"]: row.asDict() for row in rows}
+    for known in found.values():
+        del known["run"]
+    for one in own:
+        values = values_of(one, *read_tables(spark, folders))
+        for run, known in found.items():
+            known[one.name] = values.get(run)
+    return found
 
 
-def read_tables(spark: "SparkSession", folders: list[Path]) -> tuple["DataFrame", "DataFrame", "DataFrame"]:
-    """The tables `trace`, `events` and `subscriptions` of traces; `trace` with its rows' places."""
-    trace, events, subscriptions = (
-        read_parts(spark, table, [folder / table for folder in folders]) for table in TABLES
+def checked_traces(paths: Sequence[Path], deliveries: bool) -> list[Path]:
+    """The folders of traces at some places; a UserError if one keeps less than is needed."""
+    folders = find_traces(paths)
+    for folder in folders:
+        check_trace(folder, Level.DELIVERIES if deliveries else Level.FULL)
+    return folders
+
+
+def folder_metrics(spark: "SparkSession", folders: list[Path], folds: Sequence[FoldClass] = BUILT_IN) -> "DataFrame":
+    """A row per run, with every metric of the folds."""
+    from pyspark.sql import functions as f
+
+    _, events, subscriptions = read_tables(spark, folders)
+    states = _states_of_files(spark, folders, folds).unionByName(events.select(*_EVENTS), allowMissingColumns=True)
+    slices = _slices(events, subscriptions)
+    cores = spark.sparkContext.defaultParallelism
+    if slices:
+        sizes = spark.createDataFrame(slices, "run string, slices int")
+        states, subscriptions = (
+            frame.join(f.broadcast(sizes), "run", "left").fillna(1, ["slices"]) for frame in (states, subscriptions)
+        )
+        # The states of whole pieces are for the first slice.
+        of_event = f.when(f.col("event").isNull(), 0).otherwise(f.pmod(f.hash("event"), f.col("slices")))
+        states = states.withColumn("slice", of_event)
+        subscriptions = subscriptions.withColumn("slice", f.explode(f.sequence(f.lit(0), f.col("slices") - 1)))
+    else:
+        states, subscriptions = (frame.withColumn("slice", f.lit(0)) for frame in (states, subscriptions))
+    key = ["run", "slice"]
+    left, right = (frame.repartition(cores, *key).groupBy(*key) for frame in (states, subscriptions))
+    resolved = left.cogroup(right).applyInArrow(_resolver(folds), "run string, fold string, state binary")
+    named = metrics_of(folds)
+    kinds = (f"{name} {'double' if info.real else 'bigint'}" for name, info in named.items())
+    return resolved.groupBy("run").applyInArrow(_finisher(folds, named), f"run string, {', '.join(kinds)}")
+
+
+def metrics_of(folds: Sequence[FoldClass]) -> dict[str, MetricInfo]:
+    """The metrics of folds: those of every run in their order, then others."""
+    found = {name: info for fold in folds for name, info in fold.metrics.items()}
+    return {name: found[name] for name in (*(name for name in METRICS if name in found), *found)}
+
+
+def served_pairs(trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
+    """The eligible pairs that were served: run, event, node, published_s, delay_s and hops of the first delivery."""
+    return eligible_pairs(trace, events, subscriptions).where("delay_s is not null")
+
+
+def eligible_pairs(trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
+    """The pairs of a counted event and a node that should get it: run, event, node, published_s, and delay_s and hops
+    of the first delivery, null if there was none. `trace` need not have other rows than deliveries."""
+    from pyspark.sql import functions as f
+
+    delivered = trace.where(f.col("kind") == Kind.DELIVER.value).select(*_DELIVERED)
+    asked = subscriptions.groupBy("run").agg(f.count(f.lit(1)).alias("asked"), f.count("processor").alias("processors"))
+    pairs = f.count(f.lit(1)) * f.first("asked")
+    sizes = (
+        events.join(asked, "run")
+        .groupBy("run")
+        .agg(f.when(f.first("processors") > 0, 1).otherwise(f.ceil(pairs / PAIRS_AT_ONCE)).cast("int").alias("slices"))
     )
-    return trace, events, subscriptions
-
-
-def read_parts(spark: "SparkSession", table: str, paths: Sequence[Path]) -> "DataFrame":
-    """A table of traces from its folders, or from single parts of it; `trace` with its rows' places."""
-    from pyspark.sql import functions as f
-
-    check_shared_paths(spark, *paths)
-    # Spark's own folder is where it was started, which a program may have left since.
-    rows = spark.read.schema(spark_schema(TABLES[table])).parquet(*(str(path.resolve()) for path in paths))
-    if table != "trace":
-        return rows
-    part = f.regexp_extract("_metadata.file_name", r"(\d+)", 1).cast("int").alias("part")
-    return rows.select("*", part, f.col("_metadata.row_index").alias("place"))
-
-
-def spark_schema(columns: Sequence[tuple[str, str]]) -> str:
-    """The columns of a table of traces, as Spark writes them."""
-    return ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in columns)
-
-
-def trace_metrics(trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
-    """A row per run with every metric. A trace that keeps deliveries alone has no metrics of frames or buffers."""
-    from pyspark.sql import functions as f
-
-    # What every row of a trace goes through names the runs, too.
-    frames = _frames(trace)
-    runs = events.select("run").union(frames.select("run")).distinct()
-    counted = events.where("counted").groupBy("run").agg(f.count(f.lit(1)).alias("published"))
-    pairs = eligible_pairs(events, subscriptions)
-    eligible = pairs.groupBy("run").agg(f.count(f.lit(1)).alias("eligible"))
-    found = runs
-    for part in (
-        counted,
-        eligible,
-        _delivered(served_pairs(trace, pairs, events, subscriptions)),
-        frames,
-        _copies(trace, events),
-        _buffers(trace),
-    ):
-        found = found.join(part, "run", "left")
-    counts = [metric for metric in METRICS if metric not in REAL_METRICS]
-    found = found.fillna(0, counts)
-    ratio = f.when(f.col("eligible") > 0, f.col("delivered") / f.col("eligible"))
-    return found.withColumn("delivery_ratio", ratio).select("run", *METRICS)
-
-
-def eligible_pairs(events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
-    """Who should get which counted event: run, event, node, published_s, and the subscription if it is to get what its
-    processor makes of it. Filters decide, as they do in a node."""
-    from pyspark.sql import functions as f
-
-    counted = events.where("counted")
-    slices = counted.groupBy("run").agg(f.ceil(f.count(f.lit(1)) / EVENTS_AT_ONCE).cast("int").alias("slices"))
-    dealt = counted.join(slices, "run").withColumn("slice", f.pmod(f.hash("event"), "slices")).drop("slices")
-    asked = (
-        subscriptions.join(slices, "run")
-        .withColumn("slice", f.explode(f.sequence(f.lit(0), f.col("slices") - 1)))
-        .drop("slices")
+    told = delivered.unionByName(events.select(*_EVENTS), allowMissingColumns=True).join(f.broadcast(sizes), "run")
+    told = told.withColumn("slice", f.pmod(f.hash("event"), f.col("slices"))).drop("slices")
+    stands = subscriptions.join(f.broadcast(sizes), "run").withColumn(
+        "slice", f.explode(f.sequence(f.lit(0), f.col("slices") - 1))
     )
-    schema = "run string, event string, node bigint, published_s double, through string"
-    return dealt.groupBy("run", "slice").cogroup(asked.groupBy("run", "slice")).applyInArrow(_match, schema)
+    key = ["run", "slice"]
+    return told.groupBy(*key).cogroup(stands.drop("slices").groupBy(*key)).applyInArrow(_pairs, _PAIRS)
 
 
-def served_pairs(
-    trace: "DataFrame", pairs: "DataFrame", events: "DataFrame", subscriptions: "DataFrame"
-) -> "DataFrame":
-    """The eligible pairs that were served: run, event, node, delay_s and hops of the first delivery."""
-    from pyspark.sql import functions as f
-
-    delivered = trace.where(f.col("kind") == Kind.DELIVER.value)
-    first = f.min(f.struct(*ORDER, "hops")).alias("first")
-    modulated = subscriptions.where("processor is not null").select("run", "subscription")
-    if modulated.isEmpty():
-        # So it is nearly always, and then the deliveries are read once and joined with nothing.
-        plain = delivered.groupBy("run", "event", "node").agg(first)
-        return _delayed(pairs.drop("through").join(plain, ["run", "event", "node"]))
-    plain = delivered.join(modulated, ["run", "subscription"], "anti").groupBy("run", "event", "node").agg(first)
-    # What a processor made serves the pairs of what it was made of.
-    inputs = events.where("derived_from is not null").select(
-        "run", "event", f.explode(f.split("derived_from", " ")).alias("input")
-    )
-    through = (
-        delivered.join(modulated, ["run", "subscription"])
-        .join(inputs, ["run", "event"])
-        .groupBy("run", f.col("input").alias("event"), f.col("subscription").alias("through"))
-        .agg(first)
-    )
-    served = pairs.where("through is null").drop("through").join(plain, ["run", "event", "node"])
-    also = pairs.join(through, ["run", "event", "through"]).drop("through")
-    return _delayed(served.unionByName(also))
-
-
-def _delayed(served: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
-
-    # Times are whole microseconds, so the difference is too; only its last bits are noise.
-    delay_s = f.round(f.col("first.time_s") - f.col("published_s"), 6)
-    return served.select("run", "event", "node", delay_s.alias("delay_s"), f.col("first.hops").alias("hops"))
-
-
-def _match(events: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
-    """All eligible pairs of one run."""
+def _pairs(told: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
+    """The eligible pairs of one slice of a run."""
     import pyarrow as pa
 
-    found = eligible(events.to_pylist(), subscriptions.to_pylist())
-    kinds = (pa.string(), pa.string(), pa.int64(), pa.float64(), pa.string())
-    columns = tuple(zip(("run", "event", "node", "published_s", "through"), kinds, strict=True))
-    return pa.table({name: pa.array([row[place] for row in found], kind) for place, (name, kind) in enumerate(columns)})
+    is_event = told["counted"].is_valid()
+    rows = told.filter(told["counted"].is_null())
+    tables = RunTables(told.filter(is_event).select(list(_EVENTS)).to_pylist(), subscriptions.to_pylist())
+    fold = DeliveryFold()
+    part, place = (rows[name].cast(pa.int64()).to_numpy() for name in ORDER[1:])
+    fold.on_batch(TraceBatch(rows, part, place))
+    ids = pa.array([event["event"] for event in tables.events], pa.string())
+    found = []
+    for pairs in delivery_pairs(tables, fold.partials):
+        node = tables.eligibility.node[pairs.node] if pairs.through else pairs.node
+        columns = {
+            "run": pa.array([told["run"][0].as_py()] * len(node), pa.string()),
+            "event": ids.take(pa.array(pairs.event)),
+            "node": pa.array(node),
+            "published_s": pa.array(tables.published_s[pairs.event]),
+            "delay_s": pa.array(pairs.delay_s, mask=~pairs.delivered),
+            "hops": pa.array(pairs.hops, mask=~pairs.delivered),
+        }
+        found.append(pa.table(columns))
+    return pa.concat_tables(found)
 
 
-def _delivered(served: "DataFrame") -> "DataFrame":
-    schema = (
-        "run string, delivered bigint, delay_mean_s double, delay_p50_s double, delay_p95_s double, hops_mean double"
-    )
-    return served.select("run", "delay_s", "hops").groupBy("run").applyInArrow(_delays, schema)
-
-
-def _delays(served: "pa.Table") -> "pa.Table":
-    """The delays of one run."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    row = delays(served["delay_s"].to_numpy(), pc.sum(served["hops"]).as_py())
-    return pa.Table.from_pylist([{"run": served["run"][0].as_py(), **row}])
-
-
-def delays(delay_s: "Floats", hops: int) -> dict[str, object]:
-    """What the deliveries of a run come to, by the meter's own arithmetic, so that not even the last bit differs."""
-    import numpy as np
-
-    ordered: list[float] = np.sort(delay_s).tolist()
-    n = len(ordered)
-    return {
-        "delivered": n,
-        "delay_mean_s": math.fsum(ordered) / n,
-        "delay_p50_s": quantile(ordered, 0.5),
-        "delay_p95_s": quantile(ordered, 0.95),
-        "hops_mean": hops / n,
-    }
-
-
-def _frames(trace: "DataFrame") -> "DataFrame":
-    """Everything counted in frames and bytes, whatever they carry; a row for each run that has any row."""
-    return trace.groupBy("run").agg(*frame_counts())
-
-
-def frame_counts() -> "list[Column]":
-    """What is counted in frames and bytes, over rows of the trace. All of them are sums: of parts, of the whole."""
+def _slices(events: "DataFrame", subscriptions: "DataFrame") -> list[tuple[str, int]]:
+    """Into how many slices the large runs are cut."""
     from pyspark.sql import functions as f
 
-    kind, traffic, sized = f.col("kind"), f.col("class"), f.col("size_bytes")
-    sent, received = kind.isin(Kind.SEND.value, Kind.RETRY.value), kind == Kind.RECEIVE.value
-    work = traffic != "discovery"
+    asked = subscriptions.groupBy("run").agg(f.count(f.lit(1)).alias("asked"), f.count("processor").alias("processors"))
+    pairs = events.groupBy("run").agg(f.count(f.lit(1)).alias("told")).join(asked, "run")
+    slices = f.ceil(f.col("told") * f.col("asked") / PAIRS_AT_ONCE).cast("int").alias("slices")
     return [
-        f.count_if(sent & work).alias("transmissions"),
-        f.count_if(sent & (traffic == "control")).alias("control_transmissions"),
-        f.count_if(received & work).alias("receptions"),
-        *(
-            f.sum(f.when(sent & (traffic == name), sized).otherwise(0)).alias(f"{name}_bytes")
-            for name in ("data", "control", "discovery")
-        ),
-        f.sum(f.when(sent, sized).otherwise(0)).alias("total_bytes"),
-        f.sum(f.when(sent, _airtime_us(sized, f.col("peer").isNotNull())).otherwise(0)).alias("airtime_us"),
+        (row[0], row[1]) for row in pairs.where("processors = 0").select("run", slices).where("slices > 1").collect()
     ]
 
 
-def _copies(trace: "DataFrame", events: "DataFrame") -> "DataFrame":
-    """What is counted of frames by the event that they carry. A node's frames of an event are summed up before the
-    event is looked up."""
-    from pyspark.sql import functions as f
-
-    kind = f.col("kind")
-    sent, received = kind == Kind.SEND.value, kind == Kind.RECEIVE.value
-    met = (
-        trace.where((sent | received) & f.col("event").isNotNull())
-        .groupBy("run", "event", "node")
-        .agg(f.count_if(sent).alias("sent"), f.count_if(received).alias("received"))
-        .join(events.select("run", "event", "source", "counted"), ["run", "event"])
-    )
-    others = (f.col("received") > 0) & (f.col("node") != f.col("source"))
-    return met.groupBy("run").agg(
-        f.sum(f.when(f.col("counted"), f.col("sent")).otherwise(0)).alias("forwards"),
-        (f.sum("received") - f.count_if(others)).alias("duplicates"),
-    )
+def _states_of_files(spark: "SparkSession", folders: list[Path], folds: Sequence[FoldClass]) -> "DataFrame":
+    """The states of folds over all files of the traces."""
+    files = [(str(path.resolve()),) for folder in folders for path in sorted((folder / "trace").glob("*.parquet"))]
+    tasks = min(len(files), TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    return spark.createDataFrame(files, "path string").repartition(max(tasks, 1)).mapInArrow(_reader(folds), _STATES)
 
 
-def _airtime_us(size_bytes: "Column", unicast: "Column") -> "Column":
-    """As `witness.airtime` has it."""
-    from pyspark.sql import functions as f
+def _reader(folds: Sequence[FoldClass]) -> "Callable[[Rows], Rows]":
+    """For workers: the states of folds over the files that batches name."""
 
-    bits = (size_bytes + OVERHEAD_BYTES) * BYTE_US + RATE_MBPS - 1
-    return f.when(unicast, f.floor(bits / RATE_MBPS) + UNICAST_US).otherwise(size_bytes * BYTE_US + BROADCAST_US)
+    def read(batches: "Rows") -> "Rows":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        for batch in batches:
+            for path in batch.column(0).to_pylist():
+                number = re.search(r"\d+", Path(path).name)
+                read = 0
+                file = pq.ParquetFile(path, read_dictionary=list(TEXTS))
+                for rows in file.iter_batches(PART_ROWS, columns=list(COLUMNS), use_threads=False):
+                    part = np.full(len(rows), int(number.group()) if number else 0, dtype=np.int64)
+                    place = np.arange(read, read + len(rows))
+                    for run, piece in _by_run(TraceBatch(pa.Table.from_batches([rows]), part, place)):
+                        yield from _states(run, piece, folds)
+                    read += len(rows)
+
+    return read
 
 
-def _buffers(trace: "DataFrame") -> "DataFrame":
-    """The most copies at one node at one time. A crash empties it; of a live node that is killed a start tells."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
+def _by_run(batch: TraceBatch) -> Iterator[tuple[str, TraceBatch]]:
+    """The rows of each run by themselves."""
+    import pyarrow.compute as pc
 
-    kind = f.col("kind")
-    change = f.when(kind == Kind.STORE.value, 1).when(kind == Kind.EVICT.value, -1).otherwise(0)
-    anew = kind.isin(Kind.CRASH.value, Kind.START.value)
-    # Notes without an event tell of something else than a copy.
-    relevant = (kind.isin(Kind.STORE.value, Kind.EVICT.value) & f.col("event").isNotNull()) | anew
-    # One order for all: what a life begins with is the sum at its beginning.
-    lives = Window.partitionBy("run", "node").orderBy(*ORDER)
-    stored = (
-        trace.where(relevant)
-        .select("run", "node", *ORDER, anew.alias("anew"), change.alias("change"))
-        .withColumn("sum", f.sum("change").over(lives))
-        .withColumn("before", f.last(f.when(f.col("anew"), f.col("sum")), ignorenulls=True).over(lives))
-        .withColumn("stored", f.col("sum") - f.coalesce("before", f.lit(0)))
-    )
-    return stored.groupBy("run").agg(f.greatest(f.max("stored"), f.lit(0)).alias("buffer_peak"))
+    runs = batch.rows["run"].unique().to_pylist()
+    for run in runs:
+        if len(runs) == 1:
+            yield run, batch
+        else:
+            chosen = pc.equal(batch.rows["run"], run)
+            keep = chosen.to_numpy()
+            yield run, TraceBatch(batch.rows.filter(chosen), batch.part[keep], batch.place[keep])
+
+
+def _states(run: str, piece: TraceBatch, folds: Sequence[FoldClass]) -> "Rows":
+    """The rows of `_STATES` of one piece of a run."""
+    import pyarrow as pa
+
+    for fold_class in folds:
+        fold = fold_class()
+        fold.on_batch(piece)
+        if isinstance(fold, EventPartials):
+            for partials in fold.partials:
+                yield from _state_rows(run, fold_class, partials.table())
+        else:
+            yield from _state_rows(run, fold_class, pa.table({"state": pa.array([pickle.dumps(fold)], pa.binary())}))
+
+
+def _state_rows(run: str, fold: FoldClass, columns: "pa.Table") -> "Rows":
+    import pyarrow as pa
+
+    kinds = {
+        "event": pa.string(),
+        "ints": pa.list_(pa.int64()),
+        "floats": pa.list_(pa.float64()),
+        "texts": pa.list_(pa.string()),
+        "state": pa.binary(),
+    }
+    length, given = columns.num_rows, columns.column_names
+    table = {
+        "run": pa.array([run] * length, pa.string()),
+        **{name: columns[name] if name in given else pa.nulls(length, kind) for name, kind in kinds.items()},
+        "fold": pa.array([fold.__name__] * length, pa.string()),
+    }
+    order = ("run", "event", "fold", "ints", "floats", "texts", "state")
+    yield from pa.table({name: table[name] for name in order}).to_batches()
+
+
+def _resolver(folds: Sequence[FoldClass]) -> "Callable[[pa.Table, pa.Table], pa.Table]":
+    """For workers: the folds of one slice of a run, resolved with its events and subscriptions."""
+
+    def resolve(told: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        run = (told if told.num_rows else subscriptions)["run"][0].as_py()
+        events = told.filter(told["counted"].is_valid()).select(list(_EVENTS)).to_pylist()
+        tables = RunTables(events, subscriptions.to_pylist())
+        resolved = []
+        for fold_class in folds:
+            fold, rows = fold_class(), told.filter(pc.fill_null(pc.equal(told["fold"], fold_class.__name__), False))
+            if isinstance(fold, EventPartials):
+                fold.partials.append(Partials.of_table(rows, fold.width))
+            else:
+                _merge_states(fold, rows)
+            fold.resolve(tables)
+            resolved.append((run, fold_class.__name__, pickle.dumps(fold)))
+        columns = zip(*resolved, strict=True)
+        return pa.table(dict(zip(("run", "fold", "state"), map(list, columns), strict=True)))
+
+    return resolve
+
+
+def _finisher(folds: Sequence[FoldClass], named: dict[str, MetricInfo]) -> "Callable[[pa.Table], pa.Table]":
+    """For workers: the metrics of a run, from those of its slices."""
+
+    def finish(slices: "pa.Table") -> "pa.Table":
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        found: dict[str, Any] = {}
+        for fold_class in folds:
+            fold = fold_class()
+            _merge_states(fold, slices.filter(pc.equal(slices["fold"], fold_class.__name__)))
+            found |= fold.result()
+        columns = {
+            name: pa.array([found[name]], pa.float64() if info.real else pa.int64()) for name, info in named.items()
+        }
+        return pa.table({"run": pa.array([slices["run"][0].as_py()], pa.string()), **columns})
+
+    return finish
+
+
+def _merge_states(fold: MergeableFold, rows: "pa.Table") -> None:
+    for state in rows["state"].to_pylist():
+        fold.merge(pickle.loads(state))

@@ -10,7 +10,7 @@ from carrycast.analysis.spark.cluster.executors import check_shared_paths
 from carrycast.analysis.spark.output import RUNS_FILE
 from carrycast.analysis.spark.spark_errors import query_error
 from carrycast.analysis.spark.sweep import read_runs_table
-from carrycast.analysis.spark.trace_metrics import read_tables
+from carrycast.analysis.spark.trace_tables import read_tables
 from carrycast.errors import UserError, WorkError
 from carrycast.trace import Level
 from carrycast.trace.files import TABLES, check_trace, find_traces

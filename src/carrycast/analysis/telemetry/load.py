@@ -2,18 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from carrycast.analysis.spark.trace_metrics import frame_counts
-from carrycast.analysis.telemetry.minutes import MINUTE_S, drop_reason, minute, usable
-from carrycast.trace.schema import Kind, arrow_schema
+from carrycast.analysis.telemetry.minutes import FRAMES, MINUTE_S
+from carrycast.trace.schema import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
-FRAMES = (
-    *("transmissions", "control_transmissions", "receptions"),
-    *("data_bytes", "control_bytes", "discovery_bytes", "total_bytes", "airtime_us"),
-)
 LEFT_OUT_COLUMNS = (
     ("run", "string"),
     ("minute_s", "int64"),
@@ -26,26 +20,6 @@ there or whose minute was final (`event_unknown`), rows without run, node or tim
 WAITING_COLUMNS = tuple(column for column in LEFT_OUT_COLUMNS if column[0] != "reason")
 """Deliveries whose event is not there, by the minute and the node of the delivery."""
 _BY = ["run", "minute_s", "node", "reason"]
-
-
-def counted(trace: "DataFrame") -> "DataFrame":
-    """The rows of one step, by run, minute, node and the reason of a drop; `full`: the trace tells of frames.
-
-    What can stand in no minute has none.
-    """
-    from pyspark.sql import functions as f
-
-    sound = usable()
-    time_s = f.when(sound, f.col("time_s"))
-    return trace.groupBy("run", f.when(sound, minute()).alias("minute_s"), "node", drop_reason(), "full").agg(
-        f.count(f.lit(1)).alias("rows"),
-        # Deliveries are judged with their events, however late they are themselves.
-        f.count_if(f.col("kind") == Kind.DELIVER.value).alias("delivered"),
-        f.min(time_s).alias("first_s"),
-        f.max(time_s).alias("last_s"),
-        f.count_if(f.col("kind") == Kind.DROP.value).alias("drops"),
-        *frame_counts(),
-    )
 
 
 def last_final(watermark_s: float | None, wait_s: float = 0.0) -> float:

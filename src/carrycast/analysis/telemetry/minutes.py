@@ -1,22 +1,58 @@
-"""What is counted in a minute. The stream and the batch job use these definitions, and those of whole runs beneath.
+"""What is counted in a minute. The stream and the batch job use these definitions, and the folds of whole runs beneath.
 
 An event counts in the minute in which it was published, with all its deliveries, whenever those come; a frame or a drop
 in the minute in which it happened.
 """
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.analysis.spark.trace_metrics import eligible_pairs, frame_counts, served_pairs
+import numpy as np
+
+from carrycast.analysis.spark.session import session
+from carrycast.analysis.spark.trace_metrics import checked_traces, eligible_pairs
+from carrycast.analysis.spark.trace_tables import read_tables
+from carrycast.analysis.telemetry.picture import Minute, put_together
+from carrycast.trace.folds.batch import TraceBatch, code_of
+from carrycast.trace.folds.drops import drop_reason
+from carrycast.trace.folds.traffic import TrafficFold
 from carrycast.trace.schema import Kind
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
 MINUTE_S = 60
 LATEST_S = 1e11
 """No row is of a later time, three thousand years from now; what is was written by nobody's clock."""
-REASON_CHARACTERS = 100
 KEY = ["run", "minute_s"]
+FRAMES = TrafficFold.sums
+_COUNTED = ("rows", "delivered", "drops", *FRAMES)
+_READ = ("run", "time_s", "node", "kind", "class", "event", "peer", "size_bytes", "reason", "full")
+_BY = ("run", "minute_s", "node", "reason", "full")
+
+
+def minutes_of_traces(paths: Sequence[Path], deliveries: bool = False, master: str | None = None) -> list[Minute]:
+    """Each minute of each run: what became of the events published in it, and frames and drops that happened in it.
+
+    `deliveries` is content with the former.
+    """
+    from pyspark.sql import functions as f
+
+    tables = read_tables(session("carrycast", master), checked_traces(paths, deliveries))
+    published = _rows(deliveries_by_minute(*tables))
+    if deliveries:
+        return put_together([], published, [])
+    counts = minute_counts(tables[0].withColumn("full", f.lit(True))).persist()
+    try:
+        return put_together(_rows(load_by_minute(counts)), published, _rows(drops_by_minute(counts)))
+    finally:
+        counts.unpersist()
+
+
+def _rows(frame: "DataFrame") -> list[Minute]:
+    return [row.asDict() for row in frame.collect()]
 
 
 def usable(time: str = "time_s", node: str = "node") -> "Column":
@@ -35,28 +71,71 @@ def minute(time: str = "time_s") -> "Column":
     return (f.floor(f.col(time) / MINUTE_S) * MINUTE_S).cast("bigint").alias("minute_s")
 
 
-def drop_reason() -> "Column":
-    """Why something was dropped; null for what is no drop. What follows a colon is for people, and always different."""
+def minute_counts(trace: "DataFrame") -> "DataFrame":
+    """Rows of traces by run, minute, node, the reason of a drop, and whether their trace is full: how many, those that
+    are deliveries and drops, the sums of frames, the first and last time. A row that can stand in no minute has
+    none."""
     from pyspark.sql import functions as f
 
-    word = f.substring(f.substring_index(f.coalesce("reason", f.lit("")), ":", 1), 1, REASON_CHARACTERS)
-    return f.when(f.col("kind") == Kind.DROP.value, word).alias("reason")
+    counts = ", ".join(f"`{name}` bigint" for name in _COUNTED)
+    by = "run string, minute_s bigint, node bigint, reason string, full boolean"
+    schema = f"{by}, first_s double, last_s double, {counts}"
+    pieces = trace.select(*_READ).mapInArrow(_count_minutes, schema)
+    sums = [f.sum(name).alias(name) for name in _COUNTED]
+    times = [f.min("first_s").alias("first_s"), f.max("last_s").alias("last_s")]
+    return pieces.groupBy(*_BY).agg(*times, *sums)
 
 
-def load_by_minute(trace: "DataFrame") -> "DataFrame":
-    """run, minute_s, how many nodes said anything, frames, bytes and airtime."""
+def _count_minutes(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    """For workers: `minute_counts` of some rows."""
+    import pyarrow as pa
+
+    for rows in batches:
+        table = pa.Table.from_batches([rows])
+        batch = TraceBatch.of(table)
+        time_s = table["time_s"].to_numpy()
+        dropped, delivered = (batch.kind == code_of(kind) for kind in (Kind.DROP, Kind.DELIVER))
+        with np.errstate(invalid="ignore"):
+            sound = table["run"].is_valid().to_numpy() & table["node"].is_valid().to_numpy()
+            sound &= (time_s >= 0) & (time_s <= LATEST_S)
+        minute_s = (np.floor(np.where(sound, time_s, 0) / MINUTE_S) * MINUTE_S).astype(np.int64)
+        reasons = {text: drop_reason(text) for text in table["reason"].unique().to_pylist()}
+        reason = [
+            reasons[text] if is_drop else None
+            for text, is_drop in zip(table["reason"].to_pylist(), dropped.tolist(), strict=True)
+        ]
+        columns = {
+            "run": table["run"],
+            "minute_s": pa.array(minute_s, mask=~sound),
+            "node": table["node"],
+            "reason": pa.array(reason, pa.string()),
+            "full": table["full"],
+            "first_s": pa.array(time_s, mask=~sound),
+            "last_s": pa.array(time_s, mask=~sound),
+            "rows": pa.array(np.ones(len(time_s), dtype=np.int64)),
+            "delivered": pa.array(delivered.astype(np.int64)),
+            "drops": pa.array(dropped.astype(np.int64)),
+            **{name: pa.array(amount) for name, amount in TrafficFold().amounts(batch).items()},
+        }
+        aggregates = [("first_s", "min"), ("last_s", "max"), *((name, "sum") for name in _COUNTED)]
+        found = pa.table(columns).group_by(list(_BY), use_threads=False).aggregate(aggregates)
+        yield from found.rename_columns([*_BY, "first_s", "last_s", *_COUNTED]).to_batches()
+
+
+def load_by_minute(counts: "DataFrame") -> "DataFrame":
+    """Of `minute_counts`: run, minute_s, how many nodes said anything, frames, bytes and airtime."""
     from pyspark.sql import functions as f
 
     nodes = f.count_distinct("node").alias("nodes")
-    return trace.where(usable()).groupBy("run", minute()).agg(nodes, *frame_counts())
+    return counts.where("minute_s is not null").groupBy(*KEY).agg(nodes, *(f.sum(name).alias(name) for name in FRAMES))
 
 
-def drops_by_minute(trace: "DataFrame") -> "DataFrame":
-    """run, minute_s, reason, drops."""
+def drops_by_minute(counts: "DataFrame") -> "DataFrame":
+    """Of `minute_counts`: run, minute_s, reason, drops."""
     from pyspark.sql import functions as f
 
-    dropped = trace.where(usable()).where(f.col("kind") == Kind.DROP.value)
-    return dropped.groupBy("run", minute(), drop_reason()).agg(f.count(f.lit(1)).alias("drops"))
+    dropped = counts.where("minute_s is not null and reason is not null")
+    return dropped.groupBy(*KEY, "reason").agg(f.sum("drops").alias("drops"))
 
 
 def deliveries_by_minute(
@@ -70,12 +149,11 @@ def deliveries_by_minute(
     from pyspark.sql import functions as f
 
     known = events.where(usable(node="source")).withColumn("minute_s", minute())
-    judged = known if wanted is None else known.where(wanted)
-    published = judged.where("counted").groupBy(*KEY).agg(f.count(f.lit(1)).alias("published"))
-    pairs = eligible_pairs(judged, subscriptions)
-    eligible = pairs.groupBy("run", minute("published_s")).agg(f.count(f.lit(1)).alias("eligible"))
-    served = served_pairs(trace, pairs, known, subscriptions).join(judged.select("event", *KEY), ["run", "event"])
-    found = published.join(eligible, KEY, "left").join(_delays(served), KEY, "left").fillna(0, ["eligible", *_COUNTS])
+    if wanted is not None:
+        known = known.withColumn("counted", f.col("counted") & wanted)
+    published = known.where("counted").groupBy(*KEY).agg(f.count(f.lit(1)).alias("published"))
+    pairs = eligible_pairs(trace, known, subscriptions).withColumn("minute_s", minute("published_s"))
+    found = published.join(_delays(pairs), KEY, "left").fillna(0, ["eligible", *_COUNTS])
     ratio = f.when(f.col("eligible") > 0, f.col("delivered") / f.col("eligible")).alias("delivery_ratio")
     return found.select(*KEY, "published", "eligible", "delivered", ratio, *_AMOUNTS, "delays_negative")
 
@@ -84,22 +162,23 @@ _COUNTS = ["delivered", "delays_negative"]
 _AMOUNTS = ["delay_mean_s", "delay_p50_s", "delay_p95_s", "hops_mean"]
 
 
-def _delays(served: "DataFrame") -> "DataFrame":
+def _delays(pairs: "DataFrame") -> "DataFrame":
     """Delays are whole microseconds, and are counted as such: in whatever order they are summed up, the sum is one."""
     from pyspark.sql import functions as f
 
     delay_us = f.round(f.col("delay_s") * 1e6).cast("bigint").alias("delay_us")
-    n = f.count(f.lit(1))
+    n = f.count("delay_us")
     shares = f.percentile("delay_us", f.array(f.lit(0.5), f.lit(0.95)))
     return (
-        served.select(*KEY, delay_us, "hops")
+        pairs.select(*KEY, delay_us, "hops")
         .groupBy(*KEY)
         .agg(
+            f.count(f.lit(1)).alias("eligible"),
             n.alias("delivered"),
-            (f.sum("delay_us") / n / 1e6).alias("delay_mean_s"),
+            (f.try_divide(f.sum("delay_us"), n) / 1e6).alias("delay_mean_s"),
             (shares[0] / 1e6).alias("delay_p50_s"),
             (shares[1] / 1e6).alias("delay_p95_s"),
-            (f.sum("hops") / n).alias("hops_mean"),
+            f.try_divide(f.sum("hops"), n).alias("hops_mean"),
             f.count_if(f.col("delay_us") < 0).alias("delays_negative"),
         )
     )

@@ -7,7 +7,7 @@ the events that it delivers, and those in which other subscriptions stood than w
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
-from carrycast.analysis.spark.trace_metrics import ORDER, spark_schema
+from carrycast.analysis.spark.trace_tables import ORDER, spark_schema
 from carrycast.analysis.telemetry.arrivals import changed_since
 from carrycast.analysis.telemetry.folder import WatchFolder, read_rows, write_rows
 from carrycast.analysis.telemetry.load import WAITING_COLUMNS, is_final, last_final, left_out

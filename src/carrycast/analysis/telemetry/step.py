@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.analysis.spark.trace_metrics import read_parts, spark_schema
+from carrycast.analysis.spark.trace_tables import read_parts, spark_schema
 from carrycast.analysis.telemetry.arrivals import Arrivals, Subscriptions
 from carrycast.analysis.telemetry.folder import Commit, WatchFolder, read_rows, write_rows
-from carrycast.analysis.telemetry.load import counted, drops_table, last_final, late, load_table, merged, still_open
+from carrycast.analysis.telemetry.load import drops_table, last_final, late, load_table, merged, still_open
+from carrycast.analysis.telemetry.minutes import minute_counts
 from carrycast.analysis.telemetry.publications import Publications
 from carrycast.trace.schema import EVENT_COLUMNS, TRACE_COLUMNS
 
@@ -46,7 +47,7 @@ class Steps:
         arrived = Arrivals(paths)
         traces = sorted({*before.traces, *arrived.traces()})
         trace, events = self._trace(arrived), self._events(arrived)
-        rows = counted(trace).toArrow()
+        rows = minute_counts(trace).toArrow()
         watermark_s = self._watermark(rows)
         load = self._load(step, rows, watermark_s)
         stands = self._subscriptions.read(traces, last_final(before.watermark_s, folder.settings.wait_s))

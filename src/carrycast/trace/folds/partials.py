@@ -59,8 +59,8 @@ class Partials(NamedTuple):
             table["event"].combine_chunks(),
             owner,
             ints.to_numpy().reshape(-1, width),
-            floats.to_numpy() if len(floats) else None,
-            texts if len(texts) else None,
+            floats.to_numpy(),
+            texts,
         )
 
 
