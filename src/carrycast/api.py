@@ -312,7 +312,7 @@ def compare(
     """
     from carrycast.analysis.spark.compare import COMPARED_METRICS, NO_INTERVAL
     from carrycast.analysis.spark.compare import compare as run_comparison
-    from carrycast.sim.scenario.protocol_text import parse_protocols
+    from carrycast.sim.scenario.overrides import parse_protocols
 
     found = run_comparison(
         Path(scenario),
@@ -415,7 +415,7 @@ def show(
 ) -> Path:
     """Write one HTML page that plays a scenario or a trace, and return its path. It needs no network."""
     from carrycast.analysis.player import player_of_scenario, player_of_trace
-    from carrycast.sim.scenario.protocol_text import protocol_label
+    from carrycast.sim.scenario.overrides import protocol_label
 
     path = Path(source)
     if path.suffix == ".toml":

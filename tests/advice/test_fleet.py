@@ -15,8 +15,7 @@ from carrycast.errors import UserError
 from carrycast.node.config import load_config
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.contact_files import plan_from
-from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.movement import movement, plan_from
 from carrycast.sim.scenario.overrides import apply
 from tests.cli.console import EXAMPLES
 

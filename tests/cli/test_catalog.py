@@ -7,7 +7,7 @@ import pytest
 from carrycast.analysis.spark.experiment import experiment_names
 from carrycast.core.protocol.application import applications
 from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
-from carrycast.sim.mobility.registry import models
+from carrycast.sim.mobility.model import models
 from tests.cli.console import QUICK, call, environment, spawn
 
 NAMES = {

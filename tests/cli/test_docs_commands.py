@@ -11,8 +11,7 @@ import pytest
 from carrycast.analysis.spark.definition import Definition
 from carrycast.analysis.spark.experiment import FILE, FOLDER, read_definition
 from carrycast.cli import parser
-from carrycast.sim.scenario.overrides import chosen_scenario, parse_assignment
-from carrycast.sim.scenario.protocol_text import parse_protocols, protocol_label
+from carrycast.sim.scenario.overrides import chosen_scenario, parse_assignment, parse_protocols, protocol_label
 from tests.cli.console import REPOSITORY, call
 from tests.cli.docs_pages import PAGES, WRITTEN, Written, mentions, of_page, pages_with
 

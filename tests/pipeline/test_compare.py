@@ -19,8 +19,7 @@ from carrycast.analysis.spark.sweep import read_runs
 from carrycast.analysis.spark.watch import player_page
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.overrides import chosen_scenario
-from carrycast.sim.scenario.protocol_text import parse_protocols
+from carrycast.sim.scenario.overrides import chosen_scenario, parse_protocols
 
 SCENARIO = """
 duration_s = 60.0

@@ -7,8 +7,7 @@ import pytest
 
 from carrycast.core.protocol.registry import protocol_names
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.overrides import chosen_scenario
-from carrycast.sim.scenario.protocol_text import parse_protocols
+from carrycast.sim.scenario.overrides import chosen_scenario, parse_protocols
 
 ROOT = Path(__file__).parents[2]
 SCENARIO = ROOT / "examples" / "head-to-head.toml"

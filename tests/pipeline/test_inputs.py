@@ -17,8 +17,8 @@ from carrycast.analysis.spark.plan import plan_runs
 from carrycast.analysis.spark.sweep import sweep
 from carrycast.core import maps
 from carrycast.sim.engine.run import Run, run
-from carrycast.sim.mobility.player import MovementFormat
-from carrycast.sim.mobility.registry import models
+from carrycast.sim.mobility.model import models
+from carrycast.sim.mobility.movement_file import MovementFormat
 from carrycast.sim.scenario.inputs import input_digest, input_files
 from carrycast.sim.scenario.scenario import Scenario, scenario_from
 from carrycast.trace import Level

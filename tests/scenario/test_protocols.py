@@ -6,8 +6,14 @@ import sys
 import pytest
 
 from carrycast.errors import UserError
-from carrycast.sim.scenario.overrides import apply, chosen_scenario, parse_assignment
-from carrycast.sim.scenario.protocol_text import parse_protocol, parse_protocols, protocol_label
+from carrycast.sim.scenario.overrides import (
+    apply,
+    chosen_scenario,
+    parse_assignment,
+    parse_protocol,
+    parse_protocols,
+    protocol_label,
+)
 from tests.pipeline.scenarios import tiny
 
 
@@ -111,7 +117,7 @@ def test_assignments_are_typed_as_toml() -> None:
 def test_reading_protocols_and_experiments_needs_no_spark() -> None:
     script = (
         "import sys\n"
-        "import carrycast.sim.scenario.protocol_text, carrycast.sim.scenario.overrides\n"
+        "import carrycast.sim.scenario.overrides, carrycast.sim.scenario.overrides\n"
         "import carrycast.analysis.spark.experiment\n"
         "import carrycast.analysis.spark.compare, carrycast.analysis.spark.reproduce, carrycast.analysis.spark.sweep\n"
         "print([name for name in ('pyspark', 'pandas', 'matplotlib') if name in sys.modules])"

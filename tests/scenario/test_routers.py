@@ -14,7 +14,7 @@ from carrycast.core.protocol.registry import protocol_names
 from carrycast.core.wire import Message
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.protocol_text import parse_protocol, parse_protocols, protocol_label
+from carrycast.sim.scenario.overrides import parse_protocol, parse_protocols, protocol_label
 from carrycast.sim.scenario.scenario import scenario_from
 from tests.pipeline.scenarios import tiny
 

@@ -17,19 +17,15 @@ from carrycast.node.link.config import DiscoverySection, LinkSettings, ListenSec
 from carrycast.sim.engine.kernel import Kernel
 from carrycast.sim.engine.mishap import RunError
 from carrycast.sim.engine.run import run
-from carrycast.sim.mobility.registry import models
+from carrycast.sim.mobility.model import models
 from carrycast.sim.radio.disk_settings import DiskRadio
 from carrycast.sim.radio.dot11 import CsmaRadio
 from carrycast.sim.scenario.applications import Calendar
-from carrycast.sim.scenario.computer import Computer
-from carrycast.sim.scenario.energy import Energy
 from carrycast.sim.scenario.faults import Fault
 from carrycast.sim.scenario.measures import Asked
-from carrycast.sim.scenario.retrieval import RequestEntry
-from carrycast.sim.scenario.scenario import BeaconMode, Measure, ProcessorEntry, Scenario, scenario_from
-from carrycast.sim.scenario.service import Service
-from carrycast.sim.scenario.wires import Wire
-from carrycast.sim.scenario.workload import PublishEntry, SubscribeEntry
+from carrycast.sim.scenario.resources import Computer, Energy, Service
+from carrycast.sim.scenario.scenario import BeaconMode, Measure, ProcessorEntry, Scenario, Wire, scenario_from
+from carrycast.sim.scenario.workload import PublishEntry, RequestEntry, SubscribeEntry
 from carrycast.sim.testing import example_tables
 
 EXTREMES = (math.inf, math.nan, 1e308, 1e-300, 0, -1, 10**30)

@@ -11,8 +11,17 @@ from carrycast.core.protocol import Interface, Link, Protocol, Token
 from carrycast.core.wire import EventMessage, Message
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import Run, Simulation, run
-from carrycast.sim.scenario.faults import ClockSkew, Crash, CutOff, Fault, GpsError, LinkCut, Loss, fault_plan
-from carrycast.sim.scenario.gps import Wandering
+from carrycast.sim.scenario.faults import (
+    ClockSkew,
+    Crash,
+    CutOff,
+    Fault,
+    GpsError,
+    LinkCut,
+    Loss,
+    Wandering,
+    fault_plan,
+)
 from carrycast.sim.scenario.scenario import scenario_from
 from carrycast.sim.testing import Net
 from tests.simulation.worlds import line, register

@@ -171,7 +171,7 @@ def _machine(kind: "type[StateMachine]") -> dict[str, object]:
 
 
 def _mobility(arguments: argparse.Namespace) -> int:
-    from carrycast.sim.mobility.registry import lookup, models
+    from carrycast.sim.mobility.model import lookup, models
 
     kinds = models() if arguments.name is None else {arguments.name: lookup(arguments.name)}
     rows = [{"name": name, "summary": kind.summary, "settings": settings_of(kind)} for name, kind in kinds.items()]

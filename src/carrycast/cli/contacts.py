@@ -43,7 +43,7 @@ def _contacts(arguments: argparse.Namespace) -> int:
     if arguments.source.is_dir():
         plan = _of_fleet(arguments, path)
     else:
-        from carrycast.sim.scenario.contact_files import plan_from
+        from carrycast.sim.scenario.movement import plan_from
 
         if arguments.master is not None:
             raise UserError("--master: is for a fleet's folder; `carrycast ingest` makes one of a file")
@@ -68,7 +68,7 @@ def _contacts(arguments: argparse.Namespace) -> int:
 def _of_fleet(arguments: argparse.Namespace, path: Path) -> "ContactPlan":
     from carrycast.analysis.fleets.contacts import save_fleet_plan
     from carrycast.sim.mobility.fleet import FleetFacts
-    from carrycast.sim.scenario.contact_files import check_extent
+    from carrycast.sim.scenario.movement import check_extent
 
     FleetFacts.read(arguments.source)
     if arguments.range_m is None:

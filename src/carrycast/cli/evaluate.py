@@ -119,8 +119,7 @@ def add_out(parser: argparse.ArgumentParser, default: str) -> None:
 
 def _compare(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.spark.compare import compare
-    from carrycast.sim.scenario.overrides import parse_assignment
-    from carrycast.sim.scenario.protocol_text import parse_protocols
+    from carrycast.sim.scenario.overrides import parse_assignment, parse_protocols
 
     out = Path(str(arguments.out).replace("SCENARIO", arguments.scenario.stem))
     with resumable(out):

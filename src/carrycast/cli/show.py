@@ -143,8 +143,13 @@ def _title(addresses: list[str]) -> str:
 
 def _scenarios(arguments: argparse.Namespace) -> "dict[str, Scenario]":
     """The scenario under each protocol, by the protocol's label."""
-    from carrycast.sim.scenario.overrides import apply, chosen_scenario, parse_assignment
-    from carrycast.sim.scenario.protocol_text import parse_protocols, protocol_label
+    from carrycast.sim.scenario.overrides import (
+        apply,
+        chosen_scenario,
+        parse_assignment,
+        parse_protocols,
+        protocol_label,
+    )
     from carrycast.sim.scenario.scenario import load
 
     settings = dict(parse_assignment(text) for text in arguments.set)

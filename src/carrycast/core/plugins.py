@@ -75,7 +75,7 @@ KINDS: Mapping[str, PluginKind] = {
             "movement_models",
             "movement model",
             "carrycast.sim.mobility.model:MobilityModel",
-            ("carrycast.sim.mobility.registry:MODELS",),
+            ("carrycast.sim.mobility.model:MODELS",),
         ),
         PluginKind("radios", "radio", "carrycast.sim.radio.radio:Radio", ("carrycast.sim.radio.radio:RADIOS",)),
         PluginKind("link_adapters", "link adapter", "carrycast.node.link.adapter:LinkAdapter"),
@@ -85,7 +85,7 @@ KINDS: Mapping[str, PluginKind] = {
             "file_formats",
             "file format",
             "carrycast.core.file_formats:FileFormat",
-            ("carrycast.sim.mobility.registry:FILE_FORMATS",),
+            ("carrycast.sim.mobility.model:FILE_FORMATS",),
         ),
     )
 }

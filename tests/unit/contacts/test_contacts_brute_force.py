@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from carrycast.sim.contacts import cells, exact, pieces
+from carrycast.sim.contacts import exact
 from carrycast.sim.contacts.exact import contacts
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.mobility.trajectory import Trajectories
@@ -132,9 +132,7 @@ def test_how_the_work_is_cut_does_not_matter(setting: dict[str, float], monkeypa
     there = wild(11)
     expected = contacts(there, RANGE_M, DURATION_S)
     for name, value in setting.items():
-        for module in (cells, exact, pieces):
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, value)
+        monkeypatch.setattr(exact, name, value)
     plan = contacts(there, RANGE_M, DURATION_S)
     assert np.array_equal(plan.a, expected.a)
     assert np.array_equal(plan.b, expected.b)

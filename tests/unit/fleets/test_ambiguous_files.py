@@ -24,10 +24,9 @@ from carrycast.analysis.fleets.staging import RowStager
 from carrycast.analysis.fleets.text import copy_text
 from carrycast.errors import UserError
 from carrycast.sim.mobility.bonnmotion import BonnMotion
-from carrycast.sim.mobility.fcd import read_fcd
-from carrycast.sim.mobility.packed import open_plain
-from carrycast.sim.mobility.sumo import Sumo
-from carrycast.sim.scenario.contact_files import plan_from
+from carrycast.sim.mobility.compression import open_plain
+from carrycast.sim.mobility.sumo import Sumo, read_fcd
+from carrycast.sim.scenario.movement import plan_from
 
 
 def written(path: Path, text: str) -> Path:

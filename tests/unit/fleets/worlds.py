@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from carrycast.sim.mobility.grid import Grid
 from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.movement_file import joined
 from carrycast.sim.mobility.random_waypoint import RandomWaypoint
-from carrycast.sim.mobility.samples import joined
+from carrycast.sim.mobility.stationary import Grid
 from carrycast.sim.mobility.trajectory import Trajectories
 from tests.unit.contacts.test_contacts_brute_force import wild
 

@@ -6,8 +6,7 @@ import pytest
 from carrycast.core.settings import parse_settings
 from carrycast.core.streams import array_stream
 from carrycast.errors import UserError
-from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.registry import lookup
+from carrycast.sim.mobility.model import Area, lookup
 
 WALK = {"model": "random_waypoint", "speed_min_mps": 1.0, "speed_max_mps": 9.0, "pause_max_s": 4.0}
 AREA = Area(300.0, 300.0)

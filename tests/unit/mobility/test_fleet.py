@@ -12,8 +12,8 @@ from carrycast.errors import UserError
 from carrycast.sim.contacts.exact import contacts
 from carrycast.sim.mobility.fleet import FleetMovement
 from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.movement_file import joined, waypoints
 from carrycast.sim.mobility.random_waypoint import RandomWaypoint
-from carrycast.sim.mobility.samples import joined, waypoints
 from carrycast.sim.mobility.trajectory import Trajectories
 from carrycast.sim.scenario.inputs import input_digest
 from carrycast.sim.scenario.scenario import load

@@ -5,11 +5,8 @@ import numpy as np
 import pytest
 
 from carrycast.errors import UserError
-from carrycast.sim.mobility.given import Given
-from carrycast.sim.mobility.grid import Grid
-from carrycast.sim.mobility.line import Line
 from carrycast.sim.mobility.model import Area, MobilityModel
-from carrycast.sim.mobility.random_static import RandomStatic
+from carrycast.sim.mobility.stationary import Given, Grid, Line, RandomStatic
 
 AREA = Area(900, 600)
 

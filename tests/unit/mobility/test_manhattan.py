@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from carrycast.core.maps import Lane, lanes_of, read_map
 from carrycast.errors import UserError
-from carrycast.sim.mobility.manhattan import Manhattan
-from carrycast.sim.mobility.streets import Streets, turn_of
+from carrycast.sim.mobility.manhattan import Manhattan, Streets, turn_of
 from carrycast.sim.mobility.trajectory import Trajectories
 from tests.unit.mobility.road_worlds import (
     SQUARE,

@@ -7,7 +7,7 @@ import pytest
 
 from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
-from carrycast.sim.mobility.mixed import Mixed
+from carrycast.sim.mobility.composite import Mixed
 from carrycast.sim.mobility.model import Area
 from carrycast.sim.mobility.random_waypoint import RandomWaypoint
 

@@ -8,9 +8,8 @@ import pytest
 
 import carrycast.sim.mobility
 from carrycast.errors import UserError
-from carrycast.sim.mobility.model import MobilityModel
+from carrycast.sim.mobility.model import FILE_FORMATS, MODELS, MobilityModel, lookup, models
 from carrycast.sim.mobility.random_waypoint import RandomWaypoint
-from carrycast.sim.mobility.registry import FILE_FORMATS, MODELS, lookup, models
 
 
 def test_every_model_is_found() -> None:

@@ -13,13 +13,11 @@ from carrycast.core.maps.reader import SHIPPED
 from carrycast.core.protocol import Capability
 from carrycast.errors import UserError
 from carrycast.sim.contacts.exact import contacts
-from carrycast.sim.mobility.fcd import MAX_TAG_BYTES
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.sumo import Sumo
+from carrycast.sim.mobility.sumo import MAX_TAG_BYTES, Sumo
 from carrycast.sim.mobility.trajectory import Trajectories
-from carrycast.sim.scenario.contact_files import plan_from
 from carrycast.sim.scenario.inputs import input_files
-from carrycast.sim.scenario.movement import check_files
+from carrycast.sim.scenario.movement import check_files, plan_from
 from carrycast.sim.scenario.scenario import Scenario, scenario_from
 
 # "a" is there from 100 s to 103 s, "b" from 101 s to 102 s, and "a" a second time from 105 s on.

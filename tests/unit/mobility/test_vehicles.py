@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carrycast.core.model import Position
-from carrycast.sim.mobility.vehicles import driven, held, holds, spread, together
+from carrycast.sim.mobility.road_model import driven, held, holds, spread, together
 
 
 def test_a_slow_leader_holds_back_whoever_follows() -> None:

@@ -7,8 +7,8 @@ from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.engine.kernel import Kernel
+from carrycast.sim.radio.csma import Vicinity
 from carrycast.sim.radio.dot11 import CsmaRadio
-from carrycast.sim.radio.vicinity import Vicinity
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from carrycast.core.protocol.registry import protocol_named, protocol_names
 from carrycast.errors import UserError
-from carrycast.sim.scenario.overrides import apply
-from carrycast.sim.scenario.protocol_text import parse_protocol, parse_protocols, protocol_label
+from carrycast.sim.scenario.overrides import apply, parse_protocol, parse_protocols, protocol_label
 from carrycast.sim.scenario.scenario import Scenario
 
 # Of settings that trade gain for cost, some values, cheap to dear. The defaults run anyway.

@@ -13,8 +13,8 @@ from carrycast.core.settings import read_toml
 from carrycast.errors import UserError
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.mobility.fleet import FACTS_FILE, FleetFacts, FleetMovement
-from carrycast.sim.mobility.player import MovementFormat
-from carrycast.sim.mobility.registry import models
+from carrycast.sim.mobility.model import models
+from carrycast.sim.mobility.movement_file import MovementFormat
 from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
 
 WORKLOAD = ("roles", "subscribe", "publish", "faults", "measure")

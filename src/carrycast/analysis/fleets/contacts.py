@@ -20,8 +20,7 @@ import numpy as np
 from carrycast.analysis.fleets.schema import CONTACTS, spark_ddl
 from carrycast.analysis.fleets.workers import refuse_full_disk, spark_path
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.contacts.exact import RESOLUTION_S, Intervals, contacts, intervals
-from carrycast.sim.contacts.pieces import Legs
+from carrycast.sim.contacts.exact import RESOLUTION_S, Intervals, Legs, contacts, intervals
 from carrycast.sim.contacts.plan import VERSION, VERSION_KEY, ContactPlan
 from carrycast.sim.mobility.fleet import FleetFacts, FleetMovement, legs_between
 from carrycast.sim.mobility.model import Area

@@ -10,7 +10,7 @@ from carrycast.analysis.fleets.columns import COLUMN_NAMES, plain_name, refuse_u
 from carrycast.analysis.fleets.points import TrackPoint
 from carrycast.analysis.fleets.text import not_text_error
 from carrycast.errors import UserError
-from carrycast.sim.mobility.packed import reading
+from carrycast.sim.mobility.compression import reading
 
 # A collection is one JSON value and must be in memory as a whole, at about ten times its size.
 MAX_COLLECTION_BYTES = 256 << 20

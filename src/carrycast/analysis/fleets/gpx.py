@@ -6,7 +6,7 @@ from xml.parsers import expat
 
 from carrycast.analysis.fleets.points import TrackPoint
 from carrycast.errors import UserError
-from carrycast.sim.mobility.packed import reading
+from carrycast.sim.mobility.compression import reading
 
 CHUNK_BYTES = 1 << 16
 # A name or a time is short; a text that goes on and on would fill the memory.

@@ -11,7 +11,7 @@ import msgspec
 from carrycast.analysis.fleets.formats import Format
 from carrycast.analysis.fleets.text import BLANKS, copy_text, detect_delimiter, detect_encoding, read_start
 from carrycast.errors import UserError
-from carrycast.sim.mobility.packed import BZIP2, GZIP, packing_of
+from carrycast.sim.mobility.compression import BZIP2, GZIP, packing_of
 
 SUFFIXES = r"(\.\w+)?(\.(gz|bz2|xz|zip|zst))?$"
 """Of a file's name, in the words of Python and of Java."""

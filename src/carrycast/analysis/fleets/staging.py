@@ -11,11 +11,10 @@ from carrycast.analysis.fleets.inputs import FleetFile, ReadOptions, RowCount
 from carrycast.analysis.fleets.schema import RAW, arrow_schema
 from carrycast.errors import UserError, WorkError
 from carrycast.sim.mobility.bonnmotion import BonnMotion
-from carrycast.sim.mobility.fcd import read_fcd
+from carrycast.sim.mobility.movement_file import MovementFormat, Recorded, Waypoints, waypoints
 from carrycast.sim.mobility.ns2 import Ns2
 from carrycast.sim.mobility.one import One
-from carrycast.sim.mobility.player import MovementFormat, Recorded
-from carrycast.sim.mobility.samples import Waypoints, waypoints
+from carrycast.sim.mobility.sumo import read_fcd
 
 if TYPE_CHECKING:
     import pyarrow as pa

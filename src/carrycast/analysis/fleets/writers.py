@@ -9,7 +9,7 @@ import numpy as np
 
 from carrycast.errors import UserError, WorkError
 from carrycast.sim.mobility.fleet import FleetFacts
-from carrycast.sim.mobility.trace_file import MAX_LINES
+from carrycast.sim.mobility.movement_file import MAX_LINES
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,8 +18,7 @@ from carrycast.analysis.spark.statistics import Interval
 from carrycast.analysis.spark.summary import comparison_sentences
 from carrycast.core.settings import read_toml
 from carrycast.errors import UserError
-from carrycast.sim.scenario.overrides import apply
-from carrycast.sim.scenario.protocol_text import protocol_label
+from carrycast.sim.scenario.overrides import apply, protocol_label
 from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
 
 if TYPE_CHECKING:

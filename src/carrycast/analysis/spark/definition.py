@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.sim.scenario.measures import Asked
-from carrycast.sim.scenario.protocol_text import parse_protocol, protocol_label
+from carrycast.sim.scenario.overrides import parse_protocol, protocol_label
 from carrycast.trace import Level
 
 ExperimentName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w-]*$", max_length=60)]

@@ -23,8 +23,7 @@ from carrycast.analysis.spark.records import METRICS
 from carrycast.analysis.spark.validation import check_definition
 from carrycast.core.settings import parse_settings, read_toml
 from carrycast.errors import UserError
-from carrycast.sim.scenario.overrides import apply, parse_assignment, parse_value
-from carrycast.sim.scenario.protocol_text import parse_protocols
+from carrycast.sim.scenario.overrides import apply, parse_assignment, parse_protocols, parse_value
 from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
 
 FILE = "experiment.toml"

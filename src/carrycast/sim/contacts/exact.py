@@ -7,16 +7,229 @@ looked at. Standing legs are joined with each other apart, in slices as long as 
 still for a whole run cost one comparison and not one per slice.
 """
 
-from math import ceil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carrycast.errors import UserError
-from carrycast.sim.contacts.cells import MAX_CELLS, Cells, Grid
-from carrycast.sim.contacts.pieces import Feed, Legs, Pieces
 from carrycast.sim.contacts.plan import ContactPlan, order_by
 from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories
+
+# A leg within a slice is cut into so many pieces at most. A leap across the map that would need more makes the grid of
+# its chunk coarser instead of filling the memory.
+MAX_PARTS = 256
+
+
+class Legs(NamedTuple):
+    """Legs by the time they start, clipped to the run."""
+
+    node: Integers
+    start_s: Floats
+    end_s: Floats
+    x_m: Floats
+    y_m: Floats
+    vx_mps: Floats
+    vy_mps: Floats
+    speed_mps: Floats
+
+    @classmethod
+    def of(cls, source: Trajectories, duration_s: float) -> "Legs":
+        node = np.repeat(np.arange(source.nodes), np.diff(source.first))
+        columns = (source.start_s, source.end_s, source.x_m, source.y_m, source.vx_mps, source.vy_mps)
+        return cls.between(duration_s, node, *columns)
+
+    @classmethod
+    def between(
+        cls,
+        duration_s: float,
+        node: Integers,
+        start_s: Floats,
+        end_s: Floats,
+        x_m: Floats,
+        y_m: Floats,
+        vx_mps: Floats,
+        vy_mps: Floats,
+    ) -> "Legs":
+        """Legs given in any order, those of them that are under way between 0 and duration_s."""
+        legs = cls(node, start_s, np.minimum(end_s, duration_s), x_m, y_m, vx_mps, vy_mps, np.hypot(vx_mps, vy_mps))
+        order = np.argsort(start_s, kind="stable")
+        return legs.select(order[(legs.end_s > np.maximum(start_s, 0.0))[order]])
+
+    def select(self, rows: Integers | NDArray[np.bool_]) -> "Legs":
+        return Legs(self.node[rows], *(column[rows] for column in self[1:]))
+
+    @property
+    def lasting_s(self) -> Floats:
+        return self.end_s - np.maximum(self.start_s, 0.0)
+
+    @property
+    def total_s(self) -> float:
+        return float(self.lasting_s.sum())
+
+
+class Pieces(NamedTuple):
+    """Parts of legs, each within one slice: the middle in time and space, and how far from it the node gets."""
+
+    node: Integers
+    in_slice: Integers
+    start_s: Floats
+    end_s: Floats
+    middle_s: Floats
+    x_m: Floats
+    y_m: Floats
+    vx_mps: Floats
+    vy_mps: Floats
+    reach_m: Floats
+
+    def take(self, rows: Integers) -> "Pieces":
+        return Pieces(self.node[rows], self.in_slice[rows], *(column[rows] for column in self[2:]))
+
+
+class Feed:
+    """Cuts legs into pieces, some slices at a time, holding only the legs that are under way."""
+
+    def __init__(self, legs: Legs, slice_s: float, longest_m: float) -> None:
+        self.legs = legs
+        self.slice_s = slice_s
+        self.longest_m = longest_m
+        self.taken = 0
+        self.active: Integers = np.zeros(0, dtype=np.int64)
+
+    def cut(self, begin: int, end: int) -> Pieces:
+        """The pieces in slices begin to end - 1. Calls must go forward in time."""
+        legs, slice_s = self.legs, self.slice_s
+        begin_s, until_s = begin * slice_s, end * slice_s
+        upto = int(np.searchsorted(legs.start_s, until_s))
+        active = np.concatenate((self.active[legs.end_s[self.active] > begin_s], np.arange(self.taken, upto)))
+        self.taken, self.active = upto, active
+        from_s = np.maximum(legs.start_s[active], begin_s)
+        to_s = np.minimum(legs.end_s[active], until_s)
+        low = np.clip((from_s / slice_s).astype(np.int64), begin, end - 1)
+        high = np.clip(np.ceil(to_s / slice_s).astype(np.int64), low + 1, end)
+        row, nth = numbered(high - low)
+        index = low[row] + nth
+        start_s = np.maximum(from_s[row], index * slice_s)
+        end_s = np.minimum(to_s[row], (index + 1) * slice_s)
+        speed_mps = legs.speed_mps[active][row]
+        parts = np.clip(np.ceil(speed_mps * (end_s - start_s) / self.longest_m), 1, MAX_PARTS).astype(np.int64)
+        if len(parts) and parts.max() > 1:
+            part, nth = numbered(parts)
+            step_s = (end_s - start_s) / parts
+            start_s, end_s = start_s[part] + step_s[part] * nth, start_s[part] + step_s[part] * (nth + 1)
+            row, index, speed_mps = row[part], index[part], speed_mps[part]
+        leg = active[row]
+        middle_s = (start_s + end_s) / 2
+        vx_mps, vy_mps = legs.vx_mps[leg], legs.vy_mps[leg]
+        elapsed_s = middle_s - legs.start_s[leg]
+        x_m, y_m = legs.x_m[leg] + vx_mps * elapsed_s, legs.y_m[leg] + vy_mps * elapsed_s
+        reach_m = speed_mps * (end_s - start_s) / 2
+        return Pieces(legs.node[leg], index - begin, start_s, end_s, middle_s, x_m, y_m, vx_mps, vy_mps, reach_m)
+
+
+def numbered(counts: Integers) -> tuple[Integers, Integers]:
+    """For counts [2, 1]: which row each unit belongs to, [0, 0, 1], and its number in that row, [0, 1, 0]."""
+    row = np.repeat(np.arange(len(counts)), counts)
+    return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+# Rows of the grid per reach of a piece: more of them follow the circle closer but cost a search each.
+ROWS = 2
+COLUMNS = 8
+# Cells per side at most, so that (slice, row, column) fits a 64-bit key whatever the extent of the movement.
+MAX_CELLS = 1 << 20
+# Pairs handled at once, so that they stay in the processor's caches.
+BLOCK_PAIRS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows and columns over the area, per slice. Pieces whose middles are within `span_m` may be in contact."""
+
+    x_m: float
+    y_m: float
+    row_m: float
+    column_m: float
+    rows: int
+    columns: int
+    span_m: float
+
+    @classmethod
+    def over(cls, sets: list[Pieces], range_m: float) -> "Grid":
+        x_m = np.concatenate([pieces.x_m for pieces in sets])
+        y_m = np.concatenate([pieces.y_m for pieces in sets])
+        reach_m = np.concatenate([pieces.reach_m for pieces in sets])
+        # The last factor covers rounding.
+        span_m = (range_m + 2 * float(reach_m.max())) * (1 + 1e-6)
+        left_m, width_m = float(x_m.min()) - span_m, float(np.ptp(x_m)) + 2 * span_m
+        row_m = max(span_m / ROWS, float(np.ptp(y_m)) / MAX_CELLS)
+        column_m = max(span_m / COLUMNS, width_m / MAX_CELLS)
+        # Spare rows at both ends, so that a look at the rows around never ends up in another slice.
+        rows = int(float(np.ptp(y_m)) / row_m) + 2 * ROWS + 2
+        return cls(left_m, float(y_m.min()) - ROWS * row_m, row_m, column_m, rows, int(width_m / column_m) + 2, span_m)
+
+    def row(self, pieces: Pieces) -> Integers:
+        """The first key of the row that each piece lies in."""
+        row = ((pieces.y_m - self.y_m) / self.row_m).astype(np.int64)
+        return (pieces.in_slice * self.rows + row) * self.columns
+
+    def column(self, x_m: Floats) -> Integers:
+        """The column of each place."""
+        return ((x_m - self.x_m) / self.column_m).astype(np.int64)
+
+    def width_m(self, rows_away: int) -> float:
+        """How far to look to both sides, so many rows away."""
+        between_m = max(abs(rows_away) - 1, 0) * self.row_m
+        return sqrt(max(self.span_m**2 - between_m**2, 0.0))
+
+
+class Cells:
+    """Pieces ordered by the cell of the grid they lie in."""
+
+    def __init__(self, pieces: Pieces, grid: Grid) -> None:
+        row = grid.row(pieces)
+        key = row + grid.column(pieces.x_m)
+        order = np.argsort(key)
+        self.pieces, self.row, self.key = pieces.take(order), row[order], key[order]
+        self.grid = grid
+
+    def near(self, other: "Cells") -> Iterator[tuple[Integers, Integers]]:
+        """Pieces of this and of the other that may be in contact, block by block; with itself, each pair once."""
+        grid, x_m, key = self.grid, self.pieces.x_m, other.key
+        itself = other is self
+        lows: list[Integers] = []
+        counts: list[Integers] = []
+        for away in range(0 if itself else -ROWS, ROWS + 1):
+            width_m = grid.width_m(away)
+            there = self.row + away * grid.columns
+            if itself and away == 0:
+                low = np.arange(1, len(key) + 1)
+            else:
+                low = np.searchsorted(key, there + grid.column(x_m - width_m))
+            high = np.searchsorted(key, there + grid.column(x_m + width_m), side="right")
+            lows.append(low)
+            counts.append(np.maximum(high - low, 0))
+        index = np.tile(np.arange(len(x_m)), len(lows))
+        return _blocks(index, np.concatenate(lows), np.concatenate(counts))
+
+
+def _blocks(index: Integers, low: Integers, count: Integers) -> Iterator[tuple[Integers, Integers]]:
+    """Each index paired with low, low + 1, ... as often as its count says; about BLOCK_PAIRS pairs at a time."""
+    upto = np.cumsum(count)
+    total = int(upto[-1]) if len(upto) else 0
+    cuts = np.searchsorted(upto, np.arange(BLOCK_PAIRS, total + BLOCK_PAIRS, BLOCK_PAIRS)) + 1
+    begin = 0
+    for end in np.minimum(cuts, len(upto)).tolist():
+        if end > begin:
+            part = count[begin:end]
+            before = upto[begin:end] - part
+            one = np.repeat(index[begin:end], part)
+            yield one, np.repeat(low[begin:end] - before + before[0], part) + np.arange(len(one))
+        begin = end
+
 
 # Contacts of a pair that are less than this apart are one: it is the resolution of the simulator's clock, far above the
 # noise of floating point at the end of a leg.

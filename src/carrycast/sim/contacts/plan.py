@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.mobility.trace_file import TraceFile
+from carrycast.sim.mobility.movement_file import TraceFile
 from carrycast.sim.mobility.trajectory import Floats, Integers
 from carrycast.version import metadata_value
 

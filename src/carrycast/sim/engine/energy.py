@@ -4,7 +4,7 @@ from random import Random
 
 from carrycast.core.model import NodeId
 from carrycast.sim.radio.medium import Frame, Reach
-from carrycast.sim.scenario.energy import Energy
+from carrycast.sim.scenario.resources import Energy
 
 
 class Batteries:

@@ -29,10 +29,17 @@ from carrycast.sim.scenario.applications import Command, commanded, hired
 from carrycast.sim.scenario.draws import chosen
 from carrycast.sim.scenario.faults import fault_plan
 from carrycast.sim.scenario.movement import movement
-from carrycast.sim.scenario.retrieval import Advertise, Ask, played_advertisements, played_requests
 from carrycast.sim.scenario.roles import draw_roles
 from carrycast.sim.scenario.scenario import Scenario
-from carrycast.sim.scenario.workload import Publish, Subscribe, workload
+from carrycast.sim.scenario.workload import (
+    Advertise,
+    Ask,
+    Publish,
+    Subscribe,
+    played_advertisements,
+    played_requests,
+    workload,
+)
 from carrycast.trace import Level, Trace
 from carrycast.trace.folds.fold import Metrics
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from carrycast.core.model import NodeId
 from carrycast.sim.engine.kernel import Kernel, microseconds
 from carrycast.sim.radio.medium import Frame
-from carrycast.sim.scenario.service import Service
+from carrycast.sim.scenario.resources import Service
 
 Served = Callable[[Frame, NodeId], None]
 

@@ -7,11 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from carrycast.errors import UserError
+from carrycast.sim.mobility.compression import reading
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.packed import reading
-from carrycast.sim.mobility.player import MovementFormat, Recorded
-from carrycast.sim.mobility.samples import joined
-from carrycast.sim.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S
+from carrycast.sim.mobility.movement_file import MAX_COORDINATE_M, MAX_TIME_S, MovementFormat, Recorded, joined
 from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories
 
 # A line holds all waypoints of a node: five million of them, far above what any model makes.

@@ -9,9 +9,7 @@ import numpy as np
 
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.player import MovementFormat
-from carrycast.sim.mobility.samples import joined
-from carrycast.sim.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S, TraceFile
+from carrycast.sim.mobility.movement_file import MAX_COORDINATE_M, MAX_TIME_S, MovementFormat, TraceFile, joined
 from carrycast.sim.mobility.trajectory import Integers, Trajectories
 
 COLUMNS = ("time_s", "node", "x_m", "y_m")

@@ -10,9 +10,8 @@ from carrycast.core.model import Position
 from carrycast.core.model.roads import RoadMap
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.road_model import RoadModel
+from carrycast.sim.mobility.road_model import RoadModel, driven, held, spread, together
 from carrycast.sim.mobility.trajectory import Floats, Trajectories
-from carrycast.sim.mobility.vehicles import driven, held, spread, together
 
 
 class Freeway(RoadModel, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What a movement model is: settings, and the trajectories that follow from them."""
+"""Movement models: their abstract class, and the table of built-in ones for the value of `[mobility] model`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,10 +8,11 @@ import msgspec
 import numpy as np
 
 from carrycast.core.model import Area, RoadMap
+from carrycast.core.plugins import find_plugin, plugin_names, unknown_plugin
 from carrycast.core.settings import file_locator, map_files
 from carrycast.sim.mobility.trajectory import Trajectories
 
-__all__ = ["Area", "MobilityModel", "Recording"]
+__all__ = ["FILE_FORMATS", "MODELS", "Area", "MobilityModel", "Recording", "lookup", "models"]
 
 
 class Recording(NamedTuple):
@@ -60,3 +61,50 @@ class MobilityModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
         """The movement of all nodes from 0 to duration_s, drawn from `rng` alone."""
         raise TypeError(f"{type(self).__name__} makes no trajectories")
+
+
+MODELS = {
+    "community": "carrycast.sim.mobility.community:Community",
+    "csv": "carrycast.sim.mobility.csv_table:CsvTable",
+    "excerpt": "carrycast.sim.mobility.composite:Excerpt",
+    "fleet": "carrycast.sim.mobility.fleet:FleetMovement",
+    "freeway": "carrycast.sim.mobility.freeway:Freeway",
+    "given": "carrycast.sim.mobility.stationary:Given",
+    "grid": "carrycast.sim.mobility.stationary:Grid",
+    "line": "carrycast.sim.mobility.stationary:Line",
+    "manhattan": "carrycast.sim.mobility.manhattan:Manhattan",
+    "mixed": "carrycast.sim.mobility.composite:Mixed",
+    "random_static": "carrycast.sim.mobility.stationary:RandomStatic",
+    "random_waypoint": "carrycast.sim.mobility.random_waypoint:RandomWaypoint",
+}
+"""The built-in movement models."""
+
+FILE_FORMATS = {
+    "bonnmotion": "carrycast.sim.mobility.bonnmotion:BonnMotion",
+    "ns2": "carrycast.sim.mobility.ns2:Ns2",
+    "one": "carrycast.sim.mobility.one:One",
+    "sumo": "carrycast.sim.mobility.sumo:Sumo",
+}
+"""The built-in formats of movement files. Each is a movement model as well: it plays such a file."""
+
+
+def models() -> dict[str, type[MobilityModel]]:
+    """All movement models, by name: those that compute a movement, and those that play a file."""
+    formats = {name: find_plugin("file_formats", name) for name in plugin_names("file_formats")}
+    played = {name: kind for name, kind in formats.items() if issubclass(kind, MobilityModel)}
+    made = {name: find_plugin("movement_models", name) for name in plugin_names("movement_models")}
+    return dict(sorted({**played, **made}.items()))
+
+
+def lookup(name: str) -> type[MobilityModel]:
+    """The model of a name; a UserError names those there are."""
+    if name in MODELS:
+        return find_plugin("movement_models", name)
+    if name in FILE_FORMATS:
+        return find_plugin("file_formats", name)
+    if name in plugin_names("movement_models"):
+        return find_plugin("movement_models", name)
+    known = models()
+    if name not in known:
+        raise unknown_plugin("movement model", name, list(known))
+    return known[name]

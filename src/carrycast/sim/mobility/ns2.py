@@ -10,8 +10,7 @@ import numpy as np
 
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.player import MovementFormat, Recorded
-from carrycast.sim.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S, TraceFile
+from carrycast.sim.mobility.movement_file import MAX_COORDINATE_M, MAX_TIME_S, MovementFormat, Recorded, TraceFile
 from carrycast.sim.mobility.trajectory import Trajectories
 
 _PLACE = re.compile(r"\$node_\((\d{1,8})\)\s+set\s+([XYZ])_\s+(\S+)")

@@ -7,9 +7,14 @@ import numpy as np
 
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.player import MovementFormat, Recorded
-from carrycast.sim.mobility.samples import joined
-from carrycast.sim.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S, TraceFile
+from carrycast.sim.mobility.movement_file import (
+    MAX_COORDINATE_M,
+    MAX_TIME_S,
+    MovementFormat,
+    Recorded,
+    TraceFile,
+    joined,
+)
 from carrycast.sim.mobility.trajectory import Trajectories
 
 _HEADER = "minTime maxTime minX maxX minY maxY [minZ maxZ]"

@@ -1,19 +1,27 @@
 """How the nodes of a scenario move, and who meets whom: the same for every protocol of a seed."""
 
 import functools
+import re
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from carrycast.core.streams import array_stream
+from carrycast.core.streams import array_stream, check_seed
 from carrycast.errors import UserError
 from carrycast.sim.contacts.exact import contacts
 from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.mobility.compression import reading
+from carrycast.sim.mobility.csv_table import COLUMNS, CsvTable
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.movement_file import MovementFormat
+from carrycast.sim.mobility.ns2 import Ns2
+from carrycast.sim.mobility.one import One
+from carrycast.sim.mobility.sumo import Sumo
 from carrycast.sim.mobility.trajectory import Trajectories
 from carrycast.sim.scenario.event_files import read_events
 from carrycast.sim.scenario.inputs import input_digest, input_files
-from carrycast.sim.scenario.scenario import Scenario
+from carrycast.sim.scenario.scenario import Scenario, load
 
 
 def movement(scenario: Scenario, seed: int, range_m: float | None = None) -> tuple[ContactPlan, Trajectories | None]:
@@ -88,3 +96,87 @@ def _replayed(scenario: Scenario) -> ContactPlan:
     if plan.nodes > scenario.nodes:
         raise UserError(f"{path}: has {plan.nodes} nodes, the scenario only {scenario.nodes}")
     return plan
+
+
+MOST = 1e9
+"""As a range and as times of scenarios have it."""
+_SNIFFED_BYTES = 1 << 16
+
+
+def plan_from(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
+    """The contacts in a file. Movement needs a range, unless it is a scenario's, which has one."""
+    check_extent(range_m, duration_s)
+    check_seed(seed)
+    if path.suffix == ".toml":
+        return _from_scenario(path, range_m, duration_s, seed)
+    start = "" if path.suffix == ".parquet" else _start_of(path)
+    if path.suffix == ".parquet" or start.startswith("PAR1"):
+        if range_m is not None or duration_s is not None:
+            raise UserError(f"{path}: holds contacts, which have neither --range nor --duration of their own")
+        return ContactPlan.load(path)
+    if start.lstrip("\ufeff \t\r\n").startswith("<"):
+        return _from_player(Sumo(file=str(path)), range_m, duration_s, seed)
+    if not _is_table(path, start) and re.search(r"^\s*\S+\s+(CONN|C|S|DE|A|DR|R)\s", start, re.MULTILINE):
+        return ContactPlan.from_one_events(path, duration_s=duration_s)
+    return _from_player(_player_of(path, start), range_m, duration_s, seed)
+
+
+def _player_of(path: Path, start: str) -> MovementFormat:
+    """Who plays a text file that begins so."""
+    first = _first_line(start)
+    if _is_table(path, start):
+        return CsvTable(file=str(path))
+    if "$node_" in start or "$god_" in start:
+        return Ns2(file=str(path))
+    if re.match(r"[-+.\d]", first):
+        return One(file=str(path))
+    what = "holds nothing that is known here" if first else "empty"
+    raise UserError(
+        f"{path}: {what}; expected movement (CSV, ns-2, the ONE, SUMO), connections of the ONE, or a scenario (.toml)"
+    )
+
+
+def _first_line(start: str) -> str:
+    return next((line for line in map(str.strip, start.splitlines()) if line and not line.startswith("#")), "")
+
+
+def _is_table(path: Path, start: str) -> bool:
+    return path.suffix.lower() == ".csv" or COLUMNS[0] in _first_line(start)
+
+
+def check_extent(range_m: float | None, duration_s: float | None) -> None:
+    """Refuse a range or a duration that makes no sense."""
+    if range_m is not None and not 0 < range_m <= MOST:
+        raise UserError(f"--range: a distance above 0, and at most {MOST:g} m, not {range_m}")
+    if duration_s is not None and not 0 < duration_s <= MOST:
+        raise UserError(f"--duration: a time above 0, and at most {MOST:g} s, not {duration_s}")
+
+
+def _from_player(player: MovementFormat, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
+    path = player.file
+    nodes, lasts_s = player.extent()
+    if range_m is None:
+        raise UserError(f"{path}: holds movement; say within what distance nodes meet, as in --range 250")
+    wanted_s = duration_s or lasts_s
+    if wanted_s <= 0:
+        raise UserError(f"{path}: says nothing of how long it lasts; give --duration")
+    moving = player.trajectories(nodes, Area(1.0, 1.0), wanted_s, array_stream(seed, "mobility"))
+    return contacts(moving, range_m, wanted_s)
+
+
+def _from_scenario(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
+    scenario = load(path)
+    plan, moving = movement(scenario, seed)
+    if range_m is None and duration_s is None:
+        return plan
+    if moving is None:
+        raise UserError(f"{path}: replays contacts, which have neither --range nor --duration of their own")
+    wanted_s = duration_s or scenario.duration_s
+    if wanted_s > scenario.duration_s:
+        raise UserError(f"--duration {wanted_s:g}: {path} moves its nodes for {scenario.duration_s:g} s only")
+    return contacts(moving, scenario.radio_model().range_m if range_m is None else range_m, wanted_s)
+
+
+def _start_of(path: Path) -> str:
+    with reading(path) as file:
+        return file.read(_SNIFFED_BYTES).decode("utf-8", errors="replace").removeprefix("\ufeff")

@@ -25,21 +25,25 @@ from carrycast.core.settings import (
 from carrycast.core.stacks import needs_beacons, stack_plan
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area, MobilityModel
-from carrycast.sim.mobility.registry import lookup as mobility_named
+from carrycast.sim.mobility.model import lookup as mobility_named
+from carrycast.sim.radio.disk_settings import DiskRadio
 from carrycast.sim.radio.radio import DEFAULT_RADIO, Radio, radio_named, radio_names
 from carrycast.sim.scenario.applications import ApplicationEntry, Calendar, CommandEntry, check_applications
-from carrycast.sim.scenario.beginnings import check_beginning
-from carrycast.sim.scenario.computer import Computer
-from carrycast.sim.scenario.draws import Selection, check_selection
-from carrycast.sim.scenario.energy import Energy
+from carrycast.sim.scenario.draws import Selection, check_filter, check_selection
 from carrycast.sim.scenario.faults import Fault, GpsError, check_fault
 from carrycast.sim.scenario.measures import Asked, check_asked, check_probes
-from carrycast.sim.scenario.retrieval import AdvertiseEntry, RequestEntry, check_advertise, check_request
+from carrycast.sim.scenario.resources import Computer, Energy, Service
 from carrycast.sim.scenario.roles import Role, RoleEntry, check_roles
-from carrycast.sim.scenario.service import Service
-from carrycast.sim.scenario.texts import check_filter
-from carrycast.sim.scenario.wires import Wire, check_wires
-from carrycast.sim.scenario.workload import PublishEntry, SubscribeEntry, check_entry
+from carrycast.sim.scenario.workload import (
+    AdvertiseEntry,
+    PublishEntry,
+    RequestEntry,
+    SubscribeEntry,
+    check_advertise,
+    check_beginning,
+    check_entry,
+    check_request,
+)
 from carrycast.trace import Level
 
 Time = Annotated[float, Meta(ge=0, le=1e9)]
@@ -82,6 +86,28 @@ class ProcessorEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def processor(self) -> Processor:
         """What the protocol is told."""
         return Processor(self.id, self.filter, self.inputs, self.cost_s)
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[wires]]` of a scenario: an interface over which some nodes are always linked."""
+
+    interface: Annotated[str, Meta(min_length=1, max_length=32)] = "ethernet"
+    between: list[tuple[int, int]] = []
+    tree: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    """Instead: all nodes in a balanced tree from node 0, each with so many children; 1 makes a line."""
+    delay_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0001
+    rate_bps: Annotated[float, Meta(ge=1, le=1e12)] | None = None
+    queue: Annotated[int, Meta(ge=1, le=1_000_000)] = 50
+
+    def pairs(self, nodes: int) -> list[tuple[int, int]]:
+        """Whom it joins, in a network of so many nodes."""
+        if self.tree is None:
+            return self.between
+        return [((node - 1) // self.tree, node) for node in range(1, nodes)]
+
+    def radio(self) -> DiskRadio:
+        """A wire carries frames as a radio does that nobody can leave."""
+        return DiskRadio(delay_s=self.delay_s, rate_bps=self.rate_bps, queue=self.queue)
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -318,3 +344,18 @@ def _check_mobility(table: Mapping[str, object], nodes: int, where: str) -> None
         model.check(nodes)
     except UserError as error:
         raise UserError(f"{where}: mobility: {error}") from None
+
+
+def check_wires(wires: list[Wire], nodes: int, where: str) -> None:
+    """Refuse, at loading, wires that join nobody."""
+    for place, wire in enumerate(wires):
+        at = f"{where}: wires[{place}]"
+        if bool(wire.between) == (wire.tree is not None):
+            raise UserError(f"{at}: needs either between, pairs of nodes, or tree, how many children each has")
+        for pair in wire.between:
+            check_selection(list(pair), nodes, {}, f"{at}.between")
+            if pair[0] == pair[1]:
+                raise UserError(f"{at}.between: a wire joins two different nodes, not {pair[0]} twice")
+    interfaces = [wire.interface for wire in wires]
+    if len(set(interfaces)) != len(interfaces) or "radio" in interfaces:
+        raise UserError(f"{where}: wires: each has an interface name of its own, and none is 'radio'")

@@ -2,8 +2,7 @@
 
 from random import Random
 
-from carrycast.sim.mobility.model import MobilityModel
-from carrycast.sim.mobility.registry import models
+from carrycast.sim.mobility.model import MobilityModel, models
 from carrycast.sim.radio.radio import radio_named
 from carrycast.sim.testing.fuzz.values import Drawn, Surroundings, Values, log_uniform
 

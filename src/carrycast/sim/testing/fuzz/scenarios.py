@@ -14,11 +14,9 @@ from carrycast.core.protocol.optional import Advertises, AnswersRequests
 from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
 from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
-from carrycast.sim.scenario.computer import Computer
-from carrycast.sim.scenario.energy import Energy
 from carrycast.sim.scenario.faults import Fault
+from carrycast.sim.scenario.resources import Computer, Energy, Service
 from carrycast.sim.scenario.scenario import BeaconMode, Scenario, check
-from carrycast.sim.scenario.service import Service
 from carrycast.sim.testing.examples import example_tables
 from carrycast.sim.testing.fuzz.case import Case
 from carrycast.sim.testing.fuzz.places import Places

@@ -1,4 +1,4 @@
-"""Files that may be packed. The first bytes tell how, never the name."""
+"""Files that may be compressed. The first bytes decide which format it is, never the name."""
 
 import bz2
 import errno

@@ -1,0 +1,195 @@
+"""Movement that is read from a file: bounded lines, samples joined to trajectories, and the base class of formats.
+
+Errors name file and line.
+"""
+
+from collections.abc import Iterator
+from math import isfinite
+from pathlib import Path
+from typing import Annotated, ClassVar, NamedTuple
+
+import numpy as np
+from msgspec import Meta
+
+from carrycast.core.file_formats import FileFormat
+from carrycast.core.settings import InputFile
+from carrycast.errors import UserError
+from carrycast.sim.mobility.compression import reading
+from carrycast.sim.mobility.model import Area, MobilityModel, Recording
+from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories
+
+# No line of any trace format comes near this; a longer one is some other kind of file.
+MAX_LINE_BYTES = 4096
+# More lines than this do not fit a common machine's memory as arrays.
+MAX_LINES = 50_000_000
+# Places and speeds: a million kilometers, which a 64-bit float resolves far below a millimeter.
+MAX_COORDINATE_M = 1e9
+# Times: enough for seconds and milliseconds since 1970.
+MAX_TIME_S = 1e13
+
+
+class TraceFile:
+    """A text file read as a stream. Errors raised through it say where reading has come to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.line_number = 0
+        self.complete = True
+
+    def lines(self) -> Iterator[str]:
+        """The lines that are neither blank nor comments (#), stripped."""
+        with reading(self.path) as file:
+            while raw := file.readline(MAX_LINE_BYTES + 1):
+                self.line_number += 1
+                if len(raw) > MAX_LINE_BYTES:
+                    raise self.error(f"longer than {MAX_LINE_BYTES} bytes; expected a text file of short lines")
+                if self.line_number > MAX_LINES:
+                    raise self.error(f"more than {MAX_LINES} lines; expected a shorter file, so cut it in time")
+                self.complete = raw.endswith(b"\n")
+                try:
+                    # A byte order mark may stand at the beginning.
+                    line = raw.decode("utf-8-sig" if self.line_number == 1 else "utf-8").strip()
+                except UnicodeDecodeError:
+                    raise self.error("not text in UTF-8; expected that, so convert the file first") from None
+                if line and not line.startswith("#"):
+                    yield line
+
+    def error(self, what: str) -> UserError:
+        """An error at the line read last."""
+        return UserError(f"{self.path}:{self.line_number}: {what}")
+
+    def require_line_end(self) -> None:
+        """Refuse a last line without a line end where its last number may have been cut in the middle."""
+        if not self.complete:
+            raise self.error("the file ends in the middle of a line; if it is whole, end its last line with a newline")
+
+    def number(self, text: str, what: str, low: float, high: float) -> float:
+        """A number from the line read last, within bounds."""
+        try:
+            value = float(text)
+        except ValueError:
+            raise self.error(f"{text[:40]!r} is not a number; expected {what}") from None
+        if not isfinite(value) or not low <= value <= high:
+            raise self.error(f"{text[:40]} is out of bounds; expected {what} from {low:g} to {high:g}")
+        return value
+
+
+def joined(
+    nodes: int, duration_s: float, node: Integers, time_s: Floats, x_m: Floats, y_m: Floats, steps: Integers | None
+) -> Trajectories:
+    """Join samples, given in any order, of the first nodes.
+
+    With `steps`, the number of the time step of each sample, only samples of steps that follow each other are joined: a
+    node is absent in between others, and after its last. Without, it goes on to its next sample however late that is,
+    and stays at its last.
+    """
+    order = np.lexsort((time_s, node))
+    order = order[node[order] < nodes]
+    node, time_s, x_m, y_m = node[order], time_s[order], x_m[order], y_m[order]
+    goes_on = np.diff(node) == 0
+    if steps is not None:
+        goes_on &= np.diff(steps[order]) == 1
+    # A sample in the midst of a rest says nothing new; without it the rest is one leg.
+    same = goes_on & (np.diff(x_m) == 0) & (np.diff(y_m) == 0)
+    needed = ~(np.append(False, same) & np.append(same, False))
+    node, time_s, x_m, y_m = node[needed], time_s[needed], x_m[needed], y_m[needed]
+    goes_on = np.append(goes_on, False)[needed]
+    lasting_s = np.where(goes_on, np.append(np.diff(time_s), 1.0), 1.0)
+    vx_mps = np.where(goes_on, np.append(np.diff(x_m), 0.0), 0.0) / lasting_s
+    vy_mps = np.where(goes_on, np.append(np.diff(y_m), 0.0), 0.0) / lasting_s
+    last_s = duration_s if steps is None else time_s
+    end_s = np.minimum(np.where(goes_on, np.append(time_s[1:], 0.0), last_s), duration_s)
+    return Trajectories.from_legs(nodes, node, time_s, end_s, x_m, y_m, vx_mps, vy_mps)
+
+
+class Waypoints(NamedTuple):
+    """Samples by node and time. Those of a node with the same track are joined by straight lines; in between it is
+    absent."""
+
+    node: Integers
+    track: Integers
+    time_s: Floats
+    x_m: Floats
+    y_m: Floats
+
+
+# Legs that meet within this follow each other: it is far above what rounding leaves at the end of a leg.
+_SAME_PLACE_M = 1e-6
+
+
+def waypoints(moving: Trajectories) -> Waypoints:
+    """The samples that give a movement again when joined: where each leg begins, and where nothing follows it, ends."""
+    node = np.repeat(np.arange(moving.nodes), np.diff(moving.first))
+    lasting_s = moving.end_s - moving.start_s
+    end_x_m, end_y_m = moving.x_m + moving.vx_mps * lasting_s, moving.y_m + moving.vy_mps * lasting_s
+    follows = (np.diff(node) == 0) & (moving.start_s[1:] == moving.end_s[:-1])
+    follows &= np.hypot(moving.x_m[1:] - end_x_m[:-1], moving.y_m[1:] - end_y_m[:-1]) <= _SAME_PLACE_M
+    last = np.flatnonzero(np.append(~follows, True)[: moving.legs])
+    track = np.cumsum(np.append(0, ~follows))[: moving.legs]
+    all_tracks, time_s = np.concatenate((track, track[last])), np.concatenate((moving.start_s, moving.end_s[last]))
+    order = np.lexsort((time_s, all_tracks))
+    return Waypoints(
+        np.concatenate((node, node[last]))[order],
+        all_tracks[order],
+        time_s[order],
+        np.concatenate((moving.x_m, end_x_m[last]))[order],
+        np.concatenate((moving.y_m, end_y_m[last]))[order],
+    )
+
+
+class Recorded(NamedTuple):
+    """All that a trace file says. Each of its records (samples, waypoints, commands) is used or superseded."""
+
+    names: list[str]
+    """Of all nodes, in their order."""
+    moving: Trajectories
+    """From the start of the file to its end."""
+    records: int
+    used: int
+    superseded: int = 0
+    """Records that a later one of the same node and time replaces, as the format has it."""
+
+
+class MovementFormat(MobilityModel, FileFormat, frozen=True, kw_only=True):
+    """A format of movement files, which is also the movement model that plays such a file.
+
+    A plug-in derives from it, gives `name` and `summary`, and implements `recorded`.
+    """
+
+    content: ClassVar[str] = "movement"
+
+    file: Annotated[InputFile, Meta(description="the trace file, relative to the scenario's folder")]
+
+    def recorded(self) -> Recorded:
+        """All nodes of the file, and how they move."""
+        raise NotImplementedError(f"{type(self).__name__} does not read its file")
+
+    def extent(self) -> tuple[int, float]:
+        """How many nodes the file has and how long it lasts, in seconds."""
+        recorded = self.recorded()
+        return len(recorded.names), float(recorded.moving.end_s.max(initial=0.0))
+
+    def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
+        """The movement of the first nodes of the file, up to the end of the run; `area` and `rng` play no part."""
+        recorded = self.recorded()
+        self.require_nodes(len(recorded.names), nodes)
+        moving = recorded.moving
+        node = np.repeat(np.arange(moving.nodes), np.diff(moving.first))
+        kept = (node < nodes) & (moving.start_s < duration_s)
+        columns = (moving.start_s, np.minimum(moving.end_s, duration_s), moving.x_m, moving.y_m, moving.vx_mps)
+        return Trajectories.from_legs(nodes, node[kept], *(column[kept] for column in (*columns, moving.vy_mps)))
+
+    def recording(self) -> Recording:
+        """The file's extent."""
+        return Recording(self.file, *self.extent())
+
+    def trace_file(self) -> TraceFile:
+        """The file, not yet opened."""
+        return TraceFile(Path(self.file))
+
+    def require_nodes(self, held: int, wanted: int) -> None:
+        """Refuse a file that holds too few nodes. More than wanted are fine: the first are taken."""
+        if held < wanted:
+            raise UserError(
+                f"{self.file}: the file has {held} nodes, but {wanted} are wanted; lower the number of nodes to {held}"
+            )
