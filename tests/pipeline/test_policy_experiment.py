@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.experiments.policy.closed_form import share_cut_off, share_down
+from carrycast.analysis.experiments.policy.beyond import share_cut_off, share_down
 from carrycast.analysis.experiments.policy.fits import exponential, fitted, hyperbola, line
-from carrycast.analysis.experiments.policy.study import FOUR, LOST, Study
+from carrycast.analysis.experiments.policy.study import FOUR, LOST, PolicyClaims
 from carrycast.analysis.reports.figures import draw
 from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.experiment import Experiment, load_experiment
@@ -82,7 +82,7 @@ def verdicts(experiment: Experiment, made: Made) -> dict[str, bool | None]:
 
 
 def test_the_points_are_those_of_the_paper(policy: Experiment) -> None:
-    study = Study(Results(policy, [], Path()))
+    study = PolicyClaims(Results(policy, [], Path()))
     base = study.scenario({})
     assert base is not None
     assert (base.nodes, base.wires[0].tree, base.protocol["choice"]) == (15, 2, "random")
@@ -96,7 +96,7 @@ def test_the_points_are_those_of_the_paper(policy: Experiment) -> None:
 
 
 def test_the_testbed_has_the_rates_that_the_paper_states(policy: Experiment) -> None:
-    study = Study(Results(policy, [], Path()))
+    study = PolicyClaims(Results(policy, [], Path()))
     assert study.along("rate", {"failures": "none", "brokers": "6"}) == ["0.09", "0.17", "0.25", "0.33"]
     seen = set()
     for point in policy.points:
@@ -118,7 +118,7 @@ def test_the_testbed_has_the_rates_that_the_paper_states(policy: Experiment) -> 
 
 
 def test_one_repository_is_one_of_the_two(policy: Experiment) -> None:
-    study = Study(Results(policy, [], Path()))
+    study = PolicyClaims(Results(policy, [], Path()))
     one, two = study.scenario({}), study.scenario({"repositories": "two"})
     assert one is not None
     assert two is not None
@@ -303,7 +303,7 @@ def test_fits_of_curves_that_are_known() -> None:
     ],
 )
 def test_the_simulator_loses_what_counting_says(policy: Experiment, where: Labels, metric: str, role: str) -> None:
-    study = Study(Results(policy, [], Path()))
+    study = PolicyClaims(Results(policy, [], Path()))
     scenario = study.scenario(where)
     assert scenario is not None
     down = share_down(*study.cuts(scenario), (20.0, 320.0))
@@ -320,7 +320,7 @@ def test_the_simulator_loses_what_counting_says(policy: Experiment, where: Label
 
 
 def test_a_new_subscriber_and_only_it_gets_each_earlier_policy_once(policy: Experiment) -> None:
-    study = Study(Results(policy, [], Path()))
+    study = PolicyClaims(Results(policy, [], Path()))
     scenario = study.scenario({"failures": "none", "brokers": "6", "rate": "0.09", "repositories": "two"})
     assert scenario is not None
     done = run(scenario, 3, Level.DELIVERIES)

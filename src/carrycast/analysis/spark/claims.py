@@ -183,6 +183,7 @@ def make_claim(
     statement: str,
     found: Interval,
     decision: Decision,
+    *,
     note: str = "",
     paper: float | str | None = None,
     calibration: bool = False,
@@ -212,6 +213,7 @@ def make_claim_over_cases(
     cases: Sequence[Case],
     relation: Relation,
     value: float,
+    *,
     tolerance: float = 0.0,
     notes: Sequence[str] = (),
     paper: float | None = None,
@@ -223,7 +225,17 @@ def make_claim_over_cases(
     name = f"decided by {decisive.name}" if len(cases) > 1 and decisive.name else ""
     missing = "" if decisive.found.low is not None else why_undecided(decisive.found)
     told = "; ".join(part for part in (*notes, name, missing) if part)
-    return make_claim(results, figure, statement, decisive.found, decision, told, paper, calibration, asked)
+    return make_claim(
+        results,
+        figure,
+        statement,
+        decisive.found,
+        decision,
+        note=told,
+        paper=paper,
+        calibration=calibration,
+        asked=asked,
+    )
 
 
 Hook = Callable[[Results], Iterable[Claim]]
@@ -277,7 +289,15 @@ def _evaluate_entry(entry: ClaimEntry, results: Results) -> Claim:
     told = "; ".join(part for part in (entry.note, note, decisive.name, few) if part)
     asked = ("each step " if entry.kind == "trend" else "") + relation_text(relation, value, entry.tolerance)
     return make_claim(
-        results, entry.figure, entry.statement, decisive.found, decision, told, entry.paper, entry.calibration, asked
+        results,
+        entry.figure,
+        entry.statement,
+        decisive.found,
+        decision,
+        note=told,
+        paper=entry.paper,
+        calibration=entry.calibration,
+        asked=asked,
     )
 
 

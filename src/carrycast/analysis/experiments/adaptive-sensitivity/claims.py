@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from carrycast.analysis.experiments.claim_builder import difference_interval, ratio_of_seeds, values_by_seed
 from carrycast.analysis.spark.claims import UNDECIDED, Claim, decide, make_claim
 from carrycast.analysis.spark.definition import Relation, Selector
 from carrycast.analysis.spark.records import metric_bounds
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import confidence_interval
+from carrycast.analysis.spark.statistics import Interval, confidence_interval
 
 NEAR = 0.1
 """How near a ratio must come to the paper's."""
@@ -48,7 +49,7 @@ INDIFFERENT = {
 """The settings that know nothing of it."""
 
 
-class Comparison(NamedTuple):
+class SettingComparison(NamedTuple):
     """Something that the paper says of two settings."""
 
     figure: str
@@ -71,151 +72,151 @@ class Comparison(NamedTuple):
 
 
 COMPARISONS = (
-    Comparison(
+    SettingComparison(
         "neighborhood",
         "neighborhood utilities save forwards (ratio)",
-        "forwards",
-        "adaptive",
-        "no neighborhood",
-        "<",
-        279_904 / 378_621,
+        metric="forwards",
+        left="adaptive",
+        right="no neighborhood",
+        relation="<",
+        paper=279_904 / 378_621,
         share=True,
         value=1.0,
     ),
-    Comparison(
+    SettingComparison(
         "weights",
         "change degree contributes to delivery",
-        "delivery_ratio",
-        "adaptive, no limit",
-        "0 : 1, no limit",
-        ">",
-        0.9224 - 0.8685,
+        metric="delivery_ratio",
+        left="adaptive, no limit",
+        right="0 : 1, no limit",
+        relation=">",
+        paper=0.9224 - 0.8685,
     ),
-    Comparison(
+    SettingComparison(
         "weights",
         "co-location contributes to delivery",
-        "delivery_ratio",
-        "adaptive, no limit",
-        "1 : 0, no limit",
-        ">",
-        0.9224 - 0.8747,
+        metric="delivery_ratio",
+        left="adaptive, no limit",
+        right="1 : 0, no limit",
+        relation=">",
+        paper=0.9224 - 0.8747,
     ),
-    Comparison(
+    SettingComparison(
         "small-buffer",
         "at β = 100 adaptive delivers more than spcast",
-        "delivery_ratio",
-        "adaptive",
-        "spcast",
-        ">",
+        metric="delivery_ratio",
+        left="adaptive",
+        right="spcast",
+        relation=">",
     ),
-    Comparison(
+    SettingComparison(
         "small-buffer",
         "at β = 100 delivery falls from σ = 0.4 to 0",
-        "delivery_ratio",
-        "σ = 0",
-        "adaptive",
-        "<",
+        metric="delivery_ratio",
+        left="σ = 0",
+        right="adaptive",
+        relation="<",
     ),
-    Comparison(
+    SettingComparison(
         "no-limit",
         "without a limit delivery rises from σ = 0.4 to 0",
-        "delivery_ratio",
-        "σ = 0, no limit",
-        "adaptive, no limit",
-        ">",
+        metric="delivery_ratio",
+        left="σ = 0, no limit",
+        right="adaptive, no limit",
+        relation=">",
     ),
-    Comparison(
+    SettingComparison(
         "no-limit",
         "without a limit delivery reaches 100 % at σ = 0",
-        "delivery_ratio",
-        "σ = 0, no limit",
-        None,
-        "=",
-        1.0,
+        metric="delivery_ratio",
+        left="σ = 0, no limit",
+        right=None,
+        relation="=",
+        paper=1.0,
         value=1.0,
         tolerance=ALIKE,
     ),
-    Comparison(
+    SettingComparison(
         "no-limit",
         "without a limit adaptive delivers less than spcast",
-        "delivery_ratio",
-        "adaptive, no limit",
-        "spcast, no limit",
-        "<",
+        metric="delivery_ratio",
+        left="adaptive, no limit",
+        right="spcast, no limit",
+        relation="<",
     ),
-    Comparison(
+    SettingComparison(
         "no-limit-forwards",
         "without a limit adaptive forwards less than spcast (ratio)",
-        "forwards",
-        "adaptive, no limit",
-        "spcast, no limit",
-        "<",
+        metric="forwards",
+        left="adaptive, no limit",
+        right="spcast, no limit",
+        relation="<",
         share=True,
         value=1.0,
     ),
-    Comparison(
+    SettingComparison(
         "no-limit-forwards",
         "at σ = 0 without a limit adaptive forwards less than spcast (ratio)",
-        "forwards",
-        "σ = 0, no limit",
-        "spcast, no limit",
-        "<",
-        412_156 / 579_639,
+        metric="forwards",
+        left="σ = 0, no limit",
+        right="spcast, no limit",
+        relation="<",
+        paper=412_156 / 579_639,
         share=True,
         value=1.0,
     ),
-    Comparison(
+    SettingComparison(
         "no-limit-forwards",
         "without a limit adaptive forwards about as often as at β = 100 (ratio)",
-        "forwards",
-        "adaptive, no limit",
-        "adaptive",
-        "=",
-        284_630 / 279_904,
+        metric="forwards",
+        left="adaptive, no limit",
+        right="adaptive",
+        relation="=",
+        paper=284_630 / 279_904,
         share=True,
         value=284_630 / 279_904,
         tolerance=NEAR,
     ),
-    Comparison(
+    SettingComparison(
         "reports",
         "at a fixed interval 36,244 reports go over links",
-        "reports_over_links",
-        "adaptive",
-        None,
-        "=",
-        36_244.0,
+        metric="reports_over_links",
+        left="adaptive",
+        right=None,
+        relation="=",
+        paper=36_244.0,
         value=36_244.0,
         tolerance=36_244 * COUNT_NEAR,
     ),
-    Comparison(
+    SettingComparison(
         "reports",
         "if they adapt 10,771 reports go over links",
-        "reports_over_links",
-        "adaptive reports",
-        None,
-        "=",
-        10_771.0,
+        metric="reports_over_links",
+        left="adaptive reports",
+        right=None,
+        relation="=",
+        paper=10_771.0,
         value=10_771.0,
         tolerance=10_771 * COUNT_NEAR,
     ),
-    Comparison(
+    SettingComparison(
         "reports",
         "reports that adapt cost less than 5 points of delivery",
-        "delivery_ratio",
-        "adaptive reports",
-        "adaptive",
-        ">",
-        0.9075 - 0.9354,
+        metric="delivery_ratio",
+        left="adaptive reports",
+        right="adaptive",
+        relation=">",
+        paper=0.9075 - 0.9354,
         value=-ALIKE,
     ),
-    Comparison(
+    SettingComparison(
         "reports",
         "reports that adapt are about 70 % fewer (ratio)",
-        "reports_over_links",
-        "adaptive reports",
-        "adaptive",
-        "=",
-        10_771 / 36_244,
+        metric="reports_over_links",
+        left="adaptive reports",
+        right="adaptive",
+        relation="=",
+        paper=10_771 / 36_244,
         share=True,
         value=10_771 / 36_244,
         tolerance=NEAR,
@@ -231,14 +232,13 @@ def claims(results: Results) -> Iterator[Claim]:
             known = [setting in INDIFFERENT.get(reading, ()) for setting in comparison.sides]
             # Where the reading changes neither side the comparison would only repeat that of the simpler one.
             if any(there) and all(here or same for here, same in zip(there, known, strict=True)):
-                yield compared(results, comparison, reading)
+                yield compare_settings(results, comparison, reading)
 
 
-def compared(results: Results, comparison: Comparison, reading: str) -> Claim:
+def compare_settings(results: Results, comparison: SettingComparison, reading: str) -> Claim:
     """One comparison under one reading."""
     sides = [values(results, setting, reading, comparison.metric) for setting in comparison.sides]
-    bounds = None if comparison.share else metric_bounds(comparison.metric, difference=comparison.right is not None)
-    found = confidence_interval(_compared(sides, comparison.share), bounds)
+    found = _compare(sides, comparison)
     decision = decide(found, comparison.relation, comparison.value, comparison.tolerance)
     if comparison.right is None and results.experiment.points[0].scenario.nodes != PAPER_NODES:
         decision = UNDECIDED
@@ -248,22 +248,19 @@ def compared(results: Results, comparison: Comparison, reading: str) -> Claim:
         f"{reading}: {comparison.statement}",
         found,
         decision,
-        READINGS[reading],
-        comparison.paper,
+        note=READINGS[reading],
+        paper=comparison.paper,
     )
 
 
-def _compared(sides: list[dict[int, float]], share: bool) -> list[float]:
-    """Seed by seed: the only side itself, or how the first stands to the second."""
-    left, *others = sides
-    if not others:
-        return list(left.values())
-    (right,) = others
-    return [
-        left[seed] / right[seed] if share else left[seed] - right[seed]
-        for seed in left
-        if seed in right and (right[seed] or not share)
-    ]
+def _compare(sides: list[dict[int, float]], comparison: "SettingComparison") -> Interval:
+    """Seed by seed: the only side itself, or the ratio or difference of both."""
+    if len(sides) == 1:
+        return confidence_interval(sides[0].values(), None if comparison.share else metric_bounds(comparison.metric))
+    left, right = sides
+    if comparison.share:
+        return ratio_of_seeds(left, right)
+    return difference_interval(left, right, comparison.metric)
 
 
 def values(results: Results, setting: str, reading: str, metric: str) -> dict[int, float]:
@@ -271,4 +268,4 @@ def values(results: Results, setting: str, reading: str, metric: str) -> dict[in
     here: Selector = {"setting": setting, "reading": reading}
     if not results.points(here) and reading in SIMPLER:
         return values(results, setting, SIMPLER[reading], metric)
-    return {seed: value for seed, value in results.selected(here, metric).items() if value is not None}
+    return values_by_seed(results, here, metric)

@@ -7,10 +7,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from carrycast.analysis.spark.claims import Case, Claim, make_claim_over_cases
-from carrycast.analysis.spark.definition import Label, Relation, Selector
+from carrycast.analysis.experiments.claim_builder import ClaimBuilder, ratio_of_seeds
+from carrycast.analysis.spark.claims import Case, Claim
+from carrycast.analysis.spark.definition import Label, Selector
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import Interval, confidence_interval
+from carrycast.analysis.spark.statistics import Interval
 
 ALIKE = 0.05
 """Deliveries that differ by less are alike: the marks of the paper's plots cannot be read more finely."""
@@ -35,7 +36,7 @@ WEIGHTS = ("0 : 1", "0.25 : 0.75", "adaptive", "0.75 : 0.25", "1 : 0")
 
 def claims(results: Results) -> Iterator[Claim]:
     """Figure by figure, as the paper has them."""
-    study = Study(results)
+    study = AdaptiveClaims(results)
     yield from links(study)
     yield from buffers(study)
     yield from thresholds(study)
@@ -46,7 +47,7 @@ def claims(results: Results) -> Iterator[Claim]:
     yield from reports(study)
 
 
-def links(study: "Study") -> Iterator[Claim]:
+def links(study: "AdaptiveClaims") -> Iterator[Claim]:
     """Figure 3: the share of links τ."""
     low, high = (0.1,), (0.4, 0.8)
     bare, spcast, random = "forwarding only", "spcast", "probabilistic"
@@ -54,73 +55,90 @@ def links(study: "Study") -> Iterator[Claim]:
         Case(f"to {other}", study.difference(at(protocol=bare, tau=0.1), at(protocol=other, tau=0.1)))
         for other in ("adaptive", spcast, random)
     ]
-    yield study.claim("tau", "At τ = 0.1 spcast without storing is the worst", worst, "<", 0.0, standing=ROBUST)
+    yield study.claim("tau", "At τ = 0.1 spcast without storing is the worst", worst, "<", 0.0, note=ROBUST)
     rising = study.steps("tau", protocol=bare)
-    yield study.claim("tau", "Its delivery rises with τ", rising, ">", 0.0, standing=ROBUST)
+    yield study.claim("tau", "Its delivery rises with τ", rising, ">", 0.0, note=ROBUST)
     same = study.over_tau(random, spcast, high)
-    yield study.claim("tau", "Above τ = 0.2 spcast and probabilistic deliver alike", same, "=", 0.0, ALIKE, 0.0, ROBUST)
+    yield study.claim(
+        "tau",
+        "Above τ = 0.2 spcast and probabilistic deliver alike",
+        same,
+        "=",
+        0.0,
+        tolerance=ALIKE,
+        paper=0.0,
+        note=ROBUST,
+    )
     same = study.over_tau("adaptive", spcast, low)
-    yield study.claim("tau", "Below τ = 0.2 adaptive and spcast deliver alike", same, "=", 0.0, ALIKE, 0.0, OPEN)
+    yield study.claim(
+        "tau", "Below τ = 0.2 adaptive and spcast deliver alike", same, "=", 0.0, tolerance=ALIKE, paper=0.0, note=OPEN
+    )
     poor = study.over_tau(random, spcast, low)
-    yield study.claim("tau", "Below τ = 0.2 probabilistic delivers less", poor, "<", -ALIKE, standing=OPEN)
+    yield study.claim("tau", "Below τ = 0.2 probabilistic delivers less", poor, "<", -ALIKE, note=OPEN)
     ahead = study.over_tau("adaptive", spcast, high)
-    yield study.claim("tau", "Above τ = 0.2 adaptive delivers more than spcast", ahead, ">", 0.0, standing=OPEN)
+    yield study.claim("tau", "Above τ = 0.2 adaptive delivers more than spcast", ahead, ">", 0.0, note=OPEN)
     for protocol in (spcast, random):
         flat = [Case("0.4 to 0.8", study.difference(at(protocol=protocol, tau=0.8), at(protocol=protocol, tau=0.4)))]
-        yield study.claim("tau", f"Above τ = 0.2 {protocol} is flat in τ", flat, "=", 0.0, ALIKE, 0.0, OPEN)
+        yield study.claim(
+            "tau", f"Above τ = 0.2 {protocol} is flat in τ", flat, "=", 0.0, tolerance=ALIKE, paper=0.0, note=OPEN
+        )
     cases = [
         Case(f"{protocol} at τ = {tau}", study.ratio(at(protocol=protocol, tau=tau), at(protocol=spcast, tau=tau)))
         for protocol in ("adaptive", random)
         for tau in high
     ]
     text = "Adaptive and probabilistic forward about as often as spcast (ratio)"
-    yield study.claim("tau-forwards", text, cases, "=", 1.0, ALIKE_RATIO, 1.0, OPEN)
+    yield study.claim("tau-forwards", text, cases, "=", 1.0, tolerance=ALIKE_RATIO, paper=1.0, note=OPEN)
     cases = [Case(f"τ = {tau}", study.ratio(at(protocol=bare, tau=tau), at(protocol=spcast, tau=tau))) for tau in high]
     yield study.claim("tau-forwards", "Without storing there are fewer (ratio)", cases, "<", 1.0)
 
 
-def buffers(study: "Study") -> Iterator[Claim]:
+def buffers(study: "AdaptiveClaims") -> Iterator[Claim]:
     """Figure 4: the buffer β."""
     small = ("50", "100")
     sides = [(size, at(buffer=size), at(protocol="spcast", buffer=size)) for size in (*small, "infinite")]
     more = [Case(f"β = {size}", study.difference(ours, theirs)) for size, ours, theirs in sides[:2]]
     less = [Case(f"β = {size}", study.ratio(ours, theirs)) for size, ours, theirs in sides[:2]]
-    yield study.claim("buffer-forwards", "Below β = 300 adaptive forwards less (ratio)", less, "<", 1.0, standing=OPEN)
-    yield study.claim("buffer", "Below β = 300 adaptive delivers more", more, ">", 0.0, standing=STUDIED)
+    yield study.claim("buffer-forwards", "Below β = 300 adaptive forwards less (ratio)", less, "<", 1.0, note=OPEN)
+    yield study.claim("buffer", "Below β = 300 adaptive delivers more", more, ">", 0.0, note=STUDIED)
     _, ours, theirs = sides[2]
     all_of_it = [Case("", study.level(theirs))]
     text = "Without a limit spcast delivers nearly all"
-    yield study.claim("buffer", text, all_of_it, "=", 1.0, ALIKE, 1.0, ROBUST)
+    yield study.claim("buffer", text, all_of_it, "=", 1.0, tolerance=ALIKE, paper=1.0, note=ROBUST)
     below = [Case("", study.difference(ours, theirs))]
-    yield study.claim("buffer", "Without a limit adaptive delivers less than spcast", below, "<", 0.0, standing=ROBUST)
+    yield study.claim("buffer", "Without a limit adaptive delivers less than spcast", below, "<", 0.0, note=ROBUST)
     cheap = [Case("", study.ratio(ours, theirs))]
     text = "Without a limit adaptive forwards less than spcast (ratio)"
-    yield study.claim("buffer-forwards", text, cheap, "<", 1.0, standing=ROBUST)
+    yield study.claim("buffer-forwards", text, cheap, "<", 1.0, note=ROBUST)
     # The paper's buffers of 100 hardly filled: its Figure 10 is without a limit, Figure 11 with it.
     same = [Case("", study.ratio(ours, at()))]
     text = "Without a limit adaptive forwards about as often as at β = 100 (ratio)"
-    yield study.claim("buffer-forwards", text, same, "=", 284_630 / 279_904, NEAR, 284_630 / 279_904, STUDIED)
+    yield study.claim(
+        "buffer-forwards", text, same, "=", 284_630 / 279_904, tolerance=NEAR, paper=284_630 / 279_904, note=STUDIED
+    )
 
 
-def thresholds(study: "Study") -> Iterator[Claim]:
+def thresholds(study: "AdaptiveClaims") -> Iterator[Claim]:
     """Figure 5: the storing threshold σ."""
     everyone, spcast = at(sigma=0.0, buffer="infinite"), at(protocol="spcast", buffer="infinite")
     saved = [Case("", study.ratio(everyone, spcast))]
     text = "At σ = 0 without a limit adaptive forwards less than spcast (ratio)"
-    yield study.claim("sigma-forwards", text, saved, "<", 1.0, paper=412_156 / 579_639, standing=STUDIED)
+    yield study.claim("sigma-forwards", text, saved, "<", 1.0, paper=412_156 / 579_639, note=STUDIED)
     text = "At σ = 0 without a limit adaptive forwards 29 % less than spcast (ratio)"
-    yield study.claim("sigma-forwards", text, saved, "=", 412_156 / 579_639, NEAR, 412_156 / 579_639, DOUBTFUL)
+    yield study.claim(
+        "sigma-forwards", text, saved, "=", 412_156 / 579_639, tolerance=NEAR, paper=412_156 / 579_639, note=DOUBTFUL
+    )
     falling = study.steps("sigma", buffer="infinite")
-    yield study.claim("sigma", "Without a limit delivery rises as σ falls", falling, "<", 0.0, standing=ROBUST)
+    yield study.claim("sigma", "Without a limit delivery rises as σ falls", falling, "<", 0.0, note=ROBUST)
     text = "Without a limit delivery reaches 100 % at σ = 0"
-    yield study.claim("sigma", text, [Case("", study.level(everyone))], "=", 1.0, ALIKE, 1.0)
+    yield study.claim("sigma", text, [Case("", study.level(everyone))], "=", 1.0, tolerance=ALIKE, paper=1.0)
     text = "At β = 100 delivery falls as σ falls"
-    yield study.claim("sigma", text, study.steps("sigma"), ">", 0.0, standing=DOUBTFUL)
+    yield study.claim("sigma", text, study.steps("sigma"), ">", 0.0, note=DOUBTFUL)
     for of, name, paper in ((everyone, "Adaptive at σ = 0", 412_156.0), (spcast, "Spcast", 579_639.0)):
         yield study.count("sigma-forwards", f"{name} without a limit", of, paper)
 
 
-def horizon(study: "Study") -> Iterator[Claim]:
+def horizon(study: "AdaptiveClaims") -> Iterator[Claim]:
     """Figure 6: the horizon φ."""
     for protocol in ("adaptive", "spcast"):
         falling = study.steps("phi", FORWARDS, protocol=protocol)
@@ -128,18 +146,18 @@ def horizon(study: "Study") -> Iterator[Claim]:
     rising = study.steps("phi", protocol="spcast")
     yield study.claim("phi", "Delivery of spcast rises with φ", rising, ">", 0.0)
     stable = study.steps("phi")
-    yield study.claim("phi", "Delivery of adaptive is stable in φ", stable, "=", 0.0, ALIKE, 0.0)
+    yield study.claim("phi", "Delivery of adaptive is stable in φ", stable, "=", 0.0, tolerance=ALIKE, paper=0.0)
 
 
-def neighborhood(study: "Study") -> Iterator[Claim]:
+def neighborhood(study: "AdaptiveClaims") -> Iterator[Claim]:
     """Figure 7: neighborhood utilities."""
     without = at(protocol="no neighborhood")
     saved = [Case("", study.ratio(at(), without))]
     paper = 279_904 / 378_621
     text = "Neighborhood utilities save forwards (ratio)"
-    yield study.claim("neighborhood", text, saved, "<", 1.0, paper=paper, standing=STUDIED)
+    yield study.claim("neighborhood", text, saved, "<", 1.0, paper=paper, note=STUDIED)
     text = "They save about a quarter (ratio)"
-    yield study.claim("neighborhood", text, saved, "=", paper, NEAR, paper, STUDIED)
+    yield study.claim("neighborhood", text, saved, "=", paper, tolerance=NEAR, paper=paper, note=STUDIED)
     cost = [Case("", study.difference(at(), without))]
     yield study.claim("neighborhood", "They cost less than 4 points of delivery", cost, ">", -0.04, paper=-0.0371)
     for of, name, delivery, forwards in ((at(), "With", 0.9354, 279_904.0), (without, "Without", 0.9725, 378_621.0)):
@@ -147,15 +165,15 @@ def neighborhood(study: "Study") -> Iterator[Claim]:
         yield study.count("neighborhood", f"{name} neighborhood utilities", of, forwards)
 
 
-def mobility(study: "Study") -> Iterator[Claim]:
+def mobility(study: "AdaptiveClaims") -> Iterator[Claim]:
     """Figure 9: from the fewest travelers to the most. The steps between, and speed, are in experiment.toml."""
     present = study.results.experiment.labels("travelers")
     gain = [Case("", study.difference(at(travelers=present[-1]), at(travelers=present[0])))]
     text = f"{present[-1]} travelers deliver more than {present[0]}"
-    yield study.claim("travelers", text, gain, ">", 0.0, standing=ROBUST)
+    yield study.claim("travelers", text, gain, ">", 0.0, note=ROBUST)
 
 
-def weights(study: "Study") -> Iterator[Claim]:
+def weights(study: "AdaptiveClaims") -> Iterator[Claim]:
     """Figure 10: the weights of change degree and co-location."""
     places = {label: at(protocol=label, buffer="infinite") for label in WEIGHTS}
     paper = (0.8685, 0.9224, 0.9224, 0.8817, 0.8747)
@@ -164,26 +182,26 @@ def weights(study: "Study") -> Iterator[Claim]:
     for end, word, place in (("0 : 1", "Change degree", 0), ("1 : 0", "Co-location", 4)):
         gain = [Case("", study.difference(middle, places[end]))]
         text = f"{word} contributes: 0.5 : 0.5 delivers more than {end}"
-        yield study.claim("weights", text, gain, ">", 0.0, paper=paper[2] - paper[place], standing=STUDIED)
+        yield study.claim("weights", text, gain, ">", 0.0, paper=paper[2] - paper[place], note=STUDIED)
     cases = [Case(f"to {label}", study.difference(middle, places[label])) for label in ("0.25 : 0.75", "0.75 : 0.25")]
     text = "0.5 : 0.5 is at least as good as the steps beside it, within a point"
-    yield study.claim("weights", text, cases, ">=", 0.0, 0.01, standing=OPEN)
+    yield study.claim("weights", text, cases, ">=", 0.0, tolerance=0.01, note=OPEN)
     for label, delivery, count in zip(WEIGHTS, paper, forwards, strict=True):
         name = "0.5 : 0.5" if label == "adaptive" else label
         yield study.number("weights", f"Weights {name}", places[label], delivery)
         yield study.count("weights", f"Weights {name}", places[label], count)
 
 
-def reports(study: "Study") -> Iterator[Claim]:
+def reports(study: "AdaptiveClaims") -> Iterator[Claim]:
     """Figure 11: reports that adapt."""
     adapting = at(protocol="adaptive reports")
     paper = 10_771 / 36_244
     fewer = [Case("", study.ratio(adapting, at(), REPORTS))]
     text = "Reports that adapt are about 70 % fewer (ratio)"
-    yield study.claim("reports", text, fewer, "=", paper, NEAR, paper, ROBUST)
+    yield study.claim("reports", text, fewer, "=", paper, tolerance=NEAR, paper=paper, note=ROBUST)
     less = [Case("", study.ratio(adapting, at()))]
     paper = 243_034 / 279_904
-    yield study.claim("reports", "They save some forwards (ratio)", less, "=", paper, NEAR, paper)
+    yield study.claim("reports", "They save some forwards (ratio)", less, "=", paper, tolerance=NEAR, paper=paper)
     cost = [Case("", study.difference(adapting, at()))]
     text = "They cost few points of delivery: less than 5"
     yield study.claim("reports", text, cost, ">", -ALIKE, paper=0.9075 - 0.9354)
@@ -207,11 +225,11 @@ def at(**changes: Label) -> Selector:
     return {**chosen, **changes}
 
 
-class Study:
-    """The runs, asked in the terms of the claims."""
+class AdaptiveClaims(ClaimBuilder):
+    """The claims about selections of points, most of them the default but for some settings."""
 
     def __init__(self, results: Results) -> None:
-        self.results = results
+        super().__init__(results)
         self.nodes = results.experiment.points[0].scenario.nodes
 
     def level(self, of: Selector, metric: str = DELIVERY) -> Interval:
@@ -224,13 +242,7 @@ class Study:
 
     def ratio(self, left: Selector, right: Selector, metric: str = FORWARDS) -> Interval:
         """left / right, seed by seed."""
-        above, below = self.results.selected(left, metric), self.results.selected(right, metric)
-        shares = []
-        for seed, value in above.items():
-            other = below.get(seed)
-            if value is not None and other:
-                shares.append(value / other)
-        return confidence_interval(shares)
+        return ratio_of_seeds(self.select(left, metric), self.select(right, metric))
 
     def steps(self, axis: str, metric: str = DELIVERY, **changes: Label) -> list[Case]:
         """The differences from each label of an axis to the next, all else at its default but for the changes."""
@@ -254,8 +266,8 @@ class Study:
     def number(self, figure: str, name: str, of: Selector, paper: float) -> Claim:
         """The paper's delivery itself."""
         text = f"{name}: {paper:.2%} are delivered"
-        return self._of_the_papers_scale(
-            self.claim(figure, text, [Case("", self.level(of))], "=", paper, ALIKE, paper, OPEN)
+        return self._undecided_if_smaller(
+            self.claim(figure, text, [Case("", self.level(of))], "=", paper, tolerance=ALIKE, paper=paper, note=OPEN)
         )
 
     def count(
@@ -264,27 +276,16 @@ class Study:
         """The paper's forwards, or other messages, themselves."""
         text = f"{name}: {paper:,.0f} {unit}"
         found = self.level(of, metric)
-        return self._of_the_papers_scale(
-            self.claim(figure, text, [Case("", found)], "=", paper, COUNT_NEAR * paper, paper, OPEN)
+        return self._undecided_if_smaller(
+            self.claim(
+                figure, text, [Case("", found)], "=", paper, tolerance=COUNT_NEAR * paper, paper=paper, note=OPEN
+            )
         )
 
-    def _of_the_papers_scale(self, claim: Claim) -> Claim:
+    def _undecided_if_smaller(self, claim: Claim) -> Claim:
         return claim if self.nodes == PAPER_NODES else replace(claim, holds=None)
 
-    def claim(
-        self,
-        figure: str,
-        statement: str,
-        cases: Sequence[Case],
-        relation: Relation,
-        value: float,
-        tolerance: float = 0.0,
-        paper: float | None = None,
-        standing: str = "",
-    ) -> Claim:
-        """A claim that all its cases must meet; the decisive one stands for all."""
+    def notes(self, note: str, tolerance: float) -> tuple[str, ...]:
+        """Also says if the run is smaller than the paper's, and the tolerance."""
         small = "" if self.nodes == PAPER_NODES else f"{self.nodes} nodes instead of {PAPER_NODES}"
-        limit = f"tolerance {tolerance:g}" if tolerance else ""
-        return make_claim_over_cases(
-            self.results, figure, statement, cases, relation, value, tolerance, (small, standing, limit), paper
-        )
+        return small, note, f"tolerance {tolerance:g}" if tolerance else ""

@@ -7,6 +7,7 @@ Here are those about more than a difference of two settings, which experiment.to
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
+from carrycast.analysis.experiments.claim_builder import ratios_by_seed, values_by_seed
 from carrycast.analysis.spark.claims import Claim, decide, make_claim
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.statistics import confidence_interval
@@ -78,7 +79,7 @@ def gained(results: Results, gain: Gain) -> Claim:
         for seed in first
         if seed in second and seed in third and seed in fourth
     )
-    return make_claim(results, gain.figure, gain.statement, found, decide(found, ">", 0.0), "> 0")
+    return make_claim(results, gain.figure, gain.statement, found, decide(found, ">", 0.0), note="> 0")
 
 
 def nearly_all_stored(results: Results) -> Claim:
@@ -90,7 +91,7 @@ def nearly_all_stored(results: Results) -> Claim:
         "At β = 100 adaptive stores nearly as many copies as spcast (ratio)",
         found,
         decide(found, ">", NEARLY_ALL),
-        f"> {NEARLY_ALL:g}",
+        note=f"> {NEARLY_ALL:g}",
     )
 
 
@@ -103,18 +104,16 @@ def fewer_forwards(results: Results, timer: str) -> Claim:
         f"A timer for each {timer}: at β = 50 adaptive forwards less than spcast (ratio)",
         found,
         decide(found, "<", 1.0),
-        "< 1",
+        note="< 1",
     )
 
 
 def ratios(results: Results, above: Place, below: Place, metric: str) -> list[float]:
     """One setting over another."""
-    tops, bottoms = values(results, above, metric), values(results, below, metric)
-    return [value / bottoms[seed] for seed, value in tops.items() if bottoms.get(seed)]
+    return ratios_by_seed(values(results, above, metric), values(results, below, metric))
 
 
 def values(results: Results, place: Place, metric: str) -> dict[int, float]:
     """A metric by seed."""
     setting, timer = place
-    found = results.selected({"setting": setting, "timer": timer}, metric)
-    return {seed: value for seed, value in found.items() if value is not None}
+    return values_by_seed(results, {"setting": setting, "timer": timer}, metric)

@@ -58,8 +58,8 @@ def all_received(results: Results) -> Claim:
         f"Flooding: most runs deliver all {SENT} messages",
         found,
         decide(found, ">", 0.5),
-        "share of runs and sinks",
-        "most",
+        note="share of runs and sinks",
+        paper="most",
     )
 
 
@@ -75,8 +75,8 @@ def few_lost(results: Results, validity_s: int) -> Claim:
         f"ASP at {validity_s} s: in most runs fewer than {FEW} of {SENT} messages are lost",
         found,
         decide(found, ">", 0.5),
-        "share of runs and sinks",
-        "most",
+        note="share of runs and sinks",
+        paper="most",
     )
 
 
@@ -97,9 +97,9 @@ def second_mode(results: Results, validity_s: int) -> Claim:
         f"ASP at {validity_s} s: losses at sink 1 have a second mode at {validity_s} messages or a few more",
         found,
         decide(found, ">", 0.0),
-        f"share of runs per number of messages lost, {mode[0]} to {mode[-1]} less {valley[0]} to {valley[-1]}; "
+        note=f"share of runs per number of messages lost, {mode[0]} to {mode[-1]} less {valley[0]} to {valley[-1]}; "
         f"{inside} of {len(excess)} runs lie in the mode",
-        f"mode at {validity_s}",
+        paper=f"mode at {validity_s}",
     )
 
 
@@ -119,9 +119,9 @@ def one_loss(results: Results, radio: str) -> Claim:
         f"ASP at 100 s, {radio}: a broken path costs one message",
         found,
         decide(found, "=", 1.0, BREAK_TOLERANCE),
-        f"messages lost at both sinks for each broken path, over the {len(lost)} runs in which no announcement missed "
-        f"a sink; tolerance {BREAK_TOLERANCE:g}. Losses to paths that failed silently, by collisions, count too",
-        1.0,
+        note=f"messages lost at both sinks for each broken path, over the {len(lost)} runs in which no announcement "
+        f"missed a sink; tolerance {BREAK_TOLERANCE:g}. Losses to paths that failed silently, by collisions, count too",
+        paper=1.0,
     )
 
 
@@ -135,8 +135,8 @@ def paths_break(results: Results) -> Claim:
         "ASP at 100 s: in most runs a path breaks, so that there is more than one announcement",
         found,
         decide(found, ">", 0.5),
-        "share of runs; the paper names two that had one announcement",
-        "most",
+        note="share of runs; the paper names two that had one announcement",
+        paper="most",
     )
 
 
@@ -151,8 +151,8 @@ def one_suffices(results: Results) -> Claim:
         "ASP at 100 s: without path failures one announcement suffices: less than one message is lost at sink 1",
         found,
         decide(found, "<", 1.0),
-        f"messages lost in the {len(lost)} runs with one announcement, which came to the sink; < 1",
-        0.0,
+        note=f"messages lost in the {len(lost)} runs with one announcement, which came to the sink; < 1",
+        paper=0.0,
     )
 
 
@@ -166,8 +166,8 @@ def load_ratio(results: Results, validity_s: int, paper: float) -> Claim:
         f"Flooding sends about {paper:g} times what ASP at {validity_s} s sends",
         found,
         decide(found, "=", paper, paper * LOAD_TOLERANCE),
-        f"{_kilobytes(flooding)} against {_kilobytes(asp)} per node; tolerance {LOAD_TOLERANCE:.0%}",
-        paper,
+        note=f"{_kilobytes(flooding)} against {_kilobytes(asp)} per node; tolerance {LOAD_TOLERANCE:.0%}",
+        paper=paper,
     )
 
 
@@ -181,8 +181,8 @@ def load(results: Results, setting: str, name: str, paper_kb: float) -> Claim:
         f"{name}: every node sends about {paper_kb:g} kB",
         found,
         decide(found, "=", paper, paper * LOAD_TOLERANCE),
-        f"bytes; tolerance {LOAD_TOLERANCE:.0%}",
-        paper,
+        note=f"bytes; tolerance {LOAD_TOLERANCE:.0%}",
+        paper=paper,
     )
 
 
@@ -196,8 +196,8 @@ def by_validity(results: Results) -> Claim:
         "The load of ASP at 10 s is about twice that at 100 s, and not ten times",
         found,
         decide(found, "=", 2.0, 2.0 * LOAD_TOLERANCE),
-        f"{_kilobytes(short)} at 10 s over {_kilobytes(long)} at 100 s; tolerance {LOAD_TOLERANCE:.0%}",
-        2.0,
+        note=f"{_kilobytes(short)} at 10 s over {_kilobytes(long)} at 100 s; tolerance {LOAD_TOLERANCE:.0%}",
+        paper=2.0,
     )
 
 

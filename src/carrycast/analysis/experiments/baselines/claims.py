@@ -37,7 +37,7 @@ def never_later(results: Results, setting: str) -> Claim:
         f"In the {setting} network flooding is later than gossip at no pair that both serve",
         found_s,
         decide(found_s, "<=", 0.0, TOLERANCE_S),
-        note if known else "the traces are not there",
+        note=note if known else "the traces are not there",
         asked=relation_text("<=", 0.0, TOLERANCE_S),
     )
 
@@ -60,6 +60,6 @@ def one_frame_per_node(results: Results) -> Claim:
         "Flooding sends exactly one frame for each node that has the event",
         found,
         decide(found, "=", 0.0),
-        "frames beyond one per node, per run",
+        note="frames beyond one per node, per run",
         asked=relation_text("=", 0.0),
     )

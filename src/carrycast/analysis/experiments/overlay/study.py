@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from carrycast.analysis.spark.claims import Case, Claim, make_claim_over_cases
+from carrycast.analysis.experiments.claim_builder import ClaimBuilder
+from carrycast.analysis.spark.claims import Case, Claim
 from carrycast.analysis.spark.definition import Relation, Selector
 from carrycast.analysis.spark.records import series_value
-from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.statistics import Bounds, Interval, confidence_interval
 
 Values: TypeAlias = Mapping[int, float]
@@ -17,31 +17,24 @@ MET = 0.1
 """A number of the paper is met within this share of it."""
 
 
-class Study:
-    """The four parts of the experiment; what is not named is as in the base."""
-
-    def __init__(self, results: Results) -> None:
-        self.results = results
+class OverlayClaims(ClaimBuilder):
+    """The claims about the four parts of the experiment. A setting that is not named is that of the base."""
 
     def brokers(self, scheme: str, metric: str, update: str = "50", case: str = "base") -> Values:
         """Of the broker network alone."""
-        return self.values({"part": "brokers", "scheme": scheme, "update": update, "case": case}, metric)
+        return self.select({"part": "brokers", "scheme": scheme, "update": update, "case": case}, metric)
 
     def clients(self, scheme: str, metric: str = "client_path", look: str = "10", case: str = "base") -> Values:
         """Of producers and consumers."""
-        return self.values({"part": "clients", "scheme": scheme, "look": look, "case": case}, metric)
+        return self.select({"part": "clients", "scheme": scheme, "look": look, "case": case}, metric)
 
     def emulation(self, scheme: str, case: str, metric: str) -> Values:
         """Of brokers with work to do."""
-        return self.values({"part": "emulation", "scheme": scheme, "case": case}, metric)
+        return self.select({"part": "emulation", "scheme": scheme, "case": case}, metric)
 
     def testbed(self, scheme: str, case: str, metric: str = "delay_mean_s") -> Values:
         """Of flood watch."""
-        return self.values({"part": "testbed", "scheme": scheme, "case": case}, metric)
-
-    def values(self, chosen: Selector, metric: str) -> Values:
-        """A metric by seed, where it exists."""
-        return {seed: value for seed, value in self.results.selected(chosen, metric).items() if value is not None}
+        return self.select({"part": "testbed", "scheme": scheme, "case": case}, metric)
 
     def samples(self, chosen: Selector, metric: str) -> Samples:
         """A sampled metric of the one point that a selection names, by seed and time."""
@@ -54,37 +47,32 @@ class Study:
                 found[seed] = {time: value for time, value in series_value(record, metric) if value is not None}
         return found
 
-    def met(self, figure: str, statement: str, found: Values, paper: float, calibration: bool = False) -> Claim | None:
+    def paper_number(
+        self, figure: str, statement: str, found: Values, paper: float, calibration: bool = False
+    ) -> Claim | None:
         """A number of the paper."""
         cases = [Case("", confidence_interval(found.values()))]
-        return self.claim(
+        return self.claim_if_run(
             figure, statement, cases, "=", paper, tolerance=MET * paper, paper=paper, calibration=calibration
         )
 
-    def claim(
+    def claim_if_run(
         self,
         figure: str,
         statement: str,
         cases: Sequence[Case],
         relation: Relation,
         value: float,
+        *,
         tolerance: float = 0.0,
         paper: float | None = None,
         calibration: bool = False,
     ) -> Claim | None:
-        """A claim that all its cases must meet, the decisive one standing for all; none where some have no runs."""
+        """A claim that all its cases must meet; none if one of them has no runs."""
         if not cases or any(case.found.n == 0 for case in cases):
             return None
-        return make_claim_over_cases(
-            self.results,
-            figure,
-            statement,
-            cases,
-            relation,
-            value,
-            tolerance,
-            paper=paper,
-            calibration=calibration,
+        return self.claim(
+            figure, statement, cases, relation, value, tolerance=tolerance, paper=paper, calibration=calibration
         )
 
 

@@ -1,9 +1,9 @@
 """What the paper does not say: where the rate matters, what counting says, several links down, messages recovered."""
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Collection, Iterator
 
-from carrycast.analysis.experiments.policy.closed_form import share_cut_off, share_down
 from carrycast.analysis.experiments.policy.replicas import better
 from carrycast.analysis.experiments.policy.study import (
     BOTH,
@@ -15,7 +15,7 @@ from carrycast.analysis.experiments.policy.study import (
     TESTBED,
     TWO,
     WHOLE,
-    Study,
+    PolicyClaims,
 )
 from carrycast.analysis.spark.claims import Case, Claim
 from carrycast.analysis.spark.statistics import confidence_interval
@@ -28,7 +28,7 @@ AFFORDABLE = 5.0
 """Recovery may cost so many times the bytes."""
 
 
-def saturation(study: Study) -> Iterator[Claim]:
+def saturation(study: PolicyClaims) -> Iterator[Claim]:
     """Not in the paper: near saturation the rate does matter."""
     rates, slow = study.along("rate", {"service": "80 ms"}), {"service": "80 ms"}
     found = study.difference(RESPONDED, {**slow, "rate": rates[-1]}, {**slow, "rate": rates[0]})
@@ -36,10 +36,10 @@ def saturation(study: Study) -> Iterator[Claim]:
         f"brokers that take 80 ms for a message: from {rates[0]} to {rates[-1]} subscriptions a second "
         f"the responded ratio falls by more than {MUCH:g}"
     )
-    yield study.claim("saturation", text, [Case("", found)], "<", -MUCH, "not in the paper")
+    yield study.claim("saturation", text, [Case("", found)], "<", -MUCH, note="not in the paper")
 
 
-def counted(study: Study) -> Iterator[Claim]:
+def counted(study: PolicyClaims) -> Iterator[Claim]:
     """The closed form: 1 - d q, seed by seed for the places that were drawn."""
     for figure, axis in (("interval", "interval"), ("recovery", "recovery"), ("brokers", "brokers")):
         for metric, role in ((REQUEST, "repository"), (PUBLISH, "tool")):
@@ -51,7 +51,7 @@ def counted(study: Study) -> Iterator[Claim]:
                 for label in study.along(axis, {})
             ]
             text = f"{figure}: the {metric.replace('_', ' ')} is what counting says, within {CLOSE:g}"
-            yield study.claim(figure, text, cases, "=", 0.0, "1 - d q for the places drawn", CLOSE)
+            yield study.claim(figure, text, cases, "=", 0.0, note="1 - d q for the places drawn", tolerance=CLOSE)
     two = {"repositories": TWO, "scheme": "strawman"}
     cases = [
         Case(
@@ -61,10 +61,10 @@ def counted(study: Study) -> Iterator[Claim]:
         for label in study.along("recovery", two)
     ]
     text = f"two repositories and tables repaired at once: the request ratio is what counting says, within {CLOSE:g}"
-    yield study.claim("places", text, cases, "=", 0.0, "1 - d q for the places drawn", CLOSE)
+    yield study.claim("places", text, cases, "=", 0.0, note="1 - d q for the places drawn", tolerance=CLOSE)
 
 
-def _beyond_counting(study: Study, metric: str, role: str, where: dict[str, str]) -> dict[int, float]:
+def _beyond_counting(study: PolicyClaims, metric: str, role: str, where: dict[str, str]) -> dict[int, float]:
     """By seed, how much more was delivered than by counting."""
     scenario = study.scenario(where)
     if scenario is None:
@@ -78,7 +78,7 @@ def _beyond_counting(study: Study, metric: str, role: str, where: dict[str, str]
     }
 
 
-def beyond(study: Study) -> Iterator[Claim]:
+def beyond(study: PolicyClaims) -> Iterator[Claim]:
     """What the paper leaves for later: several links down, messages recovered; and what repairing tables costs."""
     labels = study.along("cuts", {})
     falls = [
@@ -86,7 +86,9 @@ def beyond(study: Study) -> Iterator[Claim]:
         for count in BOTH
         for before, after in itertools.pairwise(labels)
     ]
-    yield study.claim("cuts", "each link more that is down at once costs answers", falls, "<", 0.0, "not in the paper")
+    yield study.claim(
+        "cuts", "each link more that is down at once costs answers", falls, "<", 0.0, note="not in the paper"
+    )
     yield from better(study, "cuts", f"{labels[-1]} links down at once", [("", {"cuts": labels[-1]})])
     worlds: list[tuple[str, dict[str, str]]] = [
         ("", {}),
@@ -100,7 +102,13 @@ def beyond(study: Study) -> Iterator[Claim]:
         for name, where in worlds
     ]
     yield study.claim(
-        "recovering", "with recovery everything is delivered", whole, ">=", 1.0, "the paper expects 100 %", WHOLE
+        "recovering",
+        "with recovery everything is delivered",
+        whole,
+        ">=",
+        1.0,
+        note="the paper expects 100 %",
+        tolerance=WHOLE,
     )
     cost = [Case(name, study.ratio(SENT, {**where, "scheme": "recovery"}, where)) for name, where in worlds]
     yield study.claim(
@@ -110,3 +118,27 @@ def beyond(study: Study) -> Iterator[Claim]:
         saves = [Case("", study.ratio(CONTROL, {"recovery": label}, {"recovery": label, "scheme": "strawman"}))]
         text = f"links down {label} s: deferred unsubscription sends fewer control bytes than strawman (ratio)"
         yield study.claim("overhead", text, saves, "<", 1.0)
+
+
+def side(node: int, link: int) -> bool:
+    """Whether a node is below a link; link n joins node n to its parent, (n - 1) // 2."""
+    while node > link:
+        node = (node - 1) // 2
+    return node == link
+
+
+def share_cut_off(brokers: int, repositories: Collection[int]) -> float:
+    """q: of all brokers, the share that reaches no repository, the mean over single links that are down."""
+    cut_off = 0
+    for link in range(1, brokers):
+        held = {side(repository, link) for repository in repositories}
+        cut_off += sum(side(broker, link) not in held for broker in range(brokers))
+    return cut_off / brokers / (brokers - 1)
+
+
+def share_down(every_s: float, for_s: float, last_s: float, window_s: tuple[float, float]) -> float:
+    """d: of a window, the share in which a link is down, if one fails at every multiple of `every_s` until `last_s`."""
+    low_s, high_s = window_s
+    strikes = range(1, math.floor(last_s / every_s) + 1)
+    down_s = sum(max(0.0, min(n * every_s + for_s, high_s) - max(n * every_s, low_s)) for n in strikes)
+    return down_s / (high_s - low_s)

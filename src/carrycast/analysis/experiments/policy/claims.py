@@ -21,7 +21,7 @@ from carrycast.analysis.experiments.policy.study import (
     RESPONSE,
     TESTBED,
     TWO,
-    Study,
+    PolicyClaims,
 )
 from carrycast.analysis.spark.claims import Case, Claim
 from carrycast.analysis.spark.results import Results
@@ -41,7 +41,7 @@ APART = 0.01
 
 def claims(results: Results) -> Iterator[Claim]:
     """Figure by figure."""
-    study = Study(results)
+    study = PolicyClaims(results)
     yield from rate(study, "rate", {})
     yield from rate(study, "testbed", TESTBED)
     yield from saturation(study)
@@ -57,7 +57,7 @@ def claims(results: Results) -> Iterator[Claim]:
     yield from beyond(study)
 
 
-def rate(study: Study, figure: str, where: dict[str, str]) -> Iterator[Claim]:
+def rate(study: PolicyClaims, figure: str, where: dict[str, str]) -> Iterator[Claim]:
     """[000 §VI, §VII] "marginally influenced by the traffic"."""
     rates = study.along("rate", where)
     cases = [
@@ -73,7 +73,7 @@ def rate(study: Study, figure: str, where: dict[str, str]) -> Iterator[Claim]:
         yield study.claim(figure, text, cases, ">", -least)
 
 
-def failures(study: Study) -> Iterator[Claim]:
+def failures(study: PolicyClaims) -> Iterator[Claim]:
     """[000 §VI] "the exponential impact to the delivery ratio of the link break interval time"."""
     labels = study.along("interval", {})
     if len(labels) < 3:
@@ -114,7 +114,7 @@ def failures(study: Study) -> Iterator[Claim]:
             for metric, count in pairs
         ]
         note = "the paper's word" if fit is exponential else "what counting says"
-        yield study.claim("interval", f"{name} fits (R² at least {LINEAR})", cases, ">=", LINEAR, note)
+        yield study.claim("interval", f"{name} fits (R² at least {LINEAR})", cases, ">=", LINEAR, note=note)
 
 
 def _finer(xs: Sequence[float], ys: Sequence[float]) -> float | None:
@@ -122,7 +122,7 @@ def _finer(xs: Sequence[float], ys: Sequence[float]) -> float | None:
     return None if one is None or other is None else one - other
 
 
-def recovery(study: Study) -> Iterator[Claim]:
+def recovery(study: PolicyClaims) -> Iterator[Claim]:
     """[000 §VI] "delivery ratios are linear to the time that the overlay tree is broken in two pieces"."""
     labels = study.along("recovery", {})
     xs = [float(label) for label in labels]
@@ -145,10 +145,10 @@ def recovery(study: Study) -> Iterator[Claim]:
         Case("", fitted(line, xs, study.columns(REQUEST, "recovery", labels, ONE, failures="links, exponential")))
     ]
     text = f"with intervals that vary the request ratio still falls in a line (R² at least {LINEAR})"
-    yield study.claim("varying", text, varying, ">=", LINEAR, "another reading")
+    yield study.claim("varying", text, varying, ">=", LINEAR, note="another reading")
 
 
-def brokers(study: Study) -> Iterator[Claim]:
+def brokers(study: PolicyClaims) -> Iterator[Claim]:
     """[000 §VI] "the delivery ratio increases with respect to the number of brokers"."""
     labels = study.along("brokers", {})
     for metric in LOST:
@@ -169,7 +169,7 @@ def brokers(study: Study) -> Iterator[Claim]:
         )
 
 
-def stability(study: Study) -> Iterator[Claim]:
+def stability(study: PolicyClaims) -> Iterator[Claim]:
     """[000 §VII] Figure 8."""
     metric, rates = "stability_s", study.along("rate", QUIET)
     rises = [
@@ -204,7 +204,7 @@ def stability(study: Study) -> Iterator[Claim]:
     yield study.claim("stability", text, marginal, "=", 1.0, tolerance=MARGINAL)
 
 
-def kinds(study: Study) -> Iterator[Claim]:
+def kinds(study: PolicyClaims) -> Iterator[Claim]:
     """[000 §VII] "differences in the delivery ratio of each type of message"; which is above which is not said."""
     for figure, where in (("recovery", {}), ("testbed", TESTBED)):
         for one, other in itertools.combinations((PUBLISH, REQUEST, RESPONSE), 2):
@@ -217,7 +217,7 @@ def kinds(study: Study) -> Iterator[Claim]:
             yield study.claim(figure, text, found, ">", APART)
 
 
-def retrieval(study: Study) -> Iterator[Claim]:
+def retrieval(study: PolicyClaims) -> Iterator[Claim]:
     """[000 §IV] "every new subscriber and only that one will receive every old event"."""
     points = [{**QUIET, "rate": label} for label in study.along("rate", QUIET)]
     # A count of all that was asked, which knows no luck.
@@ -229,4 +229,4 @@ def retrieval(study: Study) -> Iterator[Claim]:
         for metric, count, where in itertools.product((REQUEST, RESPONSE, RESPONDED), BOTH, points)
     ]
     text = "where nobody fails every new subscriber, and only it, gets each earlier policy of its role exactly once"
-    yield study.claim("stability", text, cases, "=", 1.0, "a wrong, second or misdirected answer ends a run")
+    yield study.claim("stability", text, cases, "=", 1.0, note="a wrong, second or misdirected answer ends a run")

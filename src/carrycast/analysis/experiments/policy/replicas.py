@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from carrycast.analysis.experiments.policy.study import ONE, PUBLISH, TESTBED, TWO, WAYS, WHOLE, Study
+from carrycast.analysis.experiments.policy.study import ONE, PUBLISH, TESTBED, TWO, WAYS, WHOLE, PolicyClaims
 from carrycast.analysis.spark.claims import Case, Claim
 
 BETTER = 0.1
 """[000 §VI] "at least 10% better"."""
 
 
-def two_better(study: Study) -> Iterator[Claim]:
+def two_better(study: PolicyClaims) -> Iterator[Claim]:
     """[000 §VI, §VII] "at least 10% better delivery ratio than the system with the one repository"."""
     sweeps: list[tuple[str, str, dict[str, str]]] = [
         ("rate", "rate", {}),
@@ -47,7 +47,7 @@ def two_better(study: Study) -> Iterator[Claim]:
 
 
 def better(
-    study: Study,
+    study: PolicyClaims,
     figure: str,
     name: str,
     points: Sequence[tuple[str, dict[str, str]]],
@@ -72,7 +72,7 @@ def better(
     yield study.claim(figure, f"{name}: two deliver {1 + BETTER:g} times as much (relative)", times, ">=", 1 + BETTER)
 
 
-def hops(study: Study) -> Iterator[Claim]:
+def hops(study: PolicyClaims) -> Iterator[Claim]:
     """[000 §VI] Figure 7, "the system with two repositories outperforms": the replica chosen at random, or nearest."""
     for scheme, word in (("paper", "one chosen at random, as in the paper"), ("nearest", "the nearest of them")):
         cases = [

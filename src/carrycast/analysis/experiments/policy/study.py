@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from carrycast.analysis.spark.claims import Case, Claim, make_claim_over_cases
-from carrycast.analysis.spark.definition import Relation, label_text
+from carrycast.analysis.experiments.claim_builder import ClaimBuilder, difference_interval, ratio_of_seeds
+from carrycast.analysis.spark.definition import label_text
 from carrycast.analysis.spark.experiment import Point
 from carrycast.analysis.spark.records import metric_bounds
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import Interval, confidence_interval, paired_differences
+from carrycast.analysis.spark.statistics import Interval, confidence_interval
 from carrycast.sim.scenario.faults import LinkCuts
 from carrycast.sim.scenario.roles import draw_roles
 from carrycast.sim.scenario.scenario import Scenario
@@ -27,11 +27,11 @@ WHOLE = 0.001
 """All is delivered if no more than one in a thousand is not."""
 
 
-class Study:
-    """Values by seed, differences and ratios, and claims of several cases."""
+class PolicyClaims(ClaimBuilder):
+    """The claims about points, each named by what differs from the default."""
 
     def __init__(self, results: Results) -> None:
-        self.results = results
+        super().__init__(results)
         axes = results.experiment.definition.axes
         self.defaults = {axis.name: label_text(axis.default) for axis in axes if axis.default is not None}
         self._points = {tuple(sorted(point.labels.items())): point for point in results.experiment.points}
@@ -63,13 +63,11 @@ class Study:
 
     def difference(self, metric: str, left: Where, right: Where, count: str = "", exact: bool = False) -> Interval:
         """left - right, seed by seed; `count` repositories on both sides."""
-        sides = self._sides(metric, left, right, count)
-        return confidence_interval(paired_differences(*sides), metric_bounds(metric, difference=True), exact)
+        return difference_interval(*self._sides(metric, left, right, count), metric, exact)
 
     def ratio(self, metric: str, left: Where, right: Where, count: str = "") -> Interval:
         """left / right, seed by seed."""
-        above, below = self._sides(metric, left, right, count)
-        return confidence_interval(above[seed] / below[seed] for seed in above if below.get(seed))
+        return ratio_of_seeds(*self._sides(metric, left, right, count))
 
     def _sides(self, metric: str, left: Where, right: Where, count: str) -> tuple[dict[int, float], dict[int, float]]:
         of = {"repositories": count} if count else {}
@@ -91,16 +89,3 @@ class Study:
         (fault,) = scenario.faults
         assert isinstance(fault, LinkCuts)
         return fault.every_s, fault.for_s, scenario.duration_s if fault.to_s is None else fault.to_s
-
-    def claim(
-        self,
-        figure: str,
-        statement: str,
-        cases: Sequence[Case],
-        relation: Relation,
-        value: float,
-        note: str = "",
-        tolerance: float = 0.0,
-    ) -> Claim:
-        """A claim that all its cases must meet; the decisive one stands for all."""
-        return make_claim_over_cases(self.results, figure, statement, cases, relation, value, tolerance, (note,))

@@ -5,16 +5,15 @@ Tolerances stand here, so before the runs.
 
 from collections.abc import Iterator, Sequence
 
-from carrycast.analysis.spark.claims import Case, Claim, make_claim_over_cases
-from carrycast.analysis.spark.definition import Relation, Selector
-from carrycast.analysis.spark.records import metric_bounds
+from carrycast.analysis.experiments.claim_builder import ClaimBuilder, difference_interval, ratio_of_seeds
+from carrycast.analysis.spark.claims import Case, Claim
+from carrycast.analysis.spark.definition import Selector
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.statistics import (
     DIFFERENCE_OF_SHARES,
     SHARE,
     Interval,
     confidence_interval,
-    paired_differences,
 )
 
 FAR = 0.2
@@ -47,7 +46,7 @@ WITHOUT_K = "K = 0"
 def claims(results: Results) -> Iterator[Claim]:
     """Setting by setting, figure by figure."""
     for setting in results.experiment.labels("setting"):
-        study = Study(results, setting)
+        study = TopicHolderClaims(results, setting)
         yield from reliability(study)
         yield from delay(study)
         yield from load(study)
@@ -56,93 +55,111 @@ def claims(results: Results) -> Iterator[Claim]:
         yield from beyond(study)
 
 
-def reliability(study: "Study") -> Iterator[Claim]:
+def reliability(study: "TopicHolderClaims") -> Iterator[Claim]:
     """[003 §5] Figures 4(a) and 5(a)."""
     lowest = [
         Case(f"{low} to {other}", study.difference(low, other, DELIVERY))
         for low in _both(PLACES)
         for other in (*_both(NODES), *_both(ROADS))
     ]
-    yield study.claim("delivery", "geographic without map delivers least of all", lowest, "<", 0.0)
+    yield study.claim(study.figure("delivery"), "geographic without map delivers least of all", lowest, "<", 0.0)
     nodes = [Case(NAMES[mode], study.difference(f"{mode}-{NODES}", f"{mode}-{PLACES}", DELIVERY)) for mode in MODES]
-    yield study.claim("delivery", "AODV delivers more than geographic without map, in both modes", nodes, ">", 0.0)
+    yield study.claim(
+        study.figure("delivery"), "AODV delivers more than geographic without map, in both modes", nodes, ">", 0.0
+    )
     far = [Case(NAMES[mode], study.difference(f"{mode}-{ROADS}", f"{mode}-{PLACES}", DELIVERY)) for mode in MODES]
-    yield study.claim("delivery", f"with map far above without ({FAR} or more), in both modes", far, ">=", FAR)
+    yield study.claim(
+        study.figure("delivery"), f"with map far above without ({FAR} or more), in both modes", far, ">=", FAR
+    )
     helps = [
         Case(f"{NAMES[mode]} at {speed} m/s", study.difference(f"{mode}-{ROADS}", f"{mode}-{PLACES}", DELIVERY, speed))
         for mode in MODES
         for speed in study.speeds
     ]
-    yield study.claim("delivery", "the map helps at every speed", helps, ">", 0.0)
+    yield study.claim(study.figure("delivery"), "the map helps at every speed", helps, ">", 0.0)
     best = [Case("", confidence_interval(study.share_led(BEST, DELIVERY), SHARE))]
     yield study.claim(
-        "delivery", "broker with map is the best of the six at most speeds (share of them)", best, ">", MOST
+        study.figure("delivery"),
+        "broker with map is the best of the six at most speeds (share of them)",
+        best,
+        ">",
+        MOST,
     )
     for kind in (PLACES, ROADS):
         falls = [Case("", study.rise_difference(f"R-{kind}", f"B-{kind}", DELIVERY))]
         word = "with map" if kind == ROADS else "without map"
         text = f"{word}, delivery of rendezvous falls more from the lowest speed to the highest than that of broker"
-        yield study.claim("delivery", text, falls, "<", 0.0)
+        yield study.claim(study.figure("delivery"), text, falls, "<", 0.0)
 
 
-def delay(study: "Study") -> Iterator[Claim]:
+def delay(study: "TopicHolderClaims") -> Iterator[Claim]:
     """[003 §5] Figures 4(b) and 5(b)."""
     highest = [
         Case(f"{high} to {other}", study.difference(high, other, DELAY))
         for high in _both(PLACES)
         for other in (*_both(NODES), *_both(ROADS))
     ]
-    yield study.claim("delay", "geographic without map takes longest of all", highest, ">", 0.0)
+    yield study.claim(study.figure("delay"), "geographic without map takes longest of all", highest, ">", 0.0)
     fast = study.speeds[-1]
     low = [
         Case(f"{mode}-{NODES} to {mode}-{kind}", study.difference(f"{mode}-{NODES}", f"{mode}-{kind}", DELAY, fast))
         for mode in MODES
         for kind in (PLACES, ROADS)
     ]
-    yield study.claim("delay", f"at {fast} m/s AODV takes less time than geographic, in both modes", low, "<", 0.0)
+    yield study.claim(
+        study.figure("delay"), f"at {fast} m/s AODV takes less time than geographic, in both modes", low, "<", 0.0
+    )
     still = [Case(scheme, confidence_interval(study.values(scheme, DELAY, fast))) for scheme in _both(NODES)]
-    yield study.claim("delay", f"at {fast} m/s AODV takes less than {LOW_S} s", still, "<", LOW_S)
+    yield study.claim(study.figure("delay"), f"at {fast} m/s AODV takes less than {LOW_S} s", still, "<", LOW_S)
     for kind in (PLACES, ROADS):
         others = [f"B-{kind}", *_both(NODES)]
         rises = [Case(f"to {other}", study.rise_difference(f"R-{kind}", other, DELAY)) for other in others]
         word = "with map" if kind == ROADS else "without map"
         text = f"the delay of rendezvous {word} rises most with speed: more than that of broker {word} and of AODV"
-        yield study.claim("delay", text, rises, ">", 0.0)
+        yield study.claim(study.figure("delay"), text, rises, ">", 0.0)
     rivals = (*_both(PLACES), f"R-{ROADS}")
     small = [Case(f"to {other}", study.difference(BEST, other, DELAY)) for other in rivals]
-    yield study.claim("delay", "broker with map takes the least time of the geographic schemes", small, "<", 0.0)
+    yield study.claim(
+        study.figure("delay"), "broker with map takes the least time of the geographic schemes", small, "<", 0.0
+    )
 
 
-def load(study: "Study") -> Iterator[Claim]:
+def load(study: "TopicHolderClaims") -> Iterator[Claim]:
     """[003 §5] Figures 4(c) and 5(c)."""
     much = [
         Case(f"{mode}-{kind} to {mode}-{NODES}", study.ratio(f"{mode}-{kind}", f"{mode}-{NODES}", LOAD))
         for mode in MODES
         for kind in (PLACES, ROADS)
     ]
-    yield study.claim("load", f"geographic sends {MUCH:g} times what AODV sends, or more (ratio)", much, ">=", MUCH)
+    yield study.claim(
+        study.figure("load"), f"geographic sends {MUCH:g} times what AODV sends, or more (ratio)", much, ">=", MUCH
+    )
     for kind in (PLACES, ROADS):
         reason = [
             Case(NAMES[mode], study.share_of_difference(f"{mode}-{kind}", f"{mode}-{NODES}", BEACONS)) for mode in MODES
         ]
         word = "with map" if kind == ROADS else "without map"
         text = f"beacons are more than half of what geographic {word} sends more than AODV (share)"
-        yield study.claim("load", text, reason, ">", MOST)
+        yield study.claim(study.figure("load"), text, reason, ">", MOST)
     less = [Case(kind, study.ratio(f"B-{kind}", f"R-{kind}", LOAD)) for kind in KINDS]
-    yield study.claim("load", "broker sends less than rendezvous, with each router (ratio)", less, "<", 1.0)
+    yield study.claim(
+        study.figure("load"), "broker sends less than rendezvous, with each router (ratio)", less, "<", 1.0
+    )
 
 
-def expectation(study: "Study") -> Iterator[Claim]:
+def expectation(study: "TopicHolderClaims") -> Iterator[Claim]:
     """[003 §3.2.2] expects of rendezvous what section 5 finds of brokers."""
     note = "section 3.2.2, against section 5"
     less = [Case(kind, study.ratio(f"R-{kind}", f"B-{kind}", LOAD)) for kind in KINDS]
     text = "rendezvous tends to send less than broker (ratio)"
-    yield study.claim("load", text, less, "<", 1.0, note)
+    yield study.claim(study.figure("load"), text, less, "<", 1.0, note=note)
     sooner = [Case(kind, study.difference(f"R-{kind}", f"B-{kind}", DELAY)) for kind in KINDS]
-    yield study.claim("delay", "rendezvous tends to take less time than broker", sooner, "<", 0.0, note)
+    yield study.claim(
+        study.figure("delay"), "rendezvous tends to take less time than broker", sooner, "<", 0.0, note=note
+    )
 
 
-def proximity(study: "Study") -> Iterator[Claim]:
+def proximity(study: "TopicHolderClaims") -> Iterator[Claim]:
     """[003 §3.5] Without K holders change, and events are delivered "to only partial set of interested subscribers"."""
     speeds = study.speeds_of(f"B-{ROADS}, {WITHOUT_K}")
     more, whole = [], []
@@ -153,31 +170,39 @@ def proximity(study: "Study") -> Iterator[Claim]:
         whole.append(
             Case(NAMES[mode], confidence_interval(study.wholeness_gained(scheme, bare, speeds), DIFFERENCE_OF_SHARES))
         )
-    yield study.named("proximity", "with K more is delivered, in both modes", more, ">", 0.0)
+    yield study.claim("proximity", "with K more is delivered, in both modes", more, ">", 0.0)
     text = "without K events reach fewer of their subscribers (share of subscribers of events that reached anybody)"
-    yield study.named("proximity", text, whole, ">", 0.0)
+    yield study.claim("proximity", text, whole, ">", 0.0)
 
 
-def beyond(study: "Study") -> Iterator[Claim]:
+def beyond(study: "TopicHolderClaims") -> Iterator[Claim]:
     """What goes beyond the paper."""
     same = [Case("", study.difference(EXTENDED, BEST, DELIVERY))]
     text = "extended delivers at least as much as broker with map"
-    yield study.claim("delivery", text, same, ">=", 0.0, tolerance=NO_WORSE)
+    yield study.claim(study.figure("delivery"), text, same, ">=", 0.0, tolerance=NO_WORSE)
     less = [Case("", study.ratio(EXTENDED, BEST, LOAD))]
-    yield study.claim("load", "extended sends less than broker with map (ratio)", less, "<", 1.0)
+    yield study.claim(study.figure("load"), "extended sends less than broker with map (ratio)", less, "<", 1.0)
 
 
 def _both(kind: str) -> tuple[str, str]:
     return f"R-{kind}", f"B-{kind}"
 
 
-class Study:
-    """The runs of one setting, asked in the terms of the claims. Without a speed: the mean over all, seed by seed."""
+class TopicHolderClaims(ClaimBuilder):
+    """The claims about the runs of one setting. Without a speed, a value is the mean over all speeds, seed by seed."""
 
     def __init__(self, results: Results, setting: str) -> None:
-        self.results = results
+        super().__init__(results)
         self.setting = setting
         self.speeds = self.speeds_of(BEST)
+
+    def figure(self, name: str) -> str:
+        """The name of one of the setting's own figures."""
+        return f"{self.setting}-{name}"
+
+    def full_statement(self, statement: str) -> str:
+        """The statement after the name of the setting."""
+        return f"{self.setting}: {statement}"
 
     def speeds_of(self, scheme: str) -> list[str]:
         """The speeds at which a scheme has runs."""
@@ -188,7 +213,7 @@ class Study:
     def by_seed(self, scheme: str, metric: str, *speeds: str) -> dict[int, float]:
         """A metric, the mean over speeds; seeds without a value are left out."""
         chosen: Selector = {"setting": self.setting, "scheme": scheme, "speed": list(speeds or self.speeds)}
-        return {seed: value for seed, value in self.results.selected(chosen, metric).items() if value is not None}
+        return self.select(chosen, metric)
 
     def values(self, scheme: str, metric: str, *speeds: str) -> list[float]:
         """The same without the seeds."""
@@ -196,13 +221,11 @@ class Study:
 
     def difference(self, left: str, right: str, metric: str, *speeds: str) -> Interval:
         """left - right, seed by seed."""
-        above, below = self.by_seed(left, metric, *speeds), self.by_seed(right, metric, *speeds)
-        return confidence_interval(paired_differences(above, below), metric_bounds(metric, difference=True))
+        return difference_interval(self.by_seed(left, metric, *speeds), self.by_seed(right, metric, *speeds), metric)
 
     def ratio(self, left: str, right: str, metric: str) -> Interval:
         """left / right, seed by seed."""
-        above, below = self.by_seed(left, metric), self.by_seed(right, metric)
-        return confidence_interval([above[seed] / below[seed] for seed in above if below.get(seed)])
+        return ratio_of_seeds(self.by_seed(left, metric), self.by_seed(right, metric))
 
     def rise_difference(self, left: str, right: str, metric: str) -> Interval:
         """How much more one rises than another, from the lowest speed to the highest; nothing with one speed alone."""
@@ -248,30 +271,3 @@ class Study:
             for seed in ratio
             if seed in published and reached.get(seed)
         }
-
-    def claim(
-        self,
-        figure: str,
-        statement: str,
-        cases: Sequence[Case],
-        relation: Relation,
-        value: float,
-        note: str = "",
-        tolerance: float = 0.0,
-    ) -> Claim:
-        """A claim about one of the setting's own figures."""
-        return self.named(f"{self.setting}-{figure}", statement, cases, relation, value, note, tolerance)
-
-    def named(
-        self,
-        figure: str,
-        statement: str,
-        cases: Sequence[Case],
-        relation: Relation,
-        value: float,
-        note: str = "",
-        tolerance: float = 0.0,
-    ) -> Claim:
-        """A claim that all its cases must meet; the decisive one stands for all."""
-        named = f"{self.setting}: {statement}"
-        return make_claim_over_cases(self.results, figure, named, cases, relation, value, tolerance, (note,))

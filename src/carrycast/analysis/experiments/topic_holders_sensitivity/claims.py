@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from carrycast.analysis.experiments.claim_builder import difference_interval, ratio_of_seeds, values_by_seed
 from carrycast.analysis.spark.claims import Claim, decide, make_claim
 from carrycast.analysis.spark.definition import Relation, Selector
-from carrycast.analysis.spark.records import metric_bounds
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.statistics import confidence_interval
 
@@ -22,7 +22,7 @@ MAPS = ("4 %", "21 %", "42 %", "56 %", "75 %")
 LOADS = ("load x 4", "load x 20")
 
 
-class Comparison(NamedTuple):
+class SchemeComparison(NamedTuple):
     """One thing held against another, seed by seed: schemes under one change, or changes of one scheme."""
 
     figure: str
@@ -43,13 +43,13 @@ def claims(results: Results) -> Iterator[Claim]:
     """Those whose points there are."""
     for comparison in comparisons():
         if all(results.points(_at(side)) for side in (comparison.left, comparison.right)):
-            yield compared(results, comparison)
+            yield compare_schemes(results, comparison)
     for change in LOADS:
         if results.points(_at((B_NODES, change))):
             yield from narrowing(results, change)
 
 
-def comparisons() -> Iterator[Comparison]:
+def comparisons() -> Iterator[SchemeComparison]:
     """Figure by figure."""
     for change in MAPS:
         yield from with_and_without_map("voids", change)
@@ -58,88 +58,85 @@ def comparisons() -> Iterator[Comparison]:
     for mode, with_map, without in (("broker", B_ROADS, B_PLACES), ("rendezvous", R_ROADS, R_PLACES)):
         for change in MAPS:
             text = f"{change} of the map in voids, {mode}: without map it takes longer"
-            yield Comparison("voids-delay", text, DELAY, (without, change), (with_map, change), ">")
+            yield SchemeComparison("voids-delay", text, DELAY, (without, change), (with_map, change), ">")
         for change in ("K = 0", "K = 62.5 m", "K = 250 m"):
             text = f"{mode}: {change} delivers less than half the range, 125 m"
-            yield Comparison("proximity", text, DELIVERY, (with_map, change), (with_map, BASE), "<")
+            yield SchemeComparison("proximity", text, DELIVERY, (with_map, change), (with_map, BASE), "<")
         for change in ("beacons 1 s", "beacons 3 s"):
             text = f"{mode}: {change} deliver less than every 0.5 s"
-            yield Comparison("beacons", text, DELIVERY, (with_map, change), (with_map, BASE), "<")
+            yield SchemeComparison("beacons", text, DELIVERY, (with_map, change), (with_map, BASE), "<")
             text = f"{mode}: {change} send less than every 0.5 s (ratio)"
-            yield Comparison("beacons-load", text, LOAD, (with_map, change), (with_map, BASE), "<", 1.0, share=True)
+            yield SchemeComparison(
+                "beacons-load", text, LOAD, (with_map, change), (with_map, BASE), "<", 1.0, share=True
+            )
         text = f"{mode}: positions off by up to 30 m cost little ({LITTLE} of all pairs)"
-        yield Comparison("gps", text, DELIVERY, (with_map, "gps 30 m"), (with_map, BASE), ">", -LITTLE)
+        yield SchemeComparison("gps", text, DELIVERY, (with_map, "gps 30 m"), (with_map, BASE), ">", -LITTLE)
         text = f"{mode}: positions off by up to 125 m cost deliveries"
-        yield Comparison("gps", text, DELIVERY, (with_map, "gps 125 m"), (with_map, BASE), "<")
+        yield SchemeComparison("gps", text, DELIVERY, (with_map, "gps 125 m"), (with_map, BASE), "<")
         text = f"{mode}: positions off by up to 125 m send more packets another way (ratio)"
         sides = ((with_map, "gps 125 m"), (with_map, BASE))
-        yield Comparison("gps-detours", text, "sent_another_way", *sides, ">", 1.0, share=True)
+        yield SchemeComparison("gps-detours", text, "sent_another_way", *sides, ">", 1.0, share=True)
     for change in (BASE, "not direct", "60 m/s", "60 m/s, not direct"):
         text = f"{change}: broker with map delivers more than rendezvous with map"
-        yield Comparison("direct", text, DELIVERY, (B_ROADS, change), (R_ROADS, change), ">")
+        yield SchemeComparison("direct", text, DELIVERY, (B_ROADS, change), (R_ROADS, change), ">")
     yield from extensions()
     for scheme in (R_NODES, B_NODES):
         text = f"{scheme}: RFC 3561 delivers more than ns-2"
-        yield Comparison("aodv", text, DELIVERY, (scheme, "rfc3561"), (scheme, BASE), ">")
+        yield SchemeComparison("aodv", text, DELIVERY, (scheme, "rfc3561"), (scheme, BASE), ">")
         text = f"{scheme}: turning to the next holder, where none has failed, costs deliveries"
-        yield Comparison("aodv", text, DELIVERY, (scheme, "next holders"), (scheme, BASE), "<")
+        yield SchemeComparison("aodv", text, DELIVERY, (scheme, "next holders"), (scheme, BASE), "<")
 
 
-def extensions() -> Iterator[Comparison]:
+def extensions() -> Iterator[SchemeComparison]:
     """What goes beyond the paper, one by one; nothing may cost deliveries, and each but hand-over shall save load."""
     for change in ("tree", "hand-over", "predictive", "all extensions"):
         text = f"broker with map, {change}: costs little ({LITTLE} of all pairs)"
-        yield Comparison("extensions", text, DELIVERY, (B_ROADS, change), (B_ROADS, BASE), ">", -LITTLE)
+        yield SchemeComparison("extensions", text, DELIVERY, (B_ROADS, change), (B_ROADS, BASE), ">", -LITTLE)
         if change != "hand-over":
             text = f"broker with map, {change}: sends less (ratio)"
             sides = ((B_ROADS, change), (B_ROADS, BASE))
-            yield Comparison("extensions-load", text, LOAD, *sides, "<", 1.0, share=True)
+            yield SchemeComparison("extensions-load", text, LOAD, *sides, "<", 1.0, share=True)
     for scheme in (R_ROADS, B_ROADS):
         text = f"{scheme}: overhearing changes little ({LITTLE} of all pairs)"
         sides = ((scheme, "overhearing"), (scheme, BASE))
-        yield Comparison("overhearing", text, DELIVERY, *sides, "=", tolerance=LITTLE)
+        yield SchemeComparison("overhearing", text, DELIVERY, *sides, "=", tolerance=LITTLE)
 
 
-def with_and_without_map(figure: str, change: str) -> Iterator[Comparison]:
+def with_and_without_map(figure: str, change: str) -> Iterator[SchemeComparison]:
     """Section 5's main finding."""
     name = f"{change} of the map in voids" if figure == "voids" else f"topics {change}"
     name = "one topic in a void, one on a road" if change == BASE else name
     for mode, with_map, without in (("broker", B_ROADS, B_PLACES), ("rendezvous", R_ROADS, R_PLACES)):
         text = f"{name}, {mode}: with map far above without ({FAR} or more)"
-        yield Comparison(figure, text, DELIVERY, (with_map, change), (without, change), ">=", FAR)
+        yield SchemeComparison(figure, text, DELIVERY, (with_map, change), (without, change), ">=", FAR)
 
 
-def compared(results: Results, comparison: Comparison) -> Claim:
+def compare_schemes(results: Results, comparison: SchemeComparison) -> Claim:
     """One comparison."""
-    left, right = (by_seed(results, side, comparison.metric) for side in (comparison.left, comparison.right))
-    found = confidence_interval(
-        [
-            left[seed] / right[seed] if comparison.share else left[seed] - right[seed]
-            for seed in left
-            if seed in right and (right[seed] or not comparison.share)
-        ],
-        None if comparison.share else metric_bounds(comparison.metric, difference=True),
+    left, right = (
+        values_by_seed(results, _at(side), comparison.metric) for side in (comparison.left, comparison.right)
     )
+    if comparison.share:
+        found = ratio_of_seeds(left, right)
+    else:
+        found = difference_interval(left, right, comparison.metric)
     decision = decide(found, comparison.relation, comparison.value, comparison.tolerance)
     note = f"{comparison.relation} {comparison.value:g}"
-    return make_claim(results, comparison.figure, comparison.statement, found, decision, note)
+    return make_claim(results, comparison.figure, comparison.statement, found, decision, note=note)
 
 
 def narrowing(results: Results, change: str) -> Iterator[Claim]:
     """[003 §5] "We expect the difference to be less significant as the system load increases"."""
     for mode, geographic, nodes in (("broker", B_ROADS, B_NODES), ("rendezvous", R_ROADS, R_NODES)):
-        sides = [by_seed(results, (scheme, at), LOAD) for at in (change, BASE) for scheme in (geographic, nodes)]
+        sides = [
+            values_by_seed(results, _at((scheme, at)), LOAD) for at in (change, BASE) for scheme in (geographic, nodes)
+        ]
         seeds = [seed for seed in sides[0] if all(side.get(seed) for side in sides)]
         found = confidence_interval(
             [sides[0][seed] / sides[1][seed] / (sides[2][seed] / sides[3][seed]) for seed in seeds]
         )
         text = f"{change}, {mode}: GPSR with map sends fewer times what AODV sends than at the base (ratio of ratios)"
-        yield make_claim(results, "load", text, found, decide(found, "<", 1.0), "< 1")
-
-
-def by_seed(results: Results, side: tuple[str, str], metric: str) -> dict[int, float]:
-    """A metric by seed, where it exists."""
-    return {seed: value for seed, value in results.selected(_at(side), metric).items() if value is not None}
+        yield make_claim(results, "load", text, found, decide(found, "<", 1.0), note="< 1")
 
 
 def _at(side: tuple[str, str]) -> Selector:
