@@ -10,8 +10,7 @@ import pytest
 import carrycast
 from carrycast.errors import ConnectionLostError, UserError, WorkError
 from carrycast.lab.loopback.network import until
-from carrycast.node.api import async_client, deliveries
-from carrycast.node.api.messages import StatusRequest
+from carrycast.node.api import async_client, client_core
 from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 
@@ -62,7 +61,7 @@ def test_a_named_subscription_goes_on_when_the_node_is_back(
             await node.crash()
             await until(lambda: log.subscription is None)
             with pytest.raises(ConnectionLostError, match="is away"):
-                await client.send(StatusRequest(id=client.number()))
+                client._send(b"")
             asking = asyncio.create_task(client.publish({"n": 3}))
             node = LiveNode(made)
             await node.start()
@@ -77,7 +76,7 @@ def test_a_named_subscription_goes_on_when_the_node_is_back(
 def test_what_is_refused_or_never_answered_is_said(
     config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deliveries, "MAX_WAITING", 2)
+    monkeypatch.setattr(client_core, "MAX_BUFFERED", 2)
 
     async def story() -> None:
         place = tmp_path / "node.sock"
@@ -169,7 +168,7 @@ def test_a_token_that_is_wrong_or_away_is_said_and_the_client_goes_on_with_the_r
                 with pytest.raises(ConnectionLostError, match="hung up: this port needs the node's token"):
                     await client.status()
                 told.unlink()
-                await until(lambda: "cannot be read" in client._why)
+                await until(lambda: "cannot be read" in client._connect_error)
                 asking = asyncio.create_task(client.status())
                 told.write_text(right.read_text())
                 assert (await asking).node == 1

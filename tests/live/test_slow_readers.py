@@ -128,7 +128,7 @@ def test_who_does_not_acknowledge_loses_nothing_of_a_name_either(beside: Beside)
 def test_what_a_client_reads_of_one_subscription_does_not_pile_up_events_of_another(
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("carrycast.node.api.deliveries.MAX_WAITING", 5)
+    monkeypatch.setattr("carrycast.node.api.client_core.MAX_BUFFERED", 5)
 
     def client(address: str) -> None:
         with connect(address) as one:

@@ -402,7 +402,7 @@ def test_an_address_is_a_text_or_a_path() -> None:
 def test_a_line_of_the_control_channel_that_is_no_event_is_refused(tmp_path: Path, fields: str, told: str) -> None:
     def in_thread(socket: Path) -> dict[str, Any]:
         connection = Connection(str(socket))
-        connection.send(f'{{"op":"publish","id":1,{fields}}}'.encode())
+        connection.send(f'{{"op":"publish","id":1,{fields}}}\n'.encode())
         line = connection.receive(float("inf"))
         connection.close()
         assert line is not None

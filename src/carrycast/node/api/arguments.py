@@ -1,7 +1,7 @@
-"""What Python programs give a client, as questions have it: each type has one meaning, and all others are refused.
+"""The arguments of the Python clients, converted for requests: each type has one meaning, all others are rejected.
 
-JSON would take more, and turn it into something else: a `datetime` into text, bytes into base64, a `str` that stands
-where bytes are expected into what it would be if it were base64.
+JSON would accept more types and change their meaning: a `datetime` becomes text, bytes become base64, and a `str` in
+place of bytes would be decoded as base64.
 """
 
 import datetime
@@ -15,11 +15,10 @@ from typing import TypeAlias, get_args
 from carrycast.core.matching import Filter
 from carrycast.core.model import Scalar, check_attributes
 from carrycast.errors import UserError
-from carrycast.node.api.deliveries import lease_told
 from carrycast.node.api.messages import Busy, Level, PublishRequest
 
 Payload: TypeAlias = bytes | bytearray | memoryview | str
-"""Text is encoded as UTF-8; whoever receives it gets bytes."""
+"""Text is encoded as UTF-8; a receiver gets bytes."""
 FilterLike: TypeAlias = str | Filter
 AddressLike: TypeAlias = str | os.PathLike[str]
 
@@ -33,7 +32,7 @@ _HINTS: tuple[tuple[type, str], ...] = (
 )
 
 
-def publication(
+def publish_request(
     id: int,
     attributes: Mapping[str, Scalar],
     payload: Payload,
@@ -44,7 +43,7 @@ def publication(
     patience_s: float,
     busy: Busy = "wait",
 ) -> PublishRequest:
-    """The question that publishes an event. A TypeError or a UserError names the value that no event can have."""
+    """The request that publishes an event. A TypeError or a UserError names a value that no event can have."""
     _check_choice(level, get_args(Level), "level")
     _check_choice(busy, get_args(Busy), "busy")
     return PublishRequest(
@@ -54,22 +53,22 @@ def publication(
         lease_s=plain_lease(lease_s),
         access=None if access is None else filter_text(access, "access"),
         level=level,
-        copies=_count(copies, "copies"),
+        copies=_whole_number(copies, "copies"),
         patience_s=plain_number(patience_s, "patience_s"),
         busy=busy,
     )
 
 
 def attributes_and_payload(event: object) -> tuple[Mapping[str, Scalar], Payload]:
-    """One of many events: attributes alone would be taken apart into their names."""
+    """One event of many; attributes without a payload would be unpacked into two names."""
     if isinstance(event, tuple | list) and len(event) == 2:
         return event[0], event[1]
-    told = "publish_all takes pairs of attributes and payload, such as ({'speed': 31}, b'')"
-    raise TypeError(f"{told}, not {reprlib.repr(event)}")
+    usage = "publish_all takes pairs of attributes and payload, such as ({'speed': 31}, b'')"
+    raise TypeError(f"{usage}, not {reprlib.repr(event)}")
 
 
 def plain_attributes(attributes: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Attributes as every node reads them: of subclasses and of numpy's scalars the plain value."""
+    """Attributes with plain values in place of subclasses and numpy scalars."""
     if not isinstance(attributes, Mapping):
         raise TypeError(f"attributes are a dict of names and values, not {reprlib.repr(attributes)}")
     found: dict[str, Scalar] = {}
@@ -78,8 +77,10 @@ def plain_attributes(attributes: Mapping[str, Scalar]) -> dict[str, Scalar]:
             raise TypeError(f"the name of an attribute is a str, not {reprlib.repr(name)}")
         plain = value if type(value) in _PLAIN else _plain_scalar(value)
         if plain is None:
-            told = f"attribute {name!r} is {reprlib.repr(value)}, and a {type(value).__name__} is no value of an event"
-            raise TypeError(f"{told}: {_hint(value)}")
+            problem = (
+                f"attribute {name!r} is {reprlib.repr(value)}, and a {type(value).__name__} is no value of an event"
+            )
+            raise TypeError(f"{problem}: {_hint(value)}")
         found[str.__str__(name)] = plain
     try:
         check_attributes(found)
@@ -89,7 +90,7 @@ def plain_attributes(attributes: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 
 def plain_bytes(value: Payload, what: str) -> bytes:
-    """Bytes as they are, and text as UTF-8."""
+    """Bytes, or text encoded as UTF-8."""
     if isinstance(value, str):
         try:
             return value.encode()
@@ -101,7 +102,7 @@ def plain_bytes(value: Payload, what: str) -> bytes:
 
 
 def plain_number(value: float, what: str) -> float:
-    """A finite number, of numpy too."""
+    """A finite number; numpy scalars too."""
     plain = value if type(value) in _PLAIN else _plain_scalar(value)
     if isinstance(plain, bool) or not isinstance(plain, int | float):
         raise TypeError(f"{what} is a number, not {reprlib.repr(value)}, a {type(value).__name__}")
@@ -111,7 +112,7 @@ def plain_number(value: float, what: str) -> float:
 
 
 def plain_pair(values: Iterable[object] | None) -> list[object] | None:
-    """A position or a velocity, with numpy's numbers as plain ones. Whoever reads it checks the rest."""
+    """A position or a velocity, with plain values in place of numpy scalars. The caller checks the rest."""
     if values is None or not isinstance(values, Iterable):
         return values
     return [value if type(value) in _PLAIN else _plain_scalar(value) for value in values]
@@ -122,7 +123,7 @@ def _check_choice(value: str, allowed: tuple[str, ...], what: str) -> None:
         raise UserError(f"{what} is one of {', '.join(map(repr, allowed))}, not {reprlib.repr(value)}")
 
 
-def _count(value: int, what: str) -> int:
+def _whole_number(value: int, what: str) -> int:
     plain = plain_number(value, what)
     if not isinstance(plain, int):
         raise TypeError(f"{what} is a whole number, not {plain}")
@@ -130,10 +131,13 @@ def _count(value: int, what: str) -> int:
 
 
 def plain_lease(lease_s: float | None) -> float | None:
-    """A lease as a question has it; None if it does not end."""
+    """A lease; None if it does not end."""
     if lease_s is None or lease_s == math.inf:
         return None
-    return lease_told(plain_number(lease_s, "lease_s"))
+    plain = plain_number(lease_s, "lease_s")
+    if not plain > 0:
+        raise UserError("a lease is longer than 0 s")
+    return plain
 
 
 def filter_text(filter: FilterLike, what: str = "filter") -> str:
@@ -146,7 +150,7 @@ def filter_text(filter: FilterLike, what: str = "filter") -> str:
 
 
 def plain_address(address: AddressLike) -> str:
-    """The address of a node's control channel: the path of its socket may be a `Path`."""
+    """The address of a node's control channel; the path of its socket may be a `Path`."""
     found = os.fspath(address) if isinstance(address, os.PathLike) else address
     if not isinstance(found, str):
         raise TypeError(f"the address of a node is a text or a Path, not {reprlib.repr(address)}")
@@ -154,8 +158,8 @@ def plain_address(address: AddressLike) -> str:
 
 
 def _plain_scalar(value: object) -> Scalar | None:
-    """The plain value of a subclass or of numpy's scalar; None if it has none that says the same."""
-    # By the base's own method: an enumeration's says something else.
+    """The plain value of a subclass or of a numpy scalar; None if there is none without loss."""
+    # By the base class's own method: that of an enumeration returns something else.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -170,7 +174,7 @@ def _plain_scalar(value: object) -> Scalar | None:
         return bool(value)
     if kind in "iu":
         return int(value)
-    # A longer float than a machine's has no plain value.
+    # A float of more than 64 bits has no plain value.
     return float(value) if kind == "f" and value.dtype.itemsize <= 8 else None
 
 

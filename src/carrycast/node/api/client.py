@@ -24,47 +24,43 @@ from carrycast.node.api.arguments import (
     attributes_and_payload,
     filter_text,
     plain_address,
-    plain_attributes,
-    plain_bytes,
-    plain_lease,
     plain_number,
     plain_pair,
-    publication,
+    publish_request,
 )
-from carrycast.node.api.asking import ANSWER_S, HELD_S, published, publishing_s, refusal
-from carrycast.node.api.connection import Connection
-from carrycast.node.api.deliveries import (
-    Arrivals,
-    Deliveries,
+from carrycast.node.api.client_core import (
+    REPLICATION_S,
+    RESPONSE_S,
+    Acknowledgeable,
+    ClientCore,
     Delivery,
     HistoryListener,
-    delivered_event,
-    put_where_it_waits,
+    PendingRequest,
+    SubscriptionState,
+    as_error,
+    publish_patience_s,
+    published_id,
 )
+from carrycast.node.api.connection import Connection
 from carrycast.node.api.messages import (
-    MAX_POSITIONS,
     AcknowledgeRequest,
     AcknowledgeResponse,
     AdvertiseRequest,
     AdvertiseResponse,
-    AnyRequest,
     AnyResponse,
+    ApiRequest,
     Busy,
     CommandRequest,
     CommandResponse,
-    ErrorResponse,
     Level,
     MoveRequest,
     MoveResponse,
     PublishRequest,
     PublishResponse,
     RequestClosed,
-    RetrievedEvent,
     RetrieveRequest,
     Status,
     StatusRequest,
-    SubscribeRequest,
-    SubscribeResponse,
     UnsubscribeRequest,
     UnsubscribeResponse,
     WatchRequest,
@@ -74,19 +70,17 @@ from carrycast.node.api.messages import (
 __all__ = ["Client", "Deliveries", "Delivery", "ConnectionLostError", "connect"]
 
 RETRY_S = 0.05
-AHEAD = 256
-"""Events on their way to a node that has not answered for them. Their answers are short and fit any socket's buffer, so
-a node never waits for a client that is still sending."""
+MAX_PIPELINED = 256
+"""Publications without a response. Their responses are short and fit in the buffer of any socket, so a node never waits
+for a client that is still sending."""
 
-_decoder: msgspec.json.Decoder[AnyResponse] = msgspec.json.Decoder(AnyResponse)
-_encode = msgspec.json.Encoder().encode
-A = TypeVar("A", bound=AnyResponse)
+R = TypeVar("R", bound=AnyResponse)
 
 
 def connect(address: AddressLike, patience_s: float = 0.0) -> "Client":
     """A client of the node whose control channel is at `address`: the path of its socket, or `127.0.0.1:port`.
 
-    A node that has just been started needs a moment: with patience, it is waited for.
+    A node that was just started needs a moment; the client tries to connect for `patience_s`.
     """
     deadline = time.monotonic() + patience_s
     while True:
@@ -99,18 +93,11 @@ def connect(address: AddressLike, patience_s: float = 0.0) -> "Client":
 
 
 class Client:
-    """A connection to a node. Not for several threads at once; each may have a client of its own."""
+    """A connection to a node. It belongs to one thread; each thread may have a client of its own."""
 
     def __init__(self, address: AddressLike) -> None:
-        self._connection = Connection(plain_address(address))
-        self._waiting: dict[SubscriptionId, Arrivals] = {}
-        self._early: dict[int, AnyResponse] = {}
-        """Answers to what was asked later than that of which the answer is waited for."""
-        self._settling: dict[int, SubscriptionId] = {}
-        """What acknowledgements are about that nobody waits for."""
-        self._answers: dict[int, list[Event]] = {}
-        """Of the requests that are open."""
-        self._asked = 0
+        self._core = ClientCore(plain_address(address))
+        self._connection = Connection(self._core.address)
 
     def __enter__(self) -> "Client":
         return self
@@ -121,7 +108,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Hang up; subscriptions without a name end."""
+        """Close the connection; subscriptions without a name end."""
         self._connection.close()
 
     def publish(
@@ -132,16 +119,15 @@ class Client:
         access: FilterLike | None = None,
         level: Level = "accepted",
         copies: int = 1,
-        patience_s: float = HELD_S,
+        patience_s: float = REPLICATION_S,
         busy: Busy = "wait",
     ) -> EventId:
-        """Publish an event; its id, when the node has it (`accepted`) or has it on its disk (`stored`), or when besides
-        so many neighbors hold it (`held`): a WorkError if they do not in time, though it stays published. A node that
-        cannot keep up is waited for, or refuses (a WorkError). A payload that is a `str` is encoded as UTF-8."""
-        id = self._number()
-        question = publication(id, attributes, payload, lease_s, access, level, copies, patience_s, busy)
-        self._send(question)
-        return self._published(question)
+        """Publish an event; its id, when the node has it (`accepted`), has it on its disk (`stored`), or when `copies`
+        neighbors hold it too (`held`): a WorkError if they do not in time, though it stays published. A busy node is
+        waited for, or refuses (a WorkError). A payload that is a `str` is encoded as UTF-8."""
+        id = self._core.next_id()
+        request = publish_request(id, attributes, payload, lease_s, access, level, copies, patience_s, busy)
+        return self._published(request, self._start(request, PublishResponse))
 
     def publish_all(
         self,
@@ -150,24 +136,27 @@ class Client:
         access: FilterLike | None = None,
         level: Level = "accepted",
         copies: int = 1,
-        patience_s: float = HELD_S,
+        patience_s: float = REPLICATION_S,
     ) -> Iterator[EventId]:
-        """Publish many, each with its attributes and payload; their ids, in order. The next go out before the node has
-        answered for the last, so that this is as fast as the node is."""
-        open_: deque[PublishRequest] = deque()
-        for pair in events:
-            attributes, payload = attributes_and_payload(pair)
-            id = self._number()
-            question = publication(id, attributes, payload, lease_s, access, level, copies, patience_s)
-            self._send(question)
-            open_.append(question)
-            while len(open_) >= AHEAD:
-                yield self._published(open_.popleft())
-        while open_:
-            yield self._published(open_.popleft())
+        """Publish many events, each with its attributes and payload; their ids, in order. Requests are pipelined: the
+        next ones are sent before the node has responded to the last."""
+        sent: deque[tuple[PublishRequest, PendingRequest[PublishResponse]]] = deque()
+        try:
+            for pair in events:
+                attributes, payload = attributes_and_payload(pair)
+                id = self._core.next_id()
+                request = publish_request(id, attributes, payload, lease_s, access, level, copies, patience_s)
+                sent.append((request, self._start(request, PublishResponse)))
+                while len(sent) >= MAX_PIPELINED:
+                    yield self._published(*sent.popleft())
+            while sent:
+                yield self._published(*sent.popleft())
+        finally:
+            for _, pending in sent:
+                self._core.abandon(pending)
 
-    def _published(self, question: PublishRequest) -> EventId:
-        return published(question, self._answer(question, PublishResponse, publishing_s(question)))
+    def _published(self, request: PublishRequest, pending: PendingRequest[PublishResponse]) -> EventId:
+        return published_id(request, self._wait(pending, publish_patience_s(request)))
 
     def subscribe(
         self,
@@ -180,173 +169,184 @@ class Client:
         history: bool = False,
         on_history: HistoryListener | None = None,
     ) -> "Deliveries":
-        """Subscribe at once; the events come by iterating. With a name the subscription outlives this connection.
+        """Subscribe; the events come by iterating. With a name the subscription outlives this connection.
 
-        With a processor the filter selects what it is given, from that state on, and what it makes is delivered.
-        With history, stored events from before come first, or when they do; `Deliveries.history_complete` and
-        `on_history`, called while events are taken, tell whether they were all. Events of a named one come again until
-        they are acknowledged, as iterating does with each when it is asked for the next.
+        With a processor the filter selects its inputs, `state` is its first state, and its results are delivered. With
+        history, stored events from before are delivered too; `Deliveries.history_complete` and `on_history`, called
+        while events are taken, tell whether they are complete. Events of a named subscription are delivered again until
+        they are acknowledged, which iterating does when it is asked for the next event.
         """
-        question = SubscribeRequest(
-            id=self._number(),
-            filter=filter_text(filter),
-            name=name,
-            lease_s=plain_lease(lease_s),
-            attributes=plain_attributes(attributes or {}),
-            processor=processor,
-            state=plain_bytes(state, "state"),
-            history=history,
-            acknowledge=name is not None,
-        )
-        subscription = self._ask(question, SubscribeResponse).subscription
-        self._waiting.setdefault(subscription, Arrivals()).on_history = on_history
-        return Deliveries(self, subscription)
+        subscription = self._core.subscribe(filter, name, lease_s, attributes, history, on_history, processor, state)
+        pending, line = self._core.start_subscription(subscription)
+        self._connection.send(line)
+        return Deliveries(self, subscription, self._wait(pending).subscription)
 
     def acknowledge(self, subscription: SubscriptionId, positions: Sequence[int], wait: bool = True) -> None:
-        """These deliveries of a named subscription are not to come again. If it is waited for, they do not from then
-        on, whatever is killed."""
-        for first in range(0, len(positions), MAX_POSITIONS):
-            part = list(positions[first : first + MAX_POSITIONS])
-            question = AcknowledgeRequest(id=self._number(), subscription=subscription, positions=part)
-            if not wait:
-                self._settling[question.id] = subscription
-            self._send(question)
+        """Acknowledge deliveries of a named subscription. With `wait` they are never delivered again once this returns,
+        whatever crashes then."""
+        self._acknowledge(self._core.acknowledge_positions(subscription, positions), wait)
+
+    def _acknowledge(self, requests: Iterable[AcknowledgeRequest], wait: bool) -> None:
+        for request in requests:
             if wait:
-                self._answer(question, AcknowledgeResponse)
+                self._ask(request, AcknowledgeResponse)
+            else:
+                self._connection.send(self._core.send_and_forget(request))
 
     def unsubscribe(self, subscription: SubscriptionId) -> None:
         """End a subscription, named or not."""
-        if not self.ended(subscription):
-            self._ask(UnsubscribeRequest(id=self._number(), subscription=subscription), UnsubscribeResponse)
-        self._waiting.pop(subscription, None)
+        self._ask(UnsubscribeRequest(id=self._core.next_id(), subscription=subscription), UnsubscribeResponse)
+        state = self._core.find(subscription)
+        if state is not None:
+            self._core.remove(state)
+            state.end()
 
     def move(self, position: tuple[float, float] | None, velocity: tuple[float, float] = (0.0, 0.0)) -> None:
-        """Tell the node where it is, in meters, and how it moves, in meters per second; None if that is not known."""
+        """Set the node's position, in meters, and its velocity, in meters per second; None if it is unknown."""
         try:
             there = msgspec.convert(plain_pair(position), Position | None)
             moving = msgspec.convert(plain_pair(velocity), Velocity)
         except msgspec.ValidationError as error:
             raise UserError(f"position: {error}") from None
-        self._ask(MoveRequest(id=self._number(), position=there, velocity=moving), MoveResponse)
+        self._ask(MoveRequest(id=self._core.next_id(), position=there, velocity=moving), MoveResponse)
 
     def status(self) -> Status:
-        """How the node is."""
-        return self._ask(StatusRequest(id=self._number()), Status)
+        """The status of the node."""
+        return self._ask(StatusRequest(id=self._core.next_id()), Status)
 
     def watch(self, after: int | None = None) -> WatchResponse:
-        """What happened to events at the node from a number on; without one it begins now."""
-        return self._ask(WatchRequest(id=self._number(), after=after), WatchResponse)
+        """Read the node's event feed after a number; without one it begins now."""
+        return self._ask(WatchRequest(id=self._core.next_id(), after=after), WatchResponse)
 
     def advertise(self, filter: FilterLike = "", stored: bool = False) -> None:
-        """Events of a filter will come, or (`stored`) the node is to keep them, while this connection lasts."""
-        self._ask(AdvertiseRequest(id=self._number(), filter=filter_text(filter), stored=stored), AdvertiseResponse)
+        """Advertise events that will be published, or (`stored`) that the node stores, while this connection lasts."""
+        request = AdvertiseRequest(id=self._core.next_id(), filter=filter_text(filter), stored=stored)
+        self._ask(request, AdvertiseResponse)
 
     def request(self, filter: FilterLike = "", patience_s: float = 10.0) -> tuple[list[Event], bool]:
-        """The stored events of a filter, and whether they are all there are."""
-        question = RetrieveRequest(
-            id=self._number(), filter=filter_text(filter), patience_s=plain_number(patience_s, "patience_s")
-        )
-        self._answers[question.id] = []
-        try:
-            closed = self._ask(question, RequestClosed, ANSWER_S + question.patience_s)
-        finally:
-            found = self._answers.pop(question.id)
-        return found, closed.complete
+        """The stored events of a filter, and whether they are complete."""
+        plain_s = plain_number(patience_s, "patience_s")
+        request = RetrieveRequest(id=self._core.next_id(), filter=filter_text(filter), patience_s=plain_s)
+        pending = self._start(request, RequestClosed)
+        events = self._core.retrieved(request)
+        return events, self._wait(pending, RESPONSE_S + plain_s).complete
 
     def command(
         self, application: str, verb: str, body: Mapping[str, object] | None = None, patience_s: float = 0.0
     ) -> dict[str, object]:
-        """Tell an application of the node to do something; what it says. A UserError if it refuses."""
-        question = CommandRequest(id=self._number(), application=application, verb=verb, body=dict(body or {}))
-        said = self._ask(question, CommandResponse, ANSWER_S + patience_s).body
-        if "error" in said and "clashes" not in said:
-            raise UserError(str(said["error"]))
-        return said
+        """Send a command to an application of the node; its reply. A UserError if it refuses."""
+        request = CommandRequest(id=self._core.next_id(), application=application, verb=verb, body=dict(body or {}))
+        reply = self._ask(request, CommandResponse, RESPONSE_S + patience_s).body
+        if "error" in reply and "clashes" not in reply:
+            raise UserError(str(reply["error"]))
+        return reply
 
     def next_delivery(self, subscription: SubscriptionId, timeout_s: float | None = None) -> Delivery | None:
-        """The next delivery of a subscription, or None if none comes in time or ever."""
+        """The next delivery of a subscription; None if none arrives in time or ever."""
+        state = self._core.find(subscription)
+        return None if state is None else self._next_delivery(state, timeout_s)
+
+    def _next_delivery(self, state: SubscriptionState, timeout_s: float | None) -> Delivery | None:
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
-        while True:
-            arrivals = self._waiting.get(subscription)
-            if arrivals is None:
+        while (delivery := state.take()) is None:
+            rejection, self._core.rejection = self._core.rejection, None
+            if rejection is not None:
+                raise WorkError(f"the node at {self._core.address} hung up: {rejection.message}")
+            if state.has_ended or not self._receive(deadline):
                 return None
-            if (delivery := arrivals.take()) is not None:
-                return delivery
-            if arrivals.ended:
-                return None
-            reply = self._read(deadline)
-            if reply is None:
-                return None
-            if isinstance(reply, ErrorResponse):
-                raise WorkError(f"the node at {self._connection.address} hung up: {reply.message}")
+        return delivery
 
-    def waits(self, subscription: SubscriptionId) -> bool:
-        """Whether a delivery may be here already."""
-        arrivals = self._waiting.get(subscription)
-        return (arrivals is not None and arrivals.waits()) or self._connection.ready
+    def _ask(self, request: ApiRequest, expected: type[R], patience_s: float = RESPONSE_S) -> R:
+        return self._wait(self._start(request, expected), patience_s)
 
-    def history_complete(self, subscription: SubscriptionId) -> bool | None:
-        """What `Deliveries.history_complete` tells."""
-        arrivals = self._waiting.get(subscription)
-        if arrivals is None:
-            return None
-        arrivals.waits()
-        return arrivals.history_complete
+    def _start(self, request: ApiRequest, expected: type[R]) -> PendingRequest[R]:
+        pending, line = self._core.start(request, expected)
+        self._connection.send(line)
+        return pending
 
-    def missed(self, subscription: SubscriptionId) -> int:
-        """How many events of a subscription came while too many waited here to be taken."""
-        arrivals = self._waiting.get(subscription)
-        return 0 if arrivals is None else arrivals.missed
-
-    def gaps(self, subscription: SubscriptionId) -> list[str]:
-        """Why results of a subscription did not go on where they were, each time."""
-        arrivals = self._waiting.get(subscription)
-        return [] if arrivals is None else list(arrivals.gaps)
-
-    def ended(self, subscription: SubscriptionId) -> bool:
-        """Whether the node has said that its lease is over."""
-        arrivals = self._waiting.get(subscription)
-        return arrivals is not None and arrivals.ended
-
-    def _number(self) -> int:
-        self._asked += 1
-        return self._asked
-
-    def _ask(self, question: AnyRequest, expected: type[A], patience_s: float = ANSWER_S) -> A:
-        self._send(question)
-        return self._answer(question, expected, patience_s)
-
-    def _send(self, question: AnyRequest) -> None:
-        self._connection.send(_encode(question))
-
-    def _answer(self, question: AnyRequest, expected: type[A], patience_s: float = ANSWER_S) -> A:
+    def _wait(self, pending: PendingRequest[R], patience_s: float = RESPONSE_S) -> R:
         deadline = time.monotonic() + patience_s
-        while True:
-            reply = self._early.pop(question.id, None) or self._read(deadline)
-            if reply is None:
-                raise WorkError(f"the node at {self._connection.address} does not answer")
-            if isinstance(reply, ErrorResponse) and reply.id in (0, question.id):
-                raise refusal(reply)
-            if isinstance(reply, expected) and reply.id == question.id:
-                return reply
-            if isinstance(reply, PublishResponse | ErrorResponse) and reply.id > question.id:
-                # A refusal overtakes publications that wait for the disk.
-                self._early[reply.id] = reply
-
-    def _read(self, deadline: float) -> AnyResponse | None:
-        """The next reply, with deliveries put where they wait; None at the deadline."""
-        line = self._connection.receive(deadline)
-        if line is None:
-            return None
         try:
-            reply = _decoder.decode(line)
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise WorkError(f"what answers at {self._connection.address} is no node of carrycast: {error}") from None
-        if isinstance(reply, RetrievedEvent) and reply.id in self._answers:
-            self._answers[reply.id].append(delivered_event(reply))
-        put_where_it_waits(reply, self._waiting)
-        about = self._settling.pop(reply.id, None)
-        if about is not None and isinstance(reply, ErrorResponse) and self.ended(about):
-            # What was on its way when the lease ended; whoever reads that one is told by its end.
-            return self._read(deadline)
-        return reply
+            while not pending.is_done:
+                rejection = self._core.rejection
+                if rejection is not None and rejection.id == 0:
+                    raise as_error(rejection)
+                if not self._receive(deadline):
+                    raise WorkError(f"the node at {self._core.address} does not answer")
+            return pending.result()
+        finally:
+            self._core.abandon(pending)
+
+    def _receive(self, deadline: float) -> bool:
+        """Handle the next line; False at the deadline."""
+        line = self._connection.receive(deadline)
+        if line is not None:
+            self._core.receive(line)
+        return line is not None
+
+
+class Deliveries(Iterator[Event]):
+    """The events of one subscription, as they arrive. Iterating waits until its lease expires; the methods have a
+    limit.
+
+    With a name, iterating acknowledges the events before the one it is asked for: an event during which a program was
+    killed is delivered again. Events taken by `next_event` or `next_delivery` are acknowledged by `acknowledge`.
+    """
+
+    def __init__(self, client: Client, state: SubscriptionState, subscription: SubscriptionId) -> None:
+        self.subscription = subscription
+        self._client = client
+        self._state = state
+
+    def __next__(self) -> Event:
+        self.settle()
+        event = self.next_event()
+        if event is None:
+            raise StopIteration
+        return event
+
+    @property
+    def ended(self) -> bool:
+        """Whether its lease has expired, and no more events will arrive than are here already."""
+        return self._state.has_ended
+
+    @property
+    def history_complete(self) -> bool | None:
+        """Whether all stored events from before have been taken; False if some are missing, None if it is not known
+        yet or was not requested (`history`). A False becomes True if the rest arrives later."""
+        self._state.has_event()
+        return self._state.history_complete
+
+    @property
+    def missed(self) -> int:
+        """Events that were dropped because too many were not taken; of a named subscription none."""
+        return self._state.missed
+
+    @property
+    def gaps(self) -> list[str]:
+        """Each time that results did not continue where they were, the reason: `processor_restarted` if the processor
+        was restarted without its state because its broker was lost, `node_restarted` if the node was."""
+        return list(self._state.gaps)
+
+    def next_event(self, timeout_s: float | None = None) -> Event | None:
+        """The next event; None if none arrives in time or ever (`ended`)."""
+        delivery = self.next_delivery(timeout_s)
+        return None if delivery is None else delivery.event
+
+    def next_delivery(self, timeout_s: float | None = None) -> Delivery | None:
+        """The next event and whether it may have been delivered before; None if none arrives in time or ever."""
+        return self._client._next_delivery(self._state, timeout_s)
+
+    def acknowledge(self, *events: Acknowledgeable, wait: bool = True) -> None:
+        """Acknowledge these events, or all that were taken; see `Client.acknowledge`."""
+        self._client._acknowledge(self._client._core.acknowledge(self._state, events), wait)
+
+    def settle(self) -> None:
+        """Acknowledge what was taken so far if it is a full batch or nothing more has arrived; without waiting."""
+        if self._state.should_acknowledge(self._client._connection.has_line):
+            self.acknowledge(wait=False)
+
+    def close(self) -> None:
+        """End the subscription."""
+        if not self.ended:
+            self._client.unsubscribe(self.subscription)

@@ -1,4 +1,4 @@
-"""A client's end of a control channel: lines out, lines in, and which node is gone."""
+"""The blocking connection of the synchronous client: lines out, lines in."""
 
 import math
 import re
@@ -8,9 +8,8 @@ import time
 from collections import deque
 
 from carrycast.errors import ConnectionLostError, UserError, WorkError
-from carrycast.node.api.messages import MAX_LINE_BYTES
 from carrycast.node.api.token import first_line, split_token
-from carrycast.node.link.socket_address import parse_socket_address
+from carrycast.node.link.socket_address import SocketAddress, parse_socket_address
 
 CONNECT_S = 5.0
 SEND_S = 30.0
@@ -24,9 +23,9 @@ class Connection:
         self.address = address
         self._received = bytearray()
         self._lines: deque[bytes] = deque()
-        token, place = split_token(address)
         try:
-            self._socket = _connected(place)
+            token, place = parse_place(address)
+            self._socket = _open_socket(place)
             if token is not None:
                 self._socket.sendall(first_line(token))
         except UnicodeError:
@@ -36,36 +35,34 @@ class Connection:
             raise WorkError(f"no node answers at {address} ({reason}); is `carrycast node` running there?") from None
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def send(self, line: bytes) -> None:
-        """One line, without its end."""
-        if len(line) >= MAX_LINE_BYTES:
-            raise UserError(f"at most {MAX_LINE_BYTES} bytes fit through the control channel, not {len(line) + 1}")
-        left = memoryview(line + b"\n")
-        while left:
+        """Send a line."""
+        rest = memoryview(line)
+        while rest:
             try:
                 self._socket.settimeout(0)
-                left = left[self._socket.send(left) :]
+                rest = rest[self._socket.send(rest) :]
             except BlockingIOError:
                 self._wait_to_send()
             except OSError as error:
-                raise self._gone(error) from None
+                raise self._lost(error) from None
 
     def _wait_to_send(self) -> None:
-        """A node does not hear who does not read what it says, so what comes meanwhile is taken in."""
-        waiting = select.poll()
-        waiting.register(self._socket, select.POLLIN | select.POLLOUT)
-        found = waiting.poll(SEND_S * 1000)
+        """A node stops reading from a client that does not read, so lines that arrive meanwhile are received."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN | select.POLLOUT)
+        found = poll.poll(SEND_S * 1000)
         if not found:
             raise ConnectionLostError(f"the node at {self.address} has taken nothing for {SEND_S:g} s")
         if found[0][1] & select.POLLIN:
-            self._take_in()
+            self._read()
 
     @property
-    def ready(self) -> bool:
-        """Whether a line is there without waiting."""
+    def has_line(self) -> bool:
+        """Whether a line has been received."""
         return bool(self._lines)
 
     def receive(self, deadline: float) -> bytes | None:
@@ -75,18 +72,18 @@ class Connection:
             if wait_s <= 0:
                 return None
             self._socket.settimeout(None if math.isinf(wait_s) else wait_s)
-            if not self._take_in():
+            if not self._read():
                 return None
         return self._lines.popleft()
 
-    def _take_in(self) -> bool:
-        """Some of what has come; False if nothing has in the time that the socket waits."""
+    def _read(self) -> bool:
+        """Read from the socket; False if nothing arrived before its timeout."""
         try:
             chunk = self._socket.recv(CHUNK_BYTES)
         except (TimeoutError, BlockingIOError):
             return False
         except OSError as error:
-            raise self._gone(error) from None
+            raise self._lost(error) from None
         if not chunk:
             raise ConnectionLostError(f"the node at {self.address} hung up")
         self._received += chunk
@@ -95,18 +92,24 @@ class Connection:
         self._lines.extend(bytes(line) for line in lines)
         return True
 
-    def _gone(self, error: OSError) -> ConnectionLostError:
+    def _lost(self, error: OSError) -> ConnectionLostError:
         return ConnectionLostError(f"the node at {self.address} is gone: {error.strerror or error}")
 
 
-def _connected(address: str) -> socket.socket:
-    if re.search(r":[0-9]+$", address):
-        return socket.create_connection(parse_socket_address(address), CONNECT_S)
-    connected = socket.socket(socket.AF_UNIX)
+def parse_place(address: str) -> tuple[str | None, SocketAddress | str]:
+    """The token for the node, if it needs one, and its port or the path of its socket."""
+    token, place = split_token(address)
+    return token, parse_socket_address(place) if re.search(r":[0-9]+$", place) else place
+
+
+def _open_socket(place: SocketAddress | str) -> socket.socket:
+    if not isinstance(place, str):
+        return socket.create_connection(place, CONNECT_S)
+    opened = socket.socket(socket.AF_UNIX)
     try:
-        connected.settimeout(CONNECT_S)
-        connected.connect(address)
+        opened.settimeout(CONNECT_S)
+        opened.connect(place)
     except BaseException:
-        connected.close()
+        opened.close()
         raise
-    return connected
+    return opened
