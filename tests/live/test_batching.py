@@ -9,7 +9,7 @@ from carrycast.core.wire import Layer
 from carrycast.node.node import LiveNode
 from carrycast.node.runtime.batching import MessageBatching
 from carrycast.node.runtime.publisher import PublicationRequest
-from carrycast.protocols.epidemic.messages import MAX_IDS, Ask, Check, Summary, Transfer
+from carrycast.protocols.epidemic.messages import MAX_IDS, HolderQuery, SummaryVector, Transfer, TransferRequest
 from tests.live.conftest import MakeConfig, Run
 
 HERE = Layer.DISSEMINATION
@@ -35,22 +35,22 @@ def story(tell: Callable[[MessageBatching, Left], None]) -> Left:
 
 def test_messages_of_a_kind_to_one_neighbor_are_one_and_all_their_tokens_are_on_its_way() -> None:
     def tell(joining: MessageBatching, left: Left) -> None:
-        joining.send(HERE, Send(2, Summary(ids(1)), None, 11))
-        joining.send(HERE, Send(3, Summary(ids(1)), None, 12))
-        joining.send(HERE, Send(2, Ask(ids(9))))
-        joining.send(HERE, Send(2, Summary(ids(2, 3))))
-        joining.send(HERE, Send(2, Summary(ids(4)), None, 13))
-        joining.send(HERE, Send(2, Summary(ids(5)), "wire", 14))
-        joining.send(HERE, Broadcast(Summary(ids(6))))
-        joining.send(HERE, Broadcast(Summary(ids(7))))
+        joining.send(HERE, Send(2, SummaryVector(ids(1)), None, 11))
+        joining.send(HERE, Send(3, SummaryVector(ids(1)), None, 12))
+        joining.send(HERE, Send(2, TransferRequest(ids(9))))
+        joining.send(HERE, Send(2, SummaryVector(ids(2, 3))))
+        joining.send(HERE, Send(2, SummaryVector(ids(4)), None, 13))
+        joining.send(HERE, Send(2, SummaryVector(ids(5)), "wire", 14))
+        joining.send(HERE, Broadcast(SummaryVector(ids(6))))
+        joining.send(HERE, Broadcast(SummaryVector(ids(7))))
         assert left == [], "until the loop has gone around"
 
     assert story(tell) == [
-        (Send(2, Summary(ids(1, 2, 3, 4)), None, 11), (11, 13)),
-        (Send(3, Summary(ids(1)), None, 12), (12,)),
-        (Send(2, Ask(ids(9))), ()),
-        (Send(2, Summary(ids(5)), "wire", 14), (14,)),
-        (Broadcast(Summary(ids(6, 7))), ()),
+        (Send(2, SummaryVector(ids(1, 2, 3, 4)), None, 11), (11, 13)),
+        (Send(3, SummaryVector(ids(1)), None, 12), (12,)),
+        (Send(2, TransferRequest(ids(9))), ()),
+        (Send(2, SummaryVector(ids(5)), "wire", 14), (14,)),
+        (Broadcast(SummaryVector(ids(6, 7))), ()),
     ]
 
 
@@ -68,17 +68,17 @@ def test_what_cannot_be_joined_goes_at_once() -> None:
 def test_what_would_be_too_long_becomes_several() -> None:
     def tell(joining: MessageBatching, left: Left) -> None:
         for n in range(MAX_IDS + 1):
-            joining.send(HERE, Send(2, Check(ids(n)), None, n))
+            joining.send(HERE, Send(2, HolderQuery(ids(n)), None, n))
 
     first, second = story(tell)
-    assert first[0].message == Check(ids(*range(MAX_IDS)))
+    assert first[0].message == HolderQuery(ids(*range(MAX_IDS)))
     assert first[1] == tuple(range(MAX_IDS))
-    assert second == (Send(2, Check(ids(MAX_IDS)), None, MAX_IDS), (MAX_IDS,))
+    assert second == (Send(2, HolderQuery(ids(MAX_IDS)), None, MAX_IDS), (MAX_IDS,))
 
 
 def test_what_is_forgotten_never_leaves() -> None:
     def tell(joining: MessageBatching, left: Left) -> None:
-        joining.send(HERE, Send(2, Summary(ids(1)), None, 11))
+        joining.send(HERE, Send(2, SummaryVector(ids(1)), None, 11))
         joining.clear()
 
     assert story(tell) == []

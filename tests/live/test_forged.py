@@ -13,7 +13,7 @@ from carrycast.core.wire import Codec, Layer, Message
 from carrycast.lab.loopback.network import Inbox, until
 from carrycast.node.link.frame import LINK_HEADER_BYTES, LinkFrame, LinkKind, pack, unpack
 from carrycast.node.node import LiveNode
-from carrycast.protocols.epidemic.messages import MAX_IDS, Summary, Transfer
+from carrycast.protocols.epidemic.messages import MAX_IDS, SummaryVector, Transfer
 from carrycast.protocols.epidemic.protocol import Epidemic
 from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
@@ -106,7 +106,7 @@ def test_forged_summaries_cost_no_memory(config: MakeConfig, run: Run) -> None:
             with forger(second, answers_as=666) as forged:
                 for number in range(300):
                     ids = tuple(EventId(666, number * MAX_IDS + n) for n in range(MAX_IDS))
-                    forged.tell(666, Summary(ids))
+                    forged.tell(666, SummaryVector(ids))
                     await asyncio.sleep(0.001)
                 await until(lambda: second.drops["offers_full"] > 100, 20)
                 await fifty_arrive(first, inbox)

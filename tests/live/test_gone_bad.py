@@ -22,7 +22,7 @@ from carrycast.node.node import LiveNode
 from carrycast.node.security.handshake import OURS
 from carrycast.node.security.handshake_manager import BURST
 from carrycast.node.security.primitives import SigningKey
-from carrycast.protocols.epidemic.messages import MAX_IDS, Summary, Transfer
+from carrycast.protocols.epidemic.messages import MAX_IDS, SummaryVector, Transfer
 from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
 from tests.live.insider import MORE_MB, fifty_arrive, insider, joined, paced, resident_mb
@@ -119,7 +119,7 @@ def test_a_bad_members_summaries_and_garbage_cost_no_memory(config: MakeConfig, 
 
             def offer(number: int) -> None:
                 ids = tuple(EventId(BAD, number * MAX_IDS + n) for n in range(MAX_IDS))
-                forged.tell(Summary(ids))
+                forged.tell(SummaryVector(ids))
 
             await paced(300, offer)
             await until_dropped(second, "offers_full", 50)
@@ -143,7 +143,7 @@ def test_mutated_real_frames_leave_honest_traffic_as_it_is(
         async with LiveNode(one) as first, LiveNode(two) as second, insider(bad, second) as forged:
             inbox = await joined(first, second)
             event = signed(forged.vetting.signatures, Event(EventId(BAD, 1), {"n": 1}, b"content"))
-            messages = (Transfer(event, 1, 60.0), Summary((EventId(BAD, 2), EventId(1, 3))))
+            messages = (Transfer(event, 1, 60.0), SummaryVector((EventId(BAD, 2), EventId(1, 3))))
             bodies = [forged.codec().encode(message) for message in messages]
             bodies.append(forged.codec(Layer.DISCOVERY).encode(Beacon(0.05, 3)))
             air: list[bytes] = []

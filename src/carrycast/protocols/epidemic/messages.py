@@ -1,4 +1,4 @@
-"""What epidemic nodes say to each other."""
+"""The messages of an anti-entropy session: a summary vector, a request, and a transfer for each event."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Self
@@ -9,18 +9,18 @@ from carrycast.core.model import EventId
 from carrycast.core.wire import EventMessage, Message
 
 MAX_IDS = 1024
-"""Ids in one message: about 20 kB at the most, so that it fits in a datagram. More ids travel in more messages."""
+"""Ids in one message: at most about 20 kB, so that it fits in a datagram. More ids travel in more messages."""
 
 Ids = Annotated[tuple[EventId, ...], Meta(max_length=MAX_IDS)]
 
 
-def messages_of(ids: Sequence[EventId]) -> Iterator[tuple[EventId, ...]]:
+def split_ids(ids: Sequence[EventId]) -> Iterator[tuple[EventId, ...]]:
     """As many ids at a time as fit in a message."""
     return (tuple(ids[first : first + MAX_IDS]) for first in range(0, len(ids), MAX_IDS))
 
 
 class IdsMessage(Message, frozen=True, gc=False):
-    """The base of messages that list ids, and may as well list others too."""
+    """The base of messages that are lists of ids; two of them can be joined."""
 
     ids: Ids
 
@@ -30,17 +30,17 @@ class IdsMessage(Message, frozen=True, gc=False):
         return type(self)(ids) if len(ids) <= MAX_IDS else None
 
 
-class Summary(IdsMessage, frozen=True, gc=False, tag=1):
-    """These I hold: ask for what you lack."""
+class SummaryVector(IdsMessage, frozen=True, gc=False, tag=1):
+    """The sender holds these events. The receiver requests those that it is missing."""
 
 
-class Ask(IdsMessage, frozen=True, gc=False, tag=2):
-    """These I lack: send them. Without any: tell me again of all that you hold."""
+class TransferRequest(IdsMessage, frozen=True, gc=False, tag=2):
+    """The sender is missing these events. Without ids: it asks for the whole summary vector again."""
 
 
-class Check(IdsMessage, frozen=True, gc=False, tag=4):
-    """Which of these do you hold? A `Summary` answers, of those that are."""
+class HolderQuery(IdsMessage, frozen=True, gc=False, tag=4):
+    """Asks which of these events the receiver holds. A `SummaryVector` of those answers it."""
 
 
 class Transfer(EventMessage, frozen=True, gc=False, tag=3):
-    """One event, as asked for."""
+    """One event, as requested."""

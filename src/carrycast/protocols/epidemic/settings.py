@@ -1,4 +1,4 @@
-"""What can be told to an epidemic node."""
+"""The settings of epidemic routing."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from carrycast.protocols.epidemic.messages import MAX_IDS
 
 
 class EpidemicSettings(Settings, frozen=True):
-    """How much is kept for how long, and when a node asks or tells again."""
+    """Buffer and leases, and when requests and summary vectors are repeated."""
 
     buffer: Annotated[
         int,
@@ -28,7 +28,7 @@ class EpidemicSettings(Settings, frozen=True):
         Meta(
             ge=0,
             le=1e9,
-            description="how long past its lease an event is remembered: other copies may end a little later",
+            description="how long an event is remembered after its lease: other copies may expire a little later",
         ),
     ] = 60.0
     ask_again_s: Annotated[
@@ -36,15 +36,17 @@ class EpidemicSettings(Settings, frozen=True):
         Meta(
             ge=0.001,
             le=86_400,
-            description="an event asked for that does not come is asked for again, of another neighbor",
+            description="an event that does not arrive in this time is requested again, from another neighbor",
         ),
     ] = 10.0
-    # A neighbor may have let go of what it told of. Where every third message is lost and none repeated, an ask and its
-    # answer fail together more often than not, but twenty times in a row only once in 150,000.
+    # A neighbor may have evicted an event that it advertised. Where every third message is lost and none is repeated,
+    # a request and its answer fail more often than not, but twenty times in a row only once in 150,000.
     asks: Annotated[
         int,
         Meta(
-            ge=1, le=1_000_000, description="after that many asks an event is given up until somebody tells of it anew"
+            ge=1,
+            le=1_000_000,
+            description="after this many requests an event is given up until a neighbor advertises it again",
         ),
     ] = 20
     window: Annotated[
@@ -52,14 +54,20 @@ class EpidemicSettings(Settings, frozen=True):
         Meta(
             ge=1,
             le=MAX_IDS,
-            description="events asked of one neighbor that have not come; it is asked for more when half of them have",
+            description="events in flight from one neighbor; more are requested when half of them have arrived",
         ),
     ] = MAX_IDS
     tell_again_s: Annotated[
         float,
-        Meta(ge=0.001, le=86_400, description="how often neighbors are told again of what they are not known to hold"),
+        Meta(
+            ge=0.001,
+            le=86_400,
+            description="how often neighbors are sent again the ids of events that they are not known to hold",
+        ),
     ] = 60.0
-    durable: Annotated[bool, Meta(description="what is held and what was met is in the node's durable store")] = False
+    durable: Annotated[
+        bool, Meta(description="buffered events and ids of seen events are in the node's durable store")
+    ] = False
     log_bytes: LogBytes = LOG_BYTES
 
     def needs(self) -> frozenset[Capability]:

@@ -17,7 +17,7 @@ from carrycast.core.protocol.effects import (
     Send,
     SetTimer,
 )
-from carrycast.protocols.epidemic.messages import MAX_IDS, Ask, Summary, Transfer
+from carrycast.protocols.epidemic.messages import MAX_IDS, SummaryVector, Transfer, TransferRequest
 from carrycast.sim.testing import Net, alone
 
 WANTED = Subscription(SubscriptionId(0, 0), "topic = 1")
@@ -61,14 +61,14 @@ def test_an_own_event_is_delivered_kept_and_told_to_all_neighbors_at_once() -> N
         Deliver(WANTED.id, event(), 0),
         Note(Fact("store", event().id)),
         SetTimer("lease", 60.0),
-        Broadcast(Summary(ids(0))),
+        Broadcast(SummaryVector(ids(0))),
     ]
 
 
 def test_to_a_single_neighbor_it_is_told_by_unicast() -> None:
     epidemic, port = linked(1)
     epidemic.on_publish(1.0, event())
-    assert said(port) == [Send(1, Summary(ids(0)))]
+    assert said(port) == [Send(1, SummaryVector(ids(0)))]
 
 
 def test_a_new_neighbor_is_told_everything() -> None:
@@ -77,7 +77,7 @@ def test_a_new_neighbor_is_told_everything() -> None:
         epidemic.on_publish(0.0, event(number))
     port.take()
     epidemic.on_link_up(1.0, Link(5, "radio", 0.001))
-    assert said(port) == [Send(5, Summary(ids(0, 1, 2)))]
+    assert said(port) == [Send(5, SummaryVector(ids(0, 1, 2)))]
     epidemic.on_link_up(1.0, Link(5, "wire", 0.001))
     assert said(port) == [], "a second link to it is no news"
 
@@ -86,9 +86,9 @@ def test_what_is_lacking_is_asked_for_and_only_that() -> None:
     epidemic, port = linked(1)
     give(epidemic, 0)
     port.take()
-    epidemic.on_message(1.0, 1, Summary(ids(0, 1, 2)), "radio")
-    assert said(port) == [Send(1, Ask(ids(1, 2)))]
-    epidemic.on_message(1.0, 1, Summary(ids(1, 2)), "radio")
+    epidemic.on_message(1.0, 1, SummaryVector(ids(0, 1, 2)), "radio")
+    assert said(port) == [Send(1, TransferRequest(ids(1, 2)))]
+    epidemic.on_message(1.0, 1, SummaryVector(ids(1, 2)), "radio")
     assert said(port) == [], "what is asked for already is not asked for again"
 
 
@@ -96,17 +96,17 @@ def test_an_ask_is_answered_with_what_is_kept_and_the_rest_of_its_lease() -> Non
     epidemic, port = linked(1)
     epidemic.on_publish(0.0, event(0, lease_s=60.0))
     port.take()
-    epidemic.on_message(20.0, 1, Ask(ids(0, 5)), "radio")
+    epidemic.on_message(20.0, 1, TransferRequest(ids(0, 5)), "radio")
     assert said(port) == [Send(1, Transfer(event(0, lease_s=60.0), 1, 40.0))]
 
 
 def test_a_transfer_is_delivered_once_and_offered_to_those_not_known_to_hold_it() -> None:
     epidemic, port = linked(1, 2, 3)
     epidemic.on_subscribe(0.0, WANTED)
-    epidemic.on_message(0.0, 2, Summary(ids(0)), "radio")
+    epidemic.on_message(0.0, 2, SummaryVector(ids(0)), "radio")
     port.take()
     give(epidemic, 0, sender=1)
-    assert said(port) == [Deliver(WANTED.id, event(), 1), Send(3, Summary(ids(0)))]
+    assert said(port) == [Deliver(WANTED.id, event(), 1), Send(3, SummaryVector(ids(0)))]
     give(epidemic, 0, sender=3)
     assert said(port) == []
 
@@ -124,7 +124,7 @@ def test_more_ids_than_fit_in_a_message_travel_in_more_messages() -> None:
         epidemic.on_publish(0.0, event(number))
     port.take()
     epidemic.on_link_up(1.0, Link(5, "radio", 0.001))
-    told = [message for message in port.take_messages() if isinstance(message, Summary)]
+    told = [message for message in port.take_messages() if isinstance(message, SummaryVector)]
     assert [len(message.ids) for message in told] == [MAX_IDS, 1]
 
 
@@ -133,33 +133,33 @@ def test_more_ids_than_fit_in_a_message_travel_in_more_messages() -> None:
 
 def test_an_event_that_does_not_come_is_asked_for_again_of_another_holder() -> None:
     epidemic, port = linked(1, 2, ask_again_s=10.0)
-    epidemic.on_message(0.0, 1, Summary(ids(0)), "radio")
-    epidemic.on_message(0.0, 2, Summary(ids(0)), "radio")
-    assert said(port) == [Send(1, Ask(ids(0)))]
-    epidemic.on_timer(10.0, "ask again")
-    assert said(port) == [Send(2, Ask(ids(0)))]
-    epidemic.on_timer(20.0, "ask again")
-    assert said(port) == [Send(1, Ask(ids(0)))]
+    epidemic.on_message(0.0, 1, SummaryVector(ids(0)), "radio")
+    epidemic.on_message(0.0, 2, SummaryVector(ids(0)), "radio")
+    assert said(port) == [Send(1, TransferRequest(ids(0)))]
+    epidemic.on_timer(10.0, "retry")
+    assert said(port) == [Send(2, TransferRequest(ids(0)))]
+    epidemic.on_timer(20.0, "retry")
+    assert said(port) == [Send(1, TransferRequest(ids(0)))]
 
 
 def test_when_the_one_who_was_asked_leaves_another_is_asked_at_once() -> None:
     epidemic, port = linked(1, 2)
-    epidemic.on_message(0.0, 1, Summary(ids(0, 1)), "radio")
-    epidemic.on_message(0.0, 2, Summary(ids(1)), "radio")
+    epidemic.on_message(0.0, 1, SummaryVector(ids(0, 1)), "radio")
+    epidemic.on_message(0.0, 2, SummaryVector(ids(1)), "radio")
     port.take()
     epidemic.on_link_down(1.0, Link(1, "radio", 0.001), Failure.SILENT)
-    assert said(port) == [Send(2, Ask(ids(1)))]
+    assert said(port) == [Send(2, TransferRequest(ids(1)))]
 
 
 def test_a_holder_that_never_answers_is_not_asked_for_ever() -> None:
     epidemic, port = linked(1, ask_again_s=10.0, asks=5)
-    epidemic.on_message(0.0, 1, Summary(ids(0)), "radio")
+    epidemic.on_message(0.0, 1, SummaryVector(ids(0)), "radio")
     for turn in range(1, 20):
-        epidemic.on_timer(10.0 * turn, "ask again")
+        epidemic.on_timer(10.0 * turn, "retry")
     effects = port.take()
-    assert effects.count(Send(1, Ask(ids(0)))) == 5
-    epidemic.on_message(300.0, 1, Summary(ids(0)), "radio")
-    assert said(port) == [Send(1, Ask(ids(0)))], "told of it anew, it asks anew"
+    assert effects.count(Send(1, TransferRequest(ids(0)))) == 5
+    epidemic.on_message(300.0, 1, SummaryVector(ids(0)), "radio")
+    assert said(port) == [Send(1, TransferRequest(ids(0)))], "told of it anew, it asks anew"
 
 
 def test_neighbors_are_told_again_of_what_they_are_not_known_to_hold() -> None:
@@ -173,10 +173,10 @@ def test_neighbors_are_told_again_of_what_they_are_not_known_to_hold() -> None:
     epidemic.on_sent(0.1, first, Failure.UNREACHABLE)
     epidemic.on_sent(0.1, second, Failure.UNREACHABLE)
     epidemic.on_sent(0.1, third, None)
-    epidemic.on_message(1.0, 1, Ask(ids(1)), "radio")
+    epidemic.on_message(1.0, 1, TransferRequest(ids(1)), "radio")
     port.take()
-    epidemic.on_timer(60.0, "tell again")
-    assert said(port) == [Send(1, Summary(ids(0)))], "1 was asked for, of 2 the neighbor has heard"
+    epidemic.on_timer(60.0, "repeat")
+    assert said(port) == [Send(1, SummaryVector(ids(0)))], "1 was asked for, of 2 the neighbor has heard"
 
 
 def test_a_new_neighbor_that_was_not_reached_is_told_everything_again() -> None:
@@ -188,8 +188,8 @@ def test_a_new_neighbor_that_was_not_reached_is_told_everything_again() -> None:
     epidemic.on_sent(1.1, token, Failure.UNREACHABLE)
     epidemic.on_publish(2.0, event(1, lease_s=600.0))
     port.take()
-    epidemic.on_timer(60.0, "tell again")
-    assert said(port) == [Send(5, Summary(ids(0, 1)))]
+    epidemic.on_timer(60.0, "repeat")
+    assert said(port) == [Send(5, SummaryVector(ids(0, 1)))]
 
 
 def test_a_full_buffer_lets_the_oldest_go_and_does_not_take_it_back() -> None:
@@ -198,7 +198,7 @@ def test_a_full_buffer_lets_the_oldest_go_and_does_not_take_it_back() -> None:
         epidemic.on_publish(0.0, event(number))
     assert Note(Fact("evict", EventId(7, 0), reason="buffer_full")) in port.take()
     give(epidemic, 0)
-    epidemic.on_message(0.0, 1, Ask(ids(0, 1, 2)), "radio")
+    epidemic.on_message(0.0, 1, TransferRequest(ids(0, 1, 2)), "radio")
     sent = [message.event.id for message in port.take_messages() if isinstance(message, Transfer)]
     assert sent == list(ids(1, 2))
 
@@ -209,8 +209,8 @@ def test_an_event_is_let_go_at_the_end_of_its_lease_and_not_taken_again() -> Non
     assert SetTimer("lease", 5.0) in port.take()
     epidemic.on_timer(5.0, "lease")
     assert Note(Fact("evict", EventId(7, 0), reason="lease_over")) in port.take()
-    epidemic.on_message(6.0, 1, Summary(ids(0)), "radio")
-    epidemic.on_message(6.0, 1, Ask(ids(0)), "radio")
+    epidemic.on_message(6.0, 1, SummaryVector(ids(0)), "radio")
+    epidemic.on_message(6.0, 1, TransferRequest(ids(0)), "radio")
     assert said(port) == []
 
 
@@ -222,11 +222,11 @@ def test_no_event_is_kept_longer_than_the_node_allows() -> None:
 
 def test_a_stop_disarms_every_timer() -> None:
     epidemic, port = linked(1)
-    epidemic.on_message(0.0, 1, Summary(ids(0)), "radio")
+    epidemic.on_message(0.0, 1, SummaryVector(ids(0)), "radio")
     epidemic.on_publish(0.0, event(1))
     port.take()
     epidemic.on_stop(1.0)
-    assert port.take() == [CancelTimer("ask again"), CancelTimer("tell again"), CancelTimer("lease")]
+    assert port.take() == [CancelTimer("retry"), CancelTimer("repeat"), CancelTimer("lease")]
 
 
 # Stories.
