@@ -335,7 +335,10 @@ class Epidemic(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents):
 
     def _retry(self, now: float, ids: list[EventId]) -> None:
         """Request events again, from another neighbor that holds them or from the same."""
-        for (neighbor, times), group in self._transfer_requests.retry(ids, self._settings.asks).items():
+        groups, given_up = self._transfer_requests.retry(ids, self._settings.asks)
+        for id, last_neighbor in given_up:
+            self.port.note(Fact("drop", id, last_neighbor, "asks_exhausted"))
+        for (neighbor, times), group in groups.items():
             for part in split_ids(group):
                 self._request(now, neighbor, list(part), times)
         self._arm_retry()

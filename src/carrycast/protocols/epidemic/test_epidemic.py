@@ -158,6 +158,7 @@ def test_a_holder_that_never_answers_is_not_asked_for_ever() -> None:
         epidemic.on_timer(10.0 * turn, "retry")
     effects = port.take()
     assert effects.count(Send(1, TransferRequest(ids(0)))) == 5
+    assert effects.count(Note(Fact("drop", EventId(7, 0), 1, "asks_exhausted"))) == 1
     epidemic.on_message(300.0, 1, SummaryVector(ids(0)), "radio")
     assert said(port) == [Send(1, TransferRequest(ids(0)))], "told of it anew, it asks anew"
 

@@ -166,10 +166,14 @@ class TransferRequests:
         """The events that should have arrived by now."""
         return [id for id, pending in self._pending.items() if pending.due <= now]
 
-    def retry(self, ids: Iterable[EventId], asks: int) -> dict[tuple[NodeId, int], list[EventId]]:
+    def retry(
+        self, ids: Iterable[EventId], asks: int
+    ) -> tuple[dict[tuple[NodeId, int], list[EventId]], list[tuple[EventId, NodeId]]]:
         """The neighbor to request each event from again, and for which time: another one that holds the event, or the
-        same. Events that no neighbor holds, or that were requested `asks` times, are given up."""
+        same. Events that no neighbor holds are forgotten. The second list has those that were requested `asks` times,
+        with the last neighbor: they are given up."""
         groups: dict[tuple[NodeId, int], list[EventId]] = {}
+        given_up: list[tuple[EventId, NodeId]] = []
         for id in ids:
             before = self._pending.pop(id)
             self._close(before)
@@ -179,7 +183,9 @@ class TransferRequests:
                 groups.setdefault(((others or holders)[0], before.times + 1), []).append(id)
             else:
                 self._holders.pop(id, None)
-        return groups
+                if before.times >= asks:
+                    given_up.append((id, before.neighbor))
+        return groups, given_up
 
     def _room(self, window: NodeId) -> int:
         return self._window - self._open.get(window, 0)
