@@ -29,7 +29,7 @@ from carrycast.core.protocol import (
     Token,
 )
 from carrycast.core.protocol.retention import RetentionLog, Usage
-from carrycast.core.wire import LEASE_OVER, Message, hops_after
+from carrycast.core.wire import LEASE_EXPIRED, Message, hops_after
 from carrycast.protocols.epidemic.messages import HolderQuery, SummaryVector, Transfer, TransferRequest, split_ids
 from carrycast.protocols.epidemic.settings import EpidemicSettings
 from carrycast.protocols.epidemic.transfers import TransferQueue, TransferRequests
@@ -352,7 +352,7 @@ class Epidemic(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents):
 
     def _expire(self, now: float) -> None:
         for stored in self._buffer.expire(now):
-            self._forget(now, stored, LEASE_OVER)
+            self._forget(now, stored, LEASE_EXPIRED)
         self._leases.watch(now, again=True)
 
     def _forget(self, now: float, stored: BufferedEvent, reason: str) -> None:
