@@ -58,7 +58,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     reproduce.set_defaults(command=_reproduce)
 
     report = commands.add_parser(
-        "report", help="write a report anew from the runs in a directory", description="Write a report anew."
+        "report", help="write the report of the runs in a directory", description="Write the report of runs again."
     )
     report.add_argument("directory", type=Path, metavar="DIR", help="what sweep, reproduce or compare wrote")
     add_master(report)

@@ -53,7 +53,7 @@ def watched(duration_s: float, quiet: bool) -> Iterator[Watch]:
         yield watch
     except KeyboardInterrupt:
         at = f" at {watch.reached_s:.10g} of {duration_s:.10g} simulated seconds"
-        raise KeyboardInterrupt(f"{at}; nothing is kept, the same command begins anew") from None
+        raise KeyboardInterrupt(f"{at}; nothing is kept, the same command begins again") from None
     finally:
         watch.over()
 

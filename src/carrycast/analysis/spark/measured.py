@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def measure(experiments: Sequence[Experiment], out: Path, spark: "SparkSession") -> None:
-    """Compute them anew, since a function may be another than it was. A run that failed has none."""
+    """Compute them again, since a function may be another than it was. A run that failed has none."""
     asking = {experiment.name: experiment for experiment in experiments if experiment.own}
     if not asking:
         return
@@ -31,7 +31,7 @@ def measure(experiments: Sequence[Experiment], out: Path, spark: "SparkSession")
         folders = [out / TRACES_FOLDER / key for key in finished]
         gone = [folder for folder in folders if not folder.is_dir()]
         if gone:
-            raise UserError(f"{gone[0]}: the trace is gone, and {experiment.own[0].name} needs it; sweep anew")
+            raise UserError(f"{gone[0]}: the trace is gone, and {experiment.own[0].name} needs it; sweep again")
         if not folders:
             continue
         tables = read_tables(spark, folders)

@@ -123,7 +123,7 @@ class Watcher:
             first = next(line for line in str(self._error or failed).splitlines() if line.strip())
             raise WorkError(
                 f"the watch failed: {first.strip()}; its tables are whole: the same command goes on from there, with "
-                "another --out it begins anew"
+                "another --out it begins again"
             )
 
     def _names(self, folder: str) -> "DataFrame":

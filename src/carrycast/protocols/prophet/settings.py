@@ -18,7 +18,7 @@ class ProphetSettings(CarrierSettings, frozen=True):
         float, Meta(ge=0, le=1e9, description="interval between two meetings; one after less counts for less")
     ] = 1800.0
     threshold: Annotated[
-        float, Meta(ge=0, le=1, description="below this a node is forgotten, and begins anew when it is met")
+        float, Meta(ge=0, le=1, description="below this a node is forgotten, and begins again when it is met")
     ] = 0.1
     beta: Annotated[float, Meta(ge=0, le=1, description="what a predictability is worth at second hand")] = 0.9
     gamma: Annotated[float, Meta(gt=0, le=1, description="what is left of a predictability after a unit of time")] = (

@@ -58,7 +58,7 @@ class TreeSettings(RetrievalSettings, frozen=True):
         float,
         Meta(
             ge=0.001,
-            description="how long after a lost neighbor is replaced history is asked for anew; inf: never",
+            description="how long after a lost neighbor is replaced history is asked for again; inf: never",
         ),
     ] = float("inf")
     recover_buffer: Annotated[int, Meta(ge=1, le=100_000, description="events a broker keeps for recovery")] = 1000

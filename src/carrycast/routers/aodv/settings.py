@@ -87,7 +87,7 @@ class AodvSettings(Settings, frozen=True):
     buffer_s: Annotated[Seconds, Meta(description="a packet waits no longer than this")] = 30.0
     # [RFC 6.13] Neighbors may still route over a node that has forgotten all; only a wait makes that safe.
     reboot_wait: Annotated[
-        bool, Meta(description="a node that has started anew asks for no route for a delete period (15 s)")
+        bool, Meta(description="a node that has started again asks for no route for a delete period (15 s)")
     ] = True
     # The usual time to live of IP packets.
     max_hops: Annotated[Reach, Meta(description="hops after which a packet is dropped")] = 64
