@@ -120,15 +120,15 @@ def test_copies_on_their_way_when_a_node_is_killed_are_its_own_again() -> None:
     store, id = MemoryStore(), EventId(1, 1)
     copies = CopyCounts(store)
     copies.begin(id, 8)
-    copies.give(id, 4)
-    copies.give(id, 2)
+    copies.send(id, 4)
+    copies.send(id, 2)
     assert copies[id] == 2
-    assert not copies.arrived(id, 4)
+    assert not copies.confirm(id, 4)
     again = CopyCounts(store)
     again.load(id)
     assert again[id] == 4, "the two under way came back, the four that arrived did not"
-    again.give(id, 4)
-    again.came_back(id, MAX_COPIES + 1)
+    again.send(id, 4)
+    again.take_back(id, MAX_COPIES + 1)
     assert again[id] == MAX_COPIES
     again.forget(id)
     again.forget(id)
@@ -138,6 +138,6 @@ def test_copies_on_their_way_when_a_node_is_killed_are_its_own_again() -> None:
 def test_the_last_copy_is_gone_when_it_has_arrived() -> None:
     copies = CopyCounts(None)
     copies.begin(EventId(1, 1), 1)
-    copies.give(EventId(1, 1), 1)
-    assert not copies.arrived(EventId(1, 1), 0), "it is on its way to another"
-    assert copies.arrived(EventId(1, 1), 1)
+    copies.send(EventId(1, 1), 1)
+    assert not copies.confirm(EventId(1, 1), 0), "it is on its way to another"
+    assert copies.confirm(EventId(1, 1), 1)

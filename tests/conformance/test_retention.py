@@ -104,7 +104,7 @@ def test_the_books_tell_what_goes_for_another_reason_than_the_contract_names() -
     del log.levels[id]
     flaw = accounts.on_evict(id, "buffer_full")
     assert flaw is not None
-    assert "was promised to be kept (stored), and has gone as buffer_full" in flaw
+    assert "has a retention guarantee (stored), and was removed as buffer_full" in flaw
 
 
 def test_the_books_tell_what_is_missing_after_a_restart_and_are_closed_by_name() -> None:
@@ -130,6 +130,6 @@ def test_a_run_ends_when_a_protocol_breaks_its_promise(monkeypatch: pytest.Monke
     """G-21"""
     net = Net.line(2, "epidemic", durable=True)
     net.publish(0, lease_s=60.0)
-    monkeypatch.setattr(DurableLog, "next_to_go", lambda log, most: next(iter(log._promised), None))
-    with pytest.raises(ViolationError, match="was promised to be kept"):
+    monkeypatch.setattr(DurableLog, "next_eviction", lambda log, most: next(iter(log._guaranteed), None))
+    with pytest.raises(ViolationError, match="has a retention guarantee"):
         net.publish(0, lease_s=60.0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from carrycast.core.parts.kalman import LevelFilter, steady_gain, steady_variance
+from carrycast.core.parts.kalman import LevelFilter, steady_variance
 
 
 def batch_estimate(observed: list[float | None], drift: float, noise: float) -> tuple[float, float]:
@@ -57,7 +57,8 @@ def test_without_observations_the_prediction_stays_and_is_less_sure() -> None:
 
 @pytest.mark.parametrize(("ratio", "gain"), [(0.01, 0.095), (0.1, 0.27), (1.0, 0.618)])
 def test_the_steady_gain_has_a_closed_form(ratio: float, gain: float) -> None:
-    assert steady_gain(ratio, 1.0) == pytest.approx(gain, abs=5e-4)
+    variance = steady_variance(ratio, 1.0)
+    assert variance / (variance + 1.0) == pytest.approx(gain, abs=5e-4)
 
 
 def test_the_filter_settles_at_its_steady_state() -> None:
@@ -68,7 +69,8 @@ def test_the_filter_settles_at_its_steady_state() -> None:
     residual_before = 1.0 - level.level
     residual = level.observe(1.0)
     assert residual == pytest.approx(residual_before)
-    assert 1.0 - level.level == pytest.approx(residual * (1 - steady_gain(0.01, 0.1)))
+    gain = steady_variance(0.01, 0.1) / (steady_variance(0.01, 0.1) + 0.1)
+    assert 1.0 - level.level == pytest.approx(residual * (1 - gain))
 
 
 def test_the_second_of_two_observations_counts_more_than_half() -> None:

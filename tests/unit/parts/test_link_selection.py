@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from carrycast.core.parts.link_selection import allowed_links, by_distance, chosen_links, quota
+from carrycast.core.parts.link_selection import allowed_links, by_distance, fanout, select_links
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,7 @@ from carrycast.core.parts.link_selection import allowed_links, by_distance, chos
     [(0.75, 4, 3), (0.4, 5, 2), (0.4, 6, 3), (0.4, 0, 0), (0.01, 1, 1), (1.0, 7, 7), (0.1, 30, 3), (0.7, 10, 7)],
 )
 def test_the_quota_is_the_share_of_the_links_rounded_up(tau: float, links: int, wanted: int) -> None:
-    assert quota(tau, links) == wanted
+    assert fanout(tau, links) == wanted
 
 
 @pytest.mark.parametrize(
@@ -33,14 +33,14 @@ def test_the_quota_is_the_share_of_the_links_rounded_up(tau: float, links: int, 
     ],
 )
 def test_the_steps_are_taken_in_order_until_the_quota_is_reached(wanted: int, chosen: list[int]) -> None:
-    assert chosen_links(wanted, [1, 2], [3, 4], [5, 6], [7], Random(1)) == chosen
+    assert select_links(wanted, [1, 2], [3, 4], [5, 6], [7], Random(1)) == chosen
 
 
 def test_the_last_step_draws_without_preference() -> None:
     rng = Random(2)
     counts = dict.fromkeys(range(5), 0)
     for _ in range(2000):
-        chosen = chosen_links(3, [9], [], [], list(range(5)), rng)
+        chosen = select_links(3, [9], [], [], list(range(5)), rng)
         assert chosen[0] == 9
         assert len(set(chosen)) == 3
         for link in chosen[1:]:

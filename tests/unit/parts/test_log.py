@@ -101,7 +101,7 @@ def test_a_protocol_may_bound_the_number_of_promised_events() -> None:
     for number in range(3):
         assert log.rejection(event(number)) is None
         publish(log, buffer, event(number))
-    assert "at most 3 promised events" in str(log.rejection(event(3)))
+    assert "at most 3 guaranteed events" in str(log.rejection(event(3)))
 
 
 def test_levels_and_bytes_are_the_same_after_a_restart() -> None:
@@ -149,4 +149,4 @@ def test_writing_a_record_again_keeps_its_place_among_those_that_make_room() -> 
     for number in range(3):
         log.put(LogRecord(100.0, event(number), 1, attempts=9))
     log.put(LogRecord(100.0, event(0), 1, attempts=8))
-    assert log.next_to_go(2) == EventId(7, 0)
+    assert log.next_eviction(2) == EventId(7, 0)

@@ -41,11 +41,11 @@ class Words(MessagePolicy):
         assert isinstance(message, Word)
         return message.topic or None
 
-    def waits(self, message: Message) -> bool:
+    def may_wait(self, message: Message) -> bool:
         assert isinstance(message, Word)
         return message.number < 100
 
-    def moved(self, message: Message, before: PeerPath, after: PeerPath) -> Message:
+    def adapt_to_path(self, message: Message, before: PeerPath, after: PeerPath) -> Message:
         assert isinstance(message, Word)
         return Word(message.topic, message.number, message.good_s, f"{before.interface} {after.interface}")
 
@@ -53,32 +53,32 @@ class Words(MessagePolicy):
 class Listed(PathSelector):
     """Ways that a test sets, best first."""
 
-    def __init__(self, **ways: list[PeerPath]) -> None:
-        self.ways: dict[NodeId, list[PeerPath]] = {int(name[1:]): list(known) for name, known in ways.items()}
+    def __init__(self, **paths: list[PeerPath]) -> None:
+        self.paths: dict[NodeId, list[PeerPath]] = {int(name[1:]): list(known) for name, known in paths.items()}
 
-    def way(self, peer: NodeId) -> PeerPath | None:
-        return next(iter(self.ways.get(peer, [])), None)
+    def best_path(self, peer: NodeId) -> PeerPath | None:
+        return next(iter(self.paths.get(peer, [])), None)
 
-    def again(self, peer: NodeId, way: PeerPath) -> PeerPath | None:
-        return way if self.ways.get(peer) == [way] else None
+    def retry_path(self, peer: NodeId, path: PeerPath) -> PeerPath | None:
+        return path if self.paths.get(peer) == [path] else None
 
-    def failed(self, peer: NodeId, way: PeerPath) -> None:
-        if way in self.ways.get(peer, []):
-            self.ways[peer].remove(way)
+    def on_path_failed(self, peer: NodeId, path: PeerPath) -> None:
+        if path in self.paths.get(peer, []):
+            self.paths[peer].remove(path)
 
 
 class Desk:
     """An outbox with what it has transmitted."""
 
-    def __init__(self, ways: Listed | None = None, retries: int = 1, window: int | None = None) -> None:
+    def __init__(self, paths: Listed | None = None, retries: int = 1, window: int | None = None) -> None:
         self.port = RecordingPort()
-        self.ways = ways or Listed(n2=[RADIO])
+        self.paths = paths or Listed(n2=[RADIO])
         self.sent: list[tuple[NodeId, Word, str | None, Token]] = []
-        self.outbox = PeerOutbox(self.port, self.ways, Words(), self._transmit, retries, window, capacity=3)
+        self.outbox = PeerOutbox(self.port, self.paths, Words(), self._transmit, retries, window, capacity=3)
 
-    def _transmit(self, now: float, peer: NodeId, message: Message, way: PeerPath, token: Token) -> None:
+    def _transmit(self, now: float, peer: NodeId, message: Message, path: PeerPath, token: Token) -> None:
         assert isinstance(message, Word)
-        self.sent.append((peer, message, way.interface, token))
+        self.sent.append((peer, message, path.interface, token))
 
     def take(self) -> list[tuple[int, Token]]:
         """The numbers of the words that were transmitted since the last look, with their tokens."""
@@ -94,10 +94,10 @@ def test_a_message_that_arrives_is_forgotten() -> None:
     desk = Desk()
     assert desk.outbox.send(0.0, 2, Word(1, 1))
     [(_, token)] = desk.take()
-    assert desk.outbox.busy(2, "radio")
-    assert not desk.outbox.busy(2, "wire")
+    assert desk.outbox.has_in_flight(2, "radio")
+    assert not desk.outbox.has_in_flight(2, "wire")
     assert desk.outbox.on_sent(0.1, token, None) == []
-    assert (len(desk.outbox), desk.outbox.busy(2, "radio")) == (0, False)
+    assert (len(desk.outbox), desk.outbox.has_in_flight(2, "radio")) == (0, False)
 
 
 def test_who_cannot_be_reached_is_refused_by_name() -> None:
@@ -134,7 +134,7 @@ def test_ways_that_keep_coming_back_do_not_keep_a_message_for_ever() -> None:
     for tries in range(1, 50):
         [(_, token)] = desk.take()
         given_up = desk.outbox.on_sent(0.0, token, Failure.UNREACHABLE)
-        desk.ways.ways[2] = [WIRE, RADIO] if tries % 2 == 0 else [RADIO, WIRE]
+        desk.paths.paths[2] = [WIRE, RADIO] if tries % 2 == 0 else [RADIO, WIRE]
         if given_up:
             break
     assert tries == 1 + MAX_MOVES
@@ -166,7 +166,7 @@ def test_what_does_not_wait_for_a_queue_is_given_up_and_says_nothing_of_the_peer
     desk.outbox.send(0.0, 2, Word(0, 100))
     [(_, token)] = desk.take()
     assert desk.outbox.on_sent(0.0, token, Failure.QUEUE_FULL) == [Undelivered(2, Word(0, 100), Failure.QUEUE_FULL)]
-    assert desk.ways.way(2) == RADIO
+    assert desk.paths.best_path(2) == RADIO
 
 
 def test_what_can_never_leave_is_given_up_at_once() -> None:
@@ -174,7 +174,7 @@ def test_what_can_never_leave_is_given_up_at_once() -> None:
     desk.outbox.send(0.0, 2, Word(0, 1))
     [(_, token)] = desk.take()
     assert desk.outbox.on_sent(0.0, token, Failure.TOO_LONG) == [Undelivered(2, Word(0, 1), Failure.TOO_LONG)]
-    assert desk.ways.way(2) == RADIO
+    assert desk.paths.best_path(2) == RADIO
 
 
 def test_a_lease_that_ends_in_the_wait_is_dropped_by_name() -> None:
@@ -192,7 +192,7 @@ def test_a_peer_that_is_lost_while_a_message_waits_is_told_with_the_message() ->
     desk.outbox.send(0.0, 2, Word(1, 1))
     [(_, token)] = desk.take()
     desk.outbox.on_sent(0.0, token, Failure.QUEUE_FULL)
-    desk.ways.ways.clear()
+    desk.paths.paths.clear()
     assert desk.outbox.on_timer(0.05, token) == [Undelivered(2, Word(1, 1), Failure.QUEUE_FULL)]
 
 

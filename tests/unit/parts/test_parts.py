@@ -192,13 +192,13 @@ def relay_with(**settings: float) -> tuple[Relay, RecordingPort]:
 def test_without_jitter_an_event_is_passed_on_at_once() -> None:
     relay, port = relay_with()
     message = Sample(event(0), 1, 10.0)
-    relay.pass_on(0.0, message)
+    relay.forward(0.0, message)
     assert port.take() == [Broadcast(message)]
 
 
 def test_with_jitter_it_waits_and_its_lease_shrinks_by_the_wait() -> None:
     relay, port = relay_with(jitter_s=2.0)
-    relay.pass_on(0.0, Sample(event(0), 1, 10.0))
+    relay.forward(0.0, Sample(event(0), 1, 10.0))
     (timer,) = port.take()
     assert isinstance(timer, SetTimer)
     assert timer.key == ("relay", EventId(0, 0))
@@ -209,7 +209,7 @@ def test_with_jitter_it_waits_and_its_lease_shrinks_by_the_wait() -> None:
 
 def test_a_lease_that_ends_while_waiting_is_a_drop() -> None:
     relay, port = relay_with(jitter_s=2.0)
-    relay.pass_on(0.0, Sample(event(0), 1, 1.0))
+    relay.forward(0.0, Sample(event(0), 1, 1.0))
     port.take()
     relay.on_timer(1.0, ("relay", EventId(0, 0)))
     assert port.take() == [Note(Fact("drop", EventId(0, 0), reason="lease_over"))]
@@ -218,7 +218,7 @@ def test_a_lease_that_ends_while_waiting_is_a_drop() -> None:
 @pytest.mark.parametrize(("hops", "passed"), [(3, True), (4, False)])
 def test_an_event_that_has_come_too_far_is_a_drop(hops: int, passed: bool) -> None:
     relay, port = relay_with(max_hops=3)
-    relay.pass_on(0.0, Sample(event(0), hops, 10.0))
+    relay.forward(0.0, Sample(event(0), hops, 10.0))
     (effect,) = port.take()
     assert isinstance(effect, Broadcast) == passed
     if not passed:
@@ -228,7 +228,7 @@ def test_an_event_that_has_come_too_far_is_a_drop(hops: int, passed: bool) -> No
 def test_a_stop_disarms_every_wait() -> None:
     relay, port = relay_with(jitter_s=2.0)
     for number in range(2):
-        relay.pass_on(0.0, Sample(event(number), 1, 10.0))
+        relay.forward(0.0, Sample(event(number), 1, 10.0))
     port.take()
     relay.stop()
     assert port.take() == [CancelTimer(("relay", EventId(0, 0))), CancelTimer(("relay", EventId(0, 1)))]
@@ -237,9 +237,9 @@ def test_a_stop_disarms_every_wait() -> None:
 def test_an_event_is_met_once_until_it_is_forgotten() -> None:
     """Not before copies have ended of which each hop took two milliseconds that nobody counts."""
     relay, _ = relay_with(seen_s=60.0, max_hops=100)
-    assert relay.meet(0.0, EventId(0, 0))
-    assert not relay.meet(60.1, EventId(0, 0))
-    assert relay.meet(60.2, EventId(0, 0))
+    assert relay.receive(0.0, EventId(0, 0))
+    assert not relay.receive(60.1, EventId(0, 0))
+    assert relay.receive(60.2, EventId(0, 0))
 
 
 def test_a_bounded_cache_forgets_first_what_would_end_first() -> None:

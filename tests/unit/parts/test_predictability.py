@@ -11,7 +11,7 @@ def judged(residuals: list[float]) -> bool:
     monitor = ResidualMonitor()
     for residual in residuals:
         monitor.add(residual)
-    return monitor.reliable(*BOUNDS)
+    return monitor.is_reliable(*BOUNDS)
 
 
 def test_nothing_is_held_against_a_series_with_few_residuals() -> None:

@@ -144,8 +144,8 @@ def test_holders_are_noted_only_where_they_are_kept(kept: bool) -> None:
     carrier = RetryStore(RecordingPort(), 5, 60.0)
     stored = RetryCopy(event(1), 1, None, 1000.0, UNLIMITED, {8} if kept else None)
     carrier.store(0.0, stored)
-    carrier.held_by(EventId(1, 1), 9)
-    carrier.held_by(EventId(1, 2), 9)
+    carrier.add_holder(EventId(1, 1), 9)
+    carrier.add_holder(EventId(1, 2), 9)
     assert stored.holders == ({8, 9} if kept else None)
 
 

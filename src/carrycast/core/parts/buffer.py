@@ -1,4 +1,7 @@
-"""Events kept for later: bounded in number, each with a lease."""
+"""The event buffer of a node: bounded, each event until its lease expires; in memory or in a retention log.
+
+Times are of the node's own clock, which continues over restarts.
+"""
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,9 +17,9 @@ _COMPACT_FROM = 64
 
 
 class BufferedEvent(NamedTuple):
-    """A kept event: when its lease ends by this node's clock, its id, and how many hops it had behind it.
+    """An event in a buffer: when its lease expires by this node's clock, its id, and its hop count.
 
-    In this order, so that what is stored sorts by the end of its lease.
+    The fields are in this order so that buffered events sort by their expiry time.
     """
 
     until: float
@@ -26,16 +29,16 @@ class BufferedEvent(NamedTuple):
 
 
 class LeasedBuffer:
-    """At most `capacity` events; the oldest arrival makes room."""
+    """At most `capacity` events; when it is full, the oldest arrival is evicted."""
 
     __slots__ = ("_capacity", "_ends", "events")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self.events: dict[EventId, BufferedEvent] = {}
-        """What is kept, oldest arrival first; to be read only."""
+        """The buffered events, oldest arrival first; read-only."""
         self._ends: list[BufferedEvent] | None = None
-        """What is kept by the ends of leases, and some that left early; made for whoever first asks for an end."""
+        """A heap of the events by expiry time, with some that were removed early; built on first use."""
 
     def __len__(self) -> int:
         return len(self.events)
@@ -48,25 +51,25 @@ class LeasedBuffer:
         return iter(self.events)
 
     def other_than(self, ids: Iterable[EventId]) -> set[EventId]:
-        """What is kept and not among the given ids."""
+        """The buffered ids that are not among the given ones."""
         return set(self.events).difference(ids)
 
     def get(self, event: EventId) -> BufferedEvent | None:
-        """What is kept under an id, or None."""
+        """A buffered event, or None."""
         return self.events.get(event)
 
-    def serving(self, now: float, filter: str, attributes: dict[str, Scalar]) -> list[BufferedEvent]:
-        """What matches a filter and somebody with these attributes may see, oldest arrival first."""
-        # Eligibility is spoken of in subscriptions; to ask is to subscribe to what is already here.
+    def matching(self, now: float, filter: str, attributes: dict[str, Scalar]) -> list[BufferedEvent]:
+        """The events that match a filter and admit a subscriber with these attributes, oldest arrival first."""
+        # Eligibility is defined for subscriptions: a request is a subscription to stored events.
         asker = Subscription(SubscriptionId(0, 0), filter, attributes=attributes)
         return [kept for kept in self.events.values() if kept.until > now and serves(kept.event, asker)]
 
     def load(self, latest: float) -> list[BufferedEvent]:
-        """What was held when the node last ran: nothing, in memory. See `parts/durable.py`."""
+        """Restore the events of the previous run: none, in memory. See `DurableBuffer`."""
         return []
 
     def add(self, stored: BufferedEvent, custody: bool = False) -> Sequence[BufferedEvent]:
-        """Keep an event that is not kept yet; what had to go for it. What is in custody is kept in a log only."""
+        """Add an event; returns the evicted events. `custody` only matters for a log."""
         events = self.events
         evicted: Sequence[BufferedEvent] = ()
         if len(events) >= self._capacity:
@@ -75,7 +78,7 @@ class LeasedBuffer:
         return evicted
 
     def replace(self, stored: BufferedEvent) -> None:
-        """An event that is kept has another end."""
+        """Change the expiry time of a buffered event."""
         del self.events[stored.id]
         self._hold(stored)
 
@@ -84,33 +87,33 @@ class LeasedBuffer:
         if self._ends is not None:
             heapq.heappush(self._ends, stored)
             if len(self._ends) > 2 * len(self.events) + _COMPACT_FROM:
-                # Most ends are of events that left early; those with a long lease would stay here for all of it.
+                # Most entries are of removed events, which would stay here until their leases expire.
                 self._ends = None
 
     def exceeds(self, capacity: int) -> bool:
-        """Whether more than so many events are kept that may make room for others."""
+        """Whether there are more than so many events that may be evicted."""
         return len(self.events) > capacity
 
     def is_guaranteed(self, event: EventId) -> bool:
-        """Whether an event may not make room for others: none, in memory."""
+        """Whether an event must not be evicted: none, in memory."""
         return False
 
-    def next_to_go(self) -> EventId:
-        """What makes room if nothing else is chosen, of one that holds such: what ends first."""
+    def next_eviction(self) -> EventId:
+        """The default event to evict, from a nonempty buffer: the one that expires first."""
         return self.first().id
 
     def resize(self, capacity: int) -> list[BufferedEvent]:
-        """Hold more or fewer from now on; what had to go for it, oldest arrival first."""
+        """Change the capacity; returns the evicted events, oldest arrival first."""
         self._capacity = capacity
         over = max(0, len(self.events) - capacity)
         return [self.events.pop(id) for id in list(self.events)[:over]]
 
     def discard(self, event: EventId) -> bool:
-        """Let an event go before its time; False if it is not there."""
+        """Remove an event before it expires; False if it is not there."""
         return self.events.pop(event, None) is not None
 
     def expire(self, now: float) -> list[BufferedEvent]:
-        """Drop what has reached the end of its lease; what went, by end of lease."""
+        """Remove the expired events; returns them in order of expiry."""
         gone = []
         ends = self._by_end()
         while ends and ends[0].until <= now:
@@ -121,11 +124,11 @@ class LeasedBuffer:
         return gone
 
     def next_end(self) -> float | None:
-        """When the next lease ends, or None."""
+        """When the next lease expires, or None."""
         return self.first().until if self.events else None
 
     def first(self) -> BufferedEvent:
-        """What is kept and ends first, of one that is not empty. Ends of events that left early are passed over."""
+        """The event that expires first, of a nonempty buffer. Entries of removed events are skipped."""
         ends = self._by_end()
         while self.events.get(ends[0].id) is not ends[0]:
             heapq.heappop(ends)
@@ -139,7 +142,7 @@ class LeasedBuffer:
 
 
 class LeaseTimer:
-    """Armed while the buffer holds anything."""
+    """The timer for the next expiry of a lease in a buffer."""
 
     __slots__ = ("_buffer", "_key", "_port", "_until")
 
@@ -150,7 +153,7 @@ class LeaseTimer:
         self._until: float | None = None
 
     def watch(self, now: float, again: bool = False) -> None:
-        """Something came into the buffer; or, `again`, the timer has run out and what was over has gone."""
+        """Arm the timer after an event was added or, with `again`, after the timer fired."""
         if again:
             self._until = None
         end = self._buffer.next_end()
@@ -159,13 +162,13 @@ class LeaseTimer:
             self._port.set_timer(self._key, max(0.0, end - now))
 
     def stop(self) -> None:
-        """Disarm it."""
+        """Disarm the timer."""
         self._port.cancel_timer(self._key)
 
 
 class DurableBuffer(LeasedBuffer):
-    """One whose events are in a retention log. Promised events are not counted in `capacity` and make room for nobody;
-    of the others, the oldest arrival goes when there are too many or the log has too many bytes."""
+    """A buffer in a retention log. Guaranteed events do not count towards `capacity` and are not evicted. Of the
+    others, the oldest arrival is evicted when there are too many events, or the log has too many bytes."""
 
     __slots__ = ("log",)
 
@@ -179,14 +182,13 @@ class DurableBuffer(LeasedBuffer):
     def is_guaranteed(self, event: EventId) -> bool:
         return self.log.is_guaranteed(event)
 
-    def next_to_go(self) -> EventId:
-        """The oldest arrival of what is not promised."""
+    def next_eviction(self) -> EventId:
+        """The oldest arrival that is not guaranteed."""
         return next(iter(self.log.loose))
 
     def load(self, latest: float) -> list[BufferedEvent]:
-        """What was held when the node last ran, oldest arrival first; no lease ends later than `latest`, whatever the
-        clock was then. What ended since is for `expire`; what no longer fits because the capacity is less now had to
-        go, and is returned."""
+        """Restore the events of the previous run, oldest arrival first; no lease expires later than `latest`. Returns
+        the events that no longer fit into the capacity. Expired ones stay until `expire`."""
         for kept in self.log.load():
             self._hold(BufferedEvent(min(kept.until, latest), kept.event.id, kept.event, kept.hops))
         return self._make_room()
@@ -206,40 +208,40 @@ class DurableBuffer(LeasedBuffer):
 
     def discard(self, event: EventId) -> bool:
         if event in self.events:
-            self.log.erase(event)
+            self.log.delete(event)
         return super().discard(event)
 
     def expire(self, now: float) -> list[BufferedEvent]:
         gone = super().expire(now)
         for stored in gone:
-            self.log.erase(stored.id)
+            self.log.delete(stored.id)
         return gone
 
     def _make_room(self) -> list[BufferedEvent]:
         gone: list[BufferedEvent] = []
-        while (id := self.log.next_to_go(self._capacity)) is not None:
-            self.log.erase(id)
+        while (id := self.log.next_eviction(self._capacity)) is not None:
+            self.log.delete(id)
             gone.append(self.events.pop(id))
         return gone
 
 
 class EventMemory(NamedTuple):
-    """What a node holds, and what it has met besides."""
+    """A node's buffered events, and the ids of others that it received."""
 
     buffer: LeasedBuffer
     met: SeenCache
 
 
 def make_memory(capacity: int, log: DurableLog | None, store: DurableStore | None) -> EventMemory:
-    """In a retention log and its store, or without them for as long as the node runs."""
+    """Create the buffer and the duplicate cache: in a retention log and its store, or in memory."""
     if log is None or store is None:
         return EventMemory(LeasedBuffer(capacity), SeenCache())
     return EventMemory(DurableBuffer(capacity, log), DurableSeenCache(store))
 
 
 def restore_buffer(port: Port, now: float, buffer: LeasedBuffer, longest_s: float) -> list[BufferedEvent]:
-    """Hold again what a buffer held when the node last ran, by a lease of at most so long; what is over since, or no
-    longer fits, and so is not held any more."""
+    """Restore a buffer from the previous run, with leases of at most `longest_s`. Returns the events that have expired
+    or no longer fit."""
     over = [(stored, "buffer_full") for stored in buffer.load(now + longest_s)]
     over += [(stored, "lease_over") for stored in buffer.expire(now)]
     for stored, reason in over:

@@ -1,4 +1,4 @@
-"""A protocol of carriers, but for its rule: the handlers of all that differ only in who is to carry copies."""
+"""The carrier role: a store-carry-forward protocol without its replication rule, which subclasses provide."""
 
 from random import Random
 from typing import ClassVar
@@ -27,12 +27,12 @@ from carrycast.core.wire import Message
 
 
 class CarrierProtocol(Protocol, AnswersRequests, KeepsEvents):
-    """Gives what it carries to neighbors that want it, and copies to those whom its rule chooses."""
+    """Transfers events to neighbors that subscribe to them, and copies to neighbors that its rule chooses."""
 
     settings_type = CarrierSettings
     messages: ClassVar[tuple[type[Message], ...]] = MESSAGES
     copies = 1
-    """With how many copies an event begins."""
+    """The initial number of copies of an event."""
 
     def __init__(
         self, node: NodeId, settings: CarrierSettings, port: Port, host: Host, rng: Random, rule: CopyRule
@@ -63,11 +63,11 @@ class CarrierProtocol(Protocol, AnswersRequests, KeepsEvents):
 
     def on_subscribe(self, now: float, subscription: Subscription) -> None:
         self.buffer.subscribe(now, subscription)
-        self.exchange.subscribed()
+        self.exchange.update_subscriptions()
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         self.buffer.local.remove(subscription)
-        self.exchange.subscribed()
+        self.exchange.update_subscriptions()
 
     def on_request(self, now: float, request: Request) -> None:
         self.buffer.request(now, request)
@@ -101,7 +101,7 @@ class CarrierProtocol(Protocol, AnswersRequests, KeepsEvents):
 
 
 class ReplicatingCarrierProtocol(CarrierProtocol, AcknowledgesReplicas):
-    """One whose rule gives copies to neighbors, which carry them from when they have acknowledged them."""
+    """A carrier protocol that replicates: a neighbor holds a replica once it has acknowledged the copy."""
 
     def on_await_replicas(self, now: float, event: EventId, copies: int) -> None:
         self.exchange.count(event, copies)

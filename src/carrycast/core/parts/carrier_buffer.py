@@ -22,7 +22,7 @@ LEASE = "lease"
 
 
 class CarrierSettings(Settings, frozen=True):
-    """How much is carried for how long, and when a node tries again."""
+    """The size of the buffer, the longest lease, and the retry interval."""
 
     buffer: Annotated[
         int,
@@ -58,22 +58,22 @@ class CarrierSettings(Settings, frozen=True):
 
 
 class CarrierBuffer:
-    """The buffer of one node, what it remembers beyond it, and its applications."""
+    """The carried events of one node, the ids of others that it received, and its local applications."""
 
     def __init__(self, port: Port, settings: CarrierSettings, store: DurableStore | None) -> None:
         self._port = port
         self._settings = settings
         self.local = LocalSubscriptions(port)
         self.requests = OpenRequests(port)
-        # Besides what is carried, what was met and is not.
+        # `_gone` recognizes duplicates of events that were received and are not carried.
         self.log = None if store is None else DurableLog(store, settings.log_bytes, settings.max_lease_s, "max_lease_s")
         self._buffer, self._gone = make_memory(settings.buffer, self.log, store)
         self.events = self._buffer.events
-        """What is carried, oldest arrival first; to be read only."""
+        """The carried events, oldest arrival first; read-only."""
         self._leases = LeaseTimer(port, self._buffer, LEASE)
 
     def load(self, now: float) -> list[EventId]:
-        """Go on with what was carried and met when the node last ran; what of it is over, or no longer fits."""
+        """Restore the previous run; returns the events that expired or no longer fit."""
         settings = self._settings
         self._gone.load(now + settings.max_lease_s + settings.seen_grace_s)
         over = restore_buffer(self._port, now, self._buffer, settings.max_lease_s)
@@ -83,21 +83,21 @@ class CarrierBuffer:
         return [stored.id for stored in over]
 
     def is_new(self, id: EventId) -> bool:
-        """Whether an event was not met before, as far as is remembered."""
+        """Whether an event is not a duplicate."""
         return id not in self.events and id not in self._gone.ids
 
-    def meet(
-        self, now: float, event: Event, hops: int, remaining_s: float, carry: bool, entrusted: bool = False
+    def receive(
+        self, now: float, event: Event, hops: int, remaining_s: float, carry: bool, transferred: bool = False
     ) -> list[EventId]:
-        """Deliver a new event and carry it, in custody if it is entrusted to this node and there is room, or just
-        remember it; what had to make room for it."""
+        """Deliver a new event, and carry it (in custody, if it is a custody transfer and there is room) or only
+        remember its id. Returns the evicted events."""
         until = now + min(remaining_s, event.lease_s, self._settings.max_lease_s)
         self.local.deliver(event, hops)
         if not carry:
             self._gone.add(now, event.id, until + self._settings.seen_grace_s)
             self.requests.meet(event, hops)
             return []
-        custody = entrusted and self.log is not None and self.log.can_take(event, remaining_s)
+        custody = transferred and self.log is not None and self.log.can_take(event, remaining_s)
         gone = self._buffer.add(BufferedEvent(until, event.id, event, hops), custody)
         self._port.note(Fact("store", event.id))
         self.requests.meet(event, hops)
@@ -107,45 +107,45 @@ class CarrierBuffer:
         return [evicted.id for evicted in gone]
 
     def subscribe(self, now: float, subscription: Subscription) -> None:
-        """A local application subscribes; with `history` it begins with what is carried here."""
+        """A local application subscribes; with `history`, the carried events are delivered first."""
         known = subscription.id in self.local
         self.local.add(subscription)
         if subscription.history and not known:
-            # What is carried has been met, and so is not delivered again when another copy comes.
-            for stored in self._buffer.serving(now, subscription.filter, subscription.attributes):
+            # Later copies of the carried events are duplicates, and are not delivered again.
+            for stored in self._buffer.matching(now, subscription.filter, subscription.attributes):
                 self._port.deliver(subscription.id, stored.event, stored.hops)
             self._port.close_history(subscription.id, complete=False)
 
     def request(self, now: float, request: Request) -> None:
-        """What is carried here; what others carry nobody knows, so that is never all."""
-        self.requests.ask(now, request, self._buffer.serving(now, request.filter, request.attributes))
+        """Answer a request from the carried events. Other nodes may have more, so the answer is never complete."""
+        self.requests.ask(now, request, self._buffer.matching(now, request.filter, request.attributes))
 
     def is_guaranteed(self, id: EventId) -> bool:
-        """Whether this node may let go of an event only when another has confirmed its custody."""
+        """Whether this node may delete an event only after another node has accepted custody."""
         return self._buffer.is_guaranteed(id)
 
     def take_custody(self, sender: NodeId, event: Event, remaining_s: float) -> bool:
-        """Keep an event that is carried here on the terms of its sender, who lets go of it; False if that cannot be."""
+        """Accept custody of a carried event, with the guarantee of its sender; False if that is not possible."""
         stored = self._buffer.get(event.id)
         if self.log is None or stored is None:
             return False
         if not self.log.is_guaranteed(event.id) and not self.log.can_take(event, remaining_s):
             self._port.note(Fact("drop", event.id, sender, "custody_refused"))
             return False
-        # Written in any case, so that what confirms it waits for a commit.
+        # Written even if unchanged, so that the custody signal waits for a commit.
         self.log.put(LogRecord(stored.until, event, stored.hops), custody=True)
         self._port.note(Fact(CUSTODY, event.id, sender))
         return True
 
-    def hand_on(self, now: float, id: EventId, reason: str = "handed_on") -> None:
-        """The copy is with somebody else now."""
+    def transfer(self, now: float, id: EventId, reason: str = "handed_on") -> None:
+        """The event was transferred to another node."""
         stored = self._buffer.get(id)
         if stored is not None:
             self._buffer.discard(id)
             self._forget(now, stored, reason)
 
     def on_lease(self, now: float) -> list[EventId]:
-        """The timer `LEASE`: what is over goes."""
+        """The timer `LEASE`: remove the expired events."""
         gone = self._buffer.expire(now)
         for stored in gone:
             self._forget(now, stored, "lease_over")

@@ -1,7 +1,7 @@
-"""How many copies of each event are this node's to hand on, over crashes if it has a durable store.
+"""Limited replication: how many copies of each event a node may still distribute [Spyropoulos et al. 2005].
 
-A copy that is on its way to a neighbor is neither here nor there. What is written changes only when it has arrived: a
-node that is killed meanwhile has one copy too many when it is back, which is better than none.
+A copy in transit to a neighbor counts neither here nor there. The number in the durable store changes only when the
+copy has arrived: a node that crashes in between has one copy too many after its restart, which is better than none.
 """
 
 import struct
@@ -18,65 +18,65 @@ MAX_COPIES = 1_000_000
 
 
 class CopyCounts:
-    """Of each event that is carried: how many are here, and how many are on their way."""
+    """The number of copies here and in transit, for each carried event."""
 
-    __slots__ = ("_here", "_store", "_under_way")
+    __slots__ = ("_here", "_in_transit", "_store")
 
     def __init__(self, store: DurableStore | None) -> None:
         self._store = store
         self._here: dict[EventId, int] = {}
-        self._under_way: dict[EventId, int] = {}
+        self._in_transit: dict[EventId, int] = {}
 
     def __contains__(self, id: EventId) -> bool:
         return id in self._here
 
     def __getitem__(self, id: EventId) -> int:
-        """How many are here."""
+        """The number of copies at this node."""
         return self._here[id]
 
     def load(self, id: EventId) -> None:
-        """An event that the node carried when it last ran, with the copies that it had then."""
+        """Restore the number of copies of an event from the previous run."""
         written = None if self._store is None else self._store.get(_key(id))
-        # One whose copies were not counted came to this node by another protocol.
+        # Without a number, the event was stored by another protocol.
         self._here[id] = 1 if written is None else int.from_bytes(written)
 
     def begin(self, id: EventId, copies: int) -> None:
-        """An event is carried from now on."""
+        """Start to count the copies of an event."""
         self._here[id] = copies
         self._write(id)
 
-    def give(self, id: EventId, copies: int) -> None:
-        """So many leave for a neighbor."""
+    def send(self, id: EventId, copies: int) -> None:
+        """Copies are sent to a neighbor."""
         self._here[id] -= copies
-        self._under_way[id] = self._under_way.get(id, 0) + copies
+        self._in_transit[id] = self._in_transit.get(id, 0) + copies
 
-    def arrived(self, id: EventId, copies: int) -> bool:
-        """So many are the neighbor's; True if none are left, here or on their way."""
-        self._land(id, copies)
+    def confirm(self, id: EventId, copies: int) -> bool:
+        """Copies have arrived at a neighbor; True if none is left here or in transit."""
+        self._end_transit(id, copies)
         if copies:
             self._write(id)
-        return not self._here[id] and id not in self._under_way
+        return not self._here[id] and id not in self._in_transit
 
-    def came_back(self, id: EventId, copies: int) -> None:
-        """So many did not arrive, as far as can be told."""
-        self._land(id, copies)
+    def take_back(self, id: EventId, copies: int) -> None:
+        """Copies did not arrive, as far as is known, and are this node's again."""
+        self._end_transit(id, copies)
         self._here[id] = min(MAX_COPIES, self._here[id] + copies)
 
     def forget(self, id: EventId) -> None:
-        """An event is carried no longer; one that never was is no mistake."""
+        """An event is no longer carried; an unknown event is ignored."""
         if self._here.pop(id, None) is not None:
-            self._under_way.pop(id, None)
+            self._in_transit.pop(id, None)
             if self._store is not None:
                 self._store.delete(_key(id))
 
-    def _land(self, id: EventId, copies: int) -> None:
-        left = self._under_way.pop(id, 0) - copies
+    def _end_transit(self, id: EventId, copies: int) -> None:
+        left = self._in_transit.pop(id, 0) - copies
         if left > 0:
-            self._under_way[id] = left
+            self._in_transit[id] = left
 
     def _write(self, id: EventId) -> None:
         if self._store is not None:
-            self._store.put(_key(id), (self._here[id] + self._under_way.get(id, 0)).to_bytes(4))
+            self._store.put(_key(id), (self._here[id] + self._in_transit.get(id, 0)).to_bytes(4))
 
 
 def _key(id: EventId) -> bytes:
@@ -84,17 +84,17 @@ def _key(id: EventId) -> bytes:
 
 
 class CopyShare(NamedTuple):
-    """How many copies a neighbor gets, and how many stay; with none left the event is no longer carried here."""
+    """The number of copies for a neighbor and for this node; with none left, this node no longer carries the event."""
 
     given: int
     kept: int
 
 
 class CopyRule(ABC):
-    """What a protocol decides: how many copies of an event a neighbor is to carry."""
+    """The replication rule of a protocol: how many copies of an event a neighbor gets."""
 
     __slots__ = ()
 
     @abstractmethod
     def share(self, now: float, stored: BufferedEvent, copies: int, neighbor: NodeId, wanted: bool) -> CopyShare:
-        """What a neighbor would get to carry. One that wants the event itself gets it, whatever is said here."""
+        """The copies for a neighbor to carry. A subscriber gets the event in any case."""

@@ -1,7 +1,8 @@
-"""Store, carry and hand on: who meets a neighbor offers it what it wants, and what a rule would have it carry.
+"""Store-carry-forward exchange: at a contact, a node offers its neighbor events to deliver and events to carry.
 
-A copy counts as handed on when its message was acknowledged. One that failed may have arrived all the same: then there
-is one copy too many, which is better than none.
+A neighbor is offered the events that match its subscriptions, and those that the protocol's replication rule chooses.
+A copy counts as transferred when its message was acknowledged. A failed message may still have arrived: then there is
+one copy too many, which is better than none.
 """
 
 from collections.abc import Iterable
@@ -29,51 +30,51 @@ from carrycast.core.wire import Message, hops_after
 
 
 class PendingCopyRequests:
-    """Of one node."""
+    """The events that a node has requested and not received, and the neighbors that offered each."""
 
     def __init__(self, again_s: float) -> None:
         self._again_s = again_s
         self._asked: dict[EventId, tuple[float, dict[NodeId, None]]] = {}
-        """What is asked for: until when, of whom (the first), and who else has offered it."""
-        self._unheard: dict[tuple[NodeId, EventId], None] = {}
-        """Asks that failed: who has offered it is asked again, after all others."""
+        """For each requested event: the deadline, and its offerers, of whom the first was asked."""
+        self._failed: dict[tuple[NodeId, EventId], None] = {}
+        """Requests that failed: the neighbor is asked again after all other offerers."""
 
     def __bool__(self) -> bool:
         return bool(self._asked)
 
     def note_offer(self, neighbor: NodeId, id: EventId) -> bool:
-        """A neighbor has an event: whether it was asked of another, so that it need not be asked for now."""
+        """A neighbor offers an event; True if it was requested from another neighbor, so no request is needed now."""
         if id not in self._asked or next(iter(self._asked[id][1])) == neighbor:
             return False
         self._asked[id][1][neighbor] = None
         return True
 
     def add(self, now: float, neighbor: NodeId, ids: Iterable[EventId]) -> None:
-        """These are asked of a neighbor."""
+        """Events are requested from a neighbor."""
         for id in ids:
             others = self._asked[id][1] if id in self._asked else {}
             self._asked[id] = (now + self._again_s, {neighbor: None, **others})
 
     def fail(self, neighbor: NodeId, ids: Iterable[EventId]) -> None:
-        """The neighbor did not get the message that asks for these."""
-        self._unheard.update(dict.fromkeys((neighbor, id) for id in ids if id in self._asked))
+        """A request did not reach the neighbor."""
+        self._failed.update(dict.fromkeys((neighbor, id) for id in ids if id in self._asked))
 
     def arrive(self, id: EventId) -> None:
-        """It need not be asked for any more."""
+        """An event has arrived."""
         asked = self._asked.pop(id, None)
         for offerer in () if asked is None else asked[1]:
-            self._unheard.pop((offerer, id), None)
+            self._failed.pop((offerer, id), None)
 
     def overdue(self, now: float) -> list[EventId]:
-        """What should have come by now."""
+        """The events that did not arrive in time."""
         return [id for id, (due, _) in self._asked.items() if due <= now]
 
     def offered_by(self, neighbor: NodeId) -> list[EventId]:
-        """What was asked of a neighbor or may be."""
+        """The requested events that a neighbor offered."""
         return [id for id, (_, offerers) in self._asked.items() if neighbor in offerers]
 
     def others(self, ids: Iterable[EventId], gone: NodeId | None) -> dict[NodeId, dict[EventId, None]]:
-        """Who was asked has gone or has not answered: who is to be asked instead, of those that have offered it too."""
+        """The next offerers to ask for events whose request timed out, or whose offerer `gone` has left."""
         of: dict[NodeId, dict[EventId, None]] = {}
         for id in ids:
             _, offerers = self._asked[id]
@@ -81,7 +82,7 @@ class PendingCopyRequests:
             offerers.pop(asked if gone is None else gone, None)
             if gone is not None and gone != asked:
                 continue
-            if self._unheard.pop((asked, id), False) is None and gone is None:
+            if self._failed.pop((asked, id), False) is None and gone is None:
                 offerers[asked] = None
             if offerers:
                 of.setdefault(next(iter(offerers)), {})[id] = None
@@ -94,8 +95,8 @@ AGAIN = "again"
 SILENT = "silent"
 
 
-class _Underway(NamedTuple):
-    """A message without an outcome: its receiver, and how many copies come back if it fails."""
+class _InFlight(NamedTuple):
+    """A message without an outcome: its receiver, and how many copies return if it fails."""
 
     neighbor: NodeId
     message: Message
@@ -103,7 +104,7 @@ class _Underway(NamedTuple):
 
 
 class CopyExchange:
-    """The offers, asks and copies of one node."""
+    """The offers, requests and copies of one node."""
 
     def __init__(
         self, port: Port, buffer: CarrierBuffer, settings: CarrierSettings, rule: CopyRule, store: DurableStore | None
@@ -112,26 +113,26 @@ class CopyExchange:
         self._buffer = buffer
         self._again_s = settings.again_s
         self._rule = rule
-        self.subscriptions = SubscriptionExchange(port, buffer.local, self._introducing)
+        self.subscriptions = SubscriptionExchange(port, buffer.local, self._update_token)
         self.neighbors = Neighbors()
         self._copies = CopyCounts(store)
         self._holders = KnownReplicas()
         self._transfers = PendingCustody(settings.again_s)
         self._offered: dict[NodeId, set[EventId]] = {}
-        """What each neighbor was offered, was given or has given: no longer to be offered."""
+        """The events not to offer to each neighbor: it was offered them, or has sent them."""
         self._open: dict[EventId, dict[NodeId, None]] = {}
-        """To whom copies to carry were offered and who has not answered: not more than there are copies to give."""
-        self._asks = PendingCopyRequests(settings.again_s)
-        self._underway: dict[Token, _Underway] = {}
+        """The neighbors with an open offer of copies: not more than there are copies."""
+        self._requests = PendingCopyRequests(settings.again_s)
+        self._in_flight: dict[Token, _InFlight] = {}
         self._tokens = 0
         self._armed = False
-        self._listening = False
-        """Whether it is looked, after a while, at who was told and has not answered."""
+        self._silence_armed = False
+        """Whether the timer SILENT is armed."""
 
-    # What a protocol tells.
+    # Inputs.
 
     def start(self, now: float) -> None:
-        """Go on with what the node carried when it last ran."""
+        """Restore the events of the previous run."""
         ended = self._buffer.load(now)
         for id in (*self._buffer.events, *ended):
             self._copies.load(id)
@@ -143,50 +144,50 @@ class CopyExchange:
             self._take(now, event, 0, event.lease_s, copies)
 
     def count(self, event: EventId, copies: int) -> None:
-        """Somebody wants to know which neighbors carry an event, until so many do."""
+        """A publisher waits for so many replicas of an event."""
         if event in self._buffer.events:
             self._holders.count(event, copies)
 
-    def subscribed(self) -> None:
-        """Local subscriptions have changed: every neighbor is told."""
-        self.subscriptions.renew()
-        self._introduce()
+    def update_subscriptions(self) -> None:
+        """Local subscriptions have changed: send them to every neighbor."""
+        self.subscriptions.invalidate()
+        self._send_subscriptions()
 
     def link_up(self, now: float, link: Link) -> None:
-        """A neighbor may have come."""
+        """A link is up, perhaps to a new neighbor."""
         if self.neighbors.add(link):
-            self.subscriptions.linked(link.neighbor)
+            self.subscriptions.on_neighbor_up(link.neighbor)
             if self.subscriptions.knows(link.neighbor):
-                self.consider(now, link.neighbor)
+                self.offer_events(now, link.neighbor)
 
     def link_down(self, now: float, link: Link) -> bool:
-        """A neighbor may have gone; True if it has."""
+        """A link is down; True if the neighbor is gone."""
         if not self.neighbors.remove(link):
             return False
-        self.subscriptions.parted(link.neighbor)
+        self.subscriptions.on_neighbor_down(link.neighbor)
         self._offered.pop(link.neighbor, None)
-        self._come_back(now, link.neighbor)
-        self._ask_others(now, self._asks.offered_by(link.neighbor), link.neighbor)
+        self._end_custody_transfers(now, link.neighbor)
+        self._request_from_others(now, self._requests.offered_by(link.neighbor), link.neighbor)
         return True
 
     def on_message(self, now: float, sender: NodeId, message: Message) -> None:
         """One of `MESSAGES`."""
         if isinstance(message, SubscriptionUpdate):
-            if self.subscriptions.heard(sender, message):
-                self.subscriptions.tell(sender)
-            self.consider(now, sender)
+            if self.subscriptions.on_update(sender, message):
+                self.subscriptions.send(sender)
+            self.offer_events(now, sender)
         elif isinstance(message, CopyOffer):
             self._on_offer(now, sender, message.ids)
         elif isinstance(message, CopyRequest):
-            self._on_ask(now, sender, message.ids)
+            self._on_request(now, sender, message.ids)
         elif isinstance(message, CopyTransfer):
-            self._on_handed(now, sender, message)
+            self._on_transfer(now, sender, message)
         elif isinstance(message, CustodySignal):
             self._on_custody(now, sender, message.ids)
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         """The outcome of a message of `MESSAGES`."""
-        sent = self._underway.pop(token)
+        sent = self._in_flight.pop(token)
         message = sent.message
         if isinstance(message, CopyTransfer):
             self._on_outcome(now, sent, message, failure)
@@ -194,39 +195,39 @@ class CopyExchange:
             if isinstance(message, CopyOffer):
                 self._offered.get(sent.neighbor, set()).difference_update(message.ids)
             elif isinstance(message, CopyRequest):
-                self._asks.fail(sent.neighbor, message.ids)
+                self._requests.fail(sent.neighbor, message.ids)
             else:
-                self.subscriptions.failed(sent.neighbor)
+                self.subscriptions.on_failure(sent.neighbor)
             self._arm()
         elif (
             isinstance(message, SubscriptionUpdate)
             and not self.subscriptions.knows(sent.neighbor)
-            and not self._listening
+            and not self._silence_armed
         ):
-            self._listening = True
+            self._silence_armed = True
             self._port.set_timer(SILENT, self._again_s)
 
     def on_silent(self) -> None:
-        """The timer `SILENT`. Who has started anew may have answered before its link was noticed to be another, so that
-        what it said was forgotten here, and it does not know that."""
-        self._listening = False
+        """The timer `SILENT`: ask neighbors again that have not sent their subscriptions. A restarted neighbor may have
+        answered before its link was replaced here, and its answer was lost with the old link."""
+        self._silence_armed = False
         for neighbor in self.subscriptions.silent():
-            self.subscriptions.tell(neighbor, answer=True)
+            self.subscriptions.send(neighbor, answer=True)
 
     def on_again(self, now: float) -> None:
-        """The timer `AGAIN`."""
+        """The timer `AGAIN`: retry everything that failed or did not arrive."""
         self._armed = False
         self._open.clear()
-        self._introduce()
-        self._come_back(now)
-        self._ask_others(now, self._asks.overdue(now), None)
+        self._send_subscriptions()
+        self._end_custody_transfers(now)
+        self._request_from_others(now, self._requests.overdue(now), None)
         for neighbor in self.neighbors:
-            self.consider(now, neighbor)
-        if self._asks or self._transfers:
+            self.offer_events(now, neighbor)
+        if self._requests or self._transfers:
             self._arm()
 
     def forget(self, ids: Iterable[EventId]) -> None:
-        """These are no longer carried."""
+        """Events are no longer carried."""
         for id in ids:
             self._copies.forget(id)
             self._holders.forget(id)
@@ -242,8 +243,8 @@ class CopyExchange:
 
     # Offers.
 
-    def consider(self, now: float, neighbor: NodeId) -> None:
-        """Offer a neighbor whatever it is to have and was not offered."""
+    def offer_events(self, now: float, neighbor: NodeId) -> None:
+        """Offer a neighbor all events that are for it and were not offered yet."""
         if neighbor in self.neighbors and self.subscriptions.knows(neighbor):
             offered = self._offered.setdefault(neighbor, set())
             ids = [
@@ -263,12 +264,12 @@ class CopyExchange:
         if not share.given:
             return False
         if share.kept < copies:
-            # Copies that run out are offered to no more neighbors than could get one; the others' turn comes later.
-            waiting = self._open.setdefault(stored.id, {})
+            # Copies are limited: they are offered to no more neighbors than can get one, and to others later.
+            open_to = self._open.setdefault(stored.id, {})
             self._arm()
-            if len(waiting) >= max(1, share.kept):
+            if len(open_to) >= max(1, share.kept):
                 return False
-            waiting[neighbor] = None
+            open_to[neighbor] = None
         return True
 
     def _offer(self, neighbor: NodeId, ids: list[EventId]) -> None:
@@ -284,30 +285,30 @@ class CopyExchange:
             if id in events:
                 if mine is not None:
                     mine.add(id)
-            elif not self._asks.note_offer(sender, id) and self._buffer.is_new(id):
-                # Also if it was asked for here: who offers again was not heard when it sent it.
+            elif not self._requests.note_offer(sender, id) and self._buffer.is_new(id):
+                # Even if it was requested from this neighbor: a second offer means that its transfer failed.
                 wanted.append(id)
         if wanted:
-            self._ask(now, sender, dict.fromkeys(wanted))
+            self._request(now, sender, dict.fromkeys(wanted))
         else:
             self._send(sender, CopyRequest(()))
 
-    def _ask(self, now: float, neighbor: NodeId, ids: dict[EventId, None]) -> None:
-        self._asks.add(now, neighbor, ids)
+    def _request(self, now: float, neighbor: NodeId, ids: dict[EventId, None]) -> None:
+        self._requests.add(now, neighbor, ids)
         self._send(neighbor, CopyRequest(tuple(ids)))
         self._arm()
 
-    def _ask_others(self, now: float, ids: list[EventId], gone: NodeId | None) -> None:
-        """Who was asked has gone or has not answered: somebody else is asked who has offered it too."""
-        for neighbor, wanted in self._asks.others(ids, gone).items():
+    def _request_from_others(self, now: float, ids: list[EventId], gone: NodeId | None) -> None:
+        """Request events from other offerers, after a time-out or the loss of a neighbor."""
+        for neighbor, wanted in self._requests.others(ids, gone).items():
             group = list(wanted)
             for first in range(0, len(group), MAX_IDS):
-                self._ask(now, neighbor, dict.fromkeys(group[first : first + MAX_IDS]))
+                self._request(now, neighbor, dict.fromkeys(group[first : first + MAX_IDS]))
 
     # Copies.
 
-    def _on_ask(self, now: float, sender: NodeId, ids: tuple[EventId, ...]) -> None:
-        answered = [id for id, waiting in self._open.items() if sender in waiting]
+    def _on_request(self, now: float, sender: NodeId, ids: tuple[EventId, ...]) -> None:
+        answered = [id for id, open_to in self._open.items() if sender in open_to]
         for id in answered:
             del self._open[id][sender]
         for id in dict.fromkeys(ids):
@@ -319,19 +320,19 @@ class CopyExchange:
             share = self._rule.share(now, stored, copies, sender, wanted)
             if share.given or wanted:
                 leaving = copies - share.kept if share.given else 0
-                self._copies.give(id, leaving)
-                entrusted = share.given and not share.kept and self._buffer.is_guaranteed(id)
-                kind = CustodyTransfer if entrusted else CopyTransfer
+                self._copies.send(id, leaving)
+                custody = share.given and not share.kept and self._buffer.is_guaranteed(id)
+                kind = CustodyTransfer if custody else CopyTransfer
                 message = kind(stored.event, hops_after(stored.hops), stored.until - now, share.given)
                 self._send(sender, message, leaving)
-                if entrusted:
+                if custody:
                     self._transfers.add(sender, id, leaving)
         for id in answered:
             stored = self._buffer.events.get(id)
             if stored is not None:
-                self._spread(now, stored)
+                self._offer_to_all(now, stored)
 
-    def _on_outcome(self, now: float, sent: _Underway, message: CopyTransfer, failure: Failure | None) -> None:
+    def _on_outcome(self, now: float, sent: _InFlight, message: CopyTransfer, failure: Failure | None) -> None:
         id = message.event.id
         if id not in self._copies:
             return
@@ -345,49 +346,49 @@ class CopyExchange:
         if isinstance(message, CustodyTransfer):
             self._transfers.arrive(now, sent.neighbor, id)
             self._arm()
-        elif self._copies.arrived(id, sent.copies):
+        elif self._copies.confirm(id, sent.copies):
             self.forget([id])
-            self._buffer.hand_on(now, id)
+            self._buffer.transfer(now, id)
 
     def _on_custody(self, now: float, sender: NodeId, ids: tuple[EventId, ...]) -> None:
         for id in ids:
             copies = self._transfers.end(sender, id)
-            if copies is not None and self._copies.arrived(id, copies):
+            if copies is not None and self._copies.confirm(id, copies):
                 self.forget([id])
-                self._buffer.hand_on(now, id, CUSTODY_TAKEN)
+                self._buffer.transfer(now, id, CUSTODY_TAKEN)
 
-    def _come_back(self, now: float, gone: NodeId | None = None) -> None:
+    def _end_custody_transfers(self, now: float, gone: NodeId | None = None) -> None:
         for neighbor, id, copies in self._transfers.give_up(now, gone):
             self._return(neighbor, id, copies)
 
     def _return(self, neighbor: NodeId, id: EventId, copies: int) -> None:
-        self._copies.came_back(id, copies)
+        self._copies.take_back(id, copies)
         self._offered.get(neighbor, set()).discard(id)
 
-    def _on_handed(self, now: float, sender: NodeId, message: CopyTransfer) -> None:
+    def _on_transfer(self, now: float, sender: NodeId, message: CopyTransfer) -> None:
         id = message.event.id
-        self._asks.arrive(id)
+        self._requests.arrive(id)
         offered = self._offered.get(sender)
         if offered is not None and message.copies:
             offered.add(id)
-        entrusted = isinstance(message, CustodyTransfer)
+        custody = isinstance(message, CustodyTransfer)
         if self._buffer.is_new(id):
-            self._take(now, message.event, message.hops, message.remaining_s, message.copies, entrusted)
-        if entrusted and self._buffer.take_custody(sender, message.event, message.remaining_s):
+            self._take(now, message.event, message.hops, message.remaining_s, message.copies, custody)
+        if custody and self._buffer.take_custody(sender, message.event, message.remaining_s):
             self._send(sender, CustodySignal((id,)))
 
     def _take(
-        self, now: float, event: Event, hops: int, remaining_s: float, copies: int, entrusted: bool = False
+        self, now: float, event: Event, hops: int, remaining_s: float, copies: int, custody: bool = False
     ) -> None:
-        self.forget(self._buffer.meet(now, event, hops, remaining_s, copies > 0, entrusted))
+        self.forget(self._buffer.receive(now, event, hops, remaining_s, copies > 0, custody))
         if copies:
             self._copies.begin(event.id, copies)
             stored = self._buffer.events.get(event.id)
             if stored is not None:
-                self._spread(now, stored)
+                self._offer_to_all(now, stored)
 
-    def _spread(self, now: float, stored: BufferedEvent) -> None:
-        """Offer one event to the neighbors that there are: those first who want it."""
+    def _offer_to_all(self, now: float, stored: BufferedEvent) -> None:
+        """Offer one event to the current neighbors, to subscribers first."""
         known = [neighbor for neighbor in self.neighbors if self.subscriptions.knows(neighbor)]
         known.sort(key=lambda neighbor: not self.subscriptions.wants(neighbor, stored.event))
         for neighbor in known:
@@ -397,19 +398,19 @@ class CopyExchange:
 
     # Sending.
 
-    def _introduce(self) -> None:
-        for neighbor in self.subscriptions.untold():
-            # One that has started anew may have told this node before it was noticed, and does not by itself again.
-            self.subscriptions.tell(neighbor, answer=not self.subscriptions.knows(neighbor))
+    def _send_subscriptions(self) -> None:
+        for neighbor in self.subscriptions.outdated():
+            # A restarted neighbor may have sent its subscriptions before the restart was detected.
+            self.subscriptions.send(neighbor, answer=not self.subscriptions.knows(neighbor))
 
-    def _introducing(self, neighbor: NodeId) -> Token:
+    def _update_token(self, neighbor: NodeId) -> Token:
         self._tokens += 1
-        self._underway[self._tokens] = _Underway(neighbor, SubscriptionUpdate(()))
+        self._in_flight[self._tokens] = _InFlight(neighbor, SubscriptionUpdate(()))
         return self._tokens
 
     def _send(self, neighbor: NodeId, message: Message, copies: int = 0) -> None:
         self._tokens += 1
-        self._underway[self._tokens] = _Underway(neighbor, message, copies)
+        self._in_flight[self._tokens] = _InFlight(neighbor, message, copies)
         self._port.send(neighbor, message, token=self._tokens)
 
     def _arm(self) -> None:

@@ -1,4 +1,5 @@
-"""The messages of a hand-over: the carrier offers ids, the other asks for those that it has not met and gets them."""
+"""The messages of a store-carry-forward exchange: a carrier offers ids, its neighbor requests those it has not
+received."""
 
 from typing import Annotated
 
@@ -10,35 +11,35 @@ from carrycast.core.parts.subscription_exchange import SubscriptionUpdate
 from carrycast.core.wire import EventMessage, Message
 
 MAX_IDS = 1024
-"""Ids in one message: about 20 kB at the most, so that it fits in a datagram. More ids travel in more messages."""
+"""Ids in one message: at most 20 kB, so that it fits in a datagram. More ids are sent in several messages."""
 
 Ids = Annotated[tuple[EventId, ...], Meta(max_length=MAX_IDS)]
 
 
 class CopyOffer(Message, frozen=True, gc=False, tag=2):
-    """These I would give you: ask for what you have not met."""
+    """Offers events by id; the receiver requests those it has not received."""
 
     ids: Ids
 
 
 class CopyRequest(Message, frozen=True, gc=False, tag=3):
-    """These I have not met: send them. It answers each offer, so that who offered knows that the others were met."""
+    """Requests offered events. It answers every offer, even with no id: then the receiver has them all."""
 
     ids: Ids
 
 
 class CopyTransfer(EventMessage, frozen=True, gc=False, tag=4):
-    """One event, as asked for, and how many copies of it are now the receiver's to hand on: 0 if it is for it alone."""
+    """A requested event, and how many copies of it the receiver may distribute: 0 if it is only for the receiver."""
 
     copies: Annotated[int, Meta(ge=0, le=MAX_COPIES)] = 0
 
 
 class CustodyTransfer(CopyTransfer, frozen=True, gc=False, tag=20):
-    """The same, of an event that its sender promised to keep: it lets go of it when its custody is confirmed."""
+    """A guaranteed event: the sender deletes it when the receiver has accepted custody."""
 
 
 class CustodySignal(Message, frozen=True, gc=False, tag=21):
-    """These were entrusted to this node, and are on its disk: it keeps them as their sender did."""
+    """Custody signal (RFC 5050, 6.3): the sender has accepted custody of these events, which are on its disk."""
 
     ids: Ids
 

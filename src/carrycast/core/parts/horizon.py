@@ -1,7 +1,7 @@
-"""What a node knows of the nodes within a few hops: soft state that each of them spreads over that many hops.
+"""The horizon: soft state about the nodes within a few hops, which report their state over that many hops.
 
-A report is passed on hop by hop while it has hops left. Of copies that come over several links the first one counts and
-the others are discarded by their sequence number, so each node is known over exactly one link.
+A report is forwarded hop by hop until its hop limit. If copies arrive over several links, only the first is used; the
+others are discarded by their sequence number. So each node is known over exactly one link.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,21 +12,21 @@ from carrycast.core.model import NodeId
 Report = TypeVar("Report")
 
 MAX_NODES = 100_000
-"""More nodes than any horizon holds; forged reports cannot fill the memory."""
+"""More nodes than any horizon holds; bounds the memory against forged reports."""
 
 COPY_LIFE_S = 60.0
-"""For that long after a report has run out, copies of it are still known to be copies."""
+"""How long after a report has expired its sequence number is remembered, to discard late copies."""
 
 COUNTER_BITS = 32
 
 
 def next_sequence(incarnation: int, counter: int) -> int:
-    """A sequence number that grows over restarts of a node too: after a crash its counter begins anew."""
+    """A sequence number that increases over restarts: the incarnation, then the counter, which restarts at zero."""
     return (incarnation << COUNTER_BITS) + counter
 
 
 class KnownNode(Generic[Report]):
-    """The last report of a node: over which neighbor it came, over how many hops, and until when it is good."""
+    """The last report of a node: over which neighbor and how many hops it came, and when it expires."""
 
     __slots__ = ("hops", "report", "sequence", "until", "via")
 
@@ -39,9 +39,9 @@ class KnownNode(Generic[Report]):
 
 
 class Horizon(Generic[Report]):
-    """The nodes that have reported: all of them, by the neighbor over which each is reached, and by what they want.
+    """The nodes that have reported, indexed by the neighbor over which they are reached and by their filters.
 
-    `wanted` gives the filters that a report says its node subscribes to.
+    `wanted` gives the filters in a report to which its node subscribes.
     """
 
     __slots__ = ("_ended", "_nodes", "_self", "_subscribers", "_wanted", "links")
@@ -52,9 +52,9 @@ class Horizon(Generic[Report]):
         self._nodes: dict[NodeId, KnownNode[Report]] = {}
         self._subscribers: dict[str, dict[NodeId, KnownNode[Report]]] = {}
         self._ended: dict[NodeId, tuple[int, float]] = {}
-        """The last sequence numbers of nodes that are no longer known, so that old copies stay duplicates."""
+        """The last sequence numbers of forgotten nodes, to recognize late copies of their reports."""
         self.links: dict[NodeId, dict[NodeId, KnownNode[Report]]] = {}
-        """The nodes reached over each neighbor; to be read only."""
+        """The nodes reached over each neighbor; read-only."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -63,11 +63,11 @@ class Horizon(Generic[Report]):
         return iter(self._nodes.items())
 
     def get(self, node: NodeId) -> KnownNode[Report] | None:
-        """What is known of a node."""
+        """The last report of a node, or None."""
         return self._nodes.get(node)
 
     def is_new(self, node: NodeId, sequence: int) -> bool:
-        """Whether a report would be taken in: no copy of one that came before, and not this node's own."""
+        """Whether a report is neither a duplicate nor this node's own."""
         known = self._nodes.get(node)
         if known is not None:
             return sequence > known.sequence
@@ -75,7 +75,7 @@ class Horizon(Generic[Report]):
         return node != self._self and len(self._nodes) < MAX_NODES and (ended is None or sequence > ended[0])
 
     def accept(self, node: NodeId, via: NodeId, hops: int, sequence: int, until: float, report: Report) -> None:
-        """Take a new report in."""
+        """Store a new report."""
         old = self._nodes.get(node)
         if old is not None:
             if old.via == via and self._wanted(old.report) == self._wanted(report):
@@ -91,7 +91,7 @@ class Horizon(Generic[Report]):
             self._subscribers.setdefault(text, {})[node] = known
 
     def nearest(self, texts: Iterable[str]) -> dict[NodeId, int]:
-        """The links that lead to subscribers to any of these filters, each with the hops to its nearest one."""
+        """The links that lead to subscribers to any of these filters, with the hops to the nearest one."""
         found: dict[NodeId, int] = {}
         for text in texts:
             subscribers = self._subscribers.get(text)
@@ -103,13 +103,13 @@ class Horizon(Generic[Report]):
         return found
 
     def lose(self, neighbor: NodeId) -> None:
-        """A link is gone, and with it all that is known only over it."""
+        """A link is down: forget the nodes reached over it."""
         for node in list(self.links.get(neighbor, ())):
             known = self._drop(node)
             self._ended[node] = (known.sequence, known.until + COPY_LIFE_S)
 
     def expire(self, now: float) -> bool:
-        """Forget what is no longer good; True if there was any. To be called now and then: reports are not watched."""
+        """Remove expired reports; True if there was any. To be called periodically."""
         over = [node for node, known in self._nodes.items() if known.until <= now]
         for node in over:
             known = self._drop(node)
@@ -130,7 +130,7 @@ Key = TypeVar("Key", NodeId, str)
 
 
 def _remove(groups: dict[Key, dict[NodeId, KnownNode[Report]]], key: Key, node: NodeId) -> None:
-    """Take a node out of its group, and out of the table a group that is empty."""
+    """Remove a node from its group, and a group that is then empty."""
     group = groups[key]
     del group[node]
     if not group:

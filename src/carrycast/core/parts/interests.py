@@ -1,4 +1,4 @@
-"""The filters that a node has heard of: which of them an event matches, and which of them cover which."""
+"""The filters that a node knows of other nodes: which ones an event matches, and which cover each other."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -10,14 +10,14 @@ EVERYTHING = Filter("").text
 """The canonical text of the filter that every event matches; it covers every other."""
 
 MAX_INTERESTS = 10_000
-"""Filters known at one time; forged ones cannot fill the memory."""
+"""Filters known at one time; bounds the memory against forged ones."""
 
 MAX_COMPARED = 512
-"""A filter that is learned when more are known is not compared with them: tables then hold a few idle entries more."""
+"""Above this number a new filter is not compared with the others; tables then have a few redundant entries."""
 
 
 class KnownFilters:
-    """A set of filters, known by their texts. The filter that everything matches is always among them."""
+    """A set of filters, by their texts. The filter that matches everything is always among them."""
 
     __slots__ = ("_covering", "_generation", "known")
 
@@ -25,10 +25,10 @@ class KnownFilters:
         self.known: dict[str, None] = {EVERYTHING: None}
         self._generation = MATCHER.generation
         self._covering: dict[str, list[str]] = {}
-        """For each filter that is covered by known ones: those. That EVERYTHING covers all goes without saying."""
+        """For each covered filter, the known filters that cover it; EVERYTHING, which covers all, is left out."""
 
     def learn(self, texts: Collection[str]) -> bool:
-        """Take filters in; False, and nothing is taken in, if one of them does not parse or they are too many."""
+        """Add filters; False, and none is added, if one does not parse or they are too many."""
         new = [text for text in texts if text not in self.known]
         if len(self.known) + len(new) > MAX_INTERESTS:
             return False
@@ -44,7 +44,7 @@ class KnownFilters:
         return True
 
     def keep(self, wanted: Iterable[str]) -> None:
-        """Forget all filters but these."""
+        """Remove all filters but these."""
         kept = {EVERYTHING, *wanted}
         gone = [text for text in self.known if text not in kept]
         for text in gone:
@@ -59,20 +59,20 @@ class KnownFilters:
                     del self._covering[text]
 
     def match(self, event: Event) -> list[str]:
-        """The filters that an event matches, in the order of their texts, and at the end EVERYTHING."""
+        """The filters that an event matches, in the order of their texts, EVERYTHING last."""
         if self._generation != MATCHER.generation:
-            self._tell_again()
+            self._register_again()
         known = self.known
         matched = [text for text in MATCHER.match(event) if text in known]
         matched.append(EVERYTHING)
         return matched
 
     def covering(self, text: str) -> Sequence[str]:
-        """The known filters that cover a filter, but for EVERYTHING, which covers all."""
+        """The known filters that cover a filter, without EVERYTHING."""
         return self._covering.get(text, _NONE)
 
     def covered_by(self, texts: Collection[str]) -> list[str]:
-        """The known filters that one of these covers, themselves not among them."""
+        """The known filters that one of these covers, without these."""
         if EVERYTHING in texts:
             return [text for text in self.known if text not in texts]
         return [
@@ -82,10 +82,10 @@ class KnownFilters:
         ]
 
     def uncovered(self, worth: Mapping[str, float]) -> dict[str, float]:
-        """A table of values by filter without the entries that say nothing.
+        """A table of values by filter without its redundant entries.
 
-        An entry goes if a covering one has at least its value, so the maximum over the filters that an event matches
-        stays what it was. Of two that cover each other and are worth the same, the one known first stays.
+        An entry is redundant if a covering filter has at least its value: the maximum over the filters that an event
+        matches stays the same. Of two equivalent filters of equal value, the one known first stays.
         """
         floor = worth.get(EVERYTHING, -1.0)
         table = {text: value for text, value in worth.items() if value > floor or text == EVERYTHING}
@@ -105,9 +105,9 @@ class KnownFilters:
         return kept
 
     def _compare(self, text: str) -> None:
-        """Find out which known filters cover a new one, and which it covers."""
+        """Find the known filters that cover a new one, and those that it covers."""
         for other in self.known:
-            # In the order of the texts, so that each pair is asked about in one way only.
+            # In the order of the texts, so that the cache has one entry for each pair.
             found = relation(text, other) if text < other else _TURNED[relation(other, text)]
             if found and other != EVERYTHING:
                 if found & 2:
@@ -115,8 +115,8 @@ class KnownFilters:
                 if found & 1:
                     self._covering.setdefault(other, []).append(text)
 
-    def _tell_again(self) -> None:
-        """The matcher was emptied to make room. It may be once more while this is told: then all is told again."""
+    def _register_again(self) -> None:
+        """Add the filters to the shared matcher again after it was cleared, until it is not cleared in between."""
         while self._generation != MATCHER.generation:
             self._generation = MATCHER.generation
             for text in self.known:

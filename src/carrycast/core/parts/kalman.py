@@ -1,27 +1,26 @@
-"""A Kalman filter for a level that wanders: predicts the next value of a noisy series from the last estimate alone.
+"""A Kalman filter for the local level model, and a test of its residuals.
 
-The local level model [Brockwell and Davis, chapter 8]: the level does a random walk with steps of variance `drift`, and
-is seen through noise of variance `noise`.
+The Kalman filter predicts the next value of a noisy series from the last estimate alone. In the local level model
+[Brockwell and Davis, chapter 8] the level follows a random walk with steps of variance `drift`, and is observed with
+noise of variance `noise`.
+
+The predictions of a series are used only while their residuals are close to zero and look like white noise [Musolesi
+and Mascolo 2006; 004 §4]. Both are tested with three running means, so no history is stored: of the residual, of its
+square, and of its product with the previous one.
 """
 
 from math import sqrt
 
 
 def steady_variance(drift: float, noise: float) -> float:
-    """The variance of a prediction once the filter has run for long: the root of v² - drift·v - drift·noise."""
+    """The steady-state variance of a prediction: the positive root of v² - drift·v - drift·noise."""
     return (drift + sqrt(drift * drift + 4 * drift * noise)) / 2
 
 
-def steady_gain(drift: float, noise: float) -> float:
-    """How far an observation moves the estimate once the filter has run for long."""
-    variance = steady_variance(drift, noise)
-    return variance / (variance + noise)
-
-
 class LevelFilter:
-    """One series. `level` is the prediction of its next value, `variance` the expected square of its error.
+    """The Kalman filter of one series. `level` predicts its next value, `variance` is the expected squared error.
 
-    The first observation is taken as it is: nothing is known before it.
+    The first observation is the first estimate.
     """
 
     __slots__ = ("_drift", "_noise", "level", "variance")
@@ -33,7 +32,7 @@ class LevelFilter:
         self._noise = noise
 
     def observe(self, value: float) -> float:
-        """The series has its next value; returns the residual, by how much the prediction was too low."""
+        """Update with the next value; returns the residual, the value minus its prediction."""
         variance = self.variance
         gain = variance / (variance + self._noise)
         residual = value - self.level
@@ -42,23 +41,23 @@ class LevelFilter:
         return residual
 
     def skip(self) -> None:
-        """A period without an observation: the prediction stays, and is less sure."""
+        """A period without an observation: the prediction stays the same, its variance grows."""
         self.variance += self._drift
 
 
 MEMORY = 0.1
-"""Weight of the newest residual. The means then look back over (2 - 0.1) / 0.1 = 19 residuals, the window of about 20
-that autocorrelations are usually judged from."""
+"""Weight of the newest residual. The means then cover (2 - 0.1) / 0.1 = 19 residuals, about the 20 from which
+autocorrelations are usually estimated."""
 
 BAND = 1.96 / sqrt((2 - MEMORY) / MEMORY)
 """The autocorrelation of white noise stays within this in 95 of 100 cases [Brockwell and Davis, section 1.6]."""
 
 WARM_UP = 8
-"""With fewer residuals nothing is held against a series."""
+"""With fewer residuals every series passes the test."""
 
 
 class ResidualMonitor:
-    """The residuals of one series."""
+    """The residual test of one series."""
 
     __slots__ = ("_before", "_count", "_mean", "_product", "_square")
 
@@ -70,7 +69,7 @@ class ResidualMonitor:
         self._product = 0.0
 
     def add(self, residual: float) -> None:
-        """The next residual. Until the means are as long as their memory they are plain means."""
+        """Add a residual. The first ones are averaged with equal weights."""
         self._count += 1
         weight = max(MEMORY, 1 / self._count)
         self._mean += weight * (residual - self._mean)
@@ -78,11 +77,11 @@ class ResidualMonitor:
         self._product += weight * (residual * self._before - self._product)
         self._before = residual
 
-    def reliable(self, error_max: float, bias_max: float, accurate: float) -> bool:
+    def is_reliable(self, error_max: float, bias_max: float, accurate: float) -> bool:
         """Whether predictions may be used.
 
-        Yes while there are few residuals, and whenever their root mean square is within `accurate`. Else it has to be
-        within `error_max`, the mean within `bias_max`, and the residuals must not follow from each other.
+        True while there are few residuals, and whenever their root mean square is within `accurate`. Otherwise it must
+        be within `error_max`, the mean within `bias_max`, and the residuals must not be autocorrelated.
         """
         square = self._square
         if self._count < WARM_UP or square <= accurate * accurate:

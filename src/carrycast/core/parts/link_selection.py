@@ -1,7 +1,8 @@
-"""What protocols have in common that send an event over some of their links and may keep it to try again [004 §2.3].
+"""Semi-probabilistic forwarding: an event is sent over a subset of the links and perhaps stored for retries [004 §2.3].
 
-Which links: by what nodes within a horizon have reported. What they report, what else speaks for a link, and who stores
-an event, is the protocol's own.
+Links to known subscribers come first, then links predicted to lead to some, then random ones [004 §2.3.1]. Subscribers
+are known from the reports of nodes within a horizon. The content of reports, the predictions and the decision to store
+an event belong to the protocol.
 """
 
 from abc import ABC, abstractmethod
@@ -22,16 +23,16 @@ from carrycast.core.protocol import Fact, Link, Port
 from carrycast.core.wire import LEASE_EXPIRED, EventMessage, hops_after
 
 ROUNDING = 1e-9
-"""0.1 times 30 is a little more than 3 in floating point, and must not count as 4 links."""
+"""0.1 times 30 is slightly more than 3 in floating point, and must not be rounded up to 4 links."""
 
 
-def quota(tau: float, links: int) -> int:
-    """[004 §2.3.1] f̄ = ⌈τ L⌉: how many of the links that an event may take it takes."""
+def fanout(tau: float, links: int) -> int:
+    """[004 §2.3.1] f̄ = ⌈τ L⌉: the number of links to use, of L links."""
     return ceil(tau * links - ROUNDING)
 
 
 def allowed_links(links: list[NodeId], sender: NodeId | None, holders: Set[NodeId] | None) -> list[NodeId]:
-    """[004 §2.3.1] The links that an event may take: not the one it came from, nor one to a known holder."""
+    """[004 §2.3.1] The links that may be used: not to the sender of the event, nor to a known holder."""
     allowed = links.copy()
     if sender is not None and sender in allowed:
         allowed.remove(sender)
@@ -39,9 +40,9 @@ def allowed_links(links: list[NodeId], sender: NodeId | None, holders: Set[NodeI
 
 
 def by_distance(links: list[NodeId], nearest: Mapping[NodeId, int]) -> tuple[list[NodeId], list[NodeId], list[NodeId]]:
-    """Links that are subscribers themselves, those that lead to some (nearest first), and the others.
+    """Links to adjacent subscribers, links that lead to subscribers (nearest first), and the others.
 
-    `nearest` has the hops to the nearest subscriber over a link. Links that lead equally near keep their order.
+    `nearest` has the hops to the nearest subscriber over a link. Links of equal distance keep their order.
     """
     if not nearest:
         return [], [], links
@@ -56,7 +57,7 @@ def by_distance(links: list[NodeId], nearest: Mapping[NodeId, int]) -> tuple[lis
     return adjacent, nearby, [neighbor for neighbor in links if neighbor not in nearest]
 
 
-def chosen_links(
+def select_links(
     wanted: int,
     adjacent: list[NodeId],
     nearby: list[NodeId],
@@ -64,11 +65,11 @@ def chosen_links(
     others: list[NodeId],
     rng: Random,
 ) -> list[NodeId]:
-    """[004 §2.3.1] The links to use, in the order of the rule; no link is in more than one of the four.
+    """[004 §2.3.1] The links to use, in the order of the rule; the four lists are disjoint.
 
-    Step 1a: all that are themselves subscribers (`adjacent`), whatever the quota. Step 1b: while fewer than `wanted`
-    are in use, those that lead to subscribers within the horizon (`nearby`, nearest first). Step 2: those predicted to
-    lead to them (`predicted`, best first). Step 3: random ones of the rest (`others`).
+    Step 1a: all links to adjacent subscribers (`adjacent`), even beyond `wanted`. While fewer than `wanted` are chosen,
+    step 1b: links that lead to subscribers within the horizon (`nearby`, nearest first); step 2: links predicted to
+    lead to subscribers (`predicted`, best first); step 3: random links of the rest (`others`).
     """
     missing = wanted - len(adjacent)
     if missing <= 0:
@@ -87,51 +88,51 @@ Report = TypeVar("Report")
 
 
 class SpreadSettings(NamedTuple):
-    """How widely and for how long events go: what the settings of such protocols share."""
+    """The settings that these protocols share."""
 
     tau: float
     phi: int
     buffer: int
     retry_s: float
     retry_timer: Literal["node", "copy"]
-    """Whose interval that is: all copies of a node are tried together, or each counts from its own arrival."""
+    """Whether the retry interval is per node (all copies together) or per copy (from its arrival)."""
     attempts: int
     lease_s: float
     grace_s: float
     tracks: bool
-    """A stored event is not sent again to neighbors that are known to have it."""
+    """Whether a stored event is not sent again to its known holders."""
 
 
 class ReportFormat(NamedTuple, Generic[Report]):
-    """How the reports of a protocol and the messages that carry its events are read and made."""
+    """A protocol's accessors of reports and its constructor of event messages."""
 
     wanted: Callable[[Report], tuple[str, ...]]
-    """The filters that the node of a report subscribes to."""
-    carried: Callable[[Event, int, float], EventMessage]
-    """The message for an event, its hops and what is left of its lease."""
+    """The filters in a report to which its node subscribes."""
+    message: Callable[[Event, int, float], EventMessage]
+    """The message for an event, its hops and its remaining lease."""
 
 
 class LinkRules(ABC):
-    """What is the protocol's own."""
+    """The decisions of the protocol."""
 
     @abstractmethod
     def stores(self, event: Event, matched: list[str]) -> bool:
-        """Whether this node keeps an event that matches these interests."""
+        """Whether this node stores an event that matches these filters."""
 
     def concerns(self, matched: list[str]) -> bool:
-        """Whether an event that matches these interests may be for a local subscription."""
+        """Whether an event that matches these filters may be for a local subscription."""
         return True
 
     def promising(
         self, event: Event, links: list[NodeId], matched: list[str], missing: int
     ) -> tuple[list[NodeId], list[NodeId]]:
-        """[004 §2.3.1, step 2] Of links that lead to no known subscriber the best, at most so many; and those to draw
-        the rest from."""
+        """[004 §2.3.1, step 2] Of the links without known subscribers, at most `missing` predicted ones, best first,
+        and the links from which to draw the rest."""
         return [], links
 
 
 class LinkSelection(Generic[Report]):
-    """Meets each event once: delivers it, forwards it over the links that the rule chooses, perhaps stores it."""
+    """Delivers each new event, forwards it over the selected links, and perhaps stores it for retries."""
 
     __slots__ = (
         "_counter",
@@ -143,12 +144,12 @@ class LinkSelection(Generic[Report]):
         "_rules",
         "_seen",
         "_spread",
-        "carrier",
         "horizon",
         "interests",
         "links",
         "local",
         "neighbors",
+        "retries",
         "seen_ids",
     )
 
@@ -173,27 +174,27 @@ class LinkSelection(Generic[Report]):
         self.local = LocalSubscriptions(port)
         self.neighbors = Neighbors()
         self.links: list[NodeId] = []
-        """The neighbors, in the order in which they came."""
+        """The neighbors, in order of appearance."""
         self._seen = SeenCache()
         self.seen_ids = self._seen.ids
-        """The events met so far, for a quick look: most receptions are repetitions."""
+        """The ids of received events, for a quick test: most receptions are duplicates."""
         self.horizon: Horizon[Report] = Horizon(node, reports.wanted)
         self.interests = KnownFilters()
-        # [004 §2.3.3] "Each node periodically attempts to forward the messages in its buffer": at a random moment of an
-        # interval, so that nodes started together do not try together for ever.
+        # [004 §2.3.3] "Each node periodically attempts to forward the messages in its buffer": with a random phase, so
+        # that nodes started together do not send together.
         phase_s = spread.retry_s * rng.random() if spread.retry_timer == "node" else None
-        self.carrier = RetryStore(port, spread.buffer, spread.retry_s, phase_s, log)
+        self.retries = RetryStore(port, spread.buffer, spread.retry_s, phase_s, log)
         self._counter = 0
 
     # Links.
 
-    def found(self, link: Link) -> None:
-        """A link has come or changed."""
+    def on_link_up(self, link: Link) -> None:
+        """A link is up or changed."""
         if self.neighbors.add(link):
             self.links = list(self.neighbors)
 
-    def lost(self, link: Link) -> bool:
-        """A link has gone; True if the neighbor is gone with it."""
+    def on_link_down(self, link: Link) -> bool:
+        """A link is down; True if the neighbor is gone."""
         gone = self.neighbors.remove(link)
         if gone:
             self.links = list(self.neighbors)
@@ -203,14 +204,14 @@ class LinkSelection(Generic[Report]):
     # Reports.
 
     def next_sequence(self) -> int:
-        """The number of this node's next report."""
+        """The sequence number of this node's next report."""
         self._counter += 1
         return next_sequence(self._incarnation, self._counter)
 
-    def is_news(self, sender: NodeId, node: NodeId, hops: int, sequence: int) -> bool:
-        """Whether a report of a node is to be taken in."""
+    def is_new_report(self, sender: NodeId, node: NodeId, hops: int, sequence: int) -> bool:
+        """Whether a report is to be accepted."""
         if hops > self._spread.phi:
-            # A neighbor with a larger horizon; what it says is beyond this node's.
+            # From a neighbor with a larger horizon.
             return False
         if hops == 1 and node != sender:
             self._port.note(Fact("drop", peer=sender, reason="report_of_another"))
@@ -220,28 +221,28 @@ class LinkSelection(Generic[Report]):
     # Events.
 
     def start(self, now: float) -> None:
-        """Go on with what was stored when the node last ran. What was met and not stored is met again: its last copy
-        here may have been on its way when the node was killed."""
+        """Restore the stored events of the previous run. Events that were received and not stored are not remembered:
+        their forwarding may have been cut off by the crash."""
         spread = self._spread
-        for kept in self.carrier.load():
-            if self.carrier.log is not None and self.carrier.log.level(kept.event.id) is None:
-                continue  # It had to make room for those before it.
+        for kept in self.retries.load():
+            if self.retries.log is not None and self.retries.log.level(kept.event.id) is None:
+                continue  # It was evicted for an earlier record.
             until = min(kept.until, now + spread.lease_s)
             if until <= now:
-                self.carrier.drop(kept.event.id, "lease_over")
+                self.retries.drop(kept.event.id, "lease_over")
                 continue
             self._seen.add(now, kept.event.id, until + spread.grace_s)
             attempts = UNLIMITED if kept.attempts is None else kept.attempts
             holders: set[NodeId] | None = set() if spread.tracks else None
-            self.carrier.store(now, RetryCopy(kept.event, kept.hops, kept.sender, until, attempts, holders))
+            self.retries.store(now, RetryCopy(kept.event, kept.hops, kept.sender, until, attempts, holders))
 
     def publish(self, now: float, event: Event) -> None:
-        """An event of this node's own."""
+        """Publish a local event."""
         if event.id not in self.seen_ids:
-            self.meet(now, event, 0, event.lease_s, None)
+            self.receive(now, event, 0, event.lease_s, None)
 
-    def meet(self, now: float, event: Event, hops: int, remaining_s: float, sender: NodeId | None) -> None:
-        """The first time that an event is met."""
+    def receive(self, now: float, event: Event, hops: int, remaining_s: float, sender: NodeId | None) -> None:
+        """Process a new event."""
         spread = self._spread
         until = now + min(remaining_s, event.lease_s, spread.lease_s)
         self._seen.add(now, event.id, until + spread.grace_s)
@@ -249,22 +250,22 @@ class LinkSelection(Generic[Report]):
         if self._rules.concerns(matched):
             self.local.deliver(event, hops)
         if until <= now:
-            # So little is left that it is over before anything can be done with it.
+            # Its lease has expired.
             self._port.note(Fact("drop", event.id, reason=LEASE_EXPIRED))
             return
         sent = self._forward(event, matched, hops, until - now, sender, None)
-        # A publisher that was promised that its event is kept relies on it until the lease is over.
+        # A publisher with a guarantee relies on it until the lease expires.
         own = self._keeps_own and sender is None
         if own or self._rules.stores(event, matched):
             holders = set(sent) if spread.tracks else None
             if holders is not None and sender is not None:
                 holders.add(sender)
             attempts = UNLIMITED if own else spread.attempts
-            self.carrier.store(now, RetryCopy(event, hops, sender, until, attempts, holders))
+            self.retries.store(now, RetryCopy(event, hops, sender, until, attempts, holders))
 
     def retry(self, now: float) -> None:
-        """The timer "retry" has run out: forward what is due again, by the same rule."""
-        for copy in self.carrier.on_timer(now):
+        """The timer "retry" has fired: forward the due copies again, by the same rule."""
+        for copy in self.retries.on_timer(now):
             matched = self.interests.match(copy.event)
             sent = self._forward(copy.event, matched, copy.hops, copy.until - now, copy.sender, copy.holders)
             if copy.holders is not None:
@@ -272,7 +273,7 @@ class LinkSelection(Generic[Report]):
 
     def stop(self) -> None:
         """Disarm the timer."""
-        self.carrier.stop()
+        self.retries.stop()
 
     def _forward(
         self,
@@ -283,16 +284,16 @@ class LinkSelection(Generic[Report]):
         sender: NodeId | None,
         holders: set[NodeId] | None,
     ) -> list[NodeId]:
-        """[004 §2.3.1] The forwarding rule; the links that were used."""
+        """[004 §2.3.1] The forwarding rule; returns the links used."""
         links = allowed_links(self.links, sender, holders)
         adjacent, nearby, rest = by_distance(links, self.horizon.nearest(matched))
-        wanted = quota(self._spread.tau, len(links))
+        wanted = fanout(self._spread.tau, len(links))
         predicted: list[NodeId] = []
-        # Predictions are looked at only if they decide something.
+        # Predictions are computed only if they matter.
         missing = wanted - len(adjacent) - len(nearby)
         if 0 < missing < len(rest):
             predicted, rest = self._rules.promising(event, rest, matched, missing)
-        chosen = chosen_links(wanted, adjacent, nearby, predicted, rest, self._rng)
+        chosen = select_links(wanted, adjacent, nearby, predicted, rest, self._rng)
         if chosen:
-            self._port.send_each(chosen, self._reports.carried(event, hops_after(hops), remaining_s))
+            self._port.send_each(chosen, self._reports.message(event, hops_after(hops), remaining_s))
         return chosen

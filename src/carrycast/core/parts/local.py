@@ -10,7 +10,7 @@ from carrycast.core.protocol import Port
 
 
 class LocalSubscriptions:
-    """Delivers each event to every local subscription that it serves, in the order in which they were made."""
+    """Delivers each event to all matching local subscriptions, in the order of subscription."""
 
     __slots__ = ("_index", "_port", "_subscriptions")
 
@@ -29,30 +29,30 @@ class LocalSubscriptions:
         return iter(self._subscriptions.values())
 
     def get(self, subscription: SubscriptionId) -> Subscription:
-        """One of them."""
+        """A local subscription by its id."""
         return self._subscriptions[subscription]
 
     def add(self, subscription: Subscription) -> None:
-        """A local application subscribes; the same id again replaces the older."""
+        """Add a subscription; one with the same id is replaced."""
         self.remove(subscription.id)
         self._subscriptions[subscription.id] = subscription
         self._index.add(subscription.id, Filter(subscription.filter))
 
     def remove(self, subscription: SubscriptionId) -> None:
-        """A subscription ends; one that is not there is no mistake."""
+        """Remove a subscription; an unknown id is ignored."""
         if self._subscriptions.pop(subscription, None) is not None:
             self._index.remove(subscription)
 
     def wants(self, event: Event) -> bool:
-        """Whether any local subscription is served by the event."""
+        """Whether the event is for any local subscription."""
         return any(admits(event, self._subscriptions[id]) for id in self._index.match(event.attributes))
 
     def matching_ids(self, event: Event) -> list[SubscriptionId]:
-        """The local subscriptions that an event serves."""
+        """The local subscriptions that an event is for."""
         return [id for id in self._index.match(event.attributes) if admits(event, self._subscriptions[id])]
 
     def deliver(self, event: Event, hops: int) -> None:
-        """To all that it serves. The caller makes sure that an event comes here once."""
+        """Deliver an event to all matching subscriptions. The caller filters out duplicates."""
         for subscription in self._index.match(event.attributes):
             if event.access is None or admits(event, self._subscriptions[subscription]):
                 self._port.deliver(subscription, event, hops)

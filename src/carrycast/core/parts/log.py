@@ -1,8 +1,8 @@
-"""The retention log of one node: its events on the durable store, bounded in bytes, each kept on the terms of a level.
+"""The retention log of one node: its events in the durable store, bounded in bytes, each with a retention level.
 
-Events published here at level `stored` may take half of the log, and events in custody of this node a quarter. What is
-neither (`loose`) uses what those leave, at least a quarter: the oldest of it makes room. So neither the node's own
-publications nor those of others crowd out the other.
+Events published here at level `stored` may take half of the log, and events in custody a quarter. Evictable events use
+the rest, at least a quarter: of them, the oldest is evicted first. So neither local events nor those of other nodes can
+fill the log alone.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from carrycast.errors import UserError, WorkError
 
 _RECORD = b"held/"
 _SHARES = {RetentionLevel.STORED: 2, RetentionLevel.CUSTODY: 4}
-"""Which part of the log each promised level may take: one half, one quarter."""
+"""The divisor of the log size that each guaranteed level may take: one half, one quarter."""
 RECORD_BYTES = 64
-"""The key of a record and what is in it besides the event, at the most."""
+"""The largest size of a record besides the event, with its key."""
 LONGEST_BYTES = 1 << 17
-"""More than any event takes besides its payload."""
+"""More than the size of any event besides its payload."""
 FULL_PART = 128
-"""A log in which less than that part of it is left for stored events is called full."""
+"""A log is full if less than this fraction of it is left for stored events."""
 
 LogBytes = Annotated[
     int,
@@ -42,31 +42,30 @@ LOG_BYTES: int = 1 << 27
 
 
 class LogRecord(NamedTuple):
-    """What is written of an event that a node holds, the same by every protocol: so one takes over from another what
-    the node held before its configuration was changed."""
+    """A record of the log. All protocols use the same record, so that events survive a change of the protocol."""
 
     until: float
     event: Event
     hops: int
     sender: NodeId | None = None
-    """From whom it came, where that matters."""
+    """The neighbor that sent the event, if the protocol uses it."""
     attempts: int | None = None
-    """How many are left, where they are counted."""
+    """The attempts left, if the protocol counts them."""
     level: str | None = None
-    """On which terms; a store of an older version does not say."""
+    """The retention level; missing in stores of older versions."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class DurableLog(RetentionLog):
-    """Records in the order of arrival, over crashes."""
+    """A retention log in the durable store, in order of arrival."""
 
     def __init__(
         self, store: DurableStore, most_bytes: int, longest_s: float, lease_setting: str, most_events: int | None = None
     ) -> None:
-        """`lease_setting` names the protocol's setting of the longest lease, and `most_events` says how many promised
-        events it can deal with, if that is bounded."""
+        """`lease_setting` names the protocol's setting of the longest lease; `most_events` limits the number of
+        guaranteed events."""
         self._store = store
         self.most_bytes = most_bytes
         self.longest_s = longest_s
@@ -74,17 +73,17 @@ class DurableLog(RetentionLog):
         self._most_events = most_events
         self._arrivals = 0
         self._keys: dict[EventId, tuple[bytes, int]] = {}
-        """The key and the length of each record."""
-        self._promised: dict[EventId, RetentionLevel] = {}
+        """The key and the size of each record."""
+        self._guaranteed: dict[EventId, RetentionLevel] = {}
         self.loose: dict[EventId, RetentionLevel] = {}
-        """What is not promised to anybody, the oldest arrival first; to be read only."""
+        """The events without a guarantee, oldest arrival first; read-only."""
         self._events = dict.fromkeys(RetentionLevel, 0)
         self._lengths = dict.fromkeys(RetentionLevel, 0)
         self._bytes = 0
         self._pledged: EventId | None = None
         self._loaded: dict[EventId, RetentionLevel] = {}
 
-    # What the host asks.
+    # Used by the host.
 
     def rejection(self, event: Event) -> UserError | WorkError | None:
         if event.lease_s > self.longest_s:
@@ -94,19 +93,19 @@ class DurableLog(RetentionLog):
             )
         used, most = self._lengths[RetentionLevel.STORED], self.most_bytes // _SHARES[RetentionLevel.STORED]
         if used + len(event.payload) + LONGEST_BYTES <= most and self._most_events is None:
-            return None  # As nearly always, so that it is not measured twice.
-        return self._no_room(RetentionLevel.STORED, len(_encode(event)) + RECORD_BYTES)
+            return None  # The usual case, without encoding the event.
+        return self._full_error(RetentionLevel.STORED, len(_encode(event)) + RECORD_BYTES)
 
-    def _no_room(self, level: RetentionLevel, length: int) -> WorkError | None:
+    def _full_error(self, level: RetentionLevel, length: int) -> WorkError | None:
         used, most = self._lengths[level], self.most_bytes // _SHARES[level]
         if used + length > most:
             return WorkError(
                 f"the retention log is full: {self._events[level]} events at level {level} take {used} of {most} "
                 "bytes; publish again when leases have ended, give shorter leases, or raise log_bytes in [protocol]"
             )
-        if self._most_events is not None and len(self._promised) >= self._most_events:
+        if self._most_events is not None and len(self._guaranteed) >= self._most_events:
             return WorkError(
-                f"the retention log is full: the protocol keeps at most {self._most_events} promised events; "
+                f"the retention log is full: the protocol keeps at most {self._most_events} guaranteed events; "
                 "again when leases have ended, give shorter leases, or raise max_met in [protocol]"
             )
         return None
@@ -115,7 +114,7 @@ class DurableLog(RetentionLog):
         self._pledged = id
 
     def level(self, id: EventId) -> RetentionLevel | None:
-        return self._promised.get(id) or self.loose.get(id)
+        return self._guaranteed.get(id) or self.loose.get(id)
 
     def loaded_level(self, id: EventId) -> RetentionLevel | None:
         return self._loaded.get(id)
@@ -129,65 +128,65 @@ class DurableLog(RetentionLog):
 
     @property
     def full(self) -> str | None:
-        refused = self._no_room(RetentionLevel.STORED, self.most_bytes // FULL_PART)
+        refused = self._full_error(RetentionLevel.STORED, self.most_bytes // FULL_PART)
         return None if refused is None else str(refused)
 
-    # What the protocol writes.
+    # Used by the protocol.
 
     def resize(self, most_bytes: int, longest_s: float) -> None:
-        """Other bounds from now on; what is promised already stays."""
+        """Change the limits; guaranteed events stay."""
         self.most_bytes, self.longest_s = most_bytes, longest_s
 
     def load(self) -> list[LogRecord]:
-        """What was there when the node last ran."""
+        """Read the records of the previous run."""
         decode = msgspec.msgpack.Decoder(LogRecord).decode
         found = []
         for key, value in list(self._store.items(_RECORD)):
             kept = decode(value)
-            # Keys count arrivals.
+            # Keys are arrival numbers.
             self._arrivals = int.from_bytes(key[len(_RECORD) :]) + 1
             level = self._loaded[kept.event.id] = _level_of(kept)
-            self._file(kept.event.id, key, len(value), level)
+            self._add_record(kept.event.id, key, len(value), level)
             found.append(kept)
         return found
 
     @property
     def least_loose_bytes(self) -> int:
-        """What is left for events that are not promised, however many are."""
+        """The bytes that are always left for evictable events."""
         return self.most_bytes - sum(self.most_bytes // part for part in _SHARES.values())
 
     def is_guaranteed(self, id: EventId) -> bool:
-        """Whether an event may leave for no other reason than `MAY_END` has."""
-        return id in self._promised
+        """Whether an event may be removed only for a reason in `MAY_END`."""
+        return id in self._guaranteed
 
     def can_take(self, event: Event, remaining_s: float) -> bool:
-        """Whether this node can take an event into custody."""
+        """Whether this node can accept custody of an event."""
         length = len(_encode(event)) + RECORD_BYTES
-        return remaining_s <= self.longest_s and self._no_room(RetentionLevel.CUSTODY, length) is None
+        return remaining_s <= self.longest_s and self._full_error(RetentionLevel.CUSTODY, length) is None
 
     def put(self, kept: LogRecord, custody: bool = False) -> None:
-        """Write an event, or again what is to be known of it; its level stays, except that it may come into custody."""
+        """Write or update the record of an event. Its level stays, except that custody may be added."""
         id = kept.event.id
         level = self._level_for(kept, custody)
         value = _encode((*kept[:-1], level))
         if id not in self._keys:
             key = _RECORD + self._arrivals.to_bytes(8)
             self._arrivals += 1
-            self._file(id, key, len(value), level)
+            self._add_record(id, key, len(value), level)
         else:
             key = self._keys[id][0]
             if level is not self.level(id) or len(value) != self._keys[id][1]:
-                self._unfile(id)
-                self._file(id, key, len(value), level)
+                self._remove_record(id)
+                self._add_record(id, key, len(value), level)
         self._store.put(key, value)
 
-    def erase(self, id: EventId) -> None:
-        """An event that is there goes."""
+    def delete(self, id: EventId) -> None:
+        """Delete the record of an event."""
         self._store.delete(self._keys[id][0])
-        self._unfile(id)
+        self._remove_record(id)
 
-    def next_to_go(self, most_loose: int) -> EventId | None:
-        """What makes room next, if there is too much: of what nobody was promised, the oldest arrival."""
+    def next_eviction(self, most_loose: int) -> EventId | None:
+        """The next event to evict if the log is too large: the oldest without a guarantee. None if it is not."""
         loose = self.loose
         if len(loose) > most_loose or (self._bytes > self.most_bytes and len(loose) > 1):
             return next(iter(loose))
@@ -203,28 +202,28 @@ class DurableLog(RetentionLog):
             return RetentionLevel.CUSTODY
         return before or (RetentionLevel.CARRIED if kept.hops else RetentionLevel.ACCEPTED)
 
-    def _file(self, id: EventId, key: bytes, length: int, level: RetentionLevel) -> None:
+    def _add_record(self, id: EventId, key: bytes, length: int, level: RetentionLevel) -> None:
         self._keys[id] = key, length
-        (self._promised if level in GUARANTEED else self.loose)[id] = level
+        (self._guaranteed if level in GUARANTEED else self.loose)[id] = level
         self._events[level] += 1
         self._lengths[level] += length
         self._bytes += length
 
-    def _unfile(self, id: EventId) -> None:
+    def _remove_record(self, id: EventId) -> None:
         _, length = self._keys.pop(id)
-        level = self._promised.pop(id, None) or self.loose.pop(id)
+        level = self._guaranteed.pop(id, None) or self.loose.pop(id)
         self._events[level] -= 1
         self._lengths[level] -= length
         self._bytes -= length
 
 
 def _level_of(kept: LogRecord) -> RetentionLevel:
-    """On which terms a record is kept. Of an older version's nobody knows, so an own event is kept as if promised."""
+    """The level of a record. A local event of an older version, without a level, is treated as guaranteed."""
     if kept.level is not None:
         return RetentionLevel(kept.level)
     return RetentionLevel.CARRIED if kept.hops else RetentionLevel.STORED
 
 
 def capacity_of(events: int, log: DurableLog | None) -> Usage:
-    """How much a buffer of so many events holds of what makes room for others."""
+    """The capacity of a buffer of so many evictable events."""
     return Usage(events, UNBOUNDED if log is None else log.least_loose_bytes)

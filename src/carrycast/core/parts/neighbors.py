@@ -1,4 +1,4 @@
-"""Neighbors, for protocols to which it does not matter over how many links they are reached."""
+"""The neighbor table, for protocols that do not distinguish the links to a neighbor."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from carrycast.core.protocol import Link
 
 
 class Neighbors:
-    """The nodes with at least one link, in the order in which they came."""
+    """The nodes with at least one link, in order of appearance."""
 
     __slots__ = ("_links",)
 
@@ -24,13 +24,13 @@ class Neighbors:
         return iter(self._links)
 
     def add(self, link: Link) -> bool:
-        """A link has come or changed; True if it makes a new neighbor."""
+        """A link is up or changed; True if the neighbor is new."""
         links = self._links.get(link.neighbor, ())
         self._links[link.neighbor] = (*(other for other in links if other.interface != link.interface), link)
         return not links
 
     def remove(self, link: Link) -> bool:
-        """A link has gone; True if the neighbor is gone with it."""
+        """A link is down; True if it was the last to the neighbor."""
         links = self._links.get(link.neighbor)
         if links is None:
             return False

@@ -17,117 +17,117 @@ from carrycast.core.wire import Message, classify
 
 
 class PeerPath(NamedTuple):
-    """Over what a peer is reached: an interface, and the cost of that link if it is known."""
+    """The interface over which a peer is reached, and the cost of that link if it is known."""
 
     interface: Interface | None
     cost_s: float | None = None
 
 
 class PathSelector(ABC):
-    """Over what peers can be reached; the user's knowledge of links or routes."""
+    """The outbox user's knowledge of links or routes to peers."""
 
     @abstractmethod
-    def way(self, peer: NodeId) -> PeerPath | None:
-        """The best way to a peer, or None."""
+    def best_path(self, peer: NodeId) -> PeerPath | None:
+        """The best path to a peer, or None."""
 
     @abstractmethod
-    def again(self, peer: NodeId, way: PeerPath) -> PeerPath | None:
-        """The way for one more try of what failed on a way: perhaps the same; None if that is not worth it."""
+    def retry_path(self, peer: NodeId, path: PeerPath) -> PeerPath | None:
+        """The path for a retry after a failure on a path: perhaps the same; None to give up."""
 
     @abstractmethod
-    def failed(self, peer: NodeId, way: PeerPath) -> None:
-        """A message could not be delivered over a way, whatever was tried."""
+    def on_path_failed(self, peer: NodeId, path: PeerPath) -> None:
+        """All attempts over a path have failed."""
 
 
 class MessagePolicy:
-    """What the user of an outbox says of its messages. As it stands: nothing supersedes, all may wait."""
+    """How an outbox treats its user's messages. By default no message is superseded, and all may wait."""
 
     def key(self, message: Message) -> Hashable:
-        """Under what a later message may supersede this one; None if none does."""
+        """The key under which a later message supersedes this one; None if none does."""
         return None
 
-    def supersedes(self, message: Message) -> Hashable:
-        """The key of the messages that must not arrive after this one; None if there are none."""
+    def superseded_key(self, message: Message) -> Hashable:
+        """The key of earlier messages that this one supersedes: they must not arrive later. None if there are none."""
         return self.key(message)
 
-    def waits(self, message: Message) -> bool:
-        """Whether it is tried again when a queue was full."""
+    def may_wait(self, message: Message) -> bool:
+        """Whether the message is retried when a queue was full."""
         return True
 
-    def moved(self, message: Message, before: PeerPath, after: PeerPath) -> Message:
-        """The message as it has to read over another way."""
+    def adapt_to_path(self, message: Message, before: PeerPath, after: PeerPath) -> Message:
+        """The message, adapted to another path."""
         return message
 
 
 class Undelivered(NamedTuple):
-    """A message that was not delivered, as far as can be known: it may have arrived all the same."""
+    """A message that was not delivered, as far as is known; it may still have arrived."""
 
     peer: NodeId
     message: Message
     cause: Failure
     lost: bool = False
-    """Whether the last way to the peer went with it."""
+    """Whether the last path to the peer failed with it."""
 
 
 QUEUE_WAIT_S = 0.05
-"""After a full queue; some tens of packets of 802.11b leave a queue meanwhile. Doubled each time."""
+"""The delay after a full queue, doubled each time: some tens of 802.11b packets leave a queue in it."""
 
 QUEUE_TRIES = 4
-"""So 0.75 s in all: a queue that is full for longer is no burst."""
+"""Attempts after a full queue, 0.75 s in all: a queue that is full for longer is not filled by a burst."""
 
 MAX_MOVES = 4
-"""To other ways of a peer, after retries: as many as nodes have interfaces. Ways that come back do not add to it."""
+"""Changes to another path of a peer, after the retries: as many as nodes have interfaces."""
 
 
 class _Pending:
     """A message without an outcome."""
 
-    __slots__ = ("key", "message", "moves", "obsolete", "peer", "retries", "since", "token", "waits", "way")
+    __slots__ = ("key", "message", "moves", "obsolete", "path", "peer", "retries", "since", "token", "waits")
 
-    def __init__(self, now: float, token: Token, peer: NodeId, way: PeerPath, message: Message, key: Hashable) -> None:
+    def __init__(self, now: float, token: Token, peer: NodeId, path: PeerPath, message: Message, key: Hashable) -> None:
         self.since = now
-        """From when the durations in the message count."""
+        """The time from which the durations in the message count."""
         self.token = token
         self.peer = peer
-        self.way = way
+        self.path = path
         self.message = message
         self.key = key
         self.retries = 0
         self.moves = 0
         self.waits = QUEUE_TRIES
         self.obsolete = False
-        """Whether a later message has made it pointless to send this one again."""
+        """Whether a later message has superseded it, so that it is not sent again."""
 
 
-class _Line:
-    """What is on its way to one peer: under way, waiting for a queue (armed) or for its turn."""
+class _PeerQueue:
+    """The messages to one peer: in flight, delayed after a full queue (with a timer), or queued."""
 
-    __slots__ = ("by_key", "peer", "queued", "turns", "under_way")
+    __slots__ = ("by_key", "delayed", "in_flight", "peer", "queue")
 
     def __init__(self, peer: NodeId) -> None:
         self.peer = peer
-        self.under_way: dict[Token, _Pending] = {}
-        self.queued: dict[Token, _Pending] = {}
-        self.turns: deque[_Pending] = deque()
+        self.in_flight: dict[Token, _Pending] = {}
+        self.delayed: dict[Token, _Pending] = {}
+        self.queue: deque[_Pending] = deque()
         self.by_key: dict[Hashable, dict[Token, _Pending]] = {}
 
 
 Transmit: TypeAlias = Callable[[float, NodeId, Message, PeerPath, Token], None]
-"""How a message leaves: now, peer, message, way, and the token under which its outcome is told."""
+"""Transmits a message: now, peer, message, path, and the token of its outcome."""
 
 
 class PeerOutbox:
     """The messages of one node to its peers.
 
-    At most `window` of them are under way to a peer at a time, and at most `capacity` more wait for their turn, in
-    order; without a window nothing waits. A message keeps its token until its outcome, however often it is sent again.
+    At most `window` messages are in flight to a peer, and at most `capacity` more are queued, in order; without a
+    window none is queued. A message keeps its token until its outcome, however often it is sent.
     """
 
     def __init__(
         self,
         port: Port,
-        ways: PathSelector,
-        handling: MessagePolicy,
+        paths: PathSelector,
+        policy: MessagePolicy,
         transmit: Transmit,
         retries: int,
         window: int | None = None,
@@ -135,205 +135,205 @@ class PeerOutbox:
         moves: int = MAX_MOVES,
     ) -> None:
         self._port = port
-        self._ways = ways
-        self._handling = handling
+        self._paths = paths
+        self._policy = policy
         self._transmit = transmit
         self._retries = retries
         self._window = window
         self._capacity = capacity
         self._moves = moves
-        self._lines: dict[NodeId, _Line] = {}
+        self._queues: dict[NodeId, _PeerQueue] = {}
         self._pending: dict[Token, _Pending] = {}
         self._token = 0
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def busy(self, peer: NodeId, interface: Interface) -> bool:
-        """Whether something is under way to a peer over an interface, whose outcome tells of the link."""
-        line = self._lines.get(peer)
-        return line is not None and any(one.way.interface == interface for one in line.under_way.values())
+    def has_in_flight(self, peer: NodeId, interface: Interface) -> bool:
+        """Whether a message is in flight to a peer over an interface; its outcome will show the state of the link."""
+        peer_queue = self._queues.get(peer)
+        return peer_queue is not None and any(one.path.interface == interface for one in peer_queue.in_flight.values())
 
     def send(self, now: float, peer: NodeId, message: Message) -> bool:
-        """Hand a message over; False, with a named drop, if it is refused."""
-        way = self._ways.way(peer)
-        if way is None:
+        """Send a message; False, with a recorded drop, if it is refused."""
+        path = self._paths.best_path(peer)
+        if path is None:
             self._drop("neighbor_unreachable", peer)
             return False
-        line = self._lines.get(peer)
-        if line is None:
-            line = self._lines[peer] = _Line(peer)
-        self._supersede(line, message)
-        if len(line.turns) >= self._capacity:
+        peer_queue = self._queues.get(peer)
+        if peer_queue is None:
+            peer_queue = self._queues[peer] = _PeerQueue(peer)
+        self._supersede(peer_queue, message)
+        if len(peer_queue.queue) >= self._capacity:
             self._drop("outbox_full", peer, message)
             return False
         self._token += 1
-        pending = _Pending(now, self._token, peer, way, message, self._handling.key(message))
+        pending = _Pending(now, self._token, peer, path, message, self._policy.key(message))
         pending.retries, pending.moves = self._retries, self._moves
         self._pending[self._token] = pending
         if pending.key is not None:
-            line.by_key.setdefault(pending.key, {})[self._token] = pending
-        if self._has_room(line) and not line.turns:
-            line.under_way[self._token] = pending
-            self._transmit(now, peer, message, way, self._token)
+            peer_queue.by_key.setdefault(pending.key, {})[self._token] = pending
+        if self._has_room(peer_queue) and not peer_queue.queue:
+            peer_queue.in_flight[self._token] = pending
+            self._transmit(now, peer, message, path, self._token)
         else:
-            line.turns.append(pending)
+            peer_queue.queue.append(pending)
         return True
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> list[Undelivered]:
-        """The outcome of a sending: what failed may just be sent again."""
+        """The outcome of a transmission; a failed message may be sent again."""
         pending = self._pending[token]
-        line = self._lines[pending.peer]
-        del line.under_way[token]
+        peer_queue = self._queues[pending.peer]
+        del peer_queue.in_flight[token]
         if failure is None or pending.obsolete:
-            self._end(line, pending)
+            self._end(peer_queue, pending)
         elif failure is Failure.UNREACHABLE:
-            return self._on_unreachable(now, line, pending)
+            return self._on_unreachable(now, peer_queue, pending)
         elif failure is Failure.QUEUE_FULL:
-            return self._on_full_queue(now, line, pending)
+            return self._on_full_queue(now, peer_queue, pending)
         else:
-            # It can never leave: a mistake of who made it, which the host has named.
-            self._end(line, pending)
-            return [Undelivered(pending.peer, pending.message, failure), *self._advance(now, line)]
-        return self._advance(now, line)
+            # The message cannot be sent at all: a programming error that the host has reported.
+            self._end(peer_queue, pending)
+            return [Undelivered(pending.peer, pending.message, failure), *self._send_queued(now, peer_queue)]
+        return self._send_queued(now, peer_queue)
 
     def on_timer(self, now: float, token: Token) -> list[Undelivered]:
-        """The wait of a message that a full queue did not take is over."""
+        """The delay after a full queue is over."""
         pending = self._pending[token]
-        line = self._lines[pending.peer]
-        del line.queued[token]
-        way = self._ways.way(pending.peer)
-        if way is None:
-            self._end(line, pending)
-            return [Undelivered(pending.peer, pending.message, Failure.QUEUE_FULL), *self._advance(now, line)]
-        self._again(now, line, pending, way)
-        return self._advance(now, line)
+        peer_queue = self._queues[pending.peer]
+        del peer_queue.delayed[token]
+        path = self._paths.best_path(pending.peer)
+        if path is None:
+            self._end(peer_queue, pending)
+            return [Undelivered(pending.peer, pending.message, Failure.QUEUE_FULL), *self._send_queued(now, peer_queue)]
+        self._resend(now, peer_queue, pending, path)
+        return self._send_queued(now, peer_queue)
 
-    def progress(self, token: Token) -> None:
-        """Part of a message has arrived: it has all its retries again."""
+    def on_progress(self, token: Token) -> None:
+        """Part of a message has arrived: reset its retries."""
         self._pending[token].retries = self._retries
 
     def give_up(self, peer: NodeId, cause: Failure) -> list[Undelivered]:
-        """Everything on its way to a peer, in the order in which it was handed over."""
-        line = self._lines.get(peer)
-        if line is None:
+        """Give up all messages to a peer; returns them in order."""
+        peer_queue = self._queues.get(peer)
+        if peer_queue is None:
             return []
-        self._disarm(line)
-        given_up = sorted([*line.under_way.values(), *line.queued.values(), *line.turns], key=_token)
+        self._disarm(peer_queue)
+        given_up = sorted([*peer_queue.in_flight.values(), *peer_queue.delayed.values(), *peer_queue.queue], key=_token)
         for pending in given_up:
             del self._pending[pending.token]
-        del self._lines[peer]
+        del self._queues[peer]
         return [Undelivered(peer, one.message, cause) for one in given_up if not one.obsolete]
 
     def holds(self, token: Token) -> bool:
-        """Whether a message still has no outcome."""
+        """Whether a message has no outcome yet."""
         return token in self._pending
 
     def stop(self) -> None:
-        """Disarm every timer and forget everything."""
-        for line in self._lines.values():
-            self._disarm(line)
-        self._lines.clear()
+        """Disarm all timers and forget all messages."""
+        for peer_queue in self._queues.values():
+            self._disarm(peer_queue)
+        self._queues.clear()
         self._pending.clear()
 
     # Outcomes.
 
-    def _on_unreachable(self, now: float, line: _Line, pending: _Pending) -> list[Undelivered]:
+    def _on_unreachable(self, now: float, peer_queue: _PeerQueue, pending: _Pending) -> list[Undelivered]:
         peer = pending.peer
-        again = self._ways.again(peer, pending.way) if pending.retries else None
+        again = self._paths.retry_path(peer, pending.path) if pending.retries else None
         if again is not None:
             pending.retries -= 1
-            self._again(now, line, pending, again)
-            return self._advance(now, line)
-        before = self._ways.way(peer)
-        self._ways.failed(peer, pending.way)
-        way = self._ways.way(peer)
-        if way is None or not pending.moves or way == pending.way:
-            self._end(line, pending)
-            lost = before is not None and way is None
+            self._resend(now, peer_queue, pending, again)
+            return self._send_queued(now, peer_queue)
+        before = self._paths.best_path(peer)
+        self._paths.on_path_failed(peer, pending.path)
+        path = self._paths.best_path(peer)
+        if path is None or not pending.moves or path == pending.path:
+            self._end(peer_queue, pending)
+            lost = before is not None and path is None
             given_up = Undelivered(peer, pending.message, Failure.UNREACHABLE, lost)
-            return [given_up, *self._advance(now, line)]
+            return [given_up, *self._send_queued(now, peer_queue)]
         pending.moves -= 1
-        self._again(now, line, pending, way)
-        return self._advance(now, line)
+        self._resend(now, peer_queue, pending, path)
+        return self._send_queued(now, peer_queue)
 
-    def _on_full_queue(self, now: float, line: _Line, pending: _Pending) -> list[Undelivered]:
-        """A burst fills a queue for a moment, so the message waits, if it may; a queue that stays full is a way that
-        cannot be used."""
+    def _on_full_queue(self, now: float, peer_queue: _PeerQueue, pending: _Pending) -> list[Undelivered]:
+        """A burst fills a queue only for a moment, so the message is delayed, if it may wait. A queue that stays full
+        is a failed path."""
         peer = pending.peer
-        if self._handling.waits(pending.message) and pending.waits:
+        if self._policy.may_wait(pending.message) and pending.waits:
             wait_s = QUEUE_WAIT_S * 2.0 ** (QUEUE_TRIES - pending.waits)
             pending.waits -= 1
-            line.queued[pending.token] = pending
+            peer_queue.delayed[pending.token] = pending
             self._port.set_timer(("resend", (pending.token,)), wait_s)
             return []
-        self._end(line, pending)
+        self._end(peer_queue, pending)
         lost = False
-        if self._handling.waits(pending.message):
+        if self._policy.may_wait(pending.message):
             self._drop("neighbor_congested", peer)
-            before = self._ways.way(peer)
-            self._ways.failed(peer, pending.way)
-            lost = before is not None and self._ways.way(peer) is None
-        return [Undelivered(peer, pending.message, Failure.QUEUE_FULL, lost), *self._advance(now, line)]
+            before = self._paths.best_path(peer)
+            self._paths.on_path_failed(peer, pending.path)
+            lost = before is not None and self._paths.best_path(peer) is None
+        return [Undelivered(peer, pending.message, Failure.QUEUE_FULL, lost), *self._send_queued(now, peer_queue)]
 
-    def _again(self, now: float, line: _Line, pending: _Pending, way: PeerPath) -> None:
-        """Send what is left of a message after its wait, perhaps over another way."""
+    def _resend(self, now: float, peer_queue: _PeerQueue, pending: _Pending, path: PeerPath) -> None:
+        """Send a message, aged by its waiting time, again or over another path."""
         waited_s = now - pending.since
         aged = pending.message.age_by(waited_s) if waited_s > 0 else pending.message
         if aged is None:
             self._drop("lease_over", pending.peer, pending.message)
-            self._end(line, pending)
+            self._end(peer_queue, pending)
             return
         pending.since = now
-        pending.message = aged if way == pending.way else self._handling.moved(aged, pending.way, way)
-        pending.way = way
-        line.under_way[pending.token] = pending
-        self._transmit(now, pending.peer, pending.message, way, pending.token)
+        pending.message = aged if path == pending.path else self._policy.adapt_to_path(aged, pending.path, path)
+        pending.path = path
+        peer_queue.in_flight[pending.token] = pending
+        self._transmit(now, pending.peer, pending.message, path, pending.token)
 
-    # Lines.
+    # Queues.
 
-    def _advance(self, now: float, line: _Line) -> list[Undelivered]:
-        """Send what has its turn; with no way left, all of it is given up. An empty line goes."""
+    def _send_queued(self, now: float, peer_queue: _PeerQueue) -> list[Undelivered]:
+        """Send the queued messages that the window permits; without a path, give them up."""
         given_up: list[Undelivered] = []
-        while line.turns and self._has_room(line):
-            pending = line.turns.popleft()
-            way = self._ways.way(pending.peer)
-            if way is None:
-                self._end(line, pending)
+        while peer_queue.queue and self._has_room(peer_queue):
+            pending = peer_queue.queue.popleft()
+            path = self._paths.best_path(pending.peer)
+            if path is None:
+                self._end(peer_queue, pending)
                 given_up.append(Undelivered(pending.peer, pending.message, Failure.UNREACHABLE))
             else:
-                self._again(now, line, pending, way)
-        if not line.under_way and not line.queued and not line.turns:
-            del self._lines[line.peer]
+                self._resend(now, peer_queue, pending, path)
+        if not peer_queue.in_flight and not peer_queue.delayed and not peer_queue.queue:
+            del self._queues[peer_queue.peer]
         return given_up
 
-    def _has_room(self, line: _Line) -> bool:
-        return self._window is None or len(line.under_way) + len(line.queued) < self._window
+    def _has_room(self, peer_queue: _PeerQueue) -> bool:
+        return self._window is None or len(peer_queue.in_flight) + len(peer_queue.delayed) < self._window
 
-    def _supersede(self, line: _Line, message: Message) -> None:
-        """What is sent again comes after what was sent meanwhile: what a later message takes back must not return."""
-        key = self._handling.supersedes(message)
-        for pending in list(line.by_key.get(key, {}).values()) if key is not None else ():
-            if pending.token in line.under_way:
+    def _supersede(self, peer_queue: _PeerQueue, message: Message) -> None:
+        """Remove the earlier messages that a message supersedes: a retry must not arrive after it."""
+        key = self._policy.superseded_key(message)
+        for pending in list(peer_queue.by_key.get(key, {}).values()) if key is not None else ():
+            if pending.token in peer_queue.in_flight:
                 pending.obsolete = True
                 continue
-            if line.queued.pop(pending.token, None) is not None:
+            if peer_queue.delayed.pop(pending.token, None) is not None:
                 self._port.cancel_timer(("resend", (pending.token,)))
             else:
-                line.turns.remove(pending)
-            self._end(line, pending)
+                peer_queue.queue.remove(pending)
+            self._end(peer_queue, pending)
 
-    def _end(self, line: _Line, pending: _Pending) -> None:
-        """A message has its outcome, or needs none."""
+    def _end(self, peer_queue: _PeerQueue, pending: _Pending) -> None:
+        """Forget a message that has its outcome."""
         del self._pending[pending.token]
         if pending.key is not None:
-            same = line.by_key[pending.key]
+            same = peer_queue.by_key[pending.key]
             del same[pending.token]
             if not same:
-                del line.by_key[pending.key]
+                del peer_queue.by_key[pending.key]
 
-    def _disarm(self, line: _Line) -> None:
-        for token in line.queued:
+    def _disarm(self, peer_queue: _PeerQueue) -> None:
+        for token in peer_queue.delayed:
             self._port.cancel_timer(("resend", (token,)))
 
     def _drop(self, reason: str, peer: NodeId, message: Message | None = None) -> None:

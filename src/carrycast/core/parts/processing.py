@@ -1,7 +1,7 @@
-"""Calls of processors: one at a time for each state, because each call takes the state that the one before it left.
+"""Calls of processors: one at a time for each state, because each call uses the state that the previous one left.
 
-A protocol opens a line for each state it keeps (one per processor, or one per client and processor), submits work to
-it, and is handed the work back when its outcome comes. What a call is for is the protocol's own business.
+A protocol opens a call queue for each state (one per processor, or one per client and processor) and submits work to
+it. The work is returned with the outcome of its call.
 """
 
 from collections import deque
@@ -25,11 +25,11 @@ MaxStages = Annotated[
 ]
 
 MAX_WAITING = 64
-"""Calls that may wait for the one that runs; as many as the live host queues for one worker."""
+"""Calls queued behind the running one; as many as a node queues for one worker."""
 
 
 def parsed_filter(port: Port, processor: Processor) -> Filter | None:
-    """The filter of a processor that a node can run; None, with a named drop, if it cannot be read."""
+    """The parsed filter of a processor; None, with a recorded drop, if it does not parse."""
     try:
         return Filter(processor.filter)
     except FilterError:
@@ -38,7 +38,7 @@ def parsed_filter(port: Port, processor: Processor) -> Filter | None:
 
 
 Stream = tuple[Scalar | None, ...]
-"""A source, and the values of the attributes that tell its streams apart."""
+"""A source, and the values of the attributes that distinguish its streams."""
 
 
 def stream_of(event: Event, attributes: Sequence[str]) -> Stream:
@@ -47,7 +47,7 @@ def stream_of(event: Event, attributes: Sequence[str]) -> Stream:
 
 
 class ProcessorInputs(Generic[Work]):
-    """What a processor of a node is given: the newest of each stream since its last call, when there are enough."""
+    """Collects the inputs of a processor: the newest event of each stream since its last call."""
 
     __slots__ = ("_filter", "_fresh", "processor")
 
@@ -57,11 +57,11 @@ class ProcessorInputs(Generic[Work]):
         self._fresh: dict[Stream, Work] = {}
 
     def fits(self, event: Event) -> bool:
-        """Whether it is for this processor."""
+        """Whether an event matches the filter of the processor."""
         return self._filter.matches(event.attributes)
 
     def take(self, stream: Stream, newest: Work) -> tuple[Work, ...]:
-        """What to call it with now, one of each stream; nothing while there are too few."""
+        """Add an input; returns the inputs for a call, one of each stream, or nothing while there are too few."""
         self._fresh[stream] = newest
         if len(self._fresh) < self.processor.inputs:
             return ()
@@ -70,8 +70,8 @@ class ProcessorInputs(Generic[Work]):
         return inputs
 
 
-class _Line(Generic[Work]):
-    """One state, the call that runs on it and those that wait."""
+class _CallQueue(Generic[Work]):
+    """One state, its running call and the queued ones."""
 
     __slots__ = ("closed", "processor", "running", "state", "waiting")
 
@@ -84,28 +84,28 @@ class _Line(Generic[Work]):
 
 
 class ProcessorCalls(Generic[Work]):
-    """The lines of one node. Tokens are counted from 1, apart from those of sends."""
+    """The call queues of one node. Their tokens start at 1 and are independent of those of sends."""
 
-    __slots__ = ("_limit", "_lines", "_port", "_token", "_tokens")
+    __slots__ = ("_limit", "_port", "_queues", "_token", "_tokens")
 
     def __init__(self, port: Port, limit: int = MAX_WAITING) -> None:
         self._port = port
         self._limit = limit
-        self._lines: dict[Hashable, _Line[Work]] = {}
-        self._tokens: dict[Token, _Line[Work]] = {}
+        self._queues: dict[Hashable, _CallQueue[Work]] = {}
+        self._tokens: dict[Token, _CallQueue[Work]] = {}
         self._token = 0
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._lines
+        return key in self._queues
 
     def open(self, key: Hashable, processor: ProcessorId, state: bytes = b"") -> None:
-        """Keep a state for a processor; a key that is open stays as it is."""
-        if key not in self._lines:
-            self._lines[key] = _Line(processor, state)
+        """Open a queue with a state for a processor; an open key is left unchanged."""
+        if key not in self._queues:
+            self._queues[key] = _CallQueue(processor, state)
 
     def close(self, key: Hashable) -> list[Work]:
-        """Forget a state. What waits is dropped, and returned; the outcome of what runs will be passed over."""
-        line = self._lines.pop(key, None)
+        """Close a queue. Returns the queued work; the outcome of the running call will be ignored."""
+        line = self._queues.pop(key, None)
         if line is None:
             return []
         line.closed = True
@@ -114,12 +114,12 @@ class ProcessorCalls(Generic[Work]):
         return dropped
 
     def state(self, key: Hashable) -> bytes:
-        """What the last call that went well has left."""
-        return self._lines[key].state
+        """The state left by the last successful call."""
+        return self._queues[key].state
 
     def submit(self, key: Hashable, events: Sequence[Event], work: Work) -> bool:
-        """Call the processor now or after those that wait; False if too many do or the key is not open."""
-        line = self._lines.get(key)
+        """Call the processor, now or after the queued calls; False if the queue is full or not open."""
+        line = self._queues.get(key)
         if line is None or len(line.waiting) >= self._limit:
             return False
         if line.running is None:
@@ -129,8 +129,8 @@ class ProcessorCalls(Generic[Work]):
         return True
 
     def finish(self, token: Token, state: bytes, error: str) -> Work | None:
-        """An outcome is here: the work it belongs to, or None if its line was closed. After an error the state before
-        the call stands. The next call starts before the caller looks at the results."""
+        """The outcome of a call; returns its work, or None if the queue was closed. After an error the previous state
+        is kept. The next call starts before the caller processes the results."""
         line = self._tokens.pop(token, None)
         if line is None:
             return None
@@ -142,7 +142,7 @@ class ProcessorCalls(Generic[Work]):
             self._call(line, events, following)
         return None if line.closed else work
 
-    def _call(self, line: _Line[Work], events: tuple[Event, ...], work: Work) -> None:
+    def _call(self, line: _CallQueue[Work], events: tuple[Event, ...], work: Work) -> None:
         self._token += 1
         line.running = work
         self._tokens[self._token] = line

@@ -1,4 +1,4 @@
-"""Which neighbors are known to hold an event that somebody waits for to be held by several."""
+"""Replication acknowledgement: which neighbors are known to hold an event whose publisher waits for replicas."""
 
 from collections.abc import Collection
 
@@ -6,7 +6,7 @@ from carrycast.core.model import EventId, NodeId
 
 
 class KnownReplicas:
-    """Of each event that is counted, who holds it, until enough do."""
+    """The known holders of each event whose publisher waits, until there are enough."""
 
     def __init__(self) -> None:
         self._known: dict[EventId, dict[NodeId, None]] = {}
@@ -19,17 +19,17 @@ class KnownReplicas:
         return id in self._known
 
     def count(self, id: EventId, copies: int) -> None:
-        """From now on."""
+        """A publisher waits for so many replicas of an event."""
         self._known[id] = {}
         self._copies[id] = copies
 
     def forget(self, id: EventId) -> None:
-        """No longer."""
+        """Stop to count the replicas of an event."""
         self._known.pop(id, None)
         self._copies.pop(id, None)
 
     def add(self, id: EventId, neighbor: NodeId) -> bool:
-        """A neighbor holds it; whether that is worth telling."""
+        """A neighbor holds an event; True if that is a new replica of a counted event."""
         known = self._known.get(id)
         if known is None or neighbor in known:
             return False
@@ -39,13 +39,13 @@ class KnownReplicas:
         return True
 
     def known(self, id: EventId) -> Collection[NodeId]:
-        """Who is known to hold it, while it is counted."""
+        """The known holders of a counted event."""
         return self._known[id]
 
     def missing(self, id: EventId) -> int:
-        """How many more are to be found, while it is counted."""
+        """The number of replicas still missing of a counted event."""
         return self._copies[id] - len(self._known[id])
 
     def unknown(self, neighbor: NodeId) -> list[EventId]:
-        """What a neighbor may hold and has not said so."""
+        """The counted events that a neighbor is not known to hold."""
         return [id for id, known in self._known.items() if neighbor not in known]

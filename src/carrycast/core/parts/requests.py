@@ -1,8 +1,7 @@
-"""Requests that a node answers from what it holds itself: those that begin before its neighbors have told it anything
-stay open, and are answered with what comes.
+"""Requests that a node answers from its own buffer. A request stays open for events that arrive from neighbors.
 
-What others hold nobody knows, so the answer is never said to be complete. A node that has had a neighbor for as long as
-the requester would wait has exchanged with it, and closes the request at once.
+Other nodes may have more events, so an answer is never complete. If a node has had a neighbor for as long as the
+requester would wait, it has already exchanged events with it, and closes the request at once.
 """
 
 from collections.abc import Iterable
@@ -16,11 +15,11 @@ from carrycast.core.protocol import AnswersRequests, Fact, Link, Port
 REQUESTS = "requests"
 """The timer."""
 MAX_REQUESTS = 4096
-"""Of one node that are open; each costs a look at every new event."""
+"""Open requests of one node; each is matched against every new event."""
 
 
 class AnswersFromBuffer(AnswersRequests):
-    """A protocol whose node answers from what it holds itself."""
+    """A protocol that answers requests from its own buffer."""
 
     _requests: "OpenRequests"
 
@@ -39,28 +38,28 @@ class _OpenRequest:
 
 
 class OpenRequests:
-    """The requests of one node's applications."""
+    """The open requests of one node's applications."""
 
     def __init__(self, port: Port) -> None:
         self._port = port
         self._links = Neighbors()
         self._since: dict[NodeId, float] = {}
-        """Since when each neighbor is one."""
+        """When each neighbor appeared."""
         self._open: dict[RequestId, _OpenRequest] = {}
         self._armed = False
 
     def link_up(self, now: float, link: Link) -> None:
-        """A link with a neighbor has come."""
+        """A link is up."""
         if self._links.add(link):
             self._since[link.neighbor] = now
 
     def link_down(self, link: Link) -> None:
-        """It has gone."""
+        """A link is down."""
         if self._links.remove(link):
             del self._since[link.neighbor]
 
     def ask(self, now: float, request: Request, held: Iterable[BufferedEvent]) -> None:
-        """An application asks; what is held that serves it is the beginning of the answer."""
+        """Open a request; the answer begins with the buffered events that match it."""
         one = _OpenRequest(request, now + request.patience_s)
         for stored in held:
             one.answered.add(stored.id)
@@ -75,18 +74,18 @@ class OpenRequests:
         self._watch(now)
 
     def meet(self, event: Event, hops: int) -> None:
-        """An event that this node has not held before."""
+        """Answer the open requests that a new event matches."""
         for one in self._open.values():
             if event.id not in one.answered and serves(event, one.wanted):
                 one.answered.add(event.id)
                 self._port.answer(one.id, event, hops)
 
     def cancel(self, id: RequestId) -> None:
-        """Nobody waits for it any more."""
+        """Cancel a request."""
         self._open.pop(id, None)
 
     def on_timer(self, now: float) -> None:
-        """The patience of a request is over."""
+        """Close the requests whose patience has expired."""
         for id in [one.id for one in self._open.values() if one.until <= now]:
             del self._open[id]
             self._port.close_request(id, complete=False)

@@ -1,4 +1,7 @@
-"""Which events a node has met, for as long as a copy of them may still come by."""
+"""Duplicate detection: the ids of received events, kept for as long as a duplicate may still arrive.
+
+An event whose id is in the cache is a duplicate. Each id expires when no copy of its event can be on its way any more.
+"""
 
 import heapq
 import struct
@@ -12,7 +15,7 @@ _ID = struct.Struct(">QQ")
 
 
 class SeenCache:
-    """A set of event ids in which each has an end. What has ended is forgotten at the next `add`."""
+    """A set of event ids with expiry times, to recognize duplicates. Expired ids are removed at the next `add`."""
 
     __slots__ = ("_ends", "ids")
 
@@ -27,10 +30,10 @@ class SeenCache:
         return event in self.ids
 
     def load(self, latest: float) -> None:
-        """What was met before the node started: nothing, in memory. See `parts/durable.py`."""
+        """Restore the ids of the previous run: none, in memory. See `DurableSeenCache`."""
 
     def add(self, now: float, event: EventId, until: float) -> bool:
-        """Remember an event until a time; False if it is known already, and then its end stays as it was."""
+        """Remember an event until a time; False if it is a duplicate, whose expiry time then stays the same."""
         ends = self._ends
         ids = self.ids
         while ends and ends[0][0] <= now:
@@ -43,7 +46,7 @@ class SeenCache:
 
 
 class BoundedSeenCache(SeenCache):
-    """One that a flood of invented events cannot fill: without room, what would end first is forgotten."""
+    """A cache of bounded size, against floods of forged ids: when it is full, the id that expires first is evicted."""
 
     __slots__ = ("_most",)
 
@@ -52,7 +55,7 @@ class BoundedSeenCache(SeenCache):
         self._most = most
 
     def add(self, now: float, event: EventId, until: float) -> bool:
-        """As of any; a copy of an event that had to make room is taken for new."""
+        """Remember an event until a time; a duplicate of an evicted id is taken for new."""
         if not super().add(now, event, until):
             return False
         if len(self.ids) > self._most:
@@ -61,7 +64,10 @@ class BoundedSeenCache(SeenCache):
 
 
 class DurableSeenCache(SeenCache):
-    """Which events were met, over crashes."""
+    """A cache in the durable store, which recognizes duplicates over crashes too.
+
+    Times are of the node's own clock, which continues over restarts.
+    """
 
     __slots__ = ("_store",)
 
@@ -70,8 +76,8 @@ class DurableSeenCache(SeenCache):
         self._store = store
 
     def load(self, latest: float) -> None:
-        """What was met before the node started anew, remembered no longer than to `latest`; what ended since goes with
-        the next `add`."""
+        """Restore the ids of the previous run, none with an expiry time after `latest`; expired ids are removed at the
+        next `add`."""
         for key, value in self._store.items(_MET):
             id = EventId(*_ID.unpack(key[len(_MET) :]))
             self.ids.add(id)

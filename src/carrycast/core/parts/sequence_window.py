@@ -1,9 +1,9 @@
-"""Which numbers of a counter have been met: exact for the recent ones, in a few bytes."""
+"""A sliding window of received sequence numbers, as a bit map (RFC 4303, 3.4.3)."""
 
 
 class SequenceWindow:
-    """The highest number met and which of the `width` numbers up to it. What lies below the window counts as met: it is
-    so old that a copy is far likelier than a first coming."""
+    """The highest sequence number received, and which of the `width` numbers up to it were. Numbers below the window
+    count as received: they are far more likely duplicates than late arrivals."""
 
     __slots__ = ("_bits", "_width", "first", "highest")
 
@@ -12,19 +12,19 @@ class SequenceWindow:
         self._bits = 0
         self.highest = -1
         self.first = -1
-        """The very first number that was met."""
+        """The first number that was received."""
 
     def __contains__(self, number: int) -> bool:
         back = self.highest - number
         return back >= 0 and (back >= self._width or bool(self._bits >> back & 1))
 
     def add(self, number: int) -> bool:
-        """Meet a number; False if it was met before."""
+        """Record a number; False if it is a duplicate."""
         if self.first < 0:
             self.first = number
         if number > self.highest:
             ahead = number - self.highest
-            # A far jump (a source that started anew) empties the window instead of shifting by a huge distance.
+            # A jump beyond the window (after a restart of the source) clears it.
             self._bits = 1 if ahead >= self._width else (self._bits << ahead | 1) & ((1 << self._width) - 1)
             self.highest = number
             return True
@@ -33,8 +33,8 @@ class SequenceWindow:
         self._bits |= 1 << (self.highest - number)
         return True
 
-    def settled(self, after: int) -> int:
-        """The last number up to which, from the one after `after` on, none is missing."""
+    def cumulative(self, after: int) -> int:
+        """The highest number up to which all after `after` were received (cumulative acknowledgement)."""
         number = max(after, self.highest - self._width)
         while number < self.highest and number + 1 in self:
             number += 1

@@ -1,4 +1,4 @@
-"""What neighbors want: nodes that meet tell each other their filters, and tell them again when they change."""
+"""Neighbors exchange the filters of their subscriptions at the start of a contact and when they change."""
 
 from collections.abc import Callable, Iterator
 from typing import Annotated
@@ -15,24 +15,24 @@ from carrycast.core.wire import Message
 MAX_FILTERS = 1024
 """In one message."""
 MAX_FILTER_BYTES = 16_384
-"""In one message, so that it fits in a datagram; more filters travel in more messages."""
-MAX_GUESTS = 256
-"""Nodes that have spoken and are no neighbors yet: discovery may be later here than there."""
+"""In one message, so that it fits in a datagram; more filters are sent in several messages."""
+MAX_UNKNOWN_SENDERS = 256
+"""Senders that are not neighbors yet: discovery may be later here than there."""
 
 Filters = Annotated[tuple[FilterText, ...], Meta(max_length=MAX_FILTERS)]
 
 
 class SubscriptionUpdate(Message, frozen=True, gc=False, tag=1):
-    """My applications want these: instead of what I said before, or in addition to it."""
+    """The filters of the sender's applications: replacing the previous ones, or in addition to them."""
 
     filters: Filters
     instead: bool = True
     answer: bool = False
-    """Whether the other is to say what it wants."""
+    """Whether the receiver should reply with its own filters."""
 
 
 def split_filters(texts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Filters in the order given, in as many groups as messages need; one group without any if there are none."""
+    """Filters in groups that fit into messages, in order; one empty group if there are none."""
     part: list[str] = []
     size = 0
     for text in texts:
@@ -46,7 +46,7 @@ def split_filters(texts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def canonical_filters(texts: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Filters as they are compared; None if one of them is none."""
+    """The canonical texts of filters; None if one does not parse."""
     try:
         return tuple(dict.fromkeys(Filter(text).text for text in texts))
     except FilterError:
@@ -54,74 +54,74 @@ def canonical_filters(texts: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 class SubscriptionExchange:
-    """What each neighbor wants, and which of them know what this node wants."""
+    """The filters of each neighbor, and which neighbors have received this node's filters."""
 
     def __init__(self, port: Port, local: LocalSubscriptions, token: Callable[[NodeId], Token]) -> None:
         self._port = port
         self._local = local
         self._token = token
-        """Under which the outcome of what is told to a neighbor is learned; a failure comes back as `failed`."""
+        """Gives the token of an update to a neighbor; a failed update is reported by `on_failure`."""
         self.interests = KnownFilters()
         self._wants: dict[NodeId, dict[str, None]] = {}
-        self._told: dict[NodeId, None] = {}
-        """Who knows what this node wants, or is about to."""
+        self._sent: dict[NodeId, None] = {}
+        """The neighbors to which this node's filters were sent."""
         self._linked: dict[NodeId, None] = {}
 
     def own(self) -> tuple[str, ...]:
-        """The filters of this node's applications, each once."""
+        """The filters of this node's applications, without duplicates."""
         return tuple(dict.fromkeys(Filter(subscription.filter).text for subscription in self._local))
 
     def knows(self, neighbor: NodeId) -> bool:
-        """Whether a neighbor has said what it wants."""
+        """Whether a neighbor has sent its filters."""
         return neighbor in self._wants
 
     def filters_of(self, neighbor: NodeId) -> tuple[str, ...]:
-        """What a neighbor wants, as far as it has said."""
+        """The filters of a neighbor."""
         return tuple(self._wants.get(neighbor, ()))
 
     def wants(self, neighbor: NodeId, event: Event) -> bool:
-        """Whether a neighbor wants an event."""
+        """Whether an event matches a filter of a neighbor."""
         wanted = self._wants.get(neighbor)
         return wanted is not None and any(text in wanted for text in self.interests.match(event))
 
-    def linked(self, neighbor: NodeId) -> None:
-        """A neighbor has come: tell it, unless it has asked before it was noticed here."""
+    def on_neighbor_up(self, neighbor: NodeId) -> None:
+        """A neighbor is up: send it the filters, unless its request for them came earlier."""
         self._linked[neighbor] = None
-        if neighbor not in self._told:
-            self.tell(neighbor, answer=neighbor not in self._wants)
+        if neighbor not in self._sent:
+            self.send(neighbor, answer=neighbor not in self._wants)
 
-    def parted(self, neighbor: NodeId) -> None:
-        """A neighbor has gone, and with it what was said."""
+    def on_neighbor_down(self, neighbor: NodeId) -> None:
+        """A neighbor is gone: forget its filters."""
         self._linked.pop(neighbor, None)
-        self._told.pop(neighbor, None)
+        self._sent.pop(neighbor, None)
         if self._wants.pop(neighbor, None):
             self.interests.keep(text for wants in self._wants.values() for text in wants)
 
-    def failed(self, neighbor: NodeId) -> None:
-        """It was not reached, and is to be told again."""
-        self._told.pop(neighbor, None)
+    def on_failure(self, neighbor: NodeId) -> None:
+        """An update failed, and is to be sent again."""
+        self._sent.pop(neighbor, None)
 
-    def untold(self) -> list[NodeId]:
-        """The neighbors that are to be told."""
-        return [neighbor for neighbor in self._linked if neighbor not in self._told]
+    def outdated(self) -> list[NodeId]:
+        """The neighbors without this node's current filters."""
+        return [neighbor for neighbor in self._linked if neighbor not in self._sent]
 
     def silent(self) -> list[NodeId]:
-        """The neighbors that were told and have not said what they want."""
-        return [neighbor for neighbor in self._linked if neighbor in self._told and neighbor not in self._wants]
+        """The neighbors that received an update and have not sent their filters."""
+        return [neighbor for neighbor in self._linked if neighbor in self._sent and neighbor not in self._wants]
 
-    def renew(self) -> None:
-        """The own subscriptions have changed: nobody knows them now."""
-        self._told.clear()
+    def invalidate(self) -> None:
+        """Local subscriptions have changed: no neighbor has the current ones."""
+        self._sent.clear()
 
-    def tell(self, neighbor: NodeId, answer: bool = False) -> None:
-        """Say what this node wants."""
-        self._told[neighbor] = None
+    def send(self, neighbor: NodeId, answer: bool = False) -> None:
+        """Send this node's filters to a neighbor."""
+        self._sent[neighbor] = None
         for number, part in enumerate(split_filters(self.own())):
             message = SubscriptionUpdate(part, instead=number == 0, answer=answer and number == 0)
             self._port.send(neighbor, message, token=self._token(neighbor))
 
-    def heard(self, sender: NodeId, message: SubscriptionUpdate) -> bool:
-        """A node says what it wants; True if it is to be told what this node wants."""
+    def on_update(self, sender: NodeId, message: SubscriptionUpdate) -> bool:
+        """An update has arrived; True if this node should reply with its filters."""
         before = self._wants.get(sender)
         texts = canonical_filters(message.filters)
         if texts is None or not self.interests.learn(texts):
@@ -133,12 +133,12 @@ class SubscriptionExchange:
                 self.interests.keep(text for wants in self._wants.values() for text in wants)
         else:
             before.update(dict.fromkeys(texts))
-        self._limit_guests()
-        # Who asks although it was told, and has spoken before, has lost what it knew: its link was down for a while.
-        return message.answer and (before is not None or sender not in self._told)
+        self._limit_unknown_senders()
+        # A neighbor that asks again although it was sent the filters has lost them: its link was down.
+        return message.answer and (before is not None or sender not in self._sent)
 
-    def _limit_guests(self) -> None:
-        guests = [node for node in self._wants if node not in self._linked]
-        for node in guests[: max(0, len(guests) - MAX_GUESTS)]:
+    def _limit_unknown_senders(self) -> None:
+        unknown = [node for node in self._wants if node not in self._linked]
+        for node in unknown[: max(0, len(unknown) - MAX_UNKNOWN_SENDERS)]:
             self._port.note(Fact("drop", peer=node, reason="too_many_strangers"))
-            self.parted(node)
+            self.on_neighbor_down(node)

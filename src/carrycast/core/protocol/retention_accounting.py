@@ -100,7 +100,7 @@ class RetentionAccounts:
         self._kept[level] -= 1
         self._removed[level][reason] += 1
         if level in GUARANTEED and reason not in MAY_END:
-            return f"event {id} was promised to be kept ({level}), and has gone as {reason}"
+            return f"event {id} has a retention guarantee ({level}), and was removed as {reason}"
         return None
 
     def on_drop(self, id: EventId, reason: str) -> str | None:
@@ -110,7 +110,7 @@ class RetentionAccounts:
             return None
         self._removed[level][reason] += 1
         if level in GUARANTEED and reason not in MAY_END:
-            return f"event {id} was promised to be kept ({level}), and a start has dropped it as {reason}"
+            return f"event {id} has a retention guarantee ({level}), and was dropped at a start as {reason}"
         return None
 
     def on_published(self, id: EventId) -> None:

@@ -122,10 +122,10 @@ class Predictions:
 
     def _judge(self) -> None:
         bounds = (self._settings.error_max, self._settings.bias_max, self._settings.accurate)
-        self._host_reliable = all(series.monitor.reliable(*bounds) for series in self._host_series.values())
+        self._host_reliable = all(series.monitor.is_reliable(*bounds) for series in self._host_series.values())
         self._unreliable = {
             interest
             for known in self._interest_series.values()
             for interest, series in known.items()
-            if not series.monitor.reliable(*bounds)
+            if not series.monitor.is_reliable(*bounds)
         }

@@ -86,11 +86,11 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
 
     @property
     def log(self) -> RetentionLog | None:
-        return self._choice.carrier.log
+        return self._choice.retries.log
 
     @property
     def room(self) -> Usage:
-        return capacity_of(self._settings.buffer, self._choice.carrier.log)
+        return capacity_of(self._settings.buffer, self._choice.retries.log)
 
     def on_start(self, now: float) -> None:
         self._choice.start(now)
@@ -113,13 +113,13 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
         self._review_own()
 
     def on_link_up(self, now: float, link: Link) -> None:
-        self._choice.found(link)
+        self._choice.on_link_up(link)
 
     def on_link_changed(self, now: float, link: Link) -> None:
-        self._choice.found(link)
+        self._choice.on_link_up(link)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
-        if self._choice.lost(link):
+        if self._choice.on_link_down(link):
             self._tables.pop(link.neighbor, None)
 
     def on_publish(self, now: float, event: Event) -> None:
@@ -130,9 +130,9 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
             event = message.event
             # Most receptions are repetitions.
             if event.id not in self._seen_ids:
-                self._choice.meet(now, event, message.hops, message.remaining_s, sender)
+                self._choice.receive(now, event, message.hops, message.remaining_s, sender)
             elif self._tracks:
-                self._choice.carrier.held_by(event.id, sender)
+                self._choice.retries.add_holder(event.id, sender)
         else:
             self._on_report(now, sender, message)
 
@@ -162,7 +162,7 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
             # What changed in a period can be seen at the end of the first whole one.
             return
         self._change = change_degree(before, here) or 0.0
-        around = Surroundings(now, self.host, here, before, self._near(), self._choice.carrier.free)
+        around = Surroundings(now, self.host, here, before, self._near(), self._choice.retries.free)
         self._predictions.sample(around)
         self._samples += 1
         if self._samples % SWEEP_SAMPLES == 0:
@@ -218,7 +218,7 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
     def _on_report(self, now: float, sender: NodeId, message: Message) -> None:
         assert isinstance(message, Utilities)
         phi, node = self._settings.phi, message.node
-        if not self._choice.is_news(sender, node, message.hops, message.sequence):
+        if not self._choice.is_new_report(sender, node, message.hops, message.sequence):
             return
         if not self._learn(message):
             self.port.note(Fact("drop", peer=sender, reason="report_unreadable"))

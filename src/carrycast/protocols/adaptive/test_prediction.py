@@ -3,7 +3,7 @@
 import pytest
 
 from carrycast.core.parts.interests import EVERYTHING
-from carrycast.core.parts.kalman import steady_gain
+from carrycast.core.parts.kalman import steady_variance
 from carrycast.protocols.adaptive.context.attribute import Surroundings
 from carrycast.protocols.adaptive.prediction import Predictions
 from carrycast.protocols.adaptive.settings import AdaptiveSettings
@@ -32,7 +32,8 @@ def test_a_subscriber_met_later_counts_by_the_gain_of_the_filter() -> None:
     worth = predictions(colocation=1.0)
     worth.sample(around())
     worth.sample(around(near=("i",)))
-    assert worth.utility("i") == pytest.approx(steady_gain(0.01, 0.1))
+    variance = steady_variance(0.01, 0.1)
+    assert worth.utility("i") == pytest.approx(variance / (variance + 0.1)), "the steady-state gain"
 
 
 def test_an_interest_whose_subscribers_are_gone_is_one_day_forgotten() -> None:

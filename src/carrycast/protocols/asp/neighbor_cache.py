@@ -82,7 +82,7 @@ class NeighborCache(PathSelector):
         self._forget_aside(node, interface)
         self._heard.pop(node, None)
         known = interface in self._links.get(node, {})
-        if known and cause is Failure.UNREACHABLE and self._retries and self._outbox.busy(node, interface):
+        if known and cause is Failure.UNREACHABLE and self._retries and self._outbox.has_in_flight(node, interface):
             self._kept.add((node, interface))
             return False
         return self._remove(node, interface) is not None and node not in self._links
@@ -130,7 +130,7 @@ class NeighborCache(PathSelector):
 
     # The ways of the outbox.
 
-    def way(self, peer: NodeId) -> PeerPath | None:
+    def best_path(self, peer: NodeId) -> PeerPath | None:
         links = self._links.get(peer)
         if links is not None:
             best = self._best(links)
@@ -138,14 +138,14 @@ class NeighborCache(PathSelector):
         heard = self._heard.get(peer)
         return None if heard is None else PeerPath(heard)
 
-    def again(self, peer: NodeId, way: PeerPath) -> PeerPath | None:
+    def retry_path(self, peer: NodeId, way: PeerPath) -> PeerPath | None:
         """Over the same link if it is the only one: else it is set aside, and the others have their turn."""
         links = self._links.get(peer)
         if links is None:
             return way if self._heard.get(peer) == way.interface else None
         return way if len(links) == 1 and way.interface in links else None
 
-    def failed(self, peer: NodeId, way: PeerPath) -> None:
+    def on_path_failed(self, peer: NodeId, way: PeerPath) -> None:
         """Set a link aside; what was only heard, or is dropped by discovery, goes altogether."""
         interface = way.interface
         assert interface is not None
@@ -194,17 +194,17 @@ class AspHandling(MessagePolicy):
             return None if message.kind is PathKind.RENEW else (message.id, message.subscriber)
         return message.id if isinstance(message, PathLost) else None
 
-    def supersedes(self, message: Message) -> Hashable:
+    def superseded_key(self, message: Message) -> Hashable:
         if isinstance(message, Announcement | ShortAnnouncement):
             return message.id
         return self.key(message) if isinstance(message, PathMessage) else None
 
-    def waits(self, message: Message) -> bool:
+    def may_wait(self, message: Message) -> bool:
         """What makes paths waits for a queue; messages on the paths do not: they would only keep the queue full, and
         the streams' counters and caches are there for them."""
         return not isinstance(message, Publication | Fragment)
 
-    def moved(self, message: Message, before: PeerPath, after: PeerPath) -> Message:
+    def adapt_to_path(self, message: Message, before: PeerPath, after: PeerPath) -> Message:
         """[001 §4.2] The metric includes the link, so over another link it is another one."""
         if before.cost_s is None or after.cost_s is None or before.cost_s == after.cost_s:
             return message

@@ -291,9 +291,9 @@ class Publications:
             return None
         window = entry.stream.window
         if asked is None:
-            return window.settled(max(window.first, window.highest - max(1, self._kept)))
+            return window.cumulative(max(window.first, window.highest - max(1, self._kept)))
         kept = [item.counter for item in entry.stream.cache] + self._large.counters(entry.stream)
-        return window.settled(asked) if min(kept, default=asked + 2) <= asked + 1 else asked
+        return window.cumulative(asked) if min(kept, default=asked + 2) <= asked + 1 else asked
 
 
 def _counter(item: Item) -> int:

@@ -2,7 +2,7 @@
 
 from carrycast.core.model import Event, EventId, Failure, Subscription, SubscriptionId
 from carrycast.core.parts.exchange_messages import CopyOffer, CopyRequest, CopyTransfer
-from carrycast.core.parts.subscription_exchange import MAX_GUESTS, SubscriptionUpdate, split_filters
+from carrycast.core.parts.subscription_exchange import MAX_UNKNOWN_SENDERS, SubscriptionUpdate, split_filters
 from carrycast.core.protocol import Fact, Link, Protocol, RecordingPort
 from carrycast.core.protocol.effects import CancelTimer, Note, Send, SetTimer
 from carrycast.core.wire import Message
@@ -126,7 +126,7 @@ def test_words_that_are_no_filters_are_dropped() -> None:
 
 def test_of_strangers_only_so_many_are_remembered() -> None:
     direct, port = alone("direct", node=7)
-    for stranger in range(100, 101 + MAX_GUESTS):
+    for stranger in range(100, 101 + MAX_UNKNOWN_SENDERS):
         direct.on_message(0.0, stranger, SubscriptionUpdate(("",)), "radio")
     assert Note(Fact("drop", peer=100, reason="too_many_strangers")) in port.take()
 

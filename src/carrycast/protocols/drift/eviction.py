@@ -67,7 +67,7 @@ class RendezvousEviction:
         self._examine()
         free = (id for id in self._redundant if id not in self.proxied_pull.requesters and not buffer.is_guaranteed(id))
         victims += [stored.id for stored in sorted((buffer.events[id] for id in free), reverse=True)]
-        return victims.pop() if victims else buffer.next_to_go()
+        return victims.pop() if victims else buffer.next_eviction()
 
     def _examine(self) -> None:
         """Find the redundant events. Only unexamined ones are looked at: a full buffer evicts one event for each that

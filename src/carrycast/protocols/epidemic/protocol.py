@@ -116,13 +116,13 @@ class Epidemic(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents):
         self._local.add(subscription)
         if subscription.history and not known:
             # Buffered events are duplicates, and so are not delivered again when another copy arrives.
-            for stored in self._buffer.serving(now, subscription.filter, subscription.attributes):
+            for stored in self._buffer.matching(now, subscription.filter, subscription.attributes):
                 self.port.deliver(subscription.id, stored.event, stored.hops)
             self.port.close_history(subscription.id, complete=False)
 
     def on_request(self, now: float, request: Request) -> None:
         """Answers come from the local buffer only; other nodes may hold more, so they are never complete."""
-        self._requests.ask(now, request, self._buffer.serving(now, request.filter, request.attributes))
+        self._requests.ask(now, request, self._buffer.matching(now, request.filter, request.attributes))
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         self._local.remove(subscription)

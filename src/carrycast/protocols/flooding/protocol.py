@@ -44,8 +44,8 @@ class Flooding(Protocol):
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, FloodedEvent)
         # Most receptions are repetitions, so this line decides how fast a flood runs.
-        if message.event.id not in self._seen_ids and self._flood.meet(now, message):
-            self._flood.pass_on(now, message)
+        if message.event.id not in self._seen_ids and self._flood.receive(now, message):
+            self._flood.forward(now, message)
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         self._flood.on_timer(now, key)

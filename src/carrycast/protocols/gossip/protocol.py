@@ -58,12 +58,12 @@ class Gossip(Protocol):
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, GossipedEvent)
-        if message.event.id in self._seen_ids or not self._flood.meet(now, message):
+        if message.event.id in self._seen_ids or not self._flood.receive(now, message):
             return
         # One draw per event whatever the hops, so that runs with other settings stay paired.
         heads = self.rng.random() < self._p
         if heads or message.hops <= self._sure_hops:
-            self._flood.pass_on(now, message)
+            self._flood.forward(now, message)
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         self._flood.on_timer(now, key)

@@ -40,7 +40,7 @@ class ReliableLinks(PathSelector):
         """Discovery has lost a link."""
         node, interface = link.neighbor, link.interface
         known = interface in self._links.get(node, {})
-        if known and cause is Failure.UNREACHABLE and self._retries and self._outbox.busy(node, interface):
+        if known and cause is Failure.UNREACHABLE and self._retries and self._outbox.has_in_flight(node, interface):
             self._kept.add((node, interface))
         else:
             self._remove(node, interface)
@@ -53,22 +53,22 @@ class ReliableLinks(PathSelector):
         """The outcome of a message; one that failed may be sent again."""
         self._outbox.on_sent(now, token, failure)
 
-    def _transmit(self, now: float, node: NodeId, message: Message, way: PeerPath, token: Token) -> None:
-        self._port.send(node, message, via=way.interface, token=token)
+    def _transmit(self, now: float, node: NodeId, message: Message, path: PeerPath, token: Token) -> None:
+        self._port.send(node, message, via=path.interface, token=token)
 
     # The ways of the outbox.
 
-    def way(self, peer: NodeId) -> PeerPath | None:
+    def best_path(self, peer: NodeId) -> PeerPath | None:
         return self._best(list(self._links.get(peer, {}).values()))
 
-    def again(self, peer: NodeId, way: PeerPath) -> PeerPath | None:
+    def retry_path(self, peer: NodeId, path: PeerPath) -> PeerPath | None:
         links = list(self._links.get(peer, {}).values())
-        return self._best([link for link in links if link.interface != way.interface] or links)
+        return self._best([link for link in links if link.interface != path.interface] or links)
 
-    def failed(self, peer: NodeId, way: PeerPath) -> None:
-        assert way.interface is not None
-        if (peer, way.interface) in self._kept:
-            self._remove(peer, way.interface)
+    def on_path_failed(self, peer: NodeId, path: PeerPath) -> None:
+        assert path.interface is not None
+        if (peer, path.interface) in self._kept:
+            self._remove(peer, path.interface)
 
     def _best(self, links: list[Link]) -> PeerPath | None:
         """The cheapest; one that discovery has dropped only if there is no other."""
@@ -87,5 +87,5 @@ class ReliableLinks(PathSelector):
 class FloodHandling(MessagePolicy):
     """Messages of a flood: each stands for itself, and what a full queue did not take is lost."""
 
-    def waits(self, message: Message) -> bool:
+    def may_wait(self, message: Message) -> bool:
         return False

@@ -161,7 +161,7 @@ class Prophet(ReplicatingCarrierProtocol):
             asked = list(unknown)
             for first in range(0, len(asked), MAX_ENTRIES):
                 self.port.send(sender, AskProfiles(tuple(asked[first : first + MAX_ENTRIES])))
-        self.exchange.consider(now, sender)
+        self.exchange.offer_events(now, sender)
 
     def _on_ask_profiles(self, sender: NodeId, nodes: tuple[NodeId, ...]) -> None:
         part: list[Profile] = []
@@ -192,4 +192,4 @@ class Prophet(ReplicatingCarrierProtocol):
         for neighbor in self.exchange.neighbors:
             if news and neighbor != sender:
                 self._tell(now, neighbor, news)
-            self.exchange.consider(now, neighbor)
+            self.exchange.offer_events(now, neighbor)

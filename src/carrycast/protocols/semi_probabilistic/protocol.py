@@ -50,11 +50,11 @@ class SemiProbabilistic(Protocol, KeepsEvents, LinkRules):
 
     @property
     def log(self) -> RetentionLog | None:
-        return self._choice.carrier.log
+        return self._choice.retries.log
 
     @property
     def room(self) -> Usage:
-        return capacity_of(self._settings.buffer, self._choice.carrier.log)
+        return capacity_of(self._settings.buffer, self._choice.retries.log)
 
     def on_start(self, now: float) -> None:
         self._choice.start(now)
@@ -73,13 +73,13 @@ class SemiProbabilistic(Protocol, KeepsEvents, LinkRules):
         self._choice.local.remove(subscription)
 
     def on_link_up(self, now: float, link: Link) -> None:
-        self._choice.found(link)
+        self._choice.on_link_up(link)
 
     def on_link_changed(self, now: float, link: Link) -> None:
-        self._choice.found(link)
+        self._choice.on_link_up(link)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
-        self._choice.lost(link)
+        self._choice.on_link_down(link)
 
     def on_publish(self, now: float, event: Event) -> None:
         self._choice.publish(now, event)
@@ -89,9 +89,9 @@ class SemiProbabilistic(Protocol, KeepsEvents, LinkRules):
             event = message.event
             # Most receptions are repetitions.
             if event.id not in self._seen_ids:
-                self._choice.meet(now, event, message.hops, message.remaining_s, sender)
+                self._choice.receive(now, event, message.hops, message.remaining_s, sender)
             elif self._tracks:
-                self._choice.carrier.held_by(event.id, sender)
+                self._choice.retries.add_holder(event.id, sender)
         else:
             self._on_report(now, sender, message)
 
@@ -115,7 +115,7 @@ class SemiProbabilistic(Protocol, KeepsEvents, LinkRules):
 
     def _on_report(self, now: float, sender: NodeId, message: Message) -> None:
         assert isinstance(message, Interested)
-        if not self._choice.is_news(sender, message.node, message.hops, message.sequence):
+        if not self._choice.is_new_report(sender, message.node, message.hops, message.sequence):
             return
         if not self._choice.interests.learn(message.filters):
             self.port.note(Fact("drop", peer=sender, reason="report_unreadable"))

@@ -213,7 +213,7 @@ class Retrieval:
         assert self._cache is not None
         self._cache.expire(now)
         known = list(asked.known)
-        for kept in self._cache.serving(now, asked.filter, asked.attributes):
+        for kept in self._cache.matching(now, asked.filter, asked.attributes):
             if len(known) < MAX_IDS and kept.id not in known:
                 known.append(kept.id)
                 self._port.note(Fact("respond", event=kept.id, reason="cache"))

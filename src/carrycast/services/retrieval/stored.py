@@ -77,7 +77,7 @@ class StoredEvents:
 
     def wanted(self, now: float, filter: str, attributes: dict[str, Scalar]) -> list[tuple[Event, float]]:
         """The events that match and that somebody with these attributes may see, with what is left of their leases."""
-        return [(kept.event, kept.until - now) for kept in self._buffer.serving(now, filter, attributes)]
+        return [(kept.event, kept.until - now) for kept in self._buffer.matching(now, filter, attributes)]
 
     def expire(self, now: float) -> None:
         """Let go what has reached the end of its lease."""
