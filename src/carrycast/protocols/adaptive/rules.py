@@ -9,17 +9,12 @@ from itertools import repeat
 from carrycast.core.model import EventId, NodeId
 
 
-def host_utility(subscribed: bool, as_carrier: float) -> float:
-    """[004 §2.2.1, eq. 1] What a node is worth as a receiver: 1 as a subscriber, else what it is as a carrier."""
-    return 1.0 if subscribed else as_carrier
-
-
 def forwarding_utility(utilities: Iterable[float]) -> float:
-    """[004 §2.2.2, eq. 2] What a link is worth: the most that a node reached over it within the horizon is."""
+    """[004 §2.2.2, eq. 2] The utility of a link: the largest utility of a node reached over it within the horizon."""
     return max(utilities, default=0.0)
 
 
-def composed(weights: Mapping[str, float], predictions: Mapping[str, float]) -> float:
+def weighted_sum(weights: Mapping[str, float], predictions: Mapping[str, float]) -> float:
     """[004 §3, eq. 3; eq. 5 with change degree and co-location] The weighted sum of the attributes' predictions."""
     return sum(weight * predictions.get(name, 0.0) for name, weight in weights.items())
 
@@ -33,17 +28,12 @@ def change_degree(before: Set[NodeId], now: Set[NodeId]) -> float | None:
     return len(before ^ now) / met if met else None
 
 
-def neighborhood_utility(forwarding_utilities: Iterable[float]) -> float:
-    """[004 §4, eq. 7] What can be reached through a node: the most that one of its links is worth."""
-    return max(forwarding_utilities, default=0.0)
-
-
-def seen_utilities(
+def visible_utilities(
     own: Mapping[str, float], neighborhood: Mapping[str, float], ignored: Iterable[str], hops: int, horizon: int
 ) -> Mapping[str, float]:
-    """[004 §4, eq. 8] What a known node counts for, by interest: at the horizon, what can be reached through it too.
+    """[004 §4, eq. 8] The utilities of a known node, by interest: at the horizon its neighborhood utilities count too.
 
-    Neighborhood utilities are reported only where they exceed the node's own, so theirs is the maximum. Those of
+    Neighborhood utilities are reported only where they exceed the node's own, so they are the maximum. Those of
     `ignored` interests do not count.
     """
     if hops != horizon or not neighborhood:
@@ -58,22 +48,22 @@ def seen_utilities(
 
 
 def update_interval_s(change: float, shortest_s: float, longest_s: float) -> float:
-    """[004 §4, eq. 9] Time to the next report of utilities: the more the neighbors change, the sooner.
+    """[004 §4, eq. 9] The time to the next report of utilities: the more the neighbors change, the shorter.
 
-    The equation alone would exceed its own maximum for a small change; T_dmax bounds it ("ranges from T_dmin to
-    T_dmax" [004 §5.1.2]).
+    The equation alone would exceed its own maximum for a small change; T_dmax bounds it ("ranges from T_dmin to T_dmax"
+    [004 §5.1.2]).
     """
     return longest_s if change <= 0 else min(longest_s, shortest_s / change)
 
 
-def carries(as_carrier: float, sigma: float) -> bool:
+def is_carrier(as_carrier: float, sigma: float) -> bool:
     """[004 §2.3.2] Whether a node stores an event of an interest that it does not subscribe to: σ ≤ U < 1."""
     return as_carrier >= sigma
 
 
-def drawn_interest(event: EventId, interests: Sequence[str]) -> str:
-    """One of the interests that an event matches. Nodes that know the same draw the same, whatever else they know: the
-    interest whose lot, drawn for the event, is lowest."""
+def draw_interest(event: EventId, interests: Sequence[str]) -> str:
+    """One of the interests that an event matches, drawn by a hash of event and interest: nodes that know the drawn
+    interest draw the same one, whatever other interests they know."""
     return min(interests, key=lambda interest: (_lot(event, interest), interest))
 
 
@@ -83,7 +73,7 @@ def _lot(event: EventId, interest: str) -> bytes:
 
 
 def link_table(reached: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    """[004 §2.2.2, eq. 2] What a link is worth by interest, from the tables of the nodes reached over it."""
+    """[004 §2.2.2, eq. 2] The utility of a link by interest, from the tables of the nodes reached over it."""
     if len(reached) == 1:
         return reached[0]
     interests = dict.fromkeys(interest for table in reached for interest in table)
@@ -93,7 +83,8 @@ def link_table(reached: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
 def link_utilities(
     tables: Mapping[NodeId, Mapping[str, float]], links: Iterable[NodeId], interests: list[str]
 ) -> list[float]:
-    """[004 §2.3.1, step 2] What each link is worth for an event: the most over the interests that it matches."""
+    """[004 §2.3.1, step 2] The utility of each link for an event: the largest over the interests that the event
+    matches."""
     return [max(map(tables[link].get, interests, _ZEROS)) for link in links]
 
 

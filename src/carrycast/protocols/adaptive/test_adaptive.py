@@ -11,8 +11,8 @@ from carrycast.core.protocol import Capability, Fact, Link, RecordingPort
 from carrycast.core.protocol.effects import Broadcast, Deliver, Note, Send, SetTimer
 from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
-from carrycast.protocols.adaptive.context import attributes
-from carrycast.protocols.adaptive.messages import Carried, Utilities
+from carrycast.protocols.adaptive.context import ATTRIBUTES
+from carrycast.protocols.adaptive.messages import ForwardedEvent, UtilityReport
 from carrycast.protocols.adaptive.protocol import Adaptive
 from carrycast.protocols.adaptive.settings import AdaptiveSettings
 from carrycast.sim.testing import LoneHost, Net, alone
@@ -26,17 +26,17 @@ def event(number: int = 0, topic: int = 1) -> Event:
 
 def report(
     node: NodeId,
-    worth: Mapping[str, float] | None = None,
+    utilities: Mapping[str, float] | None = None,
     subscribed: tuple[str, ...] = (),
-    beyond: Mapping[str, float] | None = None,
+    neighborhood: Mapping[str, float] | None = None,
     via: NodeId = 99,
     sequence: int = 1,
     hops: int = 1,
     valid_s: float = 1000.0,
-) -> Utilities:
-    beyond = dict(beyond or {})
-    table = {EVERYTHING: 0.0, **(worth or {})}
-    return Utilities(node, sequence, hops, valid_s, subscribed, table, beyond, (via,) * len(beyond))
+) -> UtilityReport:
+    neighborhood = dict(neighborhood or {})
+    table = {EVERYTHING: 0.0, **(utilities or {})}
+    return UtilityReport(node, sequence, hops, valid_s, subscribed, table, neighborhood, (via,) * len(neighborhood))
 
 
 def adaptive(node: NodeId = 0, links: int = 0, **settings: object) -> tuple[Adaptive, RecordingPort]:
@@ -48,7 +48,7 @@ def adaptive(node: NodeId = 0, links: int = 0, **settings: object) -> tuple[Adap
     return protocol, port
 
 
-def hear(protocol: Adaptive, message: Utilities, sender: NodeId | None = None, now: float = 1.0) -> None:
+def hear(protocol: Adaptive, message: UtilityReport, sender: NodeId | None = None, now: float = 1.0) -> None:
     protocol.on_message(now, message.node if sender is None else sender, message, "radio")
 
 
@@ -109,16 +109,16 @@ def test_links_without_a_prediction_are_drawn() -> None:
 def test_an_event_never_goes_back_over_the_link_it_came_over() -> None:
     protocol, port = adaptive(links=3, tau=1.0)
     hear(protocol, report(2, subscribed=(ONE,)))
-    protocol.on_message(2.0, 2, Carried(event(), 1, 500.0), "radio")
+    protocol.on_message(2.0, 2, ForwardedEvent(event(), 1, 500.0), "radio")
     assert targets(port) == [1, 3]
 
 
 def test_a_repetition_is_dropped() -> None:
     protocol, port = adaptive(links=3)
     protocol.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "topic = 1"))
-    protocol.on_message(2.0, 1, Carried(event(), 1, 500.0), "radio")
+    protocol.on_message(2.0, 1, ForwardedEvent(event(), 1, 500.0), "radio")
     assert Deliver(SubscriptionId(0, 0), event(), 1) in port.take()
-    protocol.on_message(3.0, 2, Carried(event(), 2, 499.0), "radio")
+    protocol.on_message(3.0, 2, ForwardedEvent(event(), 2, 499.0), "radio")
     assert port.take() == []
 
 
@@ -166,7 +166,7 @@ def test_a_report_travels_as_far_as_the_horizon() -> None:
         message = report(1 if hops == 1 else 10 + hops, hops=hops)
         hear(protocol, message, sender=1)
         sent = [effect.message for effect in port.take() if isinstance(effect, Broadcast)]
-        assert [one.hops for one in sent if isinstance(one, Utilities)] == ([hops + 1] if passed else [])
+        assert [one.hops for one in sent if isinstance(one, UtilityReport)] == ([hops + 1] if passed else [])
 
 
 def test_utilities_are_forgotten_with_their_link_or_when_they_are_old() -> None:
@@ -189,18 +189,18 @@ def test_utilities_are_forgotten_with_their_link_or_when_they_are_old() -> None:
         (report(1, {"topic =": 0.5}), "report_unreadable"),
     ],
 )
-def test_a_report_that_cannot_be_right_is_dropped_by_name(message: Utilities, reason: str) -> None:
+def test_a_report_that_cannot_be_right_is_dropped_by_name(message: UtilityReport, reason: str) -> None:
     protocol, port = adaptive(links=1)
     hear(protocol, message, sender=1)
     assert port.take() == [Note(Fact("drop", peer=1, reason=reason))]
     assert len(protocol._horizon) == 0
 
 
-def spoken(protocol: Adaptive, port: RecordingPort, now: float) -> Utilities:
+def spoken(protocol: Adaptive, port: RecordingPort, now: float) -> UtilityReport:
     port.take()
     protocol.on_timer(now, "update")
     (message,) = [effect.message for effect in port.take() if isinstance(effect, Broadcast)]
-    assert isinstance(message, Utilities)
+    assert isinstance(message, UtilityReport)
     return message
 
 
@@ -218,19 +218,19 @@ def test_carriers_that_a_subscription_covers_are_left_out() -> None:
     wide, narrow = Filter("speed > 5").text, Filter("speed > 10").text
     protocol.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "speed > 5"))
     hear(protocol, report(1, subscribed=(narrow,)))
-    protocol._predictions.worth = {EVERYTHING: 0.1, narrow: 0.6, wide: 0.3}
+    protocol._predictions.utilities = {EVERYTHING: 0.1, narrow: 0.6, wide: 0.3}
     message = spoken(protocol, port, 1.0)
-    assert (message.subscribed, message.worth) == ((wide,), {EVERYTHING: 0.1})
+    assert (message.subscribed, message.utilities) == ((wide,), {EVERYTHING: 0.1})
 
 
 def test_the_neighborhood_is_reported_where_it_is_worth_more_than_the_node() -> None:
     protocol, port = adaptive(links=3)
     hear(protocol, report(1, {ONE: 0.5, EVERYTHING: 0.3}))
     hear(protocol, report(2, subscribed=(TWO,)))
-    hear(protocol, report(3, {ONE: 0.8}, beyond={TWO: 0.9, ONE: 1.0}))
-    protocol._predictions.worth = {EVERYTHING: 0.2, ONE: 0.6}
+    hear(protocol, report(3, {ONE: 0.8}, neighborhood={TWO: 0.9, ONE: 1.0}))
+    protocol._predictions.utilities = {EVERYTHING: 0.2, ONE: 0.6}
     message = spoken(protocol, port, 2.0)
-    reported = dict(zip(message.beyond.items(), message.via, strict=True))
+    reported = dict(zip(message.neighborhood.items(), message.via, strict=True))
     assert reported == {(TWO, 1.0): 2, (ONE, 0.8): 3, (EVERYTHING, 0.3): 1}
     assert message.steps == ()
 
@@ -238,16 +238,16 @@ def test_the_neighborhood_is_reported_where_it_is_worth_more_than_the_node() -> 
 def test_recursive_neighborhoods_are_passed_on_until_their_steps_are_over() -> None:
     protocol, port = adaptive(links=2, neighborhood=3)
     for steps, passed in ((1, True), (2, True), (3, False)):
-        far = Utilities(1, steps, 1, 1000.0, (), {EVERYTHING: 0.0}, {ONE: 1.0}, (7,), (steps,))
+        far = UtilityReport(1, steps, 1, 1000.0, (), {EVERYTHING: 0.0}, {ONE: 1.0}, (7,), (steps,))
         hear(protocol, far)
         message = spoken(protocol, port, 2.0)
-        assert (message.beyond, message.steps) == (({ONE: 1.0}, (steps + 1,)) if passed else ({}, ()))
+        assert (message.neighborhood, message.steps) == (({ONE: 1.0}, (steps + 1,)) if passed else ({}, ()))
 
 
 @pytest.mark.parametrize(("split_horizon", "utility"), [(True, 0.2), (False, 0.9)])
 def test_with_split_horizon_a_node_does_not_believe_its_own_echo(split_horizon: bool, utility: float) -> None:
     protocol, _ = adaptive(node=5, links=1, split_horizon=split_horizon)
-    hear(protocol, report(1, {ONE: 0.2}, beyond={ONE: 0.9}, via=5))
+    hear(protocol, report(1, {ONE: 0.2}, neighborhood={ONE: 0.9}, via=5))
     assert protocol._tables[1][ONE] == utility
 
 
@@ -260,7 +260,7 @@ def test_beyond_one_hop_a_node_does_not_believe_what_is_said_of_itself() -> None
     assert isinstance(first, Adaptive)
     assert isinstance(second, Adaptive)
     (told,) = [known for node, known in first._horizon if node == 2]
-    assert told.report.message.beyond[ONE] == 1.0
+    assert told.report.message.neighborhood[ONE] == 1.0
     assert (told.report.message.via, told.report.message.origins) == ((1,), (0,))
     assert told.report.ignored == [ONE]
     assert first._tables[1].get(ONE, 0.0) < 1.0
@@ -272,18 +272,18 @@ def test_a_neighborhood_utility_that_a_covering_one_of_the_same_node_makes_idle_
     narrow, wide = Filter("speed > 10").text, Filter("speed > 5").text
     hear(protocol, report(1, {wide: 0.5, narrow: 0.4}))
     message = spoken(protocol, port, 2.0)
-    assert message.beyond == {wide: 0.5}
+    assert message.neighborhood == {wide: 0.5}
     hear(protocol, report(2, {narrow: 0.45}))
     message = spoken(protocol, port, 3.0)
     # Node 1 may not count what was learned from it; then the narrow one of node 2 is all that is left.
-    assert dict(zip(message.beyond.items(), message.via, strict=True)) == {(wide, 0.5): 1, (narrow, 0.45): 2}
+    assert dict(zip(message.neighborhood.items(), message.via, strict=True)) == {(wide, 0.5): 1, (narrow, 0.45): 2}
 
 
 # Storing.
 
 
 @pytest.mark.parametrize(
-    ("worth", "subscribed", "stores"),
+    ("utilities", "subscribed", "stores"),
     [
         ({EVERYTHING: 0.1, ONE: 0.4}, None, True),
         ({EVERYTHING: 0.1, ONE: 0.39}, None, False),
@@ -298,13 +298,13 @@ def test_a_neighborhood_utility_that_a_covering_one_of_the_same_node_makes_idle_
         ({EVERYTHING: 0.1, ONE: 0.5}, "kind = 'a'", True),
     ],
 )
-def test_good_carriers_store(worth: dict[str, float], subscribed: str | None, stores: bool) -> None:
+def test_good_carriers_store(utilities: dict[str, float], subscribed: str | None, stores: bool) -> None:
     protocol, port = adaptive(links=2, sigma=0.4)
     hear(protocol, report(1, {ONE: 0.1, TWO: 0.1}))
     if subscribed is not None:
         protocol.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), subscribed))
-    protocol._predictions.worth = worth
-    protocol.on_message(2.0, 1, Carried(event(), 1, 500.0), "radio")
+    protocol._predictions.utilities = utilities
+    protocol.on_message(2.0, 1, ForwardedEvent(event(), 1, 500.0), "radio")
     assert (Note(Fact("store", event().id)) in port.take()) == stores
 
 
@@ -312,8 +312,8 @@ def test_subscribers_can_be_kept_from_storing_at_all() -> None:
     protocol, port = adaptive(links=2, subscribers_store=False)
     protocol.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "kind = 'a'"))
     hear(protocol, report(1, {ONE: 0.1}))
-    protocol._predictions.worth = {EVERYTHING: 0.9, ONE: 0.9}
-    protocol.on_message(2.0, 1, Carried(event(), 1, 500.0), "radio")
+    protocol._predictions.utilities = {EVERYTHING: 0.9, ONE: 0.9}
+    protocol.on_message(2.0, 1, ForwardedEvent(event(), 1, 500.0), "radio")
     assert Note(Fact("store", event().id)) not in port.take()
 
 
@@ -337,7 +337,7 @@ def test_a_stored_event_is_tried_again_until_its_lease_is_over() -> None:
 @pytest.mark.parametrize(("retransmit_to", "again"), [("everyone", [2, 3]), ("others", [3])])
 def test_neighbors_known_to_hold_an_event_may_be_left_out(retransmit_to: str, again: list[NodeId]) -> None:
     protocol, port = adaptive(links=2, tau=1.0, sigma=0.0, retransmit_to=retransmit_to, retry_timer="copy")
-    protocol.on_message(2.0, 1, Carried(event(), 1, 500.0), "radio")
+    protocol.on_message(2.0, 1, ForwardedEvent(event(), 1, 500.0), "radio")
     assert targets(port) == [2]
     protocol.on_link_up(10.0, Link(3, "radio", 0.001))
     protocol.on_timer(62.0, "retry")
@@ -385,7 +385,7 @@ def test_wrong_settings_are_refused_with_the_rule(settings: dict[str, object], r
 
 
 def test_the_context_attributes_of_the_paper_are_there() -> None:
-    assert list(attributes()) == ["change_degree", "colocation", "free_buffer", "residual_energy"]
+    assert list(ATTRIBUTES) == ["change_degree", "colocation", "free_buffer", "residual_energy"]
 
 
 def test_a_weight_on_energy_needs_a_host_that_measures_it() -> None:
@@ -405,7 +405,7 @@ def test_a_weight_on_energy_needs_a_host_that_measures_it() -> None:
     assert isinstance(protocol, Adaptive)
     protocol.on_timer(5.0, "sample")
     protocol.on_timer(15.0, "sample")
-    assert protocol._predictions.worth[EVERYTHING] == 0.25
+    assert protocol._predictions.utilities[EVERYTHING] == 0.25
 
 
 def test_a_carrier_that_crashes_loses_what_it_carried_and_nothing_else() -> None:

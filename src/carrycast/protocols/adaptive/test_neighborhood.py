@@ -1,14 +1,15 @@
 """What a node gathers of its neighborhood is what the equations say, composed one after the other."""
 
+from collections.abc import Iterable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from carrycast.core.model import NodeId
 from carrycast.core.parts.horizon import KnownNode
 from carrycast.core.parts.interests import KnownFilters
-from carrycast.protocols.adaptive.messages import Utilities
-from carrycast.protocols.adaptive.neighborhood import Received, gathered
-from carrycast.protocols.adaptive.rules import forwarding_utility, host_utility, neighborhood_utility
+from carrycast.protocols.adaptive.messages import UtilityReport
+from carrycast.protocols.adaptive.neighborhood import ReceivedReport, collect_neighborhood
 
 INTERESTS = ("a = 1", "b = 1", "c = 1")
 PHI = 2
@@ -18,10 +19,27 @@ reports = st.tuples(st.sets(st.sampled_from(INTERESTS)), utilities, st.integers(
 links_of_a_node = st.lists(st.lists(reports, min_size=1, max_size=3), max_size=4)
 
 
-def known(node: NodeId, via: NodeId, subscribed: set[str], worth: dict[str, float], hops: int) -> KnownNode[Received]:
-    carrier = {interest: utility for interest, utility in worth.items() if interest not in subscribed}
-    report = Utilities(node, 1, hops, 30.0, tuple(sorted(subscribed)), carrier, {})
-    return KnownNode(via, hops, 1, 30.0, Received(report, PHI, None))
+def host_utility(subscribed: bool, as_carrier: float) -> float:
+    """[004 §2.2.1, eq. 1] The utility of a node: 1 as a subscriber, else its utility as a carrier."""
+    return 1.0 if subscribed else as_carrier
+
+
+def forwarding_utility(utilities: Iterable[float]) -> float:
+    """[004 §2.2.2, eq. 2] The utility of a link: the largest of a node reached over it."""
+    return max(utilities, default=0.0)
+
+
+def neighborhood_utility(forwarding_utilities: Iterable[float]) -> float:
+    """[004 §4, eq. 7] The neighborhood utility of a node: the largest utility of one of its links."""
+    return max(forwarding_utilities, default=0.0)
+
+
+def known(
+    node: NodeId, via: NodeId, subscribed: set[str], utilities: dict[str, float], hops: int
+) -> KnownNode[ReceivedReport]:
+    carrier = {interest: utility for interest, utility in utilities.items() if interest not in subscribed}
+    report = UtilityReport(node, 1, hops, 30.0, tuple(sorted(subscribed)), carrier, {})
+    return KnownNode(via, hops, 1, 30.0, ReceivedReport(report, PHI, None))
 
 
 @given(links_of_a_node)
@@ -32,21 +50,22 @@ def test_a_neighborhood_utility_is_equation_7_over_2_over_1(
         (via, {10 * via + place: known(10 * via + place, via, *report) for place, report in enumerate(reached)})
         for via, reached in enumerate(links, start=1)
     ]
-    beyond, via, steps, origins = gathered(near, PHI, 1).exceeding({}, KnownFilters())
+    neighborhood, via, steps, origins = collect_neighborhood(near, PHI, 1).exceeding({}, KnownFilters())
     by_hand = {
         interest: neighborhood_utility(
             forwarding_utility(
-                host_utility(interest in subscribed, worth.get(interest, 0.0)) for subscribed, worth, _ in reached
+                host_utility(interest in subscribed, utilities.get(interest, 0.0))
+                for subscribed, utilities, _ in reached
             )
             for reached in links
         )
         for interest in INTERESTS
     }
-    assert beyond == {interest: utility for interest, utility in by_hand.items() if utility > 0.0}
+    assert neighborhood == {interest: utility for interest, utility in by_hand.items() if utility > 0.0}
     assert steps == ()
-    for (interest, utility), neighbor, origin in zip(beyond.items(), via, origins, strict=True):
+    for (interest, utility), neighbor, origin in zip(neighborhood.items(), via, origins, strict=True):
         assert origin // 10 == neighbor
         over_it = links[neighbor - 1]
         assert utility == forwarding_utility(
-            host_utility(interest in subscribed, worth.get(interest, 0.0)) for subscribed, worth, _ in over_it
+            host_utility(interest in subscribed, utilities.get(interest, 0.0)) for subscribed, utilities, _ in over_it
         )

@@ -7,8 +7,8 @@ from carrycast.core.model import Failure, NodeId, Subscription, SubscriptionId
 from carrycast.core.parts.interests import EVERYTHING
 from carrycast.core.protocol import Link
 from carrycast.core.protocol.effects import Note, SetTimer
-from carrycast.protocols.adaptive.messages import Carried
-from carrycast.protocols.adaptive.rules import drawn_interest
+from carrycast.protocols.adaptive.messages import ForwardedEvent
+from carrycast.protocols.adaptive.rules import draw_interest
 from carrycast.protocols.adaptive.test_adaptive import ONE, adaptive, event, hear, report, targets
 from carrycast.sim.testing import Net, alone
 
@@ -92,7 +92,7 @@ def test_utilities_are_looked_up_for_all_interests_of_an_event_or_for_one(counts
     for number in range(40):
         one = event(number)
         protocol.on_publish(2.0, one)
-        drawn = drawn_interest(one.id, [KIND, ONE])
+        drawn = draw_interest(one.id, [KIND, ONE])
         assert targets(port) == [2 if counts_for == "one" and drawn == KIND else 1]
 
 
@@ -100,12 +100,12 @@ def test_utilities_are_looked_up_for_all_interests_of_an_event_or_for_one(counts
 def test_an_event_is_stored_for_any_of_its_interests_or_for_one(counts_for: str, stored: int | None) -> None:
     protocol, port = adaptive(links=2, sigma=0.4, counts_for=counts_for)
     hear(protocol, report(1, {ONE: 0.1, KIND: 0.1}))
-    protocol._predictions.worth = {EVERYTHING: 0.1, ONE: 0.5, KIND: 0.2}
+    protocol._predictions.utilities = {EVERYTHING: 0.1, ONE: 0.5, KIND: 0.2}
     events = [event(number) for number in range(60)]
     for one in events:
-        protocol.on_message(2.0, 1, Carried(one, 1, 500.0), "radio")
+        protocol.on_message(2.0, 1, ForwardedEvent(one, 1, 500.0), "radio")
     kept = [effect.fact.event for effect in port.take() if isinstance(effect, Note) and effect.fact.kind == "store"]
-    for_topic = [one.id for one in events if drawn_interest(one.id, [KIND, ONE]) == ONE]
+    for_topic = [one.id for one in events if draw_interest(one.id, [KIND, ONE]) == ONE]
     assert 15 < len(for_topic) < 45
     assert kept == ([one.id for one in events] if stored else for_topic)
 
@@ -114,10 +114,10 @@ def test_a_subscriber_to_the_one_interest_that_counts_does_not_store_and_to_anot
     protocol, port = adaptive(links=2, sigma=0.4, counts_for="one")
     protocol.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "kind = 'a'"))
     hear(protocol, report(1, {ONE: 0.1}))
-    protocol._predictions.worth = {EVERYTHING: 0.9, ONE: 0.9}
+    protocol._predictions.utilities = {EVERYTHING: 0.9, ONE: 0.9}
     events = [event(number) for number in range(20)]
     for one in events:
-        protocol.on_message(2.0, 1, Carried(one, 1, 500.0), "radio")
+        protocol.on_message(2.0, 1, ForwardedEvent(one, 1, 500.0), "radio")
     kept = [effect.fact.event for effect in port.take() if isinstance(effect, Note) and effect.fact.kind == "store"]
-    assert kept == [one.id for one in events if drawn_interest(one.id, [KIND, ONE]) == ONE]
+    assert kept == [one.id for one in events if draw_interest(one.id, [KIND, ONE]) == ONE]
     assert 0 < len(kept) < 20

@@ -4,29 +4,25 @@ import pytest
 
 from carrycast.core.model import EventId
 from carrycast.protocols.adaptive.rules import (
-    carries,
     change_degree,
-    composed,
-    drawn_interest,
-    forwarding_utility,
-    host_utility,
+    draw_interest,
+    is_carrier,
     link_table,
     link_utilities,
-    neighborhood_utility,
-    seen_utilities,
     update_interval_s,
+    visible_utilities,
+    weighted_sum,
 )
 
 
-@pytest.mark.parametrize(("subscribed", "as_carrier", "utility"), [(True, 0.3, 1.0), (False, 0.3, 0.3), (False, 0, 0)])
-def test_equation_1_a_subscriber_is_worth_everything(subscribed: bool, as_carrier: float, utility: float) -> None:
-    assert host_utility(subscribed, as_carrier) == utility
-
-
-@pytest.mark.parametrize(("utilities", "best"), [([0.4, 0.6], 0.6), ([1.0], 1.0), ([], 0.0)])
-def test_equations_2_and_7_take_the_most(utilities: list[float], best: float) -> None:
-    assert forwarding_utility(utilities) == best
-    assert neighborhood_utility(utilities) == best
+@pytest.mark.parametrize(
+    ("reached", "table"),
+    [([{"i": 0.4}, {"i": 0.6, "j": 0.1}], {"i": 0.6, "j": 0.1}), ([{"i": 1.0}], {"i": 1.0}), ([], {})],
+)
+def test_equation_2_takes_the_most_of_all_nodes_over_a_link(
+    reached: list[dict[str, float]], table: dict[str, float]
+) -> None:
+    assert link_table(reached) == table
 
 
 @pytest.mark.parametrize(
@@ -36,11 +32,11 @@ def test_equations_2_and_7_take_the_most(utilities: list[float], best: float) ->
 )
 def test_equations_3_and_5_sum_by_weight(change: float, near: float, utility: float) -> None:
     weights = {"change_degree": 0.5, "colocation": 0.5}
-    assert composed(weights, {"change_degree": change, "colocation": near}) == pytest.approx(utility)
+    assert weighted_sum(weights, {"change_degree": change, "colocation": near}) == pytest.approx(utility)
 
 
 def test_an_attribute_without_a_prediction_yet_adds_nothing() -> None:
-    assert composed({"change_degree": 0.25, "colocation": 0.75}, {"change_degree": 1.0}) == 0.25
+    assert weighted_sum({"change_degree": 0.25, "colocation": 0.75}, {"change_degree": 1.0}) == 0.25
 
 
 @pytest.mark.parametrize(
@@ -72,11 +68,11 @@ def test_equation_6_says_nothing_without_neighbors() -> None:
     ],
 )
 def test_equation_8_looks_beyond_only_from_the_horizon(hops: int, seen: dict[str, float]) -> None:
-    assert seen_utilities({"i": 0.5, "j": 0.2}, {"i": 0.9, "k": 0.7}, [], hops, horizon=2) == seen
+    assert visible_utilities({"i": 0.5, "j": 0.2}, {"i": 0.9, "k": 0.7}, [], hops, horizon=2) == seen
 
 
 def test_what_was_learned_here_does_not_count_here() -> None:
-    assert seen_utilities({"i": 0.5}, {"i": 0.9, "k": 0.7, "l": 1.0}, ["i", "k"], 1, 1) == {"i": 0.5, "l": 1.0}
+    assert visible_utilities({"i": 0.5}, {"i": 0.9, "k": 0.7, "l": 1.0}, ["i", "k"], 1, 1) == {"i": 0.5, "l": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -88,14 +84,14 @@ def test_equation_9_reports_sooner_the_more_changes(change: float, interval_s: f
 
 @pytest.mark.parametrize(("as_carrier", "sigma", "stored"), [(0.6, 0.6, True), (0.59, 0.6, False), (0.0, 0.0, True)])
 def test_a_carrier_stores_from_the_threshold_on(as_carrier: float, sigma: float, stored: bool) -> None:
-    assert carries(as_carrier, sigma) == stored
+    assert is_carrier(as_carrier, sigma) == stored
 
 
 def test_a_link_is_worth_equation_2_over_the_interests_of_the_event() -> None:
     links = [[{"i": 0.2, "j": 0.9}, {"i": 0.5}, {"k": 0.1, "j": 0.3}], [{"k": 0.4}]]
     for interests in (["i"], ["i", "j"], ["k", "x"], ["x"]):
         by_hand = [
-            forwarding_utility(table[interest] for table in tables for interest in interests if interest in table)
+            max((table[interest] for table in tables for interest in interests if interest in table), default=0.0)
             for tables in links
         ]
         assert link_utilities(dict(enumerate(map(link_table, links))), range(2), interests) == by_hand
@@ -106,10 +102,10 @@ def test_the_interest_that_is_drawn_for_an_event_is_the_same_where_others_are_kn
     drawn = {}
     for number in range(400):
         id = EventId(3, number)
-        chosen = drawn[number] = drawn_interest(id, interests)
-        assert drawn_interest(id, interests[::-1]) == chosen
+        chosen = drawn[number] = draw_interest(id, interests)
+        assert draw_interest(id, interests[::-1]) == chosen
         for left_out in interests:
             if left_out != chosen:
-                assert drawn_interest(id, [interest for interest in interests if interest != left_out]) == chosen
+                assert draw_interest(id, [interest for interest in interests if interest != left_out]) == chosen
     shares = [list(drawn.values()).count(interest) for interest in interests]
     assert all(70 < share < 130 for share in shares)

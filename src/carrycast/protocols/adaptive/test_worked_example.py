@@ -13,7 +13,7 @@ from carrycast.core.model import Event, EventId, Failure, NodeId
 from carrycast.core.parts.interests import EVERYTHING
 from carrycast.core.protocol import Fact, Link, RecordingPort
 from carrycast.core.protocol.effects import Note, Send
-from carrycast.protocols.adaptive.messages import Carried, Utilities
+from carrycast.protocols.adaptive.messages import ForwardedEvent, UtilityReport
 from carrycast.protocols.adaptive.protocol import Adaptive
 from carrycast.protocols.adaptive.rules import link_utilities
 from carrycast.sim.testing import Net, alone
@@ -36,11 +36,11 @@ UTILITIES: dict[NodeId, float] = {
 }
 
 
-def report(host: NodeId, hops: int) -> Utilities:
+def report(host: NodeId, hops: int) -> UtilityReport:
     """A host's utilities as Section 2.2 has them, before neighborhood utilities are introduced."""
     subscribed = (INTEREST,) if host in SUBSCRIBERS else ()
-    worth = {EVERYTHING: 0.0, INTEREST: UTILITIES[host]} if host in UTILITIES else {EVERYTHING: 0.0}
-    return Utilities(host, 1, hops, 30.0, subscribed, worth, {})
+    utilities = {EVERYTHING: 0.0, INTEREST: UTILITIES[host]} if host in UTILITIES else {EVERYTHING: 0.0}
+    return UtilityReport(host, 1, hops, 30.0, subscribed, utilities, {})
 
 
 def host(node: NodeId, around: dict[NodeId, list[NodeId]]) -> tuple[Adaptive, RecordingPort]:
@@ -53,7 +53,7 @@ def host(node: NodeId, around: dict[NodeId, list[NodeId]]) -> tuple[Adaptive, Re
         for far in behind:
             protocol.on_message(1.0, neighbor, report(far, 2), "radio")
     if node in UTILITIES:
-        protocol._predictions.worth = {EVERYTHING: 0.0, INTEREST: UTILITIES[node]}
+        protocol._predictions.utilities = {EVERYTHING: 0.0, INTEREST: UTILITIES[node]}
     port.take()
     return protocol, port
 
@@ -103,19 +103,19 @@ def test_good_carriers_store_and_neither_others_nor_subscribers_do(
     if node == A:
         protocol.on_publish(2.0, EVENT)
     else:
-        protocol.on_message(2.0, next(iter(around)), Carried(EVENT, 1, 599.0), "radio")
+        protocol.on_message(2.0, next(iter(around)), ForwardedEvent(EVENT, 1, 599.0), "radio")
     assert (Note(Fact("store", EVENT.id)) in port.take()) == stores
 
 
 def test_p_moves_to_the_other_partition_and_hands_the_message_to_g() -> None:
     protocol, port = host(P, {A: []})
-    protocol.on_message(2.0, A, Carried(EVENT, 1, 599.0), "radio")
+    protocol.on_message(2.0, A, ForwardedEvent(EVENT, 1, 599.0), "radio")
     protocol.on_link_down(30.0, Link(A, "radio", 0.001), Failure.SILENT)
     protocol.on_link_up(50.0, Link(G, "radio", 0.001))
     protocol.on_message(51.0, G, report(G, 1), "radio")
     port.take()
     protocol.on_timer(62.0, "retry")
-    assert [effect for effect in port.take() if isinstance(effect, Send)] == [Send(G, Carried(EVENT, 2, 539.0))]
+    assert [effect for effect in port.take() if isinstance(effect, Send)] == [Send(G, ForwardedEvent(EVENT, 2, 539.0))]
 
 
 def test_the_same_story_with_utilities_that_the_nodes_predict_themselves() -> None:

@@ -1,4 +1,4 @@
-"""What semi-probabilistic nodes say to each other."""
+"""The messages of semi-probabilistic nodes."""
 
 from typing import Annotated, ClassVar
 
@@ -8,13 +8,13 @@ from carrycast.core.model import FilterText, NodeId
 from carrycast.core.wire import EventMessage, Message
 
 MAX_HORIZON = 16
-"""Hops that a report may travel; beyond this a horizon is the whole network and flooding is cheaper."""
+"""Hops that a report may travel; with a larger horizon flooding would be cheaper."""
 
 MAX_FILTERS = 1024
 
 
-class Interested(Message, frozen=True, gc=False, tag=1):
-    """[004 §2.1] What a node subscribes to, on its way to all within the horizon; good for `valid_s`."""
+class SubscriptionReport(Message, frozen=True, gc=False, tag=1):
+    """[004 §2.1] The subscriptions of a node, sent to all nodes within the horizon; valid for `valid_s`."""
 
     durations: ClassVar[tuple[str, ...]] = ("valid_s",)
 
@@ -25,5 +25,5 @@ class Interested(Message, frozen=True, gc=False, tag=1):
     filters: Annotated[tuple[FilterText, ...], Meta(max_length=MAX_FILTERS)]
 
 
-class Forwarded(EventMessage, frozen=True, gc=False, tag=2):
+class ForwardedEvent(EventMessage, frozen=True, gc=False, tag=2):
     """An event over one link."""

@@ -1,4 +1,4 @@
-"""The knobs of semi-probabilistic routing."""
+"""The settings of semi-probabilistic routing."""
 
 from typing import Annotated, Literal
 
@@ -17,13 +17,13 @@ class SemiProbabilisticSettings(Settings, frozen=True):
     phi: Annotated[
         int, Meta(ge=0, le=MAX_HORIZON, description="hops that subscriptions travel; 0: purely probabilistic")
     ] = 1
-    store: Annotated[bool, Meta(description="keep events and try them again")] = True
+    store: Annotated[bool, Meta(description="store events and forward them again")] = True
     buffer: Annotated[
         int,
         Meta(
             ge=1,
             le=10_000_000,
-            description="events kept beside stored ones; the oldest arrival makes room",
+            description="copies of events carried, besides events at level stored; the oldest arrival makes room",
         ),
     ] = 100
     retry_s: Annotated[
@@ -34,12 +34,14 @@ class SemiProbabilisticSettings(Settings, frozen=True):
         Literal["node", "copy"],
         Meta(description="node: all stored events are tried together; copy: each counts from its own arrival"),
     ] = "node"
-    attempts: Annotated[int, Meta(ge=1, le=1_000_000, description="attempts after which a stored event is let go")] = 10
-    # The paper compares on the same footing: subscriptions are said as often as utilities.
+    attempts: Annotated[int, Meta(ge=1, le=1_000_000, description="attempts after which a stored event is removed")] = (
+        10
+    )
+    # As often as the adaptive protocol reports utilities, so that the two can be compared.
     update_s: Annotated[float, Meta(ge=0.001, le=3600, description="time between two reports of subscriptions")] = 10.0
-    # Two lost reports are forgiven, as usual for soft state.
-    missed_updates: Annotated[float, Meta(ge=1, le=20, description="periods that a report is good for")] = 3.0
-    # The rules that a retransmission follows know nothing of who holds the event, so the text is taken at its word.
+    # Two reports in a row may be lost, as usual for soft state.
+    missed_updates: Annotated[float, Meta(ge=1, le=20, description="periods for which a report is valid")] = 3.0
+    # The paper's rules for retransmissions do not depend on which nodes have the event.
     retransmit_to: Annotated[
         Literal["everyone", "others"],
         Meta(description="others: a stored event is not sent again to neighbors that are known to have it"),
@@ -47,7 +49,7 @@ class SemiProbabilisticSettings(Settings, frozen=True):
     max_lease_s: Annotated[
         float, Meta(gt=0, description="no event lives longer; at level stored a longer lease is refused")
     ] = 3600.0
-    # Copies that other nodes still hold may end a little later than one's own.
+    # Copies at other nodes may expire a little later than this node's.
     seen_grace_s: Annotated[float, Meta(ge=0, le=1e9, description="how long past its lease an event is remembered")] = (
         60.0
     )

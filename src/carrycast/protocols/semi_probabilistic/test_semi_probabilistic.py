@@ -7,7 +7,7 @@ from carrycast.core.protocol import Fact, Link, Protocol, RecordingPort
 from carrycast.core.protocol.effects import Broadcast, Deliver, Note, Send, SetTimer
 from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
-from carrycast.protocols.semi_probabilistic.messages import Forwarded, Interested
+from carrycast.protocols.semi_probabilistic.messages import ForwardedEvent, SubscriptionReport
 from carrycast.protocols.semi_probabilistic.settings import SemiProbabilisticSettings
 from carrycast.sim.testing import Net, alone
 
@@ -16,8 +16,8 @@ def event(number: int = 0) -> Event:
     return Event(EventId(9, number), {"topic": 1}, lease_s=600.0)
 
 
-def interested(node: NodeId, hops: int = 1, text: str = "topic = 1", sequence: int = 1) -> Interested:
-    return Interested(node, sequence, hops, 1000.0, (text,))
+def interested(node: NodeId, hops: int = 1, text: str = "topic = 1", sequence: int = 1) -> SubscriptionReport:
+    return SubscriptionReport(node, sequence, hops, 1000.0, (text,))
 
 
 def node(links: int, **settings: object) -> tuple[Protocol, RecordingPort]:
@@ -76,7 +76,7 @@ def test_a_report_travels_as_far_as_the_horizon() -> None:
     ("message", "reason"),
     [(interested(7), "report_of_another"), (interested(1, text="topic ="), "report_unreadable")],
 )
-def test_a_report_that_cannot_be_right_is_dropped_by_name(message: Interested, reason: str) -> None:
+def test_a_report_that_cannot_be_right_is_dropped_by_name(message: SubscriptionReport, reason: str) -> None:
     protocol, port = node(1)
     protocol.on_message(1.0, 1, message, "radio")
     assert port.take() == [Note(Fact("drop", peer=1, reason=reason))]
@@ -85,7 +85,7 @@ def test_a_report_that_cannot_be_right_is_dropped_by_name(message: Interested, r
 def test_every_node_stores_and_tries_again_until_its_attempts_are_over() -> None:
     protocol, port = node(1, tau=1.0, attempts=3, retry_timer="copy")
     protocol.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "topic = 1"))
-    protocol.on_message(2.0, 1, Forwarded(event(), 1, 500.0), "radio")
+    protocol.on_message(2.0, 1, ForwardedEvent(event(), 1, 500.0), "radio")
     effects = port.take()
     assert Deliver(SubscriptionId(0, 0), event(), 1) in effects
     assert Note(Fact("store", event().id)) in effects
@@ -93,14 +93,14 @@ def test_every_node_stores_and_tries_again_until_its_attempts_are_over() -> None
     for now in (62.0, 122.0, 182.0):
         protocol.on_timer(now, "retry")
         effects = port.take()
-        assert Send(2, Forwarded(event(), 2, 502.0 - now)) in effects
+        assert Send(2, ForwardedEvent(event(), 2, 502.0 - now)) in effects
     assert Note(Fact("evict", event().id, reason="attempts_over")) in effects
 
 
 def test_all_that_a_node_stores_is_tried_together_and_each_its_own_number_of_times() -> None:
     """Two attempts each: the event of 2 s at the node's first two moments, that of after the first at the next two."""
     protocol, port = node(1, tau=1.0, attempts=2)
-    protocol.on_message(2.0, 1, Forwarded(event(1), 1, 500.0), "radio")
+    protocol.on_message(2.0, 1, ForwardedEvent(event(1), 1, 500.0), "radio")
     (delay_s,) = [effect.delay_s for effect in port.take() if isinstance(effect, SetTimer)]
     first = 2.0 + delay_s
     protocol.on_link_up(3.0, Link(2, "radio", 0.001))
@@ -108,9 +108,9 @@ def test_all_that_a_node_stores_is_tried_together_and_each_its_own_number_of_tim
     for now in (first, first + 60.0, first + 120.0, first + 180.0):
         protocol.on_timer(now, "retry")
         sent = [effect.message for effect in port.take() if isinstance(effect, Send)]
-        tried.append([message.event for message in sent if isinstance(message, Forwarded)])
+        tried.append([message.event for message in sent if isinstance(message, ForwardedEvent)])
         if now == first:
-            protocol.on_message(now + 1.0, 1, Forwarded(event(2), 1, 500.0), "radio")
+            protocol.on_message(now + 1.0, 1, ForwardedEvent(event(2), 1, 500.0), "radio")
             port.take()
     assert tried == [[event(1)], [event(1), event(2)], [event(2)], []]
 
@@ -136,7 +136,7 @@ def test_a_stored_event_crosses_a_partition() -> None:
 @pytest.mark.parametrize(("retransmit_to", "again"), [("everyone", [2, 3]), ("others", [3])])
 def test_neighbors_known_to_hold_an_event_may_be_left_out(retransmit_to: str, again: list[NodeId]) -> None:
     protocol, port = node(2, tau=1.0, retransmit_to=retransmit_to, retry_timer="copy")
-    protocol.on_message(2.0, 1, Forwarded(event(), 1, 500.0), "radio")
+    protocol.on_message(2.0, 1, ForwardedEvent(event(), 1, 500.0), "radio")
     assert targets(port) == [2]
     protocol.on_link_up(10.0, Link(3, "radio", 0.001))
     protocol.on_timer(62.0, "retry")
