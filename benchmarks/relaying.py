@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 
 from carrycast.node.api.client import connect
-from carrycast.node.security.commands import certify, new_pair
+from carrycast.node.security.commands import certify, make_key_pair
 from carrycast.node.security.key_files import KeyKind
 
 SOURCE = Path(__file__).parents[1] / "src"
@@ -189,9 +189,9 @@ def nodes(
 
 def write_keys(folder: Path, *names: str) -> None:
     """An operator, and nodes that it has certified."""
-    new_pair(folder / "operator.key", KeyKind.OPERATOR)
+    make_key_pair(folder / "operator.key", KeyKind.OPERATOR)
     for name in names:
-        public = new_pair(folder / f"{name}.key", KeyKind.IDENTITY)
+        public = make_key_pair(folder / f"{name}.key", KeyKind.IDENTITY)
         certify(public, folder / "operator.key", folder / f"{name}.cert", name)
 
 

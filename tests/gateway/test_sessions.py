@@ -8,7 +8,7 @@ import pytest
 
 from carrycast.node.gateways.mqtt import properties as kinds
 from carrycast.node.gateways.mqtt.reasons import Reason
-from carrycast.node.security.commands import certify, new_pair
+from carrycast.node.security.commands import certify, make_key_pair
 from carrycast.node.security.key_files import KeyKind
 from carrycast.node.storage.store import NodeStore
 from tests.gateway.world import EPIDEMIC, Raw, broker, connect, packet, publish, subscribe, until
@@ -392,7 +392,7 @@ def test_a_client_is_told_that_the_certificate_of_the_node_has_ended(
 ) -> None:
     """Not authorized, which no client takes for a reason to try again."""
     for name, kind in (("n1.key", KeyKind.IDENTITY), ("operator.key", KeyKind.OPERATOR)):
-        new_pair(tmp_path / name, kind)
+        make_key_pair(tmp_path / name, kind)
     certify(tmp_path / "n1.key.pub", tmp_path / "operator.key", tmp_path / "n1.cert", "n1", days=1)
     keys = '[keys]\nidentity = "n1.key"\ncertificate = "n1.cert"\noperator = "operator.key.pub"\n'
     with broker(tmp_path, protocol=f"{EPIDEMIC}\n{keys}") as node, Raw(node.port, connect("x")) as client:

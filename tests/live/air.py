@@ -115,7 +115,7 @@ class Speaker:
     ) -> None:
         self.node = node
         self.ear = Ear(air, node if port is None else port)
-        self.membership = membership or operator.vetting(node, expires_s=expires_s).membership
+        self.membership = membership or operator.verifier(node, expires_s=expires_s).membership
         self.transport = SealedChannel(self.ear, node, self.membership, 256)
         self.transport.offer = offer
         self.heard: list[tuple[NodeId, bytes]] = []

@@ -24,9 +24,9 @@ class Insider:
     def __init__(self, config: NodeConfig, target: LinkAddress) -> None:
         assert config.keys is not None
         self.node = config.node
-        self.vetting = config.keys.vetting()
+        self.verifier = config.keys.verifier()
         self.air = UdpAdapter("127.0.0.1", 0)
-        self.transport = SealedChannel(self.air, config.node, self.vetting.membership, 256)
+        self.transport = SealedChannel(self.air, config.node, self.verifier.membership, 256)
         self.target = target
         self.heard: list[LinkFrame] = []
         self._codecs = config.plan.codecs

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from carrycast.core.model import Event, NodeId, Scalar
 from carrycast.node.config import NodeConfig
-from carrycast.node.security.certificate import FORMAT, GRACE_S, Certificate, issue
+from carrycast.node.security.certificate import FORMAT, GRACE_S, Certificate, issue_certificate
 from carrycast.node.security.config import Keys
-from carrycast.node.security.event_signatures import Signatures
-from carrycast.node.security.identity import TOGETHER
+from carrycast.node.security.event_signatures import EventSignatures
+from carrycast.node.security.identity import SIGNATURE_BATCH
 from carrycast.node.security.primitives import SigningKey
-from carrycast.node.security.revocations import NEVER_S, Revocations, Times, revoke_nodes
-from carrycast.node.security.verification import Vetting
+from carrycast.node.security.revocations import NEVER_S, RevocationList, RevocationTimes, revoke_nodes
+from carrycast.node.security.verification import MessageVerifier
 
 
 def private_of(name: object) -> bytes:
@@ -27,7 +27,7 @@ class Operator:
 
     def __init__(self, name: str = "operator") -> None:
         self.key = SigningKey(private_of(name))
-        self._list = Revocations()
+        self._list = RevocationList()
 
     def keys(
         self,
@@ -38,7 +38,7 @@ class Operator:
         issued_s: float | None = None,
         expires_s: float = math.inf,
         list_file: Path | None = None,
-        together: int = TOGETHER,
+        signature_batch: int = SIGNATURE_BATCH,
         grace_s: float = GRACE_S,
     ) -> Keys:
         """The keys of a node, with its certificate."""
@@ -55,7 +55,9 @@ class Operator:
             dict(attributes or {}),
             grace_s,
         )
-        return Keys(private, None, issue(self.key, certificate), self.key.public, list_file, together)
+        return Keys(
+            private, None, issue_certificate(self.key, certificate), self.key.public, list_file, signature_batch
+        )
 
     def keyed(self, config: NodeConfig, *policy: object, **more: object) -> NodeConfig:
         """The same node with keys."""
@@ -63,15 +65,17 @@ class Operator:
 
     def revoked(self, *nodes: NodeId, until_s: float = NEVER_S) -> bytes:
         """A newer list that names these too."""
-        self._list = revoke_nodes(self.key, self._list, dict.fromkeys(nodes, Times(time.time(), until_s)), time.time())
+        self._list = revoke_nodes(
+            self.key, self._list, dict.fromkeys(nodes, RevocationTimes(time.time(), until_s)), time.time()
+        )
         return self._list.difference(0)
 
-    def vetting(self, node: NodeId, **more: object) -> Vetting:
+    def verifier(self, node: NodeId, **more: object) -> MessageVerifier:
         """What a node judges by."""
-        return self.keys(node, **more).vetting()  # type: ignore[arg-type]  # as `keys`
+        return self.keys(node, **more).verifier()  # type: ignore[arg-type]  # as `keys`
 
 
-def signed(signatures: Signatures, event: Event) -> Event:
+def signed(signatures: EventSignatures, event: Event) -> Event:
     """An event as it travels."""
     [found] = signatures.sign([event])
     assert isinstance(found, Event)

@@ -22,7 +22,7 @@ from tests.live.keyed import Operator
 PER_S, BURST = 50.0, 100.0
 MEMBER = "2001:db8:1:1::1"
 OPERATOR = Operator()
-NETWORK = OPERATOR.vetting(1).membership.network
+NETWORK = OPERATOR.verifier(1).membership.network
 
 
 def scope(host: str) -> AddressScope:

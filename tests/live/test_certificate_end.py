@@ -166,7 +166,7 @@ def files(folder: Path, days: float) -> NodeConfig:
     """A node with files, as a user has it."""
     for name, kind in (("car.key", KeyKind.IDENTITY), ("operator.key", KeyKind.OPERATOR)):
         if not (folder / name).exists():
-            commands.new_pair(folder / name, kind)
+            commands.make_key_pair(folder / name, kind)
     certify(folder, days)
     (folder / "node.toml").write_text(
         'name = "car"\n[listen]\nhost = "127.0.0.1"\nport = 0\n[protocol]\nname = "flooding"\n[discovery]\n'
@@ -194,7 +194,7 @@ def test_a_certificate_is_read_again_while_the_node_runs(
             node.trust.reload()
             node.publish({"n": 1})
             ends_s = node.status().certificate_ends_s
-            commands.new_pair(tmp_path / "other.key", KeyKind.IDENTITY)
+            commands.make_key_pair(tmp_path / "other.key", KeyKind.IDENTITY)
             kept = (tmp_path / "car.cert").read_bytes()
             certify(tmp_path, 20, "other.key")
             node.trust.reload()
@@ -305,48 +305,48 @@ def test_what_was_signed_before_the_end_is_accepted_for_its_lease_and_the_grace_
 ) -> None:
     """Also where it was accepted before: what is remembered ends, too."""
     end_s = time.time() + 10 * HOUR_S
-    made = OPERATOR.vetting(2, expires_s=end_s).signatures
+    made = OPERATOR.verifier(2, expires_s=end_s).signatures
     sent = signed(made, event(end_s - signed_before_end_s, lease_s))
-    new, knowing = (OPERATOR.vetting(1).signatures for _ in range(2))
+    new, knowing = (OPERATOR.verifier(1).signatures for _ in range(2))
     copied = msgspec.msgpack.decode(msgspec.msgpack.encode(sent), type=Event)
-    assert knowing.flaw(copied) is None
+    assert knowing.verify(copied) is None
     clock.ahead_s = end_s + asked_after_end_s - clock() + clock.ahead_s
     expected = None if accepted else EventFlaw.EXPIRED
-    assert new.flaw(sent) is expected
-    assert knowing.flaw(copied) is expected, "the same object"
-    assert knowing.flaw(sent) is expected, "the same event"
+    assert new.verify(sent) is expected
+    assert knowing.verify(copied) is expected, "the same object"
+    assert knowing.verify(sent) is expected, "the same event"
 
 
 @pytest.mark.promise("grace")
 def test_a_thief_of_an_ended_certificate_gains_no_more_than_the_grace(clock: Clock) -> None:
     """It claims whatever time it likes, and an endless lease."""
     end_s = time.time() + 100
-    thief = OPERATOR.vetting(2, expires_s=end_s, grace_s=HOUR_S).signatures
-    judge = OPERATOR.vetting(1).signatures
+    thief = OPERATOR.verifier(2, expires_s=end_s, grace_s=HOUR_S).signatures
+    judge = OPERATOR.verifier(1).signatures
     claimed = [signed(thief, event(at_s, float("inf"), n)) for n, at_s in enumerate((0.0, end_s - 1, end_s + 1e6))]
     clock.ahead_s = 100 + HOUR_S - 10
-    assert [judge.flaw(one) for one in claimed] == [None, None, EventFlaw.EXPIRED]
+    assert [judge.verify(one) for one in claimed] == [None, None, EventFlaw.EXPIRED]
     clock.ahead_s = 100 + HOUR_S + 10
-    assert {judge.flaw(one) for one in claimed} == {EventFlaw.EXPIRED}
+    assert {judge.verify(one) for one in claimed} == {EventFlaw.EXPIRED}
 
 
 @pytest.mark.promise("revocation-overrides")
 def test_revocation_overrides_any_time_that_is_claimed(clock: Clock) -> None:
     operator = Operator("of claims")
-    thief = operator.vetting(2).signatures
+    thief = operator.verifier(2).signatures
     sent = [signed(thief, event(at_s, float("inf"), n)) for n, at_s in enumerate((0.0, time.time() - 1e6, 1e10))]
-    judge = operator.vetting(1)
-    assert [judge.signatures.flaw(one) for one in sent] == [None] * 3
+    judge = operator.verifier(1)
+    assert [judge.signatures.verify(one) for one in sent] == [None] * 3
     assert judge.membership.take_revocations(operator.revoked(2))
-    assert {judge.signatures.flaw(one) for one in sent} == {EventFlaw.REVOKED}
+    assert {judge.signatures.verify(one) for one in sent} == {EventFlaw.REVOKED}
     clock.ahead_s = -1e6
-    assert {judge.signatures.flaw(one) for one in sent} == {EventFlaw.REVOKED}
+    assert {judge.signatures.verify(one) for one in sent} == {EventFlaw.REVOKED}
 
 
 @pytest.mark.promise("revocation-outlives-grace")
 def test_a_revocation_outlives_the_grace(tmp_path: Path) -> None:
-    commands.new_pair(tmp_path / "car.key", KeyKind.IDENTITY)
-    commands.new_pair(tmp_path / "operator.key", KeyKind.OPERATOR)
+    commands.make_key_pair(tmp_path / "car.key", KeyKind.IDENTITY)
+    commands.make_key_pair(tmp_path / "operator.key", KeyKind.OPERATOR)
     made = commands.certify(
         tmp_path / "car.key.pub", tmp_path / "operator.key", tmp_path / "car.cert", "car", days=2, grace_days=30
     )

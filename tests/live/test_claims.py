@@ -16,7 +16,7 @@ from carrycast.core.wire import DecodeError, Layer, Message, Parcel, Traffic
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.config import NodeConfig
 from carrycast.node.node import LiveNode
-from carrycast.node.security.verification import Vetting
+from carrycast.node.security.verification import MessageVerifier
 from carrycast.protocols.overlay.messages import (
     Attach,
     DirectoryReply,
@@ -91,7 +91,7 @@ def test_a_home_broker_serves_no_claims_that_are_not_certified(piece_bytes: int,
         async with LiveNode(victim) as second, insider(bad, second) as forged:
             home = Watched.all[BROKER].broker
             assert home is not None
-            client, certified = Client(forged, piece_bytes), forged.vetting.certified
+            client, certified = Client(forged, piece_bytes), forged.verifier.attach_certificate
             client.tell(Attach(VERSION))
             for number, (claim, reason) in enumerate(
                 [
@@ -125,21 +125,21 @@ def test_a_home_broker_takes_no_forged_event_to_its_modulators(config: MakeConfi
     run(story())
 
 
-def interest(vetting: Vetting | None, node: NodeId, **attributes: str) -> SubscriptionEntry:
+def interest(verifier: MessageVerifier | None, node: NodeId, **attributes: str) -> SubscriptionEntry:
     made = subscription(0, node, **attributes)
-    return SubscriptionEntry(made if vetting is None else vetting.certified(made), VERSION, BROKER, BROKER)
+    return SubscriptionEntry(made if verifier is None else verifier.attach_certificate(made), VERSION, BROKER, BROKER)
 
 
 def test_rows_of_a_list_count_one_by_one() -> None:
     """Whose certificate has ended may still be in the lists of others."""
-    vetting = OPERATOR.vetting(BROKER)
+    verifier = OPERATOR.verifier(BROKER)
     dropped: list[str] = []
-    vetting.dropped = dropped.append
-    codec = vetting.plan(overlay_plan()).codecs[Layer.DISSEMINATION]
+    verifier.dropped = dropped.append
+    codec = verifier.plan(overlay_plan()).codecs[Layer.DISSEMINATION]
     kinds: tuple[type[Message], ...] = (DirectoryUpdate, DirectoryReply)
     read = codec.decoder(kinds)
-    good = interest(OPERATOR.vetting(1), 1)
-    bare, claims = interest(None, 3), interest(OPERATOR.vetting(4), 4, rank="general")
+    good = interest(OPERATOR.verifier(1), 1)
+    bare, claims = interest(None, 3), interest(OPERATOR.verifier(4), 4, rank="general")
     for message in (
         DirectoryUpdate((bare, good, claims)),
         DirectoryReply((bare, good, claims), more=False, complete=True),
@@ -154,23 +154,23 @@ def test_rows_of_a_list_count_one_by_one() -> None:
 def test_an_event_that_came_in_pieces_was_good_when_it_set_out(protocol: str) -> None:
     """What is put together has been acknowledged: who was revoked meanwhile must not stop what comes after it."""
     kind = protocol_named(protocol)
-    vetting = OPERATOR.vetting(BROKER)
-    plan = vetting.plan(StackPlan(kind, kind.settings_type(), beacons=BEACONS))
+    verifier = OPERATOR.verifier(BROKER)
+    plan = verifier.plan(StackPlan(kind, kind.settings_type(), beacons=BEACONS))
     read = plan.codecs[Layer.DISSEMINATION].decoder((Event,))
     event = Event(EventId(1, 1), {"n": 1})
-    good = signed(OPERATOR.vetting(1).signatures, event)
+    good = signed(OPERATOR.verifier(1).signatures, event)
     assert read(msgspec.msgpack.encode(good)) == good
     for forged, reason in (
         (event, "event_unsigned"),
         (msgspec.structs.replace(good, attributes={"n": 2}), "event_forged"),
-        (signed(Operator("another").vetting(1).signatures, event), "event_of_a_stranger"),
+        (signed(Operator("another").verifier(1).signatures, event), "event_of_a_stranger"),
     ):
         with pytest.raises(DecodeError, match=reason):
             read(msgspec.msgpack.encode(forged))
     operator = Operator()
-    assert vetting.membership.take_revocations(operator.revoked(1))
+    assert verifier.membership.take_revocations(operator.revoked(1))
     assert read(msgspec.msgpack.encode(good)) == good
-    assert vetting.signatures.flaw(good) == "event_of_a_revoked_node"
+    assert verifier.signatures.verify(good) == "event_of_a_revoked_node"
 
 
 def tree(config: MakeConfig, node: NodeId, store: Path, no_route: str = "wait") -> NodeConfig:
@@ -199,14 +199,16 @@ def test_a_repository_answers_nobody_who_claims_more_than_is_certified(
             def ask(attributes: dict[str, Scalar], filter: str = "topic = 't'", *behind: NodeId) -> None:
                 forged.tell(Asked(AskId(1, next(numbers)), filter, attributes, (BAD, *behind), 60.0))
 
-            def claimed(vetting: Vetting, filter: str = "topic = 't'", **attributes: Scalar) -> dict[str, Scalar]:
-                return vetting.certified(Request(RequestId(BAD, 0), filter, attributes=attributes)).attributes
+            def claimed(
+                verifier: MessageVerifier, filter: str = "topic = 't'", **attributes: Scalar
+            ) -> dict[str, Scalar]:
+                return verifier.attach_certificate(Request(RequestId(BAD, 0), filter, attributes=attributes)).attributes
 
             ask({"rank": "major"})
             await until_dropped(second, "request_uncertified")
-            mine, major = forged.vetting, OPERATOR.vetting(7, attributes={"rank": "major"})
+            mine, major = forged.verifier, OPERATOR.verifier(7, attributes={"rank": "major"})
             # The certificate of another travels with its events, and with its subscriptions.
-            known = major.certified(subscription(0, 7, rank="major")).attributes
+            known = major.attach_certificate(subscription(0, 7, rank="major")).attributes
             lies: tuple[dict[str, Scalar], ...] = (
                 {},
                 {**known, "$signature": claimed(mine)["$signature"]},

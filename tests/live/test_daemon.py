@@ -20,7 +20,7 @@ from carrycast.lab.loopback.network import Inbox, until
 from carrycast.node import commands
 from carrycast.node.commands import Wanted, publish, run_node, subscribe
 from carrycast.node.config import TraceConfig, load_config
-from carrycast.node.link import interface
+from carrycast.node.link import interface, udp
 from carrycast.node.link.socket_address import SocketAddress, format_socket_address
 from carrycast.node.node import LiveNode
 from carrycast.node.recorder import LOG
@@ -142,7 +142,7 @@ def test_a_peer_that_is_not_known_at_boot_is_found_later(
         raise WorkError("cannot resolve there.invalid")
 
     async def story() -> None:
-        monkeypatch.setattr(interface, "resolve", resolved)
+        monkeypatch.setattr(udp, "resolve_socket_address", resolved)
         monkeypatch.setattr(interface, "RESOLVE_S", 0.02)
         async with LiveNode(config(2)) as other:
             plain = config(1)
@@ -167,7 +167,7 @@ def test_a_name_server_that_does_not_answer_holds_up_no_start(
                 await answers.wait()
             return "127.0.0.1", address[1]
 
-        monkeypatch.setattr(interface, "resolve", resolved)
+        monkeypatch.setattr(udp, "resolve_socket_address", resolved)
         monkeypatch.setattr(interface, "NAMES_S", 0.05)
         async with LiveNode(config(2)) as other:
             plain = config(1)
@@ -242,7 +242,7 @@ def test_a_hangup_signal_brings_a_new_certificate(tmp_path: Path, capsys: pytest
         keys.certify(tmp_path / "car.key.pub", tmp_path / "operator.key", tmp_path / "car.cert", "car-1", days=days)
 
     for name, kind in (("car.key", KeyKind.IDENTITY), ("operator.key", KeyKind.OPERATOR)):
-        keys.new_pair(tmp_path / name, kind)
+        keys.make_key_pair(tmp_path / name, kind)
     certified(1e-6)
     path, address = tmp_path / "car-1.toml", str(tmp_path / "car-1.sock")
     section = '[keys]\nidentity = "car.key"\ncertificate = "car.cert"\noperator = "operator.key.pub"\n'

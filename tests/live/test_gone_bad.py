@@ -39,10 +39,10 @@ def test_events_of_a_bad_member_do_not_pass_as_others(config: MakeConfig, run: R
         bad = OPERATOR.keyed(config(BAD, "epidemic"), publish="cheap = true")
         async with LiveNode(one) as first, LiveNode(two) as second, insider(bad, second) as forged:
             inbox = await joined(first, second)
-            mine = forged.vetting.signatures
-            honest = OPERATOR.vetting(1)
+            mine = forged.verifier.signatures
+            honest = OPERATOR.verifier(1)
             real = signed(honest.signatures, Event(EventId(1, 5), {"other": 1}))
-            stranger = signed(Operator("another").vetting(1).signatures, Event(EventId(1, 6), {"honest": -6}))
+            stranger = signed(Operator("another").verifier(1).signatures, Event(EventId(1, 6), {"honest": -6}))
             own = signed(mine, Event(EventId(BAD, 1), {"cheap": True}))
             dear = Event(EventId(BAD, 2), {"honest": 99})
             expired = OPERATOR.keys(1, issued_s=0.0, expires_s=1.0).certificate
@@ -54,7 +54,7 @@ def test_events_of_a_bad_member_do_not_pass_as_others(config: MakeConfig, run: R
                 "event_certificate_expired": Event(
                     EventId(1, 3), {"honest": -3}, expired + bytes(64) + len(expired).to_bytes(2, "big")
                 ),
-                "event_not_allowed": signed_anyway(forged.vetting.membership.credential, dear),
+                "event_not_allowed": signed_anyway(forged.verifier.membership.credential, dear),
             }
             for reason, event in lies.items():
                 forged.tell(Transfer(event, 1, 60.0))
@@ -142,7 +142,7 @@ def test_mutated_real_frames_leave_honest_traffic_as_it_is(
         bad = OPERATOR.keyed(config(BAD, "epidemic"))
         async with LiveNode(one) as first, LiveNode(two) as second, insider(bad, second) as forged:
             inbox = await joined(first, second)
-            event = signed(forged.vetting.signatures, Event(EventId(BAD, 1), {"n": 1}, b"content"))
+            event = signed(forged.verifier.signatures, Event(EventId(BAD, 1), {"n": 1}, b"content"))
             messages = (Transfer(event, 1, 60.0), SummaryVector((EventId(BAD, 2), EventId(1, 3))))
             bodies = [forged.codec().encode(message) for message in messages]
             bodies.append(forged.codec(Layer.DISCOVERY).encode(Beacon(0.05, 3)))
@@ -242,7 +242,7 @@ def test_a_host_that_shakes_hands_without_end_is_held_back(config: MakeConfig, r
                 frame = unpack(await asyncio.to_thread(stranger.recv, 1000), keyed=True)
                 assert isinstance(frame, LinkFrame)
                 cookie = int.from_bytes(frame.body, "big")
-                network = OPERATOR.vetting(1).membership.network
+                network = OPERATOR.verifier(1).membership.network
                 for number in range(5 * int(BURST)):
                     body = OURS.encode() + network + Random(number).randbytes(32)
                     stranger.sendto(pack(LinkFrame(LinkKind.INITIATION, 7, 1, cookie, body)), udp_address(second))

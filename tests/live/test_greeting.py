@@ -20,7 +20,7 @@ from tests.live.keyed import Operator
 
 OPERATOR = Operator()
 ME = LinkEnd(7, 1)
-NETWORK = OPERATOR.vetting(1).membership.network
+NETWORK = OPERATOR.verifier(1).membership.network
 MANY = 500
 FEW = 20
 REFUSED = "link_credential_of_a_stranger"
@@ -55,7 +55,7 @@ def finishes(stranger: socket.socket, node: LiveNode) -> Iterator[bytes]:
     """It begins as it should, and introduces itself with a certificate of its own making."""
     response = asked(stranger, node, LinkKind.KEYED_CHALLENGE, 5, bytes(8))
     cookie = int.from_bytes(response.body, "big")
-    forged = Operator("another").vetting(ME.node).membership
+    forged = Operator("another").verifier(ME.node).membership
     forged.network = NETWORK
     state = start_handshake(forged, True, OURS, ME, node.node, cookie)
     reply = asked(stranger, node, LinkKind.INITIATION, cookie, OURS.encode() + NETWORK + state.write(b""))

@@ -32,8 +32,8 @@ SECRET = b"s" * 32
 
 def stranger(node: int = 66, network: bytes | None = None) -> Membership:
     """Without any key of the network: it has made its own, and read from the air what the network is called."""
-    made = Operator("of strangers").vetting(node).membership
-    made.network = OPERATOR.vetting(1).membership.network if network is None else network
+    made = Operator("of strangers").verifier(node).membership
+    made.network = OPERATOR.verifier(1).membership.network if network is None else network
     return made
 
 
@@ -45,7 +45,7 @@ def thief_of_a_card(victim: Speaker) -> Membership:
 
 
 def ended() -> Membership:
-    return OPERATOR.vetting(66, issued_s=0.0, expires_s=time.time() - 1).membership
+    return OPERATOR.verifier(66, issued_s=0.0, expires_s=time.time() - 1).membership
 
 
 def secret_member(name: str, secret: bytes = SECRET) -> Membership:
@@ -120,8 +120,8 @@ def test_a_stranger_learns_from_the_second_message_what_a_card_says_and_no_more(
     async def story() -> None:
         air = Air()
         policy = {"publish": "road = 'A1'", "subscribe": "topic = 'orders'", "attributes": {"rank": "major"}}
-        vetting = OPERATOR.vetting(1, **policy)
-        first, second = Speaker(air, 1, membership=vetting.membership), Speaker(air, 2)
+        verifier = OPERATOR.verifier(1, **policy)
+        first, second = Speaker(air, 1, membership=verifier.membership), Speaker(air, 2)
         meet(air, first, second)
         attacker = Attacker(air, stranger())
         reply = attacker.initiate(first)
@@ -137,7 +137,7 @@ def test_a_stranger_learns_from_the_second_message_what_a_card_says_and_no_more(
             "and nothing else"
         )
         # What the rest of the certificate is cannot be guessed: its digest is salted.
-        again = OPERATOR.vetting(1, **policy).membership
+        again = OPERATOR.verifier(1, **policy).membership
         other = read_card(again.card)
         assert other is not None
         assert other.details != card.details
@@ -152,7 +152,7 @@ def test_who_has_no_key_gets_no_session_and_no_key_to_the_group(run: Run) -> Non
 
     async def story() -> None:
         air, operator = Air(), Operator("of this air")
-        network = operator.vetting(1).membership.network
+        network = operator.verifier(1).membership.network
         first, second, third = (Speaker(air, node, operator) for node in (1, 2, 3))
         meet(air, first, second, third)
         attacker = Attacker(air, stranger(network=network))
@@ -280,7 +280,7 @@ def test_an_initiator_without_a_good_key_gets_no_session(who: str, run: Run) -> 
         meet(air, first, second)
         made = thief_of_a_card(second) if who == "thief of a card" else ended() if who == "ended" else stranger()
         if who == "revoked":
-            made = operator.vetting(66).membership
+            made = operator.verifier(66).membership
             assert first.membership.take_revocations(operator.revoked(66))
             air.carry()
         attacker = Attacker(air, made, 2 if who == "thief of a card" else 66)
@@ -305,8 +305,8 @@ def test_a_static_key_found_in_memory_is_of_no_use_with_a_newer_card(run: Run) -
     async def story() -> None:
         air = Air()
         first = Speaker(air, 1)
-        found = OPERATOR.vetting(66, issued_s=0.0, expires_s=time.time() - 1).membership
-        newer = OPERATOR.vetting(66).membership
+        found = OPERATOR.verifier(66, issued_s=0.0, expires_s=time.time() - 1).membership
+        newer = OPERATOR.verifier(66).membership
         assert newer.identity.public == found.identity.public
         found.card = newer.card
         attacker = Attacker(air, found)
@@ -340,7 +340,7 @@ def test_a_member_cannot_take_the_name_of_another(run: Run) -> None:
     async def story() -> None:
         air = Air()
         first, second, _bad = (Speaker(air, node) for node in (1, 2, 3))
-        attacker = Attacker(air, OPERATOR.vetting(3).membership, node=2)
+        attacker = Attacker(air, OPERATOR.verifier(3).membership, node=2)
         reply = attacker.initiate(first)
         assert reply is not None
         attacker.finish(first, reply)
@@ -385,7 +385,7 @@ def test_who_changes_the_versions_of_the_first_message_is_found_out(sent: Offer,
     async def story() -> None:
         air = Air()
         first = Speaker(air, 1)
-        member = Attacker(air, OPERATOR.vetting(66).membership)
+        member = Attacker(air, OPERATOR.verifier(66).membership)
         honest = member.initiate(first, Offer(1, 2))
         assert honest is not None
         assert honest.payload
@@ -489,7 +489,7 @@ def test_what_a_later_version_adds_is_ignored(run: Run) -> None:
     async def story() -> None:
         air = Air()
         first = Speaker(air, 1)
-        later = Attacker(air, OPERATOR.vetting(66).membership)
+        later = Attacker(air, OPERATOR.verifier(66).membership)
         offer = Offer(1, 200, 0xFFFF)
         cookie = later.cookie(first)
         state = start_handshake(later.membership, True, offer, later.me, 1, cookie)
@@ -515,7 +515,7 @@ def test_the_key_to_the_group_goes_to_authenticated_neighbors_within_the_session
     async def story() -> None:
         air = Air()
         first = Speaker(air, 1)
-        member = Attacker(air, OPERATOR.vetting(66).membership)
+        member = Attacker(air, OPERATOR.verifier(66).membership)
         reply = member.initiate(first)
         assert reply is not None
         assert member.of(LinkKind.SEALED) == [], "nothing before the third message"
@@ -565,7 +565,7 @@ def test_who_steals_the_keys_of_a_device_opens_nothing_that_was_recorded(with_se
             stolen = {first.node: secret_member("a"), second.node: secret_member("b")}
         else:
             first, second = Speaker(air, 1), Speaker(air, 2)
-            stolen = {node: OPERATOR.vetting(node).membership for node in (1, 2)}
+            stolen = {node: OPERATOR.verifier(node).membership for node in (1, 2)}
         meet(air, first, second)
         for speaker in (first, second):
             assert stolen[speaker.node].identity.public == speaker.membership.identity.public

@@ -16,7 +16,7 @@ from carrycast.node.security.certificate import read_certificate
 from carrycast.node.security.config import Keys
 from carrycast.node.security.event_signatures import MAX_SIGNED_BYTES
 from carrycast.node.security.identity import node_of
-from carrycast.node.security.key_files import KeyKind, write_key, written
+from carrycast.node.security.key_files import KeyKind, format_key, write_key
 from carrycast.node.security.membership import Certified, Member, Membership, Rejection
 from carrycast.node.security.primitives import SigningKey
 from carrycast.node.security_policy import KeyedSecurityPolicy
@@ -152,7 +152,7 @@ class Forged(Keys):
 class Believer(Certified):
     """A member that takes every certificate for good."""
 
-    def _judged(self, credential: bytes) -> Member | Rejection:
+    def _verify(self, credential: bytes) -> Member | Rejection:
         certificate = read_certificate(credential)
         assert certificate is not None
         return Member(certificate.node, certificate.key, credential)
@@ -228,7 +228,7 @@ def test_a_list_that_was_written_is_read_again_when_asked(
         async with LiveNode(one) as first, LiveNode(operator.keyed(config(2))) as second:
             acquaint(first, second)
             await until(lambda: first.neighbors == [2] and second.neighbors == [1], 10)
-            for broken in ("nonsense", written(KeyKind.REVOCATIONS, b"x"), written(KeyKind.NETWORK, bytes(32))):
+            for broken in ("nonsense", format_key(KeyKind.REVOCATIONS, b"x"), format_key(KeyKind.NETWORK, bytes(32))):
                 file.write_text(broken)
                 first.trust.reload()
             assert first.neighbors == [2]

@@ -19,18 +19,18 @@ from carrycast.node.security.certificate import (
     FORMAT,
     MAX_CERTIFICATE_BYTES,
     Certificate,
-    issue,
-    issued_by,
+    encode_card,
+    is_issued_by,
+    issue_certificate,
     read_card,
     read_certificate,
-    written_card,
 )
-from carrycast.node.security.event_signatures import EventFlaw, plain
+from carrycast.node.security.event_signatures import EventFlaw, strip_signature
 from carrycast.node.security.identity import node_of
 from carrycast.node.security.key_files import KeyKind, read_key, write_key
 from carrycast.node.security.membership import Certified, Rejection
 from carrycast.node.security.primitives import AgreementKey, Cipher, SigningKey, is_signed_by
-from carrycast.node.security.revocations import Revocations, Times, read_list, revoke_nodes
+from carrycast.node.security.revocations import RevocationList, RevocationTimes, read_revocation_list, revoke_nodes
 from carrycast.node.security.verification import CERTIFICATE
 from tests.live.keyed import Operator, private_of, signed
 
@@ -68,7 +68,7 @@ def test_the_commands_make_all_that_a_node_needs(tmp_path: Path, capsys: pytest.
     assert "publish road is not null" in capsys.readouterr().out
     revoke = ["keys", "revoke", f"{folder}/car-1.cert", "7", "car-9", "--operator", f"{folder}/operator.key"]
     assert main([*revoke, "--list", f"{folder}/out.list"]) == 0
-    with pytest.raises(UserError, match="does not count: credential revoked"):
+    with pytest.raises(UserError, match="is rejected: credential revoked"):
         load_config(file)
     assert main(["keys", "show", f"{folder}/out.list", "--json"]) == 0
     # Who is certified anew is in again.
@@ -101,12 +101,12 @@ def test_a_certificate_takes_the_place_of_an_older_one_and_of_nothing_else(
 
 
 def test_a_network_with_a_secret(tmp_path: Path) -> None:
-    commands.new_pair(tmp_path / "car-1.key", KeyKind.IDENTITY)
-    commands.new_network(tmp_path / "network.key")
+    commands.make_key_pair(tmp_path / "car-1.key", KeyKind.IDENTITY)
+    commands.make_network_secret(tmp_path / "network.key")
     file = tmp_path / "car-1.toml"
     file.write_text(CONFIG + 'network = "network.key"\n')
     config = load_config(file)
-    assert config.node == commands.shown(tmp_path / "car-1.key.pub")["node"]
+    assert config.node == commands.describe_key_file(tmp_path / "car-1.key.pub")["node"]
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_a_network_with_a_secret(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_table_of_keys_is_refused_in_one_line(text: str, message: str, tmp_path: Path) -> None:
-    commands.new_pair(tmp_path / "car-1.key", KeyKind.IDENTITY)
-    commands.new_network(tmp_path / "n.key")
+    commands.make_key_pair(tmp_path / "car-1.key", KeyKind.IDENTITY)
+    commands.make_network_secret(tmp_path / "n.key")
     (tmp_path / "car-1.toml").write_text(text)
     with pytest.raises(UserError, match=message):
         load_config(tmp_path / "car-1.toml")
@@ -134,7 +134,7 @@ def test_files_that_are_no_keys_are_refused(tmp_path: Path) -> None:
         (tmp_path / "bad").write_bytes(content)
         with pytest.raises(UserError, match="is no key file"):
             read_key(tmp_path / "bad", KeyKind.NETWORK)
-    commands.new_network(tmp_path / "n.key")
+    commands.make_network_secret(tmp_path / "n.key")
     (tmp_path / "n.key").chmod(0o644)
     with pytest.raises(UserError, match="others may read this secret"):
         read_key(tmp_path / "n.key", KeyKind.NETWORK)
@@ -152,7 +152,7 @@ def test_a_certificate_has_an_end(days: str, tmp_path: Path) -> None:
 
 def test_a_certificate_is_good_as_it_was_signed_and_for_its_time() -> None:
     issued = OPERATOR.keys(1).certificate
-    judge = OPERATOR.vetting(2).membership
+    judge = OPERATOR.verifier(2).membership
     assert not isinstance(judge.member(issued), Rejection)
     for at in range(len(issued)):
         changed = issued[:at] + bytes([issued[at] ^ 1]) + issued[at + 1 :]
@@ -170,7 +170,7 @@ def test_a_certificate_that_is_too_long_or_has_a_bad_filter_is_not_issued() -> N
     long = " or ".join(f"n = {n}" for n in range(400))
     for bad in (certificate(long), certificate("n >"), certificate("n = 1", "")):
         with pytest.raises(UserError):
-            issue(OPERATOR.key, bad)
+            issue_certificate(OPERATOR.key, bad)
     assert read_certificate(bytes(MAX_CERTIFICATE_BYTES + 1)) is None
 
 
@@ -193,20 +193,20 @@ def test_only_a_newer_list_of_the_operator_counts(tmp_path: Path) -> None:
 
 def test_a_list_ends_where_it_would_not_be_taken() -> None:
     """Some 140,000 nodes: longer ones are refused where they are made."""
-    many = dict.fromkeys(range(2**62, 2**62 + 150_000), Times(1e9, 1e12))
+    many = dict.fromkeys(range(2**62, 2**62 + 150_000), RevocationTimes(1e9, 1e12))
     with pytest.raises(UserError, match="at most 4 MiB"):
-        revoke_nodes(OPERATOR.key, Revocations(), many, 1e9)
-    made = revoke_nodes(OPERATOR.key, Revocations(), dict(list(many.items())[:100_000]), 1e9)
-    assert read_list(OPERATOR.key.public, made.difference(0)) == made
+        revoke_nodes(OPERATOR.key, RevocationList(), many, 1e9)
+    made = revoke_nodes(OPERATOR.key, RevocationList(), dict(list(many.items())[:100_000]), 1e9)
+    assert read_revocation_list(OPERATOR.key.public, made.difference(0)) == made
 
 
 @pytest.mark.promise("signed")
 def test_an_event_is_good_as_it_was_signed() -> None:
-    made = signed(OPERATOR.vetting(1).signatures, EVENT)
-    judge = OPERATOR.vetting(2).signatures
+    made = signed(OPERATOR.verifier(1).signatures, EVENT)
+    judge = OPERATOR.verifier(2).signatures
     sent = msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Event)
-    assert judge.flaw(sent) is None
-    assert plain(sent) == EVENT
+    assert judge.verify(sent) is None
+    assert strip_signature(sent) == EVENT
     changes: list[dict[str, object]] = [
         {"id": EventId(1, 6)},
         {"id": EventId(2, 5)},
@@ -219,15 +219,15 @@ def test_an_event_is_good_as_it_was_signed() -> None:
         {"derived_from": ()},
     ]
     for change in changes:
-        assert judge.flaw(msgspec.structs.replace(sent, **change)) is EventFlaw.FORGED, change
-    assert judge.flaw(EVENT) is EventFlaw.UNSIGNED
-    assert judge.flaw(msgspec.structs.replace(EVENT, payload=b"")) is EventFlaw.UNSIGNED
-    assert judge.flaw(sent) is None, "what came in between does not hide it"
+        assert judge.verify(msgspec.structs.replace(sent, **change)) is EventFlaw.FORGED, change
+    assert judge.verify(EVENT) is EventFlaw.UNSIGNED
+    assert judge.verify(msgspec.structs.replace(EVENT, payload=b"")) is EventFlaw.UNSIGNED
+    assert judge.verify(sent) is None, "what came in between does not hide it"
 
 
 def test_a_signature_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = signed(OPERATOR.vetting(1).signatures, EVENT)
-    judge = OPERATOR.vetting(2).signatures
+    sent = signed(OPERATOR.verifier(1).signatures, EVENT)
+    judge = OPERATOR.verifier(2).signatures
     calls: list[bytes] = []
 
     def counted(public: bytes, signature: bytes, purpose: bytes, text: bytes) -> bool:
@@ -236,7 +236,7 @@ def test_a_signature_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("carrycast.node.security.event_signatures.is_signed_by", counted)
     for _ in range(10):
-        assert judge.flaw(sent) is None
+        assert judge.verify(sent) is None
     assert calls == [b"event"]
 
 
@@ -268,13 +268,13 @@ def refreshed(subscription: Subscription) -> tuple[Message, Codec]:
     from carrycast.protocols.topic_holder.messages import Entry, Refresh
 
     plan = stack_plan({"name": "topic_holder", "variant": "broker_gpsr"}, None, None, frozenset(Capability), "test")
-    vetted = OPERATOR.vetting(2).plan(plan)
+    vetted = OPERATOR.verifier(2).plan(plan)
     return Refresh("t", Entry(subscription, Position(0, 0), (0, 0))), vetted.codecs[Layer.DISSEMINATION]
 
 
 @pytest.mark.promise("certified")
 def test_attributes_of_a_subscriber_are_what_its_operator_says() -> None:
-    certified = OPERATOR.vetting(1, subscribe="road = 'A1'", attributes={"rank": "major"}).certified
+    certified = OPERATOR.verifier(1, subscribe="road = 'A1'", attributes={"rank": "major"}).attach_certificate
 
     def judged(subscription: Subscription) -> str:
         message, codec = refreshed(subscription)
@@ -338,12 +338,12 @@ def test_certificates_and_lists_of_this_format_stay_readable() -> None:
     assert certificate is not None
     assert msgspec.structs.astuple(certificate)[:10] == given
     assert msgspec.msgpack.encode(certificate) == WRITTEN_CERTIFICATE
-    assert written_card(certificate) == WRITTEN_CARD
+    assert encode_card(certificate) == WRITTEN_CARD
     card = read_card(WRITTEN_CARD)
     assert card is not None
-    assert issued_by(OPERATOR.key.public, card)
-    first = revoke_nodes(OPERATOR.key, Revocations(), {7: Times(1500.0, 3000.0)}, 1600.0)
-    second = revoke_nodes(OPERATOR.key, first, {8: Times(1700.0, 3000.5)}, 1800.0)
+    assert is_issued_by(OPERATOR.key.public, card)
+    first = revoke_nodes(OPERATOR.key, RevocationList(), {7: RevocationTimes(1500.0, 3000.0)}, 1600.0)
+    second = revoke_nodes(OPERATOR.key, first, {8: RevocationTimes(1700.0, 3000.5)}, 1800.0)
     assert (second.difference(0), second.difference(1)) == (WRITTEN_LIST, WRITTEN_CHANGES)
-    assert read_list(OPERATOR.key.public, WRITTEN_LIST) == second
-    assert read_list(OPERATOR.key.public, WRITTEN_CHANGES, first) == second
+    assert read_revocation_list(OPERATOR.key.public, WRITTEN_LIST) == second
+    assert read_revocation_list(OPERATOR.key.public, WRITTEN_CHANGES, first) == second

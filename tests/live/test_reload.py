@@ -13,7 +13,7 @@ from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import until
 from carrycast.node import commands, reload
 from carrycast.node.config import load_config
-from carrycast.node.link import interface
+from carrycast.node.link import interface, udp
 from carrycast.node.link.adapter import AddressUnavailableError
 from carrycast.node.link.socket_address import SocketAddress
 from carrycast.node.node import LiveNode
@@ -43,8 +43,8 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
             raise WorkError(f"cannot resolve {host}:{port}")
         return known.get(host, host), port
 
+    monkeypatch.setattr(udp, "resolve_socket_address", resolved)
     for module in (interface, reload):
-        monkeypatch.setattr(module, "resolve", resolved)
         monkeypatch.setattr(module, "RESOLVE_S", 0.02)
     level, handlers, propagates = LOG.level, list(LOG.handlers), LOG.propagate
     yield known

@@ -10,11 +10,18 @@ import pytest
 from carrycast.cli import main
 from carrycast.node.link.frame import LinkFrame, LinkKind, unpack
 from carrycast.node.security import commands
-from carrycast.node.security.commands import ledger_of
+from carrycast.node.security.commands import issuance_log
 from carrycast.node.security.key_files import KeyKind, read_key
 from carrycast.node.security.list_transfer import SEGMENT_BYTES, ListDownload
 from carrycast.node.security.membership import CLOCK_SLACK_S, Certified, Rejection
-from carrycast.node.security.revocations import MAX_LIST_BYTES, NEVER_S, Revocations, Times, read_list, revoke_nodes
+from carrycast.node.security.revocations import (
+    MAX_LIST_BYTES,
+    NEVER_S,
+    RevocationList,
+    RevocationTimes,
+    read_revocation_list,
+    revoke_nodes,
+)
 from carrycast.node.security.session_control import LIST_SEGMENT
 from tests.live.air import Air, Speaker, carried_until, meet
 from tests.live.conftest import Run
@@ -206,19 +213,22 @@ def test_texts_within_a_session_that_are_none_are_named(run: Run) -> None:
 def test_entries_end_and_go_from_the_list_by_difference_too() -> None:
     operator, now_s = Operator("of ends"), 1e9
     first = revoke_nodes(
-        operator.key, Revocations(), {1: Times(now_s, now_s + 100), 2: Times(now_s, now_s + 9000)}, now_s
+        operator.key,
+        RevocationList(),
+        {1: RevocationTimes(now_s, now_s + 100), 2: RevocationTimes(now_s, now_s + 9000)},
+        now_s,
     )
-    second = revoke_nodes(operator.key, first, {3: Times(now_s, now_s + 9000)}, now_s + 101)
+    second = revoke_nodes(operator.key, first, {3: RevocationTimes(now_s, now_s + 9000)}, now_s + 101)
     assert list(second.entries) == [2, 3]
     changes = second.difference(1)
     assert len(changes) < len(second.difference(0))
-    assert read_list(operator.key.public, changes, first) == second
-    assert read_list(operator.key.public, changes) is None
-    assert read_list(operator.key.public, changes, second) is None
+    assert read_revocation_list(operator.key.public, changes, first) == second
+    assert read_revocation_list(operator.key.public, changes) is None
+    assert read_revocation_list(operator.key.public, changes, second) is None
     # Revoked again, a node stays as long as the longer of both says.
-    third = revoke_nodes(operator.key, second, {2: Times(now_s, now_s + 200)}, now_s + 102)
+    third = revoke_nodes(operator.key, second, {2: RevocationTimes(now_s, now_s + 200)}, now_s + 102)
     assert third.entries[2].until_s == now_s + 9000
-    assert read_list(operator.key.public, bytes(MAX_LIST_BYTES + 1)) is None
+    assert read_revocation_list(operator.key.public, bytes(MAX_LIST_BYTES + 1)) is None
 
 
 @pytest.mark.promise("list-ends")
@@ -227,7 +237,7 @@ def test_a_node_stays_on_the_list_until_its_last_certificate_has_ended_with_its_
 ) -> None:
     operator, listed = tmp_path / "operator.key", tmp_path / "out.list"
     assert main(["keys", "operator", str(operator)]) == 0
-    commands.new_pair(tmp_path / "car.key", KeyKind.IDENTITY)
+    commands.make_key_pair(tmp_path / "car.key", KeyKind.IDENTITY)
     for name, days in (("car", 300.0), ("car", 10.0), ("van", 20.0)):
         commands.certify(tmp_path / "car.key.pub", operator, tmp_path / f"{name}.cert", name, days=days, grace_days=3)
     # The file is of the shorter one.
@@ -235,13 +245,13 @@ def test_a_node_stays_on_the_list_until_its_last_certificate_has_ended_with_its_
     assert main(revoke) == 0
     said = capsys.readouterr().out
     assert "node 7 stays on the list for good" in said
-    found = read_list(_public(operator), read_key(listed, KeyKind.REVOCATIONS)[1])
+    found = read_revocation_list(_public(operator), read_key(listed, KeyKind.REVOCATIONS)[1])
     assert found is not None
     [car, seven] = [found.entries[node] for node in (commands._node("car"), 7)]
     assert car.until_s == pytest.approx(time.time() + 303 * 86_400 + CLOCK_SLACK_S, abs=60)
     assert seven.until_s == NEVER_S
-    assert ledger_of(operator).stat().st_mode & 0o077 == 0
-    ledger_of(operator).write_text("nonsense\n")
+    assert issuance_log(operator).stat().st_mode & 0o077 == 0
+    issuance_log(operator).write_text("nonsense\n")
     assert main(revoke) == 2
     assert "line 1" in capsys.readouterr().err
 
@@ -253,12 +263,12 @@ def _public(operator: Path) -> bytes:
 @pytest.mark.promise("revocation-overrides")
 def test_a_revocation_counts_whatever_time_is_claimed() -> None:
     operator = Operator("of claims")
-    judge = operator.vetting(1).membership
+    judge = operator.verifier(1).membership
     assert isinstance(judge, Certified)
     keys = operator.keys(2)
     assert judge.take_revocations(operator.revoked(2))
     assert judge.member(keys.certificate) is Rejection.REVOKED
-    assert judge.neighbor(operator.vetting(2).membership.card) is not Rejection.REVOKED, "it was certified again"
+    assert judge.neighbor(operator.verifier(2).membership.card) is not Rejection.REVOKED, "it was certified again"
 
 
 @pytest.mark.promise("revocation-overrides")
@@ -266,7 +276,7 @@ def test_a_certificate_that_was_issued_by_a_clock_that_was_ahead_is_revoked_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, kind in (("car.key", KeyKind.IDENTITY), ("operator.key", KeyKind.OPERATOR)):
-        commands.new_pair(tmp_path / name, kind)
+        commands.make_key_pair(tmp_path / name, kind)
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 3600)
     made = commands.certify(tmp_path / "car.key.pub", tmp_path / "operator.key", tmp_path / "car.cert", "car")

@@ -77,28 +77,28 @@ def _add_operator(parser: argparse.ArgumentParser) -> None:
 
 
 def _new(arguments: argparse.Namespace) -> int:
-    from carrycast.node.security.commands import new_pair, shown
+    from carrycast.node.security.commands import describe_key_file, make_key_pair
     from carrycast.node.security.key_files import KeyKind
 
-    public = new_pair(arguments.file, KeyKind.IDENTITY)
+    public = make_key_pair(arguments.file, KeyKind.IDENTITY)
     say(f"{arguments.file} is the node's secret; {public} may be shown to anybody")
-    say(f"node {shown(public)['node']}, unless a certificate says another id")
+    say(f"node {describe_key_file(public)['node']}, unless a certificate says another id")
     return 0
 
 
 def _network(arguments: argparse.Namespace) -> int:
-    from carrycast.node.security.commands import new_network
+    from carrycast.node.security.commands import make_network_secret
 
-    new_network(arguments.file)
+    make_network_secret(arguments.file)
     say(f"{arguments.file} is the network's secret: whoever has it is in")
     return 0
 
 
 def _operator(arguments: argparse.Namespace) -> int:
-    from carrycast.node.security.commands import new_pair
+    from carrycast.node.security.commands import make_key_pair
     from carrycast.node.security.key_files import KeyKind
 
-    public = new_pair(arguments.file, KeyKind.OPERATOR)
+    public = make_key_pair(arguments.file, KeyKind.OPERATOR)
     say(f"{arguments.file} is the operator's secret, and stays off the nodes; every node needs {public}")
     return 0
 
@@ -128,22 +128,24 @@ def _certify(arguments: argparse.Namespace) -> int:
 
 
 def _revoke(arguments: argparse.Namespace) -> int:
-    from carrycast.node.security.commands import ledger_of, revoke
+    from carrycast.node.security.commands import issuance_log, revoke
     from carrycast.node.security.revocations import NEVER_S
 
     after = revoke(arguments.nodes, arguments.operator, arguments.list_file)
     say(f"{arguments.list_file}: list number {after.number}, {len(after.entries)} nodes are out")
     for node, one in after.entries.items():
         if one.number == after.number and one.until_s == NEVER_S:
-            say(f"node {node} stays on the list for good: no certificate of it is in {ledger_of(arguments.operator)}")
+            say(
+                f"node {node} stays on the list for good: no certificate of it is in {issuance_log(arguments.operator)}"
+            )
     say("give it to one node as keys.revocations and send that node SIGHUP: it tells the others")
     return 0
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from carrycast.node.security.commands import shown
+    from carrycast.node.security.commands import describe_key_file
 
-    facts = shown(arguments.file)
+    facts = describe_key_file(arguments.file)
     if arguments.json:
         print_json(facts)
         return 0

@@ -111,7 +111,7 @@ class LiveNode(ApplicationLayer):
         plan, above = trust.plan(config.plan), trust.applications(self, self.note_drop)
         interfaces = [(one, trust.channel(self._adapters[one.name])) for one in config.interfaces]
         self._runtime = runtime = CertifyingRuntime(
-            trust.certified, config.node, plan, interfaces, recorder, host, group_commit, above, load_meter
+            trust.attach_certificate, config.node, plan, interfaces, recorder, host, group_commit, above, load_meter
         )
         await resolve_all_peers(runtime.interfaces.values(), cleanup)
         events = SequenceNumbers("event", store) if config.foreseeable else UnpredictableSequenceNumbers(store)

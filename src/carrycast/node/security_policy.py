@@ -43,7 +43,7 @@ class SecurityPolicy:
         """Events of this node as they travel, or why one may not."""
         return events
 
-    def certified(self, asking: Asking) -> Asking:
+    def attach_certificate(self, asking: Asking) -> Asking:
         """A subscription, or a request, of this node as it travels."""
         return asking
 
@@ -73,16 +73,16 @@ class KeyedSecurityPolicy(SecurityPolicy):
     warning = None
 
     def __init__(self, config: NodeConfig, keys: "Keys") -> None:
-        from carrycast.node.security.certificate_monitor import watch_of
+        from carrycast.node.security.certificate_monitor import monitor_for
 
         self._config = config
         self._keys = keys
-        self._vetting = vetting = keys.vetting()
-        self.membership = vetting.membership
-        self._watch = watch_of(vetting.membership, keys.warn_days)
-        self.sign = vetting.signatures.sign  # type: ignore[method-assign]  # the same, a call less for each event
-        self.certified = vetting.certified  # type: ignore[method-assign]
-        self.check_subscription = vetting.check_own  # type: ignore[method-assign]
+        self._vetting = verifier = keys.verifier()
+        self.membership = verifier.membership
+        self._watch = monitor_for(verifier.membership, keys.warn_days)
+        self.sign = verifier.signatures.sign  # type: ignore[method-assign]  # the same, a call less for each event
+        self.attach_certificate = verifier.attach_certificate  # type: ignore[method-assign]
+        self.check_subscription = verifier.check_own_subscription  # type: ignore[method-assign]
 
     def channel(self, adapter: LinkAdapter) -> FrameChannel:
         from carrycast.node.security.sealed import SealedChannel

@@ -8,7 +8,7 @@ from carrycast.core.model import Event, EventId, NodeId, RequestId, Subscription
 from carrycast.core.protocol.effects import Process
 
 if TYPE_CHECKING:
-    from carrycast.node.security.event_signatures import Signatures
+    from carrycast.node.security.event_signatures import EventSignatures
 
 
 class ApplicationLayer(ABC):
@@ -42,18 +42,18 @@ class ApplicationLayer(ABC):
 class VerifiedApplicationLayer(ApplicationLayer):
     """For a node with keys: it drops events without a valid signature, and removes the signatures of the others."""
 
-    def __init__(self, inner: ApplicationLayer, signatures: "Signatures", dropped: Callable[[str], None]) -> None:
+    def __init__(self, inner: ApplicationLayer, signatures: "EventSignatures", dropped: Callable[[str], None]) -> None:
         self._inner = inner
         self._signatures = signatures
         self._dropped = dropped
 
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         if self._is_verified(event):
-            self._inner.deliver(subscription, self._signatures.plain(event), hops)
+            self._inner.deliver(subscription, self._signatures.strip(event), hops)
 
     def answer(self, request: RequestId, event: Event, hops: int) -> bool:
         # A dropped event is reported as taken, because the request exists.
-        return self._inner.answer(request, self._signatures.plain(event), hops) if self._is_verified(event) else True
+        return self._inner.answer(request, self._signatures.strip(event), hops) if self._is_verified(event) else True
 
     def close_request(self, request: RequestId, complete: bool) -> bool:
         return self._inner.close_request(request, complete)
@@ -66,12 +66,12 @@ class VerifiedApplicationLayer(ApplicationLayer):
 
     def process(self, job: Process, refused: str = "") -> None:
         # The protocol waits for an outcome, so a flaw is reported there.
-        refused = refused or next(filter(None, map(self._signatures.flaw, job.events)), "")
-        events = job.events if refused else tuple(map(self._signatures.plain, job.events))
+        refused = refused or next(filter(None, map(self._signatures.verify, job.events)), "")
+        events = job.events if refused else tuple(map(self._signatures.strip, job.events))
         self._inner.process(Process(job.processor, job.state, events, job.token), refused)
 
     def _is_verified(self, event: Event) -> bool:
-        flaw = self._signatures.flaw(event)
+        flaw = self._signatures.verify(event)
         if flaw is not None:
             self._dropped(flaw)
         return flaw is None

@@ -1,73 +1,74 @@
-"""Many texts under one signature: each shows by a path of digests that it is among those that were signed.
+"""Batch signatures: one signature for many texts, each of which has an inclusion proof.
 
-The digests of all texts are the leaves of a tree, each pair of digests has one of its own, and the one at the top is
-signed. A text and its siblings on the way to the top give the top again, so that each travels alone and is verified
-alone; but one verification of the top is enough for all of them. [R. C. Merkle, A digital signature based on a
-conventional encryption function, CRYPTO '87]
+The digests of all texts are the leaves of a Merkle tree, each pair of nodes has a parent, and the Merkle root is
+signed. A text and the siblings on its path to the root, its inclusion proof, give the Merkle root again, so that each
+text travels and is verified alone; but one verification of the signature is enough for all of them. [R. C. Merkle, A
+digital signature based on a conventional encryption function, CRYPTO '87]; inclusion proofs as in RFC 9162, 2.1.3.
 """
 
 import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-STEP_BYTES = 24
-"""Of a digest: who could choose texts would have to try some 2^96 for two with the same."""
-MAX_STEPS = 8
-"""Of a path, so of 256 texts."""
+SIBLING_BYTES = 24
+"""Of a digest: an attacker that could choose texts would have to try some 2^96 for two with the same."""
+MAX_SIBLINGS = 8
+"""Of an inclusion proof, so of a batch of 256 texts."""
 
 
-class Path(NamedTuple):
-    """From a text to the top."""
+class InclusionProof(NamedTuple):
+    """The path from a text to the Merkle root."""
 
-    steps: bytes
-    """The siblings that are met, one after another."""
-    turns: int
+    siblings: bytes
+    """The digests of the siblings on the path, one after another."""
+    directions: int
     """A bit for each, the lowest first: whether the sibling stands on the left."""
 
     @property
-    def fits(self) -> bool:
-        """Whether it is one that `planted` could have made."""
-        number, odd = divmod(len(self.steps), STEP_BYTES)
-        return odd == 0 and number <= MAX_STEPS and self.turns >> number == 0
+    def is_well_formed(self) -> bool:
+        """Whether `build_merkle_tree` could have made it."""
+        number, odd = divmod(len(self.siblings), SIBLING_BYTES)
+        return odd == 0 and number <= MAX_SIBLINGS and self.directions >> number == 0
 
 
-def planted(texts: Sequence[bytes]) -> tuple[bytes, list[Path]]:
-    """The top of a tree over texts, and the path of each of them."""
-    level = [_leaf(text) for text in texts]
-    if not 0 < len(level) <= 1 << MAX_STEPS:
-        raise ValueError(f"a tree has 1 to {1 << MAX_STEPS} texts, not {len(level)}")
+def build_merkle_tree(texts: Sequence[bytes]) -> tuple[bytes, list[InclusionProof]]:
+    """The Merkle root over texts, and the inclusion proof of each of them."""
+    level = [_hash_leaf(text) for text in texts]
+    if not 0 < len(level) <= 1 << MAX_SIBLINGS:
+        raise ValueError(f"a batch has 1 to {1 << MAX_SIBLINGS} texts, not {len(level)}")
     below: list[list[int]] = [[n] for n in range(len(level))]
-    steps: list[list[bytes]] = [[] for _ in level]
-    turns = [0] * len(level)
+    siblings: list[list[bytes]] = [[] for _ in level]
+    directions = [0] * len(level)
     while len(level) > 1:
         for at in range(0, len(level) - 1, 2):
             for n in below[at]:
-                steps[n].append(level[at + 1])
+                siblings[n].append(level[at + 1])
             for n in below[at + 1]:
-                turns[n] |= 1 << len(steps[n])
-                steps[n].append(level[at])
-        pairs = [_pair(level[at], level[at + 1]) for at in range(0, len(level) - 1, 2)]
+                directions[n] |= 1 << len(siblings[n])
+                siblings[n].append(level[at])
+        parents = [_hash_pair(level[at], level[at + 1]) for at in range(0, len(level) - 1, 2)]
         joined = [below[at] + below[at + 1] for at in range(0, len(level) - 1, 2)]
         # One without a sibling goes up as it is.
-        level = pairs + level[2 * len(pairs) :]
+        level = parents + level[2 * len(parents) :]
         below = joined + below[2 * len(joined) :]
-    return level[0], [Path(b"".join(some), turn) for some, turn in zip(steps, turns, strict=True)]
+    proofs = [InclusionProof(b"".join(some), bits) for some, bits in zip(siblings, directions, strict=True)]
+    return level[0], proofs
 
 
-def top(text: bytes, path: Path) -> bytes:
-    """Where a path leads from a text. It is the top that was signed if, and only if, the text was among the signed."""
-    found, steps, turns = _leaf(text), path.steps, path.turns
-    for at in range(0, len(steps), STEP_BYTES):
-        sibling = steps[at : at + STEP_BYTES]
-        found = _pair(sibling, found) if turns & 1 else _pair(found, sibling)
-        turns >>= 1
+def merkle_root(text: bytes, proof: InclusionProof) -> bytes:
+    """The root that a text and its inclusion proof lead to. It is the signed one only if the text was in the batch."""
+    found, siblings, directions = _hash_leaf(text), proof.siblings, proof.directions
+    for at in range(0, len(siblings), SIBLING_BYTES):
+        sibling = siblings[at : at + SIBLING_BYTES]
+        found = _hash_pair(sibling, found) if directions & 1 else _hash_pair(found, sibling)
+        directions >>= 1
     return found
 
 
-def _leaf(text: bytes) -> bytes:
-    return hashlib.blake2b(text, digest_size=STEP_BYTES, person=b"driftcast leaf").digest()
+def _hash_leaf(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=SIBLING_BYTES, person=b"driftcast leaf").digest()
 
 
-def _pair(left: bytes, right: bytes) -> bytes:
-    # No pair is a leaf: they are made under another name.
-    return hashlib.blake2b(left + right, digest_size=STEP_BYTES, person=b"driftcast pair").digest()
+def _hash_pair(left: bytes, right: bytes) -> bytes:
+    # No pair is a leaf: they are hashed under another name.
+    return hashlib.blake2b(left + right, digest_size=SIBLING_BYTES, person=b"driftcast pair").digest()

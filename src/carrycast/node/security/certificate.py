@@ -1,9 +1,10 @@
-"""What an operator says of a node: who it is, what it may publish and subscribe to, what is true of it.
+"""Certificates: an operator's statement of a node's identity, authorizations and attributes.
 
 A certificate has a public part, its card: id, key and times of the node, and a salted digest of everything else. The
-operator signs the card, so either travels alone. A card shows on a link, also to somebody who is not authenticated yet,
-that a node belongs to the network. The whole certificate, with name, rights and attributes, goes only where members
-read it: with events, subscriptions and requests. The salt keeps who has seen a card from guessing the rest.
+operator signs the card, so either travels alone. A card proves in a handshake, also to a node that is not authenticated
+yet, that a node is a member of the network. The whole certificate, with name, authorizations and attributes, goes only
+where members read it: with events, subscriptions and requests. The salt keeps nodes that know a card from guessing the
+rest.
 
 Both are MessagePack arrays, the signature last.
 """
@@ -27,8 +28,8 @@ DIGEST_BYTES = 32
 FORMAT = 2
 DAY_S = 86_400.0
 GRACE_S = 7 * DAY_S
-"""How long after the end of a certificate events are accepted that were signed before it, unless the operator says
-otherwise: a week is longer than most carried events are under way, and what a thief of the key can gain by it."""
+"""The grace period after a certificate expires, in which events are accepted that were signed before, unless the
+operator sets another: a week is longer than most carried events are under way, and bounds the use of a stolen key."""
 
 Time = Annotated[float, Meta(ge=0, le=1e12)]
 PublicKey = Annotated[bytes, Meta(min_length=PUBLIC_BYTES, max_length=PUBLIC_BYTES)]
@@ -60,11 +61,11 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     issued_s: Time
     expires_s: Time
     publish: FilterText | None = None
-    """The filter that all events of the node match; None for any."""
+    """The filter of the events that the node is authorized to publish; None for any."""
     subscribe: FilterText | None = None
-    """The filter that covers what the node asks for; None for any."""
+    """The filter that covers its authorized subscriptions and requests; None for any."""
     attributes: dict[str, Scalar] = {}
-    """What access policies may be told of the node's subscribers."""
+    """The attributes that the node's subscribers may claim to access policies."""
     grace_s: Time = GRACE_S
     """How long after `expires_s` events are accepted that were signed before."""
     salt: Annotated[bytes, Meta(max_length=SALT_BYTES)] = b""
@@ -89,7 +90,7 @@ _cards: msgspec.msgpack.Decoder[Card] = msgspec.msgpack.Decoder(Card)
 _replace = msgspec.structs.replace
 
 
-def issue(operator: SigningKey, certificate: Certificate) -> bytes:
+def issue_certificate(operator: SigningKey, certificate: Certificate) -> bytes:
     """A certificate with its signature; a UserError says what is wrong with it."""
     try:
         for filter in (certificate.publish, certificate.subscribe):
@@ -108,7 +109,7 @@ def issue(operator: SigningKey, certificate: Certificate) -> bytes:
 
 
 def read_certificate(text: bytes) -> Certificate | None:
-    """The certificate in some bytes, whoever signed it; None if there is none."""
+    """A certificate, unverified; None if it is malformed."""
     if len(text) > MAX_CERTIFICATE_BYTES:
         return None
     try:
@@ -118,25 +119,25 @@ def read_certificate(text: bytes) -> Certificate | None:
 
 
 def read_card(text: bytes) -> Card | None:
-    """The card in some bytes, whoever signed it; None if there is none."""
+    """A card, unverified; None if it is malformed."""
     try:
         return _cards.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
 
-def written_card(certificate: Certificate) -> bytes:
-    """A card as it travels."""
+def encode_card(certificate: Certificate) -> bytes:
+    """The card of a certificate, encoded."""
     return _encode(certificate.card)
 
 
-def issued_by(operator: bytes, card: Card) -> bool:
+def is_issued_by(operator: bytes, card: Card) -> bool:
     """Whether an operator has signed it."""
     return is_signed_by(operator, card.signature, b"certificate", _encode(_replace(card, signature=b"")))
 
 
-def why_unreadable(text: bytes) -> str:
-    """What is wrong with a certificate that cannot be read, for who runs the node."""
+def explain_unreadable(text: bytes) -> str:
+    """What is wrong with a certificate that cannot be read, for the operator of the node."""
     try:
         format = msgspec.msgpack.decode(text)[0]
     except (msgspec.MsgspecError, ValueError, TypeError, LookupError, RecursionError):

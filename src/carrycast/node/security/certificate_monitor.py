@@ -1,4 +1,4 @@
-"""A node that looks after its own certificate: it warns before the end, and says so when it is over."""
+"""Monitors this node's own certificate: the log warns before it expires, and when it has expired."""
 
 import asyncio
 import time
@@ -8,24 +8,24 @@ from carrycast.node.security.certificate import DAY_S
 from carrycast.node.security.membership import Certified, Membership, date_of
 
 CHECK_S = 10.0
-"""How often it looks. The clock may be set at any time, so nothing is foreseen."""
+"""How often it is checked. The clock may be set at any time, so no timer is set for the end."""
 AGAIN_S = DAY_S
 """How often the log says the same."""
 
 
-class CertificateWatch:
-    """Of one node."""
+class CertificateMonitor:
+    """Monitors the certificate of one node."""
 
     def __init__(self, membership: Certified, warn_s: float) -> None:
         self._membership = membership
         self._warn_s = warn_s
         self._timer: asyncio.TimerHandle | None = None
         self._said: tuple[str, float] = ("", 0.0)
-        """What the log was told last, and when."""
+        """The last log message, and when it was logged."""
 
     @property
     def ends_s(self) -> float:
-        """When the certificate ends."""
+        """When the certificate expires."""
         return self._membership.ends_s
 
     def warning(self) -> str | None:
@@ -39,20 +39,20 @@ class CertificateWatch:
         )
 
     def start(self) -> None:
-        """Look now and from time to time."""
+        """Check now and from time to time."""
         self.check()
         self._timer = asyncio.get_running_loop().call_later(CHECK_S, self.start)
 
     def stop(self) -> None:
-        """No longer."""
+        """End the checks."""
         if self._timer is not None:
             self._timer.cancel()
 
     def check(self) -> None:
-        """Tell the log what is wrong or will be: when it begins, and once a day."""
+        """Log what is wrong or will be: when it begins, and once a day."""
         trouble = self._membership.trouble()
         said = trouble or self.warning() or ""
-        # A clock of its own: that of the day may be what is wrong.
+        # The monotonic clock: the wall clock may be what is wrong.
         now_s = time.monotonic()
         if said == self._said[0] and (not said or now_s - self._said[1] < AGAIN_S):
             return
@@ -61,6 +61,6 @@ class CertificateWatch:
         self._said = (said, now_s)
 
 
-def watch_of(membership: Membership, warn_days: float) -> CertificateWatch | None:
-    """Of a node that has a certificate."""
-    return CertificateWatch(membership, warn_days * DAY_S) if isinstance(membership, Certified) else None
+def monitor_for(membership: Membership, warn_days: float) -> CertificateMonitor | None:
+    """The monitor of a node that has a certificate."""
+    return CertificateMonitor(membership, warn_days * DAY_S) if isinstance(membership, Certified) else None

@@ -1,8 +1,7 @@
-"""What `carrycast keys` does: makes keys, certificates and lists of revocations, and shows what a file holds.
+"""The commands of `carrycast keys`: make keys, certificates and revocation lists, and describe key files.
 
-Which certificates an operator has given, in a file beside its key: a line for each, added and never changed.
-
-To revoke a node takes to know when the last of its certificates ends: until then the node stays on the list.
+An operator's issuance log, a file beside its key, has a line for each certificate that it issued; lines are only added.
+It tells when the last certificate of a node expires: until then a revoked node stays on the revocation list.
 """
 
 import math
@@ -22,19 +21,26 @@ from carrycast.node.security.certificate import (
     FORMAT,
     GRACE_S,
     Certificate,
-    issue,
+    explain_unreadable,
+    issue_certificate,
     read_certificate,
-    why_unreadable,
 )
 from carrycast.node.security.identity import node_of
 from carrycast.node.security.key_files import KeyKind, read_key, write_key
 from carrycast.node.security.membership import CLOCK_SLACK_S
 from carrycast.node.security.primitives import PRIVATE_BYTES, SECRET_BYTES, SigningKey
-from carrycast.node.security.revocations import NEVER_S, Revocations, Times, read_list, read_unsigned, revoke_nodes
+from carrycast.node.security.revocations import (
+    NEVER_S,
+    RevocationList,
+    RevocationTimes,
+    read_revocation_list,
+    read_unsigned,
+    revoke_nodes,
+)
 
 
-class Issued(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One certificate."""
+class IssuedCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of the issuance log."""
 
     node: NodeId
     name: str
@@ -43,16 +49,18 @@ class Issued(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     grace_s: float
 
 
-def ledger_of(operator: Path) -> Path:
-    """The file that belongs to an operator's key."""
+def issuance_log(operator: Path) -> Path:
+    """The file of an operator's issuance log."""
     return operator.with_name(f"{operator.name}.issued")
 
 
-def note_issued(operator: Path, certificate: Certificate) -> None:
-    """Write down, for good, that a certificate is given."""
-    said = certificate
-    line = msgspec.json.encode(Issued(said.node, said.name, said.issued_s, said.expires_s, said.grace_s)) + b"\n"
-    path = ledger_of(operator)
+def log_issuance(operator: Path, certificate: Certificate) -> None:
+    """Append a certificate to the issuance log, durably."""
+    issued = IssuedCertificate(
+        certificate.node, certificate.name, certificate.issued_s, certificate.expires_s, certificate.grace_s
+    )
+    line = msgspec.json.encode(issued) + b"\n"
+    path = issuance_log(operator)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "ab") as file:
@@ -63,9 +71,9 @@ def note_issued(operator: Path, certificate: Certificate) -> None:
         raise WorkError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def issued_to(operator: Path, node: NodeId) -> list[Issued]:
-    """The certificates that a node was given, as far as is known."""
-    path = ledger_of(operator)
+def certificates_issued_to(operator: Path, node: NodeId) -> list[IssuedCertificate]:
+    """The certificates of a node in the issuance log."""
+    path = issuance_log(operator)
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
@@ -75,7 +83,7 @@ def issued_to(operator: Path, node: NodeId) -> list[Issued]:
     found = []
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(msgspec.json.decode(line, type=Issued))
+            found.append(msgspec.json.decode(line, type=IssuedCertificate))
         except msgspec.MsgspecError as error:
             raise UserError(f"{path}: line {number}: {error}; mend or remove the line") from None
     return [one for one in found if one.node == node]
@@ -85,20 +93,20 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MAX_DAYS = 36_500.0
 
 
-def new_pair(path: Path, kind: KeyKind) -> Path:
+def make_key_pair(path: Path, kind: KeyKind) -> Path:
     """A private key, of a node or of an operator, and beside it the file of its public key."""
     public = path.with_name(f"{path.name}.pub")
     if public.exists():
         raise UserError(f"{public}: is there already; choose another name")
     private = secrets.token_bytes(PRIVATE_BYTES)
-    # First what may fail for want of the library.
+    # First: it fails where the library is missing.
     text = SigningKey(private).public
     write_key(path, kind, private)
     write_key(public, KeyKind.PUBLIC, text)
     return public
 
 
-def new_network(path: Path) -> None:
+def make_network_secret(path: Path) -> None:
     """A secret for all nodes of a network."""
     write_key(path, KeyKind.NETWORK, secrets.token_bytes(SECRET_BYTES))
 
@@ -129,8 +137,8 @@ def certify(
     if key == signer.public:
         raise UserError(f"{public}: is the operator's own key; a node has a key of its own (carrycast keys new)")
     node = node_of(name.encode()) if node is None else node
-    # After all that it was given before, also by a clock that was ahead: a revocation ends those, and not this one.
-    now_s = max([time.time(), *(one.issued_s + 1.0 for one in issued_to(operator, node))])
+    # Later than those before, also of a clock that was ahead: a revocation revokes those, and not this one.
+    now_s = max([time.time(), *(one.issued_s + 1.0 for one in certificates_issued_to(operator, node))])
     certificate = Certificate(
         FORMAT,
         node,
@@ -143,33 +151,33 @@ def certify(
         dict(attributes or {}),
         grace_days * DAY_S,
     )
-    issued = issue(signer, certificate)
-    # First this: of a certificate that nobody knows of, nobody could say how long it must stay revoked.
-    note_issued(operator, certificate)
-    # A newer certificate takes the place of an older one.
+    issued = issue_certificate(signer, certificate)
+    # First: of a certificate that is not in the log, nobody could say how long it must stay revoked.
+    log_issuance(operator, certificate)
+    # A newer certificate replaces an older one.
     write_key(out, KeyKind.CERTIFICATE, issued, replace=True)
     return certificate
 
 
-def revoke(nodes: Sequence[str], operator: Path, list_file: Path) -> Revocations:
-    """Add nodes to an operator's list, which is made if there is none. Each stays on it until the last certificate that
-    it was given ends, and no event under it is accepted any more, by clocks that are wrong by a day; for ever, if it is
-    not known which certificates it was given."""
+def revoke(nodes: Sequence[str], operator: Path, list_file: Path) -> RevocationList:
+    """Add nodes to an operator's revocation list, which is made if there is none. Each stays on it until its last
+    certificate has expired and no event under it is accepted any more, by clocks that are wrong by a day; for ever, if
+    its certificates are not in the issuance log."""
     signer = SigningKey(read_key(operator, KeyKind.OPERATOR)[1])
-    before = Revocations()
+    before = RevocationList()
     if list_file.exists():
-        read = read_list(signer.public, read_key(list_file, KeyKind.REVOCATIONS)[1])
+        read = read_revocation_list(signer.public, read_key(list_file, KeyKind.REVOCATIONS)[1])
         if read is None:
             raise UserError(f"{list_file}: is no list of this operator that this version of carrycast can read")
         before = read
-    revoked, now_s = dict[NodeId, Times](), time.time()
+    revoked, now_s = dict[NodeId, RevocationTimes](), time.time()
     for text in nodes:
         node = _node(text)
-        given = issued_to(operator, node)
-        # Of clocks that are wrong the latest counts: no certificate that was given may outlive this.
+        given = certificates_issued_to(operator, node)
+        # By the clock that is most ahead: no certificate that was issued may outlive this.
         before_s = max([now_s, *(one.issued_s for one in given)])
         end_s = max((one.expires_s + one.grace_s + CLOCK_SLACK_S for one in given), default=NEVER_S)
-        revoked[node] = Times(before_s, end_s)
+        revoked[node] = RevocationTimes(before_s, end_s)
     after = revoke_nodes(signer, before, revoked, now_s)
     write_key(list_file, KeyKind.REVOCATIONS, after.difference(0), replace=True)
     return after
@@ -192,12 +200,12 @@ def _node(text: str) -> NodeId:
 def _certificate(path: Path, content: bytes) -> Certificate:
     found = read_certificate(content)
     if found is None:
-        raise UserError(f"{path}: {why_unreadable(content)}")
+        raise UserError(f"{path}: {explain_unreadable(content)}")
     return found
 
 
-def shown(path: Path) -> dict[str, object]:
-    """What a file holds, without its secrets."""
+def describe_key_file(path: Path) -> dict[str, object]:
+    """The content of a key file, without its secrets."""
     kind, content = read_key(path, *KeyKind)
     facts: dict[str, object] = {"kind": str(kind)}
     if kind in (KeyKind.IDENTITY, KeyKind.OPERATOR):
@@ -227,7 +235,7 @@ def shown(path: Path) -> dict[str, object]:
 
 
 def _list_facts(path: Path, content: bytes) -> dict[str, object]:
-    # Who signed it is for nodes to judge: they know their operator.
+    # Unverified: nodes know the key of their operator, and verify.
     found = read_unsigned(content)
     if found is None:
         raise UserError(f"{path}: holds no list that can be read")

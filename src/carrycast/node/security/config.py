@@ -1,33 +1,33 @@
-"""What a node's configuration says of keys."""
+"""The keys of a node, read from the files that its configuration names."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from carrycast.errors import UserError
-from carrycast.node.security.identity import TOGETHER, WARN_DAYS, KeysSection
+from carrycast.node.security.identity import SIGNATURE_BATCH, WARN_DAYS, KeysSection
 from carrycast.node.security.key_files import KeyKind, read_key
 from carrycast.node.security.membership import Certified, Membership, SharedSecret
 from carrycast.node.security.primitives import SigningKey
-from carrycast.node.security.verification import Vetting
+from carrycast.node.security.verification import MessageVerifier
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of a node, read. Each start of it judges for itself."""
+    """The keys of a node. Each start of it has a membership of its own."""
 
     private: bytes
     secret: bytes | None = None
     certificate: bytes = b""
     operator: bytes = b""
     list_file: Path | None = None
-    together: int = TOGETHER
+    signature_batch: int = SIGNATURE_BATCH
     warn_days: float = WARN_DAYS
     files: tuple[KeysSection, Path] | None = None
     """What the configuration says, and where it is; without them nothing can be read again."""
 
-    def vetting(self) -> Vetting:
-        """Who is believed; a UserError says what is wrong with this node's own keys."""
-        return Vetting(self.membership(), self.together)
+    def verifier(self) -> MessageVerifier:
+        """Verifies messages of others; a UserError says what is wrong with this node's own keys."""
+        return MessageVerifier(self.membership(), self.signature_batch)
 
     def reread(self) -> "Keys":
         """The keys as the files are now; a UserError says what is wrong with them."""
@@ -44,6 +44,8 @@ class Keys:
 def read_keys(section: KeysSection, path: Path) -> Keys:
     """The files of a configuration at a path; a UserError says what is wrong."""
     folder = path.parent
+    if section.together is not None:
+        raise UserError(f"{path}: keys.together: is now called signature_batch")
     private = read_key(folder / section.identity, KeyKind.IDENTITY)[1]
     if (section.network is None) == (section.certificate is None):
         raise UserError(
@@ -55,7 +57,7 @@ def read_keys(section: KeysSection, path: Path) -> Keys:
             if getattr(section, name) is not None:
                 raise UserError(f"{path}: keys.{name}: belongs to a network with certificates; leave it out")
         secret = read_key(folder / section.network, KeyKind.NETWORK)[1]
-        return Keys(private, secret, together=section.together, files=(section, path))
+        return Keys(private, secret, signature_batch=section.signature_batch, files=(section, path))
     if section.certificate is None or section.operator is None:
         raise UserError(f"{path}: keys.operator: name the file of the operator's public key")
     return Keys(
@@ -64,7 +66,7 @@ def read_keys(section: KeysSection, path: Path) -> Keys:
         read_key(folder / section.certificate, KeyKind.CERTIFICATE)[1],
         read_key(folder / section.operator, KeyKind.PUBLIC)[1],
         None if section.revocations is None else folder / section.revocations,
-        section.together,
+        section.signature_batch,
         section.warn_days,
         (section, path),
     )

@@ -25,27 +25,27 @@ import msgspec
 
 from carrycast.core.model import Event, EventId
 from carrycast.errors import NotAuthorizedError, UserError
-from carrycast.node.security.batch_signature import STEP_BYTES, Path, planted, top
-from carrycast.node.security.identity import TOGETHER
+from carrycast.node.security.batch_signature import SIBLING_BYTES, InclusionProof, build_merkle_tree, merkle_root
+from carrycast.node.security.identity import SIGNATURE_BATCH
 from carrycast.node.security.membership import Member, Membership, Rejection
 from carrycast.node.security.primitives import SIGNATURE_BYTES, digest, is_signed_by
 
 LENGTH_BYTES = 2
-WITH_PATH = 1 << 15
-"""In the length of the credential: the event was signed together with others."""
+WITH_PROOF = 1 << 15
+"""In the length of the credential: the event has an inclusion proof of a batch signature."""
 MAX_SIGNED_BYTES = 62_000
-"""What a datagram leaves for an event with its signature, sealed to a group of 200 neighbors."""
+"""Room in a datagram for an event with its signature, encrypted for a group of 200 neighbors."""
 MAX_REMEMBERED = 65_536
-"""Events whose signature was found good. One that is met again later is verified again."""
-MAX_TOPS = 4096
-"""Signatures of several events that were found good."""
+"""Verified events. One that is evicted and comes again is verified again."""
+MAX_ROOTS = 4096
+"""Verified batch signatures."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _replace = msgspec.structs.replace
 
 
 class EventFlaw(enum.StrEnum):
-    """Why an event does not count in a network with keys. These are the reasons of drops in the trace."""
+    """Why an event is rejected in a network with keys. These are the reasons of drops in the trace."""
 
     UNSIGNED = "event_unsigned"
     STRANGER = "event_of_a_stranger"
@@ -63,20 +63,20 @@ _OF_REFUSAL = {
 }
 
 
-class Signatures:
-    """Signs the events of one node, and judges those of all."""
+class EventSignatures:
+    """Signs the events of one node, and verifies those of all."""
 
-    def __init__(self, membership: Membership, together: int = TOGETHER) -> None:
+    def __init__(self, membership: Membership, batch: int = SIGNATURE_BATCH) -> None:
         self._membership = membership
-        self._together = together
-        self._good: OrderedDict[EventId, tuple[bytes, float]] = OrderedDict()
+        self._batch = batch
+        self._verified: OrderedDict[EventId, tuple[bytes, float]] = OrderedDict()
         """Digest of each, and until when it is accepted."""
-        self._tops: OrderedDict[tuple[bytes, bytes, bytes], None] = OrderedDict()
-        """By key, signature and what was signed."""
+        self._roots: OrderedDict[tuple[bytes, bytes, bytes], None] = OrderedDict()
+        """By key, signature and Merkle root."""
         self._last: Event | None = None
-        """The one found good last: between a codec and an application it is the same object."""
+        """The event verified last: between a codec and an application it is the same object."""
         self._last_until_s = 0.0
-        self._last_plain: Event | None = None
+        self._last_stripped: Event | None = None
         membership.changed.append(self._forget)
 
     def sign(self, events: Sequence[Event]) -> list[Event | UserError]:
@@ -86,137 +86,139 @@ class Signatures:
             return [NotAuthorizedError(f"event: {trouble}") for _ in events]
         mine = self._membership.mine
         signed: list[Event | UserError] = []
-        for at in range(0, len(events), self._together):
-            group = events[at : at + self._together]
-            may = [_allowed(mine, event) for event in group]
+        for at in range(0, len(events), self._batch):
+            group = events[at : at + self._batch]
+            may = [_may_publish(mine, event) for event in group]
             allowed = list(compress(group, may))
-            ready = iter(self._signed_together(allowed) if len(allowed) > 1 else map(self._signed_alone, allowed))
-            signed += [next(ready) if this else self._not_allowed() for this in may]
+            ready = iter(self._sign_batch(allowed) if len(allowed) > 1 else map(self._sign_alone, allowed))
+            signed += [next(ready) if this else self._not_authorized() for this in may]
         return signed
 
-    def flaw(self, event: Event) -> EventFlaw | None:
-        """What is wrong with an event that has come."""
+    def verify(self, event: Event) -> EventFlaw | None:
+        """Why a received event is rejected; None if its signature is valid."""
         now_s = time.time()
         if event is self._last and now_s < self._last_until_s:
             return None
-        known = self._good.get(event.id)
+        known = self._verified.get(event.id)
         if known is not None and now_s < known[1] and known[0] == digest(_encode(event)):
             return None
-        parts = _taken_apart(event)
+        parts = _split(event)
         if parts is None:
             return EventFlaw.UNSIGNED
         member = self._membership.publisher(parts.credential, parts.plain)
         if isinstance(member, Rejection):
             return _OF_REFUSAL[member]
-        if member.node != event.id.source or not self._signed_by(member.key, parts):
+        if member.node != event.id.source or not self._is_signed_by(member.key, parts):
             return EventFlaw.FORGED
-        if not _allowed(member, parts.plain):
+        if not _may_publish(member, parts.plain):
             return EventFlaw.NOT_ALLOWED
         self._remember(event, _encode(event), member.accepted_until_s(event))
-        self._last_plain = parts.plain
+        self._last_stripped = parts.plain
         return None
 
-    def plain(self, event: Event) -> Event:
-        """The event as its publisher made it, for applications; it was found good."""
-        return self._last_plain if event is self._last and self._last_plain is not None else plain(event)
+    def strip(self, event: Event) -> Event:
+        """A verified event as its publisher made it, for applications."""
+        return (
+            self._last_stripped if event is self._last and self._last_stripped is not None else strip_signature(event)
+        )
 
-    def _signed_alone(self, event: Event) -> Event | UserError:
-        return self._travelling(event, self._membership.identity.sign(b"event", _encode(event)))
+    def _sign_alone(self, event: Event) -> Event | UserError:
+        return self._attach(event, self._membership.identity.sign(b"event", _encode(event)))
 
-    def _signed_together(self, events: Sequence[Event]) -> list[Event | UserError]:
-        found, paths = planted([_encode(event) for event in events])
-        signature = self._membership.identity.sign(b"events", found)
-        return [self._travelling(event, signature, path) for event, path in zip(events, paths, strict=True)]
+    def _sign_batch(self, events: Sequence[Event]) -> list[Event | UserError]:
+        root, proofs = build_merkle_tree([_encode(event) for event in events])
+        signature = self._membership.identity.sign(b"events", root)
+        return [self._attach(event, signature, proof) for event, proof in zip(events, proofs, strict=True)]
 
-    def _travelling(self, event: Event, signature: bytes, path: Path | None = None) -> Event | UserError:
+    def _attach(self, event: Event, signature: bytes, proof: InclusionProof | None = None) -> Event | UserError:
         credential = self._membership.credential
         length, behind = len(credential), b""
-        if path is not None:
-            length |= WITH_PATH
-            behind = path.steps + bytes((path.turns, len(path.steps) // STEP_BYTES))
+        if proof is not None:
+            length |= WITH_PROOF
+            behind = proof.siblings + bytes((proof.directions, len(proof.siblings) // SIBLING_BYTES))
         tail = credential + signature + behind + length.to_bytes(LENGTH_BYTES, "big")
         signed = _replace(event, payload=event.payload + tail)
         text = _encode(signed)
         if len(text) > MAX_SIGNED_BYTES:
-            if path is not None:  # Without the path it may still fit.
-                return self._signed_alone(event)
+            if proof is not None:  # Without the proof it may still fit.
+                return self._sign_alone(event)
             return UserError(
                 f"event: it has {len(text)} bytes with its signature, and at most {MAX_SIGNED_BYTES} fit in a datagram"
             )
         self._remember(signed, text, self._membership.mine.accepted_until_s(event))
         return signed
 
-    def _not_allowed(self) -> UserError:
+    def _not_authorized(self) -> UserError:
         may = self._membership.mine.publish
         return NotAuthorizedError(f"event: this node may publish only what matches {may} (its certificate says so)")
 
-    def _signed_by(self, key: bytes, parts: "_Parts") -> bool:
+    def _is_signed_by(self, key: bytes, parts: "_SignedEvent") -> bool:
         text = _encode(parts.plain)
-        if parts.path is None:
+        if parts.proof is None:
             return is_signed_by(key, parts.signature, b"event", text)
-        found = top(text, parts.path)
-        known = (key, parts.signature, found)
-        if known in self._tops:
+        root = merkle_root(text, parts.proof)
+        known = (key, parts.signature, root)
+        if known in self._roots:
             return True
-        if not is_signed_by(key, parts.signature, b"events", found):
+        if not is_signed_by(key, parts.signature, b"events", root):
             return False
-        self._tops[known] = None
-        if len(self._tops) > MAX_TOPS:
-            self._tops.popitem(last=False)
+        self._roots[known] = None
+        if len(self._roots) > MAX_ROOTS:
+            self._roots.popitem(last=False)
         return True
 
     def _forget(self) -> None:
-        self._good.clear()
-        self._tops.clear()
-        self._last = self._last_plain = None
+        self._verified.clear()
+        self._roots.clear()
+        self._last = self._last_stripped = None
 
     def _remember(self, event: Event, text: bytes, until_s: float) -> None:
-        self._last, self._last_until_s, self._last_plain = event, until_s, None
-        self._good[event.id] = (digest(text), until_s)
-        if len(self._good) > MAX_REMEMBERED:
-            self._good.popitem(last=False)
+        self._last, self._last_until_s, self._last_stripped = event, until_s, None
+        self._verified[event.id] = (digest(text), until_s)
+        if len(self._verified) > MAX_REMEMBERED:
+            self._verified.popitem(last=False)
 
 
-def plain(event: Event) -> Event:
+def strip_signature(event: Event) -> Event:
     """The event as its publisher made it, for applications."""
-    parts = _taken_apart(event)
+    parts = _split(event)
     return event if parts is None else parts.plain
 
 
-class _Parts(NamedTuple):
-    """Of an event that was signed."""
+class _SignedEvent(NamedTuple):
+    """The parts of an event that was signed."""
 
     plain: Event
     credential: bytes
     signature: bytes
-    path: Path | None
+    proof: InclusionProof | None
 
 
-def _taken_apart(event: Event) -> _Parts | None:
+def _split(event: Event) -> _SignedEvent | None:
     """The event without signature, the credential, the signature; None if it has none."""
     payload = event.payload
     end = len(payload) - LENGTH_BYTES
     length = int.from_bytes(payload[-LENGTH_BYTES:], "big")
-    path: Path | None = None
-    if length & WITH_PATH:
-        length ^= WITH_PATH
+    proof: InclusionProof | None = None
+    if length & WITH_PROOF:
+        length ^= WITH_PROOF
         if end < 2:
             return None
-        turns, number = payload[end - 2 : end]
+        directions, number = payload[end - 2 : end]
         behind = end - 2
-        end = behind - number * STEP_BYTES
+        end = behind - number * SIBLING_BYTES
         if end < 0:
             return None
-        path = Path(payload[end:behind], turns)
-        if not path.fits:
+        proof = InclusionProof(payload[end:behind], directions)
+        if not proof.is_well_formed:
             return None
     credential_at = end - SIGNATURE_BYTES - length
     if credential_at < 0 or length == 0:
         return None
     signature_at = credential_at + length
     made = _replace(event, payload=payload[:credential_at])
-    return _Parts(made, payload[credential_at:signature_at], payload[signature_at:end], path)
+    return _SignedEvent(made, payload[credential_at:signature_at], payload[signature_at:end], proof)
 
 
-def _allowed(member: Member, event: Event) -> bool:
+def _may_publish(member: Member, event: Event) -> bool:
     return member.publish is None or member.publish.matches(event.attributes)

@@ -1,6 +1,6 @@
-"""The table of keys in a node's configuration; a node without it loads nothing else of this folder.
+"""Node ids from keys and names, and the table of keys in a node's configuration.
 
-Node ids from keys and names.
+A node without keys imports nothing else of this package.
 """
 
 import hashlib
@@ -14,19 +14,20 @@ from carrycast.core.model import NodeId
 
 def node_of(text: bytes) -> NodeId:
     """The node id of a name or a key: 63 bits of a hash."""
+    # Nodes of versions under the former name must agree on ids.
     digest = hashlib.blake2b(text, digest_size=8, person=b"driftcast node").digest()
     return int.from_bytes(digest, "big") >> 1
 
 
-TOGETHER = 16
-"""Of the cost of a signature a sixteenth is left, and a path has 96 bytes."""
+SIGNATURE_BATCH = 16
+"""A sixteenth of the cost of a signature is left for each event, and an inclusion proof has 96 bytes."""
 
 WARN_DAYS = 30.0
 """Time enough to have a certificate made, with an operator who looks once a week."""
 
 
 class KeysSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Files: this node's key, and what shows who belongs to its network."""
+    """Files: this node's key, and those by which it recognizes the members of its network."""
 
     identity: str
     network: str | None = None
@@ -37,7 +38,9 @@ class KeysSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         float,
         Meta(gt=0, le=36_500, description="how long before the end of its certificate a node begins to warn"),
     ] = WARN_DAYS
-    together: Annotated[
+    signature_batch: Annotated[
         int,
-        Meta(ge=1, le=256, description="the most events, published at the same time, that one signature is for"),
-    ] = TOGETHER
+        Meta(ge=1, le=256, description="the most events, published at the same time, that share one signature"),
+    ] = SIGNATURE_BATCH
+    together: int | None = None
+    """The former name of `signature_batch`."""

@@ -1,4 +1,4 @@
-"""Files of keys: a line of text that says what it is, readable by its owner only where it is secret."""
+"""Key files: one line of text with the kind of the key and its bytes; only the owner may read a secret one."""
 
 import base64
 import binascii
@@ -20,7 +20,7 @@ class KeyKind(enum.StrEnum):
     IDENTITY = "identity"
     """A node's private key."""
     OPERATOR = "operator"
-    """The private key of who says who belongs to a network."""
+    """The private key of the operator of a network."""
     PUBLIC = "public"
     """The public key of a node or of an operator."""
     NETWORK = "network"
@@ -38,13 +38,13 @@ _LENGTHS = {
 }
 
 
-def written(kind: KeyKind, content: bytes) -> str:
-    """The line."""
+def format_key(kind: KeyKind, content: bytes) -> str:
+    """The line of a key file."""
     return f"carrycast-{kind}:{base64.b64encode(content).decode()}\n"
 
 
 def read_key(path: Path, *kinds: KeyKind) -> tuple[KeyKind, bytes]:
-    """What a file holds, which must be one of these kinds; a UserError says what is wrong."""
+    """The kind and content of a file, which must be of one of these kinds; a UserError says what is wrong."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
@@ -70,7 +70,7 @@ def read_key(path: Path, *kinds: KeyKind) -> tuple[KeyKind, bytes]:
 
 
 def write_key(path: Path, kind: KeyKind, content: bytes, replace: bool = False) -> None:
-    """Write a file whole or not at all; a UserError if there is one that must not be replaced."""
+    """Write a file atomically; a UserError if there is one that must not be replaced."""
     if path.exists() and not replace:
         raise UserError(f"{path}: is there already, and a key that is written over is lost; choose another name")
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -80,7 +80,7 @@ def write_key(path: Path, kind: KeyKind, content: bytes, replace: bool = False) 
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         descriptor = os.open(unfinished, flags, 0o600 if kind in SECRET else 0o644)
         with os.fdopen(descriptor, "w") as file:
-            file.write(written(kind, content))
+            file.write(format_key(kind, content))
             file.flush()
             os.fsync(file.fileno())
         unfinished.rename(path)

@@ -1,10 +1,9 @@
-"""Who belongs to this node's network, as far as a credential can show: a certificate, or a public key.
+"""Membership of a network: a node's own credential, and the verification of those of others.
 
-In a network with an operator the credential of a node is its certificate, of which a link is shown the public part
-alone, the card. In one with a shared secret both are the node's public key: whoever knows the secret belongs to the
-network, which links show and credentials need not.
-
-Membership in a network with an operator: all whom it has certified and not revoked.
+In a network with an operator the credential of a node is its certificate, and the members are all nodes that the
+operator has certified and not revoked. Handshakes show only the public part of a certificate, the card. In a network
+with a shared secret credential and card are the node's public key: every node that knows the secret is a member, which
+handshakes prove and credentials need not.
 """
 
 import enum
@@ -23,26 +22,26 @@ from carrycast.node.recorder import LOG
 from carrycast.node.security.certificate import (
     Card,
     Certificate,
-    issued_by,
+    encode_card,
+    explain_unreadable,
+    is_issued_by,
     read_card,
     read_certificate,
-    why_unreadable,
-    written_card,
 )
 from carrycast.node.security.identity import node_of
 from carrycast.node.security.key_files import KeyKind, read_key, write_key
 from carrycast.node.security.primitives import PUBLIC_BYTES, AgreementKey, SigningKey, digest, is_signed_by
-from carrycast.node.security.revocations import Revocations, read_list
+from carrycast.node.security.revocations import RevocationList, read_revocation_list
 
 MAX_MEMBERS = 4096
-"""Vouchers that are remembered as good; the one used least recently makes room."""
+"""Verified credentials that are cached; the least recently used one makes room."""
 NETWORK_BYTES = 8
 CLOCK_SLACK_S = 86_400.0
 """How far the clock of a device may be from its operator's."""
 
 
 class Rejection(enum.StrEnum):
-    """Why a credential shows nothing."""
+    """Why a credential is rejected."""
 
     MALFORMED = "credential_malformed"
     STRANGER = "credential_of_a_stranger"
@@ -58,7 +57,7 @@ class Member:
     key: bytes
     credential: bytes
     publish: Filter | None = None
-    """What it may publish; None for anything."""
+    """The filter of the events that it is authorized to publish; None for any."""
     subscribe: Filter | None = None
     attributes: Mapping[str, Scalar] = field(default_factory=dict)
     since_s: float = -math.inf
@@ -70,9 +69,9 @@ class Member:
         return self.since_s <= now_s < self.until_s
 
     def accepted_until_s(self, event: Event) -> float:
-        """When an event of this member is no longer accepted. What was signed before the end of the certificate is
-        accepted for its lease, and for the grace after that end at most: the time of an event is only claimed, and
-        whoever has the key can claim any. Clocks that are wrong by a day cost no lease."""
+        """When an event of this member is no longer accepted. An event that was signed before its certificate expired
+        is accepted for its lease, and at most for the grace period after that: the time of an event is only claimed,
+        and a thief of the key can claim any. Clocks that are wrong by a day cost no lease."""
         if event.time_s > self.until_s:
             return self.until_s
         lease_end_s = event.time_s + event.lease_s + CLOCK_SLACK_S
@@ -80,58 +79,58 @@ class Member:
 
 
 class Membership(ABC):
-    """A node's own identity, and its judgment of others'."""
+    """A node's own identity, and its verification of others."""
 
     secret: bytes = b""
-    """What all nodes know and nobody else does; empty where there is none."""
+    """The secret of the network; empty where there is none."""
 
     def __init__(self, identity: SigningKey, credential: bytes, card: bytes, network: bytes) -> None:
         self.identity = identity
         self.credential = credential
         self.card = card
-        """What of the credential links are shown."""
+        """The part of the credential that handshakes show."""
         self.network = network
-        """By which nodes of different networks tell each other apart."""
+        """The identifier of the network."""
         self.static = AgreementKey()
         """The Noise static key, another one at each start."""
         self.changed: list[Callable[[], None]] = []
-        """Called when somebody who was believed may no longer be."""
+        """Called when a node may no longer be a member."""
         self.renewed: list[Callable[[], None]] = []
-        """Called when this node's own credential is another."""
+        """Called when this node has another credential."""
         self._members: OrderedDict[bytes, Member] = OrderedDict()
         self.mine = self._own(credential, identity)
-        self.binding = self._bound()
-        """Shows to whom the static key belongs."""
+        self.binding = self._sign_static_key()
+        """This node's signature of the static key."""
 
     def member(self, credential: bytes) -> Member | Rejection:
-        """Whose credential this is; only while it is valid."""
-        return self._valid(self._known(credential, self._verify))
+        """The member with a credential, while it is valid."""
+        return self._check_validity(self._look_up(credential, self._verify))
 
     def neighbor(self, card: bytes) -> Member | Rejection:
-        """Whose card this is; only while it is valid."""
-        return self._valid(self._known(card, self._verify_card))
+        """The member with a card, while it is valid."""
+        return self._check_validity(self._look_up(card, self._verify_card))
 
     def publisher(self, credential: bytes, event: Event) -> Member | Rejection:
-        """Who published an event, if it is accepted under this credential."""
-        found = self._known(credential, self._verify)
+        """The publisher of an event, if the event is accepted under this credential."""
+        found = self._look_up(credential, self._verify)
         if isinstance(found, Rejection):
             return found
         return found if found.since_s <= time.time() < found.accepted_until_s(event) else Rejection.EXPIRED
 
     def is_bound(self, member: Member, static: bytes, binding: bytes) -> bool:
-        """Whether a neighbor has said that a static key is its own in this network, under the card that it shows."""
+        """Whether a neighbor has signed its static key, for this network and the card that it shows."""
         return is_signed_by(
             member.key, binding, b"noise static key", _statement(self.network, member.credential, static)
         )
 
     def trouble(self) -> str | None:
-        """Why other nodes do not take this one for a member, as far as it can tell; None while they do."""
+        """Why other nodes reject this one, as far as it can tell; None while they accept it."""
         return None
 
-    def _bound(self) -> bytes:
+    def _sign_static_key(self) -> bytes:
         return self.identity.sign(b"noise static key", _statement(self.network, self.card, self.static.public))
 
-    def _known(self, credential: bytes, verify: Callable[[bytes], Member | Rejection]) -> Member | Rejection:
+    def _look_up(self, credential: bytes, verify: Callable[[bytes], Member | Rejection]) -> Member | Rejection:
         known = self._members.get(credential)
         if known is not None:
             self._members.move_to_end(credential)
@@ -144,42 +143,42 @@ class Membership(ABC):
         return found
 
     @staticmethod
-    def _valid(found: Member | Rejection) -> Member | Rejection:
+    def _check_validity(found: Member | Rejection) -> Member | Rejection:
         return found if isinstance(found, Rejection) or found.is_valid(time.time()) else Rejection.EXPIRED
 
     def _own(self, credential: bytes, identity: SigningKey) -> Member:
         """This node as a member, whatever time it is; a UserError if it never can be one."""
         mine = self._verify(credential)
         if isinstance(mine, Rejection):
-            raise UserError(f"this node's own certificate does not count: {mine.replace('_', ' ')}")
+            raise UserError(f"this node's own certificate is rejected: {mine.replace('_', ' ')}")
         if mine.key != identity.public:
             raise UserError("this node's certificate is for another key; ask the operator for one for this key")
         return mine
 
     @abstractmethod
     def _verify(self, credential: bytes) -> Member | Rejection:
-        """Whose credential it is, at whatever time."""
+        """The member with a credential, valid or expired."""
 
     @abstractmethod
     def _verify_card(self, card: bytes) -> Member | Rejection:
-        """Whose card it is, at whatever time."""
+        """The member with a card, valid or expired."""
 
     @property
     def number(self) -> int:
-        """How new the list of revocations is that this node goes by; 0 without any."""
+        """The number of this node's revocation list; 0 without any."""
         return 0
 
     def difference(self, since: int) -> bytes:
-        """What changed in that list since another, as it travels."""
+        """The difference between that list and an older one, encoded."""
         return b""
 
     def take_revocations(self, text: bytes) -> bool:
-        """Another list, or what changed since this one; True if it is newer, and signed, and counts from now on."""
+        """Another list, or the difference to it; True if it is newer and signed, and replaces the list of this node."""
         return False
 
 
 class SharedSecret(Membership):
-    """All who know one secret. Nobody can be put out but by a new secret."""
+    """A network whose members know one secret. To exclude a member takes a new secret."""
 
     def __init__(self, identity: SigningKey, secret: bytes) -> None:
         self.secret = secret
@@ -200,21 +199,21 @@ def _statement(network: bytes, card: bytes, static: bytes) -> bytes:
 
 
 class Certified(Membership):
-    """A node whom an operator has certified, and its judgment of others."""
+    """A node that an operator has certified, and its verification of others."""
 
     def __init__(self, identity: SigningKey, certificate: bytes, operator: bytes, list_file: Path | None) -> None:
         self._operator = operator
         self._file = list_file
-        self._list = Revocations()
+        self._list = RevocationList()
         if list_file is not None and list_file.exists():
             self._list = self._read_file(list_file)
         said = _readable(certificate)
         self._issued_s = said.issued_s
-        super().__init__(identity, certificate, written_card(said), digest(b"operator", operator)[:NETWORK_BYTES])
+        super().__init__(identity, certificate, encode_card(said), digest(b"operator", operator)[:NETWORK_BYTES])
 
     @property
     def ends_s(self) -> float:
-        """When this node's own certificate ends."""
+        """When this node's own certificate expires."""
         return self.mine.until_s
 
     def trouble(self) -> str | None:
@@ -234,15 +233,15 @@ class Certified(Membership):
         return None
 
     def renew(self, identity: SigningKey, certificate: bytes) -> None:
-        """Go by another certificate, and perhaps another key, from now on; a UserError says why not."""
+        """Use another certificate, and perhaps another key, from now on; a UserError says why not."""
         said, mine = _readable(certificate), self._own(certificate, identity)
         if not mine.is_valid(time.time()):
             raise UserError("the new certificate is not valid at this time; the one before stays")
         if mine.node != self.mine.node:
             raise UserError(f"the certificate is for node {mine.node}, and this is {self.mine.node}; restart the node")
-        self.identity, self.credential, self.card, self.mine = identity, certificate, written_card(said), mine
+        self.identity, self.credential, self.card, self.mine = identity, certificate, encode_card(said), mine
         self._issued_s = said.issued_s
-        self.binding = self._bound()
+        self.binding = self._sign_static_key()
         for tell in self.renewed:
             tell()
 
@@ -250,7 +249,7 @@ class Certified(Membership):
         certificate = read_certificate(credential)
         if certificate is None:
             return Rejection.MALFORMED
-        refusal = self._refusal(certificate.card)
+        refusal = self._rejection_of(certificate.card)
         if refusal is not None:
             return refusal
         try:
@@ -265,12 +264,12 @@ class Certified(Membership):
         found = read_card(card)
         if found is None:
             return Rejection.MALFORMED
-        return self._refusal(found) or _member(found, card)
+        return self._rejection_of(found) or _member(found, card)
 
-    def _refusal(self, card: Card) -> Rejection | None:
+    def _rejection_of(self, card: Card) -> Rejection | None:
         if self._list.revokes(card.node, card.issued_s):
             return Rejection.REVOKED
-        return None if issued_by(self._operator, card) else Rejection.STRANGER
+        return None if is_issued_by(self._operator, card) else Rejection.STRANGER
 
     @property
     def number(self) -> int:
@@ -280,38 +279,38 @@ class Certified(Membership):
         return self._list.difference(since)
 
     def take_revocations(self, text: bytes) -> bool:
-        read = read_list(self._operator, text, self._list)
+        read = read_revocation_list(self._operator, text, self._list)
         return read is not None and self._take(read)
 
     def reload(self) -> str:
-        """Read the file of the list again; what came of it, for the log."""
+        """Read the file of the revocation list again; the outcome, for the log."""
         if self._file is None or not self._file.exists():
-            return "there is no list of revocations"
+            return "there is no revocation list"
         read, before = self._read_file(self._file), self._list.number
         if self._take(read):
-            return f"list of revocations number {read.number} counts from now on"
+            return f"revocation list number {read.number} is in force from now on"
         if read.number < before:
-            # Perhaps the operator's file was lost, and another begun: that must not go unnoticed.
-            return f"the file's list of revocations has number {read.number}, and the newer number {before} counts"
-        return f"list of revocations number {before}, nothing new"
+            # Perhaps the operator's file was lost, and another begun: the log should say so.
+            return f"the file's revocation list has number {read.number}, and the newer number {before} is in force"
+        return f"revocation list number {before}, nothing new"
 
-    def _read_file(self, file: Path) -> Revocations:
-        read = read_list(self._operator, read_key(file, KeyKind.REVOCATIONS)[1])
+    def _read_file(self, file: Path) -> RevocationList:
+        read = read_revocation_list(self._operator, read_key(file, KeyKind.REVOCATIONS)[1])
         if read is None:
             raise UserError(f"{file}: is no list of this network's operator that this version of carrycast can read")
         return read
 
-    def _take(self, read: Revocations) -> bool:
+    def _take(self, read: RevocationList) -> bool:
         if read.number <= self._list.number:
             return False
         self._list = read
         self._members.clear()
-        LOG.warning("list of revocations number %d: %d nodes are out", read.number, len(read.entries))
+        LOG.warning("revocation list number %d: %d nodes are revoked", read.number, len(read.entries))
         if self._file is not None:
             try:
                 write_key(self._file, KeyKind.REVOCATIONS, read.difference(0), replace=True)
             except WorkError as error:
-                LOG.error("%s; the list counts until this node stops", error)
+                LOG.error("%s; the list is in force until this node stops", error)
         for tell in self.changed:
             tell()
         return True
@@ -320,7 +319,7 @@ class Certified(Membership):
 def _readable(certificate: bytes) -> Certificate:
     found = read_certificate(certificate)
     if found is None:
-        raise UserError(f"this node's own certificate {why_unreadable(certificate)}")
+        raise UserError(f"this node's own certificate {explain_unreadable(certificate)}")
     return found
 
 

@@ -1,9 +1,9 @@
-"""The operator's list of nodes that are out.
+"""The operator's revocation list (as the CRL of RFC 5280): the nodes whose certificates are revoked.
 
-A list is numbered and signed, and only a newer one counts. Each entry ends when the last certificate that it ends would
-have ended by itself (and events under it, see `grace_s`), so a list does not grow for ever. An entry says in which list
-it came, so what changed since an older list is known, and travels alone: who applies it to the older list has all of
-the newer, and the signature, which is over all of it, shows that.
+A revocation list is numbered and signed, and replaces only an older one. Each entry ends when the last certificate that
+it revokes would have expired (and events under it, see `grace_s`), so a revocation list does not grow for ever. An
+entry has the number of the revocation list in which it came first, so that the difference to an older list (a delta
+CRL) travels alone: applied to the older list it gives the newer one, whose signature is over all of it.
 """
 
 from typing import Annotated, NamedTuple
@@ -17,69 +17,71 @@ from carrycast.node.security.certificate import FORMAT, Format, Time
 from carrycast.node.security.primitives import SIGNATURE_BYTES, SigningKey, is_signed_by
 
 MAX_LIST_BYTES = 4 << 20
-"""As much as a node keeps of frames that wait for an answer: some 140,000 entries. A neighbor that lies about a newer
-list can make a node hold so much."""
+"""As much as a node holds back of frames whose path is not validated: some 140,000 entries. A malicious member that
+announces a newer revocation list can make a node hold so much."""
 
 Number = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
-class Revoked(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """One node that is out."""
+class RevocationEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A revoked node."""
 
     before_s: Time
-    """Certificates that it was given until then no longer count."""
+    """Certificates that were issued to it until then are revoked."""
     until_s: Time
-    """When the last of them would have ended."""
+    """When the last of them would have expired."""
     number: Number
-    """Of the list in which this came."""
+    """Of the list in which this entry came first."""
 
 
-class Revocations(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A list, or what changed since another (`since`)."""
+class RevocationList(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A revocation list, or the difference to an older one (`since`)."""
 
     format: Format = FORMAT
     number: Number = 0
     issued_s: Time = 0.0
     """Entries that ended before this are not on the list."""
-    entries: dict[NodeId, Revoked] = {}
+    entries: dict[NodeId, RevocationEntry] = {}
     since: Number = 0
-    """The number of the list to which this is to be applied; 0 for a whole list."""
+    """The number of the older list; 0 for a whole list."""
     signature: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)] = b""
 
     def revokes(self, node: NodeId, issued_s: float) -> bool:
-        """Whether a certificate of a node no longer counts, whatever time is claimed for what it signed."""
+        """Whether a certificate of a node is revoked, whatever time its events claim."""
         found = self.entries.get(node)
         return found is not None and issued_s <= found.before_s
 
     def difference(self, since: int) -> bytes:
-        """What changed since an older list, as it travels; from 0, all of it."""
+        """The difference to an older list, encoded; since 0, all of it."""
         changed = {node: one for node, one in self.entries.items() if one.number > since}
         return _encode(msgspec.structs.replace(self, entries=changed, since=since))
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decoder: msgspec.msgpack.Decoder[Revocations] = msgspec.msgpack.Decoder(Revocations)
+_decoder: msgspec.msgpack.Decoder[RevocationList] = msgspec.msgpack.Decoder(RevocationList)
 _replace = msgspec.structs.replace
 
 
-class Times(NamedTuple):
+class RevocationTimes(NamedTuple):
     """Of one node that is revoked."""
 
     before_s: float
-    """Certificates that were issued until then no longer count."""
+    """Certificates that were issued until then are revoked."""
     until_s: float
-    """So long it must stay on the list."""
+    """Until when it stays on the list."""
 
 
-def revoke_nodes(operator: SigningKey, before: Revocations, nodes: dict[NodeId, Times], now_s: float) -> Revocations:
+def revoke_nodes(
+    operator: SigningKey, before: RevocationList, nodes: dict[NodeId, RevocationTimes], now_s: float
+) -> RevocationList:
     """The next list; entries that have ended are left out."""
     number = before.number + 1
     entries = {node: one for node, one in before.entries.items() if one.until_s >= now_s}
     for node, (before_s, until_s) in nodes.items():
         earlier = entries.get(node)
-        entries[node] = Revoked(before_s, until_s if earlier is None else max(until_s, earlier.until_s), number)
+        entries[node] = RevocationEntry(before_s, until_s if earlier is None else max(until_s, earlier.until_s), number)
     # As it is read: an integer for a time would be signed as one, and read as a float.
-    unsigned = _decoder.decode(_encode(Revocations(number=number, issued_s=now_s, entries=_in_order(entries))))
+    unsigned = _decoder.decode(_encode(RevocationList(number=number, issued_s=now_s, entries=_sort(entries))))
     signed = _replace(unsigned, signature=operator.sign(b"revocations", _encode(unsigned)))
     if len(signed.difference(0)) > MAX_LIST_BYTES:
         raise UserError(
@@ -89,8 +91,9 @@ def revoke_nodes(operator: SigningKey, before: Revocations, nodes: dict[NodeId, 
     return signed
 
 
-def read_list(operator: bytes, text: bytes, before: Revocations | None = None) -> Revocations | None:
-    """A whole list that an operator signed, from its text or from what changed since `before`; None if it is none."""
+def read_revocation_list(operator: bytes, text: bytes, before: RevocationList | None = None) -> RevocationList | None:
+    """A whole revocation list that an operator signed, from its bytes or those of the difference to `before`; None if
+    the signature is not valid."""
     if len(text) > MAX_LIST_BYTES:
         return None
     try:
@@ -101,18 +104,18 @@ def read_list(operator: bytes, text: bytes, before: Revocations | None = None) -
         if before is None or before.number != found.since:
             return None
         kept = {node: one for node, one in before.entries.items() if one.until_s >= found.issued_s}
-        found = _replace(found, entries=_in_order(kept | found.entries), since=0)
+        found = _replace(found, entries=_sort(kept | found.entries), since=0)
     unsigned = _encode(_replace(found, signature=b""))
     return found if is_signed_by(operator, found.signature, b"revocations", unsigned) else None
 
 
-def _in_order(entries: dict[NodeId, Revoked]) -> dict[NodeId, Revoked]:
-    """As they are signed, however they came together."""
+def _sort(entries: dict[NodeId, RevocationEntry]) -> dict[NodeId, RevocationEntry]:
+    """In the order in which they are signed."""
     return dict(sorted(entries.items()))
 
 
-def read_unsigned(text: bytes) -> Revocations | None:
-    """What a list says, whoever signed it."""
+def read_unsigned(text: bytes) -> RevocationList | None:
+    """A revocation list, unverified."""
     try:
         return _decoder.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""Messages of other nodes looked at before anybody else sees them: events are signed, subscriptions certified.
+"""Verification of received messages: events must be signed, subscriptions and requests certified and authorized.
 
-A codec is where all that comes from the network passes: what routers carry in parcels included, and what a protocol
-puts together from pieces, which it reads by the codec too (`Host.reader`).
+Codecs verify, for everything from the network passes them: also the parcels of routers, and messages that a protocol
+assembles from pieces, which it decodes by the codec too (`Host.decoder`).
 """
 
 import base64
@@ -19,148 +19,148 @@ from carrycast.core.protocol import StackPlan
 from carrycast.core.wire import Codec, DecodeError, EventMessage, Layer, Message, Parcel
 from carrycast.errors import UserError
 from carrycast.node.security.certificate import MAX_CERTIFICATE_BYTES
-from carrycast.node.security.event_signatures import EventFlaw, Signatures
-from carrycast.node.security.identity import TOGETHER
+from carrycast.node.security.event_signatures import EventFlaw, EventSignatures
+from carrycast.node.security.identity import SIGNATURE_BATCH
 from carrycast.node.security.membership import Certified, Member, Membership, Rejection
 from carrycast.node.security.primitives import is_signed_by
 
 CERTIFICATE = "$certificate"
 """The attribute of a subscription, or of a request, in which its certificate travels."""
 SIGNATURE = "$signature"
-"""The attribute of a request, or of a subscription that asks for its history, which shows that its node made it."""
+"""The attribute of a request, or of a subscription that asks for its history, which proves that its node made it."""
 
 
-ENDED = frozenset({EventFlaw.EXPIRED, EventFlaw.REVOKED})
-"""What becomes of good events while others carry them."""
+LAPSED = frozenset({EventFlaw.EXPIRED, EventFlaw.REVOKED})
+"""What may happen to valid events while others carry them."""
 
 T = TypeVar("T")
 Asking = TypeVar("Asking", bound=Subscription | Request)
 
 
 class SubscriptionFlaw(enum.StrEnum):
-    """Why a subscription does not count in a network with an operator."""
+    """Why a subscription is rejected in a network with an operator."""
 
     UNCERTIFIED = "subscription_uncertified"
     NOT_ALLOWED = "subscription_not_allowed"
 
 
 class RequestFlaw(enum.StrEnum):
-    """Why a request for stored events does not."""
+    """Why a request for stored events is rejected in a network with an operator."""
 
     UNCERTIFIED = "request_uncertified"
     NOT_ALLOWED = "request_not_allowed"
 
 
-class Vetting:
-    """Judges what messages carry."""
+class MessageVerifier:
+    """Verifies the events, subscriptions and requests that messages carry."""
 
-    def __init__(self, membership: Membership, together: int = TOGETHER) -> None:
+    def __init__(self, membership: Membership, batch: int = SIGNATURE_BATCH) -> None:
         self.membership = membership
-        self.signatures = Signatures(membership, together)
+        self.signatures = EventSignatures(membership, batch)
         self.dropped: Callable[[str], None] = lambda reason: None
-        """Told of what is left out of messages that go on without it."""
+        """Called with the reason for which a part of a message is left out."""
         self._fields: dict[type[msgspec.Struct], tuple[str, ...]] = {}
 
     def plan(self, plan: StackPlan) -> StackPlan:
-        """The same stack, with codecs that judge."""
-        vetted = StackPlan(plan.protocol, plan.settings, plan.router, plan.router_settings, plan.beacons)
-        vetted.overhears = plan.overhears
-        inner = _VettingCodec(vetted.codecs[Layer.DISSEMINATION], self._vetted, self._vetted_piecemeal)
-        vetted.codecs[Layer.DISSEMINATION] = inner
+        """The same stack, with codecs that verify."""
+        verified = StackPlan(plan.protocol, plan.settings, plan.router, plan.router_settings, plan.beacons)
+        verified.overhears = plan.overhears
+        inner = _VerifyingCodec(verified.codecs[Layer.DISSEMINATION], self._verify, self._verify_assembled)
+        verified.codecs[Layer.DISSEMINATION] = inner
 
         def open_parcels(message: T) -> T:
             for parcel in self._parcels(message):
                 inner.decode(parcel.body)
             return message
 
-        if Layer.ROUTING in vetted.codecs:
-            vetted.codecs[Layer.ROUTING] = _VettingCodec(vetted.codecs[Layer.ROUTING], open_parcels, open_parcels)
-        return vetted
+        if Layer.ROUTING in verified.codecs:
+            verified.codecs[Layer.ROUTING] = _VerifyingCodec(verified.codecs[Layer.ROUTING], open_parcels, open_parcels)
+        return verified
 
-    def certified(self, asking: Asking) -> Asking:
-        """A subscription, or a request, of this node as it travels."""
+    def attach_certificate(self, asking: Asking) -> Asking:
+        """A subscription, or a request, of this node with its certificate."""
         if not isinstance(self.membership, Certified):
             return asking
         attributes = {**asking.attributes, CERTIFICATE: base64.b64encode(self.membership.credential).decode()}
-        # A certificate is known to whoever has met an event of its node, and answers to a request go wherever it says
-        # that it came along: so the node shows that it asks.
+        # Every node that has received an event of this one knows its certificate, and answers go where a request claims
+        # to come from: so the node signs it.
         if isinstance(asking, Request) or asking.history:
             signature = self.membership.identity.sign(b"claim", _statement(attributes))
             attributes[SIGNATURE] = base64.b64encode(signature).decode()
         return msgspec.structs.replace(asking, attributes=attributes)
 
-    def check_own(self, filter: str, attributes: Mapping[str, Scalar] | None) -> None:
+    def check_own_subscription(self, filter: str, attributes: Mapping[str, Scalar] | None) -> None:
         """A UserError if this node may not ask for that, or is not what its subscriber says."""
         mine = self.membership.mine
         if mine.subscribe is not None and not mine.subscribe.covers(Filter(filter)):
             raise UserError(f"this node may ask only for what matches {mine.subscribe} (its certificate says so)")
         if isinstance(self.membership, Certified):
             for name, value in (attributes or {}).items():
-                if not _same(mine.attributes.get(name), value):
+                if not _is_same(mine.attributes.get(name), value):
                     raise UserError(
                         f"subscription: attribute {name}={value} is not in this node's certificate; the operator "
                         f"says what may be claimed: carrycast keys certify --attribute"
                     )
 
-    def _vetted(self, message: T) -> T:
-        """A message as far as it counts; a DecodeError if it does not."""
-        self._judge_claim(message)
+    def _verify(self, message: T) -> T:
+        """A message without the parts that are rejected; a DecodeError if all of it is."""
+        self._check_claim(message)
         # Most that comes carries one event and nothing else.
         if isinstance(message, EventMessage) and self._carrying(type(message)) == ("event",):
-            self._judge(message.event, frozenset())
+            self._check(message.event, frozenset())
             return message
-        return self._counting(message, frozenset())
+        return self._filter(message, frozenset())
 
-    def _vetted_piecemeal(self, found: T) -> T:
-        """The same of what came in pieces. Its sender was told that it has come, and others wait for what comes after
-        it: so events that were good when they set out go on, to be dropped where they are delivered (`vetted.py`)."""
-        self._judge_claim(found)
-        return self._counting(found, ENDED)
+    def _verify_assembled(self, found: T) -> T:
+        """The same for a message that was assembled from pieces. It was acknowledged, and others wait for what follows
+        it: so events that were valid when they were sent stay in it, to be dropped where they are delivered."""
+        self._check_claim(found)
+        return self._filter(found, LAPSED)
 
-    def _counting(self, value: T, but: frozenset[EventFlaw]) -> T:
-        """A value without the rows of its lists whose subscriptions do not count: one whose certificate has ended must
-        not end what is told with it. Whatever else does not count is a DecodeError."""
+    def _filter(self, value: T, but: frozenset[EventFlaw]) -> T:
+        """A value without the rows of its lists whose subscriptions are rejected: one whose certificate has expired
+        must not take the others with it. Everything else that is rejected is a DecodeError."""
         if isinstance(value, Event | Subscription):
-            self._judge(value, but)
+            self._check(value, but)
         elif isinstance(value, msgspec.Struct):
             before = {name: getattr(value, name) for name in self._carrying(type(value))}
-            after = {name: self._counting(one, but) for name, one in before.items()}
+            after = {name: self._filter(one, but) for name, one in before.items()}
             if any(after[name] is not before[name] for name in before):
                 return msgspec.structs.replace(value, **after)
         elif isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*(self._counting(one, but) for one in value))
+            return type(value)(*(self._filter(one, but) for one in value))
         elif isinstance(value, tuple | list):
             return type(value)(self._rows(value, but))
         elif isinstance(value, dict):
-            return type(value)((key, self._counting(one, but)) for key, one in value.items())
+            return type(value)((key, self._filter(one, but)) for key, one in value.items())
         return value
 
     def _rows(self, rows: Sequence[object], but: frozenset[EventFlaw]) -> Iterator[object]:
         for row in rows:
             try:
-                yield self._counting(row, but)
+                yield self._filter(row, but)
             except DecodeError as error:
-                # Without one of its members a pair would be none.
+                # A pair without one of its members would be malformed.
                 if isinstance(row, Subscription) or not isinstance(error.flaw, SubscriptionFlaw):
                     raise
                 self.dropped(error.flaw)
 
-    def _judge(self, found: Event | Subscription, but: frozenset[EventFlaw]) -> None:
+    def _check(self, found: Event | Subscription, but: frozenset[EventFlaw]) -> None:
         flaw: enum.StrEnum | None
         if isinstance(found, Event):
-            flaw = self.signatures.flaw(found)
+            flaw = self.signatures.verify(found)
         else:
-            flaw = self._flaw(found, SubscriptionFlaw)
+            flaw = self._check_authorization(found, SubscriptionFlaw)
         if flaw is not None and flaw not in but:
             raise DecodeError(flaw)
 
-    def _judge_claim(self, found: object) -> None:
+    def _check_claim(self, found: object) -> None:
         claim = found.claim() if isinstance(found, Message) else None
-        flaw = None if claim is None else self._flaw(claim, RequestFlaw)
+        flaw = None if claim is None else self._check_authorization(claim, RequestFlaw)
         if flaw is not None:
             raise DecodeError(flaw)
 
-    def _flaw(
+    def _check_authorization(
         self, claim: Subscription, flaws: type[SubscriptionFlaw] | type[RequestFlaw]
     ) -> SubscriptionFlaw | RequestFlaw | None:
         if not isinstance(self.membership, Certified):
@@ -174,12 +174,12 @@ class Vetting:
         except FilterError:
             covered = False
         claimed = all(
-            name in (CERTIFICATE, SIGNATURE) or _same(member.attributes.get(name), value)
+            name in (CERTIFICATE, SIGNATURE) or _is_same(member.attributes.get(name), value)
             for name, value in claim.attributes.items()
         )
         if not covered or not claimed:
             return flaws.NOT_ALLOWED
-        return flaws.UNCERTIFIED if flaws is RequestFlaw and not _signed(member, claim.attributes) else None
+        return flaws.UNCERTIFIED if flaws is RequestFlaw and not _is_signed(member, claim.attributes) else None
 
     def _parcels(self, value: object) -> Iterator[Parcel]:
         if isinstance(value, Parcel):
@@ -202,20 +202,20 @@ class Vetting:
         return known
 
 
-class _VettingCodec(Codec):
-    """Decodes as another codec does, and refuses what does not count."""
+class _VerifyingCodec(Codec):
+    """Decodes as another codec does, and rejects what is not verified."""
 
-    def __init__(self, codec: Codec, vetted: Callable[[Message], Message], piecemeal: Callable[[Any], Any]) -> None:
+    def __init__(self, codec: Codec, verify: Callable[[Message], Message], assembled: Callable[[Any], Any]) -> None:
         super().__init__(codec.layer, codec.name, codec.messages)
-        self._vetted = vetted
-        self._piecemeal = piecemeal
+        self._verify = verify
+        self._verify_assembled = assembled
 
     def decode(self, frame: bytes) -> Message:
-        return self._vetted(super().decode(frame))
+        return self._verify(super().decode(frame))
 
     def decoder(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
-        read, vetted = super().decoder(kinds), self._piecemeal
-        return lambda body: vetted(read(body))
+        read, verify = super().decoder(kinds), self._verify_assembled
+        return lambda body: verify(read(body))
 
 
 def _mentions(hint: object, seen: frozenset[object]) -> bool:
@@ -242,11 +242,11 @@ def _statement(attributes: Mapping[str, Scalar]) -> bytes:
     return msgspec.msgpack.encode(sorted(item for item in attributes.items() if item[0] != SIGNATURE))
 
 
-def _signed(member: Member, attributes: Mapping[str, Scalar]) -> bool:
+def _is_signed(member: Member, attributes: Mapping[str, Scalar]) -> bool:
     signature = _bytes_in(attributes, SIGNATURE)
     return signature is not None and is_signed_by(member.key, signature, b"claim", _statement(attributes))
 
 
-def _same(certified: Scalar | None, claimed: Scalar) -> bool:
+def _is_same(certified: Scalar | None, claimed: Scalar) -> bool:
     """Of the same type, too: for Python `True` is 1, for a filter it is not."""
     return type(certified) is type(claimed) and certified == claimed
