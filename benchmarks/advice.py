@@ -21,9 +21,9 @@ from carrycast.analysis.advice.fleet import HELD_OUT_SEEDS
 from carrycast.analysis.advice.objective import Objective, parse_objective
 from carrycast.analysis.advice.race import NEAR, Found, Metrics, race, ranked, settled
 from carrycast.analysis.spark.statistics import confidence_interval, paired_differences
-from carrycast.sim.engine.mishap import RunError
+from carrycast.sim.engine.failure import RunError
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 
 WALK = {"model": "random_waypoint", "start": "steady"}
 GROUPS = {"model": "community", "columns": 4, "rows": 4, "speed_min_mps": 1.0, "speed_max_mps": 5.0}
@@ -99,7 +99,7 @@ def scenario_of(fleet: str, workload: str) -> Scenario:
     }
     if fleet == "highway":
         table["radio"] = {"model": "disk", "range_m": 200.0}
-    return scenario_from(table, fleet)
+    return parse_scenario(table, fleet)
 
 
 def kept_in(scenario: Scenario, out: Path) -> Path:

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from carrycast.sim.engine.run import run as simulate
-from carrycast.sim.scenario.overrides import apply
-from carrycast.sim.scenario.scenario import load
+from carrycast.sim.scenario.overrides import apply_overrides
+from carrycast.sim.scenario.scenario import load_scenario
 
 SEED = 1
 COMMUNITY = Path(__file__).parents[1] / "examples" / "community.toml"
@@ -20,7 +20,7 @@ SETTINGS: dict[str, dict[str, object]] = {
 
 def run(name: str, repeats: int = 1) -> dict[str, float]:
     """Sends per CPU second, the best of some repetitions; the contacts are made anew in the first of them."""
-    chosen = apply(load(COMMUNITY), SETTINGS[name], name)
+    chosen = apply_overrides(load_scenario(COMMUNITY), SETTINGS[name], name)
     best_s = math.inf
     for _ in range(repeats):
         begin_s = time.process_time()

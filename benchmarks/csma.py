@@ -10,8 +10,8 @@ import sys
 import time
 
 from carrycast.sim.engine.run import run as simulate
-from carrycast.sim.scenario.movement import movement
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.movement import compute_movement
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 
 SEED = 7
 # The best of several runs: on a busy machine the others measure the neighbors.
@@ -20,7 +20,7 @@ REPEATS = 3
 
 def scenario() -> Scenario:
     """W3 of benchmarks/flooding.py with another radio."""
-    return scenario_from(
+    return parse_scenario(
         {
             "name": "w3-csma",
             "duration_s": 1001,
@@ -40,7 +40,7 @@ def scenario() -> Scenario:
 def run(repeats: int = REPEATS) -> dict[str, float]:
     """Transmissions per CPU second, the best of some repetitions, and what became of the events."""
     chosen = scenario()
-    movement(chosen, SEED)
+    compute_movement(chosen, SEED)
     best_s = math.inf
     for _ in range(repeats):
         begin_s = time.process_time()

@@ -13,7 +13,7 @@ from statistics import median
 
 import carrycast
 from carrycast.sim.engine.run import Simulation
-from carrycast.sim.scenario.overrides import chosen_scenario
+from carrycast.sim.scenario.overrides import resolve_scenario
 
 EXPERIMENTS = Path(carrycast.__file__).parent / "experiments"
 NETWORKS = {
@@ -29,7 +29,7 @@ NETWORKS = {
 
 def cpu_s(path: Path, protocol: str, seed: int) -> tuple[float, int]:
     """Of one run, and how many steps of the queue it took."""
-    simulation = Simulation(chosen_scenario(path, protocol, {}, ("protocol", "settings")), seed)
+    simulation = Simulation(resolve_scenario(path, protocol, {}, ("protocol", "settings")), seed)
     gc.collect()
     gc.disable()
     began_s = time.process_time()

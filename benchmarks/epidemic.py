@@ -5,9 +5,9 @@ import time
 
 from benchmarks.simpy_epidemic import copies
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.movement import movement
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
-from carrycast.sim.scenario.workload import workload
+from carrycast.sim.scenario.movement import compute_movement
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
+from carrycast.sim.scenario.workload import draw_workload
 
 SEED = 1
 EVENTS = 100
@@ -16,7 +16,7 @@ EVENTS = 100
 def scenario(nodes: int) -> Scenario:
     """W1's movement, whose area grows with the nodes, and W2's events."""
     side_m = 2000.0 * math.sqrt(nodes / 200)
-    return scenario_from(
+    return parse_scenario(
         {
             "name": f"w2-{nodes}",
             "duration_s": 600,
@@ -36,7 +36,7 @@ def scenario(nodes: int) -> Scenario:
 def measure(nodes: int, yardstick: bool = True, repeat: int = 1) -> dict[str, float]:
     """CPU seconds of both, contacts computed beforehand, the best of some repetitions."""
     chosen = scenario(nodes)
-    plan, _ = movement(chosen, SEED)
+    plan, _ = compute_movement(chosen, SEED)
     ours_s = math.inf
     for _ in range(repeat):
         begin = time.process_time()
@@ -47,7 +47,7 @@ def measure(nodes: int, yardstick: bool = True, repeat: int = 1) -> dict[str, fl
     assert isinstance(transferred, int)
     figures = {"nodes": nodes, "copies": transferred, "cpu_s": ours_s, "us_per_copy": 1e6 * ours_s / transferred}
     if yardstick:
-        played = workload([], chosen.publish, {}, nodes, chosen.duration_s, SEED)
+        played = draw_workload([], chosen.publish, {}, nodes, chosen.duration_s, SEED)
         publications = [(item.time_s, item.event.source, item.event.payload) for item in played.publishes]
         simpy_s = math.inf
         for _ in range(repeat):

@@ -24,7 +24,7 @@ import msgspec
 from carrycast.analysis.spark.experiment import experiment_names, load_experiment
 from carrycast.analysis.spark.plan import movement_key
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import Scenario, load
+from carrycast.sim.scenario.scenario import Scenario, load_scenario
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -41,7 +41,7 @@ class Work(NamedTuple):
 def all_work() -> Iterator[Work]:
     """Every example, and the first seed of every point of every experiment."""
     for path in sorted(EXAMPLES.glob("*.toml")):
-        scenario = load(path)
+        scenario = load_scenario(path)
         yield Work(f"examples/{path.name}", movement_key(scenario), scenario, 1)
     for name in experiment_names():
         experiment = load_experiment(name)

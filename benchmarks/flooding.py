@@ -4,8 +4,8 @@ import math
 import time
 
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.movement import movement
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.movement import compute_movement
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.trace import Level
 
 SEED = 7
@@ -13,7 +13,7 @@ SEED = 7
 
 def scenario() -> Scenario:
     """1000 m x 1000 m, range 250 m, one event a second."""
-    return scenario_from(
+    return parse_scenario(
         {
             "name": "w3",
             "duration_s": 1001,
@@ -33,7 +33,7 @@ def scenario() -> Scenario:
 def measure(level: Level, repeat: int = 3) -> dict[str, float]:
     """Receptions per CPU second, the best of some repetitions."""
     chosen = scenario()
-    movement(chosen, SEED)
+    compute_movement(chosen, SEED)
     best_s = math.inf
     for _ in range(repeat):
         begin = time.process_time()

@@ -10,8 +10,8 @@ import sys
 import time
 
 from carrycast.sim.engine.run import run as simulate
-from carrycast.sim.scenario.movement import movement
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.movement import compute_movement
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 
 SEED = 7
 NODES = 60
@@ -48,7 +48,7 @@ def scenario(roads: str, scheme: str, duration_s: float = DURATION_S) -> Scenari
                 "attributes": {"topic": topic},
             }
         )
-    return scenario_from(
+    return parse_scenario(
         {
             "name": f"w5-{roads}",
             "duration_s": duration_s,
@@ -67,7 +67,7 @@ def scenario(roads: str, scheme: str, duration_s: float = DURATION_S) -> Scenari
 def run(roads: str, scheme: str) -> dict[str, float]:
     """CPU seconds of one run, and what became of the events."""
     chosen = scenario(roads, scheme)
-    movement(chosen, SEED)
+    compute_movement(chosen, SEED)
     begin_s = time.process_time()
     metrics = simulate(chosen, SEED).metrics
     cpu_s = time.process_time() - begin_s

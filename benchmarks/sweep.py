@@ -17,7 +17,7 @@ from carrycast.analysis.spark.experiment import Experiment, expand_experiment
 from carrycast.analysis.spark.session import session, stop_session
 from carrycast.analysis.spark.sweep import sweep
 from carrycast.sim.engine.run import run as simulate
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 
 LEAST_S, LONGER_S = 0.5, 60.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -37,7 +37,7 @@ def scenario(duration_s: float, nodes: int = 50) -> Scenario:
         "subscribe": [{"nodes": "all"}],
         "publish": [{"interval_s": 1.0, "payload_bytes": 200}],
     }
-    return scenario_from(table, "benchmark")
+    return parse_scenario(table, "benchmark")
 
 
 def run(runs: int = 60, seconds: float = 0.5) -> dict[str, object]:

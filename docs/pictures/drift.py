@@ -22,8 +22,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 import carrycast
 from carrycast import simulate
 from carrycast.analysis.experiments.drift.claims import AS_MANY, OF_100, OF_200
-from carrycast.sim.scenario.movement import movement
-from carrycast.sim.scenario.scenario import load
+from carrycast.sim.scenario.movement import compute_movement
+from carrycast.sim.scenario.scenario import load_scenario
 
 HERE = Path(__file__).parent
 EXPERIMENTS = Path(carrycast.__file__).parent / "experiments"
@@ -177,7 +177,7 @@ def draw(rows: list[Row]) -> None:
 def wave() -> None:
     """Who speaks for one event: all of them if it is flooded, few with drift."""
     path, seed = EXPERIMENTS / "baselines/dense.toml", 11
-    _, moving = movement(load(path), seed)
+    _, moving = compute_movement(load_scenario(path), seed)
     assert moving is not None
     canvas, axes = plt.subplots(1, 2, figsize=(10, 5), layout="constrained")
     for ax, protocol in zip(axes, ("flooding", "drift"), strict=True):

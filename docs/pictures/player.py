@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from carrycast.analysis.player import player_of_scenario  # noqa: E402
-from carrycast.sim.scenario.overrides import apply  # noqa: E402
-from carrycast.sim.scenario.scenario import load  # noqa: E402
+from carrycast.sim.scenario.overrides import apply_overrides  # noqa: E402
+from carrycast.sim.scenario.scenario import load_scenario  # noqa: E402
 from tests.player.browser import Browser  # noqa: E402
 
 PAGES = {
@@ -38,9 +38,11 @@ PLAYED_S = 5
 def pictures(window: Browser, folder: Path) -> None:
     """All of them, into this folder."""
     for (file, protocols), wanted in PAGES.items():
-        scenario = load(ROOT / "examples" / f"{file}.toml")
+        scenario = load_scenario(ROOT / "examples" / f"{file}.toml")
         page = folder / f"{file}.html"
-        page.write_text(player_of_scenario({one: apply(scenario, {"protocol": one}) for one in protocols}, SEED))
+        page.write_text(
+            player_of_scenario({one: apply_overrides(scenario, {"protocol": one}) for one in protocols}, SEED)
+        )
         window.open(page)
         window.press("e")
         event, late_s = window.run("[carrycast.state().event, carrycast.state().time_s]")

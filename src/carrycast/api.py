@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from carrycast.node.api.client import Client
     from carrycast.node.embedded import Node
     from carrycast.sim.contacts.plan import ContactPlan
-    from carrycast.sim.engine.missed import Missed
+    from carrycast.sim.engine.missed_events import MissedEvent
     from carrycast.sim.scenario.scenario import Scenario
 
 __all__ = [
@@ -108,13 +108,13 @@ class SimulationResult(Tabular):
         share = "nothing to deliver" if ratio is None else f"delivery_ratio {ratio:.4g}"
         return f"<Simulation {self.scenario}, {self.protocol}, seed {self.seed}: {share}, {self.trace.num_rows} rows>"
 
-    def missed(self) -> "list[Missed]":
+    def missed(self) -> "list[MissedEvent]":
         """The subscriptions that missed an event, with the last trace row of each missed event."""
-        from carrycast.sim.engine.missed import missed
+        from carrycast.sim.engine.missed_events import find_missed_events
 
         if self.level == "metrics":
             raise UserError('missed() reads the trace; simulate with level="deliveries", or "full" to know more')
-        return missed(self.trace, self.events, self.subscriptions)
+        return find_missed_events(self.trace, self.events, self.subscriptions)
 
     def to_arrow(self) -> "pa.Table":
         """The metrics, one row for each."""
@@ -453,13 +453,13 @@ def _scenario(
     scenario: PathLike | Mapping[str, object], protocol: str | None, changes: Mapping[str, object]
 ) -> "Scenario":
     """A scenario as callers give it, with its protocol and settings replaced."""
-    from carrycast.sim.scenario.overrides import chosen_scenario
+    from carrycast.sim.scenario.overrides import resolve_scenario
 
     if not isinstance(scenario, str | Path | Mapping):
         raise UserError(f"scenario: a file's path or its tables as a dict, not {scenario!r}")
     if protocol is not None and not isinstance(protocol, str):
         raise UserError(f"protocol: a text such as 'gossip:p=0.3', not {protocol!r}")
-    return chosen_scenario(scenario, protocol, changes, ("protocol", "settings"))
+    return resolve_scenario(scenario, protocol, changes, ("protocol", "settings"))
 
 
 def _settings(settings: Mapping[str, object] | None) -> Mapping[str, object]:

@@ -15,8 +15,8 @@ from carrycast.errors import UserError
 from carrycast.node.config import load_config
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.movement import movement, plan_from
-from carrycast.sim.scenario.overrides import apply
+from carrycast.sim.scenario.movement import compute_movement, read_contact_plan
+from carrycast.sim.scenario.overrides import apply_overrides
 from tests.cli.console import EXAMPLES
 
 BUSES = EXAMPLES / "fleet" / "buses.ns_movements"
@@ -28,16 +28,16 @@ def test_recorded_movement_is_cut_in_time_and_nothing_is_lost_between(tmp_path: 
     assert fleet.nodes == 12
     parts = cut(fleet, 0.6, tmp_path)
     assert parts.training.duration_s + parts.held_out.duration_s == pytest.approx(fleet.duration_s)
-    whole, _ = movement(fleet, 1)
-    first, _ = movement(parts.training, 1)
-    rest, _ = movement(parts.held_out, 1)
+    whole, _ = compute_movement(fleet, 1)
+    first, _ = compute_movement(parts.training, 1)
+    rest, _ = compute_movement(parts.held_out, 1)
     together = float(first.durations_s().sum() + rest.durations_s().sum())
     assert together == pytest.approx(float(whole.durations_s().sum()), abs=1e-3)
     assert "are held out" in parts.how
 
 
 def test_recorded_contacts_are_cut_in_time_too(tmp_path: Path) -> None:
-    plan = plan_from(BUSES, 150.0, None, 1)
+    plan = read_contact_plan(BUSES, 150.0, None, 1)
     plan.save(tmp_path / "contacts.parquet")
     fleet = read_fleet(tmp_path / "contacts.parquet", WORKLOAD)
     parts = cut(fleet, 0.5, tmp_path / "parts")
@@ -109,7 +109,7 @@ def test_named_candidates_must_run() -> None:
 def test_no_protocol_does_better_than_the_bound_and_a_perfect_epidemic_reaches_it() -> None:
     fleet = read_fleet(BUSES, WORKLOAD, 150.0)
     bound = bound_of(fleet, [1, 2])
-    perfect = apply(fleet, {"protocol": "epidemic", "discovery": {"mode": "oracle"}, "radio.delay_s": 1e-6})
+    perfect = apply_overrides(fleet, {"protocol": "epidemic", "discovery": {"mode": "oracle"}, "radio.delay_s": 1e-6})
     delivered = eligible = 0
     for seed in (1, 2):
         metrics = run(perfect, seed).metrics
@@ -118,7 +118,7 @@ def test_no_protocol_does_better_than_the_bound_and_a_perfect_epidemic_reaches_i
     assert bound.delivery is not None
     assert bound.delivery == pytest.approx(delivered / eligible, abs=0.005)
     assert bound.delivery >= delivered / eligible
-    assert bound_of(apply(fleet, {"subscribe": [{"filter": "kind = 'none'"}]}), [1]).delivery is None
+    assert bound_of(apply_overrides(fleet, {"subscribe": [{"filter": "kind = 'none'"}]}), [1]).delivery is None
 
 
 def test_nodes_get_configurations_that_load(tmp_path: Path) -> None:

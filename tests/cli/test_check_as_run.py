@@ -8,7 +8,7 @@ import pytest
 from carrycast.cli import main
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import load
+from carrycast.sim.scenario.scenario import load_scenario
 from carrycast.sim.testing.fuzz import Case
 
 PLAIN: dict[str, object] = {
@@ -90,13 +90,13 @@ def test_check_refuses_what_run_refuses_in_one_line(
     assert reason in said
     assert "\0" not in said
     with pytest.raises(UserError):
-        run(load(path), 1)
+        run(load_scenario(path), 1)
 
 
 def test_what_check_takes_for_fine_runs(tmp_path: Path) -> None:
     path = Case({**PLAIN, "processors": [STATION], **publishing({"a": 2**63 - 1, "b": 1e308})}, {}, 1).write(tmp_path)
     assert main(["check", str(path)]) == 0
-    assert run(load(path), 1).metrics["published"] == 1
+    assert run(load_scenario(path), 1).metrics["published"] == 1
 
 
 def test_the_name_of_a_scenario_has_no_nul(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from carrycast.cli import main
 from carrycast.errors import UserError
 from carrycast.sim.engine.debugging import debug_run
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import load
+from carrycast.sim.scenario.scenario import load_scenario
 from carrycast.trace.diff import diff_tables
 
 QUICK = Path(__file__).parents[2] / "examples" / "quick.toml"
@@ -57,7 +57,7 @@ def test_a_run_stops_in_the_first_handler_of_a_node_after_a_time() -> None:
     def stop(frame: FrameType) -> None:
         stops.append((frame.f_code.co_name, frame.f_locals["self"].node, frame.f_locals["now"]))
 
-    scenario = load(QUICK)
+    scenario = load_scenario(QUICK)
     outcome = debug_run(scenario, 1, node=2, time_s=10.0, stop=stop)
     ((handler, node, now),) = stops
     assert handler.startswith("on_")
@@ -67,7 +67,7 @@ def test_a_run_stops_in_the_first_handler_of_a_node_after_a_time() -> None:
 
 
 def test_a_stop_outside_the_run_is_refused() -> None:
-    scenario = load(QUICK)
+    scenario = load_scenario(QUICK)
     with pytest.raises(UserError, match="there is no node 1000"):
         debug_run(scenario, 1, node=1000, time_s=0.0)
     with pytest.raises(UserError, match="not within the run"):

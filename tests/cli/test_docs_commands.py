@@ -11,7 +11,7 @@ import pytest
 from carrycast.analysis.spark.definition import Definition
 from carrycast.analysis.spark.experiment import FILE, FOLDER, read_definition
 from carrycast.cli import parser
-from carrycast.sim.scenario.overrides import chosen_scenario, parse_assignment, parse_protocols, protocol_label
+from carrycast.sim.scenario.overrides import parse_assignment, parse_protocols, protocol_label, resolve_scenario
 from tests.cli.console import REPOSITORY, call
 from tests.cli.docs_pages import PAGES, WRITTEN, Written, mentions, of_page, pages_with
 
@@ -44,7 +44,7 @@ def test_a_command_parses_and_what_it_names_exists(command: Written, workplace: 
     if isinstance(scenario, Path) and scenario.suffix == ".toml" and scenario.is_file():
         settings = dict(parse_assignment(text) for text in getattr(arguments, "set", []))
         for protocol in chosen_protocols(getattr(arguments, "protocols", None) or getattr(arguments, "protocol", None)):
-            chosen_scenario(scenario, protocol, settings)
+            resolve_scenario(scenario, protocol, settings)
 
 
 def chosen_protocols(text: str | None) -> list[str | None]:

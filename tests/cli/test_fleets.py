@@ -10,7 +10,7 @@ from carrycast.analysis.advice.fleet import cut, read_fleet
 from carrycast.analysis.fleets import schema
 from carrycast.analysis.fleets.formats import FORMATS
 from carrycast.errors import UserError
-from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.movement import compute_movement
 from tests.cli.console import REPOSITORY, call
 from tests.cli.docs_pages import commands
 from tests.cli.movements import NS2
@@ -42,7 +42,9 @@ def test_the_way_from_a_log_to_a_comparison_can_be_gone(
     fleet = read_fleet(Path("out/buses"), Path("examples/fleet/workload.toml"), 250.0)
     assert fleet.nodes == 24
     parts = cut(fleet, 0.6, tmp_path / "parts")
-    lasting_s = [float(movement(part, 1)[0].durations_s().sum()) for part in (fleet, parts.training, parts.held_out)]
+    lasting_s = [
+        float(compute_movement(part, 1)[0].durations_s().sum()) for part in (fleet, parts.training, parts.held_out)
+    ]
     assert lasting_s[0] == pytest.approx(lasting_s[1] + lasting_s[2], abs=1e-3)
     # What is not said is in the folder's own scenario, until that is taken away.
     fleet = read_fleet(Path("out/buses"), Path("examples/fleet/workload.toml"))

@@ -11,7 +11,7 @@ import pytest
 
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.measures import METRIC_MEANINGS
-from carrycast.sim.scenario.scenario import load
+from carrycast.sim.scenario.scenario import load_scenario
 from tests.cli.console import EXAMPLES, QUICK, call, environment, spawn
 from tests.cli.nodes import started
 from tests.patience import PATIENCE_S
@@ -174,7 +174,7 @@ def test_interrupted_work_that_goes_on_later_says_where_it_is(monkeypatch: pytes
 
 
 def test_somebody_who_watches_a_run_does_not_change_it() -> None:
-    scenario = load(QUICK)
+    scenario = load_scenario(QUICK)
     told: list[float] = []
     assert run(scenario, 3, told=told.append).fingerprint == run(scenario, 3).fingerprint
     assert told == sorted(told)

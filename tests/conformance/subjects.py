@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from carrycast.core.settings import read_toml
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.sim.testing import example_tables, examples
 
 HERE = Path(__file__).parent
@@ -22,7 +22,7 @@ def label(subject: Subject) -> str:
 def scenario_of(path: Path, subject: Subject, **tables: object) -> Scenario:
     """A scenario of the suite with a protocol, whatever that protocol needs around it, and other changes."""
     name = str(subject["name"])
-    return scenario_from({**read_toml(path), **example_tables(name), "protocol": subject, **tables}, path.name)
+    return parse_scenario({**read_toml(path), **example_tables(name), "protocol": subject, **tables}, path.name)
 
 
 def replay(path: Path, subject: Subject, seed: int) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from carrycast.core.wire import LEASE_EXPIRED
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.sim.testing import example_tables
 from carrycast.trace import Level
 from tests.conformance.subjects import SUBJECTS, Subject, label
@@ -49,7 +49,7 @@ def overload(
         "subscribe": [{"filter": "topic = 1"}],
         "publish": [publish],
     }
-    return scenario_from({**example_tables(name), **tables}, "overload")
+    return parse_scenario({**example_tables(name), **tables}, "overload")
 
 
 def latest_s(scenario: Scenario) -> tuple[float, set[str]]:

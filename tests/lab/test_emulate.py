@@ -11,11 +11,11 @@ from carrycast.lab.links import link_changes
 from carrycast.lab.loopback.reach import ReachAdapter
 from carrycast.lab.play import emulate
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.faults import fault_plan
-from carrycast.sim.scenario.movement import movement
-from carrycast.sim.scenario.overrides import apply
+from carrycast.sim.scenario.faults import draw_faults
+from carrycast.sim.scenario.movement import compute_movement
+from carrycast.sim.scenario.overrides import apply_overrides
 from carrycast.sim.scenario.roles import draw_roles
-from carrycast.sim.scenario.scenario import Scenario, load
+from carrycast.sim.scenario.scenario import Scenario, load_scenario
 from carrycast.trace import Kind, Level
 from tests.lab.still import Still
 
@@ -108,7 +108,7 @@ def written(folder: Path, text: str) -> Scenario:
     (folder / "events.csv").write_text(EVENTS)
     (folder / "double.py").write_text("def double(event):\n    return {'n': 2 * event.attributes['n']}\n")
     (folder / "scenario.toml").write_text(text)
-    return load(folder / "scenario.toml")
+    return load_scenario(folder / "scenario.toml")
 
 
 def simulated_pairs(scenario: Scenario) -> tuple[set[tuple[str, int]], dict[str, object]]:
@@ -142,13 +142,13 @@ def test_who_moves_and_is_cut_off_and_unsubscribes_is_served_as_in_the_simulator
 
 def test_links_change_when_and_as_the_simulator_changes_them(line: Scenario) -> None:
     drawn = {"kind": "link_cuts", "every_s": 1.0, "for_s": 0.4, "at_once": 1}
-    scenario = apply(line, {"faults": [drawn]})
+    scenario = apply_overrides(line, {"faults": [drawn]})
     roles = draw_roles(scenario.roles, 4, 1, "")
-    faults = fault_plan(scenario.faults, roles, 4, scenario.duration_s, 1)
-    changes = link_changes(scenario, movement(scenario, 1)[0], faults, 1)
+    faults = draw_faults(scenario.faults, roles, 4, scenario.duration_s, 1)
+    changes = link_changes(scenario, compute_movement(scenario, 1)[0], faults, 1)
     assert [(change.time_s, change.up) for change in changes[:3]] == [(0.0, True)] * 3
     cut = {(change.time_s, change.a, change.b) for change in changes[3:] if not change.up}
-    outcome = run(apply(scenario, {"discovery": {"mode": "oracle"}}), 1, Level.FULL)
+    outcome = run(apply_overrides(scenario, {"discovery": {"mode": "oracle"}}), 1, Level.FULL)
     rows = outcome.trace.table().to_pylist()
     down = {(row["time_s"], *sorted((row["node"], row["peer"]))) for row in rows if row["kind"] == Kind.LINK_DOWN}
     assert cut == down
@@ -169,12 +169,12 @@ def test_what_live_nodes_cannot_do_is_refused_with_the_reason(
     line: Scenario, key: str, value: object, why: str
 ) -> None:
     with pytest.raises(UserError, match=why):
-        emulate(apply(line, {key: value}), 1, lambda _: None)
+        emulate(apply_overrides(line, {key: value}), 1, lambda _: None)
 
 
 def test_a_stack_that_needs_the_whole_network_is_refused(line: Scenario) -> None:
     table = {"name": "overlay", "near": "router", "router": "shortest_path"}
-    scenario = apply(line, {"protocol": table, "roles": {"broker": [0]}, "discovery": {"mode": "none"}})
+    scenario = apply_overrides(line, {"protocol": table, "roles": {"broker": [0]}, "discovery": {"mode": "none"}})
     with pytest.raises(UserError, match="line on live nodes: router: shortest_path needs global view"):
         emulate(scenario, 1, lambda _: None)
 

@@ -6,7 +6,7 @@ import msgspec
 
 from carrycast.analysis.spark.definition import Axis, Definition
 from carrycast.analysis.spark.experiment import Experiment, expand_experiment
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 
 
 def tiny(name: str = "flooding", **changes: object) -> Scenario:
@@ -30,7 +30,7 @@ def tiny(name: str = "flooding", **changes: object) -> Scenario:
             }
         ],
     }
-    return scenario_from({**table, **changes}, "tiny")
+    return parse_scenario({**table, **changes}, "tiny")
 
 
 def tiny_experiment(

@@ -12,7 +12,7 @@ from carrycast.analysis.spark.records import Record, metric_columns
 from carrycast.analysis.spark.reproduce import reproduce_experiments
 from carrycast.analysis.spark.results import Results
 from carrycast.protocols.adaptive.settings import AdaptiveSettings
-from carrycast.sim.scenario.scenario import load
+from carrycast.sim.scenario.scenario import load_scenario
 from tests.pipeline.spread import spread
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "community.toml"
@@ -63,7 +63,7 @@ def test_every_figure_of_the_paper_is_drawn(adaptive: Experiment) -> None:
 
 
 def test_the_default_point_is_the_example_scenario(adaptive: Experiment) -> None:
-    example = load(EXAMPLE)
+    example = load_scenario(EXAMPLE)
     default = adaptive.points[0].scenario
     assert (default.measure.from_s, default.measure.to_s) == (100.0, 300.0)
     # The experiment counts more, which changes nothing of a run.

@@ -20,8 +20,8 @@ from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.statistics import ratio_confidence_interval
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.measures import Asked
-from carrycast.sim.scenario.scenario import load
+from carrycast.sim.scenario.measures import RequestedMetric
+from carrycast.sim.scenario.scenario import load_scenario
 from carrycast.trace import Level
 from tests.pipeline.spread import spread
 
@@ -46,7 +46,7 @@ def reproduced(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_the_scenario_is_that_of_the_paper(asp: Experiment) -> None:
-    scenario = load(FOLDER / "asp" / "stations.toml")
+    scenario = load_scenario(FOLDER / "asp" / "stations.toml")
     assert (scenario.nodes, scenario.area_m, scenario.wires[0].between) == (7, (200.0, 500.0), [(0, 1)])
     assert len(asp.seeds) == 1000
     paper = [point for point in asp.points if (point.labels["radio"], point.labels["range"]) == ("802.11b", "177")]
@@ -223,4 +223,4 @@ def test_asked_metrics_say_what_they_mean() -> None:
     definition: Definition = read_definition(FOLDER / "asp-repaired" / "experiment.toml")
     meanings = {asked.name: asked.meaning() for asked in definition.measures}
     assert meanings["received_within_1_s_per_sink"].endswith("node 3 and 4, on average in some form within 1 s")
-    assert Asked(name="a", counts="facts", fact="x", distinct=True).meaning().startswith("different events")
+    assert RequestedMetric(name="a", counts="facts", fact="x", distinct=True).meaning().startswith("different events")

@@ -19,7 +19,7 @@ from carrycast.analysis.spark.sweep import read_runs
 from carrycast.analysis.spark.watch import player_page
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.overrides import chosen_scenario, parse_protocols
+from carrycast.sim.scenario.overrides import parse_protocols, resolve_scenario
 
 SCENARIO = """
 duration_s = 60.0
@@ -97,7 +97,7 @@ def test_a_comparison_and_a_single_run_of_the_same_file_are_the_same_run(compare
     rows = [row for row in read_runs(compared.report.out) if row["seed"] == 3]
     assert len(rows) == 3
     for row, written in zip(sorted(rows, key=lambda row: str(row["point"])), PROTOCOLS, strict=True):
-        alone = run(chosen_scenario(file, written, {}), 3)
+        alone = run(resolve_scenario(file, written, {}), 3)
         assert alone.fingerprint == row["fingerprint"]
         assert all(alone.metrics[metric] == row[metric] for metric in COMPARED_METRICS)
 

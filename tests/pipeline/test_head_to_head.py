@@ -7,7 +7,7 @@ import pytest
 
 from carrycast.core.protocol.registry import protocol_names
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.overrides import chosen_scenario, parse_protocols
+from carrycast.sim.scenario.overrides import parse_protocols, resolve_scenario
 
 ROOT = Path(__file__).parents[2]
 SCENARIO = ROOT / "examples" / "head-to-head.toml"
@@ -30,7 +30,7 @@ def test_every_system_and_every_baseline_is_compared() -> None:
 
 @pytest.mark.parametrize("protocol", compared())
 def test_each_runs_on_the_same_events_and_delivers_some(protocol: str) -> None:
-    metrics = run(chosen_scenario(SCENARIO, protocol, SHORT), 1).metrics
-    flooded = run(chosen_scenario(SCENARIO, "flooding", SHORT), 1).metrics
+    metrics = run(resolve_scenario(SCENARIO, protocol, SHORT), 1).metrics
+    flooded = run(resolve_scenario(SCENARIO, "flooding", SHORT), 1).metrics
     assert (metrics["published"], metrics["eligible"]) == (flooded["published"], flooded["eligible"])
     assert metrics["delivered"]

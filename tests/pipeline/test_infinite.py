@@ -14,7 +14,7 @@ from carrycast.analysis.spark.reproduce import report, reproduce_experiments, st
 from carrycast.analysis.spark.sweep import read_runs
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 from tests.cli.console import QUICK, call
 from tests.pipeline.scenarios import tiny
 
@@ -62,7 +62,7 @@ def test_what_no_setting_can_mean_is_refused(number: str) -> None:
 def refusal(table: dict[str, object]) -> str:
     """What is said of a scenario; nothing if it runs."""
     try:
-        run(scenario_from(table, "infinite"), 1)
+        run(parse_scenario(table, "infinite"), 1)
     except UserError as error:
         return str(error)
     return ""

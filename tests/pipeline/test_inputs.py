@@ -20,7 +20,7 @@ from carrycast.sim.engine.run import Run, run
 from carrycast.sim.mobility.model import models
 from carrycast.sim.mobility.movement_file import MovementFormat
 from carrycast.sim.scenario.inputs import input_digest, input_files
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.trace import Level
 from tests.patience import PATIENCE_S
 from tests.pipeline.deaths import Counting
@@ -85,7 +85,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def scenario(folder: Path, name: str) -> Scenario:
-    return scenario_from({**BASE, **SCENARIOS[name][0], "base": str(folder)}, name)
+    return parse_scenario({**BASE, **SCENARIOS[name][0], "base": str(folder)}, name)
 
 
 def experiment(folder: Path, **changes: object) -> Experiment:

@@ -15,13 +15,13 @@ from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.validation import check_definition
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.measures import Asked
+from carrycast.sim.scenario.measures import RequestedMetric
 from tests.pipeline.scenarios import tiny
 
 MEASURES = [
-    Asked(name="distance", counts="probe", probe="hops", every_s=20.0),
-    Asked(name="degree", counts="probe", probe="neighbors", across="max", every_s=30.0),
-    Asked(name="sent", counts="load"),
+    RequestedMetric(name="distance", counts="probe", probe="hops", every_s=20.0),
+    RequestedMetric(name="degree", counts="probe", probe="neighbors", across="max", every_s=30.0),
+    RequestedMetric(name="sent", counts="load"),
 ]
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from carrycast.analysis.player.show import player, player_of_scenario
 from carrycast.analysis.player.story import Tables
-from carrycast.sim.scenario.overrides import apply
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.overrides import apply_overrides
+from carrycast.sim.scenario.scenario import parse_scenario
 from tests.player.browser import HOW, Browser, browser
 from tests.player.worlds import MOMENTS_S, RANGE_M, SEED, Truth, is_cut, recorded, scenario
 
@@ -204,7 +204,7 @@ def crowd(nodes: int, folder: Path, islands: int) -> Path:
         "protocol": {"name": "flooding"},
     }
     file = folder / f"{islands}.html"
-    file.write_text(player_of_scenario({"flooding": scenario_from(table, "crowd")}, 1))
+    file.write_text(player_of_scenario({"flooding": parse_scenario(table, "crowd")}, 1))
     return file
 
 
@@ -265,7 +265,7 @@ def test_what_is_linked_at_the_end_is_linked_at_the_last_moment(shown: Browser) 
 def test_a_run_whose_length_is_no_whole_number_of_microseconds_ends_with_its_nodes(
     window: Browser, tmp_path: Path
 ) -> None:
-    odd = apply(scenario("flooding"), {"duration_s": 60.00000049, "faults": []})
+    odd = apply_overrides(scenario("flooding"), {"duration_s": 60.00000049, "faults": []})
     file = tmp_path / "odd.html"
     file.write_text(player_of_scenario({"flooding": odd}, SEED))
     window.open(file)
@@ -299,7 +299,7 @@ def test_without_an_area_the_map_frames_what_moves(
         "base": str(tmp_path),
     }
     file = tmp_path / "walk.html"
-    file.write_text(player_of_scenario({"flooding": scenario_from(table, "walk")}, 1))
+    file.write_text(player_of_scenario({"flooding": parse_scenario(table, "walk")}, 1))
     window.open(file)
     extent = state(window)["extent"]
     # 50 m by 35 m, and a twentieth of the longer one on every side.

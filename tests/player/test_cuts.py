@@ -1,8 +1,8 @@
 """Which links the page draws as cut: a pair stays cut until the last of its cuts has ended."""
 
 from carrycast.analysis.player.cuts import EVERYBODY, cuts_of
-from carrycast.sim.scenario.movement import movement
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.movement import compute_movement
+from carrycast.sim.scenario.scenario import parse_scenario
 
 Faults = list[dict[str, object]]
 
@@ -16,8 +16,8 @@ def cuts(faults: Faults) -> list[tuple[int, int, float, float]]:
         "protocol": {"name": "flooding"},
         "faults": faults,
     }
-    scenario = scenario_from(table, "three in a row")
-    found = cuts_of(scenario, movement(scenario, 1)[0], 1)
+    scenario = parse_scenario(table, "three in a row")
+    found = cuts_of(scenario, compute_movement(scenario, 1)[0], 1)
     return [(a, b, start / 1e6, end / 1e6) for a, b, start, end in found]
 
 

@@ -11,7 +11,7 @@ from carrycast.analysis.player.show import player_data
 from carrycast.analysis.player.story import CRASH, DELIVER, EVICT, REACH, START, STOP, STORE
 from carrycast.sim.engine.network import Network
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.overrides import apply
+from carrycast.sim.scenario.overrides import apply_overrides
 from carrycast.trace.eligible import eligible
 from tests.player.worlds import MOMENTS_S, RANGE_M, SEED, Columned, Truth, recorded, scenario
 
@@ -133,7 +133,7 @@ def test_cuts_that_are_drawn_are_those_that_the_simulator_draws(monkeypatch: pyt
         {"kind": "cut_off", "nodes": "30%", "every_s": 15.0, "for_s": 6.0},
     ]
     wires = [{"between": [[0, 9], [2, 7]]}]
-    one = apply(scenario("flooding"), {"faults": faults, "wires": wires})
+    one = apply_overrides(scenario("flooding"), {"faults": faults, "wires": wires})
     told: list[tuple[int, int, bool, int]] = []
     cut, absent = Network.set_cut, Network.set_absent
 

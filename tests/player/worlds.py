@@ -8,8 +8,8 @@ from carrycast.analysis.player.columns import Columns
 from carrycast.analysis.player.scene import Scene
 from carrycast.analysis.player.story import Tables
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.overrides import apply
-from carrycast.sim.scenario.scenario import Scenario, load
+from carrycast.sim.scenario.overrides import apply_overrides
+from carrycast.sim.scenario.scenario import Scenario, load_scenario
 from carrycast.trace import Level, Row
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -26,7 +26,9 @@ def scenario(protocol: str = "epidemic") -> Scenario:
         {"kind": "cut_off", "nodes": [1], "at_s": 50.0, "for_s": 8.0},
         {"kind": "loss", "probability": 0.1},
     ]
-    return apply(load(EXAMPLES / "quick.toml"), {"protocol": protocol, "faults": faults, "radio.range_m": RANGE_M})
+    return apply_overrides(
+        load_scenario(EXAMPLES / "quick.toml"), {"protocol": protocol, "faults": faults, "radio.range_m": RANGE_M}
+    )
 
 
 def recorded(protocol: str = "epidemic") -> tuple[Scene, Tables, list[Row]]:

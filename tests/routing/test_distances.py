@@ -10,7 +10,7 @@ from carrycast.errors import UserError
 from carrycast.node.runtime.host import HostFacts, LiveHost
 from carrycast.routers.aodv.router import Aodv
 from carrycast.routers.aodv.settings import AodvSettings
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 from tests.routing.courier import Courier
 from tests.routing.networks import over, placed
 
@@ -57,7 +57,7 @@ def test_a_protocol_that_needs_distances_is_refused_over_a_router_that_knows_non
     told = "net: protocol: courier needs distances; what is offered, over the router gpsr, is "
     assert str(refused.value).startswith(told)
     table = {"duration_s": 1.0, "nodes": 2, "mobility": {"model": "line"}, "protocol": {"name": "flooding"}}
-    assert Capability.DISTANCES not in scenario_from(table, "x").offers()
+    assert Capability.DISTANCES not in parse_scenario(table, "x").offers()
 
 
 def test_a_live_node_reads_them_too() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import Simulation, run
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.trace import Level
 from tests.cli.console import call
 from tests.routing.courier import Courier
@@ -32,7 +32,7 @@ def mobile(router: str, radio: str, **tables: object) -> Scenario:
     attributes: dict[str, object] = {"to": {"integers": [0, NODES - 1]}}
     if by_place:
         attributes = {"x": {"uniform": [0, 800]}, "y": {"uniform": [0, 800]}, "radius": 125.0}
-    return scenario_from(
+    return parse_scenario(
         {
             "duration_s": 30.0,
             "nodes": NODES,

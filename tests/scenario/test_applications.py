@@ -7,9 +7,9 @@ import pytest
 from carrycast.core.matching import Filter
 from carrycast.core.model import Event
 from carrycast.sim.engine.run import Run, run
-from carrycast.sim.scenario.overrides import apply
-from carrycast.sim.scenario.scenario import Scenario, load
-from carrycast.sim.scenario.workload import workload
+from carrycast.sim.scenario.overrides import apply_overrides
+from carrycast.sim.scenario.scenario import Scenario, load_scenario
+from carrycast.sim.scenario.workload import draw_workload
 from carrycast.trace import Level
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -21,7 +21,7 @@ SEED = 1
 def events_of(scenario: Scenario) -> dict[str, Event]:
     """What is published, by the name that traces have for it."""
     roles = {role: nodes for role, nodes in scenario.roles.items() if isinstance(nodes, list)}
-    played = workload(scenario.subscribe, scenario.publish, roles, scenario.nodes, scenario.duration_s, SEED)
+    played = draw_workload(scenario.subscribe, scenario.publish, roles, scenario.nodes, scenario.duration_s, SEED)
     return {str(publish.event.id): publish.event for publish in played.publishes}
 
 
@@ -35,7 +35,7 @@ def deliveries(outcome: Run) -> dict[str, set[int]]:
 
 
 def test_drivers_hear_of_free_roads_and_of_jams_alone() -> None:
-    scenario = load(EXAMPLES / "traffic-report.toml")
+    scenario = load_scenario(EXAMPLES / "traffic-report.toml")
     outcome = run(scenario, SEED, Level.DELIVERIES)
     assert (outcome.metrics["delivery_ratio"] or 0) > 0.9
     events = events_of(scenario)
@@ -55,7 +55,7 @@ def test_drivers_hear_of_free_roads_and_of_jams_alone() -> None:
 
 
 def test_who_may_not_hear_of_a_crime_does_not() -> None:
-    scenario = load(EXAMPLES / "police-surveillance.toml")
+    scenario = load_scenario(EXAMPLES / "police-surveillance.toml")
     outcome, events = run(scenario, SEED, Level.DELIVERIES), events_of(scenario)
     heard: dict[str, set[str]] = {"police": set(), "detectives": set(), "everybody": set()}
     for event, nodes in deliveries(outcome).items():
@@ -70,6 +70,6 @@ def test_who_may_not_hear_of_a_crime_does_not() -> None:
 @pytest.mark.parametrize("name", ["traffic-report", "police-surveillance"])
 @pytest.mark.parametrize("variant", ["rendezvous_gpsr_map", "rendezvous_aodv"])
 def test_they_run_with_the_other_schemes_too(name: str, variant: str) -> None:
-    scenario = load(EXAMPLES / f"{name}.toml")
-    shorter = apply(scenario, {"duration_s": 15.0, "measure.to_s": 12.0, "protocol.variant": variant}, "test")
+    scenario = load_scenario(EXAMPLES / f"{name}.toml")
+    shorter = apply_overrides(scenario, {"duration_s": 15.0, "measure.to_s": 12.0, "protocol.variant": variant}, "test")
     assert run(shorter, SEED).metrics["delivered"]

@@ -7,10 +7,10 @@ import pytest
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario import event_files
-from carrycast.sim.scenario.event_files import Written, read_events
+from carrycast.sim.scenario.event_files import RecordedEvent, read_events
 from carrycast.sim.scenario.inputs import input_digest
 from carrycast.sim.scenario.movement import check_files
-from carrycast.sim.scenario.workload import PublishEntry, workload
+from carrycast.sim.scenario.workload import PublishEntry, draw_workload
 from tests.simulation.worlds import line
 
 CSV = 'time_s,node,rain_mm,gauge,wet,payload\n0.5,1,2.5,north,true,\n1,,3,"a, b",false,hello\n\n2,0,,south,,\n'
@@ -20,9 +20,9 @@ JSONL = """{"time_s": 0.5, "node": 1, "attributes": {"rain_mm": 2.5, "gauge": "n
 {"time_s": 2, "node": 0, "attributes": {"gauge": "south"}}
 """
 EVENTS = [
-    Written(0.5, 1, {"rain_mm": 2.5, "gauge": "north", "wet": True}, b""),
-    Written(1.0, None, {"rain_mm": 3, "gauge": "a, b", "wet": False}, b"hello"),
-    Written(2.0, 0, {"gauge": "south"}, b""),
+    RecordedEvent(0.5, 1, {"rain_mm": 2.5, "gauge": "north", "wet": True}, b""),
+    RecordedEvent(1.0, None, {"rain_mm": 3, "gauge": "a, b", "wet": False}, b"hello"),
+    RecordedEvent(2.0, 0, {"gauge": "south"}, b""),
 ]
 
 
@@ -112,12 +112,12 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_events_are_published_at_their_times_by_their_nodes(tmp_path: Path) -> None:
     path = written(tmp_path, CSV, ".csv")
     entry = PublishEntry(nodes=[2], file=str(path), from_s=10.0, attributes={"topic": "rain", "wet": 7}, lease_s=9.0)
-    played = workload([], [entry], {}, 3, 11.5, 1).publishes
+    played = draw_workload([], [entry], {}, 3, 11.5, 1).publishes
     assert [(time_s, event.id.source) for time_s, event in played] == [(10.5, 1), (11.0, 2)], "the third is too late"
     assert played[0].event.attributes == {"topic": "rain", "wet": True, "rain_mm": 2.5, "gauge": "north"}
     assert (played[1].event.payload, played[1].event.lease_s) == (b"hello", 9.0)
     several = PublishEntry(nodes=[0, 2], file=str(path), payload_bytes=5)
-    drawn = [workload([], [several], {}, 3, 9.0, seed).publishes for seed in range(20)]
+    drawn = [draw_workload([], [several], {}, 3, 9.0, seed).publishes for seed in range(20)]
     assert {publishes[1].event.id.source for publishes in drawn} == {0, 2}, "one of the entry's nodes is drawn"
     assert {len(publishes[0].event.payload) for publishes in drawn} == {5}
 

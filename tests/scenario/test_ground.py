@@ -3,7 +3,7 @@
 import pytest
 
 from carrycast.errors import UserError
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 
 WALK = {"model": "random_waypoint", "speed_min_mps": 1.0, "speed_max_mps": 2.0}
 
@@ -21,10 +21,10 @@ def scenario(variant: str, **tables: object) -> dict[str, object]:
 @pytest.mark.parametrize("variant", ["broker_gpsr_map", "rendezvous_gpsr_map"])
 def test_without_roads_there_is_no_map(variant: str) -> None:
     with pytest.raises(UserError, match="map") as refusal:
-        scenario_from(scenario(variant, mobility=WALK), "walk")
+        parse_scenario(scenario(variant, mobility=WALK), "walk")
     assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("variant", ["broker_aodv", "rendezvous_aodv", "broker_gpsr", "rendezvous_gpsr"])
 def test_who_needs_no_map_walks(variant: str) -> None:
-    scenario_from(scenario(variant, mobility=WALK), "walk")
+    parse_scenario(scenario(variant, mobility=WALK), "walk")

@@ -7,12 +7,12 @@ import pytest
 
 from carrycast.errors import UserError
 from carrycast.sim.scenario.overrides import (
-    apply,
-    chosen_scenario,
+    apply_overrides,
     parse_assignment,
     parse_protocol,
     parse_protocols,
     protocol_label,
+    resolve_scenario,
 )
 from tests.pipeline.scenarios import tiny
 
@@ -64,7 +64,7 @@ def test_labels_are_short() -> None:
 
 
 def test_settings_are_replaced_by_their_dotted_names() -> None:
-    changed = apply(
+    changed = apply_overrides(
         tiny("gossip"),
         {
             "protocol.p": 0.25,
@@ -78,12 +78,12 @@ def test_settings_are_replaced_by_their_dotted_names() -> None:
     assert changed.radio_model().range_m == 99.0
     assert changed.publish[0].count == 3
     assert changed.measure.to_s == 50.0
-    assert apply(tiny(), {"protocol": "gossip:p=0.5"}).protocol == {"name": "gossip", "p": 0.5}
+    assert apply_overrides(tiny(), {"protocol": "gossip:p=0.5"}).protocol == {"name": "gossip", "p": 0.5}
 
 
 def test_replacing_leaves_the_original_as_it_was() -> None:
     scenario = tiny("gossip")
-    apply(scenario, {"protocol.p": 0.25, "publish.0.count": 3})
+    apply_overrides(scenario, {"protocol.p": 0.25, "publish.0.count": 3})
     assert scenario == tiny("gossip")
 
 
@@ -101,7 +101,7 @@ def test_replacing_leaves_the_original_as_it_was() -> None:
 )
 def test_a_setting_that_cannot_be_replaced_is_named(key: str, value: object, told: str) -> None:
     with pytest.raises(UserError) as error:
-        apply(tiny(), {key: value})
+        apply_overrides(tiny(), {key: value})
     assert str(error.value).startswith(told)
 
 
@@ -128,5 +128,5 @@ def test_reading_protocols_and_experiments_needs_no_spark() -> None:
 
 def test_a_scenario_that_names_no_protocol_runs_drift() -> None:
     tables = {"name": "plain", "duration_s": 10.0, "nodes": 2, "mobility": {"model": "grid", "spacing_m": 10.0}}
-    assert chosen_scenario(tables).protocol == {"name": "drift"}
-    assert chosen_scenario(tables, "flooding").protocol == {"name": "flooding"}
+    assert resolve_scenario(tables).protocol == {"name": "drift"}
+    assert resolve_scenario(tables, "flooding").protocol == {"name": "flooding"}

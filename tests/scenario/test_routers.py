@@ -15,7 +15,7 @@ from carrycast.core.wire import Message
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.overrides import parse_protocol, parse_protocols, protocol_label
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 from tests.pipeline.scenarios import tiny
 
 
@@ -147,9 +147,9 @@ def test_a_protocol_is_refused_over_a_router_that_cannot_find_its_targets(
     protocol: dict[str, object], router: str, needed: str
 ) -> None:
     tables = {"duration_s": 1.0, "nodes": 2, "mobility": {"model": "line"}, "roles": {"broker": "100%"}}
-    scenario_from({**tables, "protocol": protocol}, "x")
+    parse_scenario({**tables, "protocol": protocol}, "x")
     for written in ({"protocol": {**protocol, "router": router}}, {"protocol": protocol, "router": {"name": router}}):
         with pytest.raises(UserError) as refused:
-            scenario_from({**tables, **written}, "x")
+            parse_scenario({**tables, **written}, "x")
         told = f"x: protocol: {protocol['name']} needs {needed}; what is offered, over the router {router}, is "
         assert str(refused.value).startswith(told)

@@ -9,7 +9,7 @@ from carrycast.core.protocol import Capability, Protocol, UsesRouter
 from carrycast.core.protocol.registry import protocol_names
 from carrycast.core.settings import field_names
 from carrycast.errors import UserError
-from carrycast.sim.scenario.scenario import Scenario, load
+from carrycast.sim.scenario.scenario import Scenario, load_scenario
 from tests.simulation.worlds import register
 
 GOOD = """
@@ -27,7 +27,7 @@ def complaint(tmp_path: Path, text: str) -> str:
     path = tmp_path / "walk.toml"
     path.write_text(text)
     with pytest.raises(UserError) as caught:
-        load(path)
+        load_scenario(path)
     message = str(caught.value)
     assert "\n" not in message
     return message.replace(str(path), "FILE")
@@ -36,7 +36,7 @@ def complaint(tmp_path: Path, text: str) -> str:
 def test_a_good_file_is_loaded_and_named_after_itself(tmp_path: Path) -> None:
     path = tmp_path / "walk.toml"
     path.write_text(GOOD)
-    scenario = load(path)
+    scenario = load_scenario(path)
     assert (scenario.name, scenario.nodes, scenario.base) == ("walk", 5, str(tmp_path))
 
 
@@ -159,13 +159,13 @@ def test_a_movement_model_that_does_not_exist_names_those_that_do(tmp_path: Path
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
-        load(tmp_path / "none.toml")
+        load_scenario(tmp_path / "none.toml")
     assert str(caught.value) == f"{tmp_path / 'none.toml'}: there is no such file"
 
 
 def test_a_folder_is_no_scenario(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
-        load(tmp_path)
+        load_scenario(tmp_path)
     assert str(caught.value).startswith(f"{tmp_path}: cannot be read: ")
 
 
@@ -183,7 +183,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "walk.toml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match=r"cannot be read"):
-        load(path)
+        load_scenario(path)
 
 
 def test_a_file_of_megabytes_is_not_read(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_who_asks_for_a_map_where_there_is_none_is_told(
     for roads in (driving, f"model = 'mixed', positions = [[0, 0]], rest = {{ {driving} }}"):
         path = tmp_path / "walk.toml"
         path.write_text(text.replace(mobility, f"mobility = {{ {roads} }}"))
-        assert {Capability.AREA, Capability.MAP} <= load(path).offers()
+        assert {Capability.AREA, Capability.MAP} <= load_scenario(path).offers()
 
 
 def test_positions_that_do_not_exist_cannot_be_wrong(tmp_path: Path) -> None:
@@ -262,6 +262,6 @@ def test_what_only_some_settings_need_is_said_at_loading_too(tmp_path: Path) -> 
 def test_the_scenario_of_a_run_can_be_written_down_and_read_again(tmp_path: Path) -> None:
     path = tmp_path / "walk.toml"
     path.write_text(GOOD + "[[faults]]\nkind = 'loss'\nprobability = 0.5\n[[publish]]\ncount = 3\n")
-    scenario = load(path)
+    scenario = load_scenario(path)
     again = msgspec.convert(msgspec.json.decode(msgspec.json.encode(scenario)), type(scenario))
     assert again == scenario

@@ -9,8 +9,8 @@ from carrycast.analysis.spark.experiment import experiment_names, load_experimen
 from carrycast.analysis.spark.reproduce import experiment_warnings
 from carrycast.core.settings import read_toml
 from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.scenario.overrides import chosen_scenario
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.overrides import resolve_scenario
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.sim.scenario.warnings import merged, warnings_of
 
 REPOSITORY = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ EVENTS = {"count": 5, "attributes": {"topic": 1}}
 
 
 def scenario(**changes: object) -> Scenario:
-    return scenario_from({**GOOD, **changes}, "walk")
+    return parse_scenario({**GOOD, **changes}, "walk")
 
 
 def warned(**changes: object) -> list[str]:
@@ -57,7 +57,7 @@ def test_a_good_run_has_none() -> None:
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_no_scenario_that_comes_with_carrycast_has_any(path: Path) -> None:
-    found = warnings_of(chosen_scenario(path))
+    found = warnings_of(resolve_scenario(path))
     # This one is for protocols that run processors; alone it would run the default one.
     idle = path.name == "converters.toml"
     assert [text for text in found if not (idle and text.startswith("processors: "))] == []

@@ -9,8 +9,8 @@ import pytest
 
 from carrycast.core.model import Scalar
 from carrycast.errors import UserError
-from carrycast.sim.scenario.draws import Draw, Drawable, Selection, check_selection, select
-from carrycast.sim.scenario.workload import PublishEntry, SubscribeEntry, Workload, workload
+from carrycast.sim.scenario.draws import Draw, Drawable, Selection, check_selection, select_nodes
+from carrycast.sim.scenario.workload import PublishEntry, SubscribeEntry, Workload, draw_workload
 
 
 def played(
@@ -21,7 +21,7 @@ def played(
     nodes: int = 10,
     duration_s: float = 100.0,
 ) -> Workload:
-    return workload(subscribes or [], publishes or [], roles or {}, nodes, duration_s, seed)
+    return draw_workload(subscribes or [], publishes or [], roles or {}, nodes, duration_s, seed)
 
 
 def test_every_s_is_a_period_for_each_node_from_a_phase_of_its_own() -> None:
@@ -146,7 +146,7 @@ def test_a_draw_that_cannot_be_is_refused(written: Drawable, message: str) -> No
 
 @pytest.mark.parametrize(("selection", "count"), [("all", 20), ("50%", 10), (7, 7), ([3, 3, 1], 2), (0, 0)])
 def test_a_selection_chooses_so_many_nodes_in_order(selection: Selection, count: int) -> None:
-    chosen = select(selection, 20, Random(1))
+    chosen = select_nodes(selection, 20, Random(1))
     assert len(chosen) == count
     assert chosen == sorted(set(chosen))
 

@@ -7,7 +7,7 @@ import pytest
 
 from carrycast.core.model import Position, Velocity
 from carrycast.sim.engine.run import Simulation
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 
 # Node 1 is absent until 10 s; then it stands 50 m beside node 0.
 MOVES = "0 20 0 100 0 100\n0 stays 0 0\n10 stays 0 0\n10 comes 50 0\n20 stays 0 0\n20 comes 50 0\n"
@@ -16,7 +16,7 @@ MOVES = "0 20 0 100 0 100\n0 stays 0 0\n10 stays 0 0\n10 comes 50 0\n20 stays 0 
 @pytest.mark.parametrize("radio", ["disk", "csma"])
 def test_a_node_that_is_absent_has_no_position_and_no_neighbors(tmp_path: Path, radio: str) -> None:
     (tmp_path / "moves.txt").write_text(MOVES)
-    scenario = scenario_from(
+    scenario = parse_scenario(
         {
             "duration_s": 20.0,
             "nodes": 2,
@@ -42,7 +42,7 @@ def test_a_node_that_is_absent_has_no_position_and_no_neighbors(tmp_path: Path, 
 
 def test_an_absent_node_has_no_position_to_be_wrong_about(tmp_path: Path) -> None:
     (tmp_path / "moves.txt").write_text(MOVES)
-    scenario = scenario_from(
+    scenario = parse_scenario(
         {
             "duration_s": 20.0,
             "nodes": 2,

@@ -7,7 +7,7 @@ from carrycast.core.protocol import Fact, Place, Protocol, UsesRouter
 from carrycast.core.wire import Codec, Layer, Message
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import Run, run
-from carrycast.sim.scenario.measures import Asked, aggregate
+from carrycast.sim.scenario.measures import RequestedMetric, aggregate
 from tests.simulation.worlds import line, register
 
 
@@ -115,21 +115,21 @@ def test_several_values_as_one(statistic: str, value: float) -> None:
     ("asked", "meaning"),
     [
         (
-            Asked(name="a", counts="routed", messages=["Topology"], role="broker", unit="bits"),
+            RequestedMetric(name="a", counts="routed", messages=["Topology"], role="broker", unit="bits"),
             "Topology: bits handed to routers by nodes with the role broker in the measured window per node and second",
         ),
         (
-            Asked(name="a", counts="values", fact="path", of="max"),
+            RequestedMetric(name="a", counts="values", fact="path", of="max"),
             "max of the values noted with path in the measured window",
         ),
         (
-            Asked(name="a", counts="probe", probe="load", role="broker", across="max", every_s=5.0),
+            RequestedMetric(name="a", counts="probe", probe="load", role="broker", across="max", every_s=5.0),
             "mean of samples of load, one every 5 s, each the max over nodes with the role broker",
         ),
-        (Asked(name="a", counts="probe", probe="paths"), "mean of samples of paths, one every 10 s"),
+        (RequestedMetric(name="a", counts="probe", probe="paths"), "mean of samples of paths, one every 10 s"),
     ],
 )
-def test_what_is_asked_for_is_said_in_words(asked: Asked, meaning: str) -> None:
+def test_what_is_asked_for_is_said_in_words(asked: RequestedMetric, meaning: str) -> None:
     assert asked.meaning() == meaning
 
 

@@ -13,7 +13,7 @@ from carrycast.core.streams import stream
 from carrycast.errors import UserError
 from carrycast.services.policy.repository import Repository
 from carrycast.sim.engine.run import Simulation, run
-from carrycast.sim.scenario.scenario import load, scenario_from
+from carrycast.sim.scenario.scenario import load_scenario, parse_scenario
 from carrycast.trace import Level
 
 BEACONS = "policy beacons roles sensor then { set discovery.period_s = 5; set color = 'red'; run led 'off' }"
@@ -49,7 +49,7 @@ def tables(**more: object) -> dict[str, object]:
 
 
 def simulated(until_s: float, **more: object) -> Simulation:
-    simulation = Simulation(scenario_from(tables(**more), "test"), 1, Level.FULL)
+    simulation = Simulation(parse_scenario(tables(**more), "test"), 1, Level.FULL)
     simulation.start()
     simulation.advance(until_s)
     return simulation
@@ -180,9 +180,9 @@ def test_runs_with_applications_repeat_and_a_policy_may_come_from_a_file(tmp_pat
         """,
         "utf-8",
     )
-    scenario = load(tmp_path / "scenario.toml")
+    scenario = load_scenario(tmp_path / "scenario.toml")
     assert run(scenario, 3).fingerprint == run(scenario, 3, recode=True).fingerprint
-    assert run(scenario, 3).fingerprint != run(scenario_from({**tables()}, "other"), 3).fingerprint
+    assert run(scenario, 3).fingerprint != run(parse_scenario({**tables()}, "other"), 3).fingerprint
 
 
 @pytest.mark.parametrize(
@@ -200,14 +200,14 @@ def test_runs_with_applications_repeat_and_a_policy_may_come_from_a_file(tmp_pat
 )
 def test_a_mistake_is_named_when_the_scenario_is_loaded(more: dict[str, object], says: str) -> None:
     with pytest.raises(UserError) as found:
-        scenario_from(tables(**more), "test")
+        parse_scenario(tables(**more), "test")
     assert says in str(found.value)
 
 
 def test_two_of_the_same_at_one_node_are_refused() -> None:
     twice = [{"name": "policy_tool", "nodes": [0]}, {"name": "policy_tool", "nodes": "all"}]
     with pytest.raises(UserError, match="node 0 runs policy_tool already"):
-        Simulation(scenario_from(tables(applications=twice), "test"), 1)
+        Simulation(parse_scenario(tables(applications=twice), "test"), 1)
 
 
 class Alarm(Application):

@@ -7,7 +7,7 @@ from carrycast.core.protocol import Fact, Interface, Protocol, TimerKey
 from carrycast.core.wire import EventMessage, Message
 from carrycast.sim.engine.observers.checkers import Checkers, ViolationError
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 from tests.simulation.worlds import line, register
 
 
@@ -200,7 +200,7 @@ def test_an_event_that_was_forgotten_too_early_is_told_with_the_setting_that_bou
         "publish": [{"count": 10}],
     }
     with pytest.raises(ViolationError, match=r"a second time; perhaps it was forgotten .*: raise protocol.seen_s"):
-        run(scenario_from(table, "forgetful"), 1)
+        run(parse_scenario(table, "forgetful"), 1)
 
 
 def test_a_node_may_store_an_event_in_two_places_and_must_let_go_of_both() -> None:
@@ -232,4 +232,4 @@ def test_a_broker_that_keeps_events_for_recovery_may_be_their_repository_too() -
         "publish": [{"count": 10, "lease_s": 15.0}],
         "advertise": [{"nodes": "all"}],
     }
-    assert run(scenario_from(table, "both"), 1).metrics["delivered"]
+    assert run(parse_scenario(table, "both"), 1).metrics["delivered"]

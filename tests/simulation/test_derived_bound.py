@@ -8,7 +8,7 @@ import pytest
 
 from carrycast.errors import WorkError
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.sim.testing.fuzz import Case
 
 FUNCTIONS = Path(sys.modules[Case.__module__].__file__ or "").with_name("processors.py")
@@ -16,7 +16,7 @@ FUNCTIONS = Path(sys.modules[Case.__module__].__file__ or "").with_name("process
 
 def multiplying(protocol: str, most: int) -> Scenario:
     """Ten nodes that make two of each event, and of those again."""
-    return scenario_from(_table(protocol, most), "multiplying")
+    return parse_scenario(_table(protocol, most), "multiplying")
 
 
 def _table(protocol: str, most: int) -> dict[str, object]:
@@ -44,9 +44,9 @@ def test_a_run_may_make_exactly_as_many_as_it_is_allowed() -> None:
     """One node, so that each of three events is made into two and no more: six are allowed, five are not."""
     table = {**_table("processor_flooding", 6), "nodes": 1, "publish": [{"count": 3}]}
     table["processors"] = [{"id": "p", "function": f"{FUNCTIONS}:twice", "nodes": "all", "filter": "part is null"}]
-    assert run(scenario_from(table, "six"), 1).metrics["published"] == 9
+    assert run(parse_scenario(table, "six"), 1).metrics["published"] == 9
     with pytest.raises(WorkError, match="more than 5 events"):
-        run(scenario_from({**table, "computer": {"max_derived_events": 5}}, "five"), 1)
+        run(parse_scenario({**table, "computer": {"max_derived_events": 5}}, "five"), 1)
 
 
 def test_the_command_line_says_it_in_one_line_and_ends_with_status_1(tmp_path: Path) -> None:

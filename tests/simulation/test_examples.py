@@ -7,7 +7,7 @@ import pytest
 
 from carrycast.core.protocol.registry import protocol_names
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import load
+from carrycast.sim.scenario.scenario import load_scenario
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = REPOSITORY / "examples"
@@ -31,18 +31,18 @@ def test_every_example_is_listed_under_its_protocol() -> None:
     page = listed()
     assert sorted(page) == FILES
     for path, protocols in page.items():
-        assert load(path).protocol["name"] in protocols, path
+        assert load_scenario(path).protocol["name"] in protocols, path
 
 
 def test_every_protocol_has_an_example() -> None:
     shipped = {path.name for path in (REPOSITORY / "src" / "carrycast" / "dissemination").iterdir() if path.is_dir()}
     names = [name for name in protocol_names() if name in shipped]
-    assert {load(path).protocol["name"] for path in FILES} >= set(names)
+    assert {load_scenario(path).protocol["name"] for path in FILES} >= set(names)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(EXAMPLES)))
 def test_a_small_example_delivers(path: Path) -> None:
-    scenario = load(path)
+    scenario = load_scenario(path)
     if scenario.nodes * scenario.duration_s <= SMALL_NODE_S:
         ratio = run(scenario, seed=1).metrics["delivery_ratio"]
         assert ratio is not None

@@ -14,17 +14,17 @@ from carrycast.core.protocol.registry import protocol_named, protocol_names, rou
 from carrycast.errors import UserError, WorkError
 from carrycast.node.config import NodeFile, ProcessorSection, TraceSection
 from carrycast.node.link.config import DiscoverySection, LinkSettings, ListenSection
+from carrycast.sim.engine.failure import RunError
 from carrycast.sim.engine.kernel import Kernel
-from carrycast.sim.engine.mishap import RunError
 from carrycast.sim.engine.run import run
 from carrycast.sim.mobility.model import models
 from carrycast.sim.radio.disk_settings import DiskRadio
 from carrycast.sim.radio.dot11 import CsmaRadio
 from carrycast.sim.scenario.applications import Calendar
 from carrycast.sim.scenario.faults import Fault
-from carrycast.sim.scenario.measures import Asked
-from carrycast.sim.scenario.resources import Computer, Energy, Service
-from carrycast.sim.scenario.scenario import BeaconMode, Measure, ProcessorEntry, Scenario, Wire, scenario_from
+from carrycast.sim.scenario.measures import RequestedMetric
+from carrycast.sim.scenario.resources import ComputerSettings, EnergySettings, ServiceSettings
+from carrycast.sim.scenario.scenario import BeaconMode, Measure, ProcessorEntry, Scenario, Wire, parse_scenario
 from carrycast.sim.scenario.workload import PublishEntry, RequestEntry, SubscribeEntry
 from carrycast.sim.testing import example_tables
 
@@ -74,7 +74,7 @@ def numbers(kind: Any) -> Iterator[str]:
 def ends(tables: dict[str, Any], what: str) -> None:
     """Refused in one line, or done."""
     try:
-        run(scenario_from(tables, "extreme.toml"), 1)
+        run(parse_scenario(tables, "extreme.toml"), 1)
     except RunError as error:
         pytest.fail(f"{what}: {error}")
     except (UserError, WorkError) as error:
@@ -120,15 +120,15 @@ TABLES: dict[str, tuple[Any, dict[str, Any]]] = {
     "radio:slow": (DiskRadio, {"model": "disk", "rate_bps": 1e6, "loss": 0.1}),
     "radio:csma": (CsmaRadio, {"model": "csma"}),
     "discovery": (BeaconMode, {"mode": "beacon"}),
-    "energy": (Energy, {}),
-    "service": (Service, {"time_s": 0.001}),
+    "energy": (EnergySettings, {}),
+    "service": (ServiceSettings, {"time_s": 0.001}),
     "wires[]": (Wire, {"tree": 1, "rate_bps": 1e6}),
     "subscribe[]": (SubscribeEntry, {"filter": "kind = 'a'"}),
     "subscribe[]:born": (SubscribeEntry, {"filter": "kind = 'a'", "births_per_s": 1.0, "lifetime_s": 1.0}),
     "publish[]": (PublishEntry, {"attributes": {"kind": "a"}}),
     "publish[]:count": (PublishEntry, {"attributes": {"kind": "a"}, "count": 2}),
     "request[]": (RequestEntry, {"filter": "kind = 'a'"}),
-    "measure.more[]": (Asked, {"name": "samples", "counts": "probe", "probe": "load"}),
+    "measure.more[]": (RequestedMetric, {"name": "samples", "counts": "probe", "probe": "load"}),
 }
 for _kind in typing.get_args(Fault):
     _given = {"nodes": "all", "between": [0, 1], "at_s": 1.0, "every_s": 1.0, "for_s": 1.0, "delay_s": 0.1}
@@ -168,14 +168,14 @@ ENDLESS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("change", "told"), ENDLESS, ids=[str(change) for change, _ in ENDLESS])
 def test_work_that_cannot_end_is_refused_before_it_begins(change: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=told):
-        scenario_from({**BASE, **change}, "extreme.toml")
+        parse_scenario({**BASE, **change}, "extreme.toml")
 
 
 def test_subscriptions_that_cannot_all_differ_are_refused() -> None:
     five = {"filter": "kind = {kind}", "draw": {"kind": {"choice": ["a", "b", "c", "d", "e"]}}}
     with pytest.raises(UserError, match=r"subscribe\[0\].each: 100 a node, .* only 5 different filters"):
-        scenario_from({**BASE, "subscribe": [{**five, "each": 100}]}, "extreme.toml")
-    run(scenario_from({**BASE, "subscribe": [{**five, "each": 5}]}, "extreme.toml"), 1)
+        parse_scenario({**BASE, "subscribe": [{**five, "each": 100}]}, "extreme.toml")
+    run(parse_scenario({**BASE, "subscribe": [{**five, "each": 5}]}, "extreme.toml"), 1)
 
 
 NO_LIMIT = {
@@ -195,7 +195,7 @@ def settings_types() -> Iterator[tuple[str, Any]]:
     yield from models().items()
     for name, (kind, _) in TABLES.items():
         yield name, kind
-    for kind in (Scenario, Computer, Calendar, Measure, ProcessorEntry):
+    for kind in (Scenario, ComputerSettings, Calendar, Measure, ProcessorEntry):
         yield kind.__name__, kind
     for kind in (NodeFile, TraceSection, ProcessorSection, ListenSection, DiscoverySection, LinkSettings):
         yield f"node {kind.__name__}", kind

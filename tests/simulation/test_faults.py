@@ -19,21 +19,21 @@ from carrycast.sim.scenario.faults import (
     GpsError,
     LinkCut,
     Loss,
-    Wandering,
-    fault_plan,
+    PositionError,
+    draw_faults,
 )
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 from carrycast.sim.testing import Net
 from tests.simulation.worlds import line, register
 
 
 def test_a_crash_at_a_time_is_an_outage_of_every_chosen_node() -> None:
-    plan = fault_plan([Crash(nodes=[1, 3], at_s=5.0, down_s=2.0)], {}, 5, 100.0, 1)
+    plan = draw_faults([Crash(nodes=[1, 3], at_s=5.0, down_s=2.0)], {}, 5, 100.0, 1)
     assert plan.outages == [(1, 5.0, 7.0), (3, 5.0, 7.0)]
 
 
 def test_crashes_every_so_often_do_not_overlap_and_come_about_as_often() -> None:
-    plan = fault_plan([Crash(nodes="all", every_s=10.0, down_s=5.0)], {}, 20, 10_000.0, 1)
+    plan = draw_faults([Crash(nodes="all", every_s=10.0, down_s=5.0)], {}, 20, 10_000.0, 1)
     assert 0.9 < len(plan.outages) / (20 * 10_000.0 / 15.0) < 1.1
     for node in range(20):
         mine = [outage for outage in plan.outages if outage.node == node]
@@ -42,7 +42,7 @@ def test_crashes_every_so_often_do_not_overlap_and_come_about_as_often() -> None
 
 def test_of_two_crashes_at_once_the_earlier_stands() -> None:
     faults: list[Fault] = [Crash(nodes=[1], at_s=5.0, down_s=10.0), Crash(nodes=[1], at_s=7.0, down_s=1.0)]
-    assert fault_plan(faults, {}, 5, 100.0, 1).outages == [(1, 5.0, 15.0)]
+    assert draw_faults(faults, {}, 5, 100.0, 1).outages == [(1, 5.0, 15.0)]
 
 
 @pytest.mark.parametrize("kind", [Crash, CutOff])
@@ -52,7 +52,7 @@ def test_a_node_is_down_or_cut_off_while_any_of_several_overlapping_faults_says_
         return kind(nodes=[node], at_s=at_s, **length)
 
     faults = [fault(1, 5, 10), fault(1, 7, 20), fault(2, 6, 1), fault(1, 27, 3), fault(1, 30.5, 1)]
-    plan = fault_plan(faults, {}, 5, 100.0, 1)
+    plan = draw_faults(faults, {}, 5, 100.0, 1)
     outages = plan.outages if kind is Crash else plan.absences
     # A fault that begins as another one ends is one of its own.
     assert outages == [(1, 5.0, 27.0), (2, 6.0, 7.0), (1, 27.0, 30.0), (1, 30.5, 31.5)]
@@ -60,7 +60,7 @@ def test_a_node_is_down_or_cut_off_while_any_of_several_overlapping_faults_says_
 
 def test_two_skewed_clocks_of_one_node_are_refused() -> None:
     with pytest.raises(UserError, match=r"faults\[1\]: node 0 has a skewed clock already"):
-        fault_plan([ClockSkew(offset_s=1.0), ClockSkew(drift=0.1)], {}, 3, 100.0, 1)
+        draw_faults([ClockSkew(offset_s=1.0), ClockSkew(drift=0.1)], {}, 3, 100.0, 1)
 
 
 def _cut_run(*faults: dict[str, object]) -> Run:
@@ -75,7 +75,7 @@ def _cut_run(*faults: dict[str, object]) -> Run:
         "publish": [{"nodes": [0], "interval_s": 1.0, "to_s": 89.0, "from_s": 1.5, "lease_s": 0.5}],
         "faults": list(faults),
     }
-    return run(scenario_from(table, "cuts"), 1)
+    return run(parse_scenario(table, "cuts"), 1)
 
 
 @pytest.mark.parametrize("second", [(5.0, 5.0), (1.0, 89.0), (0.5, 2.0), (80.0, 100.0), (1.0, 1.0)])
@@ -99,20 +99,20 @@ def test_drawn_cuts_and_given_cuts_of_one_link_do_not_end_each_other(for_s: floa
 
 
 def test_two_losses_strike_independently() -> None:
-    plan = fault_plan([Loss(probability=0.5), Loss(probability=0.5)], {}, 5, 100.0, 1)
+    plan = draw_faults([Loss(probability=0.5), Loss(probability=0.5)], {}, 5, 100.0, 1)
     assert plan.loss == pytest.approx(0.75)
     assert plan.disturbs_frames
 
 
 def test_clocks_are_off_by_no_more_than_is_said() -> None:
-    plan = fault_plan([ClockSkew(offset_s=10.0, drift=0.01)], {}, 50, 100.0, 1)
+    plan = draw_faults([ClockSkew(offset_s=10.0, drift=0.01)], {}, 50, 100.0, 1)
     assert len(plan.clocks) == 50
     assert all(abs(clock.offset_s) <= 10 and abs(clock.drift) <= 0.01 for clock in plan.clocks.values())
     assert 0 < plan.worst_drift <= 0.01
 
 
 def test_errors_of_positions_are_no_larger_than_is_said_and_wander_without_a_jump() -> None:
-    plan = fault_plan([GpsError(error_m=30.0, change_s=10.0)], {}, 40, 100.0, 1)
+    plan = draw_faults([GpsError(error_m=30.0, change_s=10.0)], {}, 40, 100.0, 1)
     assert len(plan.positions) == 40
     drawn = []
     for [wandering] in plan.positions.values():
@@ -127,8 +127,8 @@ def test_errors_of_positions_are_no_larger_than_is_said_and_wander_without_a_jum
 
 
 def test_an_error_follows_from_the_time_alone_however_often_one_asks() -> None:
-    def wandering() -> Wandering:
-        return fault_plan([GpsError(error_m=30.0, change_s=2.0)], {}, 3, 100.0, 7).positions[1][0]
+    def wandering() -> PositionError:
+        return draw_faults([GpsError(error_m=30.0, change_s=2.0)], {}, 3, 100.0, 7).positions[1][0]
 
     often, once, backwards = wandering(), wandering(), wandering()
     steps = [often.at(tick / 4) for tick in range(100)]
@@ -136,12 +136,12 @@ def test_an_error_follows_from_the_time_alone_however_often_one_asks() -> None:
     assert [backwards.at(tick / 4) for tick in reversed(range(100))] == steps[::-1]
     # Half way from one draw to the next.
     assert steps[4] == pytest.approx([(one + other) / 2 for one, other in zip(steps[0], steps[8], strict=True)])
-    others = fault_plan([GpsError(error_m=30.0, change_s=2.0)], {}, 3, 100.0, 7).positions
+    others = draw_faults([GpsError(error_m=30.0, change_s=2.0)], {}, 3, 100.0, 7).positions
     assert len({others[node][0].at(3.0) for node in range(3)}) == 3
 
 
 def test_an_error_may_stay_as_it_is() -> None:
-    plan = fault_plan([GpsError(nodes=[1], error_m=5.0, change_s=inf)], {}, 3, 100.0, 1)
+    plan = draw_faults([GpsError(nodes=[1], error_m=5.0, change_s=inf)], {}, 3, 100.0, 1)
     assert list(plan.positions) == [1]
     assert plan.positions[1][0].at(0.0) == plan.positions[1][0].at(1e6) != (0.0, 0.0)
 
@@ -158,7 +158,7 @@ def test_a_node_is_told_of_a_wrong_place_and_heard_at_the_right_one() -> None:
     net.run(1)
     assert net.delivered(2), "over node 1, whose true place is between the two"
     host = net.protocol(1).host
-    plan = fault_plan([GpsError(nodes=[1], error_m=1000.0), GpsError(nodes=[1], error_m=1.0)], {}, 3, 1e6, 1)
+    plan = draw_faults([GpsError(nodes=[1], error_m=1000.0), GpsError(nodes=[1], error_m=1.0)], {}, 3, 1e6, 1)
     one, other = (wandering.at(91.0) for wandering in plan.positions[1])
     assert host.position(91.0) == Position(100.0 + one[0] + other[0], one[1] + other[1])
     assert host.velocity(91.0) == Velocity(0.0, 0.0)
@@ -168,8 +168,8 @@ def test_a_node_is_told_of_a_wrong_place_and_heard_at_the_right_one() -> None:
 
 def test_a_fault_more_leaves_the_others_as_they_were() -> None:
     first = Crash(nodes="50%", every_s=10.0)
-    alone = fault_plan([first], {}, 10, 100.0, 1)
-    beside = fault_plan([first, LinkCut(between=(0, 1), at_s=1.0, for_s=1.0), Loss(probability=0.1)], {}, 10, 100.0, 1)
+    alone = draw_faults([first], {}, 10, 100.0, 1)
+    beside = draw_faults([first, LinkCut(between=(0, 1), at_s=1.0, for_s=1.0), Loss(probability=0.1)], {}, 10, 100.0, 1)
     assert beside.outages == alone.outages
 
 

@@ -6,7 +6,7 @@ from carrycast.core.maps import read_map
 from carrycast.core.model import Area
 from carrycast.core.protocol import Host
 from carrycast.sim.engine.run import Simulation
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 from carrycast.sim.testing import Net
 from tests.simulation.worlds import line
 
@@ -25,7 +25,7 @@ def hosts(simulation: Simulation) -> list[Host]:
 
 
 def test_all_nodes_are_told_of_the_same_area_and_the_same_map() -> None:
-    told = hosts(Simulation(scenario_from(DRIVING, "driving"), 1))
+    told = hosts(Simulation(parse_scenario(DRIVING, "driving"), 1))
     city = read_map("city")
     assert [host.area for host in told] == [Area(2000.0, 2000.0)] * 3
     assert {host.road_map().roads for host in told} == {city.roads}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from carrycast.sim.engine import kernel as kernel_module
 from carrycast.sim.engine.kernel import Kernel, Timer, delay_us
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 
 
 def test_calls_come_by_time_and_then_by_the_order_in_which_they_were_asked_for() -> None:
@@ -248,5 +248,5 @@ def test_a_node_that_comes_late_into_a_full_room_ends_no_run(tmp_path: Path, see
         "publish": [{"count": 200, "to_s": 20.0}],
         "base": str(tmp_path),
     }
-    outcome = run(scenario_from(table, "room"), seed)
+    outcome = run(parse_scenario(table, "room"), seed)
     assert outcome.metrics["delivery_ratio"] == 1.0

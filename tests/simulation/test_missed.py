@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from carrycast.sim.engine.missed import Missed, missed
+from carrycast.sim.engine.missed_events import MissedEvent, find_missed_events
 
 Row = tuple[float, int, str, str | None, str | None, int | None, str | None]
 
@@ -53,7 +53,7 @@ PUBLISHED: Row = (1.0, 0, "publish", "0:0", None, None, None)
 
 def last(*rows: Row) -> str:
     """What is told of an event that node 2 missed."""
-    (found,) = missed(trace(*rows), events(event("0:0", 1.0)), wishes(wish("2:0", 2)))
+    (found,) = find_missed_events(trace(*rows), events(event("0:0", 1.0)), wishes(wish("2:0", 2)))
     return found.last
 
 
@@ -93,7 +93,7 @@ def test_what_happened_at_the_node_itself_counts_before_what_happened_later_else
 
 def test_who_had_it_and_who_was_owed_nothing_missed_nothing() -> None:
     told = trace(PUBLISHED, (2.0, 1, "deliver", "0:0", "1:0", None, None), (2.0, 3, "store", "0:0", "3:0", None, None))
-    found = missed(
+    found = find_missed_events(
         told,
         events(event("0:0", 1.0)),
         wishes(
@@ -108,12 +108,12 @@ def test_who_had_it_and_who_was_owed_nothing_missed_nothing() -> None:
         ),
     )
     assert [(one.node, one.subscription) for one in found] == [(3, "3:0"), (8, "8:0")]
-    assert found[0] == Missed(3, "3:0", "0:0", 1.0, "stored by node 3 at 2 s")
+    assert found[0] == MissedEvent(3, "3:0", "0:0", 1.0, "stored by node 3 at 2 s")
 
 
 def test_another_subscription_of_the_same_node_is_owed_its_own() -> None:
     told = trace(PUBLISHED, (2.0, 1, "deliver", "0:0", "1:0", None, None))
-    found = missed(told, events(event("0:0", 1.0)), wishes(wish("1:0", 1), wish("1:1", 1)))
+    found = find_missed_events(told, events(event("0:0", 1.0)), wishes(wish("1:0", 1), wish("1:1", 1)))
     assert [one.subscription for one in found] == ["1:1"]
     assert found[0].last == "delivered to node 1 at 2 s"
 
@@ -121,13 +121,15 @@ def test_another_subscription_of_the_same_node_is_owed_its_own() -> None:
 def test_access_and_what_counts() -> None:
     told = trace(PUBLISHED, (1.0, 0, "publish", "0:1", None, None, None), (1.0, 0, "publish", "0:2", None, None, None))
     published = events(event("0:0", 1.0, access="rank = 1"), event("0:1", 1.0, counted=False), event("0:2", 1.0))
-    found = missed(told, published, wishes(wish("1:0", 1), wish("2:0", 2, attributes='{"rank": 1}')))
+    found = find_missed_events(told, published, wishes(wish("1:0", 1), wish("2:0", 2, attributes='{"rank": 1}')))
     assert [(one.event, one.node) for one in found] == [("0:0", 2), ("0:2", 1), ("0:2", 2)]
 
 
 def test_in_the_order_of_publishing_and_of_subscriptions() -> None:
     told = trace((5.0, 0, "publish", "0:1", None, None, None), (1.0, 0, "publish", "0:0", None, None, None))
-    found = missed(told, events(event("0:1", 5.0), event("0:0", 1.0)), wishes(wish("2:0", 2), wish("1:0", 1)))
+    found = find_missed_events(
+        told, events(event("0:1", 5.0), event("0:0", 1.0)), wishes(wish("2:0", 2), wish("1:0", 1))
+    )
     assert [(one.event, one.subscription) for one in found] == [
         ("0:0", "1:0"),
         ("0:0", "2:0"),

@@ -9,7 +9,7 @@ from carrycast.errors import UserError
 from carrycast.sim.engine.run import Simulation
 from carrycast.sim.scenario.draws import Drawable
 from carrycast.sim.scenario.scenario import Scenario
-from carrycast.sim.scenario.workload import SubscribeEntry, workload
+from carrycast.sim.scenario.workload import SubscribeEntry, draw_workload
 from carrycast.sim.testing import Net
 from tests.simulation.modulating import Modulating
 from tests.simulation.worlds import line, register
@@ -106,12 +106,12 @@ def test_a_scenario_gives_subscriptions_a_processor_that_begins_with_a_state(bas
 def test_parameters_are_drawn_for_each_subscription_and_come_as_json() -> None:
     parameters: dict[str, Drawable] = {"low": {"integers": [0, 4]}, "high": {"uniform": [5, 9]}, "name": "box"}
     entry = SubscribeEntry(nodes="all", processor="boxed", parameters=parameters)
-    first = [one.subscription for one in workload([entry], [], {}, 30, 1.0, 1).subscribes]
+    first = [one.subscription for one in draw_workload([entry], [], {}, 30, 1.0, 1).subscribes]
     assert {one.processor for one in first} == {"boxed"}
     boxes = [json.loads(one.state) for one in first]
     assert all(0 <= box["low"] <= 4 and 5 <= box["high"] <= 9 and box["name"] == "box" for box in boxes)
     assert len({one.state for one in first}) > 20
-    assert [one.subscription for one in workload([entry], [], {}, 30, 1.0, 1).subscribes] == first
+    assert [one.subscription for one in draw_workload([entry], [], {}, 30, 1.0, 1).subscribes] == first
 
 
 def test_parameters_change_nothing_in_what_else_is_drawn() -> None:
@@ -119,7 +119,7 @@ def test_parameters_change_nothing_in_what_else_is_drawn() -> None:
         entry = SubscribeEntry(
             filter="topic = {t}", draw={"t": {"integers": [1, 99]}}, processor=processor, parameters=parameters
         )
-        return [one.subscription.filter for one in workload([entry], [], {}, 1, 1.0, 1).subscribes]
+        return [one.subscription.filter for one in draw_workload([entry], [], {}, 1, 1.0, 1).subscribes]
 
     assert filters(None, {}) == filters("p", {"a": {"integers": [1, 9]}})
 

@@ -8,7 +8,7 @@ import pytest
 from carrycast.services.policy.decision import DecisionPoint
 from carrycast.services.policy.repository import Repository
 from carrycast.sim.engine.run import Simulation
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 from carrycast.trace import Level
 
 SLOW = "policy slow roles sensor then { set discovery.period_s = 5 }"
@@ -38,7 +38,7 @@ def tables(commands: list[dict[str, object]], **more: object) -> dict[str, objec
 
 
 def simulated(until_s: float, commands: list[dict[str, object]], **more: object) -> Simulation:
-    simulation = Simulation(scenario_from(tables(commands, **more), "policy"), 1, Level.FULL)
+    simulation = Simulation(parse_scenario(tables(commands, **more), "policy"), 1, Level.FULL)
     simulation.start()
     simulation.advance(until_s)
     return simulation
@@ -165,7 +165,7 @@ def test_under_loss_and_crashes_everybody_ends_with_the_same_policies(seed: int)
         else:
             commands.append({**told, "body": {"text": text, "anyway": True, "next": True}})
     crashed = [STORE, OTHER, EARLY, LATE, LATE]
-    made = scenario_from(
+    made = parse_scenario(
         tables(
             commands,
             duration_s=600.0,

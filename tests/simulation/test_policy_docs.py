@@ -6,7 +6,7 @@ from pathlib import Path
 from carrycast.services.policy.conflict import clash
 from carrycast.services.policy.text import policies_from
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import load
+from carrycast.sim.scenario.scenario import load_scenario
 from carrycast.trace import Level
 
 REPOSITORY = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ def test_the_conflict_of_the_page_is_explained_as_it_says() -> None:
 
 
 def test_the_example_runs_and_everybody_does_as_the_policies_say() -> None:
-    outcome = run(load(EXAMPLE / "field.toml"), seed=1, trace=Level.FULL)
+    outcome = run(load_scenario(EXAMPLE / "field.toml"), seed=1, trace=Level.FULL)
     rows = outcome.trace.table().to_pylist()
     stored = {row["node"] for row in rows if row["kind"] == "policy_stored"}
     assert stored == {4, 5}

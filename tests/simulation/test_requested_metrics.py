@@ -7,7 +7,7 @@ from carrycast.core.protocol import Fact
 from carrycast.errors import UserError
 from carrycast.sim.engine.observers.requested import RequestedMetrics
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.measures import Asked
+from carrycast.sim.scenario.measures import RequestedMetric
 from carrycast.trace import Level
 from tests.simulation.worlds import line
 
@@ -18,7 +18,7 @@ def event(id: EventId, *derived_from: EventId) -> Event:
     return Event(id=id, attributes={"topic": 1}, derived_from=derived_from)
 
 
-def requested(*asked: Asked) -> RequestedMetrics:
+def requested(*asked: RequestedMetric) -> RequestedMetrics:
     found = RequestedMetrics(list(asked), nodes=4, from_s=0.0, to_s=100.0)
     found.on_event(1.0, event(FIRST))
     found.on_event(2.0, event(SECOND))
@@ -28,7 +28,7 @@ def requested(*asked: Asked) -> RequestedMetrics:
 
 
 def test_what_processors_made_counts_for_all_the_source_messages_behind_it_once() -> None:
-    found = requested(Asked(name="got", counts="sources", nodes=[3]))
+    found = requested(RequestedMetric(name="got", counts="sources", nodes=[3]))
     found.on_deliver(3.0, 3, FIRST)
     found.on_deliver(4.0, 3, MADE_AGAIN)
     found.on_deliver(4.0, 2, SECOND)
@@ -36,20 +36,20 @@ def test_what_processors_made_counts_for_all_the_source_messages_behind_it_once(
 
 
 def test_only_what_came_in_time_counts_within_a_time() -> None:
-    found = requested(Asked(name="soon", counts="sources", nodes=[3], within_s=1.0))
+    found = requested(RequestedMetric(name="soon", counts="sources", nodes=[3], within_s=1.0))
     found.on_deliver(3.0, 3, MADE)
     assert found.result() == {"soon": 1}, "the second came a second after its publication, the first two"
 
 
 def test_several_nodes_are_averaged() -> None:
-    found = requested(Asked(name="got", counts="sources", nodes=[2, 3]))
+    found = requested(RequestedMetric(name="got", counts="sources", nodes=[2, 3]))
     found.on_deliver(3.0, 3, MADE)
     found.on_deliver(3.0, 2, FIRST)
     assert found.result() == {"got": 1.5}
 
 
 def test_a_message_has_reached_somebody_once_it_came_to_any_node_but_its_own() -> None:
-    found = requested(Asked(name="reached", counts="reached"))
+    found = requested(RequestedMetric(name="reached", counts="reached"))
     found.on_deliver(3.0, 0, FIRST)
     assert found.result() == {"reached": 0}, "node 0 has published it"
     found.on_deliver(3.0, 3, FIRST)
@@ -60,7 +60,10 @@ def test_a_message_has_reached_somebody_once_it_came_to_any_node_but_its_own() -
 
 
 def test_source_messages_outside_the_measured_window_do_not_count() -> None:
-    asked = [Asked(name="got", counts="sources", nodes=[3]), Asked(name="reached", counts="reached")]
+    asked = [
+        RequestedMetric(name="got", counts="sources", nodes=[3]),
+        RequestedMetric(name="reached", counts="reached"),
+    ]
     found = RequestedMetrics(asked, nodes=4, from_s=1.5, to_s=100.0)
     found.on_event(1.0, event(FIRST))
     found.on_deliver(2.0, 3, FIRST)
@@ -69,10 +72,10 @@ def test_source_messages_outside_the_measured_window_do_not_count() -> None:
 
 def test_facts_are_counted_by_kind_and_by_the_events_they_are_about() -> None:
     found = requested(
-        Asked(name="all", counts="facts", fact="announce"),
-        Asked(name="different", counts="facts", fact="announce", distinct=True),
-        Asked(name="missed", counts="missed", fact="announce", nodes=[3]),
-        Asked(name="none", counts="facts", fact="path_broken"),
+        RequestedMetric(name="all", counts="facts", fact="announce"),
+        RequestedMetric(name="different", counts="facts", fact="announce", distinct=True),
+        RequestedMetric(name="missed", counts="missed", fact="announce", nodes=[3]),
+        RequestedMetric(name="none", counts="facts", fact="path_broken"),
     )
     for about in (FIRST, FIRST, SECOND, None):
         found.on_note(1.0, 0, Fact("announce", about))
@@ -175,22 +178,22 @@ def test_bytes_belong_to_the_window_in_which_they_were_handed_over() -> None:
 @pytest.mark.parametrize(
     ("entry", "meaning"),
     [
-        (Asked(name="a", counts="bytes"), "bytes in the measured window per node and second"),
+        (RequestedMetric(name="a", counts="bytes"), "bytes in the measured window per node and second"),
         (
-            Asked(name="a", counts="bytes", layers=["routing"], traffic=["data", "control"], per="node"),
+            RequestedMetric(name="a", counts="bytes", layers=["routing"], traffic=["data", "control"], per="node"),
             "data and control bytes of routing in the measured window per node",
         ),
         (
-            Asked(name="a", counts="bytes", traffic=["control"], messages=["Here", "Hello"]),
+            RequestedMetric(name="a", counts="bytes", traffic=["control"], messages=["Here", "Hello"]),
             "control bytes in Here and Hello in the measured window per node and second",
         ),
         (
-            Asked(name="a", counts="bytes", per="run", repetitions=True),
+            RequestedMetric(name="a", counts="bytes", per="run", repetitions=True),
             "bytes in the measured window, repetitions by the radio among them",
         ),
     ],
 )
-def test_what_bytes_mean_is_said(entry: Asked, meaning: str) -> None:
+def test_what_bytes_mean_is_said(entry: RequestedMetric, meaning: str) -> None:
     assert entry.meaning() == meaning
 
 

@@ -10,7 +10,7 @@ from carrycast.core.wire import EventMessage, Message
 from carrycast.errors import UserError
 from carrycast.sim.engine.observers.checkers import ViolationError
 from carrycast.sim.engine.run import Run, Simulation, run
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.trace import Level
 from tests.simulation.worlds import line, register
 
@@ -43,7 +43,7 @@ def brokers(nodes: int = 7, **tables: object) -> Scenario:
         ],
         "measure": {"more": MEASURES},
     }
-    return scenario_from({**world, **tables}, "brokers")
+    return parse_scenario({**world, **tables}, "brokers")
 
 
 def rows(done: Run, kind: str) -> list[Mapping[str, object]]:

@@ -6,7 +6,7 @@ import pytest
 
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import load
+from carrycast.sim.scenario.scenario import load_scenario
 from carrycast.sim.testing import Net
 from carrycast.trace import Kind
 
@@ -127,13 +127,13 @@ def test_a_processor_that_cannot_work_is_refused_when_the_scenario_is_loaded(
 ) -> None:
     path = written(tmp_path, *tables)
     with pytest.raises(UserError) as caught:
-        load(path)
+        load_scenario(path)
     assert str(caught.value).replace(str(path), "FILE").startswith(told)
 
 
 def test_the_same_processor_at_different_nodes_is_fine(tmp_path: Path) -> None:
     path = written(tmp_path, FINE + "nodes = [1]\ncost_s = 0.1\n", FINE + "nodes = [2]\ncost_s = 0.2\n")
-    assert run(load(path), 1).failures == {}
+    assert run(load_scenario(path), 1).failures == {}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_same_processor_at_different_nodes_is_fine(tmp_path: Path) -> None:
     ],
 )
 def test_what_only_a_run_can_know_is_refused_by_it(tmp_path: Path, tables: list[str], told: str) -> None:
-    scenario = load(written(tmp_path, *tables))
+    scenario = load_scenario(written(tmp_path, *tables))
     with pytest.raises(UserError) as caught:
         run(scenario, 1)
     assert str(caught.value).replace(str(tmp_path), "BASE") == told

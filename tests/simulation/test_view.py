@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from carrycast.sim.engine.view import all_hops
+from carrycast.sim.engine.global_view import compute_all_hops
 from carrycast.sim.testing import Net
 
 
@@ -17,14 +17,14 @@ def test_distances_are_those_of_an_independent_search(nodes: int, links: int) ->
     graph.add_nodes_from(range(nodes))
     while graph.number_of_edges() < links:
         graph.add_edge(*rng.sample(range(nodes), 2))
-    found = all_hops([list(graph[node]) for node in range(nodes)])
+    found = compute_all_hops([list(graph[node]) for node in range(nodes)])
     paths = dict(nx.all_pairs_shortest_path_length(graph))
     assert found.tolist() == [[paths[a].get(b, -1) for b in range(nodes)] for a in range(nodes)]
 
 
 def test_nobody_is_nowhere_near_anybody() -> None:
-    assert all_hops([]).shape == (0, 0)
-    assert all_hops([[], []]).tolist() == [[0, -1], [-1, 0]]
+    assert compute_all_hops([]).shape == (0, 0)
+    assert compute_all_hops([[], []]).tolist() == [[0, -1], [-1, 0]]
 
 
 def test_distances_are_computed_once_for_each_change_of_links() -> None:

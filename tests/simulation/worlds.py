@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from carrycast.core.protocol import Protocol
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 
 LINE: Mapping[str, object] = {
     "name": "line",
@@ -22,7 +22,7 @@ LINE: Mapping[str, object] = {
 
 def line(**tables: object) -> Scenario:
     """Three nodes in a row, each 100 m from the next, that hear 120 m far."""
-    return scenario_from({**LINE, **tables}, "line.toml")
+    return parse_scenario({**LINE, **tables}, "line.toml")
 
 
 def register(monkeypatch: pytest.MonkeyPatch, protocol: type[Protocol]) -> None:

@@ -43,11 +43,11 @@ def _contacts(arguments: argparse.Namespace) -> int:
     if arguments.source.is_dir():
         plan = _of_fleet(arguments, path)
     else:
-        from carrycast.sim.scenario.movement import plan_from
+        from carrycast.sim.scenario.movement import read_contact_plan
 
         if arguments.master is not None:
             raise UserError("--master: is for a fleet's folder; `carrycast ingest` makes one of a file")
-        plan = plan_from(arguments.source, arguments.range_m, arguments.duration_s, arguments.seed)
+        plan = read_contact_plan(arguments.source, arguments.range_m, arguments.duration_s, arguments.seed)
         new_folder(arguments.out, "--out")
         plan.save(path)
     facts: dict[str, object] = {**plan.summary(), **_earliest(plan, arguments)}

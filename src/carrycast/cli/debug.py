@@ -65,10 +65,10 @@ def _recorded(path: Path, seed: int, scratch: Path) -> Path:
 
         return find_traces([path])[0]
     from carrycast.sim.engine.run import run
-    from carrycast.sim.scenario.scenario import load
+    from carrycast.sim.scenario.scenario import load_scenario
     from carrycast.trace import Level
 
-    run(load(path), seed, Level.FULL).trace.save(scratch)
+    run(load_scenario(path), seed, Level.FULL).trace.save(scratch)
     return scratch
 
 
@@ -92,10 +92,10 @@ def _row_text(row: dict[str, object]) -> str:
 
 def _debug(arguments: argparse.Namespace) -> int:
     from carrycast.sim.engine.debugging import debug_run
-    from carrycast.sim.scenario.overrides import chosen_scenario, parse_assignment
+    from carrycast.sim.scenario.overrides import parse_assignment, resolve_scenario
 
     settings = dict(parse_assignment(text) for text in arguments.set)
-    scenario = chosen_scenario(arguments.scenario, arguments.protocol, settings)
+    scenario = resolve_scenario(arguments.scenario, arguments.protocol, settings)
     outcome = debug_run(scenario, arguments.seed, arguments.node, arguments.at)
     say(f"fingerprint {outcome.fingerprint}")
     return 0

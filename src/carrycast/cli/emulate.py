@@ -25,12 +25,12 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def _emulate(arguments: argparse.Namespace) -> int:
     from carrycast.lab.play import emulate
     from carrycast.sim.scenario.measures import METRIC_MEANINGS
-    from carrycast.sim.scenario.overrides import chosen_scenario, parse_assignment
+    from carrycast.sim.scenario.overrides import parse_assignment, resolve_scenario
 
     settings = dict(parse_assignment(text) for text in arguments.set)
     if arguments.duration_s is not None:
         settings["duration_s"] = arguments.duration_s
-    scenario = chosen_scenario(arguments.scenario, arguments.protocol, settings)
+    scenario = resolve_scenario(arguments.scenario, arguments.protocol, settings)
     outcome = emulate(scenario, arguments.seed, lambda text: print(text, file=sys.stderr, flush=True))
     if arguments.json:
         print_json(outcome.summary())

@@ -144,23 +144,25 @@ def _title(addresses: list[str]) -> str:
 def _scenarios(arguments: argparse.Namespace) -> "dict[str, Scenario]":
     """The scenario under each protocol, by the protocol's label."""
     from carrycast.sim.scenario.overrides import (
-        apply,
-        chosen_scenario,
+        apply_overrides,
         parse_assignment,
         parse_protocols,
         protocol_label,
+        resolve_scenario,
     )
-    from carrycast.sim.scenario.scenario import load
+    from carrycast.sim.scenario.scenario import load_scenario
 
     settings = dict(parse_assignment(text) for text in arguments.set)
     if arguments.protocol is None:
-        scenario = chosen_scenario(arguments.source, None, settings)
+        scenario = resolve_scenario(arguments.source, None, settings)
         return {protocol_label(scenario.protocol): scenario}
     protocols = parse_protocols(arguments.protocol, "--protocol")
     if len(protocols) > 2:
         raise UserError(f"--protocol: the page shows at most two protocols, not {len(protocols)}")
-    scenario = load(arguments.source)
+    scenario = load_scenario(arguments.source)
     return {
-        protocol_label(protocol): apply(apply(scenario, {"protocol": protocol}, "--protocol"), settings)
+        protocol_label(protocol): apply_overrides(
+            apply_overrides(scenario, {"protocol": protocol}, "--protocol"), settings
+        )
         for protocol in protocols
     }

@@ -44,11 +44,11 @@ def _run(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.player.scene import Scene
     from carrycast.sim.engine.run import run
     from carrycast.sim.scenario.measures import METRIC_MEANINGS
-    from carrycast.sim.scenario.overrides import chosen_scenario
+    from carrycast.sim.scenario.overrides import resolve_scenario
     from carrycast.sim.scenario.warnings import warnings_of
     from carrycast.trace import Level
 
-    scenario = chosen_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
+    scenario = resolve_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
     level = None
     if arguments.trace is not None:
         new_folder(arguments.trace, "--trace")
@@ -101,10 +101,10 @@ def _save_whole(trace: "Trace", scene: "Scene", directory: Path) -> None:
 def _check(arguments: argparse.Namespace) -> int:
     from carrycast.sim.engine.run import check_run
     from carrycast.sim.scenario.movement import check_files
-    from carrycast.sim.scenario.overrides import chosen_scenario
+    from carrycast.sim.scenario.overrides import resolve_scenario
     from carrycast.sim.scenario.warnings import warnings_of
 
-    scenario = chosen_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
+    scenario = resolve_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
     plan = scenario.stack_plan()
     check_files(scenario)
     check_run(scenario)

@@ -17,7 +17,7 @@ from carrycast.node.runtime.processing import ProcessorConfig
 from carrycast.sim.engine.interfaces import RADIO
 from carrycast.sim.mobility.trajectory import Trajectories
 from carrycast.sim.radio.disk_settings import DiskRadio
-from carrycast.sim.scenario.draws import chosen
+from carrycast.sim.scenario.draws import resolve_selection
 from carrycast.sim.scenario.scenario import ProcessorEntry, Scenario
 from carrycast.trace import Level
 
@@ -125,7 +125,9 @@ class LabNodes:
         made: list[list[ProcessorConfig]] = [[] for _ in range(scenario.nodes)]
         for place, entry in enumerate(scenario.resolved().processors):
             config = self._processor(entry, place)
-            for node in chosen(entry.nodes, dict(self.roles), scenario.nodes, stream(self.seed, f"processor {place}")):
+            for node in resolve_selection(
+                entry.nodes, dict(self.roles), scenario.nodes, stream(self.seed, f"processor {place}")
+            ):
                 if any(other.processor.id == entry.id for other in made[node]):
                     raise UserError(f"{scenario.name}: processors[{place}].id: node {node} has two {entry.id!r}")
                 made[node].append(config)

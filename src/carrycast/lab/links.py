@@ -7,10 +7,9 @@ from typing import NamedTuple
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import Interface
 from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.engine.cuts import links_there
+from carrycast.sim.engine.fault_schedule import FaultyLinks, LinkFaultSchedule, linked_pairs
 from carrycast.sim.engine.interfaces import RADIO
 from carrycast.sim.engine.kernel import Kernel, microseconds
-from carrycast.sim.engine.timetable import Links, LinkTimetable
 from carrycast.sim.radio.medium import Topology
 from carrycast.sim.scenario.faults import FaultPlan
 from carrycast.sim.scenario.scenario import Scenario
@@ -30,8 +29,8 @@ def link_changes(scenario: Scenario, plan: ContactPlan, faults: FaultPlan, seed:
     """All of a run, in order. Drawn cuts strike the links that are there at the time, as they do in the simulator."""
     kernel = Kernel()
     links = _Links(scenario, kernel)
-    timetable = LinkTimetable(faults, kernel, links)
-    there = partial(links_there, list(links.topologies.values()), scenario.nodes)
+    timetable = LinkFaultSchedule(faults, kernel, links)
+    there = partial(linked_pairs, list(links.topologies.values()), scenario.nodes)
     timetable.draw_cuts(seed, there, scenario.duration_s)
     timetable.start()
     for wire in scenario.wires:
@@ -45,7 +44,7 @@ def link_changes(scenario: Scenario, plan: ContactPlan, faults: FaultPlan, seed:
     return links.changes
 
 
-class _Links(Links):
+class _Links(FaultyLinks):
     """Who hears whom over what, and every change of it."""
 
     def __init__(self, scenario: Scenario, kernel: Kernel) -> None:

@@ -19,18 +19,18 @@ from carrycast.lab.metrics import collect_tables, emulation_metrics
 from carrycast.lab.refusals import check_playable
 from carrycast.node.node import LiveNode
 from carrycast.sim.mobility.trajectory import Trajectories
-from carrycast.sim.scenario.faults import fault_plan
-from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.faults import draw_faults
+from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.roles import draw_roles
 from carrycast.sim.scenario.scenario import Scenario
 from carrycast.sim.scenario.workload import (
-    Advertise,
-    Ask,
-    Publish,
-    Subscribe,
-    played_advertisements,
-    played_requests,
-    workload,
+    TimedAdvertisement,
+    TimedPublication,
+    TimedRequest,
+    TimedSubscription,
+    draw_advertisements,
+    draw_requests,
+    draw_workload,
 )
 from carrycast.trace import Trace
 from carrycast.trace.folds.fold import Metrics
@@ -80,9 +80,9 @@ class _Lab:
         self._seed = seed
         self._tell = tell
         nodes, duration_s = scenario.nodes, scenario.duration_s
-        plan, self._trajectories = movement(scenario, seed)
+        plan, self._trajectories = compute_movement(scenario, seed)
         self._roles = draw_roles(scenario.roles, nodes, seed, scenario.name)
-        faults = fault_plan(scenario.faults, self._roles, nodes, duration_s, seed)
+        faults = draw_faults(scenario.faults, self._roles, nodes, duration_s, seed)
         self._changes = link_changes(scenario, plan, faults, seed)
         self._configs = LabNodes(scenario, seed, self._roles, self._trajectories, folder).configs()
         self._published = 0
@@ -135,7 +135,7 @@ class _Lab:
             if change.time_s > 0:
                 yield change.time_s, partial(_change, network, change)
         yield from self._moves(nodes)
-        played = workload(
+        played = draw_workload(
             scenario.subscribe, scenario.resolved().publish, self._roles, scenario.nodes, scenario.duration_s, seed
         )
         for subscribe in played.subscribes:
@@ -143,11 +143,11 @@ class _Lab:
             yield subscribe.time_s, partial(self._subscribe, node, subscribe)
             if subscribe.until_s is not None:
                 yield subscribe.until_s, partial(self._unsubscribe, node, subscribe)
-        for advertise in played_advertisements(scenario.advertise, self._roles, scenario.nodes, seed):
+        for advertise in draw_advertisements(scenario.advertise, self._roles, scenario.nodes, seed):
             yield from _advertised(nodes[advertise.advertisement.id.advertiser], advertise)
         for publish in played.publishes:
             yield publish.time_s, partial(self._publish, nodes[publish.event.id.source], publish)
-        for ask in played_requests(scenario.request, self._roles, scenario.nodes, scenario.duration_s, seed):
+        for ask in draw_requests(scenario.request, self._roles, scenario.nodes, scenario.duration_s, seed):
             yield ask.time_s, partial(_ask, nodes[ask.request.id.requester], ask)
         for step in range(1, int(scenario.duration_s / TELL_S) + 1):
             yield step * TELL_S, partial(self._say, step * TELL_S)
@@ -157,7 +157,7 @@ class _Lab:
             for step in range(int(self._scenario.duration_s / MOVE_S) + 1):
                 yield step * MOVE_S, partial(_move, nodes, self._trajectories, step * MOVE_S)
 
-    def _subscribe(self, node: LiveNode, subscribe: Subscribe) -> None:
+    def _subscribe(self, node: LiveNode, subscribe: TimedSubscription) -> None:
         one = subscribe.subscription
         self._ids[one.id] = node.subscribe(
             one.filter,
@@ -168,10 +168,10 @@ class _Lab:
             history=one.history,
         )
 
-    def _unsubscribe(self, node: LiveNode, subscribe: Subscribe) -> None:
+    def _unsubscribe(self, node: LiveNode, subscribe: TimedSubscription) -> None:
         node.unsubscribe(self._ids.pop(subscribe.subscription.id))
 
-    def _publish(self, node: LiveNode, publish: Publish) -> None:
+    def _publish(self, node: LiveNode, publish: TimedPublication) -> None:
         event = publish.event
         access = None if event.access is None else event.access.condition
         node.publish(event.attributes, event.payload, event.lease_s, access)
@@ -226,7 +226,7 @@ def _move(nodes: dict[NodeId, LiveNode], trajectories: Trajectories, time_s: flo
             node.move(Position(*where), Velocity(*velocity))
 
 
-def _advertised(node: LiveNode, advertise: Advertise) -> Iterator[tuple[float, Act]]:
+def _advertised(node: LiveNode, advertise: TimedAdvertisement) -> Iterator[tuple[float, Act]]:
     """Its beginning, and its end if it has one."""
     forgets: list[Act] = []
     one = advertise.advertisement
@@ -239,5 +239,5 @@ def _forget(forgets: list[Act]) -> None:
     forgets.pop()()
 
 
-def _ask(node: LiveNode, ask: Ask) -> None:
+def _ask(node: LiveNode, ask: TimedRequest) -> None:
     node.request(ask.request.filter, ask.request.patience_s, lambda event, hops: None, lambda complete: None)

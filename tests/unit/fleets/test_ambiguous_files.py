@@ -26,7 +26,7 @@ from carrycast.errors import UserError
 from carrycast.sim.mobility.bonnmotion import BonnMotion
 from carrycast.sim.mobility.compression import open_plain
 from carrycast.sim.mobility.sumo import Sumo, read_fcd
-from carrycast.sim.scenario.movement import plan_from
+from carrycast.sim.scenario.movement import read_contact_plan
 
 
 def written(path: Path, text: str) -> Path:
@@ -116,7 +116,7 @@ def test_floating_car_data_in_degrees_are_degrees(tmp_path: Path) -> None:
         assert counted == RowCount(4, 4)
         assert (rows[0]["longitude"], rows[0]["latitude"], rows[0]["x_m"]) == (8.540123, 47.371234, None)
         assert stage(path, "sumo", swap=True)[1][0]["longitude"] == 47.371234
-        for refused in (Sumo(file=str(path)).extent, lambda: plan_from(tmp_path / "fcd.xml", 100.0, None, 1)):
+        for refused in (Sumo(file=str(path)).extent, lambda: read_contact_plan(tmp_path / "fcd.xml", 100.0, None, 1)):
             with pytest.raises(UserError, match="x and y are degrees; `carrycast ingest`"):
                 refused()
 

@@ -16,7 +16,7 @@ from carrycast.sim.mobility.movement_file import joined, waypoints
 from carrycast.sim.mobility.random_waypoint import RandomWaypoint
 from carrycast.sim.mobility.trajectory import Trajectories
 from carrycast.sim.scenario.inputs import input_digest
-from carrycast.sim.scenario.scenario import load
+from carrycast.sim.scenario.scenario import load_scenario
 from tests.cli.movements import SCENARIO
 
 RNG = np.random.default_rng(1)
@@ -88,10 +88,10 @@ def test_a_scenario_finds_its_folder_and_counts_what_is_in_it(tmp_path: Path, mo
     save(tmp_path / "buses", moving)
     scenario = tmp_path / "fleet.toml"
     scenario.write_text(SCENARIO.format(movement='[mobility]\nmodel = "fleet"\nfolder = "buses"\n'))
-    before = input_digest(load(scenario))
+    before = input_digest(load_scenario(scenario))
     facts = (tmp_path / "buses" / "fleet.json").read_text()
     (tmp_path / "buses" / "fleet.json").write_text(facts.replace('"digest": "1"', '"digest": "2"'))
-    assert before != input_digest(load(scenario)) != ""
+    assert before != input_digest(load_scenario(scenario)) != ""
 
 
 def test_waypoints_give_the_movement_again(moving: Trajectories) -> None:

@@ -17,8 +17,8 @@ from carrycast.sim.mobility.model import Area
 from carrycast.sim.mobility.sumo import MAX_TAG_BYTES, Sumo
 from carrycast.sim.mobility.trajectory import Trajectories
 from carrycast.sim.scenario.inputs import input_files
-from carrycast.sim.scenario.movement import check_files, plan_from
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.movement import check_files, read_contact_plan
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 
 # "a" is there from 100 s to 103 s, "b" from 101 s to 102 s, and "a" a second time from 105 s on.
 FCD = """\
@@ -112,7 +112,7 @@ def test_the_extent_is_what_the_file_holds(tmp_path: Path) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 def test_contacts_are_made_of_a_file_as_it_is(tmp_path: Path, packed: bool) -> None:
     (tmp_path / "trace").write_bytes(gzip.compress(FCD.encode()) if packed else FCD.encode())
-    plan = plan_from(tmp_path / "trace", 1000.0, None, 1)
+    plan = read_contact_plan(tmp_path / "trace", 1000.0, None, 1)
     assert (plan.nodes, plan.duration_s, plan.start_s.tolist(), plan.end_s.tolist()) == (3, 7.0, [1.0], [2.0])
 
 
@@ -196,7 +196,7 @@ def test_checking_a_scenario_reads_the_file_also_beside_stations(tmp_path: Path)
     for mobility in (plays, {"model": "mixed", "positions": [[0, 0]], "rest": plays}):
         table = {"duration_s": 9, "nodes": 4, "base": str(tmp_path), "mobility": mobility}
         with pytest.raises(UserError, match=r"fcd\.xml:20: time 99 comes after 104"):
-            check_files(scenario_from(table, "test"))
+            check_files(parse_scenario(table, "test"))
 
 
 def test_a_recording_may_come_with_a_map_of_its_roads(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_recording_may_come_with_a_map_of_its_roads(tmp_path: Path) -> None:
 
     def scenario(**more: object) -> Scenario:
         tables = {"duration_s": 7.0, "nodes": 2, "base": str(tmp_path), "mobility": {**table, **more}}
-        return scenario_from({**tables, "protocol": {"name": "flooding"}}, "test")
+        return parse_scenario({**tables, "protocol": {"name": "flooding"}}, "test")
 
     assert Capability.MAP not in scenario().offers()
     for name in ("roads.toml", "city"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from carrycast.sim.engine.run import Run, run
-from carrycast.sim.scenario.scenario import load
+from carrycast.sim.scenario.scenario import load_scenario
 from carrycast.trace import Level
 from carrycast.trace.facts import facts_of_rows
 from carrycast.trace.folds.batch import RunTables, TraceBatch
@@ -24,7 +24,7 @@ FOLDS = (*BUILT_IN, DropFold)
 
 @cache
 def example(name: str) -> Run:
-    return run(load(EXAMPLES / f"{name}.toml"), 1, Level.FULL)
+    return run(load_scenario(EXAMPLES / f"{name}.toml"), 1, Level.FULL)
 
 
 def tables_of(found: Run) -> RunTables:

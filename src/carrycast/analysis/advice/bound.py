@@ -6,10 +6,10 @@ from math import inf, isinf
 from typing import NamedTuple
 
 from carrycast.analysis.explain.arrival import Meetings
-from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.roles import draw_roles
 from carrycast.sim.scenario.scenario import Scenario
-from carrycast.sim.scenario.workload import workload
+from carrycast.sim.scenario.workload import draw_workload
 from carrycast.trace.eligible import eligible
 
 
@@ -36,11 +36,13 @@ def bound_of(scenario: Scenario, seeds: Sequence[int]) -> Bound:
 
 def _delays(scenario: Scenario, seed: int) -> tuple[list[float], int]:
     """Of each pair that can be served in time, how soon; and how many pairs there are."""
-    plan, _ = movement(scenario, seed)
+    plan, _ = compute_movement(scenario, seed)
     wires = [pair for wire in scenario.wires for pair in wire.pairs(scenario.nodes)]
     meetings = Meetings.of(plan, wires)
     roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
-    played = workload(scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed)
+    played = draw_workload(
+        scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed
+    )
     to_s = scenario.duration_s if scenario.measure.to_s is None else scenario.measure.to_s
     counted = [one for one in played.publishes if scenario.measure.from_s <= one.time_s <= to_s]
     events = {

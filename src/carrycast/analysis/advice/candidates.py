@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from carrycast.core.protocol.registry import protocol_named, protocol_names
 from carrycast.errors import UserError
-from carrycast.sim.scenario.overrides import apply, parse_protocol, parse_protocols, protocol_label
+from carrycast.sim.scenario.overrides import apply_overrides, parse_protocol, parse_protocols, protocol_label
 from carrycast.sim.scenario.scenario import Scenario
 
 # Of settings that trade gain for cost, some values, cheap to dear. The defaults run anyway.
@@ -57,7 +57,7 @@ def candidates_for(scenario: Scenario, named: str | None = None) -> tuple[list[C
             left_out.append(LeftOut(label, "is flooding where there are no processors"))
             continue
         try:
-            apply(scenario, {"protocol": table}, label)
+            apply_overrides(scenario, {"protocol": table}, label)
         except UserError as error:
             if named is not None:
                 raise
@@ -71,7 +71,7 @@ def candidates_for(scenario: Scenario, named: str | None = None) -> tuple[list[C
 
 def with_protocol(scenario: Scenario, candidate: Candidate) -> Scenario:
     """A scenario in which every node runs a candidate."""
-    return apply(scenario, {"protocol": candidate.protocol}, candidate.label)
+    return apply_overrides(scenario, {"protocol": candidate.protocol}, candidate.label)
 
 
 def _all() -> Sequence[dict[str, object]]:

@@ -15,7 +15,7 @@ from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.mobility.fleet import FACTS_FILE, FleetFacts, FleetMovement
 from carrycast.sim.mobility.model import models
 from carrycast.sim.mobility.movement_file import MovementFormat
-from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
+from carrycast.sim.scenario.scenario import Scenario, load_scenario, parse_scenario
 
 WORKLOAD = ("roles", "subscribe", "publish", "faults", "measure")
 """What a workload file may say, as scenarios do."""
@@ -49,7 +49,7 @@ def read_fleet(
     """A scenario from what a user has: a scenario file, recorded movement or contacts; and who wants and says what.
     Range and workload of a folder that `carrycast ingest` made are those of its scenario unless they are said."""
     beside = taken_from(path, workload, range_m)
-    given = None if beside is None else load(beside)
+    given = None if beside is None else load_scenario(beside)
     if range_m is None and given is not None and given.contacts is None:
         range_m = given.radio_model().range_m
     if range_m is not None and not 0 < range_m <= 1e7:
@@ -57,7 +57,7 @@ def read_fleet(
     if path.suffix == ".toml":
         if range_m is not None or duration_s is not None:
             raise UserError(f"{path}: is a scenario, which says its own range and duration; leave out the option")
-        table: dict[str, object] = {**msgspec.to_builtins(load(path))}
+        table: dict[str, object] = {**msgspec.to_builtins(load_scenario(path))}
     else:
         table = _recorded(path, range_m, duration_s)
         if given is not None and workload is None:
@@ -77,7 +77,7 @@ def read_fleet(
     # What the fleet's own scenario runs plays no part.
     said_roles = table.get("roles")
     roles = {EVERYBODY: "all", **(said_roles if isinstance(said_roles, dict) else {})}
-    return scenario_from({**table, "roles": roles, "protocol": {}, "router": None}, str(workload or path))
+    return parse_scenario({**table, "roles": roles, "protocol": {}, "router": None}, str(workload or path))
 
 
 def _recorded(path: Path, range_m: float | None, duration_s: float | None) -> dict[str, object]:
@@ -175,7 +175,7 @@ def cut(scenario: Scenario, share: float, folder: Path) -> Parts:
     lengths_s = (cut_s, scenario.duration_s - cut_s)
     table = msgspec.to_builtins(scenario)
     training, held_out = (
-        scenario_from({**table, **change, "duration_s": length_s}, f"the {name} part ({length_s:g} s)")
+        parse_scenario({**table, **change, "duration_s": length_s}, f"the {name} part ({length_s:g} s)")
         for name, change, length_s in zip(("training", "held-out"), changes, lengths_s, strict=True)
     )
     return Parts(

@@ -5,11 +5,10 @@ from functools import partial
 
 from carrycast.core.model import NodeId
 from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.engine.cuts import links_there
+from carrycast.sim.engine.fault_schedule import FaultSchedule, FaultyNetwork, linked_pairs
 from carrycast.sim.engine.kernel import Kernel, microseconds
-from carrycast.sim.engine.timetable import Network, Timetable
 from carrycast.sim.radio.medium import Topology
-from carrycast.sim.scenario.faults import LinkSlow, fault_plan
+from carrycast.sim.scenario.faults import LinkSlow, draw_faults
 from carrycast.sim.scenario.roles import draw_roles
 from carrycast.sim.scenario.scenario import Scenario
 
@@ -21,13 +20,13 @@ EVERYBODY = -1
 def cuts_of(scenario: Scenario, plan: ContactPlan, seed: int) -> list[Cut]:
     """All of a run, in order. Cuts that are drawn strike the links that are there at the time."""
     roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
-    faults = fault_plan(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
+    faults = draw_faults(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
     if not (faults.cuts or faults.drawn_cuts or faults.absences):
         return []
     kernel = Kernel()
     links = _CutLinks(scenario, kernel)
-    timetable = Timetable(faults, kernel, links)
-    timetable.draw_cuts(seed, partial(links_there, links.topologies, scenario.nodes), scenario.duration_s)
+    timetable = FaultSchedule(faults, kernel, links)
+    timetable.draw_cuts(seed, partial(linked_pairs, links.topologies, scenario.nodes), scenario.duration_s)
     timetable.start()
     if faults.drawn_cuts:
         changes = plan.changes(scenario.duration_s)
@@ -38,7 +37,7 @@ def cuts_of(scenario: Scenario, plan: ContactPlan, seed: int) -> list[Cut]:
     return links.all(microseconds(scenario.duration_s))
 
 
-class _CutLinks(Network):
+class _CutLinks(FaultyNetwork):
     """Who could hear whom, as the simulator's network keeps it, and every cut."""
 
     def __init__(self, scenario: Scenario, kernel: Kernel) -> None:

@@ -10,7 +10,7 @@ from carrycast.analysis.player.cuts import Cut, cuts_of
 from carrycast.errors import UserError
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.mobility.trajectory import Trajectories
-from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.scenario import DEFAULT_AREA_M, Scenario
 
 SCENE_FOLDER = "scene"
@@ -49,7 +49,7 @@ class Scene:
     @classmethod
     def of(cls, scenario: Scenario, seed: int) -> "Scene":
         """The scene of a scenario."""
-        plan, moving = movement(scenario, seed)
+        plan, moving = compute_movement(scenario, seed)
         wires = sorted({(min(a, b), max(a, b)) for wire in scenario.wires for a, b in wire.pairs(scenario.nodes)})
         return cls(_ground(scenario, moving is not None), plan, moving, wires, cuts_of(scenario, plan, seed))
 

@@ -18,8 +18,8 @@ from carrycast.analysis.spark.statistics import Interval
 from carrycast.analysis.spark.summary import comparison_sentences
 from carrycast.core.settings import read_toml
 from carrycast.errors import UserError
-from carrycast.sim.scenario.overrides import apply, protocol_label
-from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
+from carrycast.sim.scenario.overrides import apply_overrides, protocol_label
+from carrycast.sim.scenario.scenario import Scenario, load_scenario, parse_scenario
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -161,7 +161,7 @@ def compare(
         raise UserError("--protocols: name at least one protocol")
     loaded, note = _with_discovery(scenario, discovery)
     if settings:
-        loaded = apply(loaded, settings)
+        loaded = apply_overrides(loaded, settings)
     experiment = _experiment(loaded, protocols, runs, str(scenario), note)
     spark = session("carrycast", master)
     report = reproduce_experiments([experiment], out, spark, quiet, watch=True)
@@ -180,14 +180,14 @@ def compare(
 
 
 def _with_discovery(path: Path, wanted: Mapping[str, object] | None) -> tuple[Scenario, str]:
-    scenario = load(path)
+    scenario = load_scenario(path)
     if wanted is None:
         stated = "discovery" in read_toml(path)
         why = "as the scenario states it" if stated else "by default, since the scenario states none"
         return scenario, f"discovery {why}: {_discovery_text(scenario)}"
     table: dict[str, object] = msgspec.to_builtins(scenario)
     table["discovery"] = dict(wanted)
-    changed = scenario_from(table, "--discovery")
+    changed = parse_scenario(table, "--discovery")
     return changed, f"discovery as asked for: {_discovery_text(changed)}"
 
 

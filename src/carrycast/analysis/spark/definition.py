@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from carrycast.sim.scenario.measures import Asked
+from carrycast.sim.scenario.measures import RequestedMetric
 from carrycast.sim.scenario.overrides import parse_protocol, protocol_label
 from carrycast.trace import Level
 
@@ -147,7 +147,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     seeds: Annotated[list[Annotated[int, Meta(ge=0, le=2**63 - 1)]], Meta(min_length=1)] | None = None
     fewer: list[RunLimit] = []
     trace: Level = Level.METRICS
-    measures: list[Asked] = []
+    measures: list[RequestedMetric] = []
     """Metrics besides the usual ones, counted at every point."""
     metrics_from: list[str] = []
     """Python files beside this one, with metrics over traces; their names are used like any other."""

@@ -23,8 +23,8 @@ from carrycast.analysis.spark.records import METRICS
 from carrycast.analysis.spark.validation import check_definition
 from carrycast.core.settings import parse_settings, read_toml
 from carrycast.errors import UserError
-from carrycast.sim.scenario.overrides import apply, parse_assignment, parse_protocols, parse_value
-from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
+from carrycast.sim.scenario.overrides import apply_overrides, parse_assignment, parse_protocols, parse_value
+from carrycast.sim.scenario.scenario import Scenario, load_scenario, parse_scenario
 
 FILE = "experiment.toml"
 HOOK = "claims.py"
@@ -185,15 +185,17 @@ def _point(
         overrides["measure.more"] = msgspec.to_builtins([*scenario.measure.more, *definition.measures])
     name = " / ".join(labels.values())
     at = f"{where}: at {name}"
-    return Point(name=name, labels=labels, values=values, scenario=apply(scenario, {**overrides, **shorter}, at))
+    return Point(
+        name=name, labels=labels, values=values, scenario=apply_overrides(scenario, {**overrides, **shorter}, at)
+    )
 
 
 def _base_scenario(written: object, folder: Path, where: str) -> Scenario:
     if isinstance(written, str):
-        return load((folder / written).resolve())
+        return load_scenario((folder / written).resolve())
     if not isinstance(written, dict):
         raise UserError(f"{where}: a scenario is a file name or a table")
-    return scenario_from({**written, "base": str(folder.resolve())}, f"{where}: scenario")
+    return parse_scenario({**written, "base": str(folder.resolve())}, f"{where}: scenario")
 
 
 def _combinations(definition: Definition, quick: QuickSettings) -> list[dict[str, str]]:
@@ -268,7 +270,7 @@ def vary_scenario(
     scenario: Path, axes: Sequence[str], settings: Sequence[str] = (), runs: int | None = None, where: str = "--vary"
 ) -> Experiment:
     """`radio.range_m=100,200,300` and others of this form, in all combinations; `settings` are for every point."""
-    load(scenario)
+    load_scenario(scenario)
     written = [_axis(text, where) for text in axes]
     keys = [key for key, _ in written]
     for place, key in enumerate(keys):

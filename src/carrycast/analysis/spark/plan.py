@@ -18,10 +18,10 @@ from carrycast.analysis.spark.experiment import Experiment, Point
 from carrycast.analysis.spark.output import DISK_FULL, TRACES_FOLDER, write_error
 from carrycast.analysis.spark.records import Record, json_text, json_value, metric_columns
 from carrycast.errors import WorkError
-from carrycast.sim.engine.mishap import told
+from carrycast.sim.engine.failure import describe_error
 from carrycast.sim.engine.run import Run
 from carrycast.sim.scenario.inputs import input_digest, input_files, used_plugins
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.trace import Level
 
 # A core gets this many tasks: enough that the last ones end together, few enough that starting them costs nothing.
@@ -157,7 +157,7 @@ def execute_run(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
             # The next run would find no room either.
             shutil.rmtree(unfinished, ignore_errors=True)
             raise WorkError(write_error(out, error)) from error
-        return make_record(planned, error=told(error), cpu_s=time.process_time() - began)
+        return make_record(planned, error=describe_error(error), cpu_s=time.process_time() - began)
     return make_record(
         planned,
         protocol=outcome.protocol,
@@ -179,7 +179,7 @@ def parse_planned_scenario(text: str, point: str) -> Scenario:
     """The scenario of a planned run."""
     table = json_value(text)
     assert isinstance(table, dict)
-    return scenario_from(table, point)
+    return parse_scenario(table, point)
 
 
 def _check_inputs(planned: PlannedRun, scenario: Scenario, has_files: bool) -> None:

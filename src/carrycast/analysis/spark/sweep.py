@@ -38,7 +38,7 @@ from carrycast.analysis.spark.records import (
 from carrycast.analysis.spark.session import scratch_folder
 from carrycast.analysis.spark.spark_errors import failure_reason
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.engine.mishap import told
+from carrycast.sim.engine.failure import describe_error
 from carrycast.sim.engine.run import run as simulate_run
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def read_runs_table(out: Path) -> "pa.Table":
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such file; give a directory that sweep or reproduce wrote") from None
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path}: cannot be read: {told(error)}") from None
+        raise UserError(f"{path}: cannot be read: {describe_error(error)}") from None
     if not is_record_schema(table.schema):
         raise UserError(f"{path}: does not have the columns of a sweep; run the sweep again")
     return table

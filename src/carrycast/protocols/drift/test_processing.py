@@ -15,7 +15,7 @@ from carrycast.protocols.drift.processing import FAILOVER, MAX_REMEMBERED, Drift
 from carrycast.protocols.drift.protocol import Drift
 from carrycast.protocols.drift.settings import DriftSettings
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 from carrycast.sim.testing import Net, alone
 from carrycast.trace import Kind, Level
 
@@ -95,7 +95,7 @@ def test_a_subscription_that_names_a_processor_is_refused(tmp_path: Path) -> Non
         "subscribe": [{"nodes": [2], "filter": "unit = 'C'", "processor": "f"}],
     }
     with pytest.raises(UserError, match=r"subscribe\[0\]\.processor: drift runs no processors for subscriptions"):
-        scenario_from(tables, "row")
+        parse_scenario(tables, "row")
 
 
 def test_of_equals_the_one_with_the_smaller_id_works_once_both_have_seen_each_other(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_results_of_results_end_after_so_many_processors_in_whatever_order_they_
         "processors": [entry],
         "base": str(tmp_path),
     }
-    events = run(scenario_from(tables, "rounds"), seed, Level.FULL).trace.events().to_pylist()
+    events = run(parse_scenario(tables, "rounds"), seed, Level.FULL).trace.events().to_pylist()
     depths = {json.loads(event["attributes"])["depth"] for event in events}
     assert depths == {0, 1, 2}
 

@@ -8,16 +8,16 @@ from carrycast.core.model import Event, EventId, NodeId, ProcessorId
 from carrycast.core.protocol import Token
 from carrycast.core.utilization import Utilization
 from carrycast.core.wire import Layer
+from carrycast.sim.engine.context import RunContext
 from carrycast.sim.engine.kernel import US_PER_S, delay_us
 from carrycast.sim.engine.observers.outputs import Made
-from carrycast.sim.engine.world import World
 from carrycast.trace import rows
 
 Tell: TypeAlias = Callable[[Token, bytes, list[Event], float, str], None]
 """The outcome of a call: token, state, events, what it took, error."""
 
 
-class Failures(NamedTuple):
+class ProcessorFailures(NamedTuple):
     """How often a processor failed, and what it said the first time."""
 
     times: int
@@ -47,15 +47,15 @@ class Computer:
     It outlives the crashes of its node, and what waits then is gone.
     """
 
-    def __init__(self, node: NodeId, world: World, clock: Callable[[], float], tell: Tell) -> None:
-        self.failures: dict[ProcessorId, Failures] = {}
+    def __init__(self, node: NodeId, context: RunContext, clock: Callable[[], float], tell: Tell) -> None:
+        self.failures: dict[ProcessorId, ProcessorFailures] = {}
         self._node = node
-        self._world = world
-        self._kernel = world.kernel
+        self._context = context
+        self._kernel = context.kernel
         self._clock = clock
         self._tell = tell
-        self._installed = world.installed[node]
-        self._busy = Utilization(world.scenario.computer.load_window_s)
+        self._installed = context.installed[node]
+        self._busy = Utilization(context.scenario.computer.load_window_s)
         self._free_us = 0
         self._open: dict[ProcessorId, int] = {}
         """Calls of each processor that have no outcome yet."""
@@ -89,8 +89,8 @@ class Computer:
         start_us = max(now_us, self._free_us)
         self._free_us = start_us + delay_us(cost_s)
         self._busy.add(start_us / US_PER_S, self._free_us / US_PER_S)
-        if self._world.memories is not None:
-            self._world.memories.on_call(self._node, call.size_bytes())
+        if self._context.memories is not None:
+            self._context.memories.on_call(self._node, call.size_bytes())
         self._kernel.at(self._free_us, self._finish, call)
 
     def _finish(self, call: object) -> None:
@@ -101,8 +101,8 @@ class Computer:
             if call.error is not None:
                 raise call.error
             self._open[call.processor] -= 1
-            if self._world.memories is not None:
-                self._world.memories.on_call(self._node, -call.size_bytes())
+            if self._context.memories is not None:
+                self._context.memories.on_call(self._node, -call.size_bytes())
             results, state = self._results(call, self._installed[call.processor])
         except ProcessorError as error:
             self._on_failure(call, error)
@@ -114,17 +114,17 @@ class Computer:
         state, outcomes = installed.run(call.state, call.events)
         results = []
         for outcome in outcomes:
-            identity = EventId(self._node, self._world.next_sequence(self._node))
+            identity = EventId(self._node, self._context.next_sequence(self._node))
             results.append(derived_event(call.processor, call.events, outcome, identity, self._clock()))
-        self._world.count_derived(call.processor, len(results))
+        self._context.count_derived(call.processor, len(results))
         # Only now: if one of several results is none, nothing has been made.
         for place, result in enumerate(results):
-            self._world.recorder.on_event(self._node, result, Made(call.processor, call.events, place))
+            self._context.recorder.on_event(self._node, result, Made(call.processor, call.events, place))
         return results, state
 
     def _on_failure(self, call: _Call, error: ProcessorError) -> None:
         """For people: the protocol only learns that there was an error."""
         before = self.failures.get(call.processor)
         first = (str(error), self._kernel.now_s) if before is None else (before.first, before.first_s)
-        self.failures[call.processor] = Failures(1 if before is None else before.times + 1, *first)
-        self._world.recorder.on_fact(self._node, Layer.DISSEMINATION, rows.processor_error(call.events, error.report))
+        self.failures[call.processor] = ProcessorFailures(1 if before is None else before.times + 1, *first)
+        self._context.recorder.on_fact(self._node, Layer.DISSEMINATION, rows.processor_error(call.events, error.report))

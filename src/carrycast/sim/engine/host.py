@@ -6,7 +6,7 @@ from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap, Vel
 from carrycast.core.model.wall_clock import WallTime
 from carrycast.core.protocol import DurableStore, GlobalView, Host
 from carrycast.sim.engine.computer import Computer
-from carrycast.sim.engine.world import World
+from carrycast.sim.engine.context import RunContext
 
 
 class MemoryStore(DurableStore):
@@ -34,43 +34,43 @@ class SimHost(Host):
     def __init__(
         self,
         node: NodeId,
-        world: World,
+        context: RunContext,
         view: GlobalView,
         store: DurableStore,
         computer: Computer,
         incarnation: int,
     ) -> None:
-        self.offers = world.offers
-        self.roles = world.roles_of(node)
+        self.offers = context.offers
+        self.roles = context.roles_of(node)
         self.incarnation = incarnation
         self._node = node
-        self._world = world
+        self._context = context
         self._view = view
         self._store = store
         self._computer = computer
-        self._errors = world.faults.positions.get(node, ())
+        self._errors = context.faults.positions.get(node, ())
 
     def position(self, now: float) -> Position | None:
-        where = self._world.position(self._node)
+        where = self._context.position(self._node)
         if where is None or not self._errors:
             return where
         x_m, y_m = where
         for wandering in self._errors:
-            off_x_m, off_y_m = wandering.at(self._world.kernel.now_s)
+            off_x_m, off_y_m = wandering.at(self._context.kernel.now_s)
             x_m, y_m = x_m + off_x_m, y_m + off_y_m
         return Position(x_m, y_m)
 
     def velocity(self, now: float) -> Velocity | None:
-        trajectories = self._world.trajectories
+        trajectories = self._context.trajectories
         assert trajectories is not None
-        moving = trajectories.velocity(self._node, self._world.kernel.now_s)
+        moving = trajectories.velocity(self._node, self._context.kernel.now_s)
         return None if moving is None else Velocity(*moving)
 
     def load(self, now: float) -> float:
         return self._computer.load()
 
     def free_memory_bytes(self, now: float) -> int:
-        memories = self._world.memories
+        memories = self._context.memories
         if memories is None:
             raise TypeError(
                 "a scenario without computer.memory_bytes has none to read; a protocol declares its `needs`"
@@ -78,29 +78,29 @@ class SimHost(Host):
         return memories.free_bytes(self._node)
 
     def energy(self, now: float) -> float:
-        batteries = self._world.batteries
+        batteries = self._context.batteries
         if batteries is None:
             raise TypeError("a scenario without [energy] has none to read; a protocol that does declares it in `needs`")
-        return batteries.level(self._node, self._world.kernel.now_s)
+        return batteries.level(self._node, self._context.kernel.now_s)
 
     def directory(self, role: str) -> tuple[NodeId, ...]:
         if role == "all":
-            return tuple(range(self._world.scenario.nodes))
-        return tuple(self._world.roles.get(role, ()))
+            return tuple(range(self._context.scenario.nodes))
+        return tuple(self._context.roles.get(role, ()))
 
     def calendar(self, now: float) -> WallTime:
         """As far off as the node's clock is."""
-        calendar = self._world.scenario.calendar
+        calendar = self._context.scenario.calendar
         return WallTime(calendar.start_s + now, calendar.ahead_s)
 
     @property
     def area(self) -> Area:
-        if self._world.trajectories is None:
+        if self._context.trajectories is None:
             raise TypeError("a replayed contact plan has no area; a protocol that reads it declares it in `needs`")
-        return self._world.scenario.area
+        return self._context.scenario.area
 
     def road_map(self) -> RoadMap:
-        return self._world.road_map()
+        return self._context.road_map()
 
     @property
     def store(self) -> DurableStore:
@@ -112,4 +112,4 @@ class SimHost(Host):
 
     @property
     def processors(self) -> tuple[Processor, ...]:
-        return tuple(installed.processor for installed in self._world.installed[self._node].values())
+        return tuple(installed.processor for installed in self._context.installed[self._node].values())

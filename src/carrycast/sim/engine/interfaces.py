@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from carrycast.core.model import Failure, NodeId
 from carrycast.core.protocol import Interface, Token
 from carrycast.core.wire import Layer, Message
-from carrycast.sim.engine.world import World
+from carrycast.sim.engine.context import RunContext
 from carrycast.sim.radio.medium import Air, Frame, Medium, Volley
 
 RADIO: Interface = "radio"
@@ -19,16 +19,16 @@ class Interfaces:
         self,
         media: Mapping[Interface, Medium],
         own: Sequence[tuple[Interface, ...]],
-        world: World,
+        context: RunContext,
         air: Air,
     ) -> None:
         self.own = own
         self.cost_s = {interface: medium.cost_s() for interface, medium in media.items()}
         self._media = media
         self._only = next(iter(media.values())) if len(media) == 1 else None
-        self._kernel = world.kernel
+        self._kernel = context.kernel
         self._air = air
-        self._encoders = {layer: codec.encode for layer, codec in world.stack.codecs.items()}
+        self._encoders = {layer: codec.encode for layer, codec in context.stack.codecs.items()}
         self._by_cost = [
             sorted((media[name] for name in names), key=lambda medium: self.cost_s[medium.interface]) for names in own
         ]

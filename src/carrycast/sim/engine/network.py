@@ -1,7 +1,8 @@
-"""All nodes of a run, the medium between them, and the movement that makes and breaks their links."""
+"""Messages wait for the node that is to look at them: one server and one queue at each node."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
 
@@ -10,19 +11,60 @@ from carrycast.core.protocol import Interface, Link
 from carrycast.core.protocol.stack import Receiver
 from carrycast.core.streams import stream
 from carrycast.core.wire import LEASE_EXPIRED, DecodeError, Layer, Message
-from carrycast.sim.engine.cuts import links_there
+from carrycast.sim.engine.context import RunContext
+from carrycast.sim.engine.fault_schedule import FaultSchedule, linked_pairs
+from carrycast.sim.engine.global_view import NetworkView
 from carrycast.sim.engine.interfaces import RADIO, Interfaces
-from carrycast.sim.engine.kernel import US_PER_S, microseconds
+from carrycast.sim.engine.kernel import US_PER_S, Kernel, microseconds
 from carrycast.sim.engine.node import SimNode
-from carrycast.sim.engine.service import ServiceQueues
-from carrycast.sim.engine.timetable import Timetable
-from carrycast.sim.engine.view import View
-from carrycast.sim.engine.world import World
 from carrycast.sim.radio.disk import DiskMedium
 from carrycast.sim.radio.medium import Air, Frame, Medium, Reach
 from carrycast.sim.radio.radio import RadioContext
 from carrycast.sim.scenario.faults import LinkSlow
+from carrycast.sim.scenario.resources import ServiceSettings
 from carrycast.sim.scenario.scenario import OracleDiscovery
+
+Served = Callable[[Frame, NodeId], None]
+
+
+class ServiceQueues:
+    """Of each node, what waits, in the order in which it came. What a crash finds in a queue is lost with it."""
+
+    def __init__(self, service: ServiceSettings, nodes: int, kernel: Kernel, served: Served, refused: Served) -> None:
+        self._time_us = microseconds(service.time_s)
+        self._length = service.queue
+        self._kernel = kernel
+        self._served = served
+        self._refused = refused
+        self._waiting: list[deque[Frame]] = [deque() for _ in range(nodes)]
+
+    def take(self, frame: Frame, node: NodeId) -> None:
+        """A message has arrived at a node."""
+        waiting = self._waiting[node]
+        # The one that is being looked at stands in front.
+        if len(waiting) > self._length:
+            self._refused(frame, node)
+            return
+        waiting.append(frame)
+        if len(waiting) == 1:
+            self._kernel.at(self._kernel.now_us + self._time_us, self._done, (node, frame))
+
+    def crash(self, node: NodeId) -> None:
+        """What waits is gone."""
+        self._waiting[node] = deque()
+
+    def _done(self, what: object) -> None:
+        assert isinstance(what, tuple)
+        node, frame = what
+        waiting = self._waiting[node]
+        if not waiting or waiting[0] is not frame:
+            # The node has crashed since.
+            return
+        waiting.popleft()
+        if waiting:
+            self._kernel.at(self._kernel.now_us + self._time_us, self._done, (node, waiting[0]))
+        self._served(frame, node)
+
 
 TRANSIT_US = 2_000
 """What takes longer has waited: for its turn, for a quiet moment, for the end of its own airtime. That time is taken
@@ -32,22 +74,22 @@ off the leases it carries. What is quicker is the checkers' slack to bear, and c
 class Network(Air):
     """Hands frames from the medium to the nodes and links from the contact plan to those who should know."""
 
-    def __init__(self, world: World, recode: bool = False) -> None:
-        scenario, faults, seed = world.scenario, world.faults, world.seed
-        self._kernel = world.kernel
-        self._recorder = world.recorder
-        self._codecs = world.stack.codecs
+    def __init__(self, context: RunContext, recode: bool = False) -> None:
+        scenario, faults, seed = context.scenario, context.faults, context.seed
+        self._kernel = context.kernel
+        self._recorder = context.recorder
+        self._codecs = context.stack.codecs
         self._oracle = isinstance(scenario.discovery, OracleDiscovery)
         self._faults = faults
-        self._slow = world.slow
+        self._slow = context.slow
         self._recode = recode
         self._rng: Random = stream(seed, "frame faults")
         # The stack says whether a message may go straight to a layer's handler; clocks of their own, faults of
         # frames and decoding must come between here.
         self._disturbs = faults.disturbs_frames
         self._plain = not self._disturbs and not faults.clocks and not recode
-        self.medium = self._radio(world)
-        self.medium.promiscuous = world.stack.overhears
+        self.medium = self._radio(context)
+        self.medium.promiscuous = context.stack.overhears
         self._media: dict[Interface, Medium] = {} if scenario.has_no_radio else {RADIO: self.medium}
         self._wires = scenario.wires
         for wire in scenario.wires:
@@ -61,13 +103,13 @@ class Network(Air):
             tuple(name for name in self._media if name not in joined or node in joined[name])
             for node in range(scenario.nodes)
         ]
-        interfaces = Interfaces(self._media, own, world, self)
+        interfaces = Interfaces(self._media, own, context, self)
         self._cost_s = interfaces.cost_s
-        self.view = View(list(self._media.values()), world)
-        self.nodes = [SimNode(node, world, interfaces, self.view) for node in range(scenario.nodes)]
+        self.view = NetworkView(list(self._media.values()), context)
+        self.nodes = [SimNode(node, context, interfaces, self.view) for node in range(scenario.nodes)]
         self._receivers: list[list[Receiver]] = [[] for _ in Layer]
         """Of each layer those of all nodes, while each has one and nothing must come between."""
-        changes = world.plan.changes(scenario.duration_s)
+        changes = context.plan.changes(scenario.duration_s)
         self._change_us = [microseconds(time_s) for time_s in changes.time_s.tolist()]
         self._change_up = changes.up.tolist()
         self._change_a = changes.a.tolist()
@@ -80,28 +122,28 @@ class Network(Air):
         if scenario.service is not None:
             refused = partial(self.lost, reason="service_queue_full")
             self._queues = ServiceQueues(scenario.service, scenario.nodes, self._kernel, self._receive_late, refused)
-        there = partial(links_there, [medium.topology for medium in self._media.values()], scenario.nodes)
-        self._timetable = Timetable(faults, self._kernel, self)
+        there = partial(linked_pairs, [medium.topology for medium in self._media.values()], scenario.nodes)
+        self._timetable = FaultSchedule(faults, self._kernel, self)
         self._timetable.draw_cuts(seed, there, scenario.duration_s)
 
-    def _radio(self, world: World) -> Medium:
-        scenario, kernel, trajectories = world.scenario, self._kernel, world.trajectories
+    def _radio(self, context: RunContext) -> Medium:
+        scenario, kernel, trajectories = context.scenario, self._kernel, context.trajectories
 
         def places(nodes: Iterable[NodeId]) -> list[tuple[float, float]]:
             assert trajectories is not None
             return trajectories.places(nodes, kernel.now_s)
 
-        context = RadioContext(
+        radio = RadioContext(
             RADIO,
             scenario.nodes,
             scenario.duration_s,
             kernel,
             self,
-            stream(world.seed, "radio"),
+            stream(context.seed, "radio"),
             None if trajectories is None else places,
-            world.contacts_within,
+            context.contacts_within,
         )
-        return scenario.radio_model().medium(context)
+        return scenario.radio_model().medium(radio)
 
     def start(self) -> None:
         """Start every node; links and faults come as their times do."""

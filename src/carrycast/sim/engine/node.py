@@ -31,12 +31,12 @@ from carrycast.core.protocol import (
 from carrycast.core.protocol.optional import log_of
 from carrycast.core.streams import stream
 from carrycast.core.wire import Layer, Message
-from carrycast.sim.engine.applications import SimApplications
+from carrycast.sim.engine.application_host import SimApplications
 from carrycast.sim.engine.computer import Computer
+from carrycast.sim.engine.context import RunContext
 from carrycast.sim.engine.host import MemoryStore, SimHost
 from carrycast.sim.engine.interfaces import Interfaces
 from carrycast.sim.engine.kernel import Timer
-from carrycast.sim.engine.world import World
 from carrycast.trace import Kind
 
 
@@ -107,10 +107,10 @@ class SimPort(Port):
 class SimNode:
     """A node across its crashes: each start makes a new stack; stores, subscriptions and counters outlive it."""
 
-    def __init__(self, id: NodeId, world: World, interfaces: Interfaces, view: GlobalView) -> None:
+    def __init__(self, id: NodeId, context: RunContext, interfaces: Interfaces, view: GlobalView) -> None:
         self.id = id
-        self.recorder = world.recorder
-        self.clock = world.faults.clocks.get(id)
+        self.recorder = context.recorder
+        self.clock = context.faults.clocks.get(id)
         self.up = False
         self.started_us = 0
         self.stack: Stack
@@ -121,12 +121,12 @@ class SimNode:
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self.applications: SimApplications | None = None
         self.application_numbers = 0
-        self.computer = Computer(id, world, self.now, self._tell_processed)
-        self._world = world
-        self._kernel = world.kernel
+        self.computer = Computer(id, context, self.now, self._tell_processed)
+        self._context = context
+        self._kernel = context.kernel
         self._interfaces = interfaces
         self._view = view
-        self._installed = world.installed[id]
+        self._installed = context.installed[id]
         self._stores: dict[Layer | str, MemoryStore] = {}
         """Of each layer and of each application."""
         self._timers: list[dict[TimerKey, Timer]] = [{} for _ in Layer]
@@ -147,11 +147,11 @@ class SimNode:
 
         self.started_us = self._kernel.now_us
         self.stack = Stack(
-            self._world.stack,
+            self._context.stack,
             self.id,
             lambda layer: SimPort(self, layer, self._interfaces),
             lambda layer: self._host(layer, boot),
-            lambda layer: stream(self._world.seed, layer_stream(layer), self.id),
+            lambda layer: stream(self._context.seed, layer_stream(layer), self.id),
             self._interfaces.own[self.id],
             self._cost_s,
             lambda link, lost: self.recorder.on_link(self.id, link, lost),
@@ -169,14 +169,14 @@ class SimNode:
             self.stack.on_subscribe(now, subscription)
         for advertisement in self.advertisements.values():
             self.stack.on_advertise(now, advertisement)
-        if self.id in self._world.applications:
-            self.applications = SimApplications(self, self._world, lambda name: self._host(name, boot), boot)
+        if self.id in self._context.applications:
+            self.applications = SimApplications(self, self._context, lambda name: self._host(name, boot), boot)
             self.applications.hosted.start()
 
     def _host(self, whose: Layer | str, boot: int) -> SimHost:
         """For a layer or, by its name, for an application."""
         store = self._stores.setdefault(whose, MemoryStore())
-        return SimHost(self.id, self._world, self._view, store, self.computer, boot)
+        return SimHost(self.id, self._context, self._view, store, self.computer, boot)
 
     def stop(self) -> None:
         """A clean stop."""
@@ -281,7 +281,7 @@ class SimNode:
             self.stack.on_link_down(self.now(), self.links.pop(key), Failure.OUT_OF_REACH)
 
     def _cost_s(self, neighbor: NodeId, interface: Interface) -> float:
-        return self._interfaces.cost_s[interface] + self._world.slow.extra_s(self.id, neighbor)
+        return self._interfaces.cost_s[interface] + self._context.slow.extra_s(self.id, neighbor)
 
     def tell_cost(self, link: Link) -> None:
         """A link costs something else; told if the node knows of it at all."""

@@ -7,10 +7,10 @@ import numpy as np
 
 from carrycast.core.model import NodeId
 from carrycast.core.protocol.machine import Snapshot
+from carrycast.sim.engine.context import RunContext
 from carrycast.sim.engine.kernel import microseconds
 from carrycast.sim.engine.network import Network
-from carrycast.sim.engine.world import World
-from carrycast.sim.scenario.measures import Asked, aggregate
+from carrycast.sim.scenario.measures import RequestedMetric, aggregate
 from carrycast.trace.folds.fold import Metrics
 
 Series = dict[str, list[tuple[float, float | None]]]
@@ -20,12 +20,12 @@ Series = dict[str, list[tuple[float, float | None]]]
 class Probes:
     """Takes the samples that a scenario asks for. Nothing of the run depends on them."""
 
-    def __init__(self, asked: Sequence[Asked], world: World, network: Network) -> None:
+    def __init__(self, asked: Sequence[RequestedMetric], context: RunContext, network: Network) -> None:
         self._asked = [entry for entry in asked if entry.counts == "probe"]
-        self._world = world
+        self._context = context
         self._network = network
-        self._kernel = world.kernel
-        self._end_us = microseconds(world.scenario.duration_s)
+        self._kernel = context.kernel
+        self._end_us = microseconds(context.scenario.duration_s)
         self.series: Series = {entry.name: [] for entry in self._asked}
         readings: dict[str, Callable[[NodeId], float]] = {
             "load": lambda node: network.nodes[node].computer.load(),
@@ -59,13 +59,13 @@ class Probes:
         if next_us <= self._end_us:
             self._kernel.at(next_us, self._sample, (entry, number + 1))
 
-    def _value(self, entry: Asked) -> float | None:
-        own = self._world.stack.protocol.probes.get(entry.probe)
+    def _value(self, entry: RequestedMetric) -> float | None:
+        own = self._context.stack.protocol.probes.get(entry.probe)
         if own is not None:
             found = own(self._snapshot())
             return None if found is None else float(found)
         reading = self._readings.get(entry.probe)
-        nodes = self._world.roles[entry.role] if entry.role else range(self._world.scenario.nodes)
+        nodes = self._context.roles[entry.role] if entry.role else range(self._context.scenario.nodes)
         up = [node for node in nodes if self._network.nodes[node].up]
         if reading is None:
             return self._hops(up, entry.across)
@@ -79,4 +79,4 @@ class Probes:
     def _snapshot(self) -> Snapshot:
         network = self._network
         protocols = {node.id: node.protocol for node in network.nodes if node.up}
-        return Snapshot(self._kernel.now_s, protocols, self._world.roles, network.view)
+        return Snapshot(self._kernel.now_s, protocols, self._context.roles, network.view)

@@ -14,37 +14,36 @@ from carrycast.core.model import NodeId, ProcessorId
 from carrycast.core.streams import check_seed, stream
 from carrycast.errors import UserError, WorkError
 from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.engine.computer import Failures
-from carrycast.sim.engine.energy import Batteries
+from carrycast.sim.engine.computer import ProcessorFailures
+from carrycast.sim.engine.context import RunContext
+from carrycast.sim.engine.failure import RunError, describe_run_error
 from carrycast.sim.engine.kernel import Kernel, microseconds
-from carrycast.sim.engine.memory import Memories
-from carrycast.sim.engine.mishap import RunError, in_run
 from carrycast.sim.engine.network import Network
 from carrycast.sim.engine.observers.checkers import ViolationError
 from carrycast.sim.engine.observers.recorder import Recorder, Window
 from carrycast.sim.engine.observers.requested import RequestedMetrics
 from carrycast.sim.engine.probes import Probes, Series
-from carrycast.sim.engine.world import World
-from carrycast.sim.scenario.applications import Command, commanded, hired
-from carrycast.sim.scenario.draws import chosen
-from carrycast.sim.scenario.faults import fault_plan
-from carrycast.sim.scenario.movement import movement
+from carrycast.sim.engine.resources import Batteries, Memories
+from carrycast.sim.scenario.applications import ApplicationCommand, draw_commands, place_applications
+from carrycast.sim.scenario.draws import resolve_selection
+from carrycast.sim.scenario.faults import draw_faults
+from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.roles import draw_roles
 from carrycast.sim.scenario.scenario import Scenario
 from carrycast.sim.scenario.workload import (
-    Advertise,
-    Ask,
-    Publish,
-    Subscribe,
-    played_advertisements,
-    played_requests,
-    workload,
+    TimedAdvertisement,
+    TimedPublication,
+    TimedRequest,
+    TimedSubscription,
+    draw_advertisements,
+    draw_requests,
+    draw_workload,
 )
 from carrycast.trace import Level, Trace
 from carrycast.trace.folds.fold import Metrics
 
 LOG = logging.getLogger("carrycast.sim.engine")
-MEMORIES = ("seen_s", "max_seen", "max_met", "seen_grace_s")
+SEEN_SETTINGS = ("seen_s", "max_seen", "max_met", "seen_grace_s")
 """Settings that say how long, or how many, events are remembered that were met."""
 STEPS = 500
 """How often somebody who watches a run is told where it is."""
@@ -61,7 +60,7 @@ class Run:
     metrics: Metrics
     settings: Mapping[str, object]
     trace: Trace
-    failures: Mapping[ProcessorId, Failures]
+    failures: Mapping[ProcessorId, ProcessorFailures]
     """The processors that failed."""
     series: Series = field(default_factory=dict)
     """Samples over time, of the probes that the scenario asks for."""
@@ -100,7 +99,7 @@ class Simulation:
         self.seed = seed
         trajectories = None
         if plan is None or scenario.mobility is not None:
-            moved, trajectories = movement(scenario, seed)
+            moved, trajectories = compute_movement(scenario, seed)
             plan = moved if plan is None else plan
         stack = scenario.stack_plan()
         self.name = f"{scenario.name}/{stack.protocol.name}/{seed}"
@@ -108,7 +107,7 @@ class Simulation:
         self.kernel = Kernel()
         self.trace = Trace(self.name, scenario.trace if trace is None else trace, trace_directory)
         roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
-        faults = fault_plan(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
+        faults = draw_faults(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
         self.recorder = _recorder(scenario, self.kernel, self.trace, faults.worst_drift, roles)
         batteries = None
         if scenario.energy is not None:
@@ -116,12 +115,12 @@ class Simulation:
             self.recorder.batteries = batteries
         if scenario.computer.memory_bytes is not None:
             self.recorder.memories = Memories(scenario.computer.memory_bytes, scenario.nodes)
-        self._played = workload(
+        self._played = draw_workload(
             scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed
         )
-        self._advertised = played_advertisements(scenario.advertise, roles, scenario.nodes, seed)
-        self._asked = played_requests(scenario.request, roles, scenario.nodes, scenario.duration_s, seed)
-        self._world = World(
+        self._advertised = draw_advertisements(scenario.advertise, roles, scenario.nodes, seed)
+        self._asked = draw_requests(scenario.request, roles, scenario.nodes, scenario.duration_s, seed)
+        self._context = RunContext(
             scenario=scenario,
             seed=seed,
             stack=stack,
@@ -133,20 +132,20 @@ class Simulation:
             faults=faults,
             installed=_installed(scenario, roles, seed),
             batteries=batteries,
-            applications=hired(scenario.applications, roles, scenario.nodes, seed, scenario.name),
+            applications=place_applications(scenario.applications, roles, scenario.nodes, seed, scenario.name),
             sequences={publish.event.id.source: publish.event.id.sequence for publish in self._played.publishes},
         )
-        self._commands = commanded(scenario.resolved().command, roles, scenario.nodes, seed, scenario.name)
-        self.network = Network(self._world, recode)
-        self._probes = Probes(scenario.measure.more, self._world, self.network)
+        self._commands = draw_commands(scenario.resolved().command, roles, scenario.nodes, seed, scenario.name)
+        self.network = Network(self._context, recode)
+        self._probes = Probes(scenario.measure.more, self._context, self.network)
 
     def next_sequence(self, node: NodeId) -> int:
         """The number of a node's next event, beyond those of the workload."""
-        return self._world.next_sequence(node)
+        return self._context.next_sequence(node)
 
     def start(self) -> None:
         """Start every node, at time 0."""
-        player = _Player(self.network, self.kernel)
+        player = _WorkloadPlayer(self.network, self.kernel)
         for subscribe in self._played.subscribes:
             player.schedule_subscribe(subscribe, self.scenario.duration_s)
         for advertise in self._advertised:
@@ -171,10 +170,12 @@ class Simulation:
         with self._watched():
             self.network.stop()
         LOG.info("%s: done, %d steps of the queue", self.name, self.kernel.popped)
-        stack = self._world.stack
+        stack = self._context.stack
         metrics = self.recorder.metrics() | self._probes.metrics(*_window(self.scenario))
         settings = {**msgspec.to_builtins(self.scenario), "base": ""}
         settings["protocol"] = {"name": stack.protocol.name, **msgspec.to_builtins(stack.settings)}
+        radio = self.scenario.radio_model()
+        settings["radio"] = {"model": radio.name, **msgspec.to_builtins(radio)}
         if stack.router is not None:
             settings["router"] = {"name": stack.router.name, **msgspec.to_builtins(stack.router_settings)}
         return Run(
@@ -191,23 +192,23 @@ class Simulation:
 
     def _hint(self, error: ViolationError) -> str:
         """Which settings may be the reason, where a node took an event for new that it had met before."""
-        plan = self._world.stack
+        plan = self._context.stack
         known = {"protocol": plan.settings, "router": plan.router_settings}
-        named = [f"{at}.{name}" for at, one in known.items() for name in MEMORIES if hasattr(one, name)]
+        named = [f"{at}.{name}" for at, one in known.items() for name in SEEN_SETTINGS if hasattr(one, name)]
         if "a second time" not in str(error) or not named:
             return ""
         return f"; perhaps it was forgotten while copies of it were under way: raise {' and '.join(named)}"
 
-    def _failures(self) -> dict[ProcessorId, Failures]:
+    def _failures(self) -> dict[ProcessorId, ProcessorFailures]:
         """Over all nodes, by the scenario's order of processors."""
-        found: dict[ProcessorId, Failures] = {}
+        found: dict[ProcessorId, ProcessorFailures] = {}
         for entry in self.scenario.processors:
             failures = [
                 node.computer.failures[entry.id] for node in self.network.nodes if entry.id in node.computer.failures
             ]
             if failures:
                 first = min(failures, key=lambda one: one.first_s)
-                found[entry.id] = Failures(sum(one.times for one in failures), first.first, first.first_s)
+                found[entry.id] = ProcessorFailures(sum(one.times for one in failures), first.first, first.first_s)
         return found
 
     @contextmanager
@@ -220,7 +221,7 @@ class Simulation:
         except (UserError, WorkError):
             raise
         except Exception as error:
-            said = in_run(error, self.kernel.now_s)
+            said = describe_run_error(error, self.kernel.now_s)
             raise RunError(f"{self.name}: {said} (replay with --seed {self.seed})") from error
 
 
@@ -284,47 +285,47 @@ def _installed(
             function = load_function(Path(file), name)
         except ProcessorError as error:
             raise UserError(f"{scenario.name}: processors[{place}].function: {error}") from None
-        for node in chosen(entry.nodes, roles, scenario.nodes, stream(seed, f"processor {place}")):
+        for node in resolve_selection(entry.nodes, roles, scenario.nodes, stream(seed, f"processor {place}")):
             if entry.id in tables[node]:
                 raise UserError(f"{scenario.name}: processors[{place}].id: node {node} has two processors {entry.id!r}")
             tables[node][entry.id] = InstalledFunction.of(entry.processor(), function)
     return tables
 
 
-class _Player:
+class _WorkloadPlayer:
     """Plays a workload against a network."""
 
     def __init__(self, network: Network, kernel: Kernel) -> None:
         self._network = network
         self._kernel = kernel
-        self._publishes: list[Publish] = []
+        self._publishes: list[TimedPublication] = []
         self._next = 0
 
-    def schedule_subscribe(self, subscribe: Subscribe, duration_s: float) -> None:
+    def schedule_subscribe(self, subscribe: TimedSubscription, duration_s: float) -> None:
         self._kernel.at(microseconds(subscribe.time_s), self._subscribe, subscribe)
         if subscribe.until_s is not None and subscribe.until_s <= duration_s:
             self._kernel.at(microseconds(subscribe.until_s), self._unsubscribe, subscribe)
 
-    def schedule_advertise(self, advertise: Advertise, duration_s: float) -> None:
+    def schedule_advertise(self, advertise: TimedAdvertisement, duration_s: float) -> None:
         node, advertisement = self._network.nodes[advertise.advertisement.id.advertiser], advertise.advertisement
         self._kernel.at(microseconds(advertise.time_s), lambda _: node.advertise(advertisement), None)
         if advertise.until_s is not None and advertise.until_s <= duration_s:
             self._kernel.at(microseconds(advertise.until_s), lambda _: node.unadvertise(advertisement), None)
 
     def request(self, ask: object) -> None:
-        assert isinstance(ask, Ask)
+        assert isinstance(ask, TimedRequest)
         self._network.nodes[ask.request.id.requester].request(ask.request)
 
-    def schedule_publishes(self, publishes: list[Publish]) -> None:
+    def schedule_publishes(self, publishes: list[TimedPublication]) -> None:
         """One queue entry at a time, so that the queue does not hold the whole future."""
         self._publishes = publishes
         self._schedule_next()
 
-    def schedule_command(self, command: Command) -> None:
+    def schedule_command(self, command: ApplicationCommand) -> None:
         self._kernel.at(microseconds(command.time_s), self._command, command)
 
     def _command(self, command: object) -> None:
-        assert isinstance(command, Command)
+        assert isinstance(command, ApplicationCommand)
         self._network.nodes[command.node].command(command.application, command.verb, command.body)
 
     def _schedule_next(self) -> None:
@@ -332,11 +333,11 @@ class _Player:
             self._kernel.at(microseconds(self._publishes[self._next].time_s), self._publish, None)
 
     def _subscribe(self, subscribe: object) -> None:
-        assert isinstance(subscribe, Subscribe)
+        assert isinstance(subscribe, TimedSubscription)
         self._network.nodes[subscribe.subscription.id.subscriber].subscribe(subscribe.subscription)
 
     def _unsubscribe(self, subscribe: object) -> None:
-        assert isinstance(subscribe, Subscribe)
+        assert isinstance(subscribe, TimedSubscription)
         self._network.nodes[subscribe.subscription.id.subscriber].unsubscribe(subscribe.subscription.id)
 
     def _publish(self, _: object) -> None:

@@ -15,7 +15,7 @@ from carrycast.core.protocol.host import Capability
 from carrycast.core.settings import InputFile, parse_settings
 from carrycast.core.streams import stream
 from carrycast.errors import UserError
-from carrycast.sim.scenario.draws import Selection, check_selection, chosen
+from carrycast.sim.scenario.draws import Selection, check_selection, resolve_selection
 
 Time = Annotated[float, Meta(ge=0, le=1e9)]
 
@@ -54,14 +54,14 @@ class Calendar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return (self.start - datetime(1970, 1, 1)).total_seconds()
 
 
-class Hired(NamedTuple):
+class PlacedApplication(NamedTuple):
     """An application of one node."""
 
     kind: type[Application]
     settings: Settings
 
 
-class Command(NamedTuple):
+class ApplicationCommand(NamedTuple):
     """Something an application is told to do."""
 
     time_s: float
@@ -83,8 +83,8 @@ def check_applications(
     for place, entry in enumerate(applications):
         at = f"{where}: applications[{place}]"
         check_selection(entry.nodes, nodes, roles, f"{at}.nodes")
-        hired = _hired(entry, at)
-        lacking = (hired.kind.needs | hired.settings.needs()) - offers
+        placed = _placed_application(entry, at)
+        lacking = (placed.kind.needs | placed.settings.needs()) - offers
         if lacking:
             raise UserError(f"{at}: {entry.name} needs {', '.join(sorted(lacking))}, which this scenario has not")
     names = {entry.name for entry in applications}
@@ -95,34 +95,34 @@ def check_applications(
             raise UserError(f"{at}.application: nobody runs {command.application!r} here")
 
 
-def _hired(entry: ApplicationEntry, where: str) -> Hired:
+def _placed_application(entry: ApplicationEntry, where: str) -> PlacedApplication:
     try:
         kind = application_named(entry.name)
     except UserError as error:
         raise UserError(f"{where}.name: {error}") from None
-    return Hired(kind, parse_settings(entry.settings, kind.settings_type, where, "settings"))
+    return PlacedApplication(kind, parse_settings(entry.settings, kind.settings_type, where, "settings"))
 
 
-def hired(
+def place_applications(
     entries: list[ApplicationEntry], roles: dict[str, list[int]], nodes: int, seed: int, where: str
-) -> dict[NodeId, list[Hired]]:
+) -> dict[NodeId, list[PlacedApplication]]:
     """The applications of each node, in the scenario's order."""
-    found: dict[NodeId, list[Hired]] = {}
+    found: dict[NodeId, list[PlacedApplication]] = {}
     for place, entry in enumerate(entries):
         at = f"{where}: applications[{place}]"
-        one = _hired(entry, at)
-        for node in chosen(entry.nodes, roles, nodes, stream(seed, f"application {place}")):
+        one = _placed_application(entry, at)
+        for node in resolve_selection(entry.nodes, roles, nodes, stream(seed, f"application {place}")):
             if any(other.kind.name == one.kind.name for other in found.get(node, ())):
                 raise UserError(f"{at}.name: node {node} runs {entry.name} already")
             found.setdefault(node, []).append(one)
     return found
 
 
-def commanded(
+def draw_commands(
     entries: list[CommandEntry], roles: dict[str, list[int]], nodes: int, seed: int, where: str
-) -> list[Command]:
+) -> list[ApplicationCommand]:
     """Every command, by its time. Files are those of a resolved scenario."""
-    found: list[Command] = []
+    found: list[ApplicationCommand] = []
     for place, entry in enumerate(entries):
         body = dict(entry.body)
         if entry.file is not None:
@@ -131,6 +131,6 @@ def commanded(
             except (OSError, UnicodeDecodeError) as error:
                 raise UserError(f"{where}: command[{place}].file: cannot be read: {error}") from None
         told = msgspec.json.encode(body)
-        for node in chosen(entry.nodes, roles, nodes, stream(seed, f"command {place}")):
-            found.append(Command(entry.at_s, node, entry.application, entry.verb, told))
+        for node in resolve_selection(entry.nodes, roles, nodes, stream(seed, f"command {place}")):
+            found.append(ApplicationCommand(entry.at_s, node, entry.application, entry.verb, told))
     return sorted(found, key=lambda command: command.time_s)

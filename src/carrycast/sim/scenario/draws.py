@@ -15,7 +15,7 @@ from carrycast.core.model.event import MAX_ATTRIBUTES
 from carrycast.errors import UserError
 
 
-class Integers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DrawnInteger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole number from low to high, both included."""
 
     integers: tuple[int, int]
@@ -25,7 +25,7 @@ class Integers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("integers = [low, high] with low <= high")
 
 
-class Uniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DrawnUniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A number between low and high."""
 
     uniform: tuple[float, float]
@@ -37,7 +37,7 @@ class Uniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("uniform = [low, high] with a finite distance between them")
 
 
-class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DrawnChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One of the given values."""
 
     choice: Annotated[list[Scalar], Meta(min_length=1)]
@@ -46,7 +46,11 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 Drawable: TypeAlias = Scalar | dict[str, object]
 """In a scenario: a plain value, or a table with one of `integers`, `uniform`, `choice`."""
 
-_KINDS: dict[str, type[Integers | Uniform | Choice]] = {"integers": Integers, "uniform": Uniform, "choice": Choice}
+_KINDS: dict[str, type[DrawnInteger | DrawnUniform | DrawnChoice]] = {
+    "integers": DrawnInteger,
+    "uniform": DrawnUniform,
+    "choice": DrawnChoice,
+}
 
 
 class Draw:
@@ -55,7 +59,7 @@ class Draw:
     __slots__ = ("_rule",)
 
     def __init__(self, written: Drawable, where: str) -> None:
-        self._rule: Scalar | Integers | Uniform | Choice
+        self._rule: Scalar | DrawnInteger | DrawnUniform | DrawnChoice
         if not isinstance(written, dict):
             self._rule = written
             return
@@ -69,29 +73,29 @@ class Draw:
     def extremes(self) -> list[Scalar]:
         """The values that say of all others whether they can be used: both ends of a range, or each choice."""
         rule = self._rule
-        if isinstance(rule, Integers):
+        if isinstance(rule, DrawnInteger):
             return list(rule.integers)
-        if isinstance(rule, Uniform):
+        if isinstance(rule, DrawnUniform):
             return list(rule.uniform)
-        return rule.choice if isinstance(rule, Choice) else [rule]
+        return rule.choice if isinstance(rule, DrawnChoice) else [rule]
 
     def count(self) -> float:
         """How many different values there are."""
         rule = self._rule
-        if isinstance(rule, Integers):
+        if isinstance(rule, DrawnInteger):
             return rule.integers[1] - rule.integers[0] + 1
-        if isinstance(rule, Uniform):
+        if isinstance(rule, DrawnUniform):
             return 1 if rule.uniform[0] == rule.uniform[1] else math.inf
-        return len({(type(one), one) for one in rule.choice}) if isinstance(rule, Choice) else 1
+        return len({(type(one), one) for one in rule.choice}) if isinstance(rule, DrawnChoice) else 1
 
     def value(self, rng: Random) -> Scalar:
         """The next value."""
         rule = self._rule
-        if isinstance(rule, Integers):
+        if isinstance(rule, DrawnInteger):
             return rng.randint(*rule.integers)
-        if isinstance(rule, Uniform):
+        if isinstance(rule, DrawnUniform):
             return rng.uniform(*rule.uniform)
-        if isinstance(rule, Choice):
+        if isinstance(rule, DrawnChoice):
             return rule.choice[rng.randrange(len(rule.choice))]
         return rule
 
@@ -126,16 +130,16 @@ def check_selection(selection: Selection, nodes: int, roles: Collection[str], wh
         raise UserError(f"{where}: {selection!r} is none of {names}, nor a share such as '50%'")
 
 
-def select(selection: Selection, nodes: int, rng: Random) -> list[int]:
+def select_nodes(selection: Selection, nodes: int, rng: Random) -> list[int]:
     """The chosen nodes, in order. Numbers and shares are drawn."""
     if isinstance(selection, list):
         return sorted(set(selection))
     if selection == "all":
         return list(range(nodes))
-    return sorted(rng.sample(range(nodes), count_of(selection, nodes)))
+    return sorted(rng.sample(range(nodes), selection_size(selection, nodes)))
 
 
-def count_of(selection: str | int, nodes: int) -> int:
+def selection_size(selection: str | int, nodes: int) -> int:
     """How many of some nodes a number, a share or "all" means."""
     if isinstance(selection, int):
         return selection
@@ -144,11 +148,11 @@ def count_of(selection: str | int, nodes: int) -> int:
     return round(share * nodes)
 
 
-def chosen(selection: Selection, roles: dict[str, list[int]], nodes: int, rng: Random) -> list[int]:
+def resolve_selection(selection: Selection, roles: dict[str, list[int]], nodes: int, rng: Random) -> list[int]:
     """The nodes of a role, if the selection names one; else the selected nodes."""
     if isinstance(selection, str) and selection in roles:
         return roles[selection]
-    return select(selection, nodes, rng)
+    return select_nodes(selection, nodes, rng)
 
 
 def _share(text: str) -> float | None:
@@ -161,7 +165,7 @@ def _share(text: str) -> float | None:
     return share if 0 <= share <= 1 else None
 
 
-def filled(template: str, values: Mapping[str, Scalar], where: str) -> str:
+def fill_template(template: str, values: Mapping[str, Scalar], where: str) -> str:
     """The text with each `{name}` replaced by its value, as a literal of the filter language."""
 
     def literal(match: re.Match[str]) -> str:
@@ -177,18 +181,18 @@ def filled(template: str, values: Mapping[str, Scalar], where: str) -> str:
     return re.sub(r"\{(\w+)\}", literal, template)
 
 
-def variety(template: str, draws: Mapping[str, Drawable]) -> float:
+def count_filters(template: str, draws: Mapping[str, Drawable]) -> float:
     """How many different texts a template makes of what is drawn."""
-    named = names_in(template)
+    named = placeholder_names(template)
     return math.prod(Draw(written, "").count() for name, written in draws.items() if name in named)
 
 
-def names_in(template: str) -> set[str]:
+def placeholder_names(template: str) -> set[str]:
     """The drawn values that a template names."""
     return {match[1] for match in re.finditer(r"\{(\w+)\}", template)}
 
 
-def example(draws: Mapping[str, Drawable], where: str) -> dict[str, Scalar]:
+def example_values(draws: Mapping[str, Drawable], where: str) -> dict[str, Scalar]:
     """Some value of each draw; a UserError says which is none."""
     return {name: Draw(written, f"{where}.{name}").value(Random(0)) for name, written in draws.items()}
 
@@ -197,11 +201,11 @@ def check_template(template: str, draws: Mapping[str, Drawable], where: str) -> 
     """Refuse, at loading, a filter that some of its drawn values make one that cannot be read."""
     named = {match[1] for match in re.finditer(r"\{(\w+)\}", template)}
     check_drawn_attributes({name: written for name, written in draws.items() if name in named}, f"{where}.draw")
-    values = example(draws, f"{where}.draw")
-    check_filter(filled(template, values, f"{where}.filter"), f"{where}.filter")
+    values = example_values(draws, f"{where}.draw")
+    check_filter(fill_template(template, values, f"{where}.filter"), f"{where}.filter")
     for name, written in draws.items():
         for value in Draw(written, "").extremes() if name in named else ():
-            check_filter(filled(template, {**values, name: value}, ""), f"{where}.filter")
+            check_filter(fill_template(template, {**values, name: value}, ""), f"{where}.filter")
 
 
 def check_filter(text: str, where: str) -> None:

@@ -29,7 +29,7 @@ _WHOLE = re.compile(r"[+-]?\d{1,19}")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
-class Written(NamedTuple):
+class RecordedEvent(NamedTuple):
     """One event of a file. Without a node, one of the entry's own publishes it."""
 
     time_s: float
@@ -46,12 +46,12 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     payload_base64: bytes = b""
 
 
-def read_events(path: Path, nodes: int) -> list[Written]:
+def read_events(path: Path, nodes: int) -> list[RecordedEvent]:
     """The events of a file, in its order; a UserError names the line that is wrong."""
     if path.suffix not in SUFFIXES:
         raise UserError(f"{path}: events are read from {' or '.join(SUFFIXES)}")
     read = _csv_events if path.suffix == ".csv" else _json_events
-    found: list[Written] = []
+    found: list[RecordedEvent] = []
     for line, event in read(path):
         if event.node is not None and event.node >= nodes:
             raise _wrong(path, line, f"there is no node {event.node}; nodes are 0 to {nodes - 1}")
@@ -67,7 +67,7 @@ def read_events(path: Path, nodes: int) -> list[Written]:
     return found
 
 
-def _json_events(path: Path) -> Iterator[tuple[int, Written]]:
+def _json_events(path: Path) -> Iterator[tuple[int, RecordedEvent]]:
     decoder = msgspec.json.Decoder(_Line)
     for number, text in _lines(path):
         if not text.strip():
@@ -78,10 +78,13 @@ def _json_events(path: Path) -> Iterator[tuple[int, Written]]:
             raise _wrong(path, number, str(error)) from None
         if line.payload and line.payload_base64:
             raise _wrong(path, number, "payload and payload_base64 are two; give one of them")
-        yield number, Written(line.time_s, line.node, line.attributes, line.payload_base64 or line.payload.encode())
+        yield (
+            number,
+            RecordedEvent(line.time_s, line.node, line.attributes, line.payload_base64 or line.payload.encode()),
+        )
 
 
-def _csv_events(path: Path) -> Iterator[tuple[int, Written]]:
+def _csv_events(path: Path) -> Iterator[tuple[int, RecordedEvent]]:
     # Whole lines, bounded, go in; a quoted field may go on over several of them.
     reader = csv.reader((text for _, text in _lines(path)), strict=True)
     names: list[str] | None = None
@@ -104,7 +107,7 @@ def _csv_events(path: Path) -> Iterator[tuple[int, Written]]:
             yield reader.line_num, _csv_event(path, reader.line_num, dict(zip(names, fields, strict=True)))
 
 
-def _csv_event(path: Path, line: int, fields: dict[str, str]) -> Written:
+def _csv_event(path: Path, line: int, fields: dict[str, str]) -> RecordedEvent:
     time_s, node, payload = fields.pop("time_s").strip(), fields.pop("node", "").strip(), fields.pop("payload", "")
     at_s = float(time_s) if _NUMBER.fullmatch(time_s) else math.nan
     if not 0 <= at_s <= MAX_TIME_S:
@@ -112,7 +115,7 @@ def _csv_event(path: Path, line: int, fields: dict[str, str]) -> Written:
     if node and not re.fullmatch(r"\d{1,9}", node):
         raise _wrong(path, line, f"node: {node[:40]!r} is no number of a node")
     attributes = {name: _value(text) for name, text in fields.items() if text.strip()}
-    return Written(at_s, int(node) if node else None, attributes, payload.encode())
+    return RecordedEvent(at_s, int(node) if node else None, attributes, payload.encode())
 
 
 def _value(text: str) -> Scalar:

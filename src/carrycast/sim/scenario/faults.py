@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from carrycast.core.streams import stream
 from carrycast.errors import UserError
-from carrycast.sim.scenario.draws import Selection, check_selection, chosen, count_of
+from carrycast.sim.scenario.draws import Selection, check_selection, resolve_selection, selection_size
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Time = Annotated[float, Meta(ge=0, le=1e9)]
@@ -115,7 +115,7 @@ Fault: TypeAlias = (
 )
 
 
-class Wandering:
+class PositionError:
     """The error of one node's position: an offset that wanders, never farther than `error_m`.
 
     At every multiple of `change_s` it is drawn anew, from everywhere in the disk alike; in between it goes in a
@@ -186,7 +186,7 @@ class FaultPlan(NamedTuple):
     """Who is cut off when."""
     slow: list[LinkSlow]
     clocks: dict[int, Clock]
-    positions: dict[int, list[Wandering]]
+    positions: dict[int, list[PositionError]]
     """The errors of nodes' positions; several add up."""
     loss: float
     duplication: float
@@ -214,12 +214,12 @@ def check_fault(fault: Fault, nodes: int, roles: Collection[str], duration_s: fl
         check_selection(list(fault.between), nodes, roles, f"{where}.between")
         if fault.between[0] == fault.between[1]:
             raise UserError(f"{where}.between: names two different nodes")
-    strikes = _expected(fault, nodes, duration_s)
+    strikes = _expected_count(fault, nodes, duration_s)
     if strikes > MAX_STRIKES:
         raise UserError(f"{where}.every_s: that makes some {strikes:,.0f} faults; a run has at most {MAX_STRIKES:,}")
 
 
-def _expected(fault: Fault, nodes: int, duration_s: float) -> float:
+def _expected_count(fault: Fault, nodes: int, duration_s: float) -> float:
     """How often a fault strikes that comes again and again; 0 for others, and at least that for those of a role."""
     if isinstance(fault, LinkCuts):
         return duration_s / fault.every_s
@@ -228,11 +228,13 @@ def _expected(fault: Fault, nodes: int, duration_s: float) -> float:
     down_s = fault.down_s if isinstance(fault, Crash) else fault.for_s
     some = fault.nodes
     of_role = isinstance(some, str) and some != "all" and not some.endswith("%")
-    struck = len(some) if isinstance(some, list) else 1 if of_role else count_of(some, nodes)
+    struck = len(some) if isinstance(some, list) else 1 if of_role else selection_size(some, nodes)
     return struck * duration_s / (fault.every_s + down_s)
 
 
-def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, duration_s: float, seed: int) -> FaultPlan:
+def draw_faults(
+    faults: list[Fault], roles: dict[str, list[int]], nodes: int, duration_s: float, seed: int
+) -> FaultPlan:
     """Draw what will go wrong. Each fault has a stream of its own."""
     outages: list[Outage] = []
     cuts: list[LinkCut] = []
@@ -240,14 +242,14 @@ def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, dur
     absences: list[Outage] = []
     slow: list[LinkSlow] = []
     clocks: dict[int, Clock] = {}
-    positions: dict[int, list[Wandering]] = {}
+    positions: dict[int, list[PositionError]] = {}
     keep = {"loss": 1.0, "duplication": 1.0, "corruption": 1.0}
     for place, fault in enumerate(faults):
         rng = stream(seed, f"fault {place}")
         if isinstance(fault, Crash):
-            outages += _outages(fault, fault.down_s, chosen(fault.nodes, roles, nodes, rng), duration_s, rng)
+            outages += _outages(fault, fault.down_s, resolve_selection(fault.nodes, roles, nodes, rng), duration_s, rng)
         elif isinstance(fault, CutOff):
-            absences += _outages(fault, fault.for_s, chosen(fault.nodes, roles, nodes, rng), duration_s, rng)
+            absences += _outages(fault, fault.for_s, resolve_selection(fault.nodes, roles, nodes, rng), duration_s, rng)
         elif isinstance(fault, LinkCut):
             cuts.append(fault)
         elif isinstance(fault, LinkCuts):
@@ -255,14 +257,14 @@ def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, dur
         elif isinstance(fault, LinkSlow):
             slow.append(fault)
         elif isinstance(fault, ClockSkew):
-            for node in chosen(fault.nodes, roles, nodes, rng):
+            for node in resolve_selection(fault.nodes, roles, nodes, rng):
                 if node in clocks:
                     raise UserError(f"faults[{place}]: node {node} has a skewed clock already; give one fault for both")
                 offset_s = rng.uniform(-fault.offset_s, fault.offset_s)
                 clocks[node] = Clock(offset_s, rng.uniform(-fault.drift, fault.drift))
         elif isinstance(fault, GpsError):
-            for node in chosen(fault.nodes, roles, nodes, rng):
-                wandering = Wandering(seed, f"fault {place}", node, fault.error_m, fault.change_s)
+            for node in resolve_selection(fault.nodes, roles, nodes, rng):
+                wandering = PositionError(seed, f"fault {place}", node, fault.error_m, fault.change_s)
                 positions.setdefault(node, []).append(wandering)
         else:
             # Two faults of one kind strike independently.
@@ -270,7 +272,9 @@ def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, dur
     outages.sort(key=lambda outage: (outage.at_s, outage.node))
     absences.sort(key=lambda outage: (outage.at_s, outage.node))
     failing = (1 - keep[kind] for kind in ("loss", "duplication", "corruption"))
-    return FaultPlan(_apart(outages), cuts, drawn_cuts, _apart(absences), slow, clocks, positions, *failing)
+    return FaultPlan(
+        _merge_overlapping(outages), cuts, drawn_cuts, _merge_overlapping(absences), slow, clocks, positions, *failing
+    )
 
 
 def _outages(fault: Crash | CutOff, down_s: float, nodes: list[int], duration_s: float, rng: Random) -> list[Outage]:
@@ -286,7 +290,7 @@ def _outages(fault: Crash | CutOff, down_s: float, nodes: list[int], duration_s:
     return outages
 
 
-def _apart(outages: list[Outage]) -> list[Outage]:
+def _merge_overlapping(outages: list[Outage]) -> list[Outage]:
     """A node that is down cannot crash: overlapping outages are one, from the first beginning to the last end."""
     last: dict[int, int] = {}
     kept: list[Outage] = []

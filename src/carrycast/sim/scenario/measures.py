@@ -48,7 +48,7 @@ def aggregate(values: Sequence[float], statistic: str) -> float | None:
     return total / len(values) if statistic == "mean" else total
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RequestedMetric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One metric more, `name`. What it counts:
 
     `facts`: how often protocols noted `fact`; with `distinct`, about how many different events.
@@ -153,7 +153,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return f"{of + ' ' if of else ''}bytes{said_by} in the measured window{per}{again}"
 
 
-def check_asked(asked: list[Asked], nodes: int, where: str, roles: Collection[str], duration_s: float) -> None:
+def check_requested_metrics(
+    asked: list[RequestedMetric], nodes: int, where: str, roles: Collection[str], duration_s: float
+) -> None:
     """Refuse what cannot be counted."""
     names: set[str] = set()
     for place, entry in enumerate(asked):
@@ -176,7 +178,7 @@ def check_asked(asked: list[Asked], nodes: int, where: str, roles: Collection[st
             raise UserError(f"{at}.nodes: is needed: a list of nodes from 0 to {nodes - 1}")
 
 
-def check_probes(asked: list[Asked], offered: Collection[str], known: Collection[str], where: str) -> None:
+def check_probes(asked: list[RequestedMetric], offered: Collection[str], known: Collection[str], where: str) -> None:
     """Refuse samples that nobody can take: `offered` are the protocol's own probes, `known` what its nodes can tell."""
     for place, entry in enumerate(asked):
         at = f"{where}[{place}]"
@@ -193,8 +195,8 @@ def check_probes(asked: list[Asked], offered: Collection[str], known: Collection
             raise UserError(f"{at}.probe: without {table} there is no {entry.probe} to read")
 
 
-def _check_keys(entry: Asked, where: str) -> None:
-    unsaid = Asked(name=entry.name, counts=entry.counts)
+def _check_keys(entry: RequestedMetric, where: str) -> None:
+    unsaid = RequestedMetric(name=entry.name, counts=entry.counts)
     for key, used_by in _ONLY_FOR.items():
         if entry.counts not in used_by and getattr(entry, key) != getattr(unsaid, key):
             counts = " or ".join(repr(one) for one in used_by)

@@ -21,10 +21,12 @@ from carrycast.sim.mobility.sumo import Sumo
 from carrycast.sim.mobility.trajectory import Trajectories
 from carrycast.sim.scenario.event_files import read_events
 from carrycast.sim.scenario.inputs import input_digest, input_files
-from carrycast.sim.scenario.scenario import Scenario, load
+from carrycast.sim.scenario.scenario import Scenario, load_scenario
 
 
-def movement(scenario: Scenario, seed: int, range_m: float | None = None) -> tuple[ContactPlan, Trajectories | None]:
+def compute_movement(
+    scenario: Scenario, seed: int, range_m: float | None = None
+) -> tuple[ContactPlan, Trajectories | None]:
     """Who comes within a distance of whom when, by default the radio's range, and how everybody moves.
 
     The last few are kept, so that protocols compared on one seed share the work; what their files hold counts.
@@ -76,7 +78,7 @@ def check_files(scenario: Scenario) -> None:
             read_events(Path(publish.file), scenario.nodes)
     model = scenario.mobility_model()
     if input_files(scenario) or (model is not None and model.on_roads()):
-        movement(scenario, seed=1)
+        compute_movement(scenario, seed=1)
         # A model that only plays a recording does not read the map itself.
         if model is not None:
             model.road_map()
@@ -103,7 +105,7 @@ MOST = 1e9
 _SNIFFED_BYTES = 1 << 16
 
 
-def plan_from(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
+def read_contact_plan(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
     """The contacts in a file. Movement needs a range, unless it is a scenario's, which has one."""
     check_extent(range_m, duration_s)
     check_seed(seed)
@@ -165,8 +167,8 @@ def _from_player(player: MovementFormat, range_m: float | None, duration_s: floa
 
 
 def _from_scenario(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
-    scenario = load(path)
-    plan, moving = movement(scenario, seed)
+    scenario = load_scenario(path)
+    plan, moving = compute_movement(scenario, seed)
     if range_m is None and duration_s is None:
         return plan
     if moving is None:

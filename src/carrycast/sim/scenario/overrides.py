@@ -11,7 +11,7 @@ import msgspec
 from carrycast.core.stacks import DEFAULT_PROTOCOL
 from carrycast.errors import UserError
 from carrycast.sim.radio.radio import DEFAULT_RADIO
-from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
+from carrycast.sim.scenario.scenario import Scenario, load_scenario, parse_scenario
 
 _BARE_WORD = re.compile(r"[A-Za-z_][\w./+-]*")
 
@@ -36,7 +36,7 @@ def parse_assignment(text: str, where: str = "--set") -> tuple[str, object]:
     return key.strip(), parse_value(value, f"{where} {key.strip()}")
 
 
-def apply(scenario: Scenario, overrides: Mapping[str, object], where: str = "--set") -> Scenario:
+def apply_overrides(scenario: Scenario, overrides: Mapping[str, object], where: str = "--set") -> Scenario:
     """The scenario with some settings replaced, checked anew. A list is entered by number: `publish.0.count`."""
     from carrycast.sim.scenario.overrides import parse_protocol
 
@@ -47,7 +47,7 @@ def apply(scenario: Scenario, overrides: Mapping[str, object], where: str = "--s
         if key == "protocol" and isinstance(value, str):
             value = parse_protocol(value, where)  # noqa: PLW2901 - from here on a table like any other
         _replace(table, key, copy.deepcopy(value), where)
-    return scenario_from(table, where)
+    return parse_scenario(table, where)
 
 
 def _replace(table: dict[str, object], key: str, value: object, where: str) -> None:
@@ -79,7 +79,7 @@ def _replace(table: dict[str, object], key: str, value: object, where: str) -> N
             raise UserError(f"{where} {key}: {'.'.join(parts[:depth])} is a plain value and has nothing below it")
 
 
-def chosen_scenario(
+def resolve_scenario(
     source: str | Path | Mapping[str, object],
     protocol: str | None = None,
     settings: Mapping[str, object] | None = None,
@@ -90,13 +90,13 @@ def chosen_scenario(
 
     `spoken` is what the two are called where the user gave them.
     """
-    scenario = scenario_from(source, "scenario") if isinstance(source, Mapping) else load(Path(source))
+    scenario = parse_scenario(source, "scenario") if isinstance(source, Mapping) else load_scenario(Path(source))
     if protocol is not None:
-        scenario = apply(scenario, {"protocol": protocol}, spoken[0])
+        scenario = apply_overrides(scenario, {"protocol": protocol}, spoken[0])
     if settings:
-        scenario = apply(scenario, settings, spoken[1])
+        scenario = apply_overrides(scenario, settings, spoken[1])
     if not scenario.protocol:
-        scenario = apply(scenario, {"protocol": DEFAULT_PROTOCOL}, spoken[0])
+        scenario = apply_overrides(scenario, {"protocol": DEFAULT_PROTOCOL}, spoken[0])
     return scenario
 
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 from carrycast.core.utilization import DEFAULT_WINDOW_S, LoadWindow
 
 
-class Service(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[service]` of a scenario: a node looks at one message of its protocol at a time, and the others wait."""
 
     time_s: Annotated[float, Meta(ge=0, le=3600)]
@@ -17,7 +17,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """How many may wait; what comes then is dropped (`service_queue_full`)."""
 
 
-class Energy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EnergySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[energy]` of a scenario."""
 
     battery_j: Annotated[
@@ -34,7 +34,7 @@ class Energy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError("charge_min must not exceed charge_max")
 
 
-class Computer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ComputerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[computer]` of a scenario."""
 
     load_window_s: LoadWindow = DEFAULT_WINDOW_S

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from carrycast.core.streams import stream
 from carrycast.errors import UserError
-from carrycast.sim.scenario.draws import Selection, check_selection, count_of, select
+from carrycast.sim.scenario.draws import Selection, check_selection, select_nodes, selection_size
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 
@@ -47,7 +47,7 @@ def draw_roles(roles: Mapping[str, RoleEntry], nodes: int, seed: int, where: str
     for name in _in_order(roles, where):
         entry, rng = roles[name], stream(seed, f"role {name}")
         if not isinstance(entry, Role):
-            drawn[name] = select(entry, nodes, rng)
+            drawn[name] = select_nodes(entry, nodes, rng)
             continue
         pool = _pool(entry, drawn, nodes)
         if isinstance(entry.nodes, list):
@@ -56,7 +56,7 @@ def draw_roles(roles: Mapping[str, RoleEntry], nodes: int, seed: int, where: str
                 raise UserError(f"{where}: roles.{name}: node {misplaced[0]} is not {_described(entry)}")
             drawn[name] = sorted(set(entry.nodes))
             continue
-        count = count_of(entry.nodes, len(pool))
+        count = selection_size(entry.nodes, len(pool))
         if count > len(pool):
             raise UserError(f"{where}: roles.{name}: {count} nodes, but only {len(pool)} are {_described(entry)}")
         drawn[name] = sorted(rng.sample(pool, count))

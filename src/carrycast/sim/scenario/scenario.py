@@ -31,8 +31,8 @@ from carrycast.sim.radio.radio import DEFAULT_RADIO, Radio, radio_named, radio_n
 from carrycast.sim.scenario.applications import ApplicationEntry, Calendar, CommandEntry, check_applications
 from carrycast.sim.scenario.draws import Selection, check_filter, check_selection
 from carrycast.sim.scenario.faults import Fault, GpsError, check_fault
-from carrycast.sim.scenario.measures import Asked, check_asked, check_probes
-from carrycast.sim.scenario.resources import Computer, Energy, Service
+from carrycast.sim.scenario.measures import RequestedMetric, check_probes, check_requested_metrics
+from carrycast.sim.scenario.resources import ComputerSettings, EnergySettings, ServiceSettings
 from carrycast.sim.scenario.roles import Role, RoleEntry, check_roles
 from carrycast.sim.scenario.workload import (
     AdvertiseEntry,
@@ -40,9 +40,9 @@ from carrycast.sim.scenario.workload import (
     RequestEntry,
     SubscribeEntry,
     check_advertise,
-    check_beginning,
-    check_entry,
+    check_initial_state,
     check_request,
+    check_workload_entry,
 )
 from carrycast.trace import Level
 
@@ -69,7 +69,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     from_s: Time = 0.0
     to_s: Time | None = None
-    more: list[Asked] = []
+    more: list[RequestedMetric] = []
 
 
 class ProcessorEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -137,13 +137,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     command: list[CommandEntry] = []
     calendar: Calendar = Calendar()
     faults: list[Fault] = []
-    service: Service | None = None
-    energy: Energy | None = None
-    computer: Computer = Computer()
+    service: ServiceSettings | None = None
+    energy: EnergySettings | None = None
+    computer: ComputerSettings = ComputerSettings()
     measure: Measure = Measure()
     trace: Level = Level.METRICS
     base: str = "."
-    """The folder from which relative file names are taken; set by `load`."""
+    """The folder from which relative file names are taken; set by `load_scenario`."""
 
     @property
     def area(self) -> Area:
@@ -207,7 +207,7 @@ _OTHER_FILES = {
 """What else people write, by a key that no scenario has."""
 
 
-def load(path: Path) -> Scenario:
+def load_scenario(path: Path) -> Scenario:
     """A scenario from its file, checked; whatever is wrong is named with file and key."""
     table = read_toml(path)
     if "duration_s" not in table:
@@ -217,17 +217,17 @@ def load(path: Path) -> Scenario:
     table.setdefault("name", path.stem)
     if "base" in table:
         raise UserError(f"{path}: {unknown_key('base', field_names(Scenario))}")
-    return scenario_from({**table, "base": str(path.parent)}, str(path))
+    return parse_scenario({**table, "base": str(path.parent)}, str(path))
 
 
-def scenario_from(table: Mapping[str, object], where: str) -> Scenario:
+def parse_scenario(table: Mapping[str, object], where: str) -> Scenario:
     """A scenario from tables, checked."""
     scenario = parse_settings(dict(table), Scenario, where)
-    check(scenario, where)
+    check_scenario(scenario, where)
     return scenario
 
 
-def check(scenario: Scenario, where: str) -> None:
+def check_scenario(scenario: Scenario, where: str) -> None:
     """Everything that can be known to be wrong before a run."""
     both = scenario.mobility is not None and scenario.contacts is not None
     if both or (scenario.has_no_radio and not scenario.wires):
@@ -244,10 +244,10 @@ def check(scenario: Scenario, where: str) -> None:
     entries += [(f"{where}: publish[{place}]", entry) for place, entry in enumerate(scenario.publish)]
     for at, entry in entries:
         check_selection(entry.nodes, scenario.nodes, scenario.roles, f"{at}.nodes")
-        check_entry(entry, at)
+        check_workload_entry(entry, at)
         if isinstance(entry, SubscribeEntry):
             ids = dict.fromkeys(processor.id for processor in scenario.processors)
-            check_beginning(entry.processor, entry.state, entry.parameters, ids, at)
+            check_initial_state(entry.processor, entry.state, entry.parameters, ids, at)
         if isinstance(entry, PublishEntry) and entry.from_s > scenario.duration_s:
             raise UserError(f"{at}.from_s: is after the end of the run, {scenario.duration_s:g} s")
     _check_retrieval(scenario, where)
@@ -266,7 +266,9 @@ def check(scenario: Scenario, where: str) -> None:
     to_s = scenario.measure.to_s
     if to_s is not None and to_s < scenario.measure.from_s:
         raise UserError(f"{where}: measure.to_s: must not be before from_s = {scenario.measure.from_s}")
-    check_asked(scenario.measure.more, scenario.nodes, f"{where}: measure.more", scenario.roles, scenario.duration_s)
+    check_requested_metrics(
+        scenario.measure.more, scenario.nodes, f"{where}: measure.more", scenario.roles, scenario.duration_s
+    )
     if scenario.protocol:
         plan = stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where, scenario.roles)
         known = [

@@ -18,10 +18,10 @@ from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.mobility.model import MobilityModel, Recording
 from carrycast.sim.mobility.trajectory import Trajectories
 from carrycast.sim.scenario.inputs import input_digest
-from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.roles import draw_roles
 from carrycast.sim.scenario.scenario import DEFAULT_AREA_M, Scenario
-from carrycast.sim.scenario.workload import workload
+from carrycast.sim.scenario.workload import draw_workload
 from carrycast.sim.scenario.workload_warnings import some, workload_warnings
 
 BARELY = 0.01
@@ -171,7 +171,7 @@ def _processors(scenario: Scenario) -> Iterator[str]:
 
 def _movement(scenario: Scenario, seed: int) -> Iterator[str]:
     """Of nodes that never meet, are never there, or are elsewhere than protocols are told."""
-    plan, moving = movement(scenario, seed)
+    plan, moving = compute_movement(scenario, seed)
     if not scenario.wires and not (plan.start_s < scenario.duration_s).any():
         if scenario.nodes == 1:
             yield "nodes: a single node has nobody to send to"
@@ -194,7 +194,7 @@ def _presence(scenario: Scenario, seed: int, moving: Trajectories) -> Iterator[s
     np.add.at(there_s, np.repeat(np.arange(moving.nodes), np.diff(moving.first)), moving.end_s - moving.start_s)
     if roles is None or not scenario.publish or (there_s >= scenario.duration_s * (1 - BARELY)).all():
         return
-    played = workload(
+    played = draw_workload(
         scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed
     ).publishes[:MOST_PUBLICATIONS]
     away = 0

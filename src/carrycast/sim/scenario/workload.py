@@ -31,11 +31,11 @@ from carrycast.sim.scenario.draws import (
     check_drawn_attributes,
     check_filter,
     check_template,
-    chosen,
-    filled,
-    variety,
+    count_filters,
+    fill_template,
+    resolve_selection,
 )
-from carrycast.sim.scenario.event_files import Written, read_events
+from carrycast.sim.scenario.event_files import RecordedEvent, read_events
 
 Time = Annotated[float, Meta(ge=0, le=1e9)]
 
@@ -125,7 +125,7 @@ class RequestEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     to_s: Time | None = None
 
 
-class Subscribe(NamedTuple):
+class TimedSubscription(NamedTuple):
     """A node subscribes at a time, and may unsubscribe later."""
 
     time_s: float
@@ -133,14 +133,14 @@ class Subscribe(NamedTuple):
     until_s: float | None
 
 
-class Publish(NamedTuple):
+class TimedPublication(NamedTuple):
     """A node publishes at a time."""
 
     time_s: float
     event: Event
 
 
-class Advertise(NamedTuple):
+class TimedAdvertisement(NamedTuple):
     """A node advertises at a time, and may end it later."""
 
     time_s: float
@@ -148,7 +148,7 @@ class Advertise(NamedTuple):
     until_s: float | None
 
 
-class Ask(NamedTuple):
+class TimedRequest(NamedTuple):
     """A node asks at a time."""
 
     time_s: float
@@ -158,8 +158,8 @@ class Ask(NamedTuple):
 class Workload(NamedTuple):
     """Everything that applications do in a run, ordered by time."""
 
-    subscribes: list[Subscribe]
-    publishes: list[Publish]
+    subscribes: list[TimedSubscription]
+    publishes: list[TimedPublication]
 
 
 class _Draws(NamedTuple):
@@ -169,12 +169,12 @@ class _Draws(NamedTuple):
     payload: Random
 
 
-def check_entry(entry: SubscribeEntry | PublishEntry, where: str) -> None:
+def check_workload_entry(entry: SubscribeEntry | PublishEntry, where: str) -> None:
     """Refuse, at loading, what could not be played."""
     check_drawn_attributes(entry.attributes, f"{where}.attributes")
     if isinstance(entry, SubscribeEntry):
         check_template(entry.filter, entry.draw, where)
-        different = variety(entry.filter, entry.draw)
+        different = count_filters(entry.filter, entry.draw)
         if different < entry.each:
             made = f"only {different:g} different filters" if different > 1 else "only one filter"
             raise UserError(
@@ -195,7 +195,7 @@ def check_entry(entry: SubscribeEntry | PublishEntry, where: str) -> None:
         check_filter(entry.access, f"{where}.access")
 
 
-def workload(
+def draw_workload(
     subscribes: list[SubscribeEntry],
     publishes: list[PublishEntry],
     roles: dict[str, list[int]],
@@ -205,26 +205,26 @@ def workload(
 ) -> Workload:
     """Play the entries. Each has a stream of its own, so adding one leaves the others as they were."""
 
-    made: list[Subscribe] = []
+    made: list[TimedSubscription] = []
     numbers: dict[int, int] = {}
     for place, entry in enumerate(subscribes):
         rng = stream(seed, f"subscribe {place}")
-        for node in chosen(entry.nodes, roles, nodes, rng):
+        for node in resolve_selection(entry.nodes, roles, nodes, rng):
             for time_s, until_s, text in _clients(entry, duration_s, rng):
                 number = numbers[node] = numbers.get(node, -1) + 1
                 attributes = {name: Draw(written, "").value(rng) for name, written in entry.attributes.items()}
                 id, processor = SubscriptionId(node, number), entry.processor
-                state = b"" if processor is None else first_state(entry.state, entry.parameters, rng)
+                state = b"" if processor is None else initial_state(entry.state, entry.parameters, rng)
                 subscription = Subscription(
                     id, text, attributes=attributes, history=entry.history, processor=processor, state=state
                 )
-                made.append(Subscribe(time_s, subscription, until_s))
+                made.append(TimedSubscription(time_s, subscription, until_s))
     made.sort(key=lambda subscribe: subscribe.time_s)
-    timed: list[tuple[float, int, int, PublishEntry, _Draws, Written | None]] = []
+    timed: list[tuple[float, int, int, PublishEntry, _Draws, RecordedEvent | None]] = []
     for place, publish in enumerate(publishes):
         rng = stream(seed, f"publish {place}")
         draws = _Draws(stream(seed, f"publish {place} content"), stream(seed, f"publish {place} payload"))
-        those = chosen(publish.nodes, roles, nodes, rng)
+        those = resolve_selection(publish.nodes, roles, nodes, rng)
         if publish.file is not None:
             recorded = read_events(Path(publish.file), nodes)
             timed += [
@@ -235,10 +235,10 @@ def workload(
             timed.append((time_s, place, node, publish, draws, None))
     timed.sort(key=lambda item: item[:3])
     sequence: dict[int, int] = {}
-    events: list[Publish] = []
+    events: list[TimedPublication] = []
     for time_s, _, node, publish, draws, written in timed:
         number = sequence[node] = sequence.get(node, -1) + 1
-        events.append(Publish(time_s, _event(publish, EventId(node, number), time_s, draws, written)))
+        events.append(TimedPublication(time_s, _event(publish, EventId(node, number), time_s, draws, written)))
     return Workload(made, events)
 
 
@@ -283,8 +283,8 @@ def _rhythm(entry: PublishEntry, nodes: list[int], duration_s: float, rng: Rando
 
 
 def _recorded(
-    entry: PublishEntry, events: list[Written], nodes: list[int], duration_s: float, rng: Random
-) -> Iterator[tuple[float, int, Written]]:
+    entry: PublishEntry, events: list[RecordedEvent], nodes: list[int], duration_s: float, rng: Random
+) -> Iterator[tuple[float, int, RecordedEvent]]:
     """When and by whom the events of a file are published; what is due after the end is not."""
     end_s = duration_s if entry.to_s is None else min(entry.to_s, duration_s)
     for event in events:
@@ -293,7 +293,7 @@ def _recorded(
             yield time_s, nodes[rng.randrange(len(nodes))] if event.node is None else event.node, event
 
 
-def _event(entry: PublishEntry, id: EventId, time_s: float, draws: _Draws, written: Written | None) -> Event:
+def _event(entry: PublishEntry, id: EventId, time_s: float, draws: _Draws, written: RecordedEvent | None) -> Event:
     attributes = {name: Draw(drawn, "").value(draws.content) for name, drawn in entry.attributes.items()}
     payload = draws.payload.randbytes(entry.payload_bytes)
     if written is not None:
@@ -314,7 +314,7 @@ def _filters(entry: SubscribeEntry, rng: Random) -> list[str]:
     texts: list[str] = []
     for _ in range(100 * entry.each):
         values = {name: Draw(written, "").value(rng) for name, written in entry.draw.items()}
-        text = filled(entry.filter, values, "")
+        text = fill_template(entry.filter, values, "")
         if text not in texts:
             texts.append(text)
         if len(texts) == entry.each:
@@ -322,7 +322,7 @@ def _filters(entry: SubscribeEntry, rng: Random) -> list[str]:
     return texts
 
 
-def check_beginning(
+def check_initial_state(
     processor: str | None, state: str, parameters: Mapping[str, Drawable], processors: Collection[str], where: str
 ) -> None:
     """Refuse, at loading, a processor that nobody has, or one that could not begin."""
@@ -341,7 +341,7 @@ def check_beginning(
         _check_parameter(written, f"{where}.parameters.{name}")
 
 
-def first_state(state: str, parameters: Mapping[str, Drawable], rng: Random) -> bytes:
+def initial_state(state: str, parameters: Mapping[str, Drawable], rng: Random) -> bytes:
     """What the processor of one subscription begins with."""
     if not parameters:
         return state.encode()
@@ -372,28 +372,30 @@ def check_request(entry: RequestEntry, where: str) -> None:
         raise UserError(f"{where}: needs either at_s or rate_per_s")
 
 
-def played_advertisements(
+def draw_advertisements(
     entries: list[AdvertiseEntry], roles: dict[str, list[int]], nodes: int, seed: int
-) -> list[Advertise]:
+) -> list[TimedAdvertisement]:
     """Play the entries; each has a stream of its own."""
-    made: list[Advertise] = []
+    made: list[TimedAdvertisement] = []
     for place, entry in enumerate(entries):
         rng = stream(seed, f"advertise {place}")
-        for node in chosen(entry.nodes, roles, nodes, rng):
+        for node in resolve_selection(entry.nodes, roles, nodes, rng):
             id = AdvertisementId(node, len(made))
-            made.append(Advertise(entry.at_s, Advertisement(id, _text(entry, rng), stored=entry.stored), entry.until_s))
+            made.append(
+                TimedAdvertisement(entry.at_s, Advertisement(id, _text(entry, rng), stored=entry.stored), entry.until_s)
+            )
     return sorted(made, key=lambda advertise: advertise.time_s)
 
 
-def played_requests(
+def draw_requests(
     entries: list[RequestEntry], roles: dict[str, list[int]], nodes: int, duration_s: float, seed: int
-) -> list[Ask]:
+) -> list[TimedRequest]:
     """Play the entries; each has a stream of its own."""
-    made: list[Ask] = []
+    made: list[TimedRequest] = []
     for place, entry in enumerate(entries):
         rng = stream(seed, f"request {place}")
         end_s = duration_s if entry.to_s is None else min(duration_s, entry.to_s)
-        those = chosen(entry.nodes, roles, nodes, rng)
+        those = resolve_selection(entry.nodes, roles, nodes, rng)
         expected = len(made) + len(those) * max(0.0, end_s - entry.from_s) * (entry.rate_per_s or 0.0)
         if expected > MAX_REQUESTS:
             raise UserError(f"request: that makes {expected:,.0f} requests; a run has at most {MAX_REQUESTS:,}")
@@ -401,7 +403,7 @@ def played_requests(
             for time_s in _times(entry, end_s, rng):
                 attributes = {name: Draw(written, "").value(rng) for name, written in entry.attributes.items()}
                 id = RequestId(node, len(made))
-                made.append(Ask(time_s, Request(id, _text(entry, rng), entry.patience_s, attributes)))
+                made.append(TimedRequest(time_s, Request(id, _text(entry, rng), entry.patience_s, attributes)))
     return sorted(made, key=lambda ask: ask.time_s)
 
 
@@ -419,4 +421,4 @@ def _times(entry: RequestEntry, end_s: float, rng: Random) -> list[float]:
 
 def _text(entry: AdvertiseEntry | RequestEntry, rng: Random) -> str:
     values = {name: Draw(written, "").value(rng) for name, written in entry.draw.items()}
-    return filled(entry.filter, values, "")
+    return fill_template(entry.filter, values, "")

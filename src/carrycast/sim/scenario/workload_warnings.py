@@ -24,7 +24,14 @@ from carrycast.core.matching.terms import (
     ValueKind,
 )
 from carrycast.core.model import Scalar
-from carrycast.sim.scenario.draws import Drawable, Selection, count_of, example, filled, names_in
+from carrycast.sim.scenario.draws import (
+    Drawable,
+    Selection,
+    example_values,
+    fill_template,
+    placeholder_names,
+    selection_size,
+)
 from carrycast.sim.scenario.event_files import read_events
 from carrycast.sim.scenario.scenario import Scenario
 from carrycast.sim.scenario.workload import PublishEntry
@@ -83,7 +90,7 @@ def contents_of(entry: PublishEntry, nodes: int) -> list[Content] | None:
 def filters_of(template: str, draws: Mapping[str, Drawable]) -> list[Filter] | None:
     """Every filter that a template makes of its draws; None if they are too many to try."""
     values: list[Sequence[Scalar]] = []
-    named = [name for name in draws if name in names_in(template)]
+    named = [name for name in draws if name in placeholder_names(template)]
     total = 1
     for name in named:
         drawn = _all_values(draws[name])
@@ -91,7 +98,7 @@ def filters_of(template: str, draws: Mapping[str, Drawable]) -> list[Filter] | N
         if drawn is None or total > MOST_FILTERS:
             return None
         values.append(drawn)
-    return [Filter(filled(template, dict(zip(named, chosen, strict=True)), "")) for chosen in product(*values)]
+    return [Filter(fill_template(template, dict(zip(named, chosen, strict=True)), "")) for chosen in product(*values)]
 
 
 class _Consumer(NamedTuple):
@@ -144,7 +151,7 @@ def workload_warnings(scenario: Scenario, roles: Mapping[str, Sequence[int]] | N
             return len(selection)
         if isinstance(selection, str) and selection in scenario.roles:
             return scenario.nodes if roles is None else len(roles[selection])
-        return count_of(selection, scenario.nodes)
+        return selection_size(selection, scenario.nodes)
 
     def nodes_of(selection: Selection) -> frozenset[int]:
         """Nodes that a selection may choose, two of them at most: what matters is whether there is one, or just one."""
@@ -245,7 +252,7 @@ def _mistyped(consumer: _Consumer, producers: Sequence[_Producer]) -> list[str]:
                 given[name] = given.get(name, frozenset()) | kinds
     said = []
     # What is drawn differs in value, seldom in kind; a draw of several kinds is tried value by value below.
-    text = filled(consumer.filter, example(consumer.draws, ""), "")
+    text = fill_template(consumer.filter, example_values(consumer.draws, ""), "")
     for name, kinds in compared_kinds(Filter(text).node).items():
         if name in given and not kinds & given[name] and not _drawn_kinds(consumer) & given[name]:
             compared, real = (" or ".join(KINDS[kind] for kind in sorted(one)) for one in (kinds, given[name]))
@@ -260,7 +267,7 @@ def _drawn_kinds(consumer: _Consumer) -> frozenset[ValueKind]:
     """Kinds of values that are chosen from lists of several kinds."""
     found: frozenset[ValueKind] = frozenset()
     for name, kinds in Content.of(consumer.draws).kinds.items():
-        if len(kinds) > 1 and name in names_in(consumer.filter):
+        if len(kinds) > 1 and name in placeholder_names(consumer.filter):
             found |= kinds
     return found
 

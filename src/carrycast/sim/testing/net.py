@@ -25,7 +25,7 @@ from carrycast.core.protocol import Protocol
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.engine.node import SimNode
 from carrycast.sim.engine.run import Run, Simulation
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 from carrycast.sim.testing.examples import example_tables
 from carrycast.trace import Kind, Level
 
@@ -70,7 +70,7 @@ class Net:
             tables["mobility"] = {"model": "given", "positions": tuple(positions)}
         chosen = {key: value for key, value in settings.items() if value is not None}
         tables |= {"name": "net", "nodes": nodes, "duration_s": HORIZON_S, "protocol": {"name": protocol, **chosen}}
-        self._simulation = Simulation(scenario_from(tables, "net"), seed, Level.FULL, recode=recode, plan=plan)
+        self._simulation = Simulation(parse_scenario(tables, "net"), seed, Level.FULL, recode=recode, plan=plan)
         self._subscriptions = 0
         self._delivered: list[list[tuple[SubscriptionId, Event]]] = [[] for _ in range(nodes)]
         self._simulation.recorder.on_delivery = self._on_delivery

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from carrycast.analysis.advice.bound import bound_of
 from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.roles import draw_roles
-from carrycast.sim.scenario.scenario import load
-from carrycast.sim.scenario.workload import workload
+from carrycast.sim.scenario.scenario import load_scenario
+from carrycast.sim.scenario.workload import draw_workload
 
 HERE = Path(__file__).parent
 """Where the networks are; a report keeps a copy of the claims alone."""
@@ -20,16 +20,18 @@ Links = Mapping[int, Set[int]]
 @lru_cache(maxsize=1024)
 def reachable(path: Path, seed: int) -> float | None:
     """Of all pairs of a run, the share that contacts and leases allow."""
-    return bound_of(load(path), [seed]).delivery
+    return bound_of(load_scenario(path), [seed]).delivery
 
 
 @lru_cache(maxsize=1024)
 def tree_frames(path: Path, seed: int) -> float | None:
     """How many broadcasts reach everybody who is linked with the source when an event is published, of all of a run."""
-    scenario = load(path)
-    plan, _ = movement(scenario, seed)
+    scenario = load_scenario(path)
+    plan, _ = compute_movement(scenario, seed)
     roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
-    played = workload(scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed)
+    played = draw_workload(
+        scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed
+    )
     if not played.publishes:
         return None
     return float(sum(greedy_frames(links_at(plan, one.time_s), one.event.id.source) for one in played.publishes))

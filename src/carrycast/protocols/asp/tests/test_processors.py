@@ -25,7 +25,7 @@ from carrycast.protocols.asp.tests.bench import (
     subscribe,
 )
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 
 FUNCTIONS = Path(carrycast.sim.testing.__file__).parent / "fuzz" / "processors.py"
 
@@ -188,7 +188,7 @@ def test_what_a_processor_makes_of_itself_is_not_announced_and_paths_to_it_end(
         "processors": processors,
         "trace": "full",
     }
-    outcome = run(scenario_from(table, "itself"), seed)
+    outcome = run(parse_scenario(table, "itself"), seed)
     assert outcome.metrics["delivered"]
     reasons = {row["reason"] for row in outcome.trace.table().to_pylist() if row["kind"] == "drop"}
     assert "result_of_itself" in reasons

@@ -3,7 +3,7 @@
 import pytest
 
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 
 
 @pytest.mark.parametrize("brokers", [[0], [0, 1]])
@@ -21,7 +21,7 @@ def test_clients_that_no_broker_takes_ask_again_after_a_while(brokers: list[int]
         "publish": [{"nodes": "all", "every_s": 5.0}],
         "trace": "full",
     }
-    outcome = run(scenario_from(table, "full"), 1)
+    outcome = run(parse_scenario(table, "full"), 1)
     rows = outcome.trace.table().to_pylist()
     refused = [row for row in rows if row["kind"] == "drop" and row["reason"] == "clients_full"]
     # At most one of each client a second.

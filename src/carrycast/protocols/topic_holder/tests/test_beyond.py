@@ -23,7 +23,7 @@ from carrycast.protocols.topic_holder.tests.bench import (
     subscription,
 )
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 from carrycast.sim.testing import Net
 
 LINE = [(100.0 * number, 50.0) for number in range(8)]
@@ -230,6 +230,6 @@ def test_who_comes_to_a_place_knows_what_the_one_who_left_it_held(hand_over: boo
             {"nodes": [0], "every_s": 4.0, "from_s": 116.0, "to_s": 128.0, "attributes": {"topic": topic}},
         ],
     }
-    metrics = run(scenario_from(table, "walk"), 1).metrics
+    metrics = run(parse_scenario(table, "walk"), 1).metrics
     assert metrics["published"] == 3
     assert metrics["delivered"] == (3 if hand_over else 0)

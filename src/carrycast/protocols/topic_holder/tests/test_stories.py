@@ -9,7 +9,7 @@ from carrycast.protocols.topic_holder.protocol import TopicHolder
 from carrycast.protocols.topic_holder.rules import home_nodes, home_place, topic_key
 from carrycast.protocols.topic_holder.settings import SCHEMES
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.sim.testing import Net
 from carrycast.trace import Level
 
@@ -193,7 +193,7 @@ RADIOS: list[dict[str, object]] = [{"model": "disk", "range_m": 250.0}, {"model"
 
 def roads(scheme: str, radio: dict[str, object], **settings: object) -> Scenario:
     """Vehicles on a highway, with losses, copies and crashes."""
-    return scenario_from(
+    return parse_scenario(
         {
             "duration_s": 40.0,
             "nodes": 40,

@@ -10,7 +10,7 @@ from carrycast.protocols.tree.recovery import MAX_IDS
 from carrycast.protocols.tree.settings import TreeSettings
 from carrycast.protocols.tree.tests.web import Web
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 
 EVERYTHING = Subscription(SubscriptionId(0, 0), "true")
 EVENT = Event(EventId(2, 0), {}, lease_s=1000.0)
@@ -125,4 +125,4 @@ def test_nothing_is_kept_past_its_lease_however_far_apart_rounds_are(
         "publish": [{"count": 20, "lease_s": lease_s}, {"count": 3, "lease_s": 2 * lease_s}],
         "faults": [{"kind": "crash", "nodes": [1], "at_s": 30.0, "down_s": 5.0}],
     }
-    assert run(scenario_from(table, "kept"), 1).metrics["delivered"]
+    assert run(parse_scenario(table, "kept"), 1).metrics["delivered"]

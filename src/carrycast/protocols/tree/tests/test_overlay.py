@@ -24,7 +24,7 @@ from carrycast.protocols.tree.messages import (
 from carrycast.protocols.tree.overlay import BuiltTree, HomeBroker
 from carrycast.protocols.tree.tests.web import Web
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.scenario.scenario import parse_scenario
 
 EVERYTHING = Subscription(SubscriptionId(0, 1), "true")
 
@@ -309,4 +309,4 @@ def test_a_tree_whose_depth_counts_up_says_no_depth_that_cannot_be_read() -> Non
         "roles": {"broker": "all"},
         "protocol": {"name": "tree"},
     }
-    assert run(scenario_from(tables, "slow"), 857594, recode=True).metrics["control_transmissions"]
+    assert run(parse_scenario(tables, "slow"), 857594, recode=True).metrics["control_transmissions"]

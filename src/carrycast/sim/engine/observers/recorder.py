@@ -11,9 +11,7 @@ from carrycast.core.model import Event, EventId, Failure, NodeId, Request, Reque
 from carrycast.core.protocol import Fact, Link
 from carrycast.core.protocol.retention import RetentionLog
 from carrycast.core.wire import Layer, Message, classify
-from carrycast.sim.engine.energy import Batteries
 from carrycast.sim.engine.kernel import US_PER_S, Kernel, microseconds
-from carrycast.sim.engine.memory import Memories
 from carrycast.sim.engine.observers import fingerprint as codes
 from carrycast.sim.engine.observers.answers import AnswerCheckers
 from carrycast.sim.engine.observers.checkers import LEASE_SLACK_S, Checkers
@@ -21,6 +19,7 @@ from carrycast.sim.engine.observers.fingerprint import Fingerprint
 from carrycast.sim.engine.observers.outputs import Made
 from carrycast.sim.engine.observers.requested import RequestedMetrics
 from carrycast.sim.engine.observers.retention import RetentionCheckers
+from carrycast.sim.engine.resources import Batteries, Memories
 from carrycast.sim.radio.medium import Frame, Reach, Volley
 from carrycast.trace import Kind, Trace, rows
 from carrycast.trace.folds.buffers import BufferFold

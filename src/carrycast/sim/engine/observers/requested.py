@@ -10,7 +10,7 @@ from carrycast.core.protocol import Fact
 from carrycast.core.wire import Layer, Message, Traffic
 from carrycast.sim.engine.kernel import US_PER_S
 from carrycast.sim.radio.medium import Frame
-from carrycast.sim.scenario.measures import Asked, aggregate
+from carrycast.sim.scenario.measures import RequestedMetric, aggregate
 from carrycast.trace.facts import (
     DeliverFact,
     DropFact,
@@ -38,13 +38,15 @@ _Members: TypeAlias = frozenset[NodeId] | None
 class _Amounts:
     """Keeps what is needed for its entries, of the measured window alone."""
 
-    def __init__(self, asked: Sequence[Asked], nodes: int, window_s: float, roles: Mapping[str, list[NodeId]]) -> None:
+    def __init__(
+        self, asked: Sequence[RequestedMetric], nodes: int, window_s: float, roles: Mapping[str, list[NodeId]]
+    ) -> None:
         self._nodes = nodes
         self._window_s = window_s
         self._members: dict[str, _Members] = {
             entry.name: frozenset(roles[entry.role]) if entry.role else None for entry in asked
         }
-        self._values: dict[str, list[tuple[Asked, array[float]]]] = {}
+        self._values: dict[str, list[tuple[RequestedMetric, array[float]]]] = {}
         """Fact -> the entries about it, and the values noted for each."""
         for entry in asked:
             if entry.counts == "values":
@@ -68,7 +70,7 @@ class _Amounts:
             count, total_bytes = self._routed.get((message, node), (0, 0))
             self._routed[message, node] = (count + 1, total_bytes + size_bytes)
 
-    def value(self, entry: Asked) -> float | int | None:
+    def value(self, entry: RequestedMetric) -> float | int | None:
         """What became of one entry."""
         if entry.counts == "values":
             values = next(values for one, values in self._values[entry.fact] if one is entry)
@@ -156,7 +158,7 @@ class RequestedMetrics(OrderedFold[Metrics]):
 
     def __init__(
         self,
-        asked: Sequence[Asked],
+        asked: Sequence[RequestedMetric],
         nodes: int,
         from_s: float,
         to_s: float,
@@ -264,7 +266,7 @@ class RequestedMetrics(OrderedFold[Metrics]):
     def _behind(self, id: EventId) -> tuple[EventId, ...]:
         return self._sources.get(id, (id,))
 
-    def _count(self, entry: Asked) -> float | int | None:
+    def _count(self, entry: RequestedMetric) -> float | int | None:
         if entry.counts in ("values", "routed"):
             return self._amounts.value(entry)
         if entry.counts == "load":
@@ -286,7 +288,7 @@ class RequestedMetrics(OrderedFold[Metrics]):
         counts = [one(entry, self._reached_s[node]) for node in entry.nodes]
         return counts[0] if len(counts) == 1 else sum(counts) / len(counts)
 
-    def _bytes_of(self, entry: Asked) -> float | int | None:
+    def _bytes_of(self, entry: RequestedMetric) -> float | int | None:
         found = sum(
             sums[entry.repetitions]
             for (layer, traffic, kind), sums in self._bytes.items()
@@ -300,11 +302,11 @@ class RequestedMetrics(OrderedFold[Metrics]):
         # A window of no length has no rate.
         return found / self._nodes / seconds if seconds > 0 else None
 
-    def _missed(self, entry: Asked, reached_s: dict[EventId, float]) -> int:
+    def _missed(self, entry: RequestedMetric, reached_s: dict[EventId, float]) -> int:
         noted = dict.fromkeys(source for id in self._noted.get(entry.fact, {}) for source in self._behind(id))
         return sum(source not in reached_s for source in noted)
 
-    def _reached(self, entry: Asked, reached_s: dict[EventId, float]) -> int:
+    def _reached(self, entry: RequestedMetric, reached_s: dict[EventId, float]) -> int:
         count = 0
         for source, time_s in reached_s.items():
             if self._is_counted(source):

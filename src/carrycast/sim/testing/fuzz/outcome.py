@@ -12,11 +12,11 @@ from types import FrameType
 import msgspec
 
 from carrycast.errors import UserError
+from carrycast.sim.engine.context import DerivedEventsError
 from carrycast.sim.engine.observers.checkers import ViolationError
 from carrycast.sim.engine.run import check_run, run
-from carrycast.sim.engine.world import DerivedEventsError
-from carrycast.sim.scenario.movement import check_files, movement
-from carrycast.sim.scenario.scenario import Scenario, load
+from carrycast.sim.scenario.movement import check_files, compute_movement
+from carrycast.sim.scenario.scenario import Scenario, load_scenario
 from carrycast.sim.testing.fuzz.case import Case
 from carrycast.trace import Level
 
@@ -70,7 +70,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 def _outcome(case: Case, condition: str, folder: Path) -> Outcome:
     try:
-        scenario = load(case.write(folder))
+        scenario = load_scenario(case.write(folder))
         scenario.stack_plan()
         check_files(scenario)
         if condition == PLAIN:
@@ -97,7 +97,7 @@ def _ran(scenario: Scenario, seed: int, condition: str) -> Outcome:
     if condition == PLAIN:
         done = run(scenario, seed, Level.METRICS)
     else:
-        movement(scenario, seed)
+        compute_movement(scenario, seed)
         done = run(scenario, seed, Level.FULL, recode=True, told=lambda now_s: None)
     summary = json.dumps(done.summary(), sort_keys=True, default=str)
     return Outcome(

@@ -15,8 +15,8 @@ from carrycast.core.protocol.registry import protocol_named, protocol_names, rou
 from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.sim.scenario.faults import Fault
-from carrycast.sim.scenario.resources import Computer, Energy, Service
-from carrycast.sim.scenario.scenario import BeaconMode, Scenario, check
+from carrycast.sim.scenario.resources import ComputerSettings, EnergySettings, ServiceSettings
+from carrycast.sim.scenario.scenario import BeaconMode, Scenario, check_scenario
 from carrycast.sim.testing.examples import example_tables
 from carrycast.sim.testing.fuzz.case import Case
 from carrycast.sim.testing.fuzz.places import Places
@@ -50,7 +50,7 @@ def draw_case(seed: int, index: int) -> Case:
 
 def _loads(tables: Mapping[str, object]) -> bool:
     try:
-        check(parse_settings(dict(tables), Scenario, "draft"), "draft")
+        check_scenario(parse_settings(dict(tables), Scenario, "draft"), "draft")
     except UserError:
         return False
     return True
@@ -156,7 +156,7 @@ class _Draft:
 
     def _rest(self) -> dict[str, object]:
         rng, tables = self._rng, dict[str, object]()
-        for name, kind in (("energy", Energy), ("service", Service), ("computer", Computer)):
+        for name, kind in (("energy", EnergySettings), ("service", ServiceSettings), ("computer", ComputerSettings)):
             if rng.random() < 0.05:
                 tables[name] = self._values.settings(kind, 0.3)
         if "service" in tables and not self._around.extreme:

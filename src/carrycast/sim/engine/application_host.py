@@ -21,9 +21,9 @@ from carrycast.core.protocol.application_host import ApplicationHost, Applicatio
 from carrycast.core.protocol.tuning import Tuner
 from carrycast.core.streams import stream
 from carrycast.core.wire import Layer
+from carrycast.sim.engine.context import RunContext
 from carrycast.sim.engine.kernel import Timer
-from carrycast.sim.engine.world import World
-from carrycast.sim.scenario.applications import Hired
+from carrycast.sim.scenario.applications import PlacedApplication
 
 if TYPE_CHECKING:
     from carrycast.sim.engine.node import SimNode
@@ -35,22 +35,22 @@ FIRST_NUMBER = 1 << 40
 class SimApplications(ApplicationHost):
     """The applications of one start of a node."""
 
-    def __init__(self, node: "SimNode", world: World, hosts: Callable[[str], Host], boot: int) -> None:
+    def __init__(self, node: "SimNode", context: RunContext, hosts: Callable[[str], Host], boot: int) -> None:
         self._node = node
-        self._world = world
-        self._kernel = world.kernel
+        self._context = context
+        self._kernel = context.kernel
         self._timers: dict[ApplicationKey, Timer] = {}
         self.variables: dict[str, Scalar] = {}
         """What policies have set that is no setting of the stack."""
         self.replies: dict[int, bytes] = {}
 
-        def maker(hired: Hired) -> Callable[[ApplicationPort], Application]:
+        def maker(hired: PlacedApplication) -> Callable[[ApplicationPort], Application]:
             name = hired.kind.name
             purpose = f"application {name}" if boot == 0 else f"application {name} boot {boot}"
-            rng = stream(world.seed, purpose, node.id)
+            rng = stream(context.seed, purpose, node.id)
             return lambda port: hired.kind(node.id, hired.settings, port, hosts(name), rng)
 
-        makers = [(hired.kind.name, maker(hired)) for hired in world.applications.get(node.id, ())]
+        makers = [(hired.kind.name, maker(hired)) for hired in context.applications.get(node.id, ())]
         self.hosted = HostedApplications(node.id, self, makers)
         stack = node.stack
         self._tuner = Tuner(
@@ -95,7 +95,7 @@ class SimApplications(ApplicationHost):
         return True
 
     def publish(self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None) -> None:
-        id = EventId(self._node.id, self._world.next_sequence(self._node.id))
+        id = EventId(self._node.id, self._context.next_sequence(self._node.id))
         policy = None if access is None else AccessPolicy(access)
         self._node.publish(Event(id, dict(attributes), payload, self.now(), lease_s, policy))
 

@@ -7,15 +7,14 @@ from carrycast.core.model import NodeId, Position, ProcessorId, RoadMap
 from carrycast.core.protocol import Capability, StackPlan
 from carrycast.errors import WorkError
 from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.engine.energy import Batteries
+from carrycast.sim.engine.fault_schedule import SlowLinks
 from carrycast.sim.engine.kernel import Kernel
-from carrycast.sim.engine.memory import Memories
 from carrycast.sim.engine.observers.recorder import Recorder
-from carrycast.sim.engine.slow import SlowLinks
+from carrycast.sim.engine.resources import Batteries, Memories
 from carrycast.sim.mobility.trajectory import Trajectories
-from carrycast.sim.scenario.applications import Hired
+from carrycast.sim.scenario.applications import PlacedApplication
 from carrycast.sim.scenario.faults import FaultPlan
-from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.scenario import Scenario
 
 
@@ -24,7 +23,7 @@ class DerivedEventsError(WorkError):
 
 
 @dataclass(slots=True)
-class World:
+class RunContext:
     """A scenario with one seed: what was drawn for it, its clock and its witness."""
 
     scenario: Scenario
@@ -41,7 +40,7 @@ class World:
     batteries: Batteries | None
     sequences: dict[NodeId, int] = field(default_factory=dict)
     """The number of each node's last event."""
-    applications: dict[NodeId, list[Hired]] = field(default_factory=dict)
+    applications: dict[NodeId, list[PlacedApplication]] = field(default_factory=dict)
     """Those of each node that has some."""
     slow: SlowLinks = field(init=False, default_factory=SlowLinks)
     offers: frozenset[Capability] = field(init=False)
@@ -103,4 +102,4 @@ class World:
 
     def contacts_within(self, range_m: float) -> ContactPlan:
         """Who comes within another distance of whom."""
-        return movement(self.scenario, self.seed, range_m)[0]
+        return compute_movement(self.scenario, self.seed, range_m)[0]

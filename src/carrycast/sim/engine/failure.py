@@ -12,14 +12,14 @@ class RunError(WorkError):
     """The code of a run raised; the error itself is its cause."""
 
 
-def in_run(error: Exception, now_s: float) -> str:
+def describe_run_error(error: Exception, now_s: float) -> str:
     """What an error says that a node's code raised at a time."""
-    node = _node(error.__traceback__)
+    node = _innermost_node(error.__traceback__)
     where = f"at {now_s:g} s" if node is None else f"at {now_s:g} s node {node}"
-    return f"{where}: {told(error)}"
+    return f"{where}: {describe_error(error)}"
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An error in one line: what it says and, unless that was written for users, what it is and where it was raised."""
     text = " ".join(str(error).split())
     if isinstance(error, UserError | WorkError):
@@ -34,7 +34,7 @@ def told(error: BaseException) -> str:
     return f"{named} ({file.parent.name}/{file.name}:{last.lineno} in {last.name})"
 
 
-def _node(trace: TracebackType | None) -> int | None:
+def _innermost_node(trace: TracebackType | None) -> int | None:
     """Whose code it was: the innermost machine on the way to the error."""
     found: int | None = None
     while trace is not None:

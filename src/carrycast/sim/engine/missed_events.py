@@ -26,7 +26,7 @@ _SUBJECTS = {
 }
 
 
-class Missed(NamedTuple):
+class MissedEvent(NamedTuple):
     """One event that one subscription should have had."""
 
     node: int
@@ -37,7 +37,7 @@ class Missed(NamedTuple):
     """The last that the trace tells of the event: at this node, or else anywhere."""
 
 
-def missed(trace: "pa.Table", events: "pa.Table", subscriptions: "pa.Table") -> list[Missed]:
+def find_missed_events(trace: "pa.Table", events: "pa.Table", subscriptions: "pa.Table") -> list[MissedEvent]:
     """Who missed which of the events that count, in the order in which they were published.
 
     A subscription is owed what was published while it stood, by others, and what its filter and the event's access
@@ -51,8 +51,8 @@ def missed(trace: "pa.Table", events: "pa.Table", subscriptions: "pa.Table") -> 
             index.add(one["subscription"], Filter(one["filter"]))
     rows = trace.select(["time_s", "node", "kind", "event", "subscription", "peer", "reason"]).to_pylist()
     had = {(row["subscription"], row["event"]) for row in rows if row["kind"] == Kind.DELIVER}
-    lasts = _lasts(rows)
-    found: list[Missed] = []
+    lasts = _last_rows(rows)
+    found: list[MissedEvent] = []
     for event in sorted(events.to_pylist(), key=operator.itemgetter("time_s")):
         if not event["counted"]:
             continue
@@ -60,11 +60,11 @@ def missed(trace: "pa.Table", events: "pa.Table", subscriptions: "pa.Table") -> 
             one = standing[id]
             if (id, event["event"]) not in had and owed(event, one):
                 last = lasts.get((event["event"], one["node"])) or lasts[event["event"], None]
-                found.append(Missed(one["node"], id, event["event"], event["time_s"], _told(last)))
+                found.append(MissedEvent(one["node"], id, event["event"], event["time_s"], _describe_row(last)))
     return found
 
 
-def _lasts(rows: Iterable[Record]) -> dict[tuple[str, int | None], Record]:
+def _last_rows(rows: Iterable[Record]) -> dict[tuple[str, int | None], Record]:
     """The last row about each event, at each node and anywhere (None)."""
     found: dict[tuple[str, int | None], Record] = {}
     for row in rows:
@@ -73,7 +73,7 @@ def _lasts(rows: Iterable[Record]) -> dict[tuple[str, int | None], Record]:
     return found
 
 
-def _told(row: Record) -> str:
+def _describe_row(row: Record) -> str:
     said = _SUBJECTS.get(row["kind"], row["kind"] + " at node {node}").format(node=row["node"])
     peer = "" if row["peer"] is None else f", from or to node {row['peer']}"
     reason = "" if row["reason"] is None else f": {row['reason']}"

@@ -8,16 +8,16 @@ from numpy.typing import NDArray
 
 from carrycast.core.model import NodeId, Position
 from carrycast.core.protocol import GlobalView
-from carrycast.sim.engine.world import World
+from carrycast.sim.engine.context import RunContext
 from carrycast.sim.radio.medium import Medium
 
 
-class View(GlobalView):
+class NetworkView(GlobalView):
     """Looks at the topologies of all media. What it computes it keeps until a link changes."""
 
-    def __init__(self, media: Sequence[Medium], world: World) -> None:
+    def __init__(self, media: Sequence[Medium], context: RunContext) -> None:
         self._topologies = [medium.topology for medium in media]
-        self._world = world
+        self._context = context
         self._hops: NDArray[np.int16] | None = None
         self._hops_version = -1
 
@@ -33,16 +33,16 @@ class View(GlobalView):
         return tuple(dict.fromkeys(chain(near, *(topology.reach(node).nodes for topology in others))))
 
     def position(self, node: NodeId) -> Position | None:
-        return self._world.position(node)
+        return self._context.position(node)
 
     def hops(self) -> NDArray[np.int16]:
         if self._hops is None or self._hops_version != self.version:
             self._hops_version = self.version
-            self._hops = all_hops([self.neighbors(node) for node in range(self._world.scenario.nodes)])
+            self._hops = compute_all_hops([self.neighbors(node) for node in range(self._context.scenario.nodes)])
         return self._hops
 
 
-def all_hops(neighbors: Sequence[Sequence[NodeId]]) -> NDArray[np.int16]:
+def compute_all_hops(neighbors: Sequence[Sequence[NodeId]]) -> NDArray[np.int16]:
     """The shortest paths of a network in which links go both ways, breadth first from all nodes at once.
 
     Which nodes a node has reached is a row of bits; in each step it takes over what its neighbors reached in the one
