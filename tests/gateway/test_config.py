@@ -72,6 +72,6 @@ async def story():
     async with LiveNode(load_config(pathlib.Path({str(file)!r}))):
         pass
 asyncio.run(story())
-sys.exit(any(name.startswith("carrycast.node.gateways") for name in sys.modules))
+sys.exit(any(name.startswith("carrycast.node.gateways.mqtt") for name in sys.modules))
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

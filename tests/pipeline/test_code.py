@@ -80,7 +80,7 @@ def test_the_layers_that_count_are_those_that_the_simulator_may_import() -> None
 DECIDES = [
     "core/stacks.py",
     "sim/engine/run.py",
-    "core/parts/relay.py",
+    "core/parts/seen.py",
     "core/matching/filter.py",
     "protocols/flooding/protocol.py",
     "protocols/flooding/__init__.py",
@@ -117,10 +117,10 @@ def test_an_installed_plugin_counts_with_its_whole_package(sources: Path, tmp_pa
     folder = tmp_path / "outside"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
-    (folder / "radio.py").write_text("from carrycast.core.parts.relay import Relay\n")
+    (folder / "radio.py").write_text("from carrycast.core.parts.seen import SeenCache\n")
     (folder / "formula.py").write_text("")
-    before, changed = digest(sources, "outside.radio", "core/parts/relay.py", "node/node.py", also=tmp_path)
-    assert changed == ["core/parts/relay.py"]
+    before, changed = digest(sources, "outside.radio", "core/parts/seen.py", "node/node.py", also=tmp_path)
+    assert changed == ["core/parts/seen.py"]
     (folder / "formula.py").write_text("# changed\n")
     assert digest(sources, "outside.radio", also=tmp_path)[0] != before
 

@@ -8,7 +8,7 @@ import carrycast
 from carrycast.analysis.experiments.drift.bounds import greedy_frames, links_at, reachable, tree_frames
 from carrycast.sim.contacts.plan import ContactPlan
 
-EXPERIMENTS = Path(carrycast.__file__).parent / "experiments"
+EXPERIMENTS = Path(carrycast.__file__).parent / "analysis" / "experiments"
 
 
 def test_a_tree_of_broadcasts_reaches_everybody_who_is_linked() -> None:

@@ -35,7 +35,7 @@ def test_every_example_is_listed_under_its_protocol() -> None:
 
 
 def test_every_protocol_has_an_example() -> None:
-    shipped = {path.name for path in (REPOSITORY / "src" / "carrycast" / "dissemination").iterdir() if path.is_dir()}
+    shipped = {path.name for path in (REPOSITORY / "src" / "carrycast" / "protocols").iterdir() if path.is_dir()}
     names = [name for name in protocol_names() if name in shipped]
     assert {load_scenario(path).protocol["name"] for path in FILES} >= set(names)
 
