@@ -1,4 +1,4 @@
-"""Direct delivery: a publisher keeps its events until it meets who wants them."""
+"""Direct delivery: a publisher carries its events until it meets interested nodes."""
 
 from carrycast.protocols.direct.protocol import Direct as PROTOCOL
 

@@ -1,4 +1,5 @@
-"""Direct delivery: a publisher keeps its events until it meets who wants them, and nobody carries for others."""
+"""Direct delivery (Spyropoulos et al., SECON 2004; `DirectDelivery` in the ONE): a publisher carries its events until
+it meets interested nodes. No other node carries them."""
 
 from random import Random
 
@@ -10,21 +11,21 @@ from carrycast.core.parts.copies import CopyRule, CopyShare
 from carrycast.core.protocol import Host, Port
 
 
-class NoCopies(CopyRule):
-    """Nobody carries an event but its publisher."""
+class DirectDeliveryRule(CopyRule):
+    """Only the publisher of an event carries it."""
 
     __slots__ = ()
 
     def share(self, now: float, stored: BufferedEvent, copies: int, neighbor: NodeId, wanted: bool) -> CopyShare:
-        """Whoever wants the event gets it for itself."""
+        """No copy to carry: an interested neighbor gets the event for itself only."""
         return CopyShare(0, copies)
 
 
 class Direct(CarrierProtocol):
-    """One transmission of an event for each subscriber that its publisher meets."""
+    """One transmission of an event for each interested node that its publisher meets."""
 
     name = "direct"
-    summary = "a publisher keeps its events until it meets who wants them"
+    summary = "a publisher carries its events until it meets interested nodes"
 
     def __init__(self, node: NodeId, settings: CarrierSettings, port: Port, host: Host, rng: Random) -> None:
-        super().__init__(node, settings, port, host, rng, NoCopies())
+        super().__init__(node, settings, port, host, rng, DirectDeliveryRule())

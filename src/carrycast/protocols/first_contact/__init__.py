@@ -1,4 +1,4 @@
-"""First contact: one copy of each event, handed to the first who comes."""
+"""First contact: a single copy of each event, forwarded to the first neighbor that has not carried it."""
 
 from carrycast.protocols.first_contact.protocol import FirstContact as PROTOCOL
 

@@ -1,4 +1,5 @@
-"""First contact: one copy of each event wanders from node to node, to the first neighbor that has not had it."""
+"""First contact (Jain, Fall and Patra, SIGCOMM 2004): a single copy of each event, which its carrier forwards to the
+first neighbor that has not carried it."""
 
 from random import Random
 
@@ -10,21 +11,21 @@ from carrycast.core.parts.copies import CopyRule, CopyShare
 from carrycast.core.protocol import Host, Port
 
 
-class TheOnlyCopy(CopyRule):
-    """Whoever carries an event gives it away."""
+class SingleCopyRule(CopyRule):
+    """The carrier of an event forwards its only copy."""
 
     __slots__ = ()
 
     def share(self, now: float, stored: BufferedEvent, copies: int, neighbor: NodeId, wanted: bool) -> CopyShare:
-        """All there is; while a copy is under way there is none."""
+        """All copies, that is one; none while the copy is in transit."""
         return CopyShare(copies, 0)
 
 
 class FirstContact(ReplicatingCarrierProtocol):
-    """A random walk of each event, which leaves one with every subscriber that it passes."""
+    """A random walk of each event, which delivers it to every interested node that it meets."""
 
     name = "first_contact"
-    summary = "one copy of each event, handed to the first neighbor that has not had it"
+    summary = "a single copy of each event, forwarded to the first neighbor that has not carried it"
 
     def __init__(self, node: NodeId, settings: CarrierSettings, port: Port, host: Host, rng: Random) -> None:
-        super().__init__(node, settings, port, host, rng, TheOnlyCopy())
+        super().__init__(node, settings, port, host, rng, SingleCopyRule())

@@ -1,4 +1,5 @@
-"""Flooding: each node rebroadcasts an event once, when it first meets it. No state but the ids of recent events."""
+"""Flooding: each node rebroadcasts an event once, when it first receives it. Its only state is the ids of recent
+events."""
 
 from random import Random
 
@@ -9,11 +10,11 @@ from carrycast.core.wire import EventMessage, Message
 
 
 class FloodingSettings(RelaySettings, frozen=True):
-    """Flooding has no knobs but those of relaying."""
+    """Flooding has only the settings of relaying."""
 
 
 class FloodedEvent(EventMessage, frozen=True, gc=False, tag=1):
-    """An event on its way to everybody."""
+    """An event that every node rebroadcasts."""
 
 
 class Flooding(Protocol):
@@ -43,7 +44,7 @@ class Flooding(Protocol):
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, FloodedEvent)
-        # Most receptions are repetitions, so this line decides how fast a flood runs.
+        # Most receptions are duplicates, so this line decides how fast a flood runs.
         if message.event.id not in self._seen_ids and self._flood.receive(now, message):
             self._flood.forward(now, message)
 

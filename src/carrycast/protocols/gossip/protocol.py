@@ -1,4 +1,5 @@
-"""Gossip: a node that first meets an event rebroadcasts it with probability p."""
+"""Gossip: a node rebroadcasts an event with probability p when it first receives it (GOSSIP1(p, k): Haas, Halpern and
+Li, INFOCOM 2002)."""
 
 from random import Random
 from typing import Annotated
@@ -12,20 +13,20 @@ from carrycast.core.wire import EventMessage, Message
 
 
 class GossipSettings(RelaySettings, frozen=True):
-    """How likely a rebroadcast is."""
+    """The probability of a rebroadcast: p and k of GOSSIP1."""
 
     p: Annotated[float, Meta(ge=0, le=1, description="probability of rebroadcasting an event")] = 0.7
     sure_hops: Annotated[
-        int, Meta(ge=0, le=65535, description="within that many hops of the source everybody rebroadcasts")
+        int, Meta(ge=0, le=65535, description="within this many hops of the source every node rebroadcasts")
     ] = 0
 
 
 class GossipedEvent(EventMessage, frozen=True, gc=False, tag=1):
-    """An event on its way to many."""
+    """An event that nodes rebroadcast with probability p."""
 
 
 class Gossip(Protocol):
-    """Flooding in which each relay tosses a coin; the source itself always speaks."""
+    """Flooding in which each node decides by a random draw; the source itself always broadcasts."""
 
     name = "gossip"
     summary = "every node rebroadcasts each event once, with probability p"
@@ -60,9 +61,9 @@ class Gossip(Protocol):
         assert isinstance(message, GossipedEvent)
         if message.event.id in self._seen_ids or not self._flood.receive(now, message):
             return
-        # One draw per event whatever the hops, so that runs with other settings stay paired.
-        heads = self.rng.random() < self._p
-        if heads or message.hops <= self._sure_hops:
+        # One draw per event whatever the hops, so that runs with other settings draw the same numbers.
+        drawn = self.rng.random() < self._p
+        if drawn or message.hops <= self._sure_hops:
             self._flood.forward(now, message)
 
     def on_timer(self, now: float, key: TimerKey) -> None:

@@ -1,4 +1,4 @@
-"""PRoPHET: copies go to who is more likely to meet those who want an event."""
+"""PRoPHET: copies go to neighbors that are more likely to meet interested nodes (RFC 6693)."""
 
 from carrycast.protocols.prophet.protocol import Prophet as PROTOCOL
 

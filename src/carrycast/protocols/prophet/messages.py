@@ -1,4 +1,4 @@
-"""What PRoPHET nodes say to each other, besides what carriers do."""
+"""The messages of PRoPHET, besides those of the store-carry-forward exchange."""
 
 from typing import Annotated, NamedTuple
 
@@ -9,50 +9,51 @@ from carrycast.core.parts.subscription_exchange import Filters
 from carrycast.core.wire import Message
 
 MAX_ENTRIES = 512
-"""In one message: about 15 kB at the most. More travel in more messages."""
-WHOLE = 65_535
-"""[RFC 6693 §4.3.2.3] A predictability travels as 16 bits: this is 1."""
+"""Entries in one message: at most about 15 kB. More travel in more messages."""
+FIXED_POINT_ONE = 65_535
+"""[RFC 6693 §4.3.2.3] A delivery predictability travels as 16 bits: this is 1."""
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
-class Version(NamedTuple):
-    """Of what a node wants: how often it has started, and how often its wants have changed since."""
+class ProfileVersion(NamedTuple):
+    """The version of a node's subscriptions: how often the node has started, and how often they have changed since."""
 
     incarnation: Count
     change: Count
 
 
-class Entry(NamedTuple):
-    """How likely a node is to be met, and of which version its wants are known."""
+class RibEntry(NamedTuple):
+    """The delivery predictability of a node, and the version of its subscriptions that the sender knows."""
 
     node: NodeId
-    version: Version
-    predictability: Annotated[int, Meta(ge=0, le=WHOLE)]
+    version: ProfileVersion
+    predictability: Annotated[int, Meta(ge=0, le=FIXED_POINT_ONE)]
 
 
-class Predictabilities(Message, frozen=True, gc=False, tag=5):
-    """Whom I expect to meet, of those who want something; and the version of my own wants."""
+class RoutingInformation(Message, frozen=True, gc=False, tag=5):
+    """The sender's routing information base (RIB) [RFC 6693 §3.2]: the delivery predictabilities of nodes with
+    subscriptions; and the version of the sender's own subscriptions."""
 
-    own: Version
-    entries: Annotated[tuple[Entry, ...], Meta(max_length=MAX_ENTRIES)]
+    own: ProfileVersion
+    entries: Annotated[tuple[RibEntry, ...], Meta(max_length=MAX_ENTRIES)]
 
 
-class Profile(NamedTuple):
-    """What a node wants."""
+class SubscriptionProfile(NamedTuple):
+    """The filters of a node's subscriptions."""
 
     node: NodeId
-    version: Version
+    version: ProfileVersion
     filters: Filters
 
 
-class AskProfiles(Message, frozen=True, gc=False, tag=6):
-    """Of these I do not know what they want."""
+class ProfileRequest(Message, frozen=True, gc=False, tag=6):
+    """Requests the profiles of these nodes."""
 
     nodes: Annotated[tuple[NodeId, ...], Meta(max_length=MAX_ENTRIES)]
 
 
-class Profiles(Message, frozen=True, gc=False, tag=7):
-    """What some nodes want."""
+class ProfileResponse(Message, frozen=True, gc=False, tag=7):
+    """The profiles of some nodes."""
 
-    profiles: Annotated[tuple[Profile, ...], Meta(max_length=MAX_ENTRIES)]
+    profiles: Annotated[tuple[SubscriptionProfile, ...], Meta(max_length=MAX_ENTRIES)]

@@ -8,25 +8,25 @@ from carrycast.core.parts.subscription_exchange import SubscriptionUpdate
 from carrycast.core.protocol import Fact, Link, Protocol, RecordingPort
 from carrycast.core.protocol.effects import Note
 from carrycast.protocols.prophet.messages import (
-    WHOLE,
-    AskProfiles,
-    Entry,
-    Predictabilities,
-    Profile,
-    Profiles,
-    Version,
+    FIXED_POINT_ONE,
+    ProfileRequest,
+    ProfileResponse,
+    ProfileVersion,
+    RibEntry,
+    RoutingInformation,
+    SubscriptionProfile,
 )
-from carrycast.protocols.prophet.rules import aged, encounter, transitive
+from carrycast.protocols.prophet.rules import age, update_encounter, update_transitivity
 from carrycast.protocols.prophet.settings import ProphetSettings
-from carrycast.protocols.prophet.table import Table
+from carrycast.protocols.prophet.table import RoutingInformationBase
 from carrycast.sim.testing import Net, alone
 
 EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=600.0)
-ONE = Version(0, 1)
+ONE = ProfileVersion(0, 1)
 
 
 def met(last: float | None, since_s: float) -> float:
-    return encounter(last, since_s, first=0.5, most=0.7, typical_s=1800.0, threshold=0.1, delta=0.01)
+    return update_encounter(last, since_s, first=0.5, most=0.7, typical_s=1800.0, threshold=0.1, delta=0.01)
 
 
 def test_equation_1_a_meeting() -> None:
@@ -42,57 +42,57 @@ def test_equation_1_a_meeting() -> None:
 
 
 def test_equation_2_aging() -> None:
-    assert aged(0.8, 0.9, 2.0) == pytest.approx(0.648)
-    assert aged(0.8, 0.9, 0.0) == 0.8
-    assert aged(0.8, 0.9, -5.0) == 0.8, "a clock that steps back makes nothing grow"
+    assert age(0.8, 0.9, 2.0) == pytest.approx(0.648)
+    assert age(0.8, 0.9, 0.0) == 0.8
+    assert age(0.8, 0.9, -5.0) == 0.8, "a clock that steps back makes nothing grow"
 
 
 def test_who_starts_anew_and_wants_the_same_is_still_a_destination() -> None:
-    table = Table(0, ProphetSettings())
-    table.meet(0.0, 5)
-    assert table.learn(5, Version(1, 1), ("topic = 1",))
-    assert table.learn(5, Version(2, 1), ("topic = 1",))
+    table = RoutingInformationBase(0, ProphetSettings())
+    table.on_encounter(0.0, 5)
+    assert table.add_profile(5, ProfileVersion(1, 1), ("topic = 1",))
+    assert table.add_profile(5, ProfileVersion(2, 1), ("topic = 1",))
     assert table.destinations(EVENT) == [5]
 
 
 def test_equation_3_transitivity() -> None:
-    assert transitive(0.1, 0.8, 0.5, 0.9) == pytest.approx(0.36)
-    assert transitive(0.4, 0.8, 0.5, 0.9) == 0.4
+    assert update_transitivity(0.1, 0.8, 0.5, 0.9) == pytest.approx(0.36)
+    assert update_transitivity(0.4, 0.8, 0.5, 0.9) == 0.4
 
 
 def test_a_table_ages_what_it_knows_and_forgets_it_in_the_end() -> None:
-    table = Table(0, ProphetSettings(gamma=0.9, unit_s=10.0))
-    table.meet(0.0, 1)
-    assert table.value(20.0, 1) == pytest.approx(0.405)
-    table.hear(20.0, 1, 2, 1.0)
-    assert table.value(20.0, 2) == pytest.approx(0.405 * 0.9)
-    assert table.learn(2, ONE, ("topic = 1",))
+    table = RoutingInformationBase(0, ProphetSettings(gamma=0.9, unit_s=10.0))
+    table.on_encounter(0.0, 1)
+    assert table.predictability(20.0, 1) == pytest.approx(0.405)
+    table.on_neighbor_entry(20.0, 1, 2, 1.0)
+    assert table.predictability(20.0, 2) == pytest.approx(0.405 * 0.9)
+    assert table.add_profile(2, ONE, ("topic = 1",))
     assert table.destinations(EVENT) == [2]
-    table.settle(200.0)
+    table.prune(200.0)
     assert len(table) == 0
     assert table.destinations(EVENT) == []
-    assert table.value(200.0, 2) == 0.0
+    assert table.predictability(200.0, 2) == 0.0
 
 
 def test_without_room_the_least_likely_goes() -> None:
-    table = Table(0, ProphetSettings(destinations=2))
-    table.meet(0.0, 1)
-    table.meet(0.0, 2)
-    table.meet(1800.0, 2)
-    table.meet(1800.0, 3)
-    assert table.value(1800.0, 1) == 0.0
-    assert table.value(1800.0, 2) > table.value(1800.0, 3) > 0.0
+    table = RoutingInformationBase(0, ProphetSettings(destinations=2))
+    table.on_encounter(0.0, 1)
+    table.on_encounter(0.0, 2)
+    table.on_encounter(1800.0, 2)
+    table.on_encounter(1800.0, 3)
+    assert table.predictability(1800.0, 1) == 0.0
+    assert table.predictability(1800.0, 2) > table.predictability(1800.0, 3) > 0.0
 
 
 def test_newer_wants_take_the_place_of_older_ones_and_not_the_other_way() -> None:
-    table = Table(0, ProphetSettings())
-    table.meet(0.0, 1)
-    assert table.learn(1, Version(1, 2), ("topic = 1",))
-    assert table.learn(1, Version(1, 1), ("topic = 2",))
+    table = RoutingInformationBase(0, ProphetSettings())
+    table.on_encounter(0.0, 1)
+    assert table.add_profile(1, ProfileVersion(1, 2), ("topic = 1",))
+    assert table.add_profile(1, ProfileVersion(1, 1), ("topic = 2",))
     assert table.filters(1) == ("topic = 1",)
-    assert table.learn(1, Version(2, 1), ("topic = 2",)), "it has started anew"
+    assert table.add_profile(1, ProfileVersion(2, 1), ("topic = 2",)), "it has started anew"
     assert table.filters(1) == ("topic = 2",)
-    assert table.learn(9, ONE, ("topic = 1",))
+    assert table.add_profile(9, ONE, ("topic = 1",))
     assert table.version(9) is None, "of whom nothing is expected nothing is kept"
 
 
@@ -108,9 +108,11 @@ def carrier() -> tuple[Protocol, RecordingPort]:
 
 def test_an_event_is_copied_to_who_is_more_likely_to_meet_a_subscriber() -> None:
     prophet, port = carrier()
-    prophet.on_message(1.0, 1, Predictabilities(Version(0, 0), (Entry(2, ONE, WHOLE // 2),)), "radio")
-    assert port.take_messages() == [AskProfiles((2,))]
-    prophet.on_message(1.0, 1, Profiles((Profile(2, ONE, ("topic = 1",)),)), "radio")
+    prophet.on_message(
+        1.0, 1, RoutingInformation(ProfileVersion(0, 0), (RibEntry(2, ONE, FIXED_POINT_ONE // 2),)), "radio"
+    )
+    assert port.take_messages() == [ProfileRequest((2,))]
+    prophet.on_message(1.0, 1, ProfileResponse((SubscriptionProfile(2, ONE, ("topic = 1",)),)), "radio")
     assert port.take_messages() == [CopyOffer((EVENT.id,))], "0.5 there, 0.5 * 0.5 * 0.9 here"
     prophet.on_message(1.0, 1, CopyRequest((EVENT.id,)), "radio")
     assert port.take_messages() == [CopyTransfer(EVENT, 1, 599.0, 1)]
@@ -122,30 +124,36 @@ def test_an_event_is_not_copied_to_who_is_less_likely() -> None:
     prophet.on_link_up(1.0, Link(2, "radio", 0.001))
     prophet.on_link_down(2.0, Link(2, "radio", 0.001), Failure.SILENT)
     port.take()
-    prophet.on_message(3.0, 1, Predictabilities(Version(0, 0), (Entry(2, ONE, WHOLE // 4),)), "radio")
-    prophet.on_message(3.0, 1, Profiles((Profile(2, ONE, ("topic = 1",)),)), "radio")
+    prophet.on_message(
+        3.0, 1, RoutingInformation(ProfileVersion(0, 0), (RibEntry(2, ONE, FIXED_POINT_ONE // 4),)), "radio"
+    )
+    prophet.on_message(3.0, 1, ProfileResponse((SubscriptionProfile(2, ONE, ("topic = 1",)),)), "radio")
     assert [one for one in port.take_messages() if isinstance(one, CopyOffer)] == []
 
 
 def test_a_node_tells_whom_it_expects_and_what_they_want_when_asked() -> None:
     prophet, port = carrier()
     prophet.on_subscribe(0.0, Subscription(SubscriptionId(7, 0), "topic = 3"))
-    prophet.on_message(1.0, 1, Predictabilities(ONE, ()), "radio")
-    prophet.on_message(1.0, 1, Profiles((Profile(1, ONE, ("topic = 1",)),)), "radio")
+    prophet.on_message(1.0, 1, RoutingInformation(ONE, ()), "radio")
+    prophet.on_message(1.0, 1, ProfileResponse((SubscriptionProfile(1, ONE, ("topic = 1",)),)), "radio")
     port.take()
     prophet.on_link_up(2.0, Link(3, "radio", 0.001))
-    told = [one for one in port.take_messages() if isinstance(one, Predictabilities)]
-    assert told == [Predictabilities(Version(0, 1), (Entry(1, ONE, round(0.5 * 0.999 ** (2 / 30) * WHOLE)),))]
-    prophet.on_message(2.0, 3, AskProfiles((1, 7, 99)), "radio")
+    told = [one for one in port.take_messages() if isinstance(one, RoutingInformation)]
+    assert told == [
+        RoutingInformation(ProfileVersion(0, 1), (RibEntry(1, ONE, round(0.5 * 0.999 ** (2 / 30) * FIXED_POINT_ONE)),))
+    ]
+    prophet.on_message(2.0, 3, ProfileRequest((1, 7, 99)), "radio")
     [answer] = port.take_messages()
-    assert answer == Profiles((Profile(1, ONE, ("topic = 1",)), Profile(7, Version(0, 1), ("topic = 3",))))
+    assert answer == ProfileResponse(
+        (SubscriptionProfile(1, ONE, ("topic = 1",)), SubscriptionProfile(7, ProfileVersion(0, 1), ("topic = 3",)))
+    )
 
 
 def test_what_cannot_be_used_is_dropped_with_a_reason() -> None:
     prophet, port = carrier()
-    prophet.on_message(1.0, 9, Predictabilities(ONE, ()), "radio")
+    prophet.on_message(1.0, 9, RoutingInformation(ONE, ()), "radio")
     assert Note(Fact("drop", peer=9, reason="not_a_neighbor")) in port.take()
-    prophet.on_message(1.0, 1, Profiles((Profile(1, ONE, ("topic =",)),)), "radio")
+    prophet.on_message(1.0, 1, ProfileResponse((SubscriptionProfile(1, ONE, ("topic =",)),)), "radio")
     assert Note(Fact("drop", peer=1, reason="profile_unreadable")) in port.take()
 
 

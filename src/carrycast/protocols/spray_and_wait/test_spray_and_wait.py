@@ -8,7 +8,7 @@ from carrycast.core.parts.exchange_messages import CopyRequest, CopyTransfer
 from carrycast.core.parts.subscription_exchange import SubscriptionUpdate
 from carrycast.core.protocol import Link
 from carrycast.core.protocol.effects import Send
-from carrycast.protocols.spray_and_wait.rules import binary, from_source
+from carrycast.protocols.spray_and_wait.protocol import spray_binary, spray_from_source
 from carrycast.sim.testing import Net, alone
 
 EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=60.0)
@@ -16,13 +16,13 @@ EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=60.0)
 
 @pytest.mark.parametrize(("copies", "given", "kept"), [(8, 4, 4), (5, 2, 3), (3, 1, 2), (2, 1, 1), (1, 0, 1)])
 def test_binary_spray_halves(copies: int, given: int, kept: int) -> None:
-    assert binary(copies) == CopyShare(given, kept)
+    assert spray_binary(copies) == CopyShare(given, kept)
 
 
 def test_source_spray_gives_one_at_a_time_from_the_publisher_alone() -> None:
-    assert from_source(8, own=True) == CopyShare(1, 7)
-    assert from_source(1, own=True) == CopyShare(0, 1)
-    assert from_source(8, own=False) == CopyShare(0, 8)
+    assert spray_from_source(8, own=True) == CopyShare(1, 7)
+    assert spray_from_source(1, own=True) == CopyShare(0, 1)
+    assert spray_from_source(8, own=False) == CopyShare(0, 8)
 
 
 def handed(variant: str | None, copies: int, asking: int) -> list[int]:
