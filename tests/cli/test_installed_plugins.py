@@ -125,3 +125,15 @@ def test_a_router_and_a_file_format_work(python: Path, tmp_path: Path) -> None:
 
 def test_the_checkout_knows_nothing_of_them() -> None:
     assert "there is no radio 'my_radio'" in call("radios", "my_radio").refusal()
+
+
+def test_a_metric_is_in_every_run(python: Path, tmp_path: Path) -> None:
+    tables = """
+    subscribe = [{ nodes = [2], filter = "topic = 'news'" }]
+    mobility = { model = "my_movement_model", speed_mps = 5.0 }
+    radio = { model = "disk", range_m = 60.0 }
+    protocol = { name = "flooding" }
+    """
+    metrics = simulate(python, tmp_path, SCENARIO + tables)["metrics"]
+    assert isinstance(metrics, dict)
+    assert metrics["my_metric_share"] == 0.0, "flooding says nothing but events"

@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "routers": "core.model core.matching core.wire core.protocol core.parts",
     "services": "core.model core.matching core.wire core.protocol core.parts",
     "protocols": "core.model core.matching core.wire core.protocol core.parts routers services",
-    "trace": "core.model core.matching core.wire core.protocol",
+    "trace": "core.model core.matching core.wire core.protocol core.plugins",
     # The simulated environment.
     "sim.mobility": "core.model core.maps core.plugins core.file_formats core.settings",
     "sim.contacts": "sim.mobility",

@@ -10,7 +10,7 @@ import pytest
 from carrycast.analysis.spark.journal import TaskJournal
 from carrycast.cli import main
 from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.trace.files import level_of
+from carrycast.trace.files import trace_level
 from carrycast.version import FORMER_NAME, metadata_value
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def test_a_trace_written_under_the_former_name_is_read(tmp_path: Path, capsys: p
     assert main(["run", str(ROOT / "examples" / "quick.toml"), "--trace", str(tmp_path / "trace")]) == 0
     for path in (tmp_path / "trace").rglob("*.parquet"):
         rename_metadata(path)
-    assert level_of(tmp_path / "trace") == "full"
+    assert trace_level(tmp_path / "trace") == "full"
 
 
 def test_a_contact_plan_written_under_the_former_name_is_read(tmp_path: Path) -> None:

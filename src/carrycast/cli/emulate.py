@@ -24,7 +24,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _emulate(arguments: argparse.Namespace) -> int:
     from carrycast.lab.play import emulate
-    from carrycast.sim.scenario.measures import METRIC_MEANINGS
+    from carrycast.sim.scenario.measures import metric_meanings
     from carrycast.sim.scenario.overrides import parse_assignment, resolve_scenario
 
     settings = dict(parse_assignment(text) for text in arguments.set)
@@ -36,6 +36,6 @@ def _emulate(arguments: argparse.Namespace) -> int:
         print_json(outcome.summary())
         return 0
     say(f"{outcome.scenario}, {outcome.protocol}, seed {outcome.seed}, {outcome.duration_s:g} s through live nodes")
-    console().print(table_of(outcome.metrics, METRIC_MEANINGS))
+    console().print(table_of(outcome.metrics, metric_meanings()))
     say(f"late by {outcome.late_s:.3f} s at worst")
     return 0

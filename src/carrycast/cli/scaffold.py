@@ -26,6 +26,7 @@ PACKAGED = {
     "service": "services",
     "movement-model": "movement_models",
     "radio": "radios",
+    "metric": "metrics",
     "file-format": "file_formats",
 }
 """What `carrycast new` makes as a package: the word on the command line, and the kind of plug-in."""

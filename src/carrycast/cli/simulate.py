@@ -43,7 +43,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def _run(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.player.scene import Scene
     from carrycast.sim.engine.run import run
-    from carrycast.sim.scenario.measures import METRIC_MEANINGS
+    from carrycast.sim.scenario.measures import metric_meanings
     from carrycast.sim.scenario.overrides import resolve_scenario
     from carrycast.sim.scenario.warnings import warnings_of
     from carrycast.trace import Level
@@ -67,7 +67,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print_json({**outcome.summary(), "warnings": warnings})
         return 0
     say(f"{outcome.scenario}, {outcome.protocol}, seed {outcome.seed}")
-    console().print(table_of(outcome.metrics, METRIC_MEANINGS))
+    console().print(table_of(outcome.metrics, metric_meanings()))
     for processor, failures in outcome.failures.items():
         times = "once" if failures.times == 1 else f"{failures.times} times"
         say(f"processor {processor} failed {times}: {failures.first}")

@@ -62,13 +62,13 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def _metrics(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.spark.own_metrics import load_metrics
     from carrycast.analysis.spark.trace_metrics import metrics_of_traces
-    from carrycast.sim.scenario.measures import METRIC_MEANINGS
+    from carrycast.sim.scenario.measures import metric_meanings
 
     if arguments.minutes:
         return _minutes(arguments)
     own = load_metrics(arguments.files)
     found = metrics_of_traces(arguments.traces, arguments.deliveries, arguments.master, own)
-    meanings = {**METRIC_MEANINGS, **{one.name: one.meaning for one in own}}
+    meanings = {**metric_meanings(), **{one.name: one.meaning for one in own}}
     if arguments.json:
         print_json({"runs": [{"run": run, "metrics": metrics} for run, metrics in found.items()]})
         return 0

@@ -80,7 +80,9 @@ KINDS: Mapping[str, PluginKind] = {
         PluginKind("radios", "radio", "carrycast.sim.radio.radio:Radio", ("carrycast.sim.radio.radio:RADIOS",)),
         PluginKind("link_adapters", "link adapter", "carrycast.node.link.adapter:LinkAdapter"),
         PluginKind("gateways", "gateway", "carrycast.node.gateways:Gateway"),
-        PluginKind("metrics", "metric", "carrycast.trace.folds.fold:Fold"),
+        PluginKind(
+            "metrics", "metric", "carrycast.trace.folds.fold:MergeableFold", ("carrycast.trace.folds.registry:FOLDS",)
+        ),
         PluginKind(
             "file_formats",
             "file format",

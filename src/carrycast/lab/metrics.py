@@ -10,7 +10,7 @@ from carrycast.sim.scenario.scenario import Scenario
 from carrycast.trace import Kind, Trace
 from carrycast.trace.facts import Record, facts_of_rows
 from carrycast.trace.folds.fold import Fold, Metrics
-from carrycast.trace.folds.registry import BUILT_IN, usual_metrics
+from carrycast.trace.folds.registry import BUILT_IN, installed_folds, usual_metrics
 
 COUNTED_MORE = frozenset({"facts", "ratio", "values", "pairs", "missed", "sources", "reached"})
 """The kinds of `measure.more` that rows of live nodes tell."""
@@ -53,11 +53,15 @@ def emulation_metrics(scenario: Scenario, roles: Mapping[str, list[NodeId]], tab
     asked = [entry for entry in measure.more if entry.counts in COUNTED_MORE]
     requested = RequestedMetrics(asked, scenario.nodes, *window, roles)
     usual = [fold() for fold in BUILT_IN]
-    folds: list[Fold[Metrics]] = [*usual, requested]
+    installed = [fold() for fold in installed_folds()]
+    folds: list[Fold[Metrics]] = [*usual, *installed, requested]
     # A live node does not know which window is measured; a publication has the time of its row.
     events = {id: {**event, "counted": window.counts(event["time_s"])} for id, event in tables.events.items()}
     for fact in facts_of_rows(tables.rows, events, tables.subscriptions):
         for fold in folds:
             if isinstance(fact, fold.reads):
                 fold.on_fact(fact)
-    return usual_metrics(usual) | requested.result()
+    found = usual_metrics(usual)
+    for more in (*installed, requested):
+        found |= more.result()
+    return found

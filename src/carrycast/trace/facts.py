@@ -25,7 +25,8 @@ class TraceFact(msgspec.Struct, frozen=True, gc=False):
 
 
 class FrameFact(TraceFact, frozen=True, gc=False, kw_only=True):
-    """A frame of the sender `node`, and the nodes that heard it."""
+    """A frame of the sender `node`, and the nodes that heard it. Its time is the end of the transmission; in a row of
+    its sender, its beginning."""
 
     traffic: Traffic
     size_bytes: int

@@ -62,7 +62,7 @@ def check_part(path: Path, table: str) -> str:
     return level.decode(errors="replace")
 
 
-def level_of(folder: Path) -> str:
+def trace_level(folder: Path) -> str:
     """How much a trace keeps: one of the levels, or what stands in its place."""
     for path in sorted((folder / "trace").glob("*.parquet")):
         said = metadata_value(_schema(path).metadata, LEVEL_KEY, b"nobody knows what")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from carrycast.errors import UserError
-from carrycast.sim.scenario.measures import METRIC_MEANINGS
+from carrycast.sim.scenario.measures import metric_meanings
 
 SHORT = {
     "delivery": "delivery_ratio",
@@ -113,9 +113,9 @@ def _limit(name: str, sign: str, written: str, where: str) -> Limit:
 
 def _metric(name: str, where: str) -> str:
     metric = SHORT.get(name, name)
-    if metric in METRIC_MEANINGS:
+    if metric in metric_meanings():
         return metric
-    known = [*SHORT, *METRIC_MEANINGS]
+    known = [*SHORT, *metric_meanings()]
     close = difflib.get_close_matches(name, known, 1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise UserError(f"{where}: there is no metric {name!r}{hint} There are {', '.join(known)}")

@@ -10,7 +10,7 @@ from carrycast.analysis.explain.arrival import Meetings
 from carrycast.analysis.player.scene import Scene
 from carrycast.errors import UserError
 from carrycast.trace import Kind, Level
-from carrycast.trace.files import find_traces, level_of, read_some
+from carrycast.trace.files import find_traces, read_some, trace_level
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -41,9 +41,9 @@ def gather(path: Path, event: str, node: int) -> Evidence:
     """Read what is needed; a UserError if the trace has no such event, or keeps too little."""
     folders = find_traces([path])
     for folder in folders:
-        if level_of(folder) != Level.FULL:
+        if trace_level(folder) != Level.FULL:
             raise UserError(
-                f"{folder}: keeps {level_of(folder)}, which does not say who held an event; record it again with "
+                f"{folder}: keeps {trace_level(folder)}, which does not say who held an event; record it again with "
                 '`carrycast run SCENARIO --trace DIR --level full`, on live nodes with level = "full" in [trace]'
             )
     field = _field

@@ -17,7 +17,7 @@ from carrycast.analysis.spark.claims import Claim
 from carrycast.analysis.spark.experiment import Experiment, Point
 from carrycast.analysis.spark.records import Record
 from carrycast.analysis.spark.statistics import Interval
-from carrycast.sim.scenario.measures import METRIC_MEANINGS
+from carrycast.sim.scenario.measures import metric_meanings
 
 Summary = Mapping[tuple[str, str], Interval]
 """(point, metric) -> mean and interval."""
@@ -262,7 +262,7 @@ def _meanings(sections: Sequence[Section]) -> str:
     definitions = [section.experiment.definition for section in sections]
     meanings = {asked.name: asked.meaning() for definition in definitions for asked in definition.measures}
     meanings |= {own.name: own.meaning for section in sections for own in section.experiment.own}
-    meanings |= METRIC_MEANINGS
+    meanings |= metric_meanings()
     used = dict.fromkeys(metric for definition in definitions for metric in definition.metrics)
     items = "".join(
         f"<dt>{escape(metric_label(metric))} <code>{escape(metric)}</code></dt><dd>{escape(meanings[metric])}</dd>"

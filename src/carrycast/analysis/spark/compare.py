@@ -20,6 +20,7 @@ from carrycast.core.settings import read_toml
 from carrycast.errors import UserError
 from carrycast.sim.scenario.overrides import apply_overrides, protocol_label
 from carrycast.sim.scenario.scenario import Scenario, load_scenario, parse_scenario
+from carrycast.trace.folds.registry import installed_metrics
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,6 +47,11 @@ PICTURE = "overview"
 NO_INTERVAL = Interval(0, None, None, None)
 BORDER = 3
 """What a column of a table takes besides its text."""
+
+
+def compared_metrics() -> list[str]:
+    """The metrics that a comparison shows: some built-in ones, and those of installed packages."""
+    return [*COMPARED_METRICS, *installed_metrics()]
 
 
 @dataclass(frozen=True)
@@ -79,11 +85,12 @@ class Comparison:
                 {
                     "protocol": protocol,
                     "metrics": {
-                        metric: self.means.get((protocol, metric), NO_INTERVAL).as_row() for metric in COMPARED_METRICS
+                        metric: self.means.get((protocol, metric), NO_INTERVAL).as_row()
+                        for metric in compared_metrics()
                     },
                     "difference": {
                         metric: self.differences.get((protocol, metric), NO_INTERVAL).as_row()
-                        for metric in COMPARED_METRICS
+                        for metric in compared_metrics()
                     }
                     if protocol != self.protocols[0]
                     else None,
@@ -101,7 +108,7 @@ class Comparison:
         One table if the terminal is wide enough, else several with as many protocols as fit beside the metrics' names.
         """
         cells = {protocol: self._cells(protocol) for protocol in self.protocols}
-        left = width - max(len(metric_label(metric)) for metric in COMPARED_METRICS) - BORDER
+        left = width - max(len(metric_label(metric)) for metric in compared_metrics()) - BORDER
         groups: list[list[str]] = []
         room = 0
         for protocol, column in cells.items():
@@ -124,7 +131,7 @@ class Comparison:
         table.add_column("metric", no_wrap=True)
         for protocol in cells:
             table.add_column(escape(protocol), justify="right", no_wrap=True)
-        for place, metric in enumerate(COMPARED_METRICS):
+        for place, metric in enumerate(compared_metrics()):
             table.add_row(metric_label(metric), *(column[place] for column in cells.values()), end_section=True)
         return table
 
@@ -133,7 +140,7 @@ class Comparison:
         return [
             mean_text(self.means.get((protocol, metric), NO_INTERVAL), metric_scale(metric))
             + ("" if first else f"\n{self._difference(protocol, metric)}")
-            for metric in COMPARED_METRICS
+            for metric in compared_metrics()
         ]
 
     def _difference(self, protocol: str, metric: str) -> str:
@@ -223,7 +230,7 @@ def _experiment(
         description=f"{scenario.description}\n\n{note[0].upper()}{note[1:]}.".strip(),
         scenario=table,
         runs=runs,
-        metrics=list(COMPARED_METRICS),
+        metrics=list(compared_metrics()),
         axes=[Axis(name="protocol", values=[dict(protocol) for protocol in protocols], labels=labels)],
         reference="protocol",
         figures=figures,
@@ -234,7 +241,7 @@ def _experiment(
 def _csv_rows(found: Comparison) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for protocol in found.protocols:
-        for metric in COMPARED_METRICS:
+        for metric in compared_metrics():
             mean = found.means.get((protocol, metric), NO_INTERVAL).as_row()
             difference = found.differences.get((protocol, metric), NO_INTERVAL).as_row()
             rows.append(

@@ -25,6 +25,7 @@ from carrycast.core.settings import parse_settings, read_toml
 from carrycast.errors import UserError
 from carrycast.sim.scenario.overrides import apply_overrides, parse_assignment, parse_protocols, parse_value
 from carrycast.sim.scenario.scenario import Scenario, load_scenario, parse_scenario
+from carrycast.trace.folds.registry import installed_metrics
 
 FILE = "experiment.toml"
 HOOK = "claims.py"
@@ -68,7 +69,7 @@ class Experiment:
     def metrics(self) -> list[str]:
         """Every metric that its runs have."""
         asked = (asked.name for asked in self.definition.measures)
-        return [*METRICS, *asked, *(own.name for own in self.own)]
+        return [*METRICS, *installed_metrics(), *asked, *(own.name for own in self.own)]
 
     def seeds_at(self, point: Point) -> list[int]:
         """The seeds that a point runs with: all, unless fewer were said to do."""

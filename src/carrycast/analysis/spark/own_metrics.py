@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from carrycast.analysis.spark.spark_errors import query_error
 from carrycast.errors import UserError
-from carrycast.sim.scenario.measures import METRIC_MEANINGS, SERIES
+from carrycast.sim.scenario.measures import SERIES, metric_meanings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 Compute = Callable[["DataFrame", "DataFrame", "DataFrame"], "DataFrame"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
-_RESERVED = frozenset({*METRIC_MEANINGS, SERIES, "run", "value"})
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean")
 # Those of the file that is being loaded; a file may name one twice, which its namespace would not tell.
 _loading: list["OwnMetric"] = []
@@ -52,7 +51,7 @@ def metric(name: str) -> Callable[[Compute], OwnMetric]:
     # Without parentheses the name is the function.
     if not _NAME.fullmatch(str(name)):
         raise UserError(f"a metric cannot be called {name!r}: small letters, digits and _, up to 60, a letter first")
-    if name in _RESERVED:
+    if name in {*metric_meanings(), SERIES, "run", "value"}:
         raise UserError(f"there is a metric {name!r} already; call yours otherwise")
 
     def register(compute: Compute) -> OwnMetric:

@@ -9,20 +9,20 @@ import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from carrycast.analysis.spark.own_metrics import OwnMetric, values_of
-from carrycast.analysis.spark.session import session
 from carrycast.analysis.spark.trace_tables import ORDER, read_tables
 from carrycast.trace import Level
+from carrycast.trace.facts import facts_of_rows
 from carrycast.trace.files import check_trace, find_traces
 from carrycast.trace.folds.batch import COLUMNS, TEXTS, RunTables, TraceBatch
 from carrycast.trace.folds.delivery import DeliveryFold, delivery_pairs
-from carrycast.trace.folds.fold import MergeableFold, MetricInfo
+from carrycast.trace.folds.fold import MergeableFold, MetricInfo, Metrics
 from carrycast.trace.folds.partials import EventPartials, Partials
-from carrycast.trace.folds.registry import BUILT_IN, METRICS
+from carrycast.trace.folds.registry import BUILT_IN, METRICS, installed_folds
 from carrycast.trace.schema import Kind
 from carrycast.trace.writer import PART_ROWS
 
@@ -53,10 +53,12 @@ def metrics_of_traces(
 
     `deliveries` is content with what deliveries tell, of traces that keep no more too; `own` are metrics besides.
     """
+    # Not for workers, which import this module and need no session.
+    from carrycast.analysis.spark.session import session
+
     folders = checked_traces(paths, deliveries)
     spark = session("carrycast", master)
-    folds = [fold for fold in BUILT_IN if not (deliveries and fold.needs_frames)]
-    rows = sorted(folder_metrics(spark, folders, folds).collect(), key=lambda row: str(row["run"]))
+    rows = sorted(folder_metrics(spark, folders, folds_of_level(deliveries)).collect(), key=lambda row: str(row["run"]))
     found: dict[str, dict[str, object]] = {row["run"]: row.asDict() for row in rows}
     for known in found.values():
         del known["run"]
@@ -65,6 +67,11 @@ def metrics_of_traces(
         for run, known in found.items():
             known[one.name] = values.get(run)
     return found
+
+
+def folds_of_level(deliveries: bool = False) -> list[FoldClass]:
+    """All folds, or those for which `deliveries` are enough."""
+    return [fold for fold in (*BUILT_IN, *installed_folds()) if not (deliveries and fold.needs_frames)]
 
 
 def checked_traces(paths: Sequence[Path], deliveries: bool) -> list[Path]:
@@ -77,6 +84,42 @@ def checked_traces(paths: Sequence[Path], deliveries: bool) -> list[Path]:
 
 def folder_metrics(spark: "SparkSession", folders: list[Path], folds: Sequence[FoldClass] = BUILT_IN) -> "DataFrame":
     """A row per run, with every metric of the folds."""
+    pieces, whole = ([fold for fold in folds if fold.needs_run is needs_run] for needs_run in (False, True))
+    found = _metrics_of_pieces(spark, folders, pieces)
+    return found.join(_metrics_of_runs(spark, folders, whole), "run", "left") if whole else found
+
+
+def _metrics_of_runs(spark: "SparkSession", folders: list[Path], folds: Sequence[FoldClass]) -> "DataFrame":
+    """A row per run, of folds that need all facts of a run in order."""
+
+    trace, events, subscriptions = read_tables(spark, folders)
+    told = trace.unionByName(events, allowMissingColumns=True).groupBy("run")
+    named = metrics_of(folds)
+    return told.cogroup(subscriptions.groupBy("run")).applyInArrow(_folder_of_facts(folds, named), _schema(named))
+
+
+def _folder_of_facts(
+    folds: Sequence[FoldClass], named: dict[str, MetricInfo]
+) -> "Callable[[pa.Table, pa.Table], pa.Table]":
+    """For workers: the metrics of a run, fact by fact."""
+
+    def fold_run(told: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
+        run = (told if told.num_rows else subscriptions)["run"][0].as_py()
+        events = {row["event"]: row for row in told.filter(told["counted"].is_valid()).to_pylist()}
+        stands = {row["subscription"]: row for row in subscriptions.to_pylist()}
+        rows = told.filter(told["counted"].is_null()).sort_by([(name, "ascending") for name in ORDER]).to_pylist()
+        made = [fold() for fold in folds]
+        for fact in facts_of_rows(rows, events, stands):
+            for fold in made:
+                if isinstance(fact, fold.reads):
+                    fold.on_fact(fact)
+        return _row_of_run(run, made, named)
+
+    return fold_run
+
+
+def _metrics_of_pieces(spark: "SparkSession", folders: list[Path], folds: Sequence[FoldClass]) -> "DataFrame":
+    """A row per run, of folds for which any piece of a trace will do."""
     from pyspark.sql import functions as f
 
     _, events, subscriptions = read_tables(spark, folders)
@@ -98,8 +141,12 @@ def folder_metrics(spark: "SparkSession", folders: list[Path], folds: Sequence[F
     left, right = (frame.repartition(cores, *key).groupBy(*key) for frame in (states, subscriptions))
     resolved = left.cogroup(right).applyInArrow(_resolver(folds), "run string, fold string, state binary")
     named = metrics_of(folds)
-    kinds = (f"{name} {'double' if info.real else 'bigint'}" for name, info in named.items())
-    return resolved.groupBy("run").applyInArrow(_finisher(folds, named), f"run string, {', '.join(kinds)}")
+    return resolved.groupBy("run").applyInArrow(_finisher(folds, named), _schema(named))
+
+
+def _schema(metrics: dict[str, MetricInfo]) -> str:
+    kinds = (f"{name} {'double' if info.real else 'bigint'}" for name, info in metrics.items())
+    return f"run string, {', '.join(kinds)}"
 
 
 def metrics_of(folds: Sequence[FoldClass]) -> dict[str, MetricInfo]:
@@ -192,7 +239,9 @@ def _reader(folds: Sequence[FoldClass]) -> "Callable[[Rows], Rows]":
                 number = re.search(r"\d+", Path(path).name)
                 read = 0
                 file = pq.ParquetFile(path, read_dictionary=list(TEXTS))
-                for rows in file.iter_batches(PART_ROWS, columns=list(COLUMNS), use_threads=False):
+                # The folds of plug-ins may read any column.
+                columns = list(COLUMNS) if set(folds) <= set(BUILT_IN) else None
+                for rows in file.iter_batches(PART_ROWS, columns=columns, use_threads=False):
                     part = np.full(len(rows), int(number.group()) if number else 0, dtype=np.int64)
                     place = np.arange(read, read + len(rows))
                     for run, piece in _by_run(TraceBatch(pa.Table.from_batches([rows]), part, place)):
@@ -279,20 +328,24 @@ def _finisher(folds: Sequence[FoldClass], named: dict[str, MetricInfo]) -> "Call
     """For workers: the metrics of a run, from those of its slices."""
 
     def finish(slices: "pa.Table") -> "pa.Table":
-        import pyarrow as pa
         import pyarrow.compute as pc
 
-        found: dict[str, Any] = {}
-        for fold_class in folds:
-            fold = fold_class()
-            _merge_states(fold, slices.filter(pc.equal(slices["fold"], fold_class.__name__)))
-            found |= fold.result()
-        columns = {
-            name: pa.array([found[name]], pa.float64() if info.real else pa.int64()) for name, info in named.items()
-        }
-        return pa.table({"run": pa.array([slices["run"][0].as_py()], pa.string()), **columns})
+        made = [fold() for fold in folds]
+        for fold in made:
+            _merge_states(fold, slices.filter(pc.equal(slices["fold"], type(fold).__name__)))
+        return _row_of_run(slices["run"][0].as_py(), made, named)
 
     return finish
+
+
+def _row_of_run(run: str, folds: Sequence[MergeableFold], named: dict[str, MetricInfo]) -> "pa.Table":
+    import pyarrow as pa
+
+    found: Metrics = {}
+    for fold in folds:
+        found |= fold.result()
+    columns = {name: pa.array([found[name]], pa.float64() if info.real else pa.int64()) for name, info in named.items()}
+    return pa.table({"run": pa.array([run], pa.string()), **columns})
 
 
 def _merge_states(fold: MergeableFold, rows: "pa.Table") -> None:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 from carrycast.analysis.spark.definition import Definition, Figure, Selector, axis_labels, label_text, label_texts
 from carrycast.errors import UserError
-from carrycast.sim.scenario.measures import METRIC_MEANINGS
+from carrycast.sim.scenario.measures import metric_meanings
 
 
 def check_definition(definition: Definition, where: str, own: Sequence[str] = ()) -> None:
     """What can be wrong in a definition beyond the types of its keys. `own` are the metrics that its files register."""
     if definition.metrics_from and definition.trace == "metrics":
         raise UserError(f"{where}: metrics_from: is computed from traces; set trace = 'full' or 'deliveries'")
-    known = [*METRIC_MEANINGS, *(asked.name for asked in definition.measures), *own]
+    known = [*metric_meanings(), *(asked.name for asked in definition.measures), *own]
     names = [axis.name for axis in definition.axes]
     for place, axis in enumerate(definition.axes):
         labels = axis_labels(axis)

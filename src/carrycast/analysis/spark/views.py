@@ -1,4 +1,4 @@
-"""What a folder holds, as views to ask in SQL: `runs`, and of traces `trace`, `events` and `subscriptions`."""
+"""Views to ask in SQL what a folder holds: `runs`, and of traces `trace`, `events`, `subscriptions` and `metrics`."""
 
 import logging
 import re
@@ -10,15 +10,18 @@ from carrycast.analysis.spark.cluster.executors import check_shared_paths
 from carrycast.analysis.spark.output import RUNS_FILE
 from carrycast.analysis.spark.spark_errors import query_error
 from carrycast.analysis.spark.sweep import read_runs_table
+from carrycast.analysis.spark.trace_metrics import folder_metrics, folds_of_level
 from carrycast.analysis.spark.trace_tables import read_tables
 from carrycast.errors import UserError, WorkError
 from carrycast.trace import Level
-from carrycast.trace.files import TABLES, check_trace, find_traces
+from carrycast.trace.files import TABLES, check_trace, find_traces, trace_level
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RUNS = "runs"
+METRICS_VIEW = "metrics"
+"""A row for each run of the traces. It is made only if it is asked for: frames are counted anew."""
 # A question changes nothing; what changes something is not asked here.
 _QUESTION = re.compile(r"\s*\(*\s*(select|with|from|values|table|describe|desc|show|explain)\b", re.IGNORECASE)
 
@@ -32,7 +35,7 @@ class Held(NamedTuple):
     @property
     def views(self) -> list[str]:
         """The names of the views that tell of it."""
-        return [*([RUNS] if self.runs else []), *(TABLES if self.traces else [])]
+        return [*([RUNS] if self.runs else []), *((*TABLES, METRICS_VIEW) if self.traces else [])]
 
 
 def held_in(folders: Sequence[Path]) -> Held:
@@ -49,10 +52,10 @@ def held_in(folders: Sequence[Path]) -> Held:
     return found
 
 
-def register_views(spark: "SparkSession", held: Held) -> None:
+def register_views(spark: "SparkSession", held: Held, with_metrics: bool = False) -> None:
     """Make the views of what folders hold known to a session. `runs` is what a sweep wrote; its column `run` is that of
     the traces beside it. Of several folders a view has the rows of all."""
-    for name in (RUNS, *TABLES):
+    for name in (RUNS, *TABLES, METRICS_VIEW):
         spark.catalog.dropTempView(name)
     if held.runs:
         check_shared_paths(spark, *map(Path, held.runs))
@@ -60,6 +63,10 @@ def register_views(spark: "SparkSession", held: Held) -> None:
     if held.traces:
         for name, frame in zip(TABLES, read_tables(spark, held.traces), strict=True):
             frame.createOrReplaceTempView(name)
+        if with_metrics:
+            full = all(trace_level(folder) == Level.FULL for folder in held.traces)
+            metrics = folder_metrics(spark, held.traces, folds_of_level(not full))
+            metrics.createOrReplaceTempView(METRICS_VIEW)
 
 
 def asked(folders: Sequence[Path], question: str, start: Callable[[], "SparkSession"]) -> "DataFrame":
@@ -72,7 +79,7 @@ def asked(folders: Sequence[Path], question: str, start: Callable[[], "SparkSess
     # PySpark writes some of its errors to standard error as well, a page each.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     spark = start()
-    register_views(spark, held)
+    register_views(spark, held, METRICS_VIEW in re.findall(r"\w+", question.lower()))
     try:
         return spark.sql(question)
     except AnalysisException as error:

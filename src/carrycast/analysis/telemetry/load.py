@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from carrycast.analysis.telemetry.minutes import FRAMES, MINUTE_S
+from carrycast.analysis.telemetry.minutes import MINUTE_S, summed
 from carrycast.trace.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def merged(before: "pa.Table | None", rows: "pa.Table", watermark_s: float | Non
     import pyarrow.compute as pc
 
     wait_still = pc.and_(rows["full"], pc.invert(is_final(rows["minute_s"], watermark_s)))
-    sums = [*FRAMES, "drops"]
+    sums = [*summed(), "drops"]
     new = rows.filter(pc.fill_null(wait_still, False)).select([*_BY, *sums])
     all_rows = new if before is None else pa.concat_tables([before, new], promote_options="default")
     found = all_rows.group_by(_BY, use_threads=False).aggregate([(name, "sum") for name in sums])
@@ -78,9 +78,9 @@ def merged(before: "pa.Table | None", rows: "pa.Table", watermark_s: float | Non
 def load_table(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
     """As `load_by_minute` has it, and whether it is final."""
     found = rows.group_by(["run", "minute_s"], use_threads=False).aggregate(
-        [("node", "count_distinct"), *((name, "sum") for name in FRAMES)]
+        [("node", "count_distinct"), *((name, "sum") for name in summed())]
     )
-    found = found.rename_columns(["run", "minute_s", "nodes", *FRAMES])
+    found = found.rename_columns(["run", "minute_s", "nodes", *summed()])
     return found.append_column("final", is_final(found["minute_s"], watermark_s))
 
 

@@ -4,18 +4,19 @@ An event counts in the minute in which it was published, with all its deliveries
 in the minute in which it happened.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from carrycast.analysis.spark.session import session
 from carrycast.analysis.spark.trace_metrics import checked_traces, eligible_pairs
 from carrycast.analysis.spark.trace_tables import read_tables
 from carrycast.analysis.telemetry.picture import Minute, put_together
 from carrycast.trace.folds.batch import TraceBatch, code_of
 from carrycast.trace.folds.drops import drop_reason
+from carrycast.trace.folds.fold import SumFold
+from carrycast.trace.folds.registry import installed_folds
 from carrycast.trace.folds.traffic import TrafficFold
 from carrycast.trace.schema import Kind
 
@@ -28,8 +29,6 @@ LATEST_S = 1e11
 """No row is of a later time, three thousand years from now; what is was written by nobody's clock."""
 KEY = ["run", "minute_s"]
 FRAMES = TrafficFold.sums
-_COUNTED = ("rows", "delivered", "drops", *FRAMES)
-_READ = ("run", "time_s", "node", "kind", "class", "event", "peer", "size_bytes", "reason", "full")
 _BY = ("run", "minute_s", "node", "reason", "full")
 
 
@@ -38,7 +37,10 @@ def minutes_of_traces(paths: Sequence[Path], deliveries: bool = False, master: s
 
     `deliveries` is content with the former.
     """
+    # Not for workers, which import this module and need no session.
     from pyspark.sql import functions as f
+
+    from carrycast.analysis.spark.session import session
 
     tables = read_tables(session("carrycast", master), checked_traces(paths, deliveries))
     published = _rows(deliveries_by_minute(*tables))
@@ -53,6 +55,16 @@ def minutes_of_traces(paths: Sequence[Path], deliveries: bool = False, master: s
 
 def _rows(frame: "DataFrame") -> list[Minute]:
     return [row.asDict() for row in frame.collect()]
+
+
+def sum_folds() -> list[type[SumFold]]:
+    """The folds whose sums exist for each minute: that of traffic, and those of installed packages."""
+    return [TrafficFold, *(fold for fold in installed_folds() if issubclass(fold, SumFold))]
+
+
+def summed() -> list[str]:
+    """The names of their sums."""
+    return [name for fold in sum_folds() for name in fold.sums]
 
 
 def usable(time: str = "time_s", node: str = "node") -> "Column":
@@ -77,49 +89,61 @@ def minute_counts(trace: "DataFrame") -> "DataFrame":
     none."""
     from pyspark.sql import functions as f
 
-    counts = ", ".join(f"`{name}` bigint" for name in _COUNTED)
+    counted = ["rows", "delivered", "drops", *summed()]
+    counts = ", ".join(f"`{name}` bigint" for name in counted)
     by = "run string, minute_s bigint, node bigint, reason string, full boolean"
     schema = f"{by}, first_s double, last_s double, {counts}"
-    pieces = trace.select(*_READ).mapInArrow(_count_minutes, schema)
-    sums = [f.sum(name).alias(name) for name in _COUNTED]
+    pieces = trace.mapInArrow(_minute_counter(sum_folds(), counted), schema)
+    sums = [f.sum(name).alias(name) for name in counted]
     times = [f.min("first_s").alias("first_s"), f.max("last_s").alias("last_s")]
     return pieces.groupBy(*_BY).agg(*times, *sums)
 
 
-def _count_minutes(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+def _minute_counter(
+    folds: Sequence[type[SumFold]], counted: Sequence[str]
+) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
     """For workers: `minute_counts` of some rows."""
+
+    def count(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import pyarrow as pa
+
+        for rows in batches:
+            yield from _minute_sums(pa.Table.from_batches([rows]), folds, counted).to_batches()
+
+    return count
+
+
+def _minute_sums(table: "pa.Table", folds: Sequence[type[SumFold]], counted: Sequence[str]) -> "pa.Table":
     import pyarrow as pa
 
-    for rows in batches:
-        table = pa.Table.from_batches([rows])
-        batch = TraceBatch.of(table)
-        time_s = table["time_s"].to_numpy()
-        dropped, delivered = (batch.kind == code_of(kind) for kind in (Kind.DROP, Kind.DELIVER))
-        with np.errstate(invalid="ignore"):
-            sound = table["run"].is_valid().to_numpy() & table["node"].is_valid().to_numpy()
-            sound &= (time_s >= 0) & (time_s <= LATEST_S)
-        minute_s = (np.floor(np.where(sound, time_s, 0) / MINUTE_S) * MINUTE_S).astype(np.int64)
-        reasons = {text: drop_reason(text) for text in table["reason"].unique().to_pylist()}
-        reason = [
-            reasons[text] if is_drop else None
-            for text, is_drop in zip(table["reason"].to_pylist(), dropped.tolist(), strict=True)
-        ]
-        columns = {
-            "run": table["run"],
-            "minute_s": pa.array(minute_s, mask=~sound),
-            "node": table["node"],
-            "reason": pa.array(reason, pa.string()),
-            "full": table["full"],
-            "first_s": pa.array(time_s, mask=~sound),
-            "last_s": pa.array(time_s, mask=~sound),
-            "rows": pa.array(np.ones(len(time_s), dtype=np.int64)),
-            "delivered": pa.array(delivered.astype(np.int64)),
-            "drops": pa.array(dropped.astype(np.int64)),
-            **{name: pa.array(amount) for name, amount in TrafficFold().amounts(batch).items()},
-        }
-        aggregates = [("first_s", "min"), ("last_s", "max"), *((name, "sum") for name in _COUNTED)]
-        found = pa.table(columns).group_by(list(_BY), use_threads=False).aggregate(aggregates)
-        yield from found.rename_columns([*_BY, "first_s", "last_s", *_COUNTED]).to_batches()
+    batch = TraceBatch.of(table)
+    time_s = table["time_s"].to_numpy()
+    dropped, delivered = (batch.kind == code_of(kind) for kind in (Kind.DROP, Kind.DELIVER))
+    with np.errstate(invalid="ignore"):
+        sound = table["run"].is_valid().to_numpy() & table["node"].is_valid().to_numpy()
+        sound &= (time_s >= 0) & (time_s <= LATEST_S)
+    minute_s = (np.floor(np.where(sound, time_s, 0) / MINUTE_S) * MINUTE_S).astype(np.int64)
+    reasons = {text: drop_reason(text) for text in table["reason"].unique().to_pylist()}
+    reason = [
+        reasons[text] if is_drop else None
+        for text, is_drop in zip(table["reason"].to_pylist(), dropped.tolist(), strict=True)
+    ]
+    columns = {
+        "run": table["run"],
+        "minute_s": pa.array(minute_s, mask=~sound),
+        "node": table["node"],
+        "reason": pa.array(reason, pa.string()),
+        "full": table["full"],
+        "first_s": pa.array(time_s, mask=~sound),
+        "last_s": pa.array(time_s, mask=~sound),
+        "rows": pa.array(np.ones(len(time_s), dtype=np.int64)),
+        "delivered": pa.array(delivered.astype(np.int64)),
+        "drops": pa.array(dropped.astype(np.int64)),
+        **{name: pa.array(amount) for fold in folds for name, amount in fold().amounts(batch).items()},
+    }
+    aggregates = [("first_s", "min"), ("last_s", "max"), *((name, "sum") for name in counted)]
+    found = pa.table(columns).group_by(list(_BY), use_threads=False).aggregate(aggregates)
+    return found.rename_columns([*_BY, "first_s", "last_s", *counted])
 
 
 def load_by_minute(counts: "DataFrame") -> "DataFrame":
@@ -127,7 +151,9 @@ def load_by_minute(counts: "DataFrame") -> "DataFrame":
     from pyspark.sql import functions as f
 
     nodes = f.count_distinct("node").alias("nodes")
-    return counts.where("minute_s is not null").groupBy(*KEY).agg(nodes, *(f.sum(name).alias(name) for name in FRAMES))
+    return (
+        counts.where("minute_s is not null").groupBy(*KEY).agg(nodes, *(f.sum(name).alias(name) for name in summed()))
+    )
 
 
 def drops_by_minute(counts: "DataFrame") -> "DataFrame":

@@ -8,10 +8,16 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.errors import UserError
-from carrycast.trace.folds.registry import METRICS
+from carrycast.trace.folds.registry import METRICS, installed_metrics
 
 METRIC_MEANINGS: Mapping[str, str] = {name: info.meaning for name, info in METRICS.items()}
-"""The metrics of every run."""
+"""The built-in metrics of every run."""
+
+
+def metric_meanings() -> dict[str, str]:
+    """The metrics of every run: the built-in ones, and those of installed packages."""
+    return {**METRIC_MEANINGS, **{name: info.meaning for name, info in installed_metrics().items()}}
+
 
 Statistic: TypeAlias = Literal["mean", "max", "min", "sum"]
 READINGS = ("load", "energy", "free_memory_bytes", "neighbors", "hops")
@@ -158,9 +164,10 @@ def check_requested_metrics(
 ) -> None:
     """Refuse what cannot be counted."""
     names: set[str] = set()
+    known = metric_meanings()
     for place, entry in enumerate(asked):
         at = f"{where}[{place}]"
-        if entry.name in METRIC_MEANINGS or entry.name in names or entry.name == SERIES:
+        if entry.name in known or entry.name in names or entry.name == SERIES:
             raise UserError(f"{at}.name: there is a metric {entry.name!r} already")
         names.add(entry.name)
         _check_keys(entry, at)

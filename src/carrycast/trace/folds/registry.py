@@ -1,7 +1,9 @@
-"""Which folds there are: the built-in ones, and those of plug-ins."""
+"""Which folds there are: the built-in ones, and those of installed packages (the plug-in kind `metrics`)."""
 
 from collections.abc import Iterable, Mapping
 
+from carrycast.core.plugins import find_plugin, plugin_names
+from carrycast.errors import UserError
 from carrycast.trace.folds.buffers import BufferFold
 from carrycast.trace.folds.delivery import DeliveryFold
 from carrycast.trace.folds.duplicates import DuplicateFold
@@ -9,6 +11,14 @@ from carrycast.trace.folds.fold import MergeableFold, MetricInfo, Metrics
 from carrycast.trace.folds.traffic import TrafficFold
 
 BUILT_IN: tuple[type[MergeableFold], ...] = (DeliveryFold, TrafficFold, DuplicateFold, BufferFold)
+FOLDS: Mapping[str, str] = {
+    "delivery": "carrycast.trace.folds.delivery:DeliveryFold",
+    "traffic": "carrycast.trace.folds.traffic:TrafficFold",
+    "duplicates": "carrycast.trace.folds.duplicates:DuplicateFold",
+    "buffers": "carrycast.trace.folds.buffers:BufferFold",
+    "drops": "carrycast.trace.folds.drops:DropFold",
+}
+"""The built-in folds by name."""
 _MEANINGS = {name: info for fold in BUILT_IN for name, info in fold.metrics.items()}
 _ORDER = (
     *DeliveryFold.metrics,
@@ -26,3 +36,27 @@ def usual_metrics(folds: Iterable[MergeableFold]) -> Metrics:
     for fold in folds:
         found |= fold.result()
     return {name: found[name] for name in METRICS}
+
+
+def installed_folds() -> list[type[MergeableFold]]:
+    """The folds of installed packages, each of which adds metrics to every run; a UserError if two metrics have one
+    name."""
+    found: list[type[MergeableFold]] = []
+    taken = dict.fromkeys(METRICS, "carrycast")
+    for name in plugin_names("metrics"):
+        if name in FOLDS:
+            continue
+        fold = find_plugin("metrics", name)
+        for metric in fold.metrics:
+            if metric in taken:
+                raise UserError(
+                    f"the plug-in {name!r} has a metric {metric!r}, and so has {taken[metric]!r}; rename it"
+                )
+            taken[metric] = name
+        found.append(fold)
+    return found
+
+
+def installed_metrics() -> dict[str, MetricInfo]:
+    """The metrics of installed packages, by name."""
+    return {name: info for fold in installed_folds() for name, info in fold.metrics.items()}

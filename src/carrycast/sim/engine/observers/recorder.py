@@ -10,7 +10,7 @@ from typing import NamedTuple
 from carrycast.core.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from carrycast.core.protocol import Fact, Link
 from carrycast.core.protocol.retention import RetentionLog
-from carrycast.core.wire import Layer, Message, classify
+from carrycast.core.wire import Layer, Message, Traffic, classify
 from carrycast.sim.engine.kernel import US_PER_S, Kernel, microseconds
 from carrycast.sim.engine.observers import fingerprint as codes
 from carrycast.sim.engine.observers.answers import AnswerCheckers
@@ -22,11 +22,28 @@ from carrycast.sim.engine.observers.retention import RetentionCheckers
 from carrycast.sim.engine.resources import Batteries, Memories
 from carrycast.sim.radio.medium import Frame, Reach, Volley
 from carrycast.trace import Kind, Trace, rows
+from carrycast.trace.facts import (
+    CrashFact,
+    DeliverFact,
+    DropFact,
+    EvictFact,
+    FrameFact,
+    LinkDownFact,
+    LinkUpFact,
+    NoteFact,
+    PublishFact,
+    StartFact,
+    StopFact,
+    StoreFact,
+    SubscribeFact,
+    TraceFact,
+    UnsubscribeFact,
+)
 from carrycast.trace.folds.buffers import BufferFold
 from carrycast.trace.folds.delivery import DeliveryFold
 from carrycast.trace.folds.duplicates import DuplicateFold
 from carrycast.trace.folds.fold import Metrics
-from carrycast.trace.folds.registry import usual_metrics
+from carrycast.trace.folds.registry import installed_folds, usual_metrics
 from carrycast.trace.folds.traffic import TrafficFold
 
 _FOUR = struct.Struct("<qqqq")
@@ -38,6 +55,9 @@ _FACTS: dict[str, int] = {
     Kind.STOP: codes.STOP,
     Kind.CRASH: codes.CRASH,
 }
+
+
+_LIVES: dict[Kind, type[TraceFact]] = {Kind.START: StartFact, Kind.STOP: StopFact, Kind.CRASH: CrashFact}
 
 
 class Window(NamedTuple):
@@ -61,6 +81,8 @@ class Recorder:
         self.traffic = TrafficFold()
         self.duplicates = DuplicateFold(nodes)
         self.buffers = BufferFold()
+        self.installed = tuple(fold() for fold in installed_folds())
+        """Folds of plug-ins. Facts are made for them alone."""
         self._window = window
         self.checkers = Checkers(nodes, worst_drift)
         self.answers = AnswerCheckers(self.checkers)
@@ -85,6 +107,8 @@ class Recorder:
         self.checkers.on_event(now_s, event, made)
         self.delivery.on_publish(now_s, event, counted, processor)
         self.duplicates.on_publish(event.id, counted)
+        if self.installed:
+            self._tell(PublishFact(now_s, node, event=event, counted=counted, processor=processor))
         if self.requested is not None:
             self.requested.on_event(now_s, event)
         if self.memories is not None:
@@ -121,6 +145,8 @@ class Recorder:
         if self.requested is not None:
             self.requested.pairs.on_subscribe(subscription)
         self.delivery.on_subscribe(subscription)
+        if self.installed:
+            self._tell(SubscribeFact(self._kernel.now_s, node, subscription=subscription))
         self.fingerprint.add_subscription(self._kernel.now_us, node, subscription)
         if self.trace.deliveries:
             self.trace.add_subscription(subscription, self._kernel.now_s)
@@ -132,6 +158,8 @@ class Recorder:
         if self.requested is not None:
             self.requested.pairs.on_unsubscribe(id)
         self.delivery.on_unsubscribe(id)
+        if self.installed:
+            self._tell(UnsubscribeFact(self._kernel.now_s, node, subscription=id))
         self.fingerprint.add(codes.UNSUBSCRIBE, self._kernel.now_us, node, id.sequence)
         if self.trace.deliveries:
             self.trace.end_subscription(id, self._kernel.now_s)
@@ -142,6 +170,8 @@ class Recorder:
         now_s = self._kernel.now_s
         self.checkers.on_deliver(now_s, node, id, event)
         self.delivery.on_deliver(now_s, id, event.id, hops)
+        if self.installed:
+            self._tell(DeliverFact(now_s, node, subscription=id, event=event.id, hops=hops))
         if self.requested is not None:
             self.requested.on_deliver(now_s, node, event.id)
             self.requested.pairs.on_deliver(id, event.id)
@@ -181,6 +211,8 @@ class Recorder:
         self.traffic.on_frame(traffic, len(frame.encoded), frame.attempts * copies, frame.unicast, len(nodes))
         if event is not None:
             self.duplicates.on_frame(event, copies, nodes)
+        if self.installed:
+            self._tell_frame(frame, traffic, event, nodes)
         if self.batteries is not None:
             self.batteries.on_frame(frame, reach)
         if self.requested is not None:
@@ -202,6 +234,8 @@ class Recorder:
         peer = frame.target if node == frame.sender else frame.sender
         _, event = classify(frame.message)
         self.fingerprint.add_note(codes.DROP, self._kernel.now_us, node, -1 if peer is None else peer, event, None)
+        if self.installed:
+            self._tell(DropFact(self._kernel.now_s, node, reason=reason, event=event, peer=peer))
         if self.trace.full:
             self.trace.add(rows.dropped(self._kernel.now_s, node, frame.layer, reason, peer, frame.message))
 
@@ -209,6 +243,10 @@ class Recorder:
         """Several nodes did not hear a frame. One entry of the fingerprint: there may be many in every transmission."""
         detail = struct.pack(f"<{len(nodes)}q", *nodes)
         self.fingerprint.add(codes.MISS, self._kernel.now_us, frame.sender, len(nodes), detail)
+        if self.installed:
+            _, event = classify(frame.message)
+            for node in nodes:
+                self._tell(DropFact(self._kernel.now_s, node, reason=reason, event=event, peer=frame.sender))
         if self.trace.full:
             transfer, now_s = rows.Transfer(frame.layer, frame.message), self._kernel.now_s
             self.trace.extend([transfer.dropped(now_s, node, reason, frame.sender) for node in nodes])
@@ -230,6 +268,8 @@ class Recorder:
         peer = -1 if fact.peer is None else fact.peer
         code = _FACTS.get(fact.kind, codes.NOTE)
         self.fingerprint.add_note(code, self._kernel.now_us, node, peer, event, fact.value)
+        if self.installed:
+            self._tell(_noted(self._kernel.now_s, node, fact))
         if self.trace.full:
             self.trace.add(rows.noted(self._kernel.now_s, node, layer, fact))
 
@@ -242,6 +282,10 @@ class Recorder:
         """A node was told that a link has come, or why it has gone."""
         code = codes.LINK_UP if lost is None else codes.LINK_DOWN
         self.fingerprint.add(code, self._kernel.now_us, node, link.neighbor)
+        if self.installed:
+            now_s, peer = self._kernel.now_s, link.neighbor
+            up = LinkUpFact(now_s, node, peer=peer)
+            self._tell(up if lost is None else LinkDownFact(now_s, node, peer=peer, reason=lost))
         if self.trace.full:
             self.trace.add(rows.linked(self._kernel.now_s, node, link, lost))
 
@@ -254,6 +298,8 @@ class Recorder:
     def on_node(self, node: NodeId, kind: Kind) -> None:
         """A node started, stopped or crashed."""
         self.fingerprint.add(_FACTS[kind], self._kernel.now_us, node, -1)
+        if self.installed:
+            self._tell(_LIVES[kind](self._kernel.now_s, node))
         if kind is Kind.CRASH:
             self.checkers.on_crash(node)
             self.answers.on_crash(node)
@@ -266,7 +312,29 @@ class Recorder:
     def metrics(self) -> Metrics:
         """The metrics of every run, and those that the scenario asks for besides."""
         found = usual_metrics((self.delivery, self.traffic, self.duplicates, self.buffers))
+        for fold in self.installed:
+            found |= fold.result()
         return found if self.requested is None else found | self.requested.result()
+
+    def _tell(self, fact: TraceFact) -> None:
+        for fold in self.installed:
+            if isinstance(fact, fold.reads):
+                fold.on_fact(fact)
+
+    def _tell_frame(self, frame: Frame, traffic: Traffic, event: EventId | None, receivers: tuple[NodeId, ...]) -> None:
+        self._tell(
+            FrameFact(
+                self._kernel.now_s,
+                frame.sender,
+                traffic=traffic,
+                size_bytes=len(frame.encoded),
+                unicast=frame.unicast,
+                event=event,
+                frames=frame.copies,
+                transmissions=frame.attempts * frame.copies,
+                receivers=receivers,
+            )
+        )
 
     def _lease_over(self, id: object) -> None:
         assert isinstance(id, EventId)
@@ -287,3 +355,14 @@ class Recorder:
         for attempt in range(frame.attempts):
             self.trace.add(transfer.sent(sent_s, sender, frame.target, attempt + 1))
         self.trace.extend(transfer.received(self._kernel.now_s, reach.nodes, sender))
+
+
+def _noted(now_s: float, node: NodeId, note: Fact) -> TraceFact:
+    """The fact that a protocol noted."""
+    if note.kind == Kind.DROP:
+        return DropFact(now_s, node, reason=note.reason, event=note.event, peer=note.peer, by_protocol=True)
+    if note.kind == Kind.STORE and note.event is not None:
+        return StoreFact(now_s, node, event=note.event)
+    if note.kind == Kind.EVICT and note.event is not None:
+        return EvictFact(now_s, node, event=note.event, reason=note.reason)
+    return NoteFact(now_s, node, kind=note.kind, event=note.event, peer=note.peer, reason=note.reason, value=note.value)
