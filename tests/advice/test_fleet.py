@@ -128,7 +128,7 @@ def test_nodes_get_configurations_that_load(tmp_path: Path) -> None:
         assert write_nodes(fleet, candidate, tmp_path / "nodes") == 12
         config = load_config(tmp_path / "nodes" / "node-07.toml")
         assert config.plan.protocol.name == candidate.protocol["name"]
-        expected = with_protocol(fleet, candidate).stack_plan()
+        expected = with_protocol(fleet, candidate).make_stack_plan()
         assert msgspec.to_builtins(config.plan.settings) == msgspec.to_builtins(expected.settings)
 
 

@@ -9,7 +9,7 @@ import pytest
 from carrycast.cli import main
 from carrycast.core.model import AccessPolicy, Event, EventId, Position, Scalar, Subscription, SubscriptionId
 from carrycast.core.protocol.host import Capability
-from carrycast.core.stacks import stack_plan
+from carrycast.core.stacks import make_stack_plan
 from carrycast.core.wire import Codec, DecodeError, Layer, Message
 from carrycast.errors import UserError, WorkError
 from carrycast.node.config import load_config
@@ -267,7 +267,9 @@ def refreshed(subscription: Subscription) -> tuple[Message, Codec]:
     """A subscription on its way to a topic's holder, and the codec of who judges it."""
     from carrycast.protocols.topic_holder.messages import Entry, Refresh
 
-    plan = stack_plan({"name": "topic_holder", "variant": "broker_gpsr"}, None, None, frozenset(Capability), "test")
+    plan = make_stack_plan(
+        {"name": "topic_holder", "variant": "broker_gpsr"}, None, None, frozenset(Capability), "test"
+    )
     vetted = OPERATOR.verifier(2).plan(plan)
     return Refresh("t", Entry(subscription, Position(0, 0), (0, 0))), vetted.codecs[Layer.DISSEMINATION]
 

@@ -11,7 +11,7 @@ from carrycast.core.matching import Filter
 from carrycast.core.model import Event, NodeId, SubscriptionId
 from carrycast.core.protocol import BeaconSettings, UsesRouter
 from carrycast.core.protocol.registry import protocol_named
-from carrycast.core.stacks import chosen_protocol, stack_plan
+from carrycast.core.stacks import make_stack_plan, select_protocol
 from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import POLL_S, LoopbackNetwork, until
 from carrycast.node.config import NodeConfig
@@ -77,7 +77,7 @@ def subjects() -> list[Subject]:
         {**table, **CERTAIN.get(str(table["name"]), {})}
         for table in examples()
         if not issubclass(protocol_named(str(table["name"])), UsesRouter)
-        and chosen_protocol(table, "examples")[1].needs() | protocol_named(str(table["name"])).needs <= OFFERED
+        and select_protocol(table, "examples")[1].needs() | protocol_named(str(table["name"])).needs <= OFFERED
     ]
 
 
@@ -99,7 +99,7 @@ def net_of(edges: Iterable[Edge], subject: Subject) -> Net:
 
 def config_of(config: MakeConfig, node: NodeId, subject: Subject) -> NodeConfig:
     """The same stack on a live node."""
-    return replace(config(node), plan=stack_plan(subject, None, BEACONS, OFFERED, "test"))
+    return replace(config(node), plan=make_stack_plan(subject, None, BEACONS, OFFERED, "test"))
 
 
 class Account:

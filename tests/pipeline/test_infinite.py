@@ -56,7 +56,7 @@ def test_what_no_setting_can_mean_is_refused(number: str) -> None:
     assert "publish[0].lease_s: " in refusal
     assert "give a number, or inf for no limit" in refusal
     with pytest.raises(UserError, match=r"protocol\.max_lease_s: .* is no value"):
-        tiny("epidemic", protocol={"name": "epidemic", "max_lease_s": float(number)}).stack_plan()
+        tiny("epidemic", protocol={"name": "epidemic", "max_lease_s": float(number)}).make_stack_plan()
 
 
 def refusal(table: dict[str, object]) -> str:

@@ -164,7 +164,7 @@ def test_the_simulation_is_that_of_section_4_1(overlay: Experiment) -> None:
 def test_the_four_schemes_are_the_papers(overlay: Experiment) -> None:
     def settings(scheme: str) -> Mapping[str, object]:
         points = [one for one in overlay.points if one.labels["scheme"] == scheme and one.labels["part"] == "clients"]
-        plan = points[0].scenario.stack_plan()
+        plan = points[0].scenario.make_stack_plan()
         return {name: getattr(plan.settings, name) for name in ("topology_by", "home_change_by", "look_s", "near")}
 
     assert settings("static") == {"topology_by": "", "home_change_by": "", "look_s": math.inf, "near": "router"}

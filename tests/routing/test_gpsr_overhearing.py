@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrycast.core.stacks import stack_plan
+from carrycast.core.stacks import make_stack_plan
 from carrycast.errors import UserError
 from carrycast.routers.gpsr.router import Gpsr
 from tests.routing.networks import placed
@@ -45,4 +45,4 @@ def test_faults_lose_what_is_overheard_too() -> None:
 def test_a_world_that_lets_nobody_overhear_says_so() -> None:
     router = {"name": "gpsr", "overhear": True}
     with pytest.raises(UserError, match="gpsr needs overhearing"):
-        stack_plan({"name": "courier"}, router, None, frozenset({"position"}), "a node")  # type: ignore[arg-type]
+        make_stack_plan({"name": "courier"}, router, None, frozenset({"position"}), "a node")  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan(protocol: dict[str, object], **tables: object) -> StackPlan:
-    return tiny("flooding", protocol=protocol, **tables).stack_plan()
+    return tiny("flooding", protocol=protocol, **tables).make_stack_plan()
 
 
 def router(protocol: dict[str, object], **tables: object) -> tuple[str, dict[str, object]]:
@@ -85,7 +85,7 @@ def test_the_scenarios_router_goes_before_what_is_brought_and_the_protocols_own_
 
 def test_a_protocol_that_uses_none_takes_no_notice_of_a_scenarios_router() -> None:
     without, beside = (tiny("flooding", **tables) for tables in ({}, {"router": {"name": "gpsr"}}))
-    assert beside.stack_plan().router is None
+    assert beside.make_stack_plan().router is None
     assert run(beside, 1).fingerprint == run(without, 1).fingerprint
 
 

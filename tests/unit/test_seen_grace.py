@@ -8,7 +8,7 @@ from carrycast.core.model import Event, EventId, Subscription, SubscriptionId
 from carrycast.core.parts.exchange_messages import CopyTransfer
 from carrycast.core.protocol import Protocol, RecordingPort
 from carrycast.core.protocol.effects import Deliver
-from carrycast.core.stacks import chosen_protocol
+from carrycast.core.stacks import select_protocol
 from carrycast.core.wire import EventMessage
 from carrycast.protocols.drift.messages import Data
 from carrycast.protocols.epidemic.messages import Transfer
@@ -42,7 +42,7 @@ class Node:
 
     def start(self, now: float) -> None:
         chosen = {"name": self.name, "seen_grace_s": GRACE_S, "durable": self.durable, **self.settings}
-        kind, settings = chosen_protocol(chosen, "test")
+        kind, settings = select_protocol(chosen, "test")
         self.port = RecordingPort()
         self.protocol: Protocol = kind(1, settings, self.port, self.host, Random(1))
         self.protocol.on_start(now)

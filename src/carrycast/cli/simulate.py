@@ -105,7 +105,7 @@ def _check(arguments: argparse.Namespace) -> int:
     from carrycast.sim.scenario.warnings import warnings_of
 
     scenario = resolve_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
-    plan = scenario.stack_plan()
+    plan = scenario.make_stack_plan()
     check_files(scenario)
     check_run(scenario)
     warnings = warnings_of(scenario)

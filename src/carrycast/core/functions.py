@@ -25,17 +25,17 @@ UserFunction: TypeAlias = Callable[..., object]
 
 
 MAX_ERROR_CHARACTERS = 300
-"""Characters of a user's error; the first ones say what is wrong."""
+"""Characters of a user's error message that are kept."""
 MAX_JOBS = 64
-"""Calls that may wait for one processor of a node; more are answered with `processor_busy`."""
+"""Calls queued for one processor of a node; further ones fail with `processor_busy`."""
 
 
 class Fault(enum.StrEnum):
-    """Why a job of a processor has no result, in every world. Only where functions run apart can the last three be."""
+    """Why a call of a processor has no result. The last three only occur where functions run in a separate process."""
 
     RAISED = "processor_raised"
     RESULT = "processor_result"
-    """It gave back something that is no result."""
+    """The function returned something that is not a result."""
     STATE_TOO_LONG = "processor_state_too_long"
     UNKNOWN = "processor_unknown"
     """The node has no such processor."""
@@ -46,14 +46,14 @@ class Fault(enum.StrEnum):
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True):
-    """What a call made: an event that has no id yet."""
+    """A result of a call: an event without an id."""
 
     attributes: Attributes
     payload: bytes = b""
 
 
 class ProcessorError(Exception):
-    """What is wrong with the user's function or with what it did. Told to the protocol, never fatal."""
+    """An error in the user's function or its result. Reported to the protocol, never fatal."""
 
     def __init__(self, text: str, fault: Fault = Fault.NOT_STARTED) -> None:
         super().__init__(text)
@@ -61,7 +61,7 @@ class ProcessorError(Exception):
 
     @property
     def report(self) -> str:
-        """The fault, for programs, and the text, for people."""
+        """The fault and its text."""
         return f"{self.fault}: {self}"
 
 
@@ -84,7 +84,7 @@ def load_function(path: Path, name: str) -> UserFunction:
     module = ModuleType(f"carrycast_processor_{path.stem}")
     module.__file__ = str(path)
     try:
-        # Never from compiled code that Python has kept: it takes a file changed within a second for the same.
+        # Not from cached bytecode: Python does not notice a file that changed within the same second.
         exec(compile(path.read_bytes(), path, "exec"), vars(module))
     except (Exception, SystemExit) as error:
         raise ProcessorError(f"{path} raised {_describe(error)}") from error
@@ -96,7 +96,7 @@ def load_function(path: Path, name: str) -> UserFunction:
 
 
 def _describe(error: BaseException) -> str:
-    """What a user's error says, in one line that can be printed and kept; its text is the user's code too."""
+    """A user's error in one printable line. Its `str` is the user's code too, and may raise."""
     try:
         text = str(error)
     except Exception:
@@ -106,11 +106,11 @@ def _describe(error: BaseException) -> str:
 
 
 def _required(function: UserFunction) -> int:
-    """How many arguments a function has to be given by place."""
+    """The number of required positional arguments of a function."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        # Some functions written in C do not tell.
+        # Some functions written in C have no signature.
         return 1
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(one.kind in by_place and one.default is inspect.Parameter.empty for one in parameters)
@@ -118,7 +118,7 @@ def _required(function: UserFunction) -> int:
 
 @dataclass(frozen=True, slots=True)
 class InstalledFunction:
-    """A processor and the function that does its work."""
+    """A processor and its function."""
 
     processor: Processor
     function: UserFunction
@@ -164,8 +164,8 @@ class InstalledFunction:
 def derived_event(
     processor: ProcessorId, inputs: Sequence[Event], result: Result, identity: EventId, now: float
 ) -> Event:
-    """The event that a result becomes: it names what it was made of, lives as long as the shortest of them, and is for
-    whom all of them are for."""
+    """The event of a result: it names its inputs, has the shortest of their leases, and admits subscribers that all of
+    their access policies admit."""
     try:
         return Event(
             id=identity,

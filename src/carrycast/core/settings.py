@@ -1,4 +1,4 @@
-"""Reading settings that people wrote: a TOML file becomes typed values, or one line that says what is wrong where."""
+"""Settings files: TOML is converted to typed values; errors are one line with the place and the problem."""
 
 import difflib
 import enum
@@ -22,8 +22,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 _NAMES = "names"
 InputFile: TypeAlias = Annotated[str, Meta(min_length=1, extra={_NAMES: "file"})]
-"""A setting that names a file to read. Relative names are taken from the folder of the settings, by `map_files` alone:
-a setting that is not declared so is not found there, and one that is counts, by its content, in the key of a run."""
+"""A setting that names an input file. Only `map_files` resolves relative names, against the folder of the settings, and
+only for settings of this type. The content of such a file is part of the key of a run."""
 FunctionInFile: TypeAlias = Annotated[str, Meta(extra={_NAMES: "function"})]
 """The same for `file.py:name`."""
 
@@ -49,16 +49,16 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def _beside(path: Path) -> str:
-    """What may have been meant: a file of nearly that name in the same folder."""
+    """A suggestion: a file with a similar name in the same folder."""
     close = difflib.get_close_matches(path.name, sorted(one.name for one in path.parent.glob(f"*{path.suffix}")), 1)
     return f"; did you mean {path.with_name(close[0])}?" if close else ""
 
 
 def parse_settings(value: object, kind: type[T], where: str, prefix: str = "") -> T:
-    """A value as a settings type. `where` is the file or option it came from, `prefix` its place in there."""
-    senseless = _senseless(value, prefix)
-    if senseless is not None:
-        raise UserError(f"{where}: {senseless[0]}: {senseless[1]}")
+    """Convert a value to a settings type. `where` is its file or option, `prefix` its path in there."""
+    invalid = _invalid_number(value, prefix)
+    if invalid is not None:
+        raise UserError(f"{where}: {invalid[0]}: {invalid[1]}")
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -66,7 +66,7 @@ def parse_settings(value: object, kind: type[T], where: str, prefix: str = "") -
 
 
 def map_files(settings: S, change: Callable[[str], str]) -> S:
-    """A copy of settings in which the name of each file that they declare is replaced by what `change` makes of it."""
+    """A copy of settings with `change` applied to the name of each declared input file."""
     hints = _hints(type(settings))
     mapped = {name: _mapped(getattr(settings, name), hints[name], change) for name in settings.__struct_fields__}
     changed = {name: value for name, value in mapped.items() if value is not getattr(settings, name)}
@@ -85,7 +85,7 @@ def relocate(home: Path, places: Mapping[str, str]) -> None:
 
 
 def file_locator(base: Path) -> Callable[[str], str]:
-    """For `map_files`: names are taken from a folder and made absolute."""
+    """For `map_files`: makes names absolute, relative to a folder."""
 
     def place(name: str) -> str:
         if "\0" in name:
@@ -97,12 +97,12 @@ def file_locator(base: Path) -> Callable[[str], str]:
 
 
 def field_names(kind: type[msgspec.Struct]) -> list[str]:
-    """The keys that people write in a settings type; `base` is set by whoever reads the file."""
+    """The keys of a settings type; `base` is set by the reader of the file."""
     return [field.encode_name for field in msgspec.structs.fields(kind) if field.name != "base"]
 
 
 def unknown_key(key: str, allowed: list[str]) -> str:
-    """What to say of a key that nobody knows."""
+    """The error message for an unknown key."""
     close = difflib.get_close_matches(key, allowed, 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"unknown key {key!r}; {hint}allowed: {', '.join(sorted(allowed)) or 'nothing'}"
@@ -110,7 +110,7 @@ def unknown_key(key: str, allowed: list[str]) -> str:
 
 @functools.cache
 def _hints(kind: type[msgspec.Struct]) -> dict[str, object]:
-    """The annotations of a type, which never change."""
+    """The annotations of a type, cached."""
     return typing.get_type_hints(kind, include_extras=True)
 
 
@@ -143,8 +143,8 @@ def _mapped(value: object, hint: object, change: Callable[[str], str]) -> object
     return value
 
 
-def _senseless(value: object, path: str) -> tuple[str, str] | None:
-    """Where a number stands that no setting can mean, and why: nan, less than everything, or beyond 64 bits."""
+def _invalid_number(value: object, path: str) -> tuple[str, str] | None:
+    """The path of a number that no setting accepts, and why: NaN, -inf, or beyond 64 bits."""
     if isinstance(value, float) and (math.isnan(value) or value == -math.inf):
         return path or "value", f"{value} is no value; give a number, or inf for no limit"
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
@@ -154,7 +154,7 @@ def _senseless(value: object, path: str) -> tuple[str, str] | None:
         items = [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
     elif isinstance(value, list | tuple):
         items = [(f"{path}[{place}]", item) for place, item in enumerate(value)]
-    return next((found for at, item in items if (found := _senseless(item, at)) is not None), None)
+    return next((found for at, item in items if (found := _invalid_number(item, at)) is not None), None)
 
 
 def _explained(text: str, value: object, kind: type[object], prefix: str) -> str:
@@ -183,7 +183,7 @@ def _explained(text: str, value: object, kind: type[object], prefix: str) -> str
 
 
 def _type_at(kind: object, path: str, value: object) -> object:
-    """The annotation at a path below a settings type, as far as types tell."""
+    """The annotation at a path within a settings type, as far as types determine it."""
     here, given = kind, value
     for part in _parts(path):
         if part.startswith("["):
@@ -237,7 +237,7 @@ def _options(kind: object) -> list[type[msgspec.Struct]]:
 
 
 def _struct(kind: object, given: object) -> type[msgspec.Struct]:
-    """The one of them that the given table names by its tag, else the first."""
+    """The option that the given table selects by its tag, else the first."""
     options = _options(kind)
     for option in options:
         config = option.__struct_config__

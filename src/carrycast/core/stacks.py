@@ -1,7 +1,7 @@
-"""A node's stack from the tables that people write, the same in scenarios and in the configurations of live nodes.
+"""The stack of a node from its settings tables, the same in scenarios and in node configurations.
 
-`[protocol]` has `name`, perhaps `variant`, and settings of the protocol's own; `[router]` likewise. A protocol that
-sends through a router brings one along, and `router` in its own table or `[router]` puts another in its place.
+`[protocol]` has `name`, perhaps `variant`, and the protocol's settings; `[router]` likewise. A protocol that uses a
+router has a default one; `router` in its table, or `[router]`, selects another.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -17,19 +17,19 @@ M = TypeVar("M", bound=StateMachine)
 
 
 class _Choice(NamedTuple):
-    """What a `[protocol]` table says: the protocol, its settings, and the routers that it names, the nearer first."""
+    """The content of a `[protocol]` table: the protocol, its settings, the router in the table and the default one."""
 
     kind: type[Protocol]
     settings: Settings
-    written: object
-    brought: object
+    router: object
+    default_router: object
 
 
 DEFAULT_PROTOCOL = "drift"
-"""What runs where nobody has named a protocol."""
+"""The protocol of scenarios and nodes that name none."""
 
 
-def stack_plan(
+def make_stack_plan(
     protocol: Mapping[str, object],
     router: Mapping[str, object] | None,
     beacons: BeaconSettings | None,
@@ -37,20 +37,20 @@ def stack_plan(
     where: str,
     roles: Collection[str] | None = None,
 ) -> StackPlan:
-    """The machines of every node; whatever is wrong with them is named with its place.
+    """The plan of every node's stack; errors name the place of the problem.
 
-    `roles` are those that nodes have; None where nobody knows what others are.
+    `roles` are the roles of all nodes; None if they are not known.
     """
     choice = _chosen(protocol, where)
     if roles is not None:
         _check_roles(choice.kind, choice.settings, roles, where)
-    # Also for a protocol that uses none: what is wrong with it should not wait for one that does.
+    # Also checked for a protocol that uses no router, so that errors are found early.
     stated = None if router is None else _machine(router, "router", router_named, where)
     if not issubclass(choice.kind, UsesRouter):
         _check_needs(choice.kind, choice.settings, offers, f"{where}: protocol")
         return StackPlan(choice.kind, choice.settings, beacons=beacons)
-    if choice.written is not None or stated is None:
-        named = choice.brought if choice.written is None else choice.written
+    if choice.router is not None or stated is None:
+        named = choice.default_router if choice.router is None else choice.router
         if not named:
             raise UserError(f"{where}: router: {choice.kind.name} sends through a router; name one")
         stated = _machine(_router_table(named, where), "protocol.router", router_named, where)
@@ -61,25 +61,25 @@ def stack_plan(
 
 
 def needed_roles(machine: type[StateMachine], settings: Settings) -> frozenset[str]:
-    """The roles that some nodes must have."""
+    """The roles that a machine needs."""
     return machine.needs_roles | settings.needs_roles()
 
 
 def needs_beacons(plan: StackPlan) -> bool:
-    """Whether somebody in the stack is to be told of links: not if the router finds its neighbors by itself, and the
-    protocol above listens to nothing but the router."""
+    """Whether the stack needs link notifications: not if the router discovers neighbors itself and the protocol does
+    not handle links."""
     if plan.router is None or not plan.router.finds_neighbors:
         return True
     return plan.protocol.on_link_up is not StateMachine.on_link_up
 
 
-def chosen_protocol(table: Mapping[str, object], where: str) -> tuple[type[Protocol], Settings]:
+def select_protocol(table: Mapping[str, object], where: str) -> tuple[type[Protocol], Settings]:
     """A protocol and its settings."""
     choice = _chosen(table, where)
     return choice.kind, choice.settings
 
 
-def chosen_router(table: Mapping[str, object], where: str) -> tuple[type[Router], Settings]:
+def select_router(table: Mapping[str, object], where: str) -> tuple[type[Router], Settings]:
     """A router and its settings."""
     return _machine(table, "router", router_named, where)
 
@@ -114,7 +114,7 @@ def _machine(
 def _named(
     table: Mapping[str, object], place: str, find: Callable[[str], type[M]], where: str
 ) -> tuple[type[M], dict[str, object]]:
-    """The machine of a table, and what is written of its settings, those of its variant included."""
+    """The machine of a table and its settings, with those of its variant."""
     settings = dict(table)
     name = settings.pop("name", None)
     if not isinstance(name, str):

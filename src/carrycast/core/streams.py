@@ -1,7 +1,7 @@
-"""Named random streams: each purpose, on each node, draws from a sequence of its own.
+"""Named random streams: each purpose on each node has its own random generator.
 
 A stream depends on (seed, purpose, node) and on nothing else: not on the protocol, the experiment or the sweep point.
-So two runs with one seed see the same movement and the same workload, and their difference is the protocol's alone.
+So runs with the same seed have the same movement and workload, and differ only by the protocol.
 """
 
 import hashlib
@@ -12,11 +12,11 @@ import numpy as np
 from carrycast.errors import UserError
 
 MAX_SEED = 2**63 - 1
-"""Tables of results keep seeds as 64-bit numbers."""
+"""Result tables store seeds as signed 64-bit numbers."""
 
 
 def check_seed(seed: object) -> None:
-    """Refuse what the tables of results could not keep."""
+    """Raise UserError for a seed that result tables cannot store."""
     if not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
         raise UserError(f"seed: a whole number from 0 to {MAX_SEED}, not {seed!r}")
 
@@ -33,5 +33,5 @@ def stream(seed: int, purpose: str, node: int | None = None) -> Random:
 
 
 def array_stream(seed: int, purpose: str) -> np.random.Generator:
-    """A stream for draws in bulk."""
+    """A numpy generator, for draws in bulk."""
     return np.random.Generator(np.random.PCG64(derive(seed, purpose)))

@@ -7,7 +7,7 @@ from pathlib import Path
 from carrycast.core.functions import ProcessorError, load_function, split_function
 from carrycast.core.model import NodeId, Position
 from carrycast.core.protocol import Interface, StackPlan
-from carrycast.core.stacks import stack_plan
+from carrycast.core.stacks import make_stack_plan
 from carrycast.core.streams import stream
 from carrycast.errors import UserError
 from carrycast.node.config import NodeConfig, TraceConfig
@@ -84,8 +84,10 @@ class LabNodes:
         """As the simulator has it, if a live node offers what it needs."""
         scenario = self.scenario
         offers = offered_capabilities(True, self._facts(0))
-        stack_plan(scenario.protocol, scenario.router, None, offers, f"{scenario.name} on live nodes", scenario.roles)
-        return scenario.stack_plan()
+        make_stack_plan(
+            scenario.protocol, scenario.router, None, offers, f"{scenario.name} on live nodes", scenario.roles
+        )
+        return scenario.make_stack_plan()
 
     def _facts(self, node: NodeId) -> HostFacts:
         scenario, model = self.scenario, self.scenario.mobility_model()

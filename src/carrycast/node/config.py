@@ -18,7 +18,7 @@ from carrycast.core.model import Area, FilterText, NodeId, Position, Processor, 
 from carrycast.core.model.identity import Coordinate, Extent
 from carrycast.core.protocol import Advertises, BeaconSettings, RunsProcessors, StackPlan
 from carrycast.core.settings import parse_settings, read_toml
-from carrycast.core.stacks import DEFAULT_PROTOCOL, needed_roles, stack_plan
+from carrycast.core.stacks import DEFAULT_PROTOCOL, make_stack_plan, needed_roles
 from carrycast.core.utilization import DEFAULT_WINDOW_S, LoadWindow
 from carrycast.errors import UserError, WorkError
 from carrycast.node.application_config import ApplicationSection, EnforcementSection, configured
@@ -262,7 +262,7 @@ def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
     beacons = BeaconSettings(**{name: getattr(discovery, name) for name in BeaconSettings.__struct_fields__})
     # Only a directory says what others are.
     roles = None if file.directory is None else [*file.roles, *file.directory]
-    plan = stack_plan(file.protocol, file.router, beacons, offers, str(path), roles)
+    plan = make_stack_plan(file.protocol, file.router, beacons, offers, str(path), roles)
     needed = needed_roles(plan.protocol, plan.settings)
     if roles is None and needed and not needed & set(file.roles):
         known = ", ".join(sorted(needed))

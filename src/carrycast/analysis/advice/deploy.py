@@ -26,7 +26,7 @@ def write_nodes(scenario: Scenario, candidate: Candidate, folder: Path) -> int:
         for role, those in scenario.roles.items()
         if those == "all" or isinstance(those, list)
     }
-    plan = with_protocol(scenario, candidate).stack_plan()
+    plan = with_protocol(scenario, candidate).make_stack_plan()
     needs = plan.protocol.needs | plan.settings.needs()
     for name in names[:count]:
         write_atomically(folder / f"{name}.toml", node_file(name, scenario, candidate, fixed, needs).encode())

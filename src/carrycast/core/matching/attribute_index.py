@@ -119,7 +119,7 @@ class AccessPath:
     any_value: bool = False
 
 
-def route_to(values: ValueSet) -> AccessPath:
+def access_path_to(values: ValueSet) -> AccessPath:
     """The route to the values; it may lead to more than them, never to fewer. Absence cannot be reached."""
     if values == PRESENT:
         return AccessPath(any_value=True)
@@ -138,7 +138,7 @@ def route_to(values: ValueSet) -> AccessPath:
     )
 
 
-class AttributeAccess:
+class AttributeIndex:
     """The entries (by number) that are reached through one attribute."""
 
     __slots__ = (

@@ -44,7 +44,7 @@ SPREAD = 64
 SPREAD_BESIDE = 16
 
 
-def placements(conditions: Conditions) -> list[Conditions] | None:
+def indexable_conjunctions(conditions: Conditions) -> list[Conditions] | None:
     """Conjunctions that together say the same, each with a point or an interval by which it is reached; None if there
     are none, or too many. One of several values (`role in (...)`) is taken apart: where many conjunctions share their
     other values, that is how they differ."""

@@ -1,15 +1,18 @@
-"""Which of very many filters cover another, and which does it cover, without comparing it with each."""
+"""An index of many filters that finds which of them cover a filter, and which it covers, without comparing all pairs.
+
+Filter F covers filter G if every event that matches G matches F [Carzaniga et al., SIENA, 2001].
+"""
 
 from collections.abc import Callable
 from functools import lru_cache
 
 from carrycast.core.matching.conditions import Conditions, by_name, conditions_cover, conditions_of, samples
-from carrycast.core.matching.conjunctions import ConjunctionTree, IndexedConjunction, placements
+from carrycast.core.matching.conjunctions import ConjunctionTree, IndexedConjunction, indexable_conjunctions
 from carrycast.core.matching.filter import Filter
 
 
 class _Known:
-    """A filter in the index: its boxes, and how they stand in the tree if all of them can."""
+    """A filter in the index: its boxes, and their entries in the tree if all can be indexed."""
 
     __slots__ = ("boxes", "number", "placed", "text")
 
@@ -21,7 +24,7 @@ class _Known:
 
 
 class CoverIndex:
-    """Filters by their canonical texts. What it finds is what `Filter.covers` says, in the order of adding."""
+    """Filters by their canonical texts. Results agree with `Filter.covers`, in order of insertion."""
 
     __slots__ = ("_known", "_next", "_others", "_tree")
 
@@ -29,7 +32,7 @@ class CoverIndex:
         self._known: dict[str, _Known] = {}
         self._tree = ConjunctionTree()
         self._others: dict[str, _Known] = {}
-        """Those that no value and no interval leads to; they are looked at one by one."""
+        """Filters that cannot be indexed by a value or an interval; they are tested one by one."""
         self._next = 0
 
     def __len__(self) -> int:
@@ -39,12 +42,12 @@ class CoverIndex:
         return text in self._known
 
     def add(self, filter: Filter) -> None:
-        """Know a filter; one that is known is no mistake."""
+        """Add a filter; a known one is ignored."""
         if filter.text not in self._known:
             self._place(filter.text, _boxes_of(filter))
 
     def copy(self) -> "CoverIndex":
-        """Another that knows the same; cheaper than to add each filter, for none is read again."""
+        """A copy; cheaper than adding each filter again."""
         other = CoverIndex()
         for known in self._known.values():
             other._place(known.text, known.boxes)
@@ -53,9 +56,9 @@ class CoverIndex:
     def _place(self, text: str, boxes: tuple[Conditions, ...] | None) -> None:
         self._next += 1
         known = self._known[text] = _Known(text, self._next, boxes)
-        spread = None if known.boxes is None else [placements(box) for box in known.boxes]
+        spread = None if known.boxes is None else [indexable_conjunctions(box) for box in known.boxes]
         if not spread or any(conjunctions is None for conjunctions in spread):
-            # What nothing matches stands here as well: everything covers it.
+            # A filter that nothing matches is here too: every filter covers it.
             self._others[text] = known
             return
         known.placed = tuple([IndexedConjunction(known, one) for conjunctions in spread for one in conjunctions or ()])
@@ -63,7 +66,7 @@ class CoverIndex:
             self._tree.add(placed)
 
     def remove(self, text: str) -> None:
-        """Forget a filter; raises KeyError if it is not known."""
+        """Remove a filter; raises KeyError if it is not known."""
         known = self._known.pop(text)
         if known.placed is None:
             del self._others[text]
@@ -72,18 +75,18 @@ class CoverIndex:
             self._tree.remove(placed)
 
     def covering(self, filter: Filter) -> list[str]:
-        """The known filters that cover a filter, itself among them if it is known."""
+        """The known filters that cover a filter, including itself if it is known."""
         boxes = _boxes_of(filter)
         found: list[IndexedConjunction] = []
         if boxes:
-            # Whatever covers all boxes covers the first, and any part of it.
+            # A filter that covers all boxes covers the first one, and any part of it.
             self._tree.coverers(by_name(tuple(samples(boxes[0]))), found)
         elif boxes == ():
             return list(self._known)
         return self._texts(found, lambda known: _covers(known, known.text, boxes, filter.text))
 
     def covered(self, filter: Filter) -> list[str]:
-        """The known filters that a filter covers, itself among them if it is known."""
+        """The known filters that a filter covers, including itself if it is known."""
         boxes = _boxes_of(filter)
         if boxes is not None and () in boxes:
             return list(self._known)
@@ -108,7 +111,7 @@ class CoverIndex:
 
 @lru_cache(maxsize=1024)
 def _boxes_of(filter: Filter) -> tuple[Conditions, ...] | None:
-    """The boxes in which events may lie, or None if they are too many."""
+    """The nonempty boxes of a filter, or None if they are too many."""
     if filter.boxes is None:
         return None
     found = [conditions_of(box) for box in filter.boxes]

@@ -1,8 +1,8 @@
-"""The fewest filters that cover all of very many, kept up to date as filters come and go.
+"""The smallest subset of many filters that covers all of them, maintained as filters are added and removed.
 
-A forest: the parent of a filter covers it, and a root is covered by no other. Of filters that cover each other the one
-with the least text is the parent, so which filters are roots depends on the filters alone, not on how they came. Only
-the roots are indexed. When one goes, its children are all that may become roots: what it costs is what has to be said.
+A forest of covering, as SIENA's filter poset [Carzaniga et al. 2001]: the parent of a filter covers it, and a root is
+covered by no other. Of equivalent filters the one with the smallest text is the parent, so the roots do not depend on
+the order of insertion. Only the roots are indexed. When a root is removed, only its children can become roots.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from carrycast.core.matching.filter import Filter
 
 
 class CoverChange(NamedTuple):
-    """What became of the roots: these are new, those are no more. Texts, in the order to say them."""
+    """The change of the roots: texts of added and of withdrawn ones, in the order to announce them."""
 
     added: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()
@@ -23,14 +23,14 @@ NO_CHANGE = CoverChange()
 
 
 class CoverForest:
-    """Filters by canonical text; one that is added several times must be removed as often."""
+    """Filters by canonical text, with reference counts: one that is added several times is removed as often."""
 
     __slots__ = ("_children", "_counts", "_index", "_parents")
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._parents: dict[str, str] = {}
-        """Of those that are no roots."""
+        """The parents of filters that are not roots."""
         self._children: dict[str, dict[str, None]] = {}
         self._index = CoverIndex()
 
@@ -45,7 +45,7 @@ class CoverForest:
         return (text for text in self._counts if text not in self._parents)
 
     def copy(self) -> "CoverForest":
-        """Another with the same filters, at a small part of what adding them would cost."""
+        """A copy; much cheaper than adding each filter again."""
         other = CoverForest()
         other._counts = dict(self._counts)
         other._parents = dict(self._parents)
@@ -54,7 +54,7 @@ class CoverForest:
         return other
 
     def add(self, filter: Filter) -> CoverChange:
-        """One filter more."""
+        """Add a filter."""
         text = filter.text
         count = self._counts[text] = self._counts.get(text, 0) + 1
         if count > 1:
@@ -63,7 +63,7 @@ class CoverForest:
         return NO_CHANGE if hidden is None else CoverChange((text,), hidden)
 
     def remove(self, text: str) -> CoverChange:
-        """One filter less; raises KeyError if it is not there."""
+        """Remove a filter; raises KeyError if it is not there."""
         if self._counts[text] > 1:
             self._counts[text] -= 1
             return NO_CHANGE
@@ -86,17 +86,17 @@ class CoverForest:
             hidden = self._enter(Filter(orphan))
             if hidden is not None:
                 added[orphan] = None
-                # Only siblings can have been hidden: the other roots stood beside the old one.
+                # Only siblings can be covered: no other root was covered by the old one.
                 for sibling in hidden:
                     del added[sibling]
         return CoverChange(tuple(added), (text,))
 
     def _enter(self, filter: Filter) -> tuple[str, ...] | None:
-        """Find a place: None if a root covers the filter, else the roots that it covers now, as a root itself."""
+        """Insert a filter: None if a root covers it, else the roots that it covers, as a new root."""
         text, index = filter.text, self._index
         covering = index.covering(filter)
         if covering:
-            # Roots do not cover each other, so if one says the same it is the only one.
+            # Roots do not cover each other, so an equivalent root is the only one that covers it.
             root = covering[0]
             if text > root or not filter.covers(Filter(root)):
                 self._adopt(root, text)

@@ -1,19 +1,18 @@
-"""One event against very many filters, without looking at each.
+"""The filter index: matches an event against many filters without testing each.
 
-A filter is a union of boxes (see `relations`). If each has a single value or an interval of numbers by which it can be
-reached, as nearly all filters of applications do, they go into a tree of conjunctions, and nothing else is kept of the
-filter. Of any other filter each box is entered under one of its attributes, the one through which an event seems to
-reach the fewest filters, and only filters that are reached are then tested in full. Filters without such an attribute
-(`x is null`, `true`, too many alternatives) stand on a list that is tested for every event.
+A filter is a union of boxes (see `relations`). If every box has a single value or an interval of numbers by which it
+can be indexed, as nearly all filters of applications have, the boxes are stored in a tree of conjunctions. Otherwise
+each box is indexed by its most selective attribute, and the filters that an event reaches are tested in full. Filters
+without such an attribute (`x is null`, `true`, too many alternatives) are tested for every event.
 """
 
 from collections.abc import Hashable
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from carrycast.core.matching.attribute_index import AccessPath, AttributeAccess, route_to
+from carrycast.core.matching.attribute_index import AccessPath, AttributeIndex, access_path_to
 from carrycast.core.matching.conditions import Conditions, conditions_of, is_selective
-from carrycast.core.matching.conjunctions import ConjunctionTree, IndexedConjunction, placements
+from carrycast.core.matching.conjunctions import ConjunctionTree, IndexedConjunction, indexable_conjunctions
 from carrycast.core.matching.evaluate import Predicate
 from carrycast.core.matching.filter import Filter
 from carrycast.core.matching.relations import Box
@@ -22,8 +21,8 @@ from carrycast.core.model import Attributes
 Key = TypeVar("Key", bound=Hashable)
 
 
-class _Compact(Generic[Key]):
-    """A filter whose conjunctions stand in the tree."""
+class _TreeEntry(Generic[Key]):
+    """A filter that is stored in the tree of conjunctions."""
 
     __slots__ = ("key", "number", "placed")
 
@@ -34,7 +33,7 @@ class _Compact(Generic[Key]):
 
 
 class _Entry(Generic[Key]):
-    """Another filter in the index, and the numbers under which its boxes are entered."""
+    """A filter outside of the tree, and the numbers under which its boxes are indexed."""
 
     __slots__ = ("key", "number", "predicate", "routes", "unrouted")
 
@@ -47,16 +46,16 @@ class _Entry(Generic[Key]):
 
 
 class FilterIndex(Generic[Key]):
-    """Filters under keys; `match` gives the keys of those that match an event, in the order of their adding."""
+    """Filters by keys; `match` gives the keys of the filters that an event matches, in order of insertion."""
 
     __slots__ = ("_accesses", "_entries", "_next", "_reached", "_tree", "_unrouted")
 
     def __init__(self) -> None:
-        self._entries: dict[Key, _Compact[Key] | _Entry[Key]] = {}
+        self._entries: dict[Key, _TreeEntry[Key] | _Entry[Key]] = {}
         self._tree = ConjunctionTree()
         self._reached: dict[int, _Entry[Key]] = {}
         self._unrouted: dict[int, None] = {}
-        self._accesses: dict[str, AttributeAccess] = {}
+        self._accesses: dict[str, AttributeIndex] = {}
         self._next = 0
 
     def __len__(self) -> int:
@@ -66,13 +65,13 @@ class FilterIndex(Generic[Key]):
         return key in self._entries
 
     def add(self, key: Key, filter: Filter) -> None:
-        """Enter a filter. A key that is present gets the new filter, and its place at the end."""
+        """Add a filter. A filter under the same key is replaced, and moves to the end."""
         if key in self._entries:
             self.remove(key)
         conjunctions = conjunctions_of(filter.boxes)
         self._next += 1
         if conjunctions is not None:
-            compact = self._entries[key] = _Compact(key, self._next, conjunctions)
+            compact = self._entries[key] = _TreeEntry(key, self._next, conjunctions)
             for placed in compact.placed:
                 self._tree.add(placed)
             return
@@ -86,12 +85,12 @@ class FilterIndex(Generic[Key]):
         for name, route in routes:
             number = self._number(entry)
             entry.routes.append((number, name, route))
-            self._accesses.setdefault(name, AttributeAccess()).add(number, route)
+            self._accesses.setdefault(name, AttributeIndex()).add(number, route)
 
     def remove(self, key: Key) -> None:
-        """Take a filter out; raises KeyError if the key is not present."""
+        """Remove a filter; raises KeyError if the key is unknown."""
         entry = self._entries.pop(key)
-        if isinstance(entry, _Compact):
+        if isinstance(entry, _TreeEntry):
             for placed in entry.placed:
                 self._tree.remove(placed)
             return
@@ -106,7 +105,7 @@ class FilterIndex(Generic[Key]):
                 del self._accesses[name]
 
     def match(self, attributes: Attributes) -> list[Key]:
-        """The keys of the filters that match an event with these attributes, in the order of their adding."""
+        """The keys of the filters that match an event with these attributes, in order of insertion."""
         reached: list[IndexedConjunction] = []
         self._tree.match(attributes, reached)
         entries: list[Any] = [placed.owner for placed in reached]
@@ -137,7 +136,7 @@ class FilterIndex(Generic[Key]):
         return number
 
     def _routes(self, boxes: tuple[Box, ...] | None) -> list[tuple[str, AccessPath]] | None:
-        """For each box the attribute and route to enter it by; None if the filter must be tested for every event."""
+        """The attribute and access path by which each box is indexed; None if the filter is tested for every event."""
         if boxes is None:
             return None
         routes: list[tuple[str, AccessPath]] = []
@@ -153,9 +152,9 @@ class FilterIndex(Generic[Key]):
         least = 0
         for name, values in box.items():
             if values.absent:
-                # An event need not have the attribute, so it cannot be reached by it.
+                # An event may lack the attribute, so the box cannot be indexed by it.
                 continue
-            route = route_to(values)
+            route = access_path_to(values)
             access = self._accesses.get(name)
             cost = (access if access is not None else _UNUSED).cost(route)
             if best is None or cost < least:
@@ -164,7 +163,7 @@ class FilterIndex(Generic[Key]):
 
 
 def conjunctions_of(boxes: tuple[Box, ...] | None) -> list[Conditions] | None:
-    """The conjunctions as which boxes can stand in a tree; None if one of them cannot."""
+    """The conjunctions of boxes for the tree; None if one cannot be indexed there."""
     if boxes is None:
         return None
     found: list[Conditions] = []
@@ -172,9 +171,9 @@ def conjunctions_of(boxes: tuple[Box, ...] | None) -> list[Conditions] | None:
         conditions = conditions_of(box)
         if conditions is None:
             continue
-        placed = placements(conditions)
-        # A pattern, a range of strings or a long list may lead to fewer filters than a value that many share: where one
-        # is left beside what the tree enters by, the other way of entering weighs them against each other.
+        placed = indexable_conjunctions(conditions)
+        # A pattern, a range of strings or a long list may be more selective than a value that many filters share: the
+        # attribute indexes compare their costs, the tree does not.
         if placed is None or any(map(is_selective, placed[0])):
             return None
         found += placed
@@ -184,4 +183,4 @@ def conjunctions_of(boxes: tuple[Box, ...] | None) -> list[Conditions] | None:
 _BY_NUMBER = attrgetter("number")
 
 # What an attribute that no filter uses yet would cost.
-_UNUSED = AttributeAccess()
+_UNUSED = AttributeIndex()

@@ -1,8 +1,8 @@
-"""Answers that many nodes of one process ask for again and again, kept for all of them.
+"""Caches of matching results that all nodes of a process share.
 
-In a simulation hundreds of nodes know the same filters and meet the same events, and matching them anew at each costs
-more than choosing links. These are caches and nothing else: bounded, and no answer depends on what is in them. They are
-the only state of a process that pure layers share, so it stands here, where an answer follows from its arguments alone.
+In a simulation hundreds of nodes know the same filters and receive the same events, and matching them again at each
+node costs more than selecting links. The caches are bounded, and no result depends on their content. They are the only
+process-wide state of the pure layers.
 """
 
 from functools import lru_cache
@@ -12,29 +12,29 @@ from carrycast.core.matching.index import FilterIndex
 from carrycast.core.model import Event
 
 KEPT_FILTERS = 50_000
-"""More than all nodes of a simulation know together; beyond it they tell theirs again in turn, which is slow."""
+"""More than all nodes of a simulation know together; beyond it nodes register their filters again, which is slow."""
 KEPT_EVENTS = 4096
 
 
 @lru_cache(maxsize=1 << 16)
 def relation(text: str, other: str) -> int:
-    """How two filters cover each other: 1 if the first covers the second, 2 if the second covers the first, 3 if both,
-    0 if neither."""
+    """The covering relation of two filters: 1 if the first covers the second, 2 if the second covers the first, 3 if
+    both, 0 if neither."""
     one, two = Filter(text), Filter(other)
     return one.covers(two) + 2 * two.covers(one)
 
 
 class SharedMatcher:
-    """Matches an event once for all nodes of a process. What a node makes of it depends on its own filters alone."""
+    """Matches an event once for all nodes of a process; each node then selects its own filters."""
 
     def __init__(self) -> None:
         self._index: FilterIndex[str] = FilterIndex()
         self._matched: dict[int, tuple[Event, list[str]]] = {}
         self.generation = 0
-        """Grows when the filters were forgotten to make room; then each node tells its own again."""
+        """Increases when the filters were cleared; then each node registers its own again."""
 
     def add(self, text: str, filter: Filter) -> None:
-        """Know a filter; the results so far are void then."""
+        """Add a filter, which invalidates the cached results."""
         if text not in self._index:
             self._matched.clear()
             if len(self._index) >= KEPT_FILTERS:
@@ -44,7 +44,7 @@ class SharedMatcher:
 
     def match(self, event: Event) -> list[str]:
         """The filters of all nodes that an event matches, in the order of their texts."""
-        # Keyed by the object: it is kept with its result, so no other can have its identity.
+        # Keyed by identity: the event is kept with its result, so its id is not reused.
         found = self._matched.get(id(event))
         if found is None:
             if len(self._matched) >= KEPT_EVENTS:
@@ -54,4 +54,4 @@ class SharedMatcher:
 
 
 MATCHER = SharedMatcher()
-"""The one of this process."""
+"""The matcher of this process."""

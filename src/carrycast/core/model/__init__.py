@@ -1,4 +1,4 @@
-"""Frozen values that every layer speaks of. No input or output."""
+"""The data model: immutable values that every layer uses. No input or output."""
 
 from carrycast.core.model.event import FOREVER_S, AccessPolicy, Attributes, Event, Scalar, check_attributes
 from carrycast.core.model.failure import Failure

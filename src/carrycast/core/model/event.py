@@ -1,4 +1,4 @@
-"""What is published, and who may see it."""
+"""Events and access policies."""
 
 import math
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 def check_attributes(attributes: Attributes) -> None:
-    """Refuse, with a ValueError, what could not be matched or encoded alike everywhere."""
+    """Raise ValueError for attributes that cannot be matched or encoded in the same way everywhere."""
     if len(attributes) > MAX_ATTRIBUTES:
         raise ValueError(f"at most {MAX_ATTRIBUTES} attributes, not {len(attributes)}")
     for name, value in attributes.items():
-        # Every node looks at every event that comes, so what most of them have is judged at once.
+        # A fast path for the usual attributes: every received event is checked.
         if type(name) is str and 0 < len(name) <= MAX_NAME_LENGTH and name.isascii():
             if type(value) is int and _LEAST <= value <= _MOST:
                 continue
@@ -39,7 +39,7 @@ def check_attributes(attributes: Attributes) -> None:
 
 
 def _check_attribute(name: str, value: Scalar) -> None:
-    # Exact types: a subclass, such as numpy's numbers, is encoded otherwise or not at all.
+    # Exact types: a subclass, such as numpy's numbers, is encoded differently or not at all.
     if type(name) is not str:
         raise ValueError(f"an attribute name is a str, not a {type(name).__name__}")
     if not 0 < len(name) <= MAX_NAME_LENGTH:
@@ -59,7 +59,7 @@ def _check_attribute(name: str, value: Scalar) -> None:
 
 
 def _is_encodable(text: str) -> bool:
-    """Whether it has no lone surrogate, which UTF-8 cannot write."""
+    """Whether a text has no lone surrogate, which UTF-8 cannot encode."""
     if text.isascii():
         return True
     try:
@@ -76,10 +76,10 @@ class AccessPolicy(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Content with an id.
+    """A published event.
 
-    `time_s` is the source's own clock and only for people to read: nodes never compare it. `lease_s` is the whole life
-    of the event from its publication; what is left of it travels in the messages that carry the event.
+    `time_s` is the source's clock, for people only: nodes never compare it. `lease_s` is the lifetime of the event from
+    its publication; messages carry the remaining lease.
     """
 
     id: EventId

@@ -1,22 +1,22 @@
-"""Why something sent did not arrive, and why a link is gone: one word for each cause, in every world."""
+"""The causes of failed sends and lost links, the same in every environment."""
 
 import enum
 
 
 class Failure(enum.StrEnum):
-    """What a state machine is told of a send or of a link. A host's drops have these reasons too."""
+    """The cause of a failed send or a lost link; also the reason of the host's drops."""
 
     UNREACHABLE = "unreachable"
-    """Of a send: its target did not acknowledge it, or is not known. Of a link: such a send was made over it."""
+    """A send: the target did not acknowledge it, or is unknown. A link: such a send was made over it."""
     QUEUE_FULL = "queue_full"
-    """Too much waits already; it says nothing of the neighbor."""
+    """The send queue is full; says nothing about the neighbor."""
     TOO_LONG = "message_too_long"
-    """No frame can carry it."""
+    """The message does not fit into a frame."""
     NOT_ENCODABLE = "message_not_encodable"
-    """It cannot be written as bytes: a mistake of who made it."""
+    """The message cannot be encoded: a programming error."""
     OUT_OF_REACH = "out_of_reach"
-    """Of a link: the two are too far from each other, or one is down. Of a frame: nobody was there to hear it."""
+    """A link: the nodes are out of range, or one is down. A frame: no node was in range."""
     SILENT = "silent"
-    """Of a link: nothing was heard over it for too long."""
+    """A link: no beacon arrived for too long."""
     RESTARTED = "restarted"
-    """Of a link: the neighbor has started anew, and holds nothing of what it held."""
+    """A link: the neighbor has restarted and lost its state."""

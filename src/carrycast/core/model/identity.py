@@ -1,4 +1,4 @@
-"""Names of things. Numbers rather than texts, so that sets and dictionaries of them have the same order everywhere."""
+"""Identifiers, positions and areas. Ids are numbers: sets and dictionaries of them have the same order everywhere."""
 
 from typing import Annotated, NamedTuple, TypeAlias
 
@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 MAX_NODE_ID = 2**63 - 1
-"""63 bits rather than 64: the largest number that SQL, Arrow and Spark all keep in their plain integer type."""
+"""63 bits rather than 64: the largest number that fits the signed integers of SQL, Arrow and Spark."""
 
 NodeId: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_NODE_ID)]
 """A node: a number from 0 to MAX_NODE_ID. Simulated nodes are 0 to n-1; a live node's is a hash of its key."""
@@ -15,11 +15,11 @@ Sequence: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_NODE_ID)]
 """A node's own counter."""
 
 Coordinate: TypeAlias = Annotated[float, Meta(ge=-1e9, le=1e9)]
-"""Meters, or meters per second, within any map. The bounds also refuse what is no number."""
+"""Meters, or meters per second. The bounds also reject NaN."""
 
 
 class EventId(NamedTuple):
-    """An event: the node that made it and that node's own counter, so that no two nodes need to agree."""
+    """An event: its source and the source's own counter, which needs no agreement between nodes."""
 
     source: NodeId
     sequence: Sequence
@@ -49,7 +49,7 @@ class AdvertisementId(NamedTuple):
 
 
 class RequestId(NamedTuple):
-    """A request for stored events: the asking node and that node's own counter."""
+    """A request for stored events: the requesting node and that node's own counter."""
 
     requester: NodeId
     sequence: Sequence

@@ -1,7 +1,7 @@
-"""Road maps as values: where roads run, the points along them, and how far a place is from them.
+"""Road maps: the course of roads, waypoints along them, and the distance of a position from them.
 
-Pure and plain Python, so that protocols may compute with a map that their node was given. Distances are compared as
-sums of squares, which every machine rounds alike; nothing here depends on a library's `hypot`.
+Pure Python, so that protocols can use a map. Distances are compared as sums of squares, which every machine rounds in
+the same way; nothing here depends on a library's `hypot`.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Who wants what: subscriptions, advertisements, requests."""
+"""Subscriptions, advertisements, requests and processors."""
 
 from typing import Annotated
 
@@ -9,26 +9,26 @@ from carrycast.core.model.event import FOREVER_S, MAX_TEXT_LENGTH, Scalar, check
 from carrycast.core.model.identity import AdvertisementId, NodeId, Position, ProcessorId, RequestId, SubscriptionId
 
 MAX_STATE_BYTES = 1 << 20
-"""State travels with a processor that moves, so it has the limit of a payload."""
+"""State moves with its processor in one message, so it has the limit of a payload."""
 
 FilterText = Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]
 
 
 class Subscription(msgspec.Struct, frozen=True, array_like=True):
-    """(subscriber, filter, lease). The filter is its text, as it travels; `carrycast.core.matching` reads it."""
+    """A subscription: subscriber, filter and lease. The filter is text; `carrycast.core.matching` parses it."""
 
     id: SubscriptionId
     filter: FilterText
     lease_s: Annotated[float, Meta(gt=0)] = FOREVER_S
     attributes: dict[str, Scalar] = {}
-    """What access policies are asked about."""
+    """The subscriber's attributes, which access policies test."""
     position: Position | None = None
     history: bool = False
-    """Whether stored events from before the subscription are wanted."""
+    """Whether events stored before the subscription are delivered too."""
     processor: ProcessorId | None = None
-    """What the events are to pass through on their way; the filter then selects its inputs."""
+    """The processor to apply; the filter then selects its inputs, and its results are delivered."""
     state: Annotated[bytes, Meta(max_length=MAX_STATE_BYTES)] = b""
-    """With what state that processor begins."""
+    """The initial state of that processor."""
 
     def __post_init__(self) -> None:
         check_attributes(self.attributes)
@@ -40,8 +40,8 @@ class Subscription(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Advertisement(msgspec.Struct, frozen=True, array_like=True):
-    """A statement that events of a filter will come from here, or (`stored`) that this node's protocol is to keep them
-    for later and to answer requests for them."""
+    """States that events of a filter will be published here, or (`stored`) that this node stores such events and
+    answers requests for them."""
 
     id: AdvertisementId
     filter: FilterText
@@ -50,29 +50,29 @@ class Advertisement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
-    """Retrieval of stored events; each answer carries one of them."""
+    """A request for stored events; each answer carries one event."""
 
     id: RequestId
     filter: FilterText
     patience_s: Annotated[float, Meta(gt=0)] = 10.0
     attributes: dict[str, Scalar] = {}
-    """What access policies of stored events are asked about."""
+    """The requester's attributes, which access policies test."""
     elsewhere: bool = False
-    """Whether other nodes are to be asked even if this one keeps such events itself: a repository that catches up."""
+    """Whether to ask other nodes even if this node stores such events itself, as a repository that catches up does."""
 
     def __post_init__(self) -> None:
         check_attributes(self.attributes)
 
 
 class Processor(msgspec.Struct, frozen=True, array_like=True):
-    """A function from events to events that may be placed on a path: its name, what it takes, what it is worth.
+    """A function from events to events that may run on the path of events: its name, inputs and expected cost.
 
-    The function itself stays with the host, which runs it; only its name and its state travel.
+    The host runs the function; only its name and its state are sent.
     """
 
     id: ProcessorId
     filter: FilterText
     inputs: Annotated[int, Meta(ge=1, le=64)] = 1
-    """How many events it takes at a time; more than one for an aggregate."""
+    """The number of events per call; more than one for an aggregate."""
     cost_s: Annotated[float, Meta(ge=0)] = 0.0
-    """What the host expects one call to take, before it has measured it."""
+    """The expected time of a call, before it is measured."""

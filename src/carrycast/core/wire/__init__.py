@@ -1,4 +1,4 @@
-"""Messages to bytes and back: versioned, exact in size, bounded, and safe against any bytes."""
+"""The wire format: versioned, with exact sizes and bounded fields, safe against arbitrary bytes."""
 
 from carrycast.core.wire.codec import (
     HEADER_BYTES,

@@ -1,7 +1,7 @@
-"""Messages to bytes and back.
+"""Encoding and decoding of messages.
 
 A frame is a header and a body. The header is a magic byte, the format's version, the layer, and the first four bytes of
-a hash of the layer's name, so that a node drops, by name, what another protocol said. The body is the message as a
+a hash of the protocol's name, so that a node recognizes the frames of another protocol. The body is the message as a
 MessagePack array: its tag and its fields.
 """
 
@@ -18,7 +18,7 @@ from carrycast.core.wire.message import Message
 MAGIC = 0xDC
 VERSION = 1
 MAX_FRAME_BYTES = 1 << 21
-"""More than any valid event needs (its payload is at most 1 MiB); a longer frame is not looked at."""
+"""More than any valid event needs (its payload is at most 1 MiB); a longer frame is not decoded."""
 
 _HEADER = struct.Struct(">BBBI")
 HEADER_BYTES = _HEADER.size
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Layer(enum.IntEnum):
-    """Where in a node's stack a message belongs."""
+    """The layer of the stack to which a message belongs."""
 
     DISCOVERY = 0
     ROUTING = 1
@@ -35,7 +35,7 @@ class Layer(enum.IntEnum):
 
 
 class Flaw(enum.StrEnum):
-    """Why bytes are no message. These are the reasons of drops in the trace."""
+    """Why bytes cannot be decoded. These are drop reasons in the trace."""
 
     TOO_LONG = "frame_too_long"
     TRUNCATED = "frame_truncated"
@@ -50,7 +50,7 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, 
 
 
 class DecodeError(Exception):
-    """Bytes that are no message of this layer, with the reason by name."""
+    """Bytes that are not a message of this layer, with the reason."""
 
     def __init__(self, flaw: enum.StrEnum, detail: str = "") -> None:
         super().__init__(f"{flaw}: {detail}" if detail else str(flaw))
@@ -58,7 +58,7 @@ class DecodeError(Exception):
 
 
 def decoder_of(kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
-    """How bytes without a frame are read as one of some kinds. The only exception is DecodeError."""
+    """A decoder of unframed bytes as one of some types. It raises only DecodeError."""
     decode = msgspec.msgpack.Decoder(Union[tuple(kinds)] if kinds else None).decode  # noqa: UP007 - built at run time
 
     def read(body: bytes) -> T:
@@ -72,7 +72,7 @@ def decoder_of(kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
 
 
 def name_hash(name: str) -> int:
-    """The 32 bits by which a frame names its protocol."""
+    """The 32-bit hash that identifies a protocol in a frame."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "big")
 
 
@@ -96,11 +96,11 @@ class Codec:
         return self._header + self._encode(message)
 
     def size(self, message: Message) -> int:
-        """The exact length of the frame, without building it."""
+        """The exact length of the frame."""
         return HEADER_BYTES + len(self._encode(message))
 
     def decode(self, frame: bytes) -> Message:
-        """The message in a frame. Whatever the bytes are, the only exception is DecodeError."""
+        """Decode a frame. For any bytes, the only exception is DecodeError."""
         if not (frame.startswith(self._header) and HEADER_BYTES < len(frame) <= MAX_FRAME_BYTES):
             self._refuse(frame)
         try:
@@ -110,11 +110,11 @@ class Codec:
         return message
 
     def decoder(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
-        """How what this layer carried in pieces is read when it is whole: see `Host.reader`."""
+        """A decoder of messages that this layer reassembled from fragments: see `Host.decoder`."""
         return decoder_of(kinds)
 
     def _refuse(self, frame: bytes) -> NoReturn:
-        """Say what is wrong with a frame that has not this layer's header, or is too short or too long."""
+        """Raise the reason why a frame is invalid: another header, or a wrong length."""
         if len(frame) > MAX_FRAME_BYTES:
             raise DecodeError(Flaw.TOO_LONG, f"{len(frame)} bytes")
         if len(frame) <= HEADER_BYTES:
@@ -130,7 +130,7 @@ class Codec:
 
 
 def layer_of(frame: bytes) -> int:
-    """The layer a frame claims to belong to, for choosing its codec; decoding then checks the rest."""
+    """The layer in the header of a frame, to select its codec; decoding then checks the rest."""
     if len(frame) <= HEADER_BYTES:
         raise DecodeError(Flaw.TRUNCATED, f"{len(frame)} bytes")
     if frame[0] != MAGIC:

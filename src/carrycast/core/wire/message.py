@@ -1,4 +1,4 @@
-"""The base of everything that one node says to another."""
+"""The base classes of messages between nodes."""
 
 import enum
 from typing import Annotated, ClassVar, Self
@@ -9,13 +9,13 @@ from msgspec import Meta
 from carrycast.core.model import Event, EventId, Subscription
 
 LEASE_EXPIRED = "lease_over"
-"""The reason of the drop of a message that has waited longer than it was good for."""
+"""The drop reason of a message that waited longer than one of its durations."""
 
 _replace = msgspec.structs.replace
 
 
 class Traffic(enum.IntEnum):
-    """What a message counts as in the trace: content, talk about content, or looking for neighbors."""
+    """The traffic class of a message in the trace: events, control messages, or neighbor discovery."""
 
     DATA = 0
     CONTROL = 1
@@ -23,40 +23,40 @@ class Traffic(enum.IntEnum):
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One message type of one layer. A subclass gives itself a number: `class Summary(Message, tag=1)`.
+    """A message type of one layer. Each subclass has a tag: `class Summary(Message, tag=1)`.
 
-    The number is what travels, so it is never given to another type of the same layer later. Instances are frozen and
-    refer to no other message, so the simulator may hand the same object to many receivers.
+    The tag is part of the wire format, so it is never reused for another type of the same layer. Instances are
+    immutable, so the simulator may pass the same object to many receivers.
     """
 
     traffic: ClassVar[Traffic] = Traffic.CONTROL
     durations: ClassVar[tuple[str, ...]] = ()
-    """The fields that say how long something is good for, counted from when the message was handed to its port. Worlds
-    take the time off them that the message waits on its way: protocols only state them."""
+    """The fields that are durations from the moment the message is passed to its port. Environments subtract the time
+    that the message waits in queues."""
 
     def age_by(self, waited_s: float) -> Self | None:
-        """The message after it has waited; None if one of its durations is over."""
+        """The message after a waiting time; None if one of its durations has expired."""
         if waited_s == 0.0 or not self.durations:
             return self
         left_s = {name: getattr(self, name) - waited_s for name in self.durations}
-        # Written so that what is not a number, for endless waits come from hostile nodes, is over too.
+        # Written so that NaN, from the infinite waits of malicious nodes, counts as expired.
         if not all(value > 0 for value in left_s.values()):
             return None
         return _replace(self, **left_s)
 
     def claim(self) -> Subscription | None:
-        """What a message that asks for events asks for, and in whose name, as if that node had subscribed: nodes with
-        keys look whether it may. None for one that asks for nothing, or carries subscriptions as they are."""
+        """The subscription that a message implies, such as a request for events: nodes with keys verify that its
+        subscriber is authorized. None for messages that request nothing, or contain whole subscriptions."""
         return None
 
     def merge_with(self, other: "Message") -> "Message | None":
-        """One message that says what this one and another of its type say; None if there is none, or it would be too
-        long. Worlds may send it in their place, if both were said at the same time to the same node."""
+        """A message with the content of this one and another of its type; None if they cannot be merged, or would be
+        too long. Environments may send it instead of both, if both are sent at the same time to the same node."""
         return None
 
 
 def classify(message: Message) -> tuple[Traffic, EventId | None]:
-    """What a message counts as, and the event it carries, if it does."""
+    """The traffic class of a message, and the id of the event it carries, if any."""
     if isinstance(message, EventMessage):
         return Traffic.DATA, message.event.id
     if isinstance(message, ParcelMessage):
@@ -68,17 +68,17 @@ MAX_HOPS = 65_535
 
 
 def hops_after(hops: int, more: int = 1) -> int:
-    """So many transmissions later. A count that somebody has driven to its end stays there: one beyond it would be
-    refused by everybody, and the event with it."""
+    """The hop count after more transmissions. It saturates: a count beyond the limit would be rejected together with
+    its event."""
     return min(hops + more, MAX_HOPS)
 
 
 class EventMessage(Message, frozen=True, gc=False):
     """The base of messages that carry one event.
 
-    `hops` counts the transmissions that the event has behind it when the message arrives; through a router the sender
-    cannot know them, and the receiver adds what the router reports. `remaining_s` is what is left
-    of the event's lease at the moment of sending: durations travel, points in time do not.
+    `hops` is the number of transmissions of the event when the message arrives; through a router, the receiver adds the
+    hops that the router reports. `remaining_s` is the remaining lease at the time of sending: messages carry durations,
+    never points in time.
     """
 
     traffic: ClassVar[Traffic] = Traffic.DATA
@@ -89,7 +89,7 @@ class EventMessage(Message, frozen=True, gc=False):
     remaining_s: Annotated[float, Meta(gt=0)]
 
     def age_by(self, waited_s: float) -> Self | None:
-        """As of every message; spelled out, since on a contended radio nearly every event waits."""
+        """A faster version for one duration: on a contended radio nearly every event waits."""
         if waited_s == 0.0 or len(self.durations) > 1:
             return super().age_by(waited_s)
         left_s = self.remaining_s - waited_s
@@ -97,11 +97,10 @@ class EventMessage(Message, frozen=True, gc=False):
 
 
 class Parcel(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a router carries for the layer above: an encoded message, and what the trace should count it as.
+    """An encoded message that a router carries for the layer above, with its traffic class for the trace.
 
-    `waited_s` adds up how long it has waited on its way, and the message within is as much older when it is handed up.
-    Worlds add the time in their queues. A router adds, by `age_by`, how long it kept a parcel until it sent it on, and
-    until it learned that a sending had failed.
+    `waited_s` is the total waiting time, by which the message is aged on delivery. Environments add the time in their
+    queues. A router adds, by `age_by`, how long it held a parcel before sending it or learning that a send failed.
     """
 
     body: bytes
@@ -110,16 +109,16 @@ class Parcel(msgspec.Struct, frozen=True, array_like=True, gc=False):
     waited_s: Annotated[float, Meta(ge=0)] = 0.0
 
     def age_by(self, waited_s: float) -> Self:
-        """The parcel after it has waited."""
+        """The parcel after a waiting time."""
         return _replace(self, waited_s=self.waited_s + waited_s)
 
 
 class ParcelMessage(Message, frozen=True, gc=False):
-    """The base of a router's messages that carry a parcel. Its traffic is that of what it carries."""
+    """The base of a router's messages that carry a parcel. Its traffic class is that of the parcel."""
 
     parcel: Parcel
 
     def age_by(self, waited_s: float) -> Self | None:
-        """The parcel grows older; whether its message is over is for its receiver to see."""
+        """The parcel is aged; its receiver checks whether its message has expired."""
         mine = super().age_by(waited_s)
         return mine if mine is None or waited_s == 0.0 else _replace(mine, parcel=self.parcel.age_by(waited_s))

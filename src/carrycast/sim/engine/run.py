@@ -101,7 +101,7 @@ class Simulation:
         if plan is None or scenario.mobility is not None:
             moved, trajectories = compute_movement(scenario, seed)
             plan = moved if plan is None else plan
-        stack = scenario.stack_plan()
+        stack = scenario.make_stack_plan()
         self.name = f"{scenario.name}/{stack.protocol.name}/{seed}"
         LOG.info("%s: %d nodes for %g s", self.name, scenario.nodes, scenario.duration_s)
         self.kernel = Kernel()

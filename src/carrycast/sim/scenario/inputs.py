@@ -27,7 +27,7 @@ def input_files(scenario: Scenario) -> list[Path]:
     if model is not None:
         model.with_files(note)
     if scenario.protocol:
-        plan = scenario.stack_plan()
+        plan = scenario.make_stack_plan()
         for settings in (plan.settings, plan.router_settings):
             if settings is not None:
                 map_files(settings, note)
@@ -45,7 +45,7 @@ def used_plugins(scenario: Scenario) -> list[type]:
         found.append(type(model))
         models += model.component_models()
     if scenario.protocol:
-        plan = scenario.stack_plan()
+        plan = scenario.make_stack_plan()
         found += [plan.protocol] if plan.router is None else [plan.protocol, plan.router]
     return found + [application_named(entry.name) for entry in scenario.applications]
 

@@ -22,7 +22,7 @@ from carrycast.core.settings import (
     read_toml,
     unknown_key,
 )
-from carrycast.core.stacks import needs_beacons, stack_plan
+from carrycast.core.stacks import make_stack_plan, needs_beacons
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area, MobilityModel
 from carrycast.sim.mobility.model import lookup as mobility_named
@@ -173,9 +173,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         kind = radio_named(str(table.pop("model")))
         return map_files(parse_settings(table, kind, self.name, "radio"), file_locator(Path(self.base)))
 
-    def stack_plan(self) -> StackPlan:
+    def make_stack_plan(self) -> StackPlan:
         """The machines of every node. It beacons if the scenario says so and anybody in the stack would be told."""
-        plan = stack_plan(self.protocol, self.router, None, self.offers(), self.name, self.roles)
+        plan = make_stack_plan(self.protocol, self.router, None, self.offers(), self.name, self.roles)
         if not isinstance(self.discovery, BeaconMode) or not needs_beacons(plan):
             return plan
         beacons = BeaconSettings(**{name: getattr(self.discovery, name) for name in BeaconSettings.__struct_fields__})
@@ -270,7 +270,7 @@ def check_scenario(scenario: Scenario, where: str) -> None:
         scenario.measure.more, scenario.nodes, f"{where}: measure.more", scenario.roles, scenario.duration_s
     )
     if scenario.protocol:
-        plan = stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where, scenario.roles)
+        plan = make_stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where, scenario.roles)
         known = [
             *(["energy"] if scenario.energy is not None else []),
             *(["free_memory_bytes"] if scenario.computer.memory_bytes is not None else []),

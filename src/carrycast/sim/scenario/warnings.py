@@ -161,7 +161,7 @@ def _processors(scenario: Scenario) -> Iterator[str]:
     """Not every protocol runs processors, and the events that they would make are missing."""
     if not scenario.processors or not scenario.protocol:
         return
-    used = scenario.stack_plan().protocol
+    used = scenario.make_stack_plan().protocol
     if not issubclass(used, RunsProcessors):
         able = [name for name in protocol_names() if issubclass(protocol_named(name), RunsProcessors)]
         yield (
@@ -210,7 +210,7 @@ def _area(scenario: Scenario, moving: Trajectories) -> Iterator[str]:
     """A recording takes no notice of the area, but some protocols read it."""
     if scenario.area_m != DEFAULT_AREA_M or not scenario.protocol or not moving.legs:
         return
-    plan = scenario.stack_plan()
+    plan = scenario.make_stack_plan()
     needs = plan.protocol.needs | plan.settings.needs()
     if plan.router is not None:
         needs |= plan.router.needs

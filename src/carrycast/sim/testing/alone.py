@@ -14,7 +14,7 @@ from carrycast.core.protocol import (
     Router,
     RouterUpcalls,
 )
-from carrycast.core.stacks import chosen_protocol, chosen_router
+from carrycast.core.stacks import select_protocol, select_router
 from carrycast.core.wire import Parcel
 from carrycast.sim.engine.host import MemoryStore
 
@@ -74,7 +74,7 @@ def alone(
     name: str, node: NodeId = 0, host: Host | None = None, seed: int = 1, **settings: object
 ) -> tuple[Protocol, RecordingPort]:
     """A protocol by name with its settings, started at time 0, and the port that writes down what it does."""
-    kind, chosen = chosen_protocol({"name": name, **settings}, "alone")
+    kind, chosen = select_protocol({"name": name, **settings}, "alone")
     port = RecordingPort()
     protocol = kind(node, chosen, port, host or LoneHost(), Random(seed))
     protocol.on_start(0.0)
@@ -99,7 +99,7 @@ def alone_router(
     name: str, node: NodeId = 0, host: Host | None = None, seed: int = 1, **settings: object
 ) -> tuple[Router, RecordingPort, Told]:
     """A router by name with its settings, started at time 0, its port, and what it tells the layer above."""
-    kind, chosen = chosen_router({"name": name, **settings}, "alone")
+    kind, chosen = select_router({"name": name, **settings}, "alone")
     port, told = RecordingPort(), Told()
     router = kind(node, chosen, port, host or LoneHost(), Random(seed), told)
     router.on_start(0.0)

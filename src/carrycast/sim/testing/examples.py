@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from carrycast.core.protocol import Capability, UsesRouter
 from carrycast.core.protocol.registry import protocol_named, protocol_names
-from carrycast.core.stacks import chosen_protocol
+from carrycast.core.stacks import select_protocol
 from carrycast.errors import UserError
 
 
@@ -37,5 +37,5 @@ def examples() -> Iterator[dict[str, object]]:
         yield {"name": name}
         for variant in protocol_named(name).variants:
             table: dict[str, object] = {"name": name, "variant": variant}
-            if Capability.MAP not in chosen_protocol(table, "examples")[1].needs():
+            if Capability.MAP not in select_protocol(table, "examples")[1].needs():
                 yield table

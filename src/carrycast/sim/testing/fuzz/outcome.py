@@ -71,7 +71,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 def _outcome(case: Case, condition: str, folder: Path) -> Outcome:
     try:
         scenario = load_scenario(case.write(folder))
-        scenario.stack_plan()
+        scenario.make_stack_plan()
         check_files(scenario)
         if condition == PLAIN:
             check_run(scenario, case.seed)
@@ -86,7 +86,9 @@ def _outcome(case: Case, condition: str, folder: Path) -> Outcome:
         return _failed("disagree", error) if condition == PLAIN else _refused(error)
     except DerivedEventsError as error:
         # The bound that keeps a run from multiplying events for ever has done its work.
-        return Outcome(status="ran", text=str(error), digest=str(error), protocol=scenario.stack_plan().protocol.name)
+        return Outcome(
+            status="ran", text=str(error), digest=str(error), protocol=scenario.make_stack_plan().protocol.name
+        )
     except ViolationError as error:
         return _failed("checker", error)
     except Exception as error:
