@@ -1,6 +1,7 @@
 """Configurations: what is wrong is said in one line with file, key and what is allowed."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -101,6 +102,18 @@ def test_several_interfaces_have_each_their_own_settings(tmp_path: Path) -> None
     )
     assert config.plan.beacons is not None
     assert config.plan.beacons.period_s == 0.5
+
+
+def test_an_interface_names_its_link_adapter(tmp_path: Path) -> None:
+    named = SEVERAL.replace("[[interfaces]]", '[[interfaces]]\nkind = "udp"')
+    assert loaded(tmp_path, named).interfaces == loaded(tmp_path, SEVERAL).interfaces
+    first = SEVERAL.replace("[[interfaces]]", "[[interfaces]]\nkind = 7", 1)
+    for text, told in (
+        (MINIMAL.replace("[listen]", '[listen]\nkind = "udpp"'), "listen.kind: there is no link adapter 'udpp'"),
+        (first, "interfaces[0].kind: there is no link adapter '7'"),
+    ):
+        with pytest.raises(UserError, match=re.escape(told)):
+            loaded(tmp_path, text)
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:

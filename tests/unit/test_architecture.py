@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "sim.engine core.stacks trace core.plugins core.settings",
     # The live environment.
     "node": "core.model core.maps core.matching core.wire core.protocol services core.functions trace core.settings "
-    "core.stacks core.utilization",
+    "core.plugins core.stacks core.utilization",
     # A scenario's environment for live nodes.
     "lab": "core.model core.protocol sim.mobility sim.contacts sim.radio trace sim.scenario sim.engine core.streams "
     "core.functions core.stacks node",

@@ -27,6 +27,7 @@ PACKAGED = {
     "movement-model": "movement_models",
     "radio": "radios",
     "metric": "metrics",
+    "link-adapter": "link_adapters",
     "file-format": "file_formats",
 }
 """What `carrycast new` makes as a package: the word on the command line, and the kind of plug-in."""

@@ -78,7 +78,12 @@ KINDS: Mapping[str, PluginKind] = {
             ("carrycast.sim.mobility.model:MODELS",),
         ),
         PluginKind("radios", "radio", "carrycast.sim.radio.radio:Radio", ("carrycast.sim.radio.radio:RADIOS",)),
-        PluginKind("link_adapters", "link adapter", "carrycast.node.link.adapter:LinkAdapter"),
+        PluginKind(
+            "link_adapters",
+            "link adapter",
+            "carrycast.node.link.adapter:LinkAdapter",
+            ("carrycast.node.link.adapter:LINK_ADAPTERS",),
+        ),
         PluginKind("gateways", "gateway", "carrycast.node.gateways:Gateway"),
         PluginKind(
             "metrics", "metric", "carrycast.trace.folds.fold:MergeableFold", ("carrycast.trace.folds.registry:FOLDS",)

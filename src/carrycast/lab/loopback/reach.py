@@ -24,7 +24,7 @@ class ReachAdapter(LinkAdapter):
     Every other datagram is lost as on the air: the node learns nothing of it. `lost` counts them.
     """
 
-    kind = "reach"
+    name = "reach"
     settings_type = UdpSettings
 
     def __init__(self, inner: LinkAdapter, delay_s: float = 0.0) -> None:

@@ -1,4 +1,4 @@
-"""Link adapters: how datagrams leave and reach a node. UDP is the first (`udp.py`); others are plug-ins.
+"""Link adapters: how datagrams leave and reach a node. UDP is built in (`udp.py`); others are plug-ins.
 
 An adapter sends datagrams to addresses and receives those of others. Its addresses are opaque to every other module:
 they are hashable values that only the adapter parses, formats and resolves. The class says how a table of a node's
@@ -11,13 +11,13 @@ configuration becomes an adapter:
     retries = 5         # settings of the link layer, the same for every adapter
 """
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 
+from carrycast.core.plugins import find_plugin
 from carrycast.errors import UserError, WorkError
 
 LinkAddress: TypeAlias = Hashable
@@ -53,8 +53,8 @@ class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class LinkAdapter(ABC):
     """Sends and receives datagrams for one interface of a node. Everything happens in the event loop's thread."""
 
-    kind: ClassVar[str]
-    """The name of the adapter in configurations."""
+    name: ClassVar[str]
+    """The `kind` of an interface in configurations."""
     settings_type: ClassVar[type[AdapterSettings]]
     mtu_bytes: int
     """The longest datagram that it carries."""
@@ -137,14 +137,11 @@ def parse_at(adapter: type[LinkAdapter], text: str, place: str) -> LinkAddress:
         raise UserError(f"{place}: {error}") from None
 
 
-BUILT_IN = {"udp": "carrycast.node.link.udp:UdpAdapter"}
-"""The adapters that come with carrycast, as entry points name them."""
+LINK_ADAPTERS = {"udp": "carrycast.node.link.udp:UdpAdapter"}
+"""The adapters that come with carrycast. Others are entry points of the group `carrycast.link_adapters`."""
 
 
 def link_adapter_named(name: str) -> type[LinkAdapter]:
-    """The class of an adapter; a UserError lists those that there are."""
-    if name not in BUILT_IN:
-        raise UserError(f"there is no link adapter {name!r}; there are: {', '.join(sorted(BUILT_IN))}")
-    module, _, attribute = BUILT_IN[name].partition(":")
-    found: type[LinkAdapter] = getattr(importlib.import_module(module), attribute)
+    """The class of an adapter, built in or installed; a UserError names those that there are."""
+    found: type[LinkAdapter] = find_plugin("link_adapters", name)
     return found

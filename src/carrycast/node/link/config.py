@@ -66,7 +66,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class ListenSection(Section, frozen=True):
     """The adapter of a single interface. The table has the settings of this kind of adapter, too."""
 
-    kind: str = UdpAdapter.kind
+    kind: str = UdpAdapter.name
 
 
 class DiscoverySection(Section, frozen=True):
@@ -85,7 +85,7 @@ class InterfaceSection(LinkSettings, frozen=True):
     settings of this kind of adapter, too."""
 
     name: Name
-    kind: str = UdpAdapter.kind
+    kind: str = UdpAdapter.name
     peers: Peers = ()
 
 
@@ -94,7 +94,7 @@ class InterfaceConfig:
     """An interface: its adapter, the peers it sends to, and the settings of its link layer."""
 
     name: Interface = UDP
-    kind: str = UdpAdapter.kind
+    kind: str = UdpAdapter.name
     adapter: AdapterSettings = field(default_factory=lambda: UdpSettings(host="127.0.0.1", port=0))
     peers: tuple[LinkAddress, ...] = ()
     """In the text form that was parsed: names in them are not resolved yet."""
@@ -112,17 +112,19 @@ def single_interface(
     """The interface of a node that has one; a UserError says what is wrong."""
     if listen is None:
         raise UserError(f"{path}: listen: this table is required, unless there are [[interfaces]]")
-    kind = _adapter(listen, f"{path}: listen")
+    adapter = _adapter(listen, f"{path}: listen")
 
     def place(key: str) -> str:
         return f"{path}: {'discovery' if key.startswith(('group', 'peers')) else 'listen'}.{key}"
 
-    # Whom the beacons go to stands in [discovery].
-    fields = [one for one in msgspec.structs.fields(kind.settings_type) if one.name not in ("group", "peers")]
+    if discovery.group is not None and "group" not in adapter.settings_type.__struct_fields__:
+        raise UserError(f"{path}: discovery.group: the link adapter {adapter.name!r} has no groups; leave it out")
+    # The group stands in [discovery], beside the peers.
+    fields = [one for one in msgspec.structs.fields(adapter.settings_type) if one.name != "group"]
     table = parse_settings(listen, _with_fields(ListenSection, fields), str(path), "listen")
-    settings = _adapter_settings(kind, table, {"group": discovery.group}, place)
-    peers = kind.parse_peers(discovery.peers, place)
-    return InterfaceConfig(kind=kind.kind, adapter=settings, peers=peers, link=link or LinkSettings())
+    settings = _adapter_settings(adapter, table, {"group": discovery.group}, place)
+    peers = adapter.parse_peers(discovery.peers, place)
+    return InterfaceConfig(kind=adapter.name, adapter=settings, peers=peers, link=link or LinkSettings())
 
 
 def several_interfaces(tables: Sequence[Mapping[str, object]], path: Path) -> tuple[InterfaceConfig, ...]:
@@ -132,8 +134,8 @@ def several_interfaces(tables: Sequence[Mapping[str, object]], path: Path) -> tu
     interfaces: list[InterfaceConfig] = []
     for index, table in enumerate(tables):
         where = f"{path}: interfaces[{index}]"
-        kind = _adapter(table, where)
-        fields = msgspec.structs.fields(kind.settings_type)
+        adapter = _adapter(table, where)
+        fields = msgspec.structs.fields(adapter.settings_type)
         section = parse_settings(table, _with_fields(InterfaceSection, fields), str(path), f"interfaces[{index}]")
 
         def place(key: str, where: str = where) -> str:
@@ -141,9 +143,9 @@ def several_interfaces(tables: Sequence[Mapping[str, object]], path: Path) -> tu
 
         made = InterfaceConfig(
             name=section.name,
-            kind=kind.kind,
-            adapter=_adapter_settings(kind, section, {}, place),
-            peers=kind.parse_peers(section.peers, place),
+            kind=adapter.name,
+            adapter=_adapter_settings(adapter, section, {}, place),
+            peers=adapter.parse_peers(section.peers, place),
             link=LinkSettings(**{key: getattr(section, key) for key in LinkSettings.__struct_fields__}),
         )
         for other in interfaces:
@@ -154,7 +156,7 @@ def several_interfaces(tables: Sequence[Mapping[str, object]], path: Path) -> tu
 
 def _adapter(table: Mapping[str, object], where: str) -> type[LinkAdapter]:
     try:
-        return link_adapter_named(str(table.get("kind", UdpAdapter.kind)))
+        return link_adapter_named(str(table.get("kind", UdpAdapter.name)))
     except UserError as error:
         raise UserError(f"{where}.kind: {error}") from None
 
@@ -174,12 +176,12 @@ def _with_fields(section: type[S], fields: Sequence[msgspec.structs.FieldInfo]) 
 
 
 def _adapter_settings(
-    kind: type[LinkAdapter], table: msgspec.Struct, elsewhere: Mapping[str, object], place: SettingPlace
+    adapter: type[LinkAdapter], table: msgspec.Struct, elsewhere: Mapping[str, object], place: SettingPlace
 ) -> AdapterSettings:
     """The settings of an adapter in a table, or given elsewhere in the file; checked."""
-    names = kind.settings_type.__struct_fields__
+    names = adapter.settings_type.__struct_fields__
     values = {name: elsewhere[name] if name in elsewhere else getattr(table, name) for name in names}
-    return kind.check_settings(kind.settings_type(**values), place)
+    return adapter.check_settings(adapter.settings_type(**values), place)
 
 
 def _check_conflict(one: InterfaceConfig, other: InterfaceConfig, place: SettingPlace) -> None:

@@ -75,7 +75,7 @@ class UdpSettings(AdapterSettings, frozen=True):
 class UdpAdapter(LinkAdapter):
     """One UDP socket, and a second one to receive the group's datagrams if there is a group."""
 
-    kind = "udp"
+    name = "udp"
     settings_type = UdpSettings
     mtu_bytes = MAX_DATAGRAM_BYTES
 
