@@ -15,11 +15,18 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from carrycast.analysis.advice.candidates import Candidate, candidates_for, with_protocol
+from carrycast.analysis.advice.advise import Candidate, apply_candidate, find_candidates
 from carrycast.analysis.advice.fleet import EVERYBODY as EVERYBODY_ROLE
 from carrycast.analysis.advice.fleet import HELD_OUT_SEEDS
 from carrycast.analysis.advice.objective import Objective, parse_objective
-from carrycast.analysis.advice.race import NEAR, Found, Metrics, race, ranked, settled
+from carrycast.analysis.advice.successive_halving import (
+    NEAR,
+    Metrics,
+    MetricsBySeed,
+    break_ties,
+    rank,
+    successive_halving,
+)
 from carrycast.analysis.spark.statistics import confidence_interval, paired_differences
 from carrycast.sim.engine.failure import RunError
 from carrycast.sim.engine.run import run
@@ -123,7 +130,7 @@ def everything(scenario: Scenario, candidates: Sequence[Candidate], out: Path) -
         for seed in SEEDS:
             if str(seed) not in rows:
                 try:
-                    rows[str(seed)] = dict(run(with_protocol(scenario, candidate), seed).metrics)
+                    rows[str(seed)] = dict(run(apply_candidate(scenario, candidate), seed).metrics)
                 except RunError:
                     rows[str(seed)] = {}
         path.write_text(json.dumps(kept))
@@ -136,14 +143,14 @@ def everything(scenario: Scenario, candidates: Sequence[Candidate], out: Path) -
 def judged(found: dict[int, dict[int, Metrics]], objective: Objective) -> tuple[int, int, bool, int]:
     """The race's choice, the exhaustive winner on held-out seeds, whether they are the same or tie, and its runs."""
 
-    def measure(chosen: Sequence[int], seeds: Sequence[int]) -> Found:
+    def measure(chosen: Sequence[int], seeds: Sequence[int]) -> MetricsBySeed:
         return {number: {seed: found[number][seed] for seed in seeds} for number in chosen}
 
-    raced = race(len(found), list(range(1, RUNS + 1)), objective, measure)
+    raced = successive_halving(len(found), list(range(1, RUNS + 1)), objective, measure)
     held = {
         number: {seed: row for seed, row in rows.items() if seed >= HELD_OUT_SEEDS} for number, rows in found.items()
     }
-    pick, best = raced.order[0], settled(ranked(list(held), held, objective), held, objective)[0]
+    pick, best = raced.order[0], break_ties(rank(list(held), held, objective), held, objective)[0]
     return pick, best, pick == best or ties(held[pick], held[best], objective), raced.runs
 
 
@@ -238,7 +245,7 @@ def main() -> None:
     rows: list[dict[str, object]] = []
     for fleet, workload in in_turn(arguments.fleets.split(","), arguments.workloads.split(",")):
         scenario = scenario_of(fleet, workload)
-        candidates = [one for one in candidates_for(scenario)[0] if not one.label.startswith(arguments.without)]
+        candidates = [one for one in find_candidates(scenario)[0] if not one.label.startswith(arguments.without)]
         over = arguments.markdown or time.process_time() > 60.0 * arguments.cpu_minutes
         if over and not complete(scenario, candidates, arguments.out):
             continue

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from carrycast.analysis.reports.figures import draw
+from carrycast.analysis.reports.figures import draw_figure
 from carrycast.analysis.spark.experiment import load_experiment
 from carrycast.analysis.spark.results import Results
 
@@ -16,7 +16,7 @@ def main() -> None:
     """The figure `maps` of both experiments, which needs no runs."""
     for name in ("topic-holders", "topic-holders-sensitivity"):
         experiment = load_experiment(f"{name}/maps")
-        drawn = draw(experiment.definition.figures[0], Results(experiment, [], HERE))
+        drawn = draw_figure(experiment.definition.figures[0], Results(experiment, [], HERE))
         assert drawn is not None
         # A page needs half of what a journal does, and the few colors of a drawing.
         picture = Image.open(io.BytesIO(drawn.png)).convert("RGB")

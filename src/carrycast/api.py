@@ -132,7 +132,7 @@ class ComparisonResult(Tabular):
     protocols: Sequence[str]
     rows: Sequence[Mapping[str, object]] = field(repr=False)
     """One for each protocol and metric: protocol, metric, mean, low, high, runs."""
-    sentences: Sequence[str]
+    advice_sentences: Sequence[str]
     """How each protocol differs from the first, in words."""
     warnings: Sequence[str]
     report: Path
@@ -175,7 +175,7 @@ class AdviceResult:
     protocol: str
     keeps_limits: bool | None
     """Whether it keeps the limits of the objective on held-out data; None if the intervals do not decide."""
-    sentences: Sequence[str]
+    advice_sentences: Sequence[str]
     page: Path
     nodes: Path
     """The folder of the node configurations."""
@@ -381,20 +381,20 @@ def advise(
     `fleet` is a `Fleet`, its folder, a scenario, a contact plan or recorded movement.
     """
     from carrycast.analysis.advice.advise import advise as find_advice
-    from carrycast.analysis.advice.deploy import write_nodes
+    from carrycast.analysis.advice.deploy import write_node_configurations
     from carrycast.analysis.advice.fleet import read_fleet
     from carrycast.analysis.advice.objective import parse_objective
-    from carrycast.analysis.advice.page import sentences, write_page
+    from carrycast.analysis.advice.page import advice_sentences, write_advice_page
 
     path = fleet.folder if isinstance(fleet, Fleet) else Path(fleet)
     scenario = read_fleet(path, None if workload is None else Path(workload), range_m, duration_s)
     folder = _folder(out, "advice")
     names = candidates if candidates is None or isinstance(candidates, str) else ",".join(candidates)
     found = find_advice(scenario, parse_objective(objective, "objective"), folder, runs, train, names, master)
-    page = write_page(found, folder)
-    write_nodes(scenario, found.chosen.candidate, folder / "nodes")
+    page = write_advice_page(found, folder)
+    write_node_configurations(scenario, found.chosen.candidate, folder / "nodes")
     return AdviceResult(
-        found.chosen.candidate.label, found.kept(found.chosen), sentences(found), page, folder / "nodes"
+        found.chosen.candidate.label, found.kept(found.chosen), advice_sentences(found), page, folder / "nodes"
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.advice import ties
 from carrycast.analysis.advice.objective import parse_objective
-from carrycast.analysis.advice.race import Metrics
+from carrycast.analysis.advice.successive_halving import Metrics
 
 OBJECTIVE = parse_objective("delivery >= 0.6, least bytes")
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from carrycast.analysis.advice.bound import bound_of
-from carrycast.analysis.advice.candidates import LEVERS, Candidate, candidates_for, with_protocol
-from carrycast.analysis.advice.deploy import write_nodes
-from carrycast.analysis.advice.fleet import cut, read_fleet
-from carrycast.analysis.advice.page import pareto
+from carrycast.analysis.advice.advise import SETTINGS_TO_TRY, Candidate, apply_candidate, find_candidates
+from carrycast.analysis.advice.bound import delivery_bound
+from carrycast.analysis.advice.deploy import write_node_configurations
+from carrycast.analysis.advice.fleet import read_fleet, split_fleet
+from carrycast.analysis.advice.page import pareto_front
 from carrycast.core.protocol.registry import protocol_names
 from carrycast.errors import UserError
 from carrycast.node.config import load_config
@@ -26,7 +26,7 @@ WORKLOAD = EXAMPLES / "fleet" / "workload.toml"
 def test_recorded_movement_is_cut_in_time_and_nothing_is_lost_between(tmp_path: Path) -> None:
     fleet = read_fleet(BUSES, WORKLOAD, 150.0)
     assert fleet.nodes == 12
-    parts = cut(fleet, 0.6, tmp_path)
+    parts = split_fleet(fleet, 0.6, tmp_path)
     assert parts.training.duration_s + parts.held_out.duration_s == pytest.approx(fleet.duration_s)
     whole, _ = compute_movement(fleet, 1)
     first, _ = compute_movement(parts.training, 1)
@@ -40,7 +40,7 @@ def test_recorded_contacts_are_cut_in_time_too(tmp_path: Path) -> None:
     plan = read_contact_plan(BUSES, 150.0, None, 1)
     plan.save(tmp_path / "contacts.parquet")
     fleet = read_fleet(tmp_path / "contacts.parquet", WORKLOAD)
-    parts = cut(fleet, 0.5, tmp_path / "parts")
+    parts = split_fleet(fleet, 0.5, tmp_path / "parts")
     first, rest = (ContactPlan.load(Path(str(part.contacts))) for part in (parts.training, parts.held_out))
     together = float(first.durations_s().sum() + rest.durations_s().sum())
     assert together == pytest.approx(float(plan.durations_s().sum()), abs=1e-3)
@@ -48,7 +48,7 @@ def test_recorded_contacts_are_cut_in_time_too(tmp_path: Path) -> None:
 
 def test_drawn_movement_is_not_cut_since_each_seed_is_a_day(tmp_path: Path) -> None:
     fleet = read_fleet(EXAMPLES / "ferries.toml", None)
-    parts = cut(fleet, 0.6, tmp_path)
+    parts = split_fleet(fleet, 0.6, tmp_path)
     assert parts.training == parts.held_out == fleet
     assert fleet.roles == {"everybody": "all"}
     assert "other seeds are held out" in parts.how
@@ -85,30 +85,30 @@ def test_what_is_no_fleet_is_refused_with_what_is_one(tmp_path: Path) -> None:
     (tmp_path / "odd.toml").write_text("nodes = 3\n")
     assert "a workload has roles, subscribe, publish" in refused(BUSES, tmp_path / "odd.toml", 150.0)
     with pytest.raises(UserError, match=r"between 0\.1 and 0\.9"):
-        cut(read_fleet(BUSES, WORKLOAD, 150.0), 1.0, tmp_path)
+        split_fleet(read_fleet(BUSES, WORKLOAD, 150.0), 1.0, tmp_path)
 
 
 def test_every_protocol_is_a_candidate_or_said_not_to_be() -> None:
     fleet = read_fleet(BUSES, WORKLOAD, 150.0)
-    candidates, left_out = candidates_for(fleet)
+    candidates, left_out = find_candidates(fleet)
     named = {str(one.protocol["name"]) for one in candidates} | {one.label.split()[0] for one in left_out}
     assert {name.split("/")[0] for name in named} == set(protocol_names())
     assert {"direct", "first_contact", "spray_and_wait", "prophet"} <= {str(one.protocol["name"]) for one in candidates}
     assert len(candidates) == len({one.label for one in candidates}) > 20
     assert all("\n" not in one.reason for one in left_out)
-    assert len(LEVERS) == len(set(LEVERS))
+    assert len(SETTINGS_TO_TRY) == len(set(SETTINGS_TO_TRY))
 
 
 def test_named_candidates_must_run() -> None:
     fleet = read_fleet(BUSES, WORKLOAD, 150.0)
-    assert [one.label for one in candidates_for(fleet, "gossip:p=0.3,epidemic")[0]] == ["gossip p=0.3", "epidemic"]
+    assert [one.label for one in find_candidates(fleet, "gossip:p=0.3,epidemic")[0]] == ["gossip p=0.3", "epidemic"]
     with pytest.raises(UserError, match="epidemc"):
-        candidates_for(fleet, "epidemc")
+        find_candidates(fleet, "epidemc")
 
 
 def test_no_protocol_does_better_than_the_bound_and_a_perfect_epidemic_reaches_it() -> None:
     fleet = read_fleet(BUSES, WORKLOAD, 150.0)
-    bound = bound_of(fleet, [1, 2])
+    bound = delivery_bound(fleet, [1, 2])
     perfect = apply_overrides(fleet, {"protocol": "epidemic", "discovery": {"mode": "oracle"}, "radio.delay_s": 1e-6})
     delivered = eligible = 0
     for seed in (1, 2):
@@ -118,26 +118,26 @@ def test_no_protocol_does_better_than_the_bound_and_a_perfect_epidemic_reaches_i
     assert bound.delivery is not None
     assert bound.delivery == pytest.approx(delivered / eligible, abs=0.005)
     assert bound.delivery >= delivered / eligible
-    assert bound_of(apply_overrides(fleet, {"subscribe": [{"filter": "kind = 'none'"}]}), [1]).delivery is None
+    assert delivery_bound(apply_overrides(fleet, {"subscribe": [{"filter": "kind = 'none'"}]}), [1]).delivery is None
 
 
 def test_nodes_get_configurations_that_load(tmp_path: Path) -> None:
     fleet = read_fleet(BUSES, WORKLOAD, 150.0)
     for label in ("spray_and_wait:copies=4", "drift", "semi_probabilistic/pure", "tree:role=everybody"):
-        [candidate], _ = candidates_for(fleet, label)
-        assert write_nodes(fleet, candidate, tmp_path / "nodes") == 12
+        [candidate], _ = find_candidates(fleet, label)
+        assert write_node_configurations(fleet, candidate, tmp_path / "nodes") == 12
         config = load_config(tmp_path / "nodes" / "node-07.toml")
         assert config.plan.protocol.name == candidate.protocol["name"]
-        expected = with_protocol(fleet, candidate).make_stack_plan()
+        expected = apply_candidate(fleet, candidate).make_stack_plan()
         assert msgspec.to_builtins(config.plan.settings) == msgspec.to_builtins(expected.settings)
 
 
 def test_a_candidate_keeps_its_settings() -> None:
     fleet = read_fleet(BUSES, WORKLOAD, 150.0)
     candidate = Candidate("x", {"name": "gossip", "p": 0.25})
-    assert with_protocol(fleet, candidate).protocol == {"name": "gossip", "p": 0.25}
+    assert apply_candidate(fleet, candidate).protocol == {"name": "gossip", "p": 0.25}
 
 
 def test_who_is_beaten_in_both_is_not_on_the_front() -> None:
-    assert pareto([(1.0, 0.5), (2.0, 0.9), (3.0, 0.8), (1.0, 0.4)], least_x=True, most_y=True) == [0, 1]
-    assert pareto([(1.0, 5.0), (2.0, 1.0)], least_x=False, most_y=False) == [1]
+    assert pareto_front([(1.0, 0.5), (2.0, 0.9), (3.0, 0.8), (1.0, 0.4)], least_x=True, most_y=True) == [0, 1]
+    assert pareto_front([(1.0, 5.0), (2.0, 1.0)], least_x=False, most_y=False) == [1]

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.advice import scenario_of
-from carrycast.analysis.advice.candidates import candidates_for, with_protocol
+from carrycast.analysis.advice.advise import apply_candidate, find_candidates
 from carrycast.sim.engine.run import run
 
 
@@ -18,7 +18,7 @@ from carrycast.sim.engine.run import run
 )
 def test_nothing_is_delivered_twice(fleet: str, workload: str, label: str) -> None:
     scenario = scenario_of(fleet, workload)
-    [candidate] = [one for one in candidates_for(scenario)[0] if one.label == label]
-    delivered = run(with_protocol(scenario, candidate), 1_000_003).metrics["delivered"]
+    [candidate] = [one for one in find_candidates(scenario)[0] if one.label == label]
+    delivered = run(apply_candidate(scenario, candidate), 1_000_003).metrics["delivered"]
     assert delivered is not None
     assert delivered > 0

@@ -2,8 +2,7 @@
 
 import pytest
 
-from carrycast.analysis.advice.advise import judge_candidate
-from carrycast.analysis.advice.candidates import Candidate
+from carrycast.analysis.advice.advise import Candidate, evaluate_candidate
 
 HIGH: dict[int, dict[str, float | None]] = {
     seed: {"delivery_ratio": value} for seed, value in enumerate([1.0, 1.0, 0.8, 1.0, 0.6])
@@ -17,7 +16,7 @@ CANDIDATE = Candidate("flooding", {"name": "flooding"})
 
 @pytest.mark.parametrize("rows", [HIGH, NONE_AT_ALL])
 def test_no_delivery_is_more_than_all_or_less_than_nothing(rows: dict[int, dict[str, float | None]]) -> None:
-    found = judge_candidate(CANDIDATE, rows, ALIKE)
+    found = evaluate_candidate(CANDIDATE, rows, ALIKE)
     mean, difference = found.means["delivery_ratio"], found.differences["delivery_ratio"]
     assert mean.low is not None
     assert mean.high is not None
@@ -28,5 +27,5 @@ def test_no_delivery_is_more_than_all_or_less_than_nothing(rows: dict[int, dict[
 
 
 def test_runs_that_are_all_alike_have_a_mean_and_no_interval() -> None:
-    found = judge_candidate(CANDIDATE, ALIKE, ALIKE)
+    found = evaluate_candidate(CANDIDATE, ALIKE, ALIKE)
     assert found.means["delivery_ratio"].as_row() == {"n": 5, "mean": 1.0, "low": None, "high": None}

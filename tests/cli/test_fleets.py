@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.advice.fleet import cut, read_fleet
+from carrycast.analysis.advice.fleet import read_fleet, split_fleet
 from carrycast.analysis.fleets import schema
 from carrycast.analysis.fleets.formats import FORMATS
 from carrycast.errors import UserError
@@ -41,7 +41,7 @@ def test_the_way_from_a_log_to_a_comparison_can_be_gone(
     # What was ingested is advised on as any other recording: cut in time, nothing lost between.
     fleet = read_fleet(Path("out/buses"), Path("examples/fleet/workload.toml"), 250.0)
     assert fleet.nodes == 24
-    parts = cut(fleet, 0.6, tmp_path / "parts")
+    parts = split_fleet(fleet, 0.6, tmp_path / "parts")
     lasting_s = [
         float(compute_movement(part, 1)[0].durations_s().sum()) for part in (fleet, parts.training, parts.held_out)
     ]

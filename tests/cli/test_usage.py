@@ -102,7 +102,7 @@ def test_wrong_arguments_are_told_in_one_line(arguments: list[str], told: str) -
         (["--set", "radio.range_m"], "'radio.range_m' is not of the form key=value"),
         (["--set", "nodes=many"], "nodes: Expected `int`, got `str`"),
         (["--set", "publish.3.count=1"], "'3' is not an entry of publish"),
-        (["--set", "mobility.model=brownian"], "no movement model 'brownian'. Available: "),
+        (["--set", "mobility.model=brownian"], "no movement model 'brownian': there are "),
         (["--set", "discovery.mode=psychic"], "'psychic' is none of 'oracle', 'beacon', 'none'"),
     ],
 )
@@ -133,7 +133,7 @@ def test_a_wrong_protocol_or_setting_is_told_with_what_is_allowed(
         (["compare", str(QUICK), "--protocols", "floding"], "did you mean 'flooding'?"),
         (["compare", str(QUICK), "--protocols", "flooding", "--master", "mine"], "'mine' is no Spark master"),
         (["protocols", "floding"], "did you mean 'flooding'?"),
-        (["mobility", "random_waypint"], "Did you mean random_waypoint?"),
+        (["mobility", "random_waypint"], "did you mean 'random_waypoint'?"),
     ],
 )
 def test_what_does_not_exist_is_told_before_anything_starts(tmp_path: Path, arguments: list[str], told: str) -> None:

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.reports.distributions import box_numbers
-from carrycast.analysis.reports.figures import draw
+from carrycast.analysis.reports.distributions import box_statistics
+from carrycast.analysis.reports.figures import draw_figure
 from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.definition import Definition
 from carrycast.analysis.spark.experiment import FOLDER, Experiment, load_experiment, read_definition
 from carrycast.analysis.spark.plan import plan_runs
 from carrycast.analysis.spark.records import Record, metric_columns, metric_value
-from carrycast.analysis.spark.reproduce import Report, reproduce_experiments
+from carrycast.analysis.spark.reproduce import ExperimentReport, reproduce_experiments
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.statistics import ratio_confidence_interval
 from carrycast.errors import UserError
@@ -34,7 +34,7 @@ def asp() -> Experiment:
 
 
 @pytest.fixture(scope="module")
-def reproduced(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Report:
+def reproduced(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ExperimentReport:
     """Two runs of the five settings of the paper on the ideal disk, and of two over 802.11b."""
     experiment = load_experiment("asp", runs=2)
     kept = [point for point in experiment.points if point.labels["range"] == "177"]
@@ -70,7 +70,7 @@ def test_some_points_have_fewer_runs_on_the_first_of_the_same_seeds(asp: Experim
     assert by_point["disk / 177 / 100 s"] == by_point["802.11b / 150 / 100 s"] == list(range(1, 101))
 
 
-def test_the_report_has_the_four_figures_and_every_claim_has_a_number(reproduced: Report) -> None:
+def test_the_report_has_the_four_figures_and_every_claim_has_a_number(reproduced: ExperimentReport) -> None:
     for name in ("completeness", "histograms", "single-runs", "load", "radios"):
         assert (reproduced.out / "figures" / f"asp-{name}.png").read_bytes().startswith(PNG)
     assert reproduced.failed == 0
@@ -80,7 +80,7 @@ def test_the_report_has_the_four_figures_and_every_claim_has_a_number(reproduced
     assert [claim.statement.split(":")[0] for claim in calibrated] == ["Flooding", "Flooding"]
 
 
-def test_the_numbers_of_a_figure_are_those_of_the_runs(reproduced: Report) -> None:
+def test_the_numbers_of_a_figure_are_those_of_the_runs(reproduced: ExperimentReport) -> None:
     with (reproduced.out / "tables" / "asp-single-runs.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["seed"] for row in rows] == ["1", "2", "mean of all runs"]
@@ -121,7 +121,7 @@ def test_own_metrics_travel_in_one_column_and_come_back() -> None:
 
 
 def test_a_box_shows_quartiles_and_counts_what_lies_beyond_its_whiskers() -> None:
-    found = box_numbers([0.0, 96.0, 97.0, 98.0, 99.0, 100.0, 100.0, 100.0, 100.0])
+    found = box_statistics([0.0, 96.0, 97.0, 98.0, 99.0, 100.0, 100.0, 100.0, 100.0])
     assert (found["q1"], found["median"], found["q3"]) == (97.0, 99.0, 100.0)
     assert (found["low"], found["high"], found["beyond"]) == (96.0, 100.0, 1)
 
@@ -129,7 +129,7 @@ def test_a_box_shows_quartiles_and_counts_what_lies_beyond_its_whiskers() -> Non
 def test_a_figure_of_single_runs_without_runs_is_left_out(asp: Experiment, tmp_path: Path) -> None:
     for figure in asp.definition.figures:
         if figure.kind in ("box", "histogram", "runs"):
-            assert draw(figure, Results(asp, [], tmp_path)) is None
+            assert draw_figure(figure, Results(asp, [], tmp_path)) is None
 
 
 def test_the_ratio_of_two_means_has_an_interval_of_its_own() -> None:

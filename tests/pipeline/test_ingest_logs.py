@@ -18,7 +18,7 @@ from carrycast.analysis.fleets import logs
 from carrycast.analysis.fleets.cleaning import CleaningRules
 from carrycast.analysis.fleets.ingest import ingest
 from carrycast.analysis.fleets.inputs import ReadOptions
-from carrycast.analysis.fleets.summary import check_rows, sentences
+from carrycast.analysis.fleets.summary import check_rows, fleet_sentences
 from carrycast.errors import UserError, WorkError
 from tests.cli.console import call
 
@@ -280,7 +280,7 @@ def test_swapped_places_are_refused_or_shown(spark: SparkSession, tmp_path: Path
     assert ingested(tmp_path, glitch)["rejected"] == {"no_place": 1}
     # Zurich swapped lies in the Indian Ocean, where ships go: only its reader can know.
     facts = ingested(tmp_path, USUAL.replace("lon,lat", "lat,lon"))
-    where, when, who, *rest = sentences(facts)
+    where, when, who, *rest = fleet_sentences(facts)
     assert where.startswith("where: around 8.5145° N 47.4050° E, from 8.5000° N 47.4000° E to 8.5290° N")
     assert when == "when: 2026-05-04 12:00:00 UTC to 2026-05-04 12:04:50 UTC"
     assert who.startswith(

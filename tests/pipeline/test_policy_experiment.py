@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from carrycast.analysis.experiments.policy.beyond import share_cut_off, share_down
 from carrycast.analysis.experiments.policy.fits import exponential, fitted, hyperbola, line
 from carrycast.analysis.experiments.policy.study import FOUR, LOST, PolicyClaims
-from carrycast.analysis.reports.figures import draw
+from carrycast.analysis.reports.figures import draw_figure
 from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.experiment import Experiment, load_experiment
 from carrycast.analysis.spark.records import Record, metric_columns
@@ -132,7 +132,7 @@ def test_quick_is_small_and_still_draws_every_figure() -> None:
     quick = load_experiment("policy", quick=True)
     assert len(quick.points) * len(quick.seeds) <= 255
     for figure in quick.definition.figures:
-        assert draw(figure, results_of(quick, as_the_paper_has_it)) is not None, figure.name
+        assert draw_figure(figure, results_of(quick, as_the_paper_has_it)) is not None, figure.name
         alone = load_experiment(f"policy/{figure.name}", quick=True)
         evaluate_claims(results_of(alone, as_the_paper_has_it))
     assert len(load_experiment("policy/recovery", quick=True).points) <= 10, "the headline of the tour"
@@ -140,7 +140,7 @@ def test_quick_is_small_and_still_draws_every_figure() -> None:
 
 def test_a_figure_with_several_metrics_has_a_line_of_each(few: Experiment) -> None:
     (figure,) = [figure for figure in few.definition.figures if figure.name == "recovery"]
-    drawn = draw(figure, results_of(few, as_the_paper_has_it))
+    drawn = draw_figure(figure, results_of(few, as_the_paper_has_it))
     assert drawn is not None
     rows = {(row["panel"], row["series"], row["x"]): row["mean"] for row in drawn.rows}
     assert len(rows) == 2 * 4 * 5

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from carrycast.analysis.spark.definition import Axis, ClaimEntry, Definition, Figure
 from carrycast.analysis.spark.experiment import Experiment, expand_experiment, load_experiment
 from carrycast.analysis.spark.reproduce import (
-    Report,
+    ExperimentReport,
     report,
     reproduce_experiments,
     stored_experiments,
@@ -65,11 +65,11 @@ def study() -> Experiment:
 
 
 @pytest.fixture(scope="module")
-def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Report:
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ExperimentReport:
     return reproduce_experiments([study()], tmp_path_factory.mktemp("report"), spark, quiet=True)
 
 
-def test_everything_that_was_promised_is_there(written: Report) -> None:
+def test_everything_that_was_promised_is_there(written: ExperimentReport) -> None:
     out = written.out
     names = ("sent", "reach", "cost", "time")
     figures = {f"study-{name}.{kind}" for name in names for kind in ("png", "svg")}
@@ -82,7 +82,7 @@ def test_everything_that_was_promised_is_there(written: Report) -> None:
     assert not list(out.rglob(".*"))
 
 
-def test_claims_are_written_as_promised(written: Report) -> None:
+def test_claims_are_written_as_promised(written: ExperimentReport) -> None:
     (row,) = json.loads((written.out / "claims.json").read_text())
     assert row == written.claims[0].as_row()
     (table,) = csv.DictReader((written.out / "claims.csv").open())
@@ -93,7 +93,7 @@ def test_claims_are_written_as_promised(written: Report) -> None:
     }
 
 
-def test_the_page_needs_no_network(written: Report) -> None:
+def test_the_page_needs_no_network(written: ExperimentReport) -> None:
     page = written.page.read_text()
     assert not re.search(r"https?:|//\w|@import|<link|<script|<iframe", page)
     sources = re.findall(r'(?:src|href)="([^"]*)"', page)
@@ -103,28 +103,28 @@ def test_the_page_needs_no_network(written: Report) -> None:
     assert all((written.out / source).is_file() for source in elsewhere)
 
 
-def test_links_inside_the_page_lead_somewhere(written: Report) -> None:
+def test_links_inside_the_page_lead_somewhere(written: ExperimentReport) -> None:
     page = written.page.read_text()
     ids = re.findall(r' id="([^"]*)"', page)
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'href="#([^"]*)"', page)) <= set(ids)
 
 
-def test_the_page_shows_text_as_text(written: Report) -> None:
+def test_the_page_shows_text_as_text(written: ExperimentReport) -> None:
     page = written.page.read_text()
     assert "<script" not in page
     assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;" in page
     assert page.count("<b>") == page.count("</b>")
 
 
-def test_the_figures_in_the_page_are_drawings(written: Report) -> None:
+def test_the_figures_in_the_page_are_drawings(written: ExperimentReport) -> None:
     images = re.findall(r"base64,([A-Za-z0-9+/=]+)", written.page.read_text())
     assert len(images) == 4
     for image in images:
         assert ET.fromstring(base64.b64decode(image)).tag.endswith("svg")
 
 
-def test_tables_have_what_figures_show(written: Report) -> None:
+def test_tables_have_what_figures_show(written: ExperimentReport) -> None:
     rows = list(csv.DictReader((written.out / "tables" / "study-reach.csv").open()))
     assert {row["x"] for row in rows} == {"deaf", "far"}
     far = {row["series"]: float(row["mean"]) for row in rows if row["x"] == "far"}
@@ -138,14 +138,14 @@ def test_tables_have_what_figures_show(written: Report) -> None:
     assert last == pytest.approx(far)
 
 
-def test_a_delay_that_does_not_exist_is_a_dash_and_not_zero(written: Report) -> None:
+def test_a_delay_that_does_not_exist_is_a_dash_and_not_zero(written: ExperimentReport) -> None:
     means = csv.DictReader((written.out / "tables" / "study-means.csv").open())
     deaf = [row for row in means if row["range"] == "deaf" and row["metric"] == "delay_p50_s"]
     assert {(row["n"], row["mean"]) for row in deaf} == {("0", "")}
     assert '<td class="n">–<small' in written.page.read_text()
 
 
-def test_the_report_can_be_made_again_from_its_directory(written: Report, spark: SparkSession) -> None:
+def test_the_report_can_be_made_again_from_its_directory(written: ExperimentReport, spark: SparkSession) -> None:
     before = {path: path.read_bytes() for path in written.out.rglob("*.*") if "traces" not in path.parts}
     again = report(written.out)
     assert again.claims == written.claims

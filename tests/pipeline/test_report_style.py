@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.analysis.reports.figures import draw
-from carrycast.analysis.reports.markdown import paragraphs, words
+from carrycast.analysis.reports.figures import draw_figure
+from carrycast.analysis.reports.page import block_html, inline_html
 from carrycast.analysis.reports.style import value_limits
 from carrycast.analysis.spark.definition import Axis, Definition, Figure
 from carrycast.analysis.spark.experiment import expand_experiment
@@ -46,7 +46,7 @@ def test_the_interval_of_a_share_ends_where_shares_do_and_so_does_its_axis(tmp_p
         for point in experiment.points
         for seed, value in ((1, 0.4), (2, 1.0), (3, 1.0))
     ]
-    drawn = draw(figure, Results(experiment, records, tmp_path))
+    drawn = draw_figure(figure, Results(experiment, records, tmp_path))
     assert drawn is not None
     assert (drawn.rows[0]["low"], drawn.rows[0]["high"]) == (0.0, 1.0), "of few runs it would reach far beyond"
     labels = re.findall(rb"<!-- (\d\.\d) -->", drawn.svg)
@@ -67,7 +67,7 @@ def test_a_legend_says_what_its_series_are_of(tmp_path: Path) -> None:
         {"experiment": "study", "point": point.name, "seed": 1, "error": None, "transmissions": 90.0 + place}
         for place, point in enumerate(experiment.points)
     ]
-    drawn = draw(figure, Results(experiment, records, tmp_path))
+    drawn = draw_figure(figure, Results(experiment, records, tmp_path))
     assert drawn is not None
     assert b"<!-- chance to pass on -->" in drawn.svg, "matplotlib writes each text as a comment beside its shapes"
 
@@ -81,10 +81,10 @@ def _table() -> dict[str, object]:
 
 
 def test_markdown_is_rendered_and_html_is_text() -> None:
-    assert paragraphs("One `set`.\n\n- a\n- **b**") == (
+    assert block_html("One `set`.\n\n- a\n- **b**") == (
         "<p>One <code>set</code>.</p>\n<ul>\n<li>a</li>\n<li><strong>b</strong></li>\n</ul>\n"
     )
-    assert words("received_per_sink is *new*") == "received_per_sink is <em>new</em>"
-    assert words("<b>x</b>") == "&lt;b&gt;x&lt;/b&gt;"
-    assert "<img" not in words("![a](http://x/y.png)")
-    assert "href" not in words("[a](javascript:alert(1))")
+    assert inline_html("received_per_sink is *new*") == "received_per_sink is <em>new</em>"
+    assert inline_html("<b>x</b>") == "&lt;b&gt;x&lt;/b&gt;"
+    assert "<img" not in inline_html("![a](http://x/y.png)")
+    assert "href" not in inline_html("[a](javascript:alert(1))")

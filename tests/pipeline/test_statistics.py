@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from benchmarks.coverage import POPULATIONS, RUNS, TRIES, coverage, decided_by_chance
-from carrycast.analysis.reports.tables import csv_text, interval_texts, mean_text, number, told_apart
+from carrycast.analysis.reports.tables import csv_text, distinct_texts, interval_texts, mean_text, number_text
 from carrycast.analysis.spark.statistics import (
     DIFFERENCE_OF_SHARES,
     SHARE,
@@ -86,7 +86,7 @@ def test_the_interval_of_a_share_is_one_of_shares(values: list[float]) -> None:
 @given(st.floats(-1, 1), st.floats(1e-7, 1), st.floats(1e-7, 1))
 def test_what_differs_looks_different(mean: float, below: float, above: float) -> None:
     values = [mean, mean - below, mean + above]
-    texts = told_apart(values, 2)
+    texts = distinct_texts(values, 2)
     read = [float(text.replace(",", "")) for text in texts]
     little = (below + above) / 1000
     for value, shown in zip(values, read, strict=True):
@@ -121,12 +121,12 @@ def test_numbers_are_shown_with_the_digits_that_matter() -> None:
     assert interval_texts(0.25, -1e-9, 0.5) == ("0.250", "0.000", "0.500")
     assert interval_texts(0.0, 0.0, 0.0) == ("0", "0", "0")
     assert interval_texts(3.0, None, None) == ("3.00", "–", "–")
-    assert told_apart([0.0, 0.0], 2) == ["0.00", "0.00"]
+    assert distinct_texts([0.0, 0.0], 2) == ["0.00", "0.00"]
     assert mean_text(Interval(0, None, None, None)) == "–"
     assert mean_text(Interval(1, 3.0, None, None)) == "3.00"
     assert mean_text(Interval(9, 0.0, 0.0, 0.0)) == "0"
-    assert number(None) == "–"
-    assert number(296048.6) == "296,049"
+    assert number_text(None) == "–"
+    assert number_text(296048.6) == "296,049"
     assert csv_text([{"a": 1, "b": None}, {"a": "x,y", "c": 0.1}]) == 'a,b,c\n1,,\n"x,y",,0.1\n'
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from carrycast.analysis.reports.figures import draw
+from carrycast.analysis.reports.figures import draw_figure
 from carrycast.analysis.spark.definition import Axis, Definition, Figure
 from carrycast.analysis.spark.experiment import Experiment, expand_experiment
 from carrycast.analysis.spark.records import MORE, Record, metric_columns, metric_value, record_table, series_value
@@ -80,7 +80,7 @@ def test_a_timeline_is_the_mean_over_seeds_at_each_time(results: Results) -> Non
 def test_a_timeline_is_drawn_with_a_line_for_each_label_and_for_other_metrics(results: Results) -> None:
     where: dict[str, str | int | float | bool | list[str | int | float | bool]] = {"range": ["near", "far"]}
     figure = Figure(name="time", kind="timeline", y="distance", series="range", metrics=["degree"], where=where)
-    drawn = draw(figure, results)
+    drawn = draw_figure(figure, results)
     assert drawn is not None
     assert drawn.png.startswith(b"\x89PNG")
     assert list(dict.fromkeys(row["series"] for row in drawn.rows)) == ["near", "far", "degree"]
@@ -92,10 +92,10 @@ def test_a_timeline_is_drawn_with_a_line_for_each_label_and_for_other_metrics(re
 
 
 def test_one_line_needs_no_name_and_no_samples_no_figure(results: Results) -> None:
-    drawn = draw(Figure(name="time", kind="timeline", y="degree", where={"range": "far"}), results)
+    drawn = draw_figure(Figure(name="time", kind="timeline", y="degree", where={"range": "far"}), results)
     assert drawn is not None
     assert {row["series"] for row in drawn.rows} == {""}
-    assert draw(Figure(name="none", kind="timeline", y="distance", where={"range": "deaf"}), results) is None
+    assert draw_figure(Figure(name="none", kind="timeline", y="distance", where={"range": "deaf"}), results) is None
 
 
 @pytest.mark.parametrize("metric", ["sent", "delivery_ratio", "distences"])

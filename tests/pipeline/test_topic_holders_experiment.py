@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.reports.figures import draw
+from carrycast.analysis.reports.figures import draw_figure
 from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.definition import Figure
 from carrycast.analysis.spark.experiment import Experiment, Point, experiment_names, load_experiment
@@ -133,7 +133,7 @@ def test_the_places_on_the_maps_are_where_the_protocol_has_them(holders: Experim
 
 def test_maps_are_drawn_with_what_lies_far_from_their_roads(holders: Experiment, sensitivity: Experiment) -> None:
     (figure,) = [figure for figure in holders.definition.figures if figure.kind == "map"]
-    drawn = draw(figure, results_of(holders))
+    drawn = draw_figure(figure, results_of(holders))
     assert drawn is not None
     rows = {(row["panel"], row["name"]): row for row in drawn.rows}
     assert rows["highway", "highway"]["share_beyond"] == pytest.approx(share_beyond(read_map("highway"), K_M), abs=0.01)
@@ -151,7 +151,7 @@ def test_maps_are_drawn_with_what_lies_far_from_their_roads(holders: Experiment,
 
 def test_a_box_plot_shows_the_labels_that_its_figure_names_and_no_others(few: Experiment) -> None:
     (figure,) = [figure for figure in few.definition.figures if figure.name == "highway-classes"]
-    drawn = draw(figure, results_of(few, **{metric: {} for metric in figure.metrics}))
+    drawn = draw_figure(figure, results_of(few, **{metric: {} for metric in figure.metrics}))
     assert drawn is not None
     assert {row["scheme"] for row in drawn.rows} == {*SIX, "extended"}, "none without K"
 
@@ -159,7 +159,7 @@ def test_a_box_plot_shows_the_labels_that_its_figure_names_and_no_others(few: Ex
 def test_a_map_of_nodes_that_move_on_no_roads_is_refused() -> None:
     adaptive = load_experiment("adaptive", quick=True)
     with pytest.raises(UserError, match="move on no roads"):
-        draw(Figure(name="roads", kind="map"), results_of(adaptive))
+        draw_figure(Figure(name="roads", kind="map"), results_of(adaptive))
 
 
 def test_places_of_a_panel_that_there_is_not_are_refused(holders: Experiment) -> None:

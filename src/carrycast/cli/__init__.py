@@ -13,9 +13,7 @@ from carrycast.cli import (
     advise,
     catalog,
     completion,
-    contacts,
     debug,
-    emulate,
     evaluate,
     fleets,
     keys,
@@ -25,7 +23,6 @@ from carrycast.cli import (
     show,
     simulate,
     telemetry,
-    tour,
     traces,
 )
 from carrycast.errors import UserError, WorkError
@@ -63,6 +60,11 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found, unknown
 
+    @property
+    def words(self) -> list[str]:
+        """What may follow the name of the command: the commands and options below it."""
+        return [*self.kinds, *self.options]
+
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)$", message)
         known = re.findall(r"[\w-]+", wrong[2]) if wrong else self.options
@@ -85,9 +87,27 @@ def parser() -> _Parser:
     loud.add_argument("-v", "--verbose", action="store_true", help="log what is done, on standard error")
     loud.add_argument("-q", "--quiet", action="store_true", help="neither progress nor warnings")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
-    groups = (simulate, debug, contacts, emulate, show, evaluate, fleets, advise, tour, traces, telemetry)
-    for group in (*groups, live, keys, policy, catalog, scaffold, completion):
-        group.add_commands(commands)
+    declarations = (
+        simulate.add_commands,
+        debug.add_commands,
+        fleets.add_contacts,
+        simulate.add_emulate,
+        show.add_commands,
+        evaluate.add_commands,
+        fleets.add_commands,
+        advise.add_commands,
+        evaluate.add_tour,
+        traces.add_commands,
+        telemetry.add_commands,
+        live.add_commands,
+        keys.add_commands,
+        policy.add_commands,
+        catalog.add_commands,
+        scaffold.add_commands,
+    )
+    for declare in declarations:
+        declare(commands)
+    completion.add_commands(commands, lambda: ({name: below.words for name, below in top.kinds.items()}, top.options))
     return top
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from carrycast.cli.evaluate import add_out
-from carrycast.cli.options import print_json, say
+from carrycast.cli.options import print_json, print_line
 from carrycast.cli.watching import resumable
 
 
@@ -43,15 +43,15 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _advise(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.advice.advise import advise
-    from carrycast.analysis.advice.deploy import write_nodes
-    from carrycast.analysis.advice.fleet import read_fleet, taken_from
+    from carrycast.analysis.advice.deploy import write_node_configurations
+    from carrycast.analysis.advice.fleet import read_fleet, recorded_file
     from carrycast.analysis.advice.objective import parse_objective
-    from carrycast.analysis.advice.page import sentences, write_page
+    from carrycast.analysis.advice.page import advice_sentences, write_advice_page
 
     objective = parse_objective(arguments.objective)
     scenario = read_fleet(arguments.fleet, arguments.workload, arguments.range_m, arguments.duration_s)
     quiet = arguments.json or arguments.quiet
-    beside = taken_from(arguments.fleet, arguments.workload, arguments.range_m)
+    beside = recorded_file(arguments.fleet, arguments.workload, arguments.range_m)
     if beside is not None and not quiet:
         heard = (
             ""
@@ -71,9 +71,9 @@ def _advise(arguments: argparse.Namespace) -> int:
             arguments.master,
             (lambda text: None) if quiet else (lambda text: print(text, file=sys.stderr)),
         )
-    page = write_page(found, out)
-    files = write_nodes(scenario, found.chosen.candidate, out / "nodes")
-    said = sentences(found)
+    page = write_advice_page(found, out)
+    files = write_node_configurations(scenario, found.chosen.candidate, out / "nodes")
+    said = advice_sentences(found)
     if arguments.json:
         print_json(
             {
@@ -82,10 +82,10 @@ def _advise(arguments: argparse.Namespace) -> int:
                 "objective": objective.text,
                 "held_out": {
                     one.candidate.label: {name: mean._asdict() for name, mean in one.means.items()}
-                    for one in found.judged
+                    for one in found.evaluated
                 },
                 "bound": found.bound._asdict(),
-                "runs": found.race.runs,
+                "runs": found.search.runs,
                 "exhaustive": found.exhaustive,
                 "sentences": said,
                 "page": str(page),
@@ -93,7 +93,7 @@ def _advise(arguments: argparse.Namespace) -> int:
         )
         return 0
     for line in said:
-        say(line)
-    say(f"page  {page}")
-    say(f"nodes {out / 'nodes'} ({files} configurations)")
+        print_line(line)
+    print_line(f"page  {page}")
+    print_line(f"nodes {out / 'nodes'} ({files} configurations)")
     return 0

@@ -4,7 +4,7 @@ import argparse
 import typing
 from collections.abc import Callable, Iterable
 
-from carrycast.cli.options import add_json, console, print_json, say
+from carrycast.cli.options import add_json, console, print_json, print_line
 from carrycast.errors import UserError
 
 if typing.TYPE_CHECKING:
@@ -287,7 +287,7 @@ def _print_list(rows: list[dict[str, object]], hint: str) -> None:
     console().print(table)
     for row in rows:
         if "broken" in row:
-            say(f"{row['name']}: {row['broken']}")
+            print_line(f"{row['name']}: {row['broken']}")
     console().print(f"[dim]{hint}[/dim]")
 
 

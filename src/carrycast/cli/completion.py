@@ -1,9 +1,10 @@
 """`completion SHELL`: a script with which a shell completes carrycast's commands and options by the tab key."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
-from carrycast.cli.options import say
+from carrycast.cli.options import print_line
 
 BASH = """# carrycast for bash: eval "$(carrycast completion bash)"
 _carrycast() {{
@@ -31,28 +32,31 @@ autoload -Uz compinit bashcompinit && compinit -u && bashcompinit
 SHELLS = ("bash", "zsh", "fish")
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare it."""
+Words = Callable[[], tuple[Mapping[str, list[str]], list[str]]]
+"""The words that may follow each command, and the options of all commands."""
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", known: Words) -> None:
+    """Declare the command."""
     completion = commands.add_parser(
         "completion",
         help="let a shell complete commands and options",
         description='Print a script for a shell, as in: eval "$(carrycast completion bash)"',
     )
     completion.add_argument("shell", choices=SHELLS)
-    completion.set_defaults(command=_completion)
+    completion.set_defaults(command=partial(_completion, known))
 
 
-def _completion(arguments: argparse.Namespace) -> int:
-    from carrycast.cli import parser
+def _completion(known: Words, arguments: argparse.Namespace) -> int:
     from carrycast.core.plugins import plugin_names
 
-    top, protocols = parser(), plugin_names("protocols")
-    words = {name: [*below.kinds, *below.options] for name, below in top.kinds.items()}
+    words, options = known()
+    protocols = plugin_names("protocols")
     if arguments.shell == "fish":
-        say(_fish(words, top.options, protocols))
+        print_line(_fish(words, options, protocols))
     else:
-        bash = _bash(words, top.options, protocols)
-        say(bash if arguments.shell == "bash" else ZSH + bash)
+        bash = _bash(words, options, protocols)
+        print_line(bash if arguments.shell == "bash" else ZSH + bash)
     return 0
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.cli.options import add_json, add_scenario, print_json, say
+from carrycast.cli.options import add_json, add_scenario, print_json, print_line
 
 if TYPE_CHECKING:
     from carrycast.trace.diff import Difference
@@ -52,7 +52,7 @@ def _diff(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"equal": found is None, "difference": None if found is None else asdict(found)})
     elif found is None:
-        say("the runs are equal")
+        print_line("the runs are equal")
     else:
         _print_difference(found)
     return 0 if found is None else 1
@@ -73,17 +73,17 @@ def _recorded(path: Path, seed: int, scratch: Path) -> Path:
 
 
 def _print_difference(found: "Difference") -> None:
-    say(f"the first difference is in row {found.row} of the table {found.table}")
+    print_line(f"the first difference is in row {found.row} of the table {found.table}")
     for row in found.before:
-        say(f"  both  {_row_text(row)}")
+        print_line(f"  both  {_row_text(row)}")
     for side, one in (("A", found.first), ("B", found.second)):
-        say(f"  {side}     {'(ends here)' if one is None else _row_text(one)}")
+        print_line(f"  {side}     {'(ends here)' if one is None else _row_text(one)}")
     if found.columns:
-        say(f"they differ in {', '.join(found.columns)}")
+        print_line(f"they differ in {', '.join(found.columns)}")
     times = [row["time_s"] for row in (found.first, found.second) if row is not None and "time_s" in row]
     nodes = [row["node"] for row in (found.first, found.second) if row is not None and "node" in row]
     if times and nodes:
-        say(f"to stop there: carrycast debug SCENARIO --node {nodes[0]} --at {min(times):g}")
+        print_line(f"to stop there: carrycast debug SCENARIO --node {nodes[0]} --at {min(times):g}")
 
 
 def _row_text(row: dict[str, object]) -> str:
@@ -97,5 +97,5 @@ def _debug(arguments: argparse.Namespace) -> int:
     settings = dict(parse_assignment(text) for text in arguments.set)
     scenario = resolve_scenario(arguments.scenario, arguments.protocol, settings)
     outcome = debug_run(scenario, arguments.seed, arguments.node, arguments.at)
-    say(f"fingerprint {outcome.fingerprint}")
+    print_line(f"fingerprint {outcome.fingerprint}")
     return 0

@@ -1,11 +1,12 @@
 """`compare`, `sweep`, `reproduce`, `report`: what runs many simulations, on Spark; `verify`: some of them again."""
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.cli.options import add_json, add_master, add_scenario, console, print_json, say, warn
+from carrycast.cli.options import add_json, add_master, add_scenario, console, print_json, print_line, print_warnings
 from carrycast.cli.watching import resumable
 from carrycast.errors import UserError
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
     from carrycast.analysis.spark.claims import Claim
     from carrycast.analysis.spark.experiment import Experiment
-    from carrycast.analysis.spark.reproduce import Report
+    from carrycast.analysis.spark.reproduce import ExperimentReport
+    from carrycast.analysis.spark.tour import OpeningRun, Tour
     from carrycast.analysis.spark.verify import VerifiedRun
 
 PAPERS = {"000": "policy", "001": "asp", "002": "overlay", "003": "topic-holders", "004": "adaptive"}
@@ -135,16 +137,16 @@ def _compare(arguments: argparse.Namespace) -> int:
         )
     explain(found.report.reasons)
     # Without --json they were told before the runs.
-    warn(found.report.warnings, not arguments.json or arguments.quiet)
+    print_warnings(found.report.warnings, not arguments.json or arguments.quiet)
     if arguments.json:
         print_json(found.as_row())
     elif found.report.failed < found.report.runs:
         for table in found.tables(console().width):
             console().print(table)
-        say(f"picture {found.picture}")
-        say(f"report  {found.report.page}")
+        print_line(f"picture {found.picture}")
+        print_line(f"report  {found.report.page}")
         for line in found.sentences:
-            say(line)
+            print_line(line)
     return 1 if found.report.failed else 0
 
 
@@ -158,12 +160,12 @@ def _sweep(arguments: argparse.Namespace) -> int:
     done, failed = len(records), sum(record["error"] is not None for record in records)
     explain(failure_lines(records))
     warnings = warnings_in(out, experiment)
-    warn(warnings, not arguments.json or arguments.quiet)
+    print_warnings(warnings, not arguments.json or arguments.quiet)
     if arguments.json:
         print_json({"out": str(arguments.out), "runs": done, "failed": failed, "warnings": warnings})
     else:
-        say(f"{done} runs in {arguments.out}, {failed} failed")
-        say(f"next: carrycast report {arguments.out}")
+        print_line(f"{done} runs in {arguments.out}, {failed} failed")
+        print_line(f"next: carrycast report {arguments.out}")
     return 1 if failed else 0
 
 
@@ -202,7 +204,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             arguments.master,
             quiet=arguments.json or arguments.quiet,
         )
-    warn(found.warnings, not arguments.json or arguments.quiet)
+    print_warnings(found.warnings, not arguments.json or arguments.quiet)
     _print_report(found, arguments.json)
     if found.failed:
         return 1
@@ -215,7 +217,7 @@ def _report(arguments: argparse.Namespace) -> int:
     if not arguments.directory.is_dir():
         raise UserError(f"{arguments.directory}: there is no such directory")
     found = report(arguments.directory, arguments.master)
-    warn(found.warnings, arguments.quiet)
+    print_warnings(found.warnings, arguments.quiet)
     _print_report(found, arguments.json)
     return 1 if found.failed else 0
 
@@ -241,7 +243,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         rows = [{"experiment": one.experiment, "point": one.point, "seed": one.seed, "same": one.same} for one in found]
         print_json({"runs": rows, "same": len(found) - len(other)})
     else:
-        say(f"{len(found) - len(other)} of {len(found)} runs came out the same, to the last byte")
+        print_line(f"{len(found) - len(other)} of {len(found)} runs came out the same, to the last byte")
     return 1 if other else 0
 
 
@@ -257,21 +259,21 @@ def explain(reasons: list[str]) -> None:
         print(f"carrycast: {line}", file=sys.stderr)
 
 
-def _print_report(found: "Report", as_json: bool) -> None:
+def _print_report(found: "ExperimentReport", as_json: bool) -> None:
     explain(found.reasons)
     if as_json:
         print_json(found.as_row())
         return
     for means in found.means:
-        say(means.title)
+        print_line(means.title)
         console().print(means.table())
-        say(f"{means.rest}\n")
+        print_line(f"{means.rest}\n")
     if found.claims:
         console().print(_claims_table(found.claims))
-        say("the whole 95 % interval decides; undecided: a part of it agrees, and more runs may tell")
+        print_line("the whole 95 % interval decides; undecided: a part of it agrees, and more runs may tell")
     if found.failed:
         console().print(f"[bold red]{found.failed} of {found.runs} runs failed[/bold red]; the report names each")
-    say(f"report {found.page}")
+    print_line(f"report {found.page}")
 
 
 def _claims_table(claims: "list[Claim]") -> "Table":
@@ -290,3 +292,87 @@ def _claims_table(claims: "list[Claim]") -> "Table":
         ours, low, high = interval_texts(claim.ours, claim.low, claim.high)
         table.add_row(mark, escape(claim.statement), ours, "" if claim.low is None else f"{low} to {high}")
     return table
+
+
+BAR = 36
+"""Characters of a bar that is full."""
+
+
+def add_tour(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare it."""
+    tour = commands.add_parser(
+        "tour",
+        help="each headline result, in minutes",
+        description="Who delivers across islands, to be watched; then the headline of each paper, in minutes.",
+    )
+    add_out(tour, "out/tour")
+    tour.set_defaults(command=_tour)
+
+
+def _tour(arguments: argparse.Namespace) -> int:
+    from carrycast.analysis.spark.session import check_spark_installed
+    from carrycast.analysis.spark.tour import run_opening, tour
+
+    check_spark_installed()
+    out: Path = arguments.out
+    with resumable(out):
+        opening = run_opening(out)
+        if not arguments.json:
+            _open(opening)
+        found = tour(out, arguments.master, quiet=arguments.json or arguments.quiet)
+    explain(found.report.reasons)
+    if arguments.json:
+        print_json({**found.report.as_row(), "islands": str(opening.page)})
+    else:
+        _close(found, opening)
+    return 1 if found.report.failed else 0
+
+
+def _open(opening: "OpeningRun") -> None:
+    """The first picture, before anything that takes its time."""
+    print_line(f"{opening.nodes} nodes that meet and part, and are never one network: who gets the events?\n")
+    console().print(_bars(opening))
+    print_line(f"\nwatch both, on the same movement: {opening.page}")
+    print_line("now the headline of each paper; that takes a minute or two\n")
+    sys.stdout.flush()
+
+
+def _bars(opening: "OpeningRun") -> "Table":
+    from rich.markup import escape
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for protocol, share in opening.shares.items():
+        bar = ProgressBar(total=1.0, completed=share, width=BAR)
+        table.add_row(f"  {escape(protocol)}", bar, f"{share:.0%} of those interested")
+    return table
+
+
+def _close(found: "Tour", opening: "OpeningRun") -> None:
+    for title, table in found.tables():
+        print_line(title)
+        console().print(table)
+        print_line("")
+    claims = [claim.holds for claim in found.report.claims if not claim.calibration]
+    if claims:
+        counts = f"{claims.count(True)} hold, {claims.count(False)} fail, {claims.count(None)} are undecided"
+        print_line(f"claims about these: {counts} with so few runs")
+    if found.report.failed:
+        print_line(f"{found.report.failed} of {found.report.runs} runs failed; the report names each")
+    command = _command()
+    print_line("next:")
+    for what, why in (
+        (f"open {opening.page}", "watch islands meet and events spread"),
+        (f"open {found.report.page}", "every figure, claim and setting of this tour"),
+        (f"{command} new scenario mine", "a scenario of your own, to begin with"),
+        (f"{command} compare mine.toml --protocols flooding,epidemic", "who serves it best"),
+        (f"{command} reproduce 004 --quick", "one paper, all its figures"),
+    ):
+        print_line(f"  {what}\n      {why}")
+
+
+def _command() -> str:
+    """How this command is called here: `make run` finds it where the path of the shell may not."""
+    called = Path(sys.argv[0])
+    return "carrycast" if called.name != "carrycast" or shutil.which("carrycast") else str(called)

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from carrycast.cli.options import add_json, print_json, say
+from carrycast.cli.options import add_json, print_json, print_line
 
 DESCRIPTION = """Keys of live nodes. A network is either all who know one secret (`network`), or all whom an operator
 has certified (`operator`, `certify`) and not revoked (`revoke`). docs/security.md says what each protects against."""
@@ -81,8 +81,8 @@ def _new(arguments: argparse.Namespace) -> int:
     from carrycast.node.security.key_files import KeyKind
 
     public = make_key_pair(arguments.file, KeyKind.IDENTITY)
-    say(f"{arguments.file} is the node's secret; {public} may be shown to anybody")
-    say(f"node {describe_key_file(public)['node']}, unless a certificate says another id")
+    print_line(f"{arguments.file} is the node's secret; {public} may be shown to anybody")
+    print_line(f"node {describe_key_file(public)['node']}, unless a certificate says another id")
     return 0
 
 
@@ -90,7 +90,7 @@ def _network(arguments: argparse.Namespace) -> int:
     from carrycast.node.security.commands import make_network_secret
 
     make_network_secret(arguments.file)
-    say(f"{arguments.file} is the network's secret: whoever has it is in")
+    print_line(f"{arguments.file} is the network's secret: whoever has it is in")
     return 0
 
 
@@ -99,7 +99,7 @@ def _operator(arguments: argparse.Namespace) -> int:
     from carrycast.node.security.key_files import KeyKind
 
     public = make_key_pair(arguments.file, KeyKind.OPERATOR)
-    say(f"{arguments.file} is the operator's secret, and stays off the nodes; every node needs {public}")
+    print_line(f"{arguments.file} is the operator's secret, and stays off the nodes; every node needs {public}")
     return 0
 
 
@@ -123,7 +123,7 @@ def _certify(arguments: argparse.Namespace) -> int:
         arguments.days,
         arguments.grace,
     )
-    say(f"{arguments.out}: {certificate.name} is node {certificate.node}")
+    print_line(f"{arguments.out}: {certificate.name} is node {certificate.node}")
     return 0
 
 
@@ -132,13 +132,13 @@ def _revoke(arguments: argparse.Namespace) -> int:
     from carrycast.node.security.revocations import NEVER_S
 
     after = revoke(arguments.nodes, arguments.operator, arguments.list_file)
-    say(f"{arguments.list_file}: list number {after.number}, {len(after.entries)} nodes are out")
+    print_line(f"{arguments.list_file}: list number {after.number}, {len(after.entries)} nodes are out")
     for node, one in after.entries.items():
         if one.number == after.number and one.until_s == NEVER_S:
-            say(
+            print_line(
                 f"node {node} stays on the list for good: no certificate of it is in {issuance_log(arguments.operator)}"
             )
-    say("give it to one node as keys.revocations and send that node SIGHUP: it tells the others")
+    print_line("give it to one node as keys.revocations and send that node SIGHUP: it tells the others")
     return 0
 
 
@@ -151,5 +151,5 @@ def _show(arguments: argparse.Namespace) -> int:
         return 0
     for name, value in facts.items():
         told = ", ".join(f"{key}={one}" for key, one in value.items()) if isinstance(value, dict) else value
-        say(f"{name} {told}")
+        print_line(f"{name} {told}")
     return 0

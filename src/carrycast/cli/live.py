@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carrycast.cli.options import add_json, print_json, say
+from carrycast.cli.options import add_json, print_json, print_line
 from carrycast.errors import UserError, WorkError
 
 if TYPE_CHECKING:
@@ -234,8 +234,8 @@ def _status(arguments: argparse.Namespace) -> int:
     for name, value in facts.items():
         if name in ("answer", "id"):
             continue
-        say(f"{name} {_told(value)}")
-    say(f"normal: {NORMAL}")
+        print_line(f"{name} {_told(value)}")
+    print_line(f"normal: {NORMAL}")
     return 0
 
 

@@ -56,18 +56,18 @@ def console() -> "Console":
     return Console()
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """A line for people, never broken: paths and commands are there to be copied."""
     print(text)
 
 
-def warn(warnings: Sequence[str], quiet: bool = False) -> None:
+def print_warnings(warnings: Sequence[str], quiet: bool = False) -> None:
     """One line each, where errors go: also beside `--json`."""
     for text in () if quiet else warnings:
         print(f"carrycast: warning: {text}", file=sys.stderr)
 
 
-def new_folder(path: Path, option: str) -> None:
+def make_folder(path: Path, option: str) -> None:
     """Make a folder for output; a UserError if something else stands there or in the way."""
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def new_folder(path: Path, option: str) -> None:
         raise UserError(f"{option} {path}: cannot be made a folder: {error.strerror}") from None
 
 
-def table_of(rows: Mapping[str, object], meanings: Mapping[str, str] | None = None) -> "Table":
+def metric_table(rows: Mapping[str, object], meanings: Mapping[str, str] | None = None) -> "Table":
     """Names, values and, if told, what they mean."""
     from rich.table import Table
 
@@ -85,11 +85,11 @@ def table_of(rows: Mapping[str, object], meanings: Mapping[str, str] | None = No
     if meanings is not None:
         table.add_column("meaning", style="dim")
     for name, value in rows.items():
-        table.add_row(name, shown(value), *([] if meanings is None else [meanings.get(name, "")]))
+        table.add_row(name, value_text(value), *([] if meanings is None else [meanings.get(name, "")]))
     return table
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """A number as people read it; a dash for what does not exist."""
     if value is None:
         return "-"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from carrycast.cli.options import add_json, print_json, say
+from carrycast.cli.options import add_json, print_json, print_line
 from carrycast.errors import UserError
 
 TOOL = "policy_tool"
@@ -191,10 +191,10 @@ def _told(arguments: argparse.Namespace, told: dict[str, object]) -> int:
         return 1 if "clashes" in told else 0
     for policy in _rows(told, "policies"):
         state = "read" if "clashes" in told else "in order"
-        say(f"{policy['id']} version {policy['version']}: {state}")
+        print_line(f"{policy['id']} version {policy['version']}: {state}")
     for policy in _rows(told, "published"):
         stored = ", ".join(_called(told, node) for node in policy["stored_by"]) or "nobody yet"
-        say(f"{policy['id']} version {policy['version']}: published, stored by {stored}")
+        print_line(f"{policy['id']} version {policy['version']}: published, stored by {stored}")
     for kind, label in _LABELS.items():
         for line in _lines(told, kind):
             print(f"{label}: {line}", file=sys.stderr)
@@ -227,8 +227,8 @@ def _listed(arguments: argparse.Namespace, told: dict[str, object]) -> int:
         print_json(told)
         return 0
     for policy in _rows(told, "policies"):
-        say(f"# from {_called(told, policy['from'])}{', withdrawn' if policy['withdrawn'] else ''}")
-        say(str(policy["text"]))
+        print_line(f"# from {_called(told, policy['from'])}{', withdrawn' if policy['withdrawn'] else ''}")
+        print_line(str(policy["text"]))
     for policy in _rows(told, "unstored"):
         nodes = ", ".join(_called(told, node) for node in policy["nodes"])
         print(f"no repository has told of {policy['id']} version {policy['version']}, held by {nodes}", file=sys.stderr)
@@ -251,13 +251,13 @@ def _status(arguments: argparse.Namespace) -> int:
         return 0
     policies = _rows(told, "policies")
     if not policies:
-        say("no node that answered holds a policy")
+        print_line("no node that answered holds a policy")
     for policy in policies:
-        say(f"{policy['id']} version {policy['version']}{', withdrawn' if policy['withdrawn'] else ''}")
+        print_line(f"{policy['id']} version {policy['version']}{', withdrawn' if policy['withdrawn'] else ''}")
         for row in policy["nodes"]:
             version = f", version {row['version']}" if row["version"] not in (None, policy["version"]) else ""
             why = f": {row['why']}" if row["why"] else ""
-            say(f"  {row['name']} ({row['part']}): {row['state']}{version}{why}")
+            print_line(f"  {row['name']} ({row['part']}): {row['state']}{version}{why}")
     return 0
 
 
@@ -278,9 +278,9 @@ def _state(arguments: argparse.Namespace) -> int:
         return 0
     for name, parts in told.items():
         assert isinstance(parts, dict)
-        say(name)
+        print_line(name)
         for key, value in parts.items():
-            say(f"  {key}: {', '.join(map(str, value)) or '-' if isinstance(value, list) else value}")
+            print_line(f"  {key}: {', '.join(map(str, value)) or '-' if isinstance(value, list) else value}")
     return 0
 
 
@@ -304,7 +304,7 @@ def _request(arguments: argparse.Namespace) -> int:
         print_json({"complete": complete, "events": shown})
         return 0
     for event in events:
-        say(f"{event.id}  " + " ".join(f"{name}={value}" for name, value in event.attributes.items()))
+        print_line(f"{event.id}  " + " ".join(f"{name}={value}" for name, value in event.attributes.items()))
     if not complete:
         print("not every repository has answered", file=sys.stderr)
     return 0

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from carrycast.cli.options import new_folder, say
+from carrycast.cli.options import make_folder, print_line
 from carrycast.errors import UserError
 
 FILES = {
@@ -77,14 +77,14 @@ def _new_protocol(arguments: argparse.Namespace) -> int:
     folder = root / "carrycast" / "protocols" / name
     if folder.is_dir():
         raise UserError(f"{folder}: exists already")
-    new_folder(folder, "--dir")
+    make_folder(folder, "--dir")
     for file, template in FILES.items():
         _write(folder / file.format(name=name), template, name)
-    say(f"made {folder}")
+    print_line(f"made {folder}")
     prefix = "" if root.resolve() == Path("src").resolve() else f"PYTHONPATH={root} "
     scenario = "examples/quick.toml" if Path("examples/quick.toml").is_file() else "SCENARIO.toml"
-    say(f"run it:  {prefix}carrycast run {scenario} --protocol {name}")
-    say(f"test it: {prefix}python -m pytest {folder}")
+    print_line(f"run it:  {prefix}carrycast run {scenario} --protocol {name}")
+    print_line(f"test it: {prefix}python -m pytest {folder}")
     return 0
 
 
@@ -98,39 +98,39 @@ def _new_package(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.dir / f"carrycast_{name}"
     if folder.is_dir():
         raise UserError(f"{folder}: exists already")
-    new_folder(folder, "--dir")
+    make_folder(folder, "--dir")
     template = arguments.kind.replace("-", "_")
     blanks = {"dashed": name.replace("_", "-"), "noun": kind.noun, "group": kind.group}
     _write(folder / "pyproject.toml", "package.txt", name, **blanks)
     _write(folder / f"carrycast_{name}.py", f"{template}.txt", name)
     _write(folder / f"test_{name}.py", f"{template}_test.txt", name)
-    say(f"made {folder}")
+    print_line(f"made {folder}")
     # A bare name would be a distribution to download.
     place = folder if folder.is_absolute() else f"./{folder}"
-    say(f"install it: pip install --editable {place}")
-    say(f"test it:    python -m pytest {folder}")
+    print_line(f"install it: pip install --editable {place}")
+    print_line(f"test it:    python -m pytest {folder}")
     return 0
 
 
 def _new_scenario(arguments: argparse.Namespace) -> int:
     name = _checked_name(arguments.name, "a scenario's", "night_bus")
-    new_folder(arguments.dir, "--dir")
+    make_folder(arguments.dir, "--dir")
     path: Path = arguments.dir / f"{name}.toml"
     _write(path, "scenario.txt", name)
-    say(f"made {path}")
-    say(f"run it:     carrycast run {path}")
-    say(f"compare it: carrycast compare {path} --protocols flooding,epidemic")
+    print_line(f"made {path}")
+    print_line(f"run it:     carrycast run {path}")
+    print_line(f"compare it: carrycast compare {path} --protocols flooding,epidemic")
     return 0
 
 
 def _new_experiment(arguments: argparse.Namespace) -> int:
     name = _checked_name(arguments.name, "an experiment's", "night_bus")
     folder: Path = arguments.dir / name
-    new_folder(folder, "--dir")
+    make_folder(folder, "--dir")
     _write(folder / "experiment.toml", "experiment.txt", name)
     _write(folder / "scenario.toml", "scenario.txt", name)
-    say(f"made {folder}")
-    say(f"run it: carrycast reproduce {folder / 'experiment.toml'} --quick --out out/{name}")
+    print_line(f"made {folder}")
+    print_line(f"run it: carrycast reproduce {folder / 'experiment.toml'} --quick --out out/{name}")
     return 0
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.cli.options import add_json, print_json, say
+from carrycast.cli.options import add_json, print_json, print_line
 from carrycast.cli.watching import watched
 from carrycast.errors import UserError, WorkError
 
@@ -89,7 +89,7 @@ def _tell(page: Path, as_json: bool) -> None:
         print_json({"page": str(page), "size_bytes": size_bytes})
     else:
         size = f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e3:.0f} kB"
-        say(f"page {page} ({size}); open it in a browser")
+        print_line(f"page {page} ({size}); open it in a browser")
 
 
 def _show_report(arguments: argparse.Namespace) -> int:
@@ -127,7 +127,7 @@ def _show_live(arguments: argparse.Namespace) -> int:
             if arguments.json:
                 print_json({"page": server.address})
             else:
-                say(f"page {server.address}; open it in a browser; Ctrl-C ends it")
+                print_line(f"page {server.address}; open it in a browser; Ctrl-C ends it")
             sys.stdout.flush()
             server.serve_forever()
         except KeyboardInterrupt:

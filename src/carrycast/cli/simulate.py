@@ -1,11 +1,21 @@
 """`run`, `check`: what needs the simulator and no Spark."""
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.cli.options import add_json, add_scenario, console, new_folder, print_json, say, table_of, warn
+from carrycast.cli.options import (
+    add_json,
+    add_scenario,
+    console,
+    make_folder,
+    metric_table,
+    print_json,
+    print_line,
+    print_warnings,
+)
 from carrycast.cli.watching import watched
 from carrycast.errors import UserError, WorkError
 
@@ -51,14 +61,14 @@ def _run(arguments: argparse.Namespace) -> int:
     scenario = resolve_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
     level = None
     if arguments.trace is not None:
-        new_folder(arguments.trace, "--trace")
+        make_folder(arguments.trace, "--trace")
         if any(arguments.trace.iterdir()):
             raise UserError(f"{arguments.trace}: is not empty; give a new folder for the trace")
         arguments.trace.rmdir()
         level = Level(arguments.level)
     # A run computes how nodes move anyway.
     warnings = warnings_of(scenario, arguments.seed, moving=True)
-    warn(warnings, arguments.quiet)
+    print_warnings(warnings, arguments.quiet)
     with watched(scenario.duration_s, quiet=arguments.json or arguments.quiet) as watch:
         outcome = run(scenario, arguments.seed, level, told=watch)
         if arguments.trace is not None:
@@ -66,14 +76,14 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({**outcome.summary(), "warnings": warnings})
         return 0
-    say(f"{outcome.scenario}, {outcome.protocol}, seed {outcome.seed}")
-    console().print(table_of(outcome.metrics, metric_meanings()))
+    print_line(f"{outcome.scenario}, {outcome.protocol}, seed {outcome.seed}")
+    console().print(metric_table(outcome.metrics, metric_meanings()))
     for processor, failures in outcome.failures.items():
         times = "once" if failures.times == 1 else f"{failures.times} times"
-        say(f"processor {processor} failed {times}: {failures.first}")
-    say(f"fingerprint {outcome.fingerprint}")
+        print_line(f"processor {processor} failed {times}: {failures.first}")
+    print_line(f"fingerprint {outcome.fingerprint}")
     if arguments.trace is not None:
-        say(f"trace in {arguments.trace}")
+        print_line(f"trace in {arguments.trace}")
     return 0
 
 
@@ -109,7 +119,7 @@ def _check(arguments: argparse.Namespace) -> int:
     check_files(scenario)
     check_run(scenario)
     warnings = warnings_of(scenario)
-    warn(warnings, arguments.quiet)
+    print_warnings(warnings, arguments.quiet)
     facts = {
         "scenario": scenario.name,
         "nodes": scenario.nodes,
@@ -121,9 +131,9 @@ def _check(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"ok": True, **facts, "warnings": warnings})
     else:
-        say(f"{arguments.scenario}: {'runs, with warnings' if warnings else 'fine'}")
+        print_line(f"{arguments.scenario}: {'runs, with warnings' if warnings else 'fine'}")
         for name, value in facts.items():
-            say(f"  {name} {'-' if value is None else value}")
+            print_line(f"  {name} {'-' if value is None else value}")
     return 0
 
 
@@ -131,3 +141,40 @@ def _discovery(scenario: "Scenario", plan: "StackPlan") -> str:
     """How nodes find their neighbors: as the scenario has it, or by their router if it needs no beacons beneath it."""
     mode = str(scenario.discovery.__struct_config__.tag)
     return "router" if mode == "beacon" and plan.beacons is None else mode
+
+
+def add_emulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare it."""
+    emulate = commands.add_parser(
+        "emulate",
+        help="play a scenario to live nodes on this machine, in real time",
+        description="Play a scenario to live nodes of one process on loopback, in real time, with links that come and "
+        "go as they do in the simulator. docs/emulation.md says what live nodes cannot do.",
+    )
+    add_scenario(emulate)
+    emulate.add_argument("--protocol", metavar="P", help="instead of the scenario's, settings included")
+    emulate.add_argument("--seed", type=int, default=1, metavar="N", help="as in run (default 1)")
+    emulate.add_argument("--duration", type=float, dest="duration_s", metavar="S", help="instead of the scenario's")
+    add_json(emulate)
+    emulate.set_defaults(command=_emulate)
+
+
+def _emulate(arguments: argparse.Namespace) -> int:
+    from carrycast.lab.play import emulate
+    from carrycast.sim.scenario.measures import metric_meanings
+    from carrycast.sim.scenario.overrides import parse_assignment, resolve_scenario
+
+    settings = dict(parse_assignment(text) for text in arguments.set)
+    if arguments.duration_s is not None:
+        settings["duration_s"] = arguments.duration_s
+    scenario = resolve_scenario(arguments.scenario, arguments.protocol, settings)
+    outcome = emulate(scenario, arguments.seed, lambda text: print(text, file=sys.stderr, flush=True))
+    if arguments.json:
+        print_json(outcome.summary())
+        return 0
+    print_line(
+        f"{outcome.scenario}, {outcome.protocol}, seed {outcome.seed}, {outcome.duration_s:g} s through live nodes"
+    )
+    console().print(metric_table(outcome.metrics, metric_meanings()))
+    print_line(f"late by {outcome.late_s:.3f} s at worst")
+    return 0

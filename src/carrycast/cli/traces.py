@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from carrycast.cli.options import add_json, add_master, console, print_json, say, shown, table_of
+from carrycast.cli.options import add_json, add_master, console, metric_table, print_json, print_line, value_text
 from carrycast.errors import UserError
 
 
@@ -73,8 +73,8 @@ def _metrics(arguments: argparse.Namespace) -> int:
         print_json({"runs": [{"run": run, "metrics": metrics} for run, metrics in found.items()]})
         return 0
     for run, metrics in found.items():
-        say(run)
-        console().print(table_of(metrics, meanings))
+        print_line(run)
+        console().print(metric_table(metrics, meanings))
     return 0
 
 
@@ -103,7 +103,7 @@ def _explain(arguments: argparse.Namespace) -> int:
         print_json({**asdict(tale), "possible": tale.possible})
         return 0
     for line in told(tale):
-        say(line)
+        print_line(line)
     return 0
 
 
@@ -125,8 +125,8 @@ def _sql(arguments: argparse.Namespace) -> int:
     for column in found.columns:
         table.add_column(escape(column))
     for row in rows:
-        table.add_row(*(escape(shown(value)) for value in row))
+        table.add_row(*(escape(value_text(value)) for value in row))
     console().print(table)
     if more:
-        say(f"there are more rows than these {arguments.most}: say --most N")
+        print_line(f"there are more rows than these {arguments.most}: say --most N")
     return 0

@@ -7,29 +7,114 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from carrycast.analysis.advice.bound import Bound, bound_of
-from carrycast.analysis.advice.candidates import Candidate, LeftOut, candidates_for, with_protocol
-from carrycast.analysis.advice.fleet import HELD_OUT_SEEDS, Parts, cut
+from carrycast.analysis.advice.bound import DeliveryBound, delivery_bound
+from carrycast.analysis.advice.fleet import HELD_OUT_SEEDS, FleetParts, split_fleet
 from carrycast.analysis.advice.objective import Objective
-from carrycast.analysis.advice.race import Found, Metrics, Race, means_of, race
+from carrycast.analysis.advice.successive_halving import (
+    HalvingResult,
+    Metrics,
+    MetricsBySeed,
+    seed_means,
+    successive_halving,
+)
 from carrycast.analysis.spark.definition import Axis, Definition
 from carrycast.analysis.spark.experiment import Experiment, Point
 from carrycast.analysis.spark.records import METRICS, metric_bounds, metric_value
 from carrycast.analysis.spark.session import session
 from carrycast.analysis.spark.statistics import Bounds, Interval, confidence_interval, paired_differences
 from carrycast.analysis.spark.sweep import sweep
+from carrycast.core.protocol.registry import protocol_named, protocol_names
 from carrycast.errors import UserError, WorkError
+from carrycast.sim.scenario.overrides import apply_overrides, parse_protocol, parse_protocols, protocol_label
 from carrycast.sim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Of settings that trade gain for cost, some values, cheap to dear. The defaults run anyway.
+SETTINGS_TO_TRY = (
+    "gossip:p=0.3",
+    "gossip:p=0.5",
+    "gossip:p=0.9",
+    "spray_and_wait:copies=2",
+    "spray_and_wait:copies=4",
+    "spray_and_wait:copies=16",
+    "spray_and_wait:copies=32",
+    "semi_probabilistic:tau=0.2",
+    "semi_probabilistic:tau=0.6",
+    "adaptive:tau=0.2",
+    "adaptive:tau=0.6",
+    "prophet:threshold=0.02",
+    # These need nodes in a role, or a router, which any node can be or have.
+    "tree:role=everybody",
+    "tree/recovering:role=everybody",
+)
+SAME_AS_FLOODING = "processor_flooding"
+"""Where a scenario has no processors."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A protocol with its settings, and the scenario with it."""
+
+    label: str
+    protocol: dict[str, object]
+
+
+@dataclass(frozen=True)
+class ExcludedProtocol:
+    """A protocol that cannot run on this fleet, and why not."""
+
+    label: str
+    reason: str
+
+
+def find_candidates(scenario: Scenario, named: str | None = None) -> tuple[list[Candidate], list[ExcludedProtocol]]:
+    """Those that can run, and those that cannot; of those named, if any are, each must."""
+    tables = parse_protocols(named, "--candidates") if named is not None else _all_protocols()
+    found: list[Candidate] = []
+    left_out: list[ExcludedProtocol] = []
+    for table in tables:
+        label = protocol_label(table)
+        if named is None and table["name"] == SAME_AS_FLOODING and not scenario.processors:
+            left_out.append(ExcludedProtocol(label, "is flooding where there are no processors"))
+            continue
+        try:
+            apply_overrides(scenario, {"protocol": table}, label)
+        except UserError as error:
+            if named is not None:
+                raise
+            left_out.append(ExcludedProtocol(label, str(error).removeprefix(f"{label}: ")))
+            continue
+        found.append(Candidate(label, table))
+    if not found:
+        raise UserError("no protocol can run on this fleet: " + "; ".join(one.reason for one in left_out[:2]))
+    return found, left_out
+
+
+def apply_candidate(scenario: Scenario, candidate: Candidate) -> Scenario:
+    """A scenario in which every node runs a candidate."""
+    return apply_overrides(scenario, {"protocol": candidate.protocol}, candidate.label)
+
+
+def _all_protocols() -> Sequence[dict[str, object]]:
+    tables: list[dict[str, object]] = []
+    for name in protocol_names():
+        tables.append({"name": name})
+        tables += [{"name": name, "variant": variant} for variant in protocol_named(name).variants]
+    for text in SETTINGS_TO_TRY:
+        table = parse_protocol(text)
+        if table["name"] in protocol_names():
+            tables.append(table)
+    return tables
+
 
 RUNNERS_UP = 3
 MOST_RUNS = 1000
 
 
 @dataclass(frozen=True)
-class Judged:
+class EvaluatedCandidate:
     """A finalist on the part that was held out."""
 
     candidate: Candidate
@@ -44,24 +129,24 @@ class Advice:
 
     scenario: Scenario
     objective: Objective
-    parts: Parts
+    parts: FleetParts
     candidates: list[Candidate]
-    left_out: list[LeftOut]
-    race: Race
-    judged: list[Judged]
+    left_out: list[ExcludedProtocol]
+    search: HalvingResult
+    evaluated: list[EvaluatedCandidate]
     """The recommended one first, then its runners-up."""
-    bound: Bound
+    bound: DeliveryBound
     """Of the held-out part."""
-    training_bound: Bound
+    training_bound: DeliveryBound
     exhaustive: int
     """The runs that all candidates on all seeds would have taken."""
 
     @property
-    def chosen(self) -> Judged:
+    def chosen(self) -> EvaluatedCandidate:
         """What is recommended."""
-        return self.judged[0]
+        return self.evaluated[0]
 
-    def kept(self, judged: Judged) -> bool | None:
+    def kept(self, judged: EvaluatedCandidate) -> bool | None:
         """Whether a finalist keeps the limits on what was held out; None if the intervals do not say."""
         verdicts = []
         for limit in self.objective.limits:
@@ -89,21 +174,21 @@ def advise(
     if not 2 <= runs <= MOST_RUNS:
         raise UserError(f"--runs {runs}: from 2 to {MOST_RUNS}; one run says nothing of how far it may be wrong")
     out.mkdir(parents=True, exist_ok=True)
-    parts = cut(scenario, train, out / "parts")
-    candidates, left_out = candidates_for(parts.training, named)
+    parts = split_fleet(scenario, train, out / "parts")
+    candidates, left_out = find_candidates(parts.training, named)
     spark = session("carrycast", master)
     seeds = list(range(1, runs + 1))
 
-    def measure(chosen: Sequence[int], more: Sequence[int]) -> Found:
+    def measure(chosen: Sequence[int], more: Sequence[int]) -> MetricsBySeed:
         say(f"{len(chosen)} candidates on {len(more)} {'seed' if len(more) == 1 else 'seeds'} more")
-        return measured(parts.training, "training", candidates, chosen, more, out, spark)
+        return measure_candidates(parts.training, "training", candidates, chosen, more, out, spark)
 
-    raced = race(len(candidates), seeds, objective, measure)
+    raced = successive_halving(len(candidates), seeds, objective, measure)
     finalists = raced.order[: 1 + RUNNERS_UP]
     held = [HELD_OUT_SEEDS + place for place in range(runs)]
     say(f"{len(finalists)} finalists on {runs} seeds of the held-out part")
-    found = measured(parts.held_out, "held-out", candidates, finalists, held, out, spark)
-    judged = [judge_candidate(candidates[one], found[one], found[finalists[0]]) for one in finalists]
+    found = measure_candidates(parts.held_out, "held-out", candidates, finalists, held, out, spark)
+    judged = [evaluate_candidate(candidates[one], found[one], found[finalists[0]]) for one in finalists]
     return Advice(
         scenario,
         objective,
@@ -112,13 +197,13 @@ def advise(
         left_out,
         raced,
         judged,
-        bound_of(parts.held_out, held),
-        bound_of(parts.training, seeds),
+        delivery_bound(parts.held_out, held),
+        delivery_bound(parts.training, seeds),
         len(candidates) * runs,
     )
 
 
-def measured(
+def measure_candidates(
     scenario: Scenario,
     part: str,
     candidates: Sequence[Candidate],
@@ -153,12 +238,14 @@ def _experiment(scenario: Scenario, part: str, number: int, candidate: Candidate
         name=candidate.label,
         labels={"protocol": candidate.label},
         values={"protocol": candidate.protocol},
-        scenario=with_protocol(scenario, candidate),
+        scenario=apply_candidate(scenario, candidate),
     )
     return Experiment(definition, [point], list(seeds))
 
 
-def judge_candidate(candidate: Candidate, rows: Mapping[int, Metrics], best: Mapping[int, Metrics]) -> Judged:
+def evaluate_candidate(
+    candidate: Candidate, rows: Mapping[int, Metrics], best: Mapping[int, Metrics]
+) -> EvaluatedCandidate:
     """What a candidate did on the held-out seeds, and its paired differences to the best one."""
     means = {metric: _interval([row.get(metric) for row in rows.values()], metric_bounds(metric)) for metric in METRICS}
     differences = {
@@ -171,7 +258,7 @@ def judge_candidate(candidate: Candidate, rows: Mapping[int, Metrics], best: Map
         )
         for metric in METRICS
     }
-    return Judged(candidate, means, differences)
+    return EvaluatedCandidate(candidate, means, differences)
 
 
 def _interval(values: Sequence[float | None], bounds: Bounds | None) -> Interval:
@@ -182,4 +269,4 @@ def _interval(values: Sequence[float | None], bounds: Bounds | None) -> Interval
 
 def training_means(advice: Advice, number: int) -> dict[str, float | None]:
     """What a candidate did while it was in the race."""
-    return means_of(advice.race.found[number], METRICS)
+    return seed_means(advice.search.found[number], METRICS)

@@ -13,28 +13,28 @@ from carrycast.sim.scenario.workload import draw_workload
 from carrycast.trace.eligible import eligible
 
 
-class Bound(NamedTuple):
+class DeliveryBound(NamedTuple):
     """Of some seeds together: no protocol delivers more, or has a lower median delay at that delivery."""
 
     delivery: float | None
     delay_p50_s: float | None
 
 
-def bound_of(scenario: Scenario, seeds: Sequence[int]) -> Bound:
+def delivery_bound(scenario: Scenario, seeds: Sequence[int]) -> DeliveryBound:
     """The earliest arrival of every event at everybody who was to get it."""
     pairs = 0
     delays_s: list[float] = []
     for seed in seeds:
-        found, total = _delays(scenario, seed)
+        found, total = _earliest_delays(scenario, seed)
         delays_s += found
         pairs += total
     if not pairs:
-        return Bound(None, None)
+        return DeliveryBound(None, None)
     delays_s.sort()
-    return Bound(len(delays_s) / pairs, delays_s[len(delays_s) // 2] if delays_s else None)
+    return DeliveryBound(len(delays_s) / pairs, delays_s[len(delays_s) // 2] if delays_s else None)
 
 
-def _delays(scenario: Scenario, seed: int) -> tuple[list[float], int]:
+def _earliest_delays(scenario: Scenario, seed: int) -> tuple[list[float], int]:
     """Of each pair that can be served in time, how soon; and how many pairs there are."""
     plan, _ = compute_movement(scenario, seed)
     wires = [pair for wire in scenario.wires for pair in wire.pairs(scenario.nodes)]

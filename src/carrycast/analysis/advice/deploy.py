@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from carrycast.analysis.advice.candidates import Candidate, with_protocol
+from carrycast.analysis.advice.advise import Candidate, apply_candidate
 from carrycast.analysis.spark.output import write_atomically
 from carrycast.core.protocol import Capability
 from carrycast.sim.scenario.scenario import BeaconMode, Scenario
@@ -14,7 +14,7 @@ GROUP = "239.255.77.77:7401"
 PORT = 7400
 
 
-def write_nodes(scenario: Scenario, candidate: Candidate, folder: Path) -> int:
+def write_node_configurations(scenario: Scenario, candidate: Candidate, folder: Path) -> int:
     """`node-0.toml` and so on; how many."""
     folder.mkdir(parents=True, exist_ok=True)
     count = min(scenario.nodes, MOST_FILES)
@@ -26,14 +26,14 @@ def write_nodes(scenario: Scenario, candidate: Candidate, folder: Path) -> int:
         for role, those in scenario.roles.items()
         if those == "all" or isinstance(those, list)
     }
-    plan = with_protocol(scenario, candidate).make_stack_plan()
+    plan = apply_candidate(scenario, candidate).make_stack_plan()
     needs = plan.protocol.needs | plan.settings.needs()
     for name in names[:count]:
-        write_atomically(folder / f"{name}.toml", node_file(name, scenario, candidate, fixed, needs).encode())
+        write_atomically(folder / f"{name}.toml", node_configuration(name, scenario, candidate, fixed, needs).encode())
     return count
 
 
-def node_file(
+def node_configuration(
     name: str, scenario: Scenario, candidate: Candidate, roles: dict[str, list[str]], needs: frozenset[Capability]
 ) -> str:
     """A configuration whose protocol is the one that was judged, and whose beacons are the scenario's."""
@@ -41,8 +41,8 @@ def node_file(
         f"# {candidate.label}, as `carrycast advise` recommends it for {scenario.name}.",
         f"# Run it with: carrycast node {name}.toml",
         f'name = "{name}"',
-        f"roles = {_written([role for role, those in roles.items() if name in those])}",
-        *([f"area_m = {_written(scenario.area_m)}"] if Capability.AREA in needs else []),
+        f"roles = {_toml_value([role for role, those in roles.items() if name in those])}",
+        *([f"area_m = {_toml_value(scenario.area_m)}"] if Capability.AREA in needs else []),
         "",
         "# Every address of this machine; name one, or an interface, if it has several.",
         "[listen]",
@@ -55,26 +55,26 @@ def node_file(
     ]
     if isinstance(scenario.discovery, BeaconMode):
         lines += [f"period_s = {scenario.discovery.period_s!r}", f"missed = {round(scenario.discovery.missed)}"]
-    lines += ["", *_table("protocol", candidate.protocol)]
+    lines += ["", *_toml_table("protocol", candidate.protocol)]
     if Capability.DIRECTORY in needs:
-        lines += ["", *_table("directory", dict(roles))]
+        lines += ["", *_toml_table("directory", dict(roles))]
     if Capability.DURABLE_STORE in needs:
         lines += ["", "[store]", f'file = "{name}.db"']
     lines += ["", "[control]", f'socket = "{name}.sock"', "", "[trace]", 'level = "full"', 'directory = "traces"']
     return "\n".join(lines) + "\n"
 
 
-def _table(name: str, table: dict[str, object]) -> list[str]:
-    return [f"[{name}]", *(f"{key} = {_written(value)}" for key, value in table.items())]
+def _toml_table(name: str, table: dict[str, object]) -> list[str]:
+    return [f"[{name}]", *(f"{key} = {_toml_value(value)}" for key, value in table.items())]
 
 
-def _written(value: object) -> str:
+def _toml_value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_written(item)}" for key, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_written, value)) + "]"
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'

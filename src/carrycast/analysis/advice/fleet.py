@@ -27,7 +27,7 @@ HELD_OUT_SEEDS = 1_000_001
 
 
 @dataclass(frozen=True)
-class Parts:
+class FleetParts:
     """What is learned from and what is judged on."""
 
     training: Scenario
@@ -36,7 +36,7 @@ class Parts:
     """In words."""
 
 
-def taken_from(path: Path, workload: Path | None, range_m: float | None) -> Path | None:
+def recorded_file(path: Path, workload: Path | None, range_m: float | None) -> Path | None:
     """The scenario in a folder that `carrycast ingest` made, if it says what the user does not; None without one."""
     beside = path / SCENARIO_FILE
     needed = workload is None or (range_m is None and (path / FACTS_FILE).exists())
@@ -48,7 +48,7 @@ def read_fleet(
 ) -> Scenario:
     """A scenario from what a user has: a scenario file, recorded movement or contacts; and who wants and says what.
     Range and workload of a folder that `carrycast ingest` made are those of its scenario unless they are said."""
-    beside = taken_from(path, workload, range_m)
+    beside = recorded_file(path, workload, range_m)
     given = None if beside is None else load_scenario(beside)
     if range_m is None and given is not None and given.contacts is None:
         range_m = given.radio_model().range_m
@@ -59,7 +59,7 @@ def read_fleet(
             raise UserError(f"{path}: is a scenario, which says its own range and duration; leave out the option")
         table: dict[str, object] = {**msgspec.to_builtins(load_scenario(path))}
     else:
-        table = _recorded(path, range_m, duration_s)
+        table = _recorded_tables(path, range_m, duration_s)
         if given is not None and workload is None:
             said_there = msgspec.to_builtins(given)
             table |= {key: said_there[key] for key in WORKLOAD if key in said_there}
@@ -70,7 +70,7 @@ def read_fleet(
                 raise UserError(f"{workload}: {key}: a workload has {', '.join(WORKLOAD)}; the rest is the fleet's")
         table |= {"roles": {}, "subscribe": [], "publish": [], "measure": {}, **said}
         if _has_files(said):
-            table["publish"] = _located(said.get("publish", []), workload.parent)
+            table["publish"] = _absolute_files(said.get("publish", []), workload.parent)
     if not table.get("publish") or not table.get("subscribe"):
         where = path if workload is None else workload
         raise UserError(f"{where}: has nobody who publishes or nobody who subscribes; give --workload FILE with both")
@@ -80,7 +80,7 @@ def read_fleet(
     return parse_scenario({**table, "roles": roles, "protocol": {}, "router": None}, str(workload or path))
 
 
-def _recorded(path: Path, range_m: float | None, duration_s: float | None) -> dict[str, object]:
+def _recorded_tables(path: Path, range_m: float | None, duration_s: float | None) -> dict[str, object]:
     """The tables of a scenario that plays a file of movement or of contacts."""
     if not path.exists():
         raise UserError(f"{path}: there is no such file or folder")
@@ -91,19 +91,21 @@ def _recorded(path: Path, range_m: float | None, duration_s: float | None) -> di
         return {**base, "nodes": plan.nodes, "duration_s": lasts_s, "contacts": str(path.resolve())}
     if path.is_dir():
         if not (path / FACTS_FILE).exists() and (path / PLAN_FILE).is_file():
-            return {**_recorded(path / PLAN_FILE, range_m, duration_s), "name": path.name}
+            return {**_recorded_tables(path / PLAN_FILE, range_m, duration_s), "name": path.name}
         facts = FleetFacts.read(path)
         lasts_s = duration_s or facts.duration_s
         return {
             **base,
-            **_moving({"model": FleetMovement.name, "folder": str(path.resolve())}, facts.nodes, lasts_s, range_m),
+            **_movement_tables(
+                {"model": FleetMovement.name, "folder": str(path.resolve())}, facts.nodes, lasts_s, range_m
+            ),
         }
-    name, nodes, lasts_s = _player_of(path)
+    name, nodes, lasts_s = _recorded_movement(path)
     movement: dict[str, object] = {"model": name, "file": str(path.resolve())}
-    return {**base, **_moving(movement, nodes, duration_s or lasts_s, range_m)}
+    return {**base, **_movement_tables(movement, nodes, duration_s or lasts_s, range_m)}
 
 
-def _player_of(path: Path) -> tuple[str, int, float]:
+def _recorded_movement(path: Path) -> tuple[str, int, float]:
     """The model that plays a file, how many nodes it has and how long it lasts; a UserError if several may."""
     found: dict[str, tuple[int, float]] = {}
     refusals: dict[str, str] = {}
@@ -134,7 +136,9 @@ def _player_of(path: Path) -> tuple[str, int, float]:
     return name, nodes, lasts_s
 
 
-def _moving(movement: dict[str, object], nodes: int, lasts_s: float, range_m: float | None) -> dict[str, object]:
+def _movement_tables(
+    movement: dict[str, object], nodes: int, lasts_s: float, range_m: float | None
+) -> dict[str, object]:
     """The tables of a scenario that plays recorded movement."""
     if range_m is None:
         recorded = movement.get("file", movement.get("folder"))
@@ -148,12 +152,12 @@ def _has_files(said: Mapping[str, object]) -> bool:
     return isinstance(entries, list) and any(isinstance(one, dict) and "file" in one for one in entries)
 
 
-def _located(entries: object, folder: Path) -> list[dict[str, object]]:
+def _absolute_files(entries: object, folder: Path) -> list[dict[str, object]]:
     assert isinstance(entries, list)
     return [{**one, "file": str((folder / one["file"]).resolve())} if "file" in one else one for one in entries]
 
 
-def cut(scenario: Scenario, share: float, folder: Path) -> Parts:
+def split_fleet(scenario: Scenario, share: float, folder: Path) -> FleetParts:
     """A part to learn from and a part to be judged on.
 
     What was recorded happened once, so its time is cut. Where movement is drawn, each seed is a day of its own, and
@@ -171,14 +175,14 @@ def cut(scenario: Scenario, share: float, folder: Path) -> Parts:
     elif isinstance(scenario.mobility_model(), MovementFormat | FleetMovement):
         changes = ({}, {"mobility": {"model": "excerpt", "from_s": cut_s, "of": scenario.mobility}})
     else:
-        return Parts(scenario, scenario, "each seed draws movement of its own; other seeds are held out")
+        return FleetParts(scenario, scenario, "each seed draws movement of its own; other seeds are held out")
     lengths_s = (cut_s, scenario.duration_s - cut_s)
     table = msgspec.to_builtins(scenario)
     training, held_out = (
         parse_scenario({**table, **change, "duration_s": length_s}, f"the {name} part ({length_s:g} s)")
         for name, change, length_s in zip(("training", "held-out"), changes, lengths_s, strict=True)
     )
-    return Parts(
+    return FleetParts(
         training, held_out, f"the first {cut_s:g} s are learned from, the {lengths_s[1]:g} s after are held out"
     )
 

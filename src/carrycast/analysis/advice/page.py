@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from carrycast.analysis.advice.advise import Advice, Judged, training_means
+from carrycast.analysis.advice.advise import Advice, EvaluatedCandidate, training_means
 from carrycast.analysis.reports.tables import interval_texts
 from carrycast.analysis.spark.output import write_atomically
 from carrycast.analysis.spark.statistics import Interval
@@ -13,7 +13,7 @@ PICTURE = "pareto.png"
 SHOWN = ("delivery_ratio", "delay_p50_s", "delay_p95_s", "total_bytes", "transmissions", "buffer_peak")
 
 
-def write_page(advice: Advice, out: Path) -> Path:
+def write_advice_page(advice: Advice, out: Path) -> Path:
     """`advice.md` and `pareto.png`."""
     _draw(advice, out / PICTURE)
     page = out / PAGE
@@ -21,7 +21,7 @@ def write_page(advice: Advice, out: Path) -> Path:
     return page
 
 
-def sentences(advice: Advice) -> list[str]:
+def advice_sentences(advice: Advice) -> list[str]:
     """What is recommended, whether it does what was asked, and what it would take to do better."""
     chosen, goal = advice.chosen, advice.objective.goal
     found = [f"Run {chosen.candidate.label}: {_at(chosen.means[goal])} {goal} on the held-out part."]
@@ -32,7 +32,7 @@ def sentences(advice: Advice) -> list[str]:
         found.append("That does not do what was asked, and no other candidate came nearer on the training part.")
     elif kept is None:
         found.append("Whether that does what was asked is undecided: the interval has values on both sides.")
-    for other in advice.judged[1:]:
+    for other in advice.evaluated[1:]:
         found.append(_beside(advice, other))
     delivery = chosen.means["delivery_ratio"].mean
     if advice.bound.delivery is not None and delivery is not None:
@@ -54,7 +54,7 @@ def _better(advice: Advice, delivery: float, bound: float) -> str:
     return f"Up to {bound - delivery:.3f} is left to gain in delivery."
 
 
-def _beside(advice: Advice, other: Judged) -> str:
+def _beside(advice: Advice, other: EvaluatedCandidate) -> str:
     goal = advice.objective.goal
     difference = other.differences[goal]
     label = other.candidate.label
@@ -72,35 +72,35 @@ def _lines(advice: Advice) -> Iterator[str]:
     yield ""
     yield f"Asked for: {advice.objective.text}. {advice.scenario.nodes} nodes; {advice.parts.how}."
     yield ""
-    yield from (f"- {line}" for line in sentences(advice))
+    yield from (f"- {line}" for line in advice_sentences(advice))
     yield ""
     yield f"![what each candidate gains at what cost]({PICTURE})"
     yield ""
     yield "## On the held-out part"
     yield ""
-    yield from _table([(one.candidate.label, one.means) for one in advice.judged])
+    yield from _table([(one.candidate.label, one.means) for one in advice.evaluated])
     yield ""
     yield "Means with 95 % intervals. Differences to the first, seed by seed:"
     yield ""
-    yield from _table([(one.candidate.label, one.differences) for one in advice.judged[1:]], signed=True)
+    yield from _table([(one.candidate.label, one.differences) for one in advice.evaluated[1:]], signed=True)
     yield ""
     yield "## On the training part"
     yield ""
-    share = advice.race.runs / advice.exhaustive
-    yield f"{advice.race.runs} runs of {advice.exhaustive} that all candidates on all seeds would take ({share:.0%}):"
+    share = advice.search.runs / advice.exhaustive
+    yield f"{advice.search.runs} runs of {advice.exhaustive} that all candidates on all seeds would take ({share:.0%}):"
     told = ", ".join(
         f"{len(one.candidates)} candidates on {one.seeds} {'seed' if one.seeds == 1 else 'seeds'}"
-        for one in advice.race.rounds
+        for one in advice.search.rounds
     )
     yield f"{told}."
     yield ""
     yield f"| candidate | seeds | {' | '.join(SHOWN)} |"
     yield f"|---|---|{'---|' * len(SHOWN)}"
-    order = sorted(range(len(advice.candidates)), key=lambda one: (-len(advice.race.found[one]), one))
+    order = sorted(range(len(advice.candidates)), key=lambda one: (-len(advice.search.found[one]), one))
     for number in order:
         means = training_means(advice, number)
         cells = " | ".join("-" if (mean := means[metric]) is None else _number(mean) for metric in SHOWN)
-        yield f"| {advice.candidates[number].label} | {len(advice.race.found[number])} | {cells} |"
+        yield f"| {advice.candidates[number].label} | {len(advice.search.found[number])} | {cells} |"
     if advice.left_out:
         yield ""
         yield "Not tried, since it cannot run here:"
@@ -150,7 +150,7 @@ def _draw(advice: Advice, path: Path) -> None:
         if x is not None and y is not None:
             marks.append((x, y, candidate.label))
     canvas, ax = plt.subplots(figsize=(7.16, 4.4), layout="constrained")
-    front = set(pareto([(x, y) for x, y, _ in marks], advice.objective.least, other in HIGHER_IS_BETTER))
+    front = set(pareto_front([(x, y) for x, y, _ in marks], advice.objective.least, other in HIGHER_IS_BETTER))
     for place, (x, y, label) in enumerate(marks):
         on_front = place in front
         chosen = label == advice.chosen.candidate.label
@@ -178,7 +178,7 @@ def _draw(advice: Advice, path: Path) -> None:
 HIGHER_IS_BETTER = frozenset({"delivery_ratio", "delivered"})
 
 
-def pareto(marks: list[tuple[float, float]], least_x: bool, most_y: bool) -> list[int]:
+def pareto_front(marks: list[tuple[float, float]], least_x: bool, most_y: bool) -> list[int]:
     """The marks that no other beats in both."""
     better = [(x if least_x else -x, -y if most_y else y) for x, y in marks]
     return [

@@ -22,7 +22,7 @@ from carrycast.analysis.fleets.picture import PATHS, STEPS, PictureData, map_gri
 from carrycast.analysis.fleets.points import GPS_BEGAN_S, LATEST_S
 from carrycast.analysis.fleets.schema import NODES, REJECTED, arrow_schema, column_names
 from carrycast.analysis.fleets.staging import RowStager, lost_rows_error
-from carrycast.analysis.fleets.summary import check_rows, moment, summary_of
+from carrycast.analysis.fleets.summary import check_rows, moment, summarize_fleet
 from carrycast.analysis.fleets.survey import FleetNaming, Survey, choose_crs, find_clash, survey_files
 from carrycast.analysis.fleets.tables import (
     MAX_NODES,
@@ -88,12 +88,12 @@ def ingest(
         shutil.rmtree(scratch)
         facts = _facts(written, inputs, read, rules)
         check_rows(folder, facts)
-        facts |= summary_of(folder, facts)
+        facts |= summarize_fleet(folder, facts)
         # The last of all: a folder without it is no fleet.
         (folder / FACTS_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=2))
-        from carrycast.analysis.fleets.page import write_page
+        from carrycast.analysis.fleets.page import write_fleet_page
 
-        write_page(folder, facts, sight)
+        write_fleet_page(folder, facts, sight)
     return facts
 
 

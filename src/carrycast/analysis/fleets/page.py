@@ -9,7 +9,7 @@ import numpy as np
 
 from carrycast.analysis.fleets.cleaning import REASONS
 from carrycast.analysis.fleets.picture import PictureData, draw_fleet
-from carrycast.analysis.fleets.summary import sentences
+from carrycast.analysis.fleets.summary import fleet_sentences
 from carrycast.analysis.reports.css import CSS
 from carrycast.analysis.reports.style import COLORS, DASHES, RESOLUTION_DPI, paper_style
 from carrycast.sim.contacts.plan import ContactPlan
@@ -23,7 +23,7 @@ FLEET_PICTURE = "fleet.png"
 SCENARIO_FILE = "scenario.toml"
 
 
-def write_page(folder: Path, facts: dict[str, Any], sight: PictureData) -> None:
+def write_fleet_page(folder: Path, facts: dict[str, Any], sight: PictureData) -> None:
     """Draw the fleet and say what was made of its files."""
     draw_fleet(sight, facts, folder / FLEET_PICTURE)
     image = base64.b64encode((folder / FLEET_PICTURE).read_bytes()).decode()
@@ -107,7 +107,7 @@ def duration_text(seconds: float) -> str:
 
 def _when_and_where(facts: dict[str, Any]) -> str:
     where = "places are meters as the file gives them" if facts["crs"] is None else f"its map is {facts['crs']}"
-    return f"{'. '.join(one[0].upper() + one[1:] for one in sentences(facts))}. Here {where}."
+    return f"{'. '.join(one[0].upper() + one[1:] for one in fleet_sentences(facts))}. Here {where}."
 
 
 def _cleaning_table(facts: dict[str, Any]) -> str:

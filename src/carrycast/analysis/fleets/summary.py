@@ -44,7 +44,7 @@ def _rows(folder: Path) -> int:
     return sum(int(pq.read_metadata(path).num_rows) for path in folder.glob("*.parquet"))
 
 
-def summary_of(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
+def summarize_fleet(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
     """Where on earth, how fast, and whether it is to be trusted."""
     wrong = sum(count for reason, count in facts["rejected"].items() if reason not in BY_WISH)
     asked = facts["rows"] - sum(facts["rejected"].get(reason, 0) for reason in BY_WISH)
@@ -105,7 +105,7 @@ def _batches(folder: Path, *columns: str) -> "Iterator[pa.RecordBatch]":
     yield from ds.dataset(folder, format="parquet").to_batches(columns=list(columns))
 
 
-def sentences(facts: dict[str, Any]) -> list[str]:
+def fleet_sentences(facts: dict[str, Any]) -> list[str]:
     """Where on earth, when, how many and how fast, for people; of contacts, only when."""
     begin_s, end_s = facts["start_s"], facts["start_s"] + facts["duration_s"]
     nodes = "1 node" if facts["nodes"] == 1 else f"{facts['nodes']:,} nodes"

@@ -8,9 +8,9 @@ from carrycast.analysis.reports.style import (
     COLORS,
     HEIGHT_IN,
     WIDTH_IN,
+    label_positions,
     metric_label,
     metric_scale,
-    name_places,
     value_limits,
 )
 from carrycast.analysis.spark.definition import Figure, Selector
@@ -34,23 +34,23 @@ _LIGHT = "#cfe3f1"
 _MEAN_COLOR = "#D55E00"
 
 
-class Sample(NamedTuple):
+class LabeledValues(NamedTuple):
     """The values of one metric over runs, under a label."""
 
     label: str
     values: list[float]
 
 
-def distribution(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
+def draw_distribution(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
     """The picture and its numbers; None if no run has any."""
     if figure.kind == "box":
-        return _boxes(figure, results)
+        return _draw_boxes(figure, results)
     if figure.kind == "histogram":
-        return _histograms(figure, results)
-    return _run_by_run(figure, results)
+        return _draw_histograms(figure, results)
+    return _draw_runs(figure, results)
 
 
-def box_numbers(values: Sequence[float]) -> dict[str, float | int | None]:
+def box_statistics(values: Sequence[float]) -> dict[str, float | int | None]:
     """What a box shows: quartiles, median, mean, the ends of the whiskers, and how many runs lie beyond them."""
     ordered = sorted(values)
     low, middle, high = (quantile(ordered, q) for q in (0.25, 0.5, 0.75))
@@ -70,7 +70,7 @@ def box_numbers(values: Sequence[float]) -> dict[str, float | int | None]:
     }
 
 
-def _samples(figure: Figure, results: Results, metric: str, axis: str, where: Selector) -> list[Sample]:
+def _samples(figure: Figure, results: Results, metric: str, axis: str, where: Selector) -> list[LabeledValues]:
     """The runs of a metric for each label of an axis."""
     found = []
     shown = {point.labels[axis] for point in results.points({**figure.where, **where})}
@@ -79,11 +79,11 @@ def _samples(figure: Figure, results: Results, metric: str, axis: str, where: Se
             values = results.selected({**figure.where, **where, axis: label}, metric).values()
             scaled = [value * metric_scale(metric) for value in values if value is not None]
             if scaled:
-                found.append(Sample(label, scaled))
+                found.append(LabeledValues(label, scaled))
     return found
 
 
-def _boxes(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
+def _draw_boxes(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
     from matplotlib import pyplot as plt
 
     panels = [(metric, _samples(figure, results, metric, figure.x, {})) for metric in figure.metrics]
@@ -103,14 +103,14 @@ def _boxes(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None
             ax.set_ylim(*value_limits(ends, figure.y_from, from_zero=False))
     plt.close(canvas)
     rows: list[Row] = [
-        {"metric": metric, figure.x: sample.label, **box_numbers(sample.values)}
+        {"metric": metric, figure.x: sample.label, **box_statistics(sample.values)}
         for metric, samples in panels
         for sample in samples
     ]
     return canvas, rows
 
 
-def _box_panel(ax: "Axes", samples: list[Sample]) -> None:
+def _box_panel(ax: "Axes", samples: list[LabeledValues]) -> None:
     shown = ax.boxplot(
         [sample.values for sample in samples],
         whis=WHISKERS,
@@ -131,11 +131,11 @@ def _box_panel(ax: "Axes", samples: list[Sample]) -> None:
             "markeredgewidth": 0,
         },
     )
-    name_places(ax, range(1, len(samples) + 1), [sample.label for sample in samples])
+    label_positions(ax, range(1, len(samples) + 1), [sample.label for sample in samples])
     ax.legend([shown["means"][0]], ["mean"], loc="best", handletextpad=0.2)
 
 
-def _histograms(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
+def _draw_histograms(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
     from matplotlib import pyplot as plt
 
     axis = figure.panels or results.experiment.definition.axes[0].name
@@ -159,7 +159,7 @@ def _histograms(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] |
     numbers: list[Row] = []
     panels = list(grid.flat)
     for ax, sample in zip(panels, samples, strict=False):
-        bins = _binned(sample.values, low, width)
+        bins = _bin_counts(sample.values, low, width)
         shares = [100 * count / len(sample.values) for count in bins.values()]
         ax.bar(list(bins), shares, width * 0.9, align="edge", color=COLORS[0])
         mean = math.fsum(sample.values) / len(sample.values)
@@ -191,7 +191,7 @@ def _histograms(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] |
     return canvas, numbers
 
 
-def _binned(values: Sequence[float], low: float, width: float) -> dict[float, int]:
+def _bin_counts(values: Sequence[float], low: float, width: float) -> dict[float, int]:
     """How many values lie in each bin that has any, by its lower end."""
     counts: dict[float, int] = {}
     for value in sorted(values):
@@ -200,7 +200,7 @@ def _binned(values: Sequence[float], low: float, width: float) -> dict[float, in
     return counts
 
 
-def _run_by_run(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
+def _draw_runs(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
     from matplotlib import pyplot as plt
 
     found = {metric: results.selected(figure.where, metric) for metric in figure.metrics}

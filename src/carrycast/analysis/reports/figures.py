@@ -2,13 +2,13 @@
 
 import io
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carrycast.analysis.reports.distributions import KINDS as DISTRIBUTIONS
-from carrycast.analysis.reports.distributions import distribution
-from carrycast.analysis.reports.picture import overview
-from carrycast.analysis.reports.roads import map_figure
+from carrycast.analysis.reports.distributions import draw_distribution
+from carrycast.analysis.reports.map_figure import draw_map
 from carrycast.analysis.reports.style import (
     COLORS,
     DASHES,
@@ -17,9 +17,9 @@ from carrycast.analysis.reports.style import (
     RESOLUTION_DPI,
     WIDTH_IN,
     group_digits,
+    label_positions,
     metric_label,
     metric_scale,
-    name_places,
     paper_style,
     value_limits,
 )
@@ -43,7 +43,7 @@ ROW = ("panel", "series", "x", "n", "mean", "low", "high")
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnFigure:
     """A finished figure."""
 
     figure: Figure
@@ -62,13 +62,13 @@ class _Mark:
     x_interval: Interval | None = None
 
 
-def draw(figure: Figure, results: Results) -> Drawn | None:
+def draw_figure(figure: Figure, results: Results) -> DrawnFigure | None:
     """One figure; None if what it shows left no data."""
     if figure.kind in ("map", "overview") or figure.kind in DISTRIBUTIONS:
-        of_kind = {"map": map_figure, "overview": overview}.get(figure.kind, distribution)
+        of_kind = {"map": draw_map, "overview": draw_overview}.get(figure.kind, draw_distribution)
         with paper_style():
             found = of_kind(figure, results)
-            return None if found is None else _finished(figure, *found)
+            return None if found is None else _render(figure, *found)
     curves = _curves(results) if figure.kind == "over_time" else {}
     panels: list[tuple[str, dict[str, list[_Mark]]]] = []
     for panel in _labels(results.experiment, figure.panels, figure.where):
@@ -78,14 +78,14 @@ def draw(figure: Figure, results: Results) -> Drawn | None:
         return None
     with paper_style():
         canvas = _canvas(figure, panels, results.experiment)
-        return _finished(figure, canvas, _rows(figure, panels, results.experiment))
+        return _render(figure, canvas, _rows(figure, panels, results.experiment))
 
 
-def _finished(figure: Figure, canvas: "Canvas", rows: list[dict[str, object]]) -> Drawn:
+def _render(figure: Figure, canvas: "Canvas", rows: list[dict[str, object]]) -> DrawnFigure:
     png, svg = io.BytesIO(), io.BytesIO()
     canvas.savefig(png, format="png", dpi=RESOLUTION_DPI, metadata={"Software": None})
     canvas.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-    return Drawn(figure, png.getvalue(), svg.getvalue(), rows)
+    return DrawnFigure(figure, png.getvalue(), svg.getvalue(), rows)
 
 
 def _labels(experiment: Experiment, axis: str | None, where: Selector) -> list[str]:
@@ -110,9 +110,9 @@ def _series(
             found[label] = [_tradeoff(figure, point, results) for point in points]
         else:
             name = label or (metric_label(figure.y) if figure.metrics else "")
-            found[name] = _along(figure, figure.y, selector, results)
+            found[name] = _axis_marks(figure, figure.y, selector, results)
     if figure.kind == "line":
-        found |= {metric_label(metric): _along(figure, metric, where, results) for metric in figure.metrics}
+        found |= {metric_label(metric): _axis_marks(figure, metric, where, results) for metric in figure.metrics}
     if figure.kind == "timeline":
         found |= {metric_label(metric): _timeline(metric, where, results) for metric in figure.metrics}
     return found
@@ -120,17 +120,17 @@ def _series(
 
 def _timeline(metric: str, selector: Selector, results: Results) -> list[_Mark]:
     scale = metric_scale(metric)
-    return [_Mark(time_s, _scaled(found, scale)) for time_s, found in results.timeline(selector, metric)]
+    return [_Mark(time_s, _scale_interval(found, scale)) for time_s, found in results.timeline(selector, metric)]
 
 
-def _along(figure: Figure, metric: str, selector: Selector, results: Results) -> list[_Mark]:
+def _axis_marks(figure: Figure, metric: str, selector: Selector, results: Results) -> list[_Mark]:
     scale, marks = metric_scale(metric), []
     for place, label in enumerate(_labels(results.experiment, figure.x, figure.where)):
         chosen: Selector = {**selector, figure.x: label}
         points = results.points(chosen)
         if not points:
             continue
-        y = _scaled(results.mean(chosen, metric), scale)
+        y = _scale_interval(results.mean(chosen, metric), scale)
         value = points[0].values[figure.x]
         number = isinstance(value, int | float) and figure.kind == "line"
         marks.append(_Mark(float(value) if number and isinstance(value, int | float) else float(place), y))
@@ -138,10 +138,10 @@ def _along(figure: Figure, metric: str, selector: Selector, results: Results) ->
 
 
 def _tradeoff(figure: Figure, point: Point, results: Results) -> _Mark:
-    x = _scaled(
+    x = _scale_interval(
         confidence_interval(results.by_seed(point, figure.x).values(), metric_bounds(figure.x)), metric_scale(figure.x)
     )
-    y = _scaled(
+    y = _scale_interval(
         confidence_interval(results.by_seed(point, figure.y).values(), metric_bounds(figure.y)), metric_scale(figure.y)
     )
     return _Mark(math.nan if x.mean is None else x.mean, y, x)
@@ -157,7 +157,7 @@ def _curves(results: Results) -> dict[str, list[_Mark]]:
     }
 
 
-def _scaled(found: Interval, scale: float) -> Interval:
+def _scale_interval(found: Interval, scale: float) -> Interval:
     mean, low, high = (None if value is None else value * scale for value in found[1:4])
     return Interval(found.n, mean, low, high)
 
@@ -251,7 +251,7 @@ def _panel(
             _line(ax, marks, label, place, figure.kind == "over_time", every)
     if figure.kind == "bars":
         labels = _labels(experiment, figure.x, figure.where)
-        name_places(ax, range(len(labels)), labels)
+        label_positions(ax, range(len(labels)), labels)
     if figure.log_x:
         ax.set_xscale("log")
     if figure.log_y:
@@ -348,3 +348,78 @@ def _scatter(ax: "Axes", marks: list[_Mark], label: str, place: int) -> None:
         capsize=2,
         label=label,
     )
+
+
+COLUMNS = 3
+OVERVIEW_WIDTH_IN = 7.16
+"""Both columns of a two-column paper."""
+# Where one label's value is that many times another's, a linear axis would hide the smaller one.
+LOG_RATIO = 50.0
+_NOTE_COLOR = "#5d646d"
+Row = dict[str, object]
+
+
+def draw_overview(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
+    """One panel per metric and one row per label; whiskers are 95 % intervals. None if no run has any."""
+    from matplotlib import pyplot as plt
+
+    shown = {point.labels[figure.x] for point in results.points(figure.where)}
+    labels = [label for label in results.experiment.labels(figure.x) if label in shown]
+    panels = {
+        metric: [results.mean({**figure.where, figure.x: label}, metric) for label in labels]
+        for metric in figure.metrics
+    }
+    if not any(one.n for found in panels.values() for one in found):
+        return None
+    rows = math.ceil(len(panels) / COLUMNS)
+    height_in = rows * (0.75 + 0.21 * len(labels)) + 0.1
+    canvas, axes = plt.subplots(
+        rows, COLUMNS, figsize=(OVERVIEW_WIDTH_IN, height_in), squeeze=False, layout="constrained", sharey=True
+    )
+    for ax, (metric, found) in zip(axes.flat, panels.items(), strict=False):
+        _overview_panel(ax, metric, found)
+    for ax in list(axes.flat)[len(panels) :]:
+        ax.set_visible(False)
+    for row in axes:
+        row[0].set_yticks(range(len(labels)), labels)
+        row[0].set_ylim(len(labels) - 0.4, -0.6)
+    plt.close(canvas)
+    numbers: list[Row] = [
+        {"metric": metric, figure.x: label, **one.as_row()}
+        for metric, found in panels.items()
+        for label, one in zip(labels, found, strict=True)
+    ]
+    return canvas, numbers
+
+
+def _overview_panel(ax: "Axes", metric: str, found: Sequence[Interval]) -> None:
+    scale = metric_scale(metric)
+    values = [None if one.mean is None else one.mean * scale for one in found]
+    # Bars show amounts by their length, which means nothing on a logarithmic axis: there, marks.
+    logarithmic = _spans_decades(values)
+    for y, (one, value) in enumerate(zip(found, values, strict=True)):
+        below, above, color = one.below * scale, one.above * scale, COLORS[y % len(COLORS)]
+        if not value:
+            note = "none" if value is None else "0"
+            ax.annotate(note, (0.02, y), xycoords=("axes fraction", "data"), va="center", color=_NOTE_COLOR)
+        elif logarithmic:
+            # A whisker that reached below zero would have no place here.
+            below = min(below, value * 0.9)
+            marker = MARKERS[y % len(MARKERS)]
+            ax.errorbar([value], [y], xerr=[[below], [above]], color=color, marker=marker, markersize=6, capsize=2)
+        else:
+            ax.barh([y], [value], 0.68, color=color)
+            ax.errorbar([value], [y], xerr=[[below], [above]], ecolor="#222222", elinewidth=0.9, capsize=2, fmt="none")
+    if logarithmic:
+        ax.set_xscale("log")
+    else:
+        ax.set_xlim(left=0, right=1.05 if metric == "delivery_ratio" else None)
+        group_digits(ax.xaxis, most=3)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(visible=False, axis="y")
+    ax.set_xlabel(metric_label(metric))
+
+
+def _spans_decades(values: Sequence[float | None]) -> bool:
+    positive = [value for value in values if value]
+    return len(positive) == len(values) > 0 and max(positive) > LOG_RATIO * min(positive)

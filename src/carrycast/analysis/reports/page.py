@@ -3,34 +3,106 @@
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from carrycast.analysis.reports.css import CSS
-from carrycast.analysis.reports.figures import Drawn
-from carrycast.analysis.reports.judged import claims_table, meanings_of_verdicts
-from carrycast.analysis.reports.markdown import paragraphs, words
+from carrycast.analysis.reports.figures import DrawnFigure
 from carrycast.analysis.reports.style import metric_label, metric_scale
-from carrycast.analysis.reports.tables import mean_text
+from carrycast.analysis.reports.tables import interval_texts, mean_text, number_text
 from carrycast.analysis.spark.claims import Claim
 from carrycast.analysis.spark.experiment import Experiment, Point
 from carrycast.analysis.spark.records import Record
 from carrycast.analysis.spark.statistics import Interval
 from carrycast.sim.scenario.measures import metric_meanings
 
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+
+@lru_cache(maxsize=1)
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
+    # A page needs no network, so a picture would stay a hole; HTML is text like any other.
+    return MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+
+
+def block_html(text: str) -> str:
+    """A text of several paragraphs, lists or tables."""
+    found: str = _parser().render(text.strip())
+    return found
+
+
+def inline_html(text: str) -> str:
+    """A text within a line: code, emphasis and links."""
+    found: str = _parser().renderInline(" ".join(text.split()))
+    return found
+
+
+_MARKS = {True: ("holds", "✓"), False: ("fails", "✗"), None: ("undecided", "?")}
+_VERDICTS = {
+    "holds": "the whole 95 % interval of the runs lies where the statement wants it, its tolerance included.",
+    "fails": "no part of the interval does.",
+    "undecided": "part of it does, or there are too few runs for an interval, or all are alike: more runs may tell.",
+    "alone": "decided if it is asked alone. If all claims of the experiment are to be right at once, with 95 % "
+    "confidence, this one is undecided (Holm's method): of many questions some are answered by chance.",
+    "calibration": "a setting was fitted to this number, so that it agrees proves nothing; it counts in no sum.",
+    "asked": "what the interval is held against. Of a comparison, the difference between its two sides, seed by seed. "
+    "A tolerance forgives so much on the wrong side, or around an equal; where none is named there is none.",
+    "paper": "the number that the paper has, if it has one.",
+    "ours": "the mean over the runs, or over the differences between paired runs.",
+}
+
+
+def claims_table(claims: Sequence[Claim]) -> str:
+    """A row for each claim."""
+    rows = "".join(map(_claim_row, claims))
+    return (
+        '<p class="scope"><a href="#verdicts">What the verdicts mean</a></p>'
+        '<div class="scroll"><table class="claims"><thead><tr><th>verdict</th><th>statement</th><th>asked</th>'
+        '<th class="n">paper</th><th class="n">ours</th><th class="n">95 % interval</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _claim_row(claim: Claim) -> str:
+    word, mark = _MARKS[claim.holds]
+    alone = "<small>alone</small>" if claim.holds is not claim.together else ""
+    calibration = ' <span class="tag">calibration</span>' if claim.calibration else ""
+    note = f"<small>{inline_html(claim.note)}</small>" if claim.note else ""
+    paper = claim.paper if isinstance(claim.paper, str) else number_text(claim.paper)
+    ours, low, high = interval_texts(claim.ours, claim.low, claim.high)
+    bounds = f"[{low}, {high}]" if claim.low is not None else "–"
+    return (
+        f'<tr><td class="verdict {word}"><i>{mark}</i> {word}{alone}</td>'
+        f"<td>{inline_html(claim.statement)}{calibration}{note}</td><td>{escape(claim.asked) or '–'}</td>"
+        f'<td class="n">{escape(paper)}</td><td class="n">{ours}</td><td class="n">{bounds}</td></tr>'
+    )
+
+
+def verdict_glossary() -> str:
+    """What the words beside claims mean."""
+    items = "".join(f"<dt>{word}</dt><dd>{escape(meaning)}</dd>" for word, meaning in _VERDICTS.items())
+    before = "The tolerance of a claim is part of its experiment and was fixed before the runs."
+    return f'<section id="verdicts"><h2>What the verdicts mean</h2><p>{before}</p><dl>{items}</dl></section>'
+
+
 Summary = Mapping[tuple[str, str], Interval]
 """(point, metric) -> mean and interval."""
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """All there is to say of one experiment."""
 
     experiment: Experiment
     records: Sequence[Record]
     summary: Summary
-    figures: Sequence[Drawn]
+    figures: Sequence[DrawnFigure]
     claims: Sequence[Claim]
     player: str | None = None
     """A page beside this one on which a run of it is played."""
@@ -41,12 +113,12 @@ class Section:
     """Why its runs say less than they seem to."""
 
 
-def page(title: str, sections: Sequence[Section], versions: Mapping[str, str]) -> str:
+def report_page(title: str, sections: Sequence[ReportSection], versions: Mapping[str, str]) -> str:
     """The whole page."""
     body = [f"<h1>{escape(title)}</h1>", _overview(sections), _contents(sections)]
     body += [_section(section, alone=len(sections) == 1) for section in sections]
     if any(section.claims for section in sections):
-        body.append(meanings_of_verdicts())
+        body.append(verdict_glossary())
     body += [_meanings(sections), _versions(versions)]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -57,7 +129,7 @@ def page(title: str, sections: Sequence[Section], versions: Mapping[str, str]) -
     )
 
 
-def _overview(sections: Sequence[Section]) -> str:
+def _overview(sections: Sequence[ReportSection]) -> str:
     runs = sum(len(section.records) for section in sections)
     failed = sum(record["error"] is not None for section in sections for record in section.records)
     claims = [claim for section in sections for claim in section.claims]
@@ -75,7 +147,7 @@ def _overview(sections: Sequence[Section]) -> str:
     return f'<div class="tiles">{inner}</div>'
 
 
-def _contents(sections: Sequence[Section]) -> str:
+def _contents(sections: Sequence[ReportSection]) -> str:
     items = []
     for section in sections:
         name = section.experiment.name
@@ -99,16 +171,16 @@ def _id(*parts: str) -> str:
     return escape("-".join(parts).replace(" ", "-"), quote=True)
 
 
-def _section(section: Section, alone: bool) -> str:
+def _section(section: ReportSection, alone: bool) -> str:
     experiment, definition = section.experiment, section.experiment.definition
-    paper = f'<p class="paper">{words(definition.paper)}</p>' if definition.paper else ""
+    paper = f'<p class="paper">{inline_html(definition.paper)}</p>' if definition.paper else ""
     heading = "The experiment" if alone else definition.title or experiment.name
     scope = f"{len(experiment.points)} points × {len(experiment.seeds)} seeds; means with 95 % intervals."
     if definition.fewer:
         scope = scope.replace("seeds;", "seeds, fewer at some;")
     parts = [
         f'<section id="{_id(experiment.name)}"><h2>{escape(heading)}</h2>',
-        f'{paper}{paragraphs(definition.description)}<p class="scope">{escape(scope)}</p>',
+        f'{paper}{block_html(definition.description)}<p class="scope">{escape(scope)}</p>',
         _warnings(section),
         _watch(section),
         _sentences(section),
@@ -123,21 +195,21 @@ def _section(section: Section, alone: bool) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _warnings(section: Section) -> str:
+def _warnings(section: ReportSection) -> str:
     if not section.warnings:
         return ""
     items = "".join(f"<li>{escape(text)}</li>" for text in section.warnings)
     return f'<h3>Warnings</h3><ul class="errors">{items}</ul>'
 
 
-def _watch(section: Section) -> str:
+def _watch(section: ReportSection) -> str:
     if section.player is None:
         return ""
     seed = section.experiment.seeds[0]
     return f'<p class="watch"><a href="{escape(section.player, quote=True)}">▶ Watch it</a> at seed {seed}</p>'
 
 
-def _claims(section: Section) -> str:
+def _claims(section: ReportSection) -> str:
     if not section.claims:
         return ""
     heading = f'<h3 id="{_id(section.experiment.name, "claims")}">Claims {_files("claims.csv")}</h3>'
@@ -150,7 +222,7 @@ def _files(*paths: str) -> str:
     return f'<span class="files">{links}</span>'
 
 
-def _figure(experiment: Experiment, drawn: Drawn) -> str:
+def _figure(experiment: Experiment, drawn: DrawnFigure) -> str:
     figure = drawn.figure
     image = base64.b64encode(drawn.svg).decode("ascii")
     title = figure.title or figure.name
@@ -161,11 +233,11 @@ def _figure(experiment: Experiment, drawn: Drawn) -> str:
     return (
         f'<figure id="{_id(experiment.name, figure.name)}"{wide}>'
         f'<img alt="{escape(title, quote=True)}" src="data:image/svg+xml;base64,{image}">'
-        f"<figcaption><b>{escape(title)}.</b> {words(figure.caption)}{paper} {files}</figcaption></figure>"
+        f"<figcaption><b>{escape(title)}.</b> {inline_html(figure.caption)}{paper} {files}</figcaption></figure>"
     )
 
 
-def _means(section: Section) -> str:
+def _means(section: ReportSection) -> str:
     experiment = section.experiment
     rows = []
     for point in experiment.points:
@@ -177,7 +249,7 @@ def _means(section: Section) -> str:
     )
 
 
-def _differences(section: Section) -> str:
+def _differences(section: ReportSection) -> str:
     """Each point beside the reference, on the same seeds."""
     experiment, axis = section.experiment, section.experiment.definition.reference
     if section.differences is None:
@@ -197,7 +269,7 @@ def _differences(section: Section) -> str:
     )
 
 
-def _table(section: Section, rows: Sequence[str], more: Sequence[str]) -> str:
+def _table(section: ReportSection, rows: Sequence[str], more: Sequence[str]) -> str:
     definition = section.experiment.definition
     head = "".join(f"<th>{escape(axis.name)}</th>" for axis in definition.axes)
     head += "".join(f'<th class="n">{name}</th>' for name in more)
@@ -209,7 +281,7 @@ def _table(section: Section, rows: Sequence[str], more: Sequence[str]) -> str:
 
 
 def _row(
-    section: Section, point: Point, more: str, found: Summary, done: int | None = None, signed: bool = False
+    section: ReportSection, point: Point, more: str, found: Summary, done: int | None = None, signed: bool = False
 ) -> str:
     definition = section.experiment.definition
     cells = "".join(f"<td>{escape(point.labels[axis.name])}</td>" for axis in definition.axes) + more
@@ -221,11 +293,11 @@ def _row(
     return f"<tr>{cells}</tr>"
 
 
-def _sentences(section: Section) -> str:
+def _sentences(section: ReportSection) -> str:
     return "".join(f'<p class="sentence">{escape(text)}</p>' for text in section.sentences)
 
 
-def _errors(section: Section) -> str:
+def _errors(section: ReportSection) -> str:
     failed = [record for record in section.records if record["error"] is not None]
     if not failed:
         return ""
@@ -237,7 +309,7 @@ def _errors(section: Section) -> str:
     return f'<h3>Failed runs</h3><ul class="errors">{items}</ul>{more}'
 
 
-def _settings(section: Section) -> str:
+def _settings(section: ReportSection) -> str:
     folds = []
     for point in section.experiment.points:
         settings = {**msgspec.to_builtins(point.scenario), "base": ""}
@@ -258,7 +330,7 @@ def _settings(section: Section) -> str:
     )
 
 
-def _meanings(sections: Sequence[Section]) -> str:
+def _meanings(sections: Sequence[ReportSection]) -> str:
     definitions = [section.experiment.definition for section in sections]
     meanings = {asked.name: asked.meaning() for definition in definitions for asked in definition.measures}
     meanings |= {own.name: own.meaning for section in sections for own in section.experiment.own}

@@ -101,7 +101,7 @@ def group_digits(axis: "XAxis | YAxis", most: int = 5) -> None:
         axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
-def name_places(ax: "Axes", places: Sequence[float], labels: Sequence[str]) -> None:
+def label_positions(ax: "Axes", places: Sequence[float], labels: Sequence[str]) -> None:
     """Words along the horizontal axis; aslant where they would run into each other."""
     slanting = max(map(len, labels), default=0) * len(labels) > LABEL_CHARACTERS
     ax.set_xticks(places, labels, rotation=30 if slanting else 0, ha="right" if slanting else "center")

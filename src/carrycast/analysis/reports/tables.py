@@ -8,7 +8,7 @@ from itertools import combinations
 
 from carrycast.analysis.spark.statistics import Interval
 
-LEANING = 0.1
+SKEWED_FROM = 0.1
 """Where the sides of an interval differ by more than this share, both ends are told."""
 MOST_PLACES = 8
 """Decimal places that are still read as a number and not counted."""
@@ -24,7 +24,7 @@ def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
     return text.getvalue()
 
 
-def number(value: float | None, digits: int = 3) -> str:
+def number_text(value: float | None, digits: int = 3) -> str:
     """A number with as many digits as matter; a dash for one that does not exist."""
     if value is None or math.isnan(value):
         return "–"
@@ -36,7 +36,7 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:,.{places}f}"
 
 
-def told_apart(values: Sequence[float], places: int = 0) -> list[str]:
+def distinct_texts(values: Sequence[float], places: int = 0) -> list[str]:
     """Numbers to one common decimal place: the first, from `places` on, at which numbers that differ look different.
 
     A number other than zero does not look like zero either, so that it shows on which side of zero an interval ends.
@@ -77,10 +77,10 @@ def _differ(values: Sequence[float], texts: Sequence[str], little: float) -> boo
 def interval_texts(mean: float | None, low: float | None, high: float | None) -> tuple[str, str, str]:
     """A mean and the ends of its interval, with three digits or more if they need them; dashes where there are none."""
     if mean is None or low is None or high is None or not all(map(math.isfinite, (mean, low, high))):
-        return number(mean), number(low), number(high)
+        return number_text(mean), number_text(low), number_text(high)
     largest = max(abs(mean), abs(low), abs(high))
     places = 0 if largest == 0 else max(0, 2 - math.floor(math.log10(largest)))
-    first, second, third = told_apart([mean, low, high], places) if largest else ("0", "0", "0")
+    first, second, third = distinct_texts([mean, low, high], places) if largest else ("0", "0", "0")
     return first, second, third
 
 
@@ -90,18 +90,18 @@ def mean_text(found: Interval, scale: float = 1.0) -> str:
         return "–"
     mean = found.mean * scale
     if found.low is None or found.high is None:
-        return number(mean)
+        return number_text(mean)
     below, above = found.below * scale, found.above * scale
     half = max(below, above)
     if half == 0:
-        return number(mean, 4)
+        return number_text(mean, 4)
     places = max(0, 1 - math.floor(math.log10(half)))
-    if math.isclose(below, above, rel_tol=LEANING):
+    if math.isclose(below, above, rel_tol=SKEWED_FROM):
         if places > MOST_PLACES:
-            return f"{number(mean)} ± {number(half)}"
+            return f"{number_text(mean)} ± {number_text(half)}"
         if f"{abs(mean):.{places}f}" == f"{half:.{places}f}":
             # Whether zero lies within the interval.
             places += 2
         return f"{mean:,.{places}f} ± {half:,.{places}f}"
-    text, low, high = told_apart([mean, mean - below, mean + above], places)
+    text, low, high = distinct_texts([mean, mean - below, mean + above], places)
     return f"{text} ({low} to {high})"

@@ -12,7 +12,7 @@ from carrycast.analysis.reports.tables import csv_text, mean_text
 from carrycast.analysis.spark.definition import Axis, Definition, Figure
 from carrycast.analysis.spark.experiment import Experiment, expand_experiment
 from carrycast.analysis.spark.output import write_atomically
-from carrycast.analysis.spark.reproduce import Report, reproduce_experiments
+from carrycast.analysis.spark.reproduce import ExperimentReport, reproduce_experiments
 from carrycast.analysis.spark.session import session
 from carrycast.analysis.spark.statistics import Interval
 from carrycast.analysis.spark.summary import comparison_sentences
@@ -63,7 +63,7 @@ class Comparison:
     protocols: list[str]
     means: Mapping[tuple[str, str], Interval]
     differences: Mapping[tuple[str, str], Interval]
-    report: Report
+    report: ExperimentReport
     sentences: Sequence[str]
     """Each protocol beside the first, in words."""
 

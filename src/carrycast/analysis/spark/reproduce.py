@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from carrycast.analysis.reports.figures import draw
-from carrycast.analysis.reports.page import Section, Summary, page
+from carrycast.analysis.reports.figures import draw_figure
+from carrycast.analysis.reports.page import ReportSection, Summary, report_page
 from carrycast.analysis.reports.tables import csv_text
 from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.code import code_digest
@@ -85,7 +85,7 @@ Summaries = Mapping[tuple[str, str, str], Interval]
 
 
 @dataclass(frozen=True)
-class Report:
+class ExperimentReport:
     """What a reproduction left."""
 
     out: Path
@@ -132,7 +132,7 @@ def reproduce(
     runs: int | None = None,
     master: str | None = None,
     quiet: bool = False,
-) -> Report:
+) -> ExperimentReport:
     """Run experiments, judge their claims, draw and write everything into one directory."""
     experiments = [load_experiment(name, quick, runs) for name in names]
     twice = {experiment.name for experiment in experiments}
@@ -143,7 +143,7 @@ def reproduce(
 
 def reproduce_experiments(
     experiments: Sequence[Experiment], out: Path, spark: "SparkSession", quiet: bool = False, watch: bool = False
-) -> Report:
+) -> ExperimentReport:
     """The same for experiments that are there already. The report shows whatever else the directory holds, too.
 
     With `watch` each gets the page on which its first runs are played, also if that takes a while.
@@ -189,7 +189,7 @@ def warnings_in(out: Path, experiment: Experiment) -> list[str]:
     return read_warnings(out / DEFINITIONS / experiment.name)
 
 
-def report(out: Path, master: str | None = None) -> Report:
+def report(out: Path, master: str | None = None) -> ExperimentReport:
     """Make claims, figures, tables and page anew from what a sweep left in a directory."""
     read_runs(out)
     stored_experiments(out)
@@ -247,7 +247,7 @@ def _store(experiments: Sequence[Experiment], out: Path) -> None:
         write_atomically(folder / "definition.json", json_text(stored, indent=1).encode())
 
 
-def _write_report(out: Path, spark: "SparkSession", names: Collection[str] | None = None) -> Report:
+def _write_report(out: Path, spark: "SparkSession", names: Collection[str] | None = None) -> ExperimentReport:
     """The report of everything in a directory; what is returned is about the experiments named, or all."""
     experiments = stored_experiments(out, names)
     measure(experiments, out, spark)
@@ -277,7 +277,7 @@ def _write_report(out: Path, spark: "SparkSession", names: Collection[str] | Non
     write_atomically(out / "claims.json", msgspec.json.format(msgspec.json.encode(rows), indent=1))
     title = sections[0].experiment.definition.title if len(sections) == 1 else "carrycast: experiments"
     write_atomically(
-        out / "index.html", page(title or sections[0].experiment.name, sections, versions(experiments)).encode()
+        out / "index.html", report_page(title or sections[0].experiment.name, sections, versions(experiments)).encode()
     )
     mine = [record for record in records if names is None or record["experiment"] in names]
     failed = sum(record["error"] is not None for record in mine)
@@ -293,7 +293,7 @@ def _write_report(out: Path, spark: "SparkSession", names: Collection[str] | Non
         for section in told
         for text in section.warnings
     ]
-    return Report(out, len(mine), failed, judged, failure_lines(mine), means, differences, warnings)
+    return ExperimentReport(out, len(mine), failed, judged, failure_lines(mine), means, differences, warnings)
 
 
 def _section(
@@ -303,16 +303,16 @@ def _section(
     differences: Summaries,
     out: Path,
     spark: "SparkSession",
-) -> Section:
+) -> ReportSection:
     mine = [record for record in records if record["experiment"] == experiment.name]
     results = Results(experiment, mine, out, spark)
-    drawn = [found for figure in experiment.definition.figures if (found := draw(figure, results)) is not None]
+    drawn = [found for figure in experiment.definition.figures if (found := draw_figure(figure, results)) is not None]
     known = _of_experiment(experiment, summaries)
     compared = _of_experiment(experiment, differences) if experiment.definition.reference else None
     said = comparison_sentences(experiment, known, compared) if compared is not None else []
     player = linked_player(experiment.name, out)
     warnings = warnings_in(out, experiment)
-    return Section(experiment, mine, known, drawn, evaluate_claims(results), player, compared, said, warnings)
+    return ReportSection(experiment, mine, known, drawn, evaluate_claims(results), player, compared, said, warnings)
 
 
 def _of_experiment(experiment: Experiment, found: Summaries) -> dict[tuple[str, str], Interval]:
@@ -344,7 +344,7 @@ def _differences_of(
     return {(one.experiment, one.point, one.metric): one.interval for one in found}
 
 
-def _mean_rows(section: Section, summary: Summary) -> list[dict[str, object]]:
+def _mean_rows(section: ReportSection, summary: Summary) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for point in section.experiment.points:
         for metric in section.experiment.metrics:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carrycast.analysis.reports.style import metric_label, metric_scale
-from carrycast.analysis.reports.tables import mean_text, told_apart
+from carrycast.analysis.reports.tables import distinct_texts, mean_text
 from carrycast.analysis.spark.experiment import Experiment
 from carrycast.analysis.spark.statistics import MIN_RUNS, Interval
 
@@ -124,11 +124,11 @@ def comparison_sentence(
     if more.low is None or more.high is None:
         if more.mean == 0 and more.n >= MIN_RUNS:
             return f"{protocol} delivers as much as {reference} in each of {_runs(more.n)}{price}."
-        (text,) = told_apart([abs(more.mean)], PLACES)
+        (text,) = distinct_texts([abs(more.mean)], PLACES)
         found = f"{protocol} delivers {_amount(more.mean, text)} than {reference} in {_runs(more.n)}{price}"
         return f"{found}; that decides nothing yet: ask for more with --runs."
     ends = (more.low, more.high) if more.mean >= 0 else (-more.high, -more.low)
-    text, *shown = told_apart([abs(more.mean), *ends], PLACES)
+    text, *shown = distinct_texts([abs(more.mean), *ends], PLACES)
     within = f"({shown[0]} to {shown[1]})"
     if more.low <= 0 <= more.high:
         found = f"{protocol} delivers {_amount(more.mean, text)} {within} in {_runs(more.n)}{price}"

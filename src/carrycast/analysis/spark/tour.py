@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from carrycast.analysis.player import player_of_scenario
 from carrycast.analysis.reports.style import metric_label, metric_scale
-from carrycast.analysis.reports.tables import number
+from carrycast.analysis.reports.tables import number_text
 from carrycast.analysis.spark.experiment import Experiment, experiment_names, load_experiment
 from carrycast.analysis.spark.output import write_atomically
-from carrycast.analysis.spark.reproduce import Report, read_summaries, reproduce_experiments
+from carrycast.analysis.spark.reproduce import ExperimentReport, read_summaries, reproduce_experiments
 from carrycast.analysis.spark.session import session
 from carrycast.analysis.spark.statistics import Interval
 from carrycast.sim.engine.run import run
@@ -57,7 +57,7 @@ class Tour:
 
     experiments: Sequence[Experiment]
     summaries: Mapping[tuple[str, str, str], Interval]
-    report: Report
+    report: ExperimentReport
 
     def tables(self) -> "list[tuple[str, Table]]":
         """For each experiment a title, and a row per point: a column per axis that varies and per headline metric.
@@ -94,7 +94,7 @@ class Tour:
 
     def _mean(self, experiment: str, point: str, metric: str) -> str:
         mean = self.summaries.get((experiment, point, metric), NO_INTERVAL).mean
-        return number(None if mean is None else mean * metric_scale(metric))
+        return number_text(None if mean is None else mean * metric_scale(metric))
 
 
 def distinguishing_axes(experiment: Experiment) -> list[str]:
@@ -128,6 +128,6 @@ def _title(experiment: Experiment) -> str:
     """What the headline asks; of a paper its number too, and how many runs answer."""
     definition = experiment.definition
     assert definition.headline is not None
-    number = f"{definition.aliases[0]}: " if definition.paper and definition.aliases else ""
+    number_text = f"{definition.aliases[0]}: " if definition.paper and definition.aliases else ""
     runs = len(experiment.seeds)
-    return f"{number}{definition.headline.title or definition.title} ({runs} run{'s' if runs > 1 else ''})"
+    return f"{number_text}{definition.headline.title or definition.title} ({runs} run{'s' if runs > 1 else ''})"

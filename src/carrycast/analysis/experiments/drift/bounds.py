@@ -5,7 +5,7 @@ from collections.abc import Mapping, Set
 from functools import lru_cache
 from pathlib import Path
 
-from carrycast.analysis.advice.bound import bound_of
+from carrycast.analysis.advice.bound import delivery_bound
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.roles import draw_roles
@@ -20,7 +20,7 @@ Links = Mapping[int, Set[int]]
 @lru_cache(maxsize=1024)
 def reachable(path: Path, seed: int) -> float | None:
     """Of all pairs of a run, the share that contacts and leases allow."""
-    return bound_of(load_scenario(path), [seed]).delivery
+    return delivery_bound(load_scenario(path), [seed]).delivery
 
 
 @lru_cache(maxsize=1024)

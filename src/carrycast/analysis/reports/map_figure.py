@@ -21,7 +21,7 @@ LABEL_BOX = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "n
 Row = dict[str, object]
 
 
-def map_figure(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
+def draw_map(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
     """A panel for each label of the figure's axis, with the map of its first point; None if there is no such point."""
     from matplotlib import pyplot as plt
 

@@ -28,14 +28,14 @@ NEAR = 0.01
 two digits, and its third is no reason to spend a tenth more of something else."""
 
 Metrics: TypeAlias = Mapping[str, float | None]
-Found: TypeAlias = Mapping[int, Mapping[int, Metrics]]
+MetricsBySeed: TypeAlias = Mapping[int, Mapping[int, Metrics]]
 """By candidate and seed."""
-Measure: TypeAlias = Callable[[Sequence[int], Sequence[int]], Found]
+Measure: TypeAlias = Callable[[Sequence[int], Sequence[int]], MetricsBySeed]
 """Candidates and seeds in, their metrics out."""
 
 
 @dataclass(frozen=True)
-class Round:
+class HalvingRound:
     """Who ran, on how many seeds."""
 
     candidates: tuple[int, ...]
@@ -43,16 +43,16 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Race:
+class HalvingResult:
     """How it went: the finalists, the best first, and all that was measured on the way."""
 
     order: list[int]
-    rounds: list[Round]
+    rounds: list[HalvingRound]
     found: dict[int, dict[int, Metrics]]
     runs: int
 
 
-def rounds_of(candidates: int, runs: int) -> list[tuple[int, int]]:
+def plan_rounds(candidates: int, runs: int) -> list[tuple[int, int]]:
     """How many candidates run on how many seeds in each round."""
     plans = []
     for early in SEEDS:
@@ -60,11 +60,11 @@ def rounds_of(candidates: int, runs: int) -> list[tuple[int, int]]:
         shares = [*SHARES[: len(seeds) - 1], SHARES[-1]] if len(seeds) > 1 else [1.0]
         sizes = [max(min(candidates, FINALISTS), math.ceil(candidates * share)) for share in shares]
         plans.append(list(zip(sizes, seeds, strict=True)))
-    fitting = [plan for plan in plans if cost_of(plan) <= BUDGET * candidates * runs]
-    return fitting[0] if fitting else min(plans, key=cost_of)
+    fitting = [plan for plan in plans if count_runs(plan) <= BUDGET * candidates * runs]
+    return fitting[0] if fitting else min(plans, key=count_runs)
 
 
-def cost_of(rounds: Sequence[tuple[int, int]]) -> int:
+def count_runs(rounds: Sequence[tuple[int, int]]) -> int:
     """The runs of some rounds: what has run on a seed does not run on it again."""
     done = 0
     total = 0
@@ -74,33 +74,33 @@ def cost_of(rounds: Sequence[tuple[int, int]]) -> int:
     return total
 
 
-def race(candidates: int, seeds: Sequence[int], objective: Objective, measure: Measure) -> Race:
+def successive_halving(candidates: int, seeds: Sequence[int], objective: Objective, measure: Measure) -> HalvingResult:
     """Find the best candidates, by their numbers."""
     left = list(range(candidates))
     found: dict[int, dict[int, Metrics]] = {candidate: {} for candidate in left}
-    rounds: list[Round] = []
+    rounds: list[HalvingRound] = []
     done = runs = 0
-    for size, count in rounds_of(candidates, len(seeds)):
-        left = left if size >= len(left) else _chosen(left, found, objective, size)
+    for size, count in plan_rounds(candidates, len(seeds)):
+        left = left if size >= len(left) else _select(left, found, objective, size)
         new = list(seeds[done:count])
         for candidate, rows in measure(left, new).items():
             found[candidate].update(rows)
         runs += len(left) * len(new)
-        rounds.append(Round(tuple(left), count))
-        left = ranked(left, found, objective)
+        rounds.append(HalvingRound(tuple(left), count))
+        left = rank(left, found, objective)
         done = count
-    return Race(settled(left, found, objective), rounds, found, runs)
+    return HalvingResult(break_ties(left, found, objective), rounds, found, runs)
 
 
-def settled(order: Sequence[int], found: Found, objective: Objective) -> list[int]:
+def break_ties(order: Sequence[int], found: MetricsBySeed, objective: Objective) -> list[int]:
     """The last word on an order. Where nobody keeps the limits, those who miss them by hardly more than the first, as
     far as the runs can tell, are ordered by the goal: chance does not decide what twice the cost is spent on."""
     first, *others = order
-    missed = objective.excess(means_of(found[first], objective.metrics))
+    missed = objective.excess(seed_means(found[first], objective.metrics))
     if not 0.0 < missed < math.inf:
         return list(order)
     equal = [first, *(one for one in others if not _misses_more(found[one], found[first], objective))]
-    costs = {one: objective.cost(means_of(found[one], [objective.goal])[objective.goal]) for one in equal}
+    costs = {one: objective.cost(seed_means(found[one], [objective.goal])[objective.goal]) for one in equal}
     return [*sorted(equal, key=costs.__getitem__), *(one for one in others if one not in costs)]
 
 
@@ -114,23 +114,23 @@ def _misses_more(rows: Mapping[int, Metrics], other: Mapping[int, Metrics], obje
     return least is None or least > NEAR
 
 
-def ranked(candidates: Sequence[int], found: Found, objective: Objective, hopeful: bool = False) -> list[int]:
+def rank(candidates: Sequence[int], found: MetricsBySeed, objective: Objective, hopeful: bool = False) -> list[int]:
     """The best first: who keeps the limits, by the goal; then the others, by how far they are from the limits.
 
     `hopeful`: a limit is kept if it is not clear that it is not. Who is equal keeps the order.
     """
-    spread = _spreads(candidates, found, objective) if hopeful else {}
+    spread = _seed_deviations(candidates, found, objective) if hopeful else {}
 
     def key(candidate: int) -> tuple[float, float]:
-        means = means_of(found[candidate], objective.metrics)
+        means = seed_means(found[candidate], objective.metrics)
         if hopeful:
-            means = {**means, **_hoped(means, spread, objective, len(found[candidate]))}
+            means = {**means, **_optimistic_means(means, spread, objective, len(found[candidate]))}
         return objective.excess(means), objective.cost(means.get(objective.goal))
 
     return sorted(candidates, key=key)
 
 
-def means_of(rows: Mapping[int, Metrics], metrics: Sequence[str]) -> dict[str, float | None]:
+def seed_means(rows: Mapping[int, Metrics], metrics: Sequence[str]) -> dict[str, float | None]:
     """Over seeds; None where it exists at no seed."""
     means: dict[str, float | None] = {}
     for metric in metrics:
@@ -139,9 +139,9 @@ def means_of(rows: Mapping[int, Metrics], metrics: Sequence[str]) -> dict[str, f
     return means
 
 
-def _chosen(candidates: Sequence[int], found: Found, objective: Objective, size: int) -> list[int]:
-    certain = ranked(candidates, found, objective)
-    hopeful = ranked(candidates, found, objective, hopeful=True)
+def _select(candidates: Sequence[int], found: MetricsBySeed, objective: Objective, size: int) -> list[int]:
+    certain = rank(candidates, found, objective)
+    hopeful = rank(candidates, found, objective, hopeful=True)
     kept = dict.fromkeys(certain[: math.ceil(size / 2)])
     for candidate in [*hopeful, *certain]:
         if len(kept) < size:
@@ -149,7 +149,9 @@ def _chosen(candidates: Sequence[int], found: Found, objective: Objective, size:
     return list(kept)
 
 
-def _hoped(means: Metrics, spread: Mapping[str, float], objective: Objective, seeds: int) -> dict[str, float]:
+def _optimistic_means(
+    means: Metrics, spread: Mapping[str, float], objective: Objective, seeds: int
+) -> dict[str, float]:
     """The means on which limits are judged, moved to their better side by what they may be wrong."""
     moved: dict[str, float] = {}
     for limit in objective.limits:
@@ -160,7 +162,7 @@ def _hoped(means: Metrics, spread: Mapping[str, float], objective: Objective, se
     return moved
 
 
-def _spreads(candidates: Sequence[int], found: Found, objective: Objective) -> dict[str, float]:
+def _seed_deviations(candidates: Sequence[int], found: MetricsBySeed, objective: Objective) -> dict[str, float]:
     """The standard deviation between seeds of each limited metric: the median over candidates.
 
     From one seed nothing is known; then a tenth of the limit is taken.
