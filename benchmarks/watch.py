@@ -19,8 +19,9 @@ from carrycast.analysis.telemetry.picture import minutes_of
 from carrycast.core.protocol import StackPlan
 from carrycast.core.protocol.registry import protocol_named
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork
-from carrycast.node.config import NodeConfig, TraceConfig
+from carrycast.node.config import NodeConfig
 from carrycast.node.link.config import UDP, InterfaceConfig
+from carrycast.node.trace_files import TraceConfig
 from carrycast.trace import Level
 
 NODES = 10

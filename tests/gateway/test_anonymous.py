@@ -7,7 +7,7 @@ import pytest
 
 from carrycast.core.matching.topics import parse_topic_filter
 from carrycast.node.gateways.mqtt import properties as kinds
-from carrycast.node.gateways.mqtt.config import NOTHING_GRANTED, configured_section, rights_of_user
+from carrycast.node.gateways.mqtt.config import NOTHING_GRANTED, read_mqtt_section, rights_of_user
 from carrycast.node.gateways.mqtt.reasons import Reason
 from tests.gateway.world import Raw, broker, connect, packet, publish, subscribe, text
 
@@ -127,5 +127,5 @@ def test_an_operator_is_told_that_nothing_is_granted(tmp_path: Path, caplog: pyt
 def test_a_session_from_before_a_restart_has_the_rights_of_the_present_configuration(
     table: dict[str, object], user: str | None, may: bool
 ) -> None:
-    rights = rights_of_user(configured_section(table, "n.toml"), user)
+    rights = rights_of_user(read_mqtt_section(table, "n.toml"), user)
     assert rights.may_subscribe(parse_topic_filter("a")) is may

@@ -13,9 +13,10 @@ from carrycast.core.model import NodeId
 from carrycast.core.protocol import BeaconSettings, Interface, StackPlan
 from carrycast.core.protocol import Protocol as Machine
 from carrycast.core.protocol.registry import protocol_named
-from carrycast.node.config import NodeConfig, TraceConfig
+from carrycast.node.config import NodeConfig
 from carrycast.node.link.config import UDP, InterfaceConfig, LinkSettings
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
+from carrycast.node.trace_files import TraceConfig
 from carrycast.trace import Level
 
 BEACONS = BeaconSettings(period_s=0.05, missed=3)

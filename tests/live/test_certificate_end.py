@@ -191,33 +191,33 @@ def test_a_certificate_is_read_again_while_the_node_runs(
             with pytest.raises(UserError, match="ended on"):
                 node.publish({"n": 1})
             certify(tmp_path, 10)
-            node.trust.reload()
+            node.security.reload()
             node.publish({"n": 1})
             ends_s = node.status().certificate_ends_s
             commands.make_key_pair(tmp_path / "other.key", KeyKind.IDENTITY)
             kept = (tmp_path / "car.cert").read_bytes()
             certify(tmp_path, 20, "other.key")
-            node.trust.reload()
+            node.security.reload()
             assert "for another key" in caplog.text
             (tmp_path / "car.key").write_bytes((tmp_path / "other.key").read_bytes())
-            node.trust.reload()
+            node.security.reload()
             assert node.status().certificate_ends_s != ends_s
             node.publish({"n": 1})
             ends_s = node.status().certificate_ends_s
             certify(tmp_path, 1e-6, "other.key")
             clock.ahead_s += 60
-            node.trust.reload()
+            node.security.reload()
             assert "not valid at this time" in caplog.text
             assert node.status().certificate_ends_s == ends_s
             certify(tmp_path, 20, "other.key", "van")
-            node.trust.reload()
+            node.security.reload()
             assert "restart the node" in caplog.text
             (tmp_path / "car.cert").write_text("nonsense")
-            node.trust.reload()
+            node.security.reload()
             assert "no key file" in caplog.text
             (tmp_path / "car.cert").write_bytes(kept)
             clock.ahead_s = 2 * DAY_S
-            node.trust.reload()
+            node.security.reload()
             assert node.status().certificate_ends_s == ends_s
             node.publish({"n": 1})
 
@@ -259,8 +259,8 @@ def test_subscriptions_that_stand_travel_with_the_new_certificate(config: MakeCo
         async with LoopbackNetwork([*others, operator.keyed(two, expires_s=end_s)]) as network:
             node, inbox = network.nodes[2], Inbox()
             node.subscribe("topic = 'jam'", inbox)
-            assert isinstance(node.trust, KeyedSecurityPolicy)
-            membership = node.trust.membership
+            assert isinstance(node.security, KeyedSecurityPolicy)
+            membership = node.security.membership
             assert isinstance(membership, Certified)
             membership.renew(membership.identity, operator.keys(2, expires_s=time.time() + 9000).certificate)
             await until(lambda: time.time() > end_s, 20)

@@ -14,7 +14,7 @@ from carrycast.core.protocol import Capability
 from carrycast.core.wire import Layer
 from carrycast.errors import UserError, WorkError
 from carrycast.node.config import NodeConfig, load_config
-from carrycast.node.identity import KEY_BYTES, key_of
+from carrycast.node.identity import KEY_BYTES, read_or_create_key
 from carrycast.node.link.config import InterfaceConfig, LinkSettings
 from carrycast.node.link.socket_address import format_socket_address, parse_socket_address
 from carrycast.node.link.udp import UdpSettings
@@ -201,7 +201,7 @@ def test_peers_that_are_numbers_wait_for_no_name(tmp_path: Path) -> None:
         (MINIMAL + "[link]\ncost = 'guessed'", "link.cost: 'guessed' is none of 'fixed', 'measured'"),
         (MINIMAL + "[link]\ncost_s = -1", "link.cost_s: .*>= 0"),
         (MINIMAL.replace("[listen]\nport = 7400", ""), r"listen: this table is required, unless .* \[\[interfaces\]\]"),
-        (SEVERAL + "[listen]\nport = 1", r"listen: leave it out and say it of each of the \[\[interfaces\]\]"),
+        (SEVERAL + "[listen]\nport = 1", r"listen: leave it out and write it in each of the \[\[interfaces\]\]"),
         (SEVERAL + "[link]\nretries = 1", "link: leave it out"),
         (MINIMAL + "[metrics]\nport = 0\nhost = 'here'", "metrics.host: 'here' is no IP address of this machine"),
         (MINIMAL + "[metrics]\nport = 0\nhost = ''", "metrics.host: '' is no IP address of this machine"),
@@ -273,15 +273,15 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_key_is_made_once_and_kept_private(tmp_path: Path) -> None:
     path = tmp_path / "keys" / "node.key"
-    key = key_of(path)
-    assert key_of(path) == key
+    key = read_or_create_key(path)
+    assert read_or_create_key(path) == key
     assert path.stat().st_mode & 0o777 == 0o600
     assert [file.name for file in path.parent.iterdir()] == ["node.key"]
     config = loaded(tmp_path, 'key_file = "keys/node.key"\n' + MINIMAL)
     assert config.node == node_of(key) != node_of(b"car-1")
     path.write_bytes(b"short")
     with pytest.raises(WorkError, match="must hold 32 bytes"):
-        key_of(path)
+        read_or_create_key(path)
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:7400", "[::1]:7400", "host.example:1"])
@@ -298,5 +298,5 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 def test_a_start_that_was_cut_short_does_not_keep_the_next_from_making_a_key(tmp_path: Path) -> None:
     """In a container every process has the number 1, and so had the file that was left behind."""
     (tmp_path / f".key.{os.getpid()}.tmp").write_bytes(b"half")
-    assert len(key_of(tmp_path / "key")) == KEY_BYTES
+    assert len(read_or_create_key(tmp_path / "key")) == KEY_BYTES
     assert [path.name for path in tmp_path.iterdir()] == ["key"]

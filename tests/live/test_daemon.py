@@ -18,15 +18,16 @@ from carrycast.cli import main
 from carrycast.errors import UserError, WorkError
 from carrycast.lab.loopback.network import Inbox, until
 from carrycast.node import commands
-from carrycast.node.commands import Wanted, publish, run_node, subscribe
-from carrycast.node.config import TraceConfig, load_config
+from carrycast.node.commands import SubscriptionOptions, publish, run_node, subscribe
+from carrycast.node.config import load_config
 from carrycast.node.link import interface, udp
 from carrycast.node.link.socket_address import SocketAddress, format_socket_address
 from carrycast.node.node import LiveNode
 from carrycast.node.recorder import LOG
-from carrycast.node.reload import Reloading
+from carrycast.node.reload import ConfigReload
 from carrycast.node.security import commands as keys
 from carrycast.node.security.key_files import KeyKind
+from carrycast.node.trace_files import TraceConfig
 from carrycast.trace import Level
 from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
@@ -189,7 +190,7 @@ def test_what_can_change_does_when_the_configuration_is_read_again(
 
     async def story() -> None:
         async with LiveNode(load_config(path)) as node:
-            reloading = Reloading(node, path)
+            reloading = ConfigReload(node, path)
             assert await reloading.reload() == []
             changed = text.replace('name = "epidemic"', 'name = "epidemic"\nbuffer = 7\ndurable = true')
             changed = changed.replace("period_s = 0.05", 'period_s = 0.1\npeers = ["127.0.0.1:9"]')
@@ -349,7 +350,9 @@ def test_a_subscriber_through_one_node_hears_a_publisher_through_another(
         ):
             one.add_peer(two.address)
             address = str(tmp_path / "2.sock")
-            heard = asyncio.create_task(asyncio.to_thread(lambda: list(subscribe(address, Wanted("speed > 30"), 1, 5))))
+            heard = asyncio.create_task(
+                asyncio.to_thread(lambda: list(subscribe(address, SubscriptionOptions("speed > 30"), 1, 5)))
+            )
             await until(lambda: two.status().subscriptions == 1)
             id = await asyncio.to_thread(publish, str(tmp_path / "1.sock"), {"speed": 31})
             assert [event.id for event in await heard] == [id]

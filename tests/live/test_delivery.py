@@ -219,11 +219,11 @@ def test_stored_is_refused_where_nothing_is_kept_with_what_to_do(config: MakeCon
             with pytest.raises(
                 UserError, match="flooding does not keep on disk what is published; publish at level accepted"
             ):
-                node.publish({"n": 1}, stored=nobody)
+                node.publish({"n": 1}, on_stored=nobody)
             assert node.status().counts.get("published", 0) == 0
         async with LiveNode(config(1, "epidemic", store=tmp_path / "memory")) as node:
             with pytest.raises(UserError, match=r"say durable = true in \[protocol\]"):
-                node.publish({"n": 1}, stored=nobody)
+                node.publish({"n": 1}, on_stored=nobody)
 
     run(story())
 

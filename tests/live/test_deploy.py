@@ -110,7 +110,7 @@ def test_three_machines_that_follow_the_page_are_a_network(tmp_path: Path, run: 
             await until(lambda: all(len(node.neighbors) == 2 for node in (barn, kitchen, shed)), 30)
             inbox = Inbox()
             kitchen.subscribe("celsius < 4", inbox, "kitchen")
-            event = barn.publish({"celsius": 3, "room": "barn"}, stored=nobody)
+            event = barn.publish({"celsius": 3, "room": "barn"}, on_stored=nobody)
             await until(lambda: inbox.events == [event], 30)
 
     run(story())

@@ -100,7 +100,7 @@ def test_what_waits_is_handed_over_when_that_can_be_written(
         async with LiveNode(config(1, "epidemic", store=tmp_path / "store", durable=True)) as node:
             node.subscribe("n >= 0", None, name="log")
             stored: list[WorkError | None] = []
-            ids = [node.publish({"n": n}, stored=stored.append) for n in range(3)]
+            ids = [node.publish({"n": n}, on_stored=stored.append) for n in range(3)]
             await until(lambda: stored == [None] * 3)
             full(True)
             taker = Taker()

@@ -235,7 +235,7 @@ def test_a_publisher_is_told_when_enough_neighbors_hold_its_event(
             await network.discovered()
             held: list[int] = []
             node = network.nodes[0]
-            node.publish({"n": 1}, stored=nobody, copies=RequiredCopies(2, 5.0, held.append))
+            node.publish({"n": 1}, on_stored=nobody, copies=RequiredCopies(2, 5.0, held.append))
             await until(lambda: held == [2])
             # One neighbor too many: patience ends it.
             node.publish({"n": 2}, copies=RequiredCopies(3, 0.5, held.append))

@@ -172,8 +172,8 @@ def test_a_revoked_node_is_a_stranger_everywhere_and_its_events_are_dropped(conf
             first = nodes[3].publish({"n": 1})
             await until(lambda: inbox.events == [first])
             # Only the first is told, and node 3 is at the other end.
-            assert isinstance(nodes[0].trust, KeyedSecurityPolicy)
-            assert nodes[0].trust.membership.take_revocations(operator.revoked(3, *range(1000, 2700)))
+            assert isinstance(nodes[0].security, KeyedSecurityPolicy)
+            assert nodes[0].security.membership.take_revocations(operator.revoked(3, *range(1000, 2700)))
             await until(lambda: 3 not in nodes[2].neighbors, 10)
             await until(lambda: nodes[1].neighbors == [0, 2] or nodes[1].neighbors == [2, 0], 10)
             await until(lambda: nodes[2].drops["link_credential_revoked"] > 0, 10)
@@ -200,8 +200,8 @@ def test_who_carries_events_of_a_revoked_node_keeps_its_links(protocol: str, con
                 await until(lambda: first.neighbors == [2] and second.neighbors == [1], 10)
                 carried = [second.publish({"n": n}) for n in range(5)]
                 await until(lambda: sorted(inbox.events) == sorted(carried), 10)
-            assert isinstance(first.trust, KeyedSecurityPolicy)
-            assert first.trust.membership.take_revocations(operator.revoked(2))
+            assert isinstance(first.security, KeyedSecurityPolicy)
+            assert first.security.membership.take_revocations(operator.revoked(2))
             async with LiveNode(newcomer) as third:
                 others = Inbox()
                 third.subscribe("n >= 0", others)
@@ -230,10 +230,10 @@ def test_a_list_that_was_written_is_read_again_when_asked(
             await until(lambda: first.neighbors == [2] and second.neighbors == [1], 10)
             for broken in ("nonsense", format_key(KeyKind.REVOCATIONS, b"x"), format_key(KeyKind.NETWORK, bytes(32))):
                 file.write_text(broken)
-                first.trust.reload()
+                first.security.reload()
             assert first.neighbors == [2]
             write_key(file, KeyKind.REVOCATIONS, operator.revoked(2), replace=True)
-            first.trust.reload()
+            first.security.reload()
             await until(lambda: first.neighbors == [], 10)
             await until(lambda: first.drops["link_credential_revoked"] > 0, 10)
 
@@ -249,9 +249,9 @@ def test_a_folder_that_may_not_be_looked_into_changes_nothing_either(
 
     async def story() -> None:
         async with LiveNode(OPERATOR.keyed(config(1))) as node:
-            assert isinstance(node.trust, KeyedSecurityPolicy)
-            monkeypatch.setattr(node.trust.membership, "reload", forbidden)
-            node.trust.reload()
+            assert isinstance(node.security, KeyedSecurityPolicy)
+            monkeypatch.setattr(node.security.membership, "reload", forbidden)
+            node.security.reload()
 
     run(story())
     assert "was not read again: [Errno 13] Permission denied" in caplog.text

@@ -135,9 +135,9 @@ def test_what_is_not_to_be_processed_has_an_outcome_too(config: MakeConfig, run:
         operator = Operator()
         made = operator.keyed(with_functions(config(1, Runner), tmp_path, "double"))
         async with LiveNode(made) as node:
-            assert isinstance(node.trust, KeyedSecurityPolicy)
+            assert isinstance(node.security, KeyedSecurityPolicy)
             gone = signed(operator.verifier(7).signatures, Event(EventId(7, 7), {"run": "double", "n": 1}))
-            node.trust.membership.take_revocations(operator.revoked(7))
+            node.security.membership.take_revocations(operator.revoked(7))
             # As if it had come in pieces, from somebody who carried it.
             runner().on_publish(0.0, gone)
             events, _, error = await outcome(node, "double", n=21)

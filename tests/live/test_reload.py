@@ -18,7 +18,7 @@ from carrycast.node.link.adapter import AddressUnavailableError
 from carrycast.node.link.socket_address import SocketAddress
 from carrycast.node.node import LiveNode
 from carrycast.node.recorder import LOG
-from carrycast.node.reload import Reloading
+from carrycast.node.reload import ConfigReload
 from tests.live.conftest import Run
 
 CONFIG = """
@@ -69,7 +69,7 @@ def test_a_new_peer_whose_name_is_not_known_yet_is_looked_up_again(
 
     async def story() -> None:
         async with LiveNode(load_config(path)) as node:
-            reloading = Reloading(node, path)
+            reloading = ConfigReload(node, path)
             written(path, "barn.invalid:9", "shed.invalid:9")
             assert await reloading.reload() == []
             assert peers_of(node) == []
@@ -95,7 +95,7 @@ def test_a_peer_that_is_gone_and_has_no_address_any_more_is_named(
 
     async def story() -> None:
         async with LiveNode(load_config(path)) as node:
-            reloading = Reloading(node, path)
+            reloading = ConfigReload(node, path)
             names.clear()
             written(path)
             assert await reloading.reload() == ["peer barn.invalid:9"]
@@ -115,7 +115,7 @@ def test_a_number_in_the_place_of_a_name_is_the_same_peer(tmp_path: Path, run: R
         async with LiveNode(load_config(path)) as node:
             before = peers_of(node)
             written(path, *(f"{number}:9" for number in hosts.values()))
-            assert await Reloading(node, path).reload() == []
+            assert await ConfigReload(node, path).reload() == []
             assert peers_of(node) == before
 
     run(story())
@@ -126,7 +126,7 @@ def test_a_reading_is_not_overtaken_by_an_earlier_one(tmp_path: Path, run: Run, 
 
     async def story() -> None:
         async with LiveNode(load_config(path)) as node:
-            reloading = Reloading(node, path)
+            reloading = ConfigReload(node, path)
             written(path, "127.0.0.2:9")
             first = asyncio.create_task(reloading.reload())
             await asyncio.sleep(0)

@@ -209,9 +209,9 @@ def test_a_lease_that_cannot_be_kept_is_refused_and_none_is_that_of_the_protocol
             inbox = Inbox()
             node.subscribe("n >= 0", inbox)
             with pytest.raises(UserError, match="its lease of 61 s is longer than any event is kept here \\(60 s\\)"):
-                node.publish({"n": 1}, lease_s=61.0, stored=nobody)
-            node.publish({"n": 2}, stored=nobody)
-            node.publish({"n": 3}, lease_s=10.0, stored=nobody)
+                node.publish({"n": 1}, lease_s=61.0, on_stored=nobody)
+            node.publish({"n": 2}, on_stored=nobody)
+            node.publish({"n": 3}, lease_s=10.0, on_stored=nobody)
             node.publish({"n": 4}, lease_s=61.0)
             await until(lambda: len(inbox.events) == 3)
             log = node._publisher.retention.log
@@ -234,9 +234,9 @@ def test_books_go_on_over_a_kill(protocol: str, config: MakeConfig, run: Run, tm
                 node = network.nodes[1]
                 told: list[WorkError | None] = []
                 for n in range(4):
-                    node.publish({"n": n}, stored=told.append)
+                    node.publish({"n": n}, on_stored=told.append)
                     node.publish({"n": n})
-                node.publish({"n": 9}, lease_s=0.2, stored=told.append)
+                node.publish({"n": 9}, lease_s=0.2, on_stored=told.append)
                 await until(lambda told=told: told == [None] * 5)  # type: ignore[misc]
                 ended = {"lease_over": passed}
                 await until(lambda node=node, ended=ended: node.status().retention["stored"].removed == ended)  # type: ignore[misc]
@@ -264,7 +264,7 @@ def test_custody_moves_an_event_to_a_node_that_keeps_it_and_to_no_other(
         async with LoopbackNetwork([kept, forgetful, durable]) as network:
             network.link(1, 2)
             await network.discovered()
-            event = network.nodes[1].publish({"n": 1}, stored=nobody)
+            event = network.nodes[1].publish({"n": 1}, on_stored=nobody)
             await until(lambda: network.nodes[2].status().retention.get("carried") is not None)
             await asyncio.sleep(0.5)
             assert network.nodes[1].status().retention["stored"].kept == 1, "node 2 has no disk"
@@ -292,7 +292,7 @@ def test_protocols_that_keep_nothing_say_so_of_each_event(config: MakeConfig, ru
                     node.publish({"n": n})
                 assert node.status().retention == {"accepted": RetentionReport(3, 0, {"not_kept": 3})}
                 with pytest.raises(UserError, match="does not keep on disk"):
-                    node.publish({"n": 3}, stored=nobody)
+                    node.publish({"n": 3}, on_stored=nobody)
 
     run(story())
 
@@ -319,8 +319,8 @@ def test_metrics_and_the_control_channel_show_the_books(config: MakeConfig, run:
         )
         async with LiveNode(made) as node:
             told: list[WorkError | None] = []
-            node.publish({"n": 1}, stored=told.append)
-            node.publish({"n": 2}, lease_s=0.1, stored=told.append)
+            node.publish({"n": 1}, on_stored=told.append)
+            node.publish({"n": 2}, lease_s=0.1, on_stored=told.append)
             await until(lambda: told == [None, None])
             await until(lambda: node.status().retention["stored"].kept == 1)
             _, _, body = await asked(node.metrics.port, get("/metrics"))

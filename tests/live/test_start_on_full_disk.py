@@ -36,7 +36,7 @@ def full(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
 async def stored(node: LiveNode, events: int) -> list[EventId]:
     """Events that a node has acknowledged as stored."""
     told: list[WorkError | None] = []
-    ids = [node.publish({"n": n}, bytes(100), stored=told.append) for n in range(events)]
+    ids = [node.publish({"n": n}, bytes(100), on_stored=told.append) for n in range(events)]
     await until(lambda: told == [None] * events)
     return ids
 
@@ -101,7 +101,7 @@ def test_every_protocol_that_keeps_events_starts_on_a_full_disk(
                 node.subscribe("n >= 0", None, name="log")
                 await stored(node, 3)
                 # Over when the node starts again: that cannot be written.
-                node.publish({"n": 9}, lease_s=0.05, stored=lambda lost: None)
+                node.publish({"n": 9}, lease_s=0.05, on_stored=lambda lost: None)
             await asyncio.sleep(0.1)
             limited.fill()
             async with LiveNode(made) as node:
@@ -109,7 +109,7 @@ def test_every_protocol_that_keeps_events_starts_on_a_full_disk(
                 check_books(node)
                 await until(lambda: node._group_commit.failure is not None)
                 with pytest.raises(WorkError, match=REASON):
-                    node.publish({"n": 1}, stored=lambda lost: None)
+                    node.publish({"n": 1}, on_stored=lambda lost: None)
 
     run(story())
 
@@ -161,7 +161,7 @@ def test_a_new_node_starts_on_a_full_disk_and_makes_its_store_when_there_is_room
         async with LiveNode(made) as node:
             await until(lambda: node._group_commit.failure is not None)
             with pytest.raises(WorkError, match="cannot make the store"):
-                node.publish({"n": 1}, stored=lambda lost: None)
+                node.publish({"n": 1}, on_stored=lambda lost: None)
             inbox = Inbox()
             node.subscribe("n >= 0", inbox)
             taken = node.publish({"n": 2})

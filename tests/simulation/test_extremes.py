@@ -12,7 +12,7 @@ import pytest
 from carrycast.core.protocol.application import applications
 from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
 from carrycast.errors import UserError, WorkError
-from carrycast.node.config import NodeFile, ProcessorSection, TraceSection
+from carrycast.node.config_file import NodeFile, ProcessorSection, TraceSection
 from carrycast.node.link.config import DiscoverySection, LinkSettings, ListenSection
 from carrycast.sim.engine.failure import RunError
 from carrycast.sim.engine.kernel import Kernel

@@ -65,8 +65,8 @@ DEEP = ("core", "sim")
 # The package's own interface (`carrycast/__init__.py`, `api.py`) and the command line may import anything.
 ENTRY_POINTS = frozenset({"__init__", "__main__", "api", "cli"})
 
-# The rooms of the live world: each may import those before it; what stands in the folder itself may import all.
-LIVE_ROOMS = ("event_feed", "recorder", "link", "security", "storage", "runtime", "api", "gateways")
+# The packages within `node`: each may import those before it; modules of `node` itself may import all of them.
+NODE_PACKAGES = ("event_feed", "recorder", "link", "security", "storage", "runtime", "api", "gateways")
 
 MAX_MODULE_LINES = 500
 MAX_FUNCTION_LINES = 60
@@ -198,12 +198,12 @@ def purity_violations(module: str, line: int, name: str, call: ast.Call | None) 
         yield f"carrycast.{module}:{line}: {name} reads what nobody has judged; host.decoder does not"
 
 
-def room_violations(module: str, line: int, name: str) -> Iterator[str]:
-    """Within `live`: from a room to one that comes after it."""
+def node_package_violations(module: str, line: int, name: str) -> Iterator[str]:
+    """Within `node`: imports from a package that comes after it."""
     here, there = (path.split(".")[1:2] for path in (module, name.removeprefix("carrycast.")))
-    if not name.startswith("carrycast.node.") or not module.startswith("node.") or not set(here) <= set(LIVE_ROOMS):
+    if not name.startswith("carrycast.node.") or not module.startswith("node.") or not set(here) <= set(NODE_PACKAGES):
         return
-    if not set(there) <= set(LIVE_ROOMS) or LIVE_ROOMS.index(there[0]) > LIVE_ROOMS.index(here[0]):
+    if not set(there) <= set(NODE_PACKAGES) or NODE_PACKAGES.index(there[0]) > NODE_PACKAGES.index(here[0]):
         yield f"carrycast.{module}:{line}: node.{here[0]} may not import {name}"
 
 
@@ -298,7 +298,7 @@ def violations(module: str, source: str, is_package: bool = False) -> list[str]:
     tree = ast.parse(source)
     imports = list(imported_names(tree, module, is_package))
     found = [complaint for line, _, name in imports for complaint in import_violations(module, line, name)]
-    found += [complaint for line, _, name in imports for complaint in room_violations(module, line, name)]
+    found += [complaint for line, _, name in imports for complaint in node_package_violations(module, line, name)]
     found += shape_violations(module, source, tree)
     if module not in TOUCHES_PRIVATE:
         found += private_violations(module, tree)

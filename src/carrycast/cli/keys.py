@@ -1,71 +1,76 @@
-"""`keys`: identities of nodes, and who belongs to a network."""
+"""`keys`: identities of nodes, and the members of a network."""
 
 import argparse
 from pathlib import Path
 
 from carrycast.cli.options import add_json, print_json, print_line
 
-DESCRIPTION = """Keys of live nodes. A network is either all who know one secret (`network`), or all whom an operator
-has certified (`operator`, `certify`) and not revoked (`revoke`). docs/security.md says what each protects against."""
+DESCRIPTION = """Keys of live nodes. The members of a network are either all nodes that know one secret (`network`), or
+all that an operator has certified (`operator`, `certify`) and not revoked (`revoke`). docs/security.md says what each
+protects against."""
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare them."""
+    """Declare the commands."""
     keys = commands.add_parser(
         "keys", help="make keys, certificates and revocations for live nodes", description=DESCRIPTION
     )
     verbs = keys.add_subparsers(title="verbs", metavar="VERB", required=True, parser_class=type(keys))
 
-    new = verbs.add_parser("new", help="a node's private key, and FILE.pub with its public key")
+    new = verbs.add_parser("new", help="create a node's private key, and FILE.pub with its public key")
     new.add_argument("file", type=Path, metavar="FILE", help="where the private key goes")
     new.set_defaults(command=_new)
 
-    network = verbs.add_parser("network", help="the secret of a network without an operator")
+    network = verbs.add_parser("network", help="create the secret of a network without an operator")
     network.add_argument("file", type=Path, metavar="FILE", help="the same file on every node")
     network.set_defaults(command=_network)
 
-    operator = verbs.add_parser("operator", help="an operator's private key, and FILE.pub with its public key")
+    operator = verbs.add_parser("operator", help="create an operator's private key, and FILE.pub with its public key")
     operator.add_argument("file", type=Path, metavar="FILE", help="where the private key goes; no node needs it")
     operator.set_defaults(command=_operator)
 
     _add_certify(verbs)
 
-    revoke = verbs.add_parser("revoke", help="put nodes out: add them to an operator's signed list")
+    revoke = verbs.add_parser("revoke", help="revoke nodes: add them to an operator's signed revocation list")
     revoke.add_argument("nodes", nargs="+", metavar="NODE", help="a name, an id, or the file of a certificate")
     _add_operator(revoke)
-    revoke.add_argument("--list", type=Path, required=True, dest="list_file", metavar="FILE", help="the list")
+    revoke.add_argument(
+        "--list", type=Path, required=True, dest="list_file", metavar="FILE", help="the revocation list"
+    )
     revoke.set_defaults(command=_revoke)
 
-    show = verbs.add_parser("show", help="what a key file holds, without its secrets")
+    show = verbs.add_parser("show", help="show the content of a key file, without its secrets")
     show.add_argument("file", type=Path, metavar="FILE", help="any file that `carrycast keys` made")
     add_json(show)
     show.set_defaults(command=_show)
 
 
 def _add_certify(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    certify = verbs.add_parser("certify", help="say who a node is, and what it may do")
+    certify = verbs.add_parser("certify", help="certify a node: its identity, and what it may do")
     certify.add_argument("public", type=Path, metavar="PUBLIC", help="the file of the node's public key")
     _add_operator(certify)
     certify.add_argument("--name", required=True, metavar="NAME", help="the node's name, from which its id is made")
     certify.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the certificate goes")
     certify.add_argument("--id", type=int, metavar="N", help="another id than that of the name")
-    certify.add_argument("--publish", metavar="FILTER", help="all that it publishes matches this (default: anything)")
-    certify.add_argument("--subscribe", metavar="FILTER", help="all that it asks for matches this (default: anything)")
+    certify.add_argument("--publish", metavar="FILTER", help="it may publish events that match this (default: all)")
+    certify.add_argument(
+        "--subscribe", metavar="FILTER", help="it may subscribe to events that match this (default: all)"
+    )
     certify.add_argument(
         "--attribute",
         action="append",
         default=[],
         dest="attributes",
         metavar="NAME=VALUE",
-        help="what its subscribers may say of themselves to access policies; may be given several times",
+        help="an attribute that its subscribers may present to access policies; may be given several times",
     )
-    certify.add_argument("--days", type=float, default=365.0, metavar="N", help="good for so long (default: 365)")
+    certify.add_argument("--days", type=float, default=365.0, metavar="N", help="validity in days (default: 365)")
     certify.add_argument(
         "--grace",
         type=float,
         default=7.0,
         metavar="DAYS",
-        help="so long after its end events are accepted that were signed before (default: 7)",
+        help="how long after its end events are accepted that were signed before (default: 7)",
     )
     certify.set_defaults(command=_certify)
 
@@ -90,7 +95,7 @@ def _network(arguments: argparse.Namespace) -> int:
     from carrycast.node.security.commands import make_network_secret
 
     make_network_secret(arguments.file)
-    print_line(f"{arguments.file} is the network's secret: whoever has it is in")
+    print_line(f"{arguments.file} is the network's secret: every node that has it is a member")
     return 0
 
 
@@ -109,7 +114,7 @@ def _certify(arguments: argparse.Namespace) -> int:
     from carrycast.node.security.key_files import KeyKind, read_key
 
     if arguments.out.exists():
-        # A newer certificate takes the place of an older one, and of nothing else: a key written over is lost.
+        # Only an older certificate may be overwritten: a key that is overwritten is lost.
         read_key(arguments.out, KeyKind.CERTIFICATE)
     certificate = certify(
         arguments.public,
@@ -132,7 +137,7 @@ def _revoke(arguments: argparse.Namespace) -> int:
     from carrycast.node.security.revocations import NEVER_S
 
     after = revoke(arguments.nodes, arguments.operator, arguments.list_file)
-    print_line(f"{arguments.list_file}: list number {after.number}, {len(after.entries)} nodes are out")
+    print_line(f"{arguments.list_file}: list number {after.number}, {len(after.entries)} nodes are revoked")
     for node, one in after.entries.items():
         if one.number == after.number and one.until_s == NEVER_S:
             print_line(
@@ -150,6 +155,6 @@ def _show(arguments: argparse.Namespace) -> int:
         print_json(facts)
         return 0
     for name, value in facts.items():
-        told = ", ".join(f"{key}={one}" for key, one in value.items()) if isinstance(value, dict) else value
-        print_line(f"{name} {told}")
+        text = ", ".join(f"{key}={one}" for key, one in value.items()) if isinstance(value, dict) else value
+        print_line(f"{name} {text}")
     return 0

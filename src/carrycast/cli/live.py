@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from carrycast.core.model import EventId, Scalar
 
 LAST_S = 253_402_300_799
-"""The last second that has a date."""
-NORMAL = "some neighbors, little waiting, no drops but link_repeated and link_own; docs/live.md says more"
+"""The last second that has a date (9999-12-31)."""
+NORMAL = "some neighbors, short queues, no drops but link_repeated and link_own; docs/live.md says more"
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare them."""
+    """Declare the commands."""
     node = commands.add_parser("node", help="run a live node", description="Run a live node until Ctrl-C.")
     node.add_argument("config", type=Path, metavar="CONFIG", help="the node's configuration (TOML)")
     node.set_defaults(command=_node)
@@ -29,8 +29,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
     position = commands.add_parser(
         "position",
-        help="tell a live node where it is",
-        description="Tell a node where it is now, as in: carrycast position 120.5 80 --velocity 13.9 0 --node a.sock",
+        help="set the position of a live node",
+        description="Set the position of a node, as in: carrycast position 120.5 80 --velocity 13.9 0 --node a.sock",
     )
     position.add_argument("place", nargs="*", type=float, metavar="X Y", help="meters from the corner of the area")
     position.add_argument(
@@ -41,11 +41,11 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar=("X", "Y"),
         help="meters per second (default: 0 0)",
     )
-    position.add_argument("--unknown", action="store_true", help="the node no longer knows where it is")
+    position.add_argument("--unknown", action="store_true", help="the position is no longer known")
     _add_node(position)
     position.set_defaults(command=_position)
 
-    status = commands.add_parser("status", help="how a live node is")
+    status = commands.add_parser("status", help="show the status of a live node")
     _add_node(status)
     add_json(status)
     status.set_defaults(command=_status)
@@ -66,15 +66,15 @@ def _add_pub(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     pub.add_argument(
         "--access",
         metavar="POLICY",
-        help="who may have it: a condition on the subscriber's attributes, as in \"rank = 'major'\" (default: all)",
+        help="access policy: a condition on the subscriber's attributes, as in \"rank = 'major'\" (default: all)",
     )
-    pub.add_argument("--lease", type=float, dest="lease_s", metavar="S", help="seconds for which the event lives")
+    pub.add_argument("--lease", type=float, dest="lease_s", metavar="S", help="lease of the event in seconds")
     pub.add_argument(
         "--level",
         choices=("accepted", "stored", "held"),
         default="accepted",
-        help="when to say that it is done: when the node has the event, has it on its disk, or when neighbors hold it "
-        "too (default: accepted)",
+        help="delivery guarantee: return when the node has the event, has it on disk, or when neighbors hold it too "
+        "(default: accepted)",
     )
     pub.add_argument(
         "--copies",
@@ -101,14 +101,16 @@ def _add_sub(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         default=[],
         dest="attributes",
         metavar="NAME=VALUE",
-        help="what the subscriber is, for access policies of events; may be given several times",
+        help="an attribute of the subscriber, for access policies of events; may be given several times",
     )
-    sub.add_argument("--processor", metavar="ID", help="what they are to pass through; what it makes is printed")
-    sub.add_argument("--state", default="", metavar="TEXT", help="what the processor begins with")
-    sub.add_argument("--count", type=int, metavar="N", help="stop after so many events; status 1 if fewer came")
-    sub.add_argument("--timeout", type=float, dest="timeout_s", metavar="S", help="stop after so many seconds")
-    sub.add_argument("--name", metavar="NAME", help="keep it under that name: what comes while nobody reads it waits")
-    sub.add_argument("--history", action="store_true", help="stored events from before, too")
+    sub.add_argument("--processor", metavar="ID", help="process the events by this processor, and print its results")
+    sub.add_argument("--state", default="", metavar="TEXT", help="the first state of the processor")
+    sub.add_argument("--count", type=int, metavar="N", help="stop after N events; exit status 1 if fewer arrived")
+    sub.add_argument("--timeout", type=float, dest="timeout_s", metavar="S", help="stop after S seconds")
+    sub.add_argument(
+        "--name", metavar="NAME", help="make the subscription durable: events are kept while nobody reads them"
+    )
+    sub.add_argument("--history", action="store_true", help="deliver stored events from before, too")
     sub.add_argument("--json", action="store_true", help="print one JSON object per event")
     sub.set_defaults(command=_sub)
 
@@ -136,19 +138,19 @@ def _pub(arguments: argparse.Namespace) -> int:
     if not 1 <= arguments.copies <= 64:
         raise UserError(f"--copies: from 1 to 64 neighbors, not {arguments.copies}")
     payload = _payload(arguments)
-    how = (payload, arguments.lease_s, arguments.access, arguments.level, arguments.copies)
+    options = (payload, arguments.lease_s, arguments.access, arguments.level, arguments.copies)
     if arguments.attributes == ["-"]:
-        for event in publish_lines(arguments.node, sys.stdin, *how):
-            _tell(event, arguments.json)
+        for event in publish_lines(arguments.node, sys.stdin, *options):
+            _print_id(event, arguments.json)
         return 0
     if not arguments.attributes:
         raise UserError("an event has attributes: write at least one name=value, as in carrycast pub road=A1 speed=31")
     attributes = parse_attributes(arguments.attributes)
-    _tell(publish(arguments.node, attributes, *how), arguments.json)
+    _print_id(publish(arguments.node, attributes, *options), arguments.json)
     return 0
 
 
-def _tell(event: "EventId", as_json: bool) -> None:
+def _print_id(event: "EventId", as_json: bool) -> None:
     if as_json:
         print_json({"event": str(event)})
     else:
@@ -164,7 +166,7 @@ def _payload(arguments: argparse.Namespace) -> bytes:
         return given.encode()
     try:
         with path.open("rb") as file:
-            # Never more than that of what may be a device without an end.
+            # At most this much: the file may be a device without an end.
             content = file.read(MAX_PAYLOAD_BYTES + 1)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
@@ -174,7 +176,7 @@ def _payload(arguments: argparse.Namespace) -> bytes:
 
 
 def _sub(arguments: argparse.Namespace) -> int:
-    from carrycast.node.commands import Wanted, parse_attributes, subscribe
+    from carrycast.node.commands import SubscriptionOptions, parse_attributes, subscribe
 
     if arguments.timeout_s is not None and not 0 < arguments.timeout_s <= 1e9:
         raise UserError(f"--timeout: a time above 0, and at most 1e9 s, not {arguments.timeout_s}")
@@ -182,23 +184,25 @@ def _sub(arguments: argparse.Namespace) -> int:
         raise UserError(f"--count: at least 1, not {arguments.count}")
     attributes = parse_attributes(arguments.attributes)
     if arguments.state and arguments.processor is None:
-        raise UserError("--state: is what a processor begins with; name it with --processor")
+        raise UserError("--state: is the first state of a processor; name it with --processor")
     state = arguments.state.encode()
-    wanted = Wanted(arguments.filter, attributes, arguments.processor, state, arguments.history, arguments.name)
-    came = 0
-    for event in subscribe(arguments.node, wanted, arguments.count, arguments.timeout_s):
-        came += 1
+    options = SubscriptionOptions(
+        arguments.filter, attributes, arguments.processor, state, arguments.history, arguments.name
+    )
+    received = 0
+    for event in subscribe(arguments.node, options, arguments.count, arguments.timeout_s):
+        received += 1
         if arguments.json:
             payload = base64.b64encode(event.payload).decode()
             print_json({"event": str(event.id), "attributes": event.attributes, "payload_base64": payload})
         else:
-            shown = " ".join(f"{name}={_written(value)}" for name, value in event.attributes.items())
+            shown = " ".join(f"{name}={_format_scalar(value)}" for name, value in event.attributes.items())
             text = event.payload.decode("utf-8", errors="replace")
             print(f"{event.id}  {shown}" + (f"  {text}" if text else ""))
         sys.stdout.flush()
-    if arguments.count is not None and came < arguments.count:
+    if arguments.count is not None and received < arguments.count:
         within = "" if arguments.timeout_s is None else f" in {arguments.timeout_s:g} s"
-        raise WorkError(f"{came} of {arguments.count} events came{within}")
+        raise WorkError(f"{received} of {arguments.count} events arrived{within}")
     return 0
 
 
@@ -221,9 +225,9 @@ def _status(arguments: argparse.Namespace) -> int:
         print_json(facts)
         return 0
     names: dict[str, str] = {str(node): name for node, name in facts.pop("names").items()}
-    facts["neighbors"] = [_called(str(node), names) for node in facts["neighbors"]]
+    facts["neighbors"] = [_neighbor_name(str(node), names) for node in facts["neighbors"]]
     facts["links"] = {
-        f"{_called(neighbor, names)}/{interface}": cost_s
+        f"{_neighbor_name(neighbor, names)}/{interface}": cost_s
         for neighbor, interface, cost_s in ((*link.split("/", 1), cost_s) for link, cost_s in facts["links"].items())
     }
     facts |= facts.pop("details")
@@ -234,24 +238,24 @@ def _status(arguments: argparse.Namespace) -> int:
     for name, value in facts.items():
         if name in ("answer", "id"):
             continue
-        print_line(f"{name} {_told(value)}")
+        print_line(f"{name} {_format_value(value)}")
     print_line(f"normal: {NORMAL}")
     return 0
 
 
-def _called(node: str, names: dict[str, str]) -> str:
-    """A neighbor, by its name too if the node knows it."""
+def _neighbor_name(node: str, names: dict[str, str]) -> str:
+    """A neighbor, with its name if the node knows it."""
     return f"{names[node]} ({node})" if node in names else node
 
 
 def _balance(level: str, one: dict[str, Any]) -> str:
-    """Of the events of a level, what became of them."""
+    """The account of one retention level."""
     removed = "".join(f" + {number} {reason}" for reason, number in one["removed"].items())
     return f"{level} {one['accepted']} = {one['kept']} kept{removed}"
 
 
-def _told(value: object) -> str:
-    """A fact about a node, for people."""
+def _format_value(value: object) -> str:
+    """A value of a status, for people."""
     if value is None:
         return "-"
     if isinstance(value, dict):
@@ -261,6 +265,6 @@ def _told(value: object) -> str:
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
-def _written(value: "Scalar") -> str:
-    """As `pub` takes it."""
+def _format_scalar(value: "Scalar") -> str:
+    """An attribute value as `pub` takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

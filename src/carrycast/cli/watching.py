@@ -1,19 +1,19 @@
-"""Where a long simulation is, on standard error, and what is said if it is interrupted."""
+"""The progress of a long simulation, on standard error, and the message when it is interrupted."""
 
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Nobody wonders sooner where a command is.
+# A shorter command shows no progress.
 SILENT_S = 2.0
-# A line on a terminal is renewed, one in a log stays: it says enough in that time.
+# A line on a terminal is replaced; lines in a log stay, so they come less often.
 TERMINAL_S = 0.5
 LOG_S = 15.0
 
 
-class Watch:
-    """Tells how much of the simulated time is over, now and then."""
+class ProgressLine:
+    """Prints periodically how much of the simulated time has passed."""
 
     def __init__(self, duration_s: float, quiet: bool = False) -> None:
         self._duration_s = duration_s
@@ -24,7 +24,7 @@ class Watch:
         self.reached_s = 0.0
 
     def __call__(self, reached_s: float) -> None:
-        """Everything up to that simulated time has happened."""
+        """The simulation has reached this time."""
         self.reached_s = reached_s
         now = time.monotonic()
         if self._quiet or now < self._next:
@@ -39,29 +39,29 @@ class Watch:
             print(line, file=sys.stderr, flush=True)
             self._next = now + LOG_S
 
-    def over(self) -> None:
-        """The line on a terminal is no longer true."""
+    def clear(self) -> None:
+        """Remove the line from a terminal."""
         if self._shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 @contextmanager
-def watched(duration_s: float, quiet: bool) -> Iterator[Watch]:
-    """Watch one simulation; if it is interrupted, say how far it was."""
-    watch = Watch(duration_s, quiet)
+def watched(duration_s: float, quiet: bool) -> Iterator[ProgressLine]:
+    """Show the progress of a simulation; if it is interrupted, say how far it was."""
+    watch = ProgressLine(duration_s, quiet)
     try:
         yield watch
     except KeyboardInterrupt:
         at = f" at {watch.reached_s:.10g} of {duration_s:.10g} simulated seconds"
-        raise KeyboardInterrupt(f"{at}; nothing is kept, the same command begins again") from None
+        raise KeyboardInterrupt(f"{at}; nothing is kept, the same command starts again") from None
     finally:
-        watch.over()
+        watch.clear()
 
 
 @contextmanager
 def resumable(out: object) -> Iterator[None]:
-    """Work that goes on where it was: if it is interrupted, say so."""
+    """Work that can be resumed: if it is interrupted, say so."""
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"; what is done is kept in {out}; the same command goes on from there") from None
+        raise KeyboardInterrupt(f"; what is done is kept in {out}; the same command continues there") from None

@@ -84,7 +84,7 @@ KINDS: Mapping[str, PluginKind] = {
             "carrycast.node.link.adapter:LinkAdapter",
             ("carrycast.node.link.adapter:LINK_ADAPTERS",),
         ),
-        PluginKind("gateways", "gateway", "carrycast.node.gateways:Gateway"),
+        PluginKind("gateways", "gateway", "carrycast.node.gateways:Gateway", ("carrycast.node.gateways:GATEWAYS",)),
         PluginKind(
             "metrics", "metric", "carrycast.trace.folds.fold:MergeableFold", ("carrycast.trace.folds.registry:FOLDS",)
         ),

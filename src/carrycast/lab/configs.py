@@ -10,10 +10,11 @@ from carrycast.core.protocol import Interface, StackPlan
 from carrycast.core.stacks import make_stack_plan
 from carrycast.core.streams import stream
 from carrycast.errors import UserError
-from carrycast.node.config import NodeConfig, TraceConfig
+from carrycast.node.config import NodeConfig
 from carrycast.node.link.config import InterfaceConfig, LinkSettings
 from carrycast.node.runtime.host import HostFacts, Whereabouts, offered_capabilities
 from carrycast.node.runtime.processing import ProcessorConfig
+from carrycast.node.trace_files import TraceConfig
 from carrycast.sim.engine.interfaces import RADIO
 from carrycast.sim.mobility.trajectory import Trajectories
 from carrycast.sim.radio.disk_settings import DiskRadio
@@ -75,7 +76,7 @@ class LabNodes:
                     area=facts.area,
                     roads=facts.roads,
                     load_window_s=window_s,
-                    foreseeable=True,
+                    predictable_ids=True,
                 )
             )
         return made

@@ -1,4 +1,4 @@
-"""What `carrycast node`, `pub`, `sub`, `position` and `status` do; the command line only reads their arguments."""
+"""The commands `carrycast node`, `pub`, `sub`, `position` and `status`; the command line only reads their arguments."""
 
 import math
 import re
@@ -20,34 +20,35 @@ if TYPE_CHECKING:
     from carrycast.node.node import LiveNode
 
 HISTORY_COMPLETE = "the stored events from before are complete"
-HISTORY_INCOMPLETE = "the stored events from before are not complete; what else is found comes later"
+HISTORY_INCOMPLETE = "the stored events from before are not complete; more may arrive later"
 PATIENCE_S = 3.0
-"""How long a command waits for a node that does not answer yet: as long as one takes to start on a small device."""
+"""How long a command tries to connect: as long as a node takes to start on a small device."""
 
 BOOT_PATIENCE_S = 60.0
-"""How long a node waits for the addresses that it is to listen on: a machine may boot faster than its network."""
+"""How long a node waits for the addresses of its interfaces: a machine may boot faster than its network."""
 BOOT_RETRY_S = 2.0
-"""How often a node that waits for its interface looks for it."""
+"""How often a node that waits for an interface tries again."""
 
 _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf|infinity)", re.IGNORECASE)
-"""Not all that Python reads as one: `1_000` and digits of other scripts are texts."""
+"""Narrower than Python's numbers: `1_000` and digits of other scripts are texts."""
 _PADDED = re.compile(r"[+-]?0[0-9]")
 _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
-"""An attribute in a line: blanks within quotes belong to it."""
+"""One attribute of a line, with blanks within quotes."""
 
 
 def run_node(config_path: str | Path) -> int:
     """Run a node until SIGINT or SIGTERM; the exit status."""
-    # A client, which is most of what is called here, starts without all that a node is made of.
+    # Imported here, because the other commands are clients, which need none of a node.
     import asyncio
 
-    from carrycast.node.config import load_config, read_file
-    from carrycast.node.logs import set_up
+    from carrycast.node.config import load_config
+    from carrycast.node.config_file import read_config_file
+    from carrycast.node.logs import set_up_logging
     from carrycast.node.node import LiveNode
 
     path = Path(config_path)
     config = load_config(path)
-    set_up(read_file(path).log)
+    set_up_logging(read_config_file(path).log)
     asyncio.run(_run(LiveNode(config), path))
     return 0
 
@@ -57,24 +58,24 @@ async def _run(node: "LiveNode", path: Path) -> None:
     import gc
     import signal
 
-    from carrycast.node.reload import Reloading
+    from carrycast.node.reload import ConfigReload
     from carrycast.node.service_manager import ServiceManager
 
     loop = asyncio.get_running_loop()
-    service = ServiceManager()
+    service_manager = ServiceManager()
     stop = asyncio.Event()
-    reloading = Reloading(node, path)
+    config_reload = ConfigReload(node, path)
     reloads: set[asyncio.Task[None]] = set()
     started = asyncio.Event()
 
-    async def read_again() -> None:
-        # A node that waits for its interface has nothing yet that could change.
+    async def reload_all() -> None:
+        # A node that waits for an interface has nothing to reload yet.
         await started.wait()
-        node.trust.reload()
-        await reloading.reload()
+        node.security.reload()
+        await config_reload.reload()
 
     def reload() -> None:
-        task = asyncio.ensure_future(read_again())
+        task = asyncio.ensure_future(reload_all())
         reloads.add(task)
         task.add_done_callback(reloads.discard)
 
@@ -82,7 +83,7 @@ async def _run(node: "LiveNode", path: Path) -> None:
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, reload)
     try:
-        if not await _started(node, stop):
+        if not await _start_when_possible(node, stop):
             return
         try:
             status = node.status()
@@ -90,15 +91,15 @@ async def _run(node: "LiveNode", path: Path) -> None:
             clients += "".join(f", {name.upper()} at {gateway.address}" for name, gateway in node.gateways.items())
             who = f"node {status.name} ({status.node}) runs {status.protocol}"
             where = " and ".join(f"{address} ({name})" for name, address in status.interfaces.items())
-            _tell(f"{who} on {where}{clients}; Ctrl-C stops it")
-            if node.trust.warning is not None:
-                _tell(node.trust.warning)
-            service.ready(f"{who} on {where}")
+            _print_error(f"{who} on {where}{clients}; Ctrl-C stops it")
+            if node.security.warning is not None:
+                _print_error(node.security.warning)
+            service_manager.ready(f"{who} on {where}")
             started.set()
-            # All that there is by now stays: nobody need look through it for garbage again and again.
+            # The objects so far live as long as the node, so the garbage collector need not visit them.
             gc.freeze()
             await stop.wait()
-            service.stopping()
+            service_manager.stopping()
         finally:
             await node.stop()
     finally:
@@ -106,8 +107,8 @@ async def _run(node: "LiveNode", path: Path) -> None:
             loop.remove_signal_handler(number)
 
 
-async def _started(node: "LiveNode", stop: "asyncio.Event") -> bool:
-    """Start, as soon as the machine has the addresses to listen on; False if it was told to stop before."""
+async def _start_when_possible(node: "LiveNode", stop: "asyncio.Event") -> bool:
+    """Start as soon as the machine has the addresses to listen on; False if it was stopped before."""
     import asyncio
 
     from carrycast.node.link.adapter import AddressUnavailableError
@@ -119,7 +120,7 @@ async def _started(node: "LiveNode", stop: "asyncio.Event") -> bool:
         except AddressUnavailableError as error:
             if deadline is None:
                 deadline = time.monotonic() + BOOT_PATIENCE_S
-                _tell(f"carrycast: {error}; waiting for it")
+                _print_error(f"carrycast: {error}; waiting for it")
             if time.monotonic() >= deadline:
                 raise
             with suppress(TimeoutError):
@@ -129,8 +130,8 @@ async def _started(node: "LiveNode", stop: "asyncio.Event") -> bool:
     return False
 
 
-def _tell(line: str) -> None:
-    """On standard error, if it takes anything: a log on a full disk, or one that nobody reads, ends nobody."""
+def _print_error(line: str) -> None:
+    """Print to standard error; a full disk or a closed pipe is ignored."""
     with suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
@@ -158,7 +159,7 @@ def publish_lines(
     level: Level = "accepted",
     copies: int = 1,
 ) -> Iterator[EventId]:
-    """Publish one event for each line, written as attributes are; blank lines are none. Their ids."""
+    """Publish one event for each line of attributes, without blank lines; their ids."""
 
     def events() -> Iterator[tuple[Mapping[str, Scalar], bytes]]:
         for number, line in enumerate(lines, start=1):
@@ -173,8 +174,8 @@ def publish_lines(
         yield from client.publish_all(events(), lease_s, access, level, copies)
 
 
-class Wanted(NamedTuple):
-    """What a subscriber wants."""
+class SubscriptionOptions(NamedTuple):
+    """The options of `carrycast sub`."""
 
     filter: str = ""
     attributes: Mapping[str, Scalar] | None = None
@@ -182,53 +183,54 @@ class Wanted(NamedTuple):
     state: bytes = b""
     history: bool = False
     name: str | None = None
-    """With one the subscription outlives its connections: what comes in between waits at the node."""
+    """A named subscription outlives its connections: events in between are kept in its backlog."""
 
 
 def subscribe(
-    address: str, wanted: Wanted, count: int | None = None, timeout_s: float | None = None
+    address: str, options: SubscriptionOptions, count: int | None = None, timeout_s: float | None = None
 ) -> Iterator[Event]:
     """The events of a subscription: at most `count`, and none after `timeout_s` in all.
 
-    If it has a name and its node goes away, the node is waited for, and the subscription taken up where it was. Without
-    one it ends with its connection.
+    If the connection is lost, a named subscription is resumed as soon as the node is back; another one ends.
     """
     deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
     received, patience_s = 0, PATIENCE_S
     while True:
         try:
             left = None if count is None else count - received
-            for event in _deliveries(address, wanted, patience_s, deadline, left):
+            for event in _deliveries(address, options, patience_s, deadline, left):
                 received += 1
                 yield event
         except ConnectionLostError as error:
-            if wanted.name is None or time.monotonic() >= deadline:
+            if options.name is None or time.monotonic() >= deadline:
                 raise
-            _tell(f"carrycast: {error}; waiting for it")
+            _print_error(f"carrycast: {error}; waiting for it")
             patience_s = deadline - time.monotonic()
         else:
             return
 
 
-def _deliveries(address: str, wanted: Wanted, patience_s: float, deadline: float, count: int | None) -> Iterator[Event]:
-    """Those of one connection. What was taken is acknowledged when the next is asked for, at the end and for sure."""
+def _deliveries(
+    address: str, options: SubscriptionOptions, patience_s: float, deadline: float, count: int | None
+) -> Iterator[Event]:
+    """The events of one connection. An event is acknowledged when the next one is taken, and at the end."""
     with connect(address, patience_s) as client:
         deliveries = client.subscribe(
-            wanted.filter,
-            name=wanted.name,
-            attributes=wanted.attributes,
-            processor=wanted.processor,
-            state=wanted.state,
-            history=wanted.history,
-            on_history=_tell_history if wanted.history else None,
+            options.filter,
+            name=options.name,
+            attributes=options.attributes,
+            processor=options.processor,
+            state=options.state,
+            history=options.history,
+            on_history=_print_history if options.history else None,
         )
-        taken = told = 0
+        taken = gaps_printed = 0
         while taken != count:
             left_s = None if math.isinf(deadline) else max(0.0, deadline - time.monotonic())
             event = deliveries.next_event(left_s)
-            for reason in deliveries.gaps[told:]:
-                _tell(f"carrycast: results do not go on where they were: {reason}")
-            told = len(deliveries.gaps)
+            for reason in deliveries.gaps[gaps_printed:]:
+                _print_error(f"carrycast: results do not continue where they were: {reason}")
+            gaps_printed = len(deliveries.gaps)
             if event is None:
                 break
             yield event
@@ -238,31 +240,31 @@ def _deliveries(address: str, wanted: Wanted, patience_s: float, deadline: float
             if not deliveries.ended:
                 deliveries.acknowledge()
         except UserError:
-            # Unless it has just ended.
+            # The lease may have just expired.
             if not deliveries.ended:
                 raise
         if deliveries.ended and taken != count:
             print("carrycast: the subscription has ended with its lease", file=sys.stderr, flush=True)
 
 
-def _tell_history(complete: bool) -> None:
-    _tell(f"carrycast: {HISTORY_COMPLETE if complete else HISTORY_INCOMPLETE}")
+def _print_history(complete: bool) -> None:
+    _print_error(f"carrycast: {HISTORY_COMPLETE if complete else HISTORY_INCOMPLETE}")
 
 
 def move(address: str, position: tuple[float, float] | None, velocity: tuple[float, float] = (0.0, 0.0)) -> None:
-    """Tell the node at an address where it is now; None if that is not known."""
+    """Set the position of the node at an address; None if it is unknown."""
     with connect(address, PATIENCE_S) as client:
         client.move(position, velocity)
 
 
 def status(address: str) -> Status:
-    """How the node at an address is."""
+    """The status of the node at an address."""
     with connect(address, PATIENCE_S) as client:
         return client.status()
 
 
 def parse_attributes(texts: Sequence[str]) -> dict[str, Scalar]:
-    """`["speed=31", "road=A1", "icy=true", "id='7'"]` as attributes: quotes make a text of anything."""
+    """`["speed=31", "road=A1", "icy=true", "id='7'"]` as attributes; a value in quotes is a text."""
     attributes: dict[str, Scalar] = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -1,158 +1,47 @@
-"""The configuration of a node: one TOML file. docs/live.md describes each key."""
+"""The configuration of a node, checked: `load_config` reads a TOML file (`config_file.py`)."""
 
-import errno
-import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import msgspec
-from msgspec import Meta
+from typing import TYPE_CHECKING
 
 from carrycast.core.functions import ProcessorError, split_function
 from carrycast.core.maps import read_map
 from carrycast.core.matching import Filter
-from carrycast.core.model import Area, FilterText, NodeId, Position, Processor, RoadMap
-from carrycast.core.model.identity import Coordinate, Extent
-from carrycast.core.protocol import Advertises, BeaconSettings, RunsProcessors, StackPlan
-from carrycast.core.settings import parse_settings, read_toml
-from carrycast.core.stacks import DEFAULT_PROTOCOL, make_stack_plan, needed_roles
-from carrycast.core.utilization import DEFAULT_WINDOW_S, LoadWindow
-from carrycast.errors import UserError, WorkError
-from carrycast.node.application_config import ApplicationSection, EnforcementSection, configured
-from carrycast.node.control_config import ControlSection, control_place, token_file
-from carrycast.node.gateways import Opener, gateway_named
-from carrycast.node.identity import identity
-from carrycast.node.link.config import (
-    DiscoverySection,
-    InterfaceConfig,
-    LinkSettings,
-    Name,
-    Section,
-    several_interfaces,
-    single_interface,
+from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap
+from carrycast.core.protocol import Advertises, BeaconSettings, Capability, RunsProcessors, StackPlan
+from carrycast.core.protocol.application import application_named
+from carrycast.core.settings import parse_settings
+from carrycast.core.stacks import make_stack_plan, needed_roles
+from carrycast.core.utilization import DEFAULT_WINDOW_S
+from carrycast.errors import UserError
+from carrycast.node.config_file import (
+    ApplicationSection,
+    NodeFile,
+    ProcessorSection,
+    StoreSection,
+    parse_config_tables,
+    read_config_file,
 )
-from carrycast.node.link.rate_limit import QuotaSettings
+from carrycast.node.gateways import GatewayFactory, configure_gateway
+from carrycast.node.identity import read_identity
+from carrycast.node.link.config import InterfaceConfig, several_interfaces, single_interface
 from carrycast.node.link.socket_address import SocketAddress
-from carrycast.node.logs import LogSection
-from carrycast.node.metrics_config import MetricsSection, metrics_place
 from carrycast.node.runtime.actions import AllowedActions
 from carrycast.node.runtime.application_host import ApplicationConfig
 from carrycast.node.runtime.host import HostFacts, Whereabouts, offered_capabilities
 from carrycast.node.runtime.processing import ProcessorConfig
-from carrycast.node.security.identity import KeysSection, node_of
+from carrycast.node.security.identity import node_of
 from carrycast.node.storage.backlog import BacklogSettings
-from carrycast.trace import Level
+from carrycast.node.trace_files import TraceConfig
 
 if TYPE_CHECKING:
     from carrycast.node.security.config import Keys
 
 
-class TraceSection(Section, frozen=True):
-    """Where the trace goes. A minute is what a crash may cost of it; `run` joins the traces of several nodes."""
-
-    directory: str
-    level: Level = Level.DELIVERIES
-    run: Name = "live"
-    flush_s: Annotated[float, Meta(ge=1, le=86_400)] = 60.0
-
-
-class StoreSection(Section, frozen=True):
-    """The file of what outlives a restart, and how much may wait in it for one named subscription."""
-
-    file: str
-    backlog_bytes: Annotated[int, Meta(ge=1, le=1 << 40)] = BacklogSettings().max_bytes
-    backlog_s: Annotated[float, Meta(gt=0, le=1e9)] = BacklogSettings().max_age_s
-
-
-class PositionSection(Section, frozen=True):
-    """Where a node stands, until it is told otherwise."""
-
-    x_m: Coordinate
-    y_m: Coordinate
-
-
-class ProcessorSection(Section, frozen=True):
-    """A processor that this node can run. A second is far more than a function on one event should take."""
-
-    id: Name
-    function: Annotated[str, Meta(pattern=r"^.+\.py:[A-Za-z_][A-Za-z0-9_]*$")]
-    filter: FilterText
-    inputs: Annotated[int, Meta(ge=1, le=64)] = 1
-    time_limit_s: Annotated[float, Meta(gt=0, le=3600)] = 1.0
-
-
-class NodeFile(Section, frozen=True):
-    """The whole file."""
-
-    name: Name
-    protocol: dict[str, object] = msgspec.field(default_factory=lambda: {"name": DEFAULT_PROTOCOL})
-    key_file: str | None = None
-    keys: KeysSection | None = None
-    listen: dict[str, object] | None = None
-    """Its keys are those of the link adapter."""
-    discovery: DiscoverySection = DiscoverySection()
-    link: LinkSettings | None = None
-    interfaces: tuple[dict[str, object], ...] = ()
-    router: dict[str, object] | None = None
-    trace: TraceSection | None = None
-    store: StoreSection | None = None
-    control: ControlSection | None = None
-    quotas: QuotaSettings = QuotaSettings()
-    metrics: MetricsSection | None = None
-    mqtt: dict[str, object] | None = None
-    position: PositionSection | None = None
-    processors: tuple[ProcessorSection, ...] = ()
-    applications: tuple[ApplicationSection, ...] = ()
-    enforcement: EnforcementSection = EnforcementSection()
-    keeps: tuple[FilterText, ...] = ()
-    roles: tuple[Name, ...] = ()
-    directory: dict[Name, list[Name | NodeId]] | None = None
-    area_m: tuple[Extent, Extent] | None = None
-    map: Annotated[str, Meta(min_length=1)] | None = None
-    """A map that comes with carrycast, or a .toml file."""
-    load_window_s: LoadWindow = DEFAULT_WINDOW_S
-    log: LogSection = LogSection()
-
-
-class NoRoomError(WorkError):
-    """A disk is full."""
-
-
-@dataclass(frozen=True, slots=True)
-class TraceConfig:
-    """How much of the trace is kept, and where; without a directory it stays in memory."""
-
-    level: Level = Level.METRICS
-    directory: Path | None = None
-    run: str = "live"
-    flush_s: float = 60.0
-
-    def new_directory(self, name: str) -> Path | None:
-        """A folder of its own for each start of a node, so that no trace overwrites an older one."""
-        base = self.directory
-        if base is None or self.level is Level.METRICS:
-            return None
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        directory = base / f"{name}-{stamp}-{os.getpid()}"
-        number = 1
-        while directory.exists():
-            number += 1
-            directory = base / f"{name}-{stamp}-{os.getpid()}-{number}"
-        try:
-            directory.mkdir(parents=True)
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise NoRoomError(f"there is no room for the trace in {base}") from None
-            raise WorkError(f"cannot write traces to {base}: {error.strerror or error}") from None
-        return directory
-
-
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """Everything a live node needs to know, checked."""
+    """The checked configuration of a live node."""
 
     name: str
     node: NodeId
@@ -160,58 +49,51 @@ class NodeConfig:
     interfaces: tuple[InterfaceConfig, ...] = (InterfaceConfig(),)
     """At least one."""
     keys: "Keys | None" = None
-    """Without any the node is open: everybody in reach takes part."""
+    """Without keys the node is open: every node in reach takes part."""
     trace: TraceConfig = field(default_factory=TraceConfig)
     store: Path | None = None
     backlog: BacklogSettings = field(default_factory=BacklogSettings)
     control: Path | int | None = None
     control_token: Path | None = None
     metrics: SocketAddress | None = None
-    """Where monitoring asks how the node is."""
-    gateways: Mapping[str, Opener] = field(default_factory=dict)
-    """Where clients of other protocols come in."""
+    """The address of the monitoring server."""
+    gateways: Mapping[str, GatewayFactory] = field(default_factory=dict)
+    """For clients of other protocols."""
     position: Position | None = None
     processors: tuple[ProcessorConfig, ...] = ()
     roles: tuple[str, ...] = ()
     directory: Mapping[str, tuple[NodeId, ...]] | None = None
     names: Mapping[NodeId, str] = field(default_factory=dict)
-    """What the directory calls the nodes that it knows by name."""
+    """The names of the nodes that the directory knows by name."""
     area: Area | None = None
     roads: RoadMap | None = None
     applications: tuple[ApplicationConfig, ...] = ()
     allowed: AllowedActions = field(default_factory=AllowedActions)
     keeps: tuple[str, ...] = ()
-    """The filters of what the node stores for later."""
+    """The filters of the events that the node stores."""
     load_window_s: float = DEFAULT_WINDOW_S
-    foreseeable: bool = False
-    """Events are numbered as the simulator does, so that frames are as long as there; only for closed worlds."""
+    predictable_ids: bool = False
+    """Whether events are numbered as in the simulator, so that frames have the same length; only for tests and the
+    lab."""
 
     def facts(self) -> HostFacts:
-        """What the node's state machines may be told of it; each start begins at the position given here."""
+        """The part of the configuration that state machines may read; each start begins at this position."""
         there = None if self.position is None else Whereabouts(self.position)
         processors = tuple(installed.processor for installed in self.processors)
         return HostFacts(there, processors, self.roles, self.directory, self.area, self.roads, self.name)
 
 
-def read_file(path: Path) -> NodeFile:
-    """What a configuration says, as far as it can be checked by itself."""
-    table = read_toml(path)
-    if "duration_s" in table:
-        raise UserError(f"{path}: is a scenario; `carrycast run` simulates it, `carrycast emulate` plays it live")
-    return parse_settings(table, NodeFile, str(path))
-
-
 def load_config(path: Path) -> NodeConfig:
     """Read and check a node's configuration. Paths in it are relative to its folder. A UserError says what is wrong."""
-    return _checked_config(read_file(path), path)
+    return _check_config(read_config_file(path), path)
 
 
 def config_from(tables: Mapping[str, object], folder: Path = Path()) -> NodeConfig:
-    """The same from tables that a program made; paths in them are relative to the folder."""
-    return _checked_config(parse_settings(dict(tables), NodeFile, "config"), folder / "config")
+    """Check the configuration in a dictionary; paths in it are relative to the folder."""
+    return _check_config(parse_config_tables(tables, "config"), folder / "config")
 
 
-def _checked_config(file: NodeFile, path: Path) -> NodeConfig:
+def _check_config(file: NodeFile, path: Path) -> NodeConfig:
     folder = path.parent
     facts = _facts(file, path)
     plan = _plan(file, facts, path)
@@ -222,7 +104,7 @@ def _checked_config(file: NodeFile, path: Path) -> NodeConfig:
     if processors and not issubclass(plan.protocol, RunsProcessors):
         raise UserError(f"{path}: processors: protocol {plan.protocol.name!r} runs none")
     trace = file.trace
-    keys, node = identity(file.name, file.key_file, file.keys, path)
+    keys, node = read_identity(file.name, file.key_file, file.keys, path)
     return NodeConfig(
         name=file.name,
         node=node,
@@ -234,22 +116,52 @@ def _checked_config(file: NodeFile, path: Path) -> NodeConfig:
         else TraceConfig(trace.level, folder / trace.directory, trace.run, trace.flush_s),
         store=None if file.store is None else folder / file.store.file,
         backlog=_backlog(file.store),
-        control=None if file.control is None else control_place(file.control, path),
-        control_token=token_file(file.control, path),
-        metrics=metrics_place(file.metrics, path),
-        gateways={} if file.mqtt is None else {"mqtt": gateway_named("mqtt")(file.mqtt, str(path))},
+        control=None if file.control is None else file.control.place(path),
+        control_token=None if file.control is None else file.control.token_path(path),
+        metrics=None if file.metrics is None else file.metrics.place(path),
+        gateways=_gateways(file, path),
         position=None if facts.whereabouts is None else facts.whereabouts.position,
         processors=processors,
         roles=file.roles,
         directory=facts.directory,
-        names={node_of(name.encode()): name for name in _named(file)},
+        names={node_of(name.encode()): name for name in _directory_names(file)},
         area=facts.area,
         roads=facts.roads,
-        applications=configured(file.applications, offered_capabilities(file.store is not None, facts), path),
-        allowed=file.enforcement.allowed(),
+        applications=_applications(file.applications, offered_capabilities(file.store is not None, facts), path),
+        allowed=file.enforcement.allowed_actions(),
         keeps=_keeps(file, plan, path),
         load_window_s=file.load_window_s,
     )
+
+
+def _gateways(file: NodeFile, path: Path) -> dict[str, GatewayFactory]:
+    tables = dict(file.gateways)
+    if file.mqtt is not None:
+        if "mqtt" in tables:
+            raise UserError(f"{path}: gateways.mqtt: is [mqtt] already; leave one of them out")
+        tables["mqtt"] = file.mqtt
+    return {name: configure_gateway(name, table, str(path)) for name, table in tables.items()}
+
+
+def _applications(
+    sections: tuple[ApplicationSection, ...], offers: frozenset[Capability], path: Path
+) -> tuple[ApplicationConfig, ...]:
+    """The applications of a node, checked; a UserError says what is wrong."""
+    found: dict[str, ApplicationConfig] = {}
+    for index, section in enumerate(sections):
+        where = f"{path}: applications[{index}]"
+        try:
+            kind = application_named(section.name)
+        except UserError as error:
+            raise UserError(f"{where}.name: {error}") from None
+        if section.name in found:
+            raise UserError(f"{where}.name: {section.name} stands there already")
+        settings = parse_settings(section.settings, kind.settings_type, where, "settings")
+        lacking = (kind.needs | settings.needs()) - offers
+        if lacking:
+            raise UserError(f"{where}: {section.name} needs {', '.join(sorted(lacking))}, which this node has not")
+        found[section.name] = ApplicationConfig(kind, settings)
+    return tuple(found.values())
 
 
 def _backlog(store: StoreSection | None) -> BacklogSettings:
@@ -260,7 +172,7 @@ def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
     offers = offered_capabilities(file.store is not None, facts)
     discovery = file.discovery
     beacons = BeaconSettings(**{name: getattr(discovery, name) for name in BeaconSettings.__struct_fields__})
-    # Only a directory says what others are.
+    # The roles of other nodes are known only from a directory.
     roles = None if file.directory is None else [*file.roles, *file.directory]
     plan = make_stack_plan(file.protocol, file.router, beacons, offers, str(path), roles)
     needed = needed_roles(plan.protocol, plan.settings)
@@ -292,7 +204,7 @@ def _facts(file: NodeFile, path: Path) -> HostFacts:
             roads = read_map(str(path.parent / file.map) if file.map.endswith(".toml") else file.map)
         except UserError as error:
             raise UserError(f"{path}: map: {error}") from None
-        # A map has a rectangle of its own; who says nothing else of the area means that.
+        # Without an area of its own, the configuration means that of the map.
         area = area or Area(roads.width_m, roads.height_m)
         if roads.width_m > area.width_m or roads.height_m > area.height_m:
             raise UserError(
@@ -304,7 +216,7 @@ def _facts(file: NodeFile, path: Path) -> HostFacts:
 
 
 def _directory(file: NodeFile) -> dict[str, tuple[NodeId, ...]] | None:
-    """The nodes of each role: by name where a node has no key file, else by id."""
+    """The nodes of each role: by name if they have no key file, else by id."""
     if file.directory is None:
         return None
     return {
@@ -313,7 +225,7 @@ def _directory(file: NodeFile) -> dict[str, tuple[NodeId, ...]] | None:
     }
 
 
-def _named(file: NodeFile) -> list[str]:
+def _directory_names(file: NodeFile) -> list[str]:
     return [node for nodes in (file.directory or {}).values() for node in nodes if isinstance(node, str)]
 
 
@@ -328,7 +240,7 @@ def _interfaces(file: NodeFile, path: Path) -> tuple[InterfaceConfig, ...]:
     }
     for key, given in elsewhere.items():
         if given:
-            raise UserError(f"{path}: {key}: leave it out and say it of each of the [[interfaces]]")
+            raise UserError(f"{path}: {key}: leave it out and write it in each of the [[interfaces]]")
     return several_interfaces(file.interfaces, path)
 
 

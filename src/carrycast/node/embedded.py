@@ -90,7 +90,7 @@ class Node:
             else:
                 committed.set_exception(error)
 
-        id = self._node.publish(*event, stored=on_committed)
+        id = self._node.publish(*event, on_stored=on_committed)
         await committed
         return id
 

@@ -1,4 +1,4 @@
-"""Who a node is, by its configuration."""
+"""The identity of a node: from its keys, from a key file, or from its name."""
 
 import os
 import secrets
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 KEY_BYTES = 32
 
 
-def identity(name: str, key_file: str | None, keys: KeysSection | None, path: Path) -> tuple["Keys | None", NodeId]:
-    """The keys of a node that has some, and its id; a UserError says what is wrong."""
+def read_identity(
+    name: str, key_file: str | None, keys: KeysSection | None, path: Path
+) -> tuple["Keys | None", NodeId]:
+    """The keys of a node, if it has any, and its id; a UserError says what is wrong."""
     if keys is None:
-        return None, node_of(name.encode() if key_file is None else key_of(path.parent / key_file))
+        return None, node_of(name.encode() if key_file is None else read_or_create_key(path.parent / key_file))
     if key_file is not None:
         raise UserError(f"{path}: key_file: is for nodes without [keys], whose identity is their key; leave it out")
     from carrycast.node.security.config import read_keys
@@ -27,8 +29,8 @@ def identity(name: str, key_file: str | None, keys: KeysSection | None, path: Pa
     return read, read.membership().mine.node
 
 
-def key_of(path: Path) -> bytes:
-    """The key in a file; made at random, and readable to its owner only, if there is no file yet."""
+def read_or_create_key(path: Path) -> bytes:
+    """The random key in a file. If there is no file it is created, readable to its owner only."""
     try:
         if not path.exists():
             _create(path)
@@ -43,9 +45,9 @@ def key_of(path: Path) -> bytes:
 
 def _create(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Under its name only when it is whole: a key cut short would be another node.
+    # Renamed when it is complete: a truncated key would be another node.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    # A start that was cut short leaves one behind, and in a container every process has the same number.
+    # A start that was killed leaves one behind, and in a container every process has the same id.
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:

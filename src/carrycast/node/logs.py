@@ -1,6 +1,6 @@
-"""What a node says while it runs, with levels and fields: for people, or one JSON object a line for programs.
+"""The log of a node: text for people, or one JSON object a line for programs.
 
-A message is a few fixed words, and what it is about is in fields, so that logs can be searched and counted.
+A message is a fixed text, and its details are in fields, so that logs can be searched and counted.
 """
 
 import json
@@ -15,25 +15,25 @@ from msgspec import Meta
 from carrycast.node.recorder import LOG
 
 FIELDS = "fields"
-"""The attribute of a log record that holds what it is about."""
+"""The attribute of a log record that holds its fields."""
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
 
 
 class LogSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much is said, and how."""
+    """`[log]`: the level and the format of the log."""
 
-    level: Annotated[LogLevel, Meta(description="what is less important is not said")] = "warning"
+    level: Annotated[LogLevel, Meta(description="the lowest level that is logged")] = "warning"
     format: Annotated[LogFormat, Meta(description="for people, or one JSON object a line")] = "text"
 
 
-class _Written(logging.Formatter):
-    """One line for each message."""
+class _FieldFormatter(logging.Formatter):
+    """Formats a record with its fields."""
 
-    def __init__(self, how: LogFormat) -> None:
+    def __init__(self, format: LogFormat) -> None:
         super().__init__()
-        self._how = how
+        self._format = format
 
     def format(self, record: logging.LogRecord) -> str:
         """As JSON, or as text with the fields behind it."""
@@ -42,19 +42,19 @@ class _Written(logging.Formatter):
         message = record.getMessage()
         if record.exc_info:
             message += f"\n{self.formatException(record.exc_info)}"
-        if self._how == "json":
-            told = {"time": when, "level": record.levelname.lower(), "message": message, **fields}
-            return json.dumps(told, default=str)
+        if self._format == "json":
+            values = {"time": when, "level": record.levelname.lower(), "message": message, **fields}
+            return json.dumps(values, default=str)
         words = "".join(f" {name}={value}" for name, value in fields.items())
         return f"{when} {record.levelname.lower()} {message}{words}"
 
 
-def set_up(section: LogSection) -> None:
-    """Say what is asked for, on standard error; for the program of one node."""
+def set_up_logging(section: LogSection) -> None:
+    """Log to standard error as configured; for a process with one node."""
     for handler in list(LOG.handlers):
         LOG.removeHandler(handler)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Written(section.format))
+    handler.setFormatter(_FieldFormatter(section.format))
     LOG.addHandler(handler)
     LOG.propagate = False
     LOG.setLevel(section.level.upper())

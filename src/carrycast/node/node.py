@@ -1,4 +1,4 @@
-"""A live node: the stack, its link layer, its store, its trace and its clients, started and stopped as one."""
+"""A live node: the stack, its link layer, its store, its trace and its servers, started and stopped as one."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from carrycast.node.api.notifications import retention_reports
 from carrycast.node.api.requests import LocalAdvertisements, LocalRequests, OnAnswer, OnClosed
 from carrycast.node.api.subscriptions import Listener, LocalSubscriptions
 from carrycast.node.config import NodeConfig
-from carrycast.node.gateways import Door, Gateway, opened
+from carrycast.node.gateways import Gateway, make_gateways
 from carrycast.node.link.adapter import LinkAdapter, LinkAddress
 from carrycast.node.link.interface import resolve_all_peers
 from carrycast.node.recorder import NodeRecorder
@@ -50,11 +50,11 @@ from carrycast.trace import Trace
 
 
 class LiveNode(ApplicationLayer):
-    """One node. `async with LiveNode(config) as node:` runs it; all methods belong to the loop's thread."""
+    """One node. `async with LiveNode(config) as node:` runs it; all methods belong to the thread of the event loop."""
 
     def __init__(self, config: NodeConfig, adapters: Mapping[Interface, LinkAdapter] | None = None) -> None:
         """An interface for which no adapter is given has the one that its configuration names."""
-        self.config, self.trust = config, security_policy_of(config)
+        self.config, self.security = config, security_policy_of(config)
         self._adapters = dict(adapters or {})
         for one in config.interfaces:
             self._adapters.setdefault(one.name, one.make_adapter())
@@ -71,7 +71,7 @@ class LiveNode(ApplicationLayer):
         await self.stop()
 
     async def start(self) -> None:
-        """Open everything and start to run; what was opened is closed again if something fails."""
+        """Start all parts; if one fails, those that were started are stopped again."""
         try:
             await self._start()
         except BaseException:
@@ -79,43 +79,45 @@ class LiveNode(ApplicationLayer):
             raise
 
     async def stop(self) -> None:
-        """Stop cleanly: clients first, the protocol next, files last."""
+        """Stop cleanly: servers first, the protocol next, files last."""
         self._running = False
         await self._cleanup.aclose()
 
     async def crash(self) -> None:
-        """End without a word to anybody, the protocol included, as a process that is killed; for small worlds."""
+        """End as a killed process would: no handler runs, and no client or neighbor is notified; for tests."""
         self._crashed = True
         await self.stop()
 
     async def _start(self) -> None:
         config, cleanup, self._started_s = self.config, self._cleanup, asyncio.get_running_loop().time()
-        file = NodeStore(config.store, config.node)  # In memory, if it has none: for what waits for subscriptions.
+        file = NodeStore(config.store, config.node)  # In memory without a path, for backlogs.
         cleanup.callback(file.close)
         self._group_commit, self._file = (group_commit := GroupCommit(file)), file
         store = None if config.store is None else file
         self._recorder = recorder = NodeRecorder(config.node, Trace(config.trace.run, config.trace.level))
-        flushing = TraceWriter(recorder, config.trace, config.name)
-        cleanup.callback(flushing.save)
-        self._processing = ProcessorPool(
+        trace_writer = TraceWriter(recorder, config.trace, config.name)
+        cleanup.callback(trace_writer.save)
+        self._processors = ProcessorPool(
             config.processors, self._on_processed, load_meter := LoadMeter(config.load_window_s)
         )
-        await self._processing.start()
-        cleanup.push_async_callback(self._processing.stop)
+        await self._processors.start()
+        cleanup.push_async_callback(self._processors.stop)
         self._whereabouts = (facts := config.facts()).whereabouts
-        trust, started = self.trust, next_incarnation(store)
+        security, incarnation = self.security, next_incarnation(store)
 
         def host(whose: Layer | str) -> LiveHost:
-            return LiveHost(whose, facts, store, started, load_meter)
+            return LiveHost(whose, facts, store, incarnation, load_meter)
 
-        plan, above = trust.plan(config.plan), trust.applications(self, self.note_drop)
-        interfaces = [(one, trust.channel(self._adapters[one.name])) for one in config.interfaces]
+        plan, above = security.plan(config.plan), security.applications(self, self.note_drop)
+        interfaces = [(one, security.channel(self._adapters[one.name])) for one in config.interfaces]
         self._runtime = runtime = CertifyingRuntime(
-            trust.attach_certificate, config.node, plan, interfaces, recorder, host, group_commit, above, load_meter
+            security.attach_certificate, config.node, plan, interfaces, recorder, host, group_commit, above, load_meter
         )
         await resolve_all_peers(runtime.interfaces.values(), cleanup)
-        events = SequenceNumbers("event", store) if config.foreseeable else UnpredictableSequenceNumbers(store)
-        self._publisher = publisher = EventPublisher(config.node, events, runtime, recorder, group_commit, trust.sign)
+        events = SequenceNumbers("event", store) if config.predictable_ids else UnpredictableSequenceNumbers(store)
+        self._publisher = publisher = EventPublisher(
+            config.node, events, runtime, recorder, group_commit, security.sign
+        )
         numbers = SequenceNumbers("subscription", store)
         self._subscriptions = LocalSubscriptions(
             config.node, runtime, recorder, file, group_commit, numbers, config.backlog
@@ -136,43 +138,40 @@ class LiveNode(ApplicationLayer):
         self.tune = self._applications.tune
         runtime.start()
         publisher.retention.on_started()
-        cleanup.callback(trust.start(runtime.certify_again))
+        cleanup.callback(security.start(runtime.certify_again))
         cleanup.push_async_callback(lambda: self._group_commit.stop(self._crashed))
         cleanup.callback(self._stop_runtime)
         cleanup.push_async_callback(self._applications.stop_actions)
         self._subscriptions.restore()
         self._install()
-        self._applications.hosted.start()
-        flushing.start(config.trace.flush_s)
-        cleanup.push_async_callback(flushing.stop)
-        self._running = True  # Who comes in at once is served.
-        await self._open_doors()
+        trace_writer.start(config.trace.flush_s)
+        cleanup.push_async_callback(trace_writer.stop)
+        self._running = True  # Clients may connect at once.
+        await self._start_servers()
 
-    async def _open_doors(self) -> None:
-        config, group_commit, kept, health = (
-            self.config,
-            self._group_commit,
-            self._publisher.retention,
-            self.trust.health,
-        )
-        doors: list[Door] = []
+    async def _start_servers(self) -> None:
+        config, retention, health = self.config, self._publisher.retention, self.security.health
+        servers: list[MetricsServer | ControlServer | Gateway] = []
         if config.metrics is not None:
             delays = self._recorder.delays
-            self.metrics = MetricsServer(self.status, delays, lambda: health(kept.failure), config.metrics)
-            doors.append(self.metrics)
+            self.metrics = MetricsServer(self.status, delays, lambda: health(retention.failure), config.metrics)
+            servers.append(self.metrics)
         if config.control is not None:
             self._control = ControlServer(self, config.control, config.control_token)
-            doors.append(self._control)
-        self.gateways = opened(config.gateways, self, config.node, self._file, group_commit, self._runtime.protocol)
-        for door in (*doors, *self.gateways.values()):
-            await door.start()
-            self._cleanup.push_async_callback(door.stop)
+            servers.append(self._control)
+        self.gateways = make_gateways(
+            config.gateways, self, config.node, self._file, self._group_commit, self._runtime.protocol
+        )
+        for server in (*servers, *self.gateways.values()):
+            await server.start()
+            self._cleanup.push_async_callback(server.stop)
 
     def _install(self) -> None:
         for installed in self.config.processors:
             self._runtime.on_processor(self._runtime.now, installed.processor)
         for filter in self.config.keeps:
             self._advertisements.advertise(filter, stored=True)
+        self._applications.hosted.start()
 
     def _stop_runtime(self) -> None:
         self._subscriptions.close()
@@ -189,22 +188,22 @@ class LiveNode(ApplicationLayer):
 
     @property
     def address(self) -> LinkAddress:
-        """Where the node is heard over its first interface."""
+        """The address of its first interface."""
         return self._adapters[self.config.interfaces[0].name].address
 
     @property
     def addresses(self) -> Mapping[Interface, LinkAddress]:
-        """Where it is heard over each."""
+        """The address of each interface."""
         return {one.name: self._adapters[one.name].address for one in self.config.interfaces}
 
     @property
     def control_address(self) -> str | None:
-        """Where clients connect to, if there is a control channel."""
+        """The address of the client API, if there is one."""
         return None if self._control is None else self._control.address
 
     @property
     def recorder(self) -> NodeRecorder:
-        """What is written down here."""
+        """The recorder of its trace and counters."""
         return self._recorder
 
     @property
@@ -214,29 +213,29 @@ class LiveNode(ApplicationLayer):
 
     @property
     def drops(self) -> Mapping[str, int]:
-        """How much was dropped for which reason."""
+        """How many events, frames and messages were dropped, by reason."""
         return self._recorder.drops
 
     @property
     def neighbors(self) -> list[NodeId]:
-        """Who has a link with this node, as far as discovery can tell."""
+        """The neighbors that discovery has found."""
         return list(dict.fromkeys(link.neighbor for link in self.links))
 
     @property
     def links(self) -> list[Link]:
-        """To which neighbor over which interface at what cost."""
+        """The links to neighbors, with their interfaces and costs."""
         return self._runtime.links
 
     def add_peer(self, address: LinkAddress, on: Interface | None = None) -> None:
-        """Beacons and broadcasts on an interface, the first if none is named, go to this (numeric) address too."""
+        """Send beacons and broadcasts of an interface, by default the first, to this (numeric) address too."""
         self._runtime.interfaces[on or self.config.interfaces[0].name].peers[address] = None
 
     def remove_peer(self, address: LinkAddress, on: Interface | None = None) -> None:
-        """They no longer do; one that is not there is no mistake."""
+        """No longer send them there; an unknown address is ignored."""
         self._runtime.interfaces[on or self.config.interfaces[0].name].peers.pop(address, None)
 
     def is_busy(self, more: int = 0) -> bool:
-        """Whether the node cannot keep up with what was published, and `more` events: publishers should wait."""
+        """Whether publishers should wait because neighbors cannot keep up, or could not with `more` events."""
         return self._publisher.is_busy(more)
 
     def publish(
@@ -245,15 +244,15 @@ class LiveNode(ApplicationLayer):
         payload: bytes = b"",
         lease_s: float = FOREVER_S,
         access: str | None = None,
-        stored: OnCommitted | None = None,
+        on_stored: OnCommitted | None = None,
         copies: RequiredCopies | None = None,
     ) -> EventId:
-        """Publish an event, as a `Publication` says; a UserError says what is wrong with it."""
+        """Publish an event (`PublicationRequest`); a UserError says what is wrong with it."""
         self._check_running()
-        return self._publisher.publish(PublicationRequest(attributes, payload, lease_s, access, stored, copies))
+        return self._publisher.publish(PublicationRequest(attributes, payload, lease_s, access, on_stored, copies))
 
     def publish_all(self, publications: Sequence[PublicationRequest]) -> list[EventId | UserError | WorkError]:
-        """Publish events that are there at the same time; of each its id, or what is wrong with it."""
+        """Publish several events at once; for each its id, or why it was rejected."""
         self._check_running()
         return self._publisher.publish_all(publications)
 
@@ -269,54 +268,54 @@ class LiveNode(ApplicationLayer):
         history: bool = False,
     ) -> SubscriptionId:
         """Call `listener(subscription, event, hops)` for each event from now on; with a name it outlives a restart.
-        With a processor the filter selects what it is given; with history, stored events from before come too."""
+        With a processor the filter selects its inputs; with history, stored events are delivered too."""
         self._check_running()
-        self.trust.check_subscription(filter, attributes)
+        self.security.check_subscription(filter, attributes)
         return self._subscriptions.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
 
-    def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: OnCommitted | None) -> None:
-        """A reader has these for good once `saved` is called; until then they may come again."""
+    def acknowledge(self, subscription: SubscriptionId, positions: list[int], on_committed: OnCommitted | None) -> None:
+        """Acknowledge events of a named subscription; before `on_committed` is called they may be delivered again."""
         self._subscriptions.acknowledge(subscription, positions)
-        if saved is not None:
-            self._group_commit.when_synced(saved)
+        if on_committed is not None:
+            self._group_commit.when_synced(on_committed)
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool:
         """End a subscription; False if there is none."""
         return self._subscriptions.unsubscribe(subscription)
 
     def detach(self, subscription: SubscriptionId) -> None:
-        """Nobody listens any more: a named subscription stays, another ends."""
+        """The consumer has disconnected: a named subscription stays, another ends."""
         self._subscriptions.detach(subscription)
 
     def advertise(self, filter: str, stored: bool = False) -> Cancel:
-        """Events of a filter will come from here, or (`stored`) are kept by this node; until it is forgotten."""
+        """Advertise events that will be published here, or (`stored`) that this node stores; until canceled."""
         self._check_running()
         return self._advertisements.advertise(filter, stored)
 
-    def request(self, filter: str, patience_s: float, answered: OnAnswer, closed: OnClosed) -> Cancel:
-        """Ask for stored events: `answered(event, hops)` for each, then `closed(complete)`, unless forgotten before."""
+    def request(self, filter: str, patience_s: float, on_answer: OnAnswer, on_closed: OnClosed) -> Cancel:
+        """Request stored events: `on_answer(event, hops)` for each, then `on_closed(complete)`, unless canceled."""
         self._check_running()
-        self.trust.check_subscription(filter, None)
-        return self._requests.request(filter, patience_s, answered, closed)
+        self.security.check_subscription(filter, None)
+        return self._requests.request(filter, patience_s, on_answer, on_closed)
 
-    def command(self, application: str, verb: str, body: bytes, replied: OnReply) -> Cancel:
-        """Tell one of the node's own applications something; `replied(body)` is called once, unless forgotten."""
+    def command(self, application: str, verb: str, body: bytes, on_reply: OnReply) -> Cancel:
+        """Send a command to one of the node's applications; `on_reply(body)` is called once, unless canceled."""
         self._check_running()
-        return self._applications.command(application, verb, body, replied)
+        return self._applications.command(application, verb, body, on_reply)
 
     def application(self, name: str) -> Application:
         """One of the node's own applications."""
         return self._applications.hosted.application(name)
 
     def move(self, position: Position | None, velocity: Velocity = STANDING) -> None:
-        """The node is there now, and moves so; None while nobody knows where it is."""
+        """Set the position and velocity of the node; None if its position is unknown."""
         self._check_running()
         if self._whereabouts is None:
             raise UserError("this node has no position to change; give it [position] in its configuration")
         self._whereabouts.position, self._whereabouts.velocity = position, velocity
 
     def status(self) -> Status:
-        """How the node is."""
+        """The status of the node."""
         addresses = {name: self._adapters[name].format_address(address) for name, address in self.addresses.items()}
         return Status(
             name=self.config.name,
@@ -334,20 +333,20 @@ class LiveNode(ApplicationLayer):
             waiting={f"send/{name}": one.pending for name, one in self._runtime.interfaces.items()}
             | {"clients": self._subscriptions.backlog_count, "buffer": self._recorder.buffered},
             retention=retention_reports(self._publisher.retention),
-            certificate_ends_s=self.trust.certificate_ends_s,
+            certificate_ends_s=self.security.certificate_ends_s,
             names={node: name for node, name in self.config.names.items() if node in self.neighbors},
             details=self._runtime.protocol.report(lambda node: self.config.names.get(node, str(node))),
         )
 
     def note_drop(self, reason: str) -> None:
-        """Something for an application was dropped."""
+        """Count and trace a drop of something for an application."""
         self._recorder.drop(Layer.DISSEMINATION, reason)
 
     def _check_running(self) -> None:
         if not self._running:
             raise WorkError("the node does not run")
 
-    # What the stack asks for.
+    # Called by the stack.
 
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         if not self._applications.on_event(subscription, event, hops):
@@ -366,8 +365,8 @@ class LiveNode(ApplicationLayer):
         self._publisher.on_held(event, neighbor)
 
     def process(self, job: Process, refused: str = "") -> None:
-        self._processing.submit(job, refused)
+        self._processors.submit(job, refused)
 
-    def _on_processed(self, finished: ProcessorOutcome) -> None:
+    def _on_processed(self, outcome: ProcessorOutcome) -> None:
         if self._running:
-            self._publisher.on_processed(finished)
+            self._publisher.on_processed(outcome)

@@ -1,4 +1,4 @@
-"""Whom a node believes: everybody, or the members of a network with keys."""
+"""The security policy of a node: open to everybody, or a network with keys."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -22,49 +22,50 @@ OPEN = "this node is open: without [keys], whoever is in reach may read, publish
 
 
 class SecurityPolicy:
-    """A node without keys: nothing is signed, sealed or looked at."""
+    """A node without keys: nothing is signed, encrypted or verified."""
 
     warning: str | None = OPEN
-    """For who runs the node."""
+    """For the operator, when the node starts."""
 
     def channel(self, adapter: LinkAdapter) -> FrameChannel:
         """How the frames of an interface become datagrams."""
         return PlainChannel(adapter)
 
     def plan(self, plan: StackPlan) -> StackPlan:
-        """How messages are read."""
+        """The stack, with codecs that verify messages."""
         return plan
 
     def applications(self, applications: ApplicationLayer, dropped: Callable[[str], None]) -> ApplicationLayer:
-        """How events reach applications."""
+        """The application layer, behind the verification of events."""
         return applications
 
     def sign(self, events: Sequence[Event]) -> Sequence[Event | UserError]:
-        """Events of this node as they travel, or why one may not."""
+        """Sign events of this node; a UserError in place of one that it may not publish."""
         return events
 
     def attach_certificate(self, asking: Asking) -> Asking:
-        """A subscription, or a request, of this node as it travels."""
+        """Add the node's certificate to a subscription or a request."""
         return asking
 
     def check_subscription(self, filter: str, attributes: Mapping[str, Scalar] | None) -> None:
-        """A UserError if to ask for that, now or for what is stored, is not allowed here."""
+        """A UserError if the node may not subscribe to this, or request it."""
 
     def start(self, certify_again: Callable[[], None]) -> Callable[[], None]:
-        """The node runs: what is done when it has another certificate. Gives what ends this."""
+        """The node has started: call `certify_again` when it gets a new certificate. Returns a function that ends
+        this."""
         return lambda: None
 
-    def health(self, trouble: str | None) -> Health:
-        """How the node is, which has some other trouble or none."""
-        return Health(trouble)
+    def health(self, failure: str | None) -> Health:
+        """The health of the node, with another failure or none."""
+        return Health(failure)
 
     @property
     def certificate_ends_s(self) -> float | None:
-        """When the node's certificate ends, if it has one."""
+        """When the node's certificate expires, if it has one."""
         return None
 
     def reload(self) -> None:
-        """Look again at what may have changed in the files."""
+        """Read the files of keys and revocations again."""
 
 
 class KeyedSecurityPolicy(SecurityPolicy):
@@ -77,10 +78,10 @@ class KeyedSecurityPolicy(SecurityPolicy):
 
         self._config = config
         self._keys = keys
-        self._vetting = verifier = keys.verifier()
+        self._verifier = verifier = keys.verifier()
         self.membership = verifier.membership
-        self._watch = monitor_for(verifier.membership, keys.warn_days)
-        self.sign = verifier.signatures.sign  # type: ignore[method-assign]  # the same, a call less for each event
+        self._monitor = monitor_for(verifier.membership, keys.warn_days)
+        self.sign = verifier.signatures.sign  # type: ignore[method-assign]  # one call less per event
         self.attach_certificate = verifier.attach_certificate  # type: ignore[method-assign]
         self.check_subscription = verifier.check_own_subscription  # type: ignore[method-assign]
 
@@ -90,18 +91,18 @@ class KeyedSecurityPolicy(SecurityPolicy):
         return SealedChannel(adapter, self._config.node, self.membership, self._config.interfaces[0].quotas.neighbors)
 
     def plan(self, plan: StackPlan) -> StackPlan:
-        return self._vetting.plan(plan)
+        return self._verifier.plan(plan)
 
     def applications(self, applications: ApplicationLayer, dropped: Callable[[str], None]) -> ApplicationLayer:
         from carrycast.node.runtime.application_layer import VerifiedApplicationLayer
 
-        self._vetting.dropped = dropped
-        return VerifiedApplicationLayer(applications, self._vetting.signatures, dropped)
+        self._verifier.dropped = dropped
+        return VerifiedApplicationLayer(applications, self._verifier.signatures, dropped)
 
     def start(self, certify_again: Callable[[], None]) -> Callable[[], None]:
-        if self._watch is None:
+        if self._monitor is None:
             return super().start(certify_again)
-        watch, renewed = self._watch, self.membership.renewed
+        watch, renewed = self._monitor, self.membership.renewed
         renewed.append(certify_again)
         watch.start()
 
@@ -111,16 +112,16 @@ class KeyedSecurityPolicy(SecurityPolicy):
 
         return stop
 
-    def health(self, trouble: str | None) -> Health:
+    def health(self, failure: str | None) -> Health:
         own = self.membership.trouble()
-        return Health(trouble or own, None if self._watch is None or own else self._watch.warning())
+        return Health(failure or own, None if self._monitor is None or own else self._monitor.warning())
 
     @property
     def certificate_ends_s(self) -> float | None:
-        return None if self._watch is None else self._watch.ends_s
+        return None if self._monitor is None else self._monitor.ends_s
 
     def reload(self) -> None:
-        # Each by itself: a certificate that is wrong must not keep a node from knowing who is out.
+        # Independently: an invalid certificate must not keep a node from reading the revocation list.
         for what, read in (("the list of revocations", self._reload_list), ("the certificate", self._reload_keys)):
             try:
                 LOG.info("%s", read())
@@ -145,13 +146,13 @@ class KeyedSecurityPolicy(SecurityPolicy):
             raise UserError("keys.identity is another, and makes this another node; restart it")
         self.membership.renew(SigningKey(after.private), after.certificate)
         self._keys = after
-        assert self._watch is not None
-        self._watch.check()
+        assert self._monitor is not None
+        self._monitor.check()
         return f"a new certificate counts, until {date_of(self.membership.ends_s)}"
 
 
 def security_policy_of(config: NodeConfig) -> SecurityPolicy:
-    """As a configuration says; an open node says in its log that it is one."""
+    """The policy of a configuration; an open node logs that it is open."""
     if config.keys is None:
         LOG.info("%s: %s", config.name, OPEN)
         return SecurityPolicy()

@@ -1,6 +1,6 @@
-"""What a service manager is told: that the node is ready, that it is alive, that it stops (the protocol of sd_notify).
+"""Notifications to a service manager such as systemd: ready, alive (watchdog), stopping (sd_notify(3)).
 
-Without a manager that listens (`NOTIFY_SOCKET`) nothing is said.
+Without a service manager (`NOTIFY_SOCKET`) nothing is sent.
 """
 
 import asyncio
@@ -10,47 +10,47 @@ import socket
 from carrycast.node.recorder import LOG
 
 RETRY_S = 0.1
-"""Until a manager that is behind is told again that the node is ready: it waits for that, and for nothing else."""
+"""How long to wait until `READY` is sent again to a busy service manager, which waits for it."""
 
 
 class ServiceManager:
-    """The way to the manager."""
+    """The connection to the service manager."""
 
     def __init__(self) -> None:
         self._path = os.environ.get("NOTIFY_SOCKET", "")
-        # A manager that restarts a silent node wants to hear of it at least so often.
+        # A service manager restarts a node that is silent for longer.
         self._watchdog_s = int(os.environ.get("WATCHDOG_USEC", "0")) / 1e6
         self._timer: asyncio.TimerHandle | None = None
 
     def ready(self, status: str) -> None:
-        """The node serves. From now on it says that it is alive, as long as its loop goes round."""
-        if not self._say(f"READY=1\nSTATUS={status}"):
+        """The node has started. From now on the watchdog is notified as long as the event loop runs."""
+        if not self._send(f"READY=1\nSTATUS={status}"):
             self._timer = asyncio.get_running_loop().call_later(RETRY_S, self.ready, status)
         elif self._path and self._watchdog_s > 0:
-            self._live()
+            self._notify_watchdog()
 
     def stopping(self) -> None:
-        """The node ends on purpose."""
+        """The node stops on purpose."""
         if self._timer is not None:
             self._timer.cancel()
-        self._say("STOPPING=1")
+        self._send("STOPPING=1")
 
-    def _live(self) -> None:
-        self._say("WATCHDOG=1")
-        self._timer = asyncio.get_running_loop().call_later(self._watchdog_s / 2, self._live)
+    def _notify_watchdog(self) -> None:
+        self._send("WATCHDOG=1")
+        self._timer = asyncio.get_running_loop().call_later(self._watchdog_s / 2, self._notify_watchdog)
 
-    def _say(self, text: str) -> bool:
-        """False if the manager has not read what it was told before: the node does not wait for it."""
+    def _send(self, text: str) -> bool:
+        """Send without blocking; False if the queue of the service manager is full."""
         if not self._path:
             return True
-        # A name that begins with @ is one of Linux's abstract names.
+        # A path that begins with @ is an abstract socket address of Linux.
         address = "\0" + self._path[1:] if self._path.startswith("@") else self._path
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
-                opened.setblocking(False)
-                opened.sendto(text.encode(), address)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)
+                sender.sendto(text.encode(), address)
         except BlockingIOError:
             return False
         except OSError as error:
-            LOG.warning("the service manager cannot be told: %s", error.strerror or error)
+            LOG.warning("the service manager cannot be notified: %s", error.strerror or error)
         return True

@@ -1,67 +1,83 @@
-"""Gateways for clients of other protocols, one folder each, loaded only by a node whose configuration names it.
+"""Gateways: servers for clients of other protocols, loaded only by a node whose configuration names them.
 
-A folder offers `configured(table, place)`: a table of the configuration becomes an `Opener`.
+A gateway is a plug-in of the kind `gateways` (`carrycast.core.plugins`): a subclass of `Gateway`, built in or from an
+entry point of the group `carrycast.gateways`. The configuration of a node has a table `[gateways.NAME]` for it; that of
+the built-in gateway for MQTT is `[mqtt]`.
 """
 
-import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from carrycast.core.model import NodeId
+from carrycast.core.plugins import find_plugin
 from carrycast.core.protocol import DurableStore
-from carrycast.core.protocol import Protocol as Machine
+from carrycast.core.protocol import Protocol as DisseminationProtocol
 from carrycast.node.api.node_interface import NodeInterface
 from carrycast.node.storage.group_commit import GroupCommit
 from carrycast.node.storage.store import NodeStore
 
+GATEWAYS = {"mqtt": "carrycast.node.gateways.mqtt.gateway:MqttGateway"}
+"""The built-in gateways by name."""
 
-class Backing(NamedTuple):
-    """What a gateway is given of its node."""
+
+class GatewayContext(NamedTuple):
+    """The parts of a node that a gateway uses."""
 
     node: NodeInterface
     id: NodeId
     store: DurableStore
-    """Its own part of the node's store; in memory if the node has none."""
+    """The gateway's own keys in the node's store; in memory if the node has none."""
     group_commit: GroupCommit
-    protocol: Machine
+    protocol: DisseminationProtocol
 
 
-class Door(Protocol):
-    """Where somebody comes in: opened last when a node starts, and closed first when it stops."""
+class Gateway(ABC):
+    """A server for clients of another protocol: started last when a node starts, and stopped first when it stops."""
 
-    async def start(self) -> None: ...
+    @abstractmethod
+    def __init__(self, context: GatewayContext, settings: Any) -> None:
+        """`settings` is what `read_settings` has returned."""
 
-    async def stop(self) -> None: ...
-
-
-class Gateway(Door, Protocol):
-    """A door for clients of another protocol."""
+    @classmethod
+    @abstractmethod
+    def read_settings(cls, table: Mapping[str, object], where: str) -> Any:
+        """Check the gateway's table of the configuration `where`; a UserError says what is wrong."""
 
     @property
-    def address(self) -> str: ...
+    @abstractmethod
+    def address(self) -> str:
+        """The address that clients connect to."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Listen for clients; a WorkError if the address is in use."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Disconnect all clients and stop listening."""
 
 
-Opener: TypeAlias = Callable[[Backing], Gateway]
+GatewayFactory: TypeAlias = Callable[[GatewayContext], Gateway]
 
 
-def gateway_named(name: str) -> Callable[[Mapping[str, object], str], Opener]:
-    """What makes a gateway of a table in a configuration; a UserError says what is wrong there."""
-    configured: Callable[[Mapping[str, object], str], Opener] = importlib.import_module(
-        f"carrycast.node.gateways.{name}"
-    ).configured
-    return configured
+def configure_gateway(name: str, table: Mapping[str, object], where: str) -> GatewayFactory:
+    """The gateway of a name with its checked settings; a UserError says what is wrong."""
+    kind: type[Gateway] = find_plugin("gateways", name)
+    settings = kind.read_settings(table, where)
+    return lambda context: kind(context, settings)
 
 
-def opened(
-    openers: Mapping[str, Opener],
+def make_gateways(
+    factories: Mapping[str, GatewayFactory],
     node: NodeInterface,
     id: NodeId,
-    file: NodeStore,
+    store: NodeStore,
     group_commit: GroupCommit,
-    protocol: Machine,
+    protocol: DisseminationProtocol,
 ) -> dict[str, Gateway]:
     """The gateways of a node, not started yet."""
     return {
-        name: opener(Backing(node, id, file.application(f"gateway {name}"), group_commit, protocol))
-        for name, opener in openers.items()
+        name: factory(GatewayContext(node, id, store.application(f"gateway {name}"), group_commit, protocol))
+        for name, factory in factories.items()
     }

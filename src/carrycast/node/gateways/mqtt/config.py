@@ -75,7 +75,7 @@ class MqttSection(Section, frozen=True):
     """How long a new connection may take to say who it is, and a packet to come in whole."""
 
 
-def configured_section(table: Mapping[str, object], where: str) -> MqttSection:
+def read_mqtt_section(table: Mapping[str, object], where: str) -> MqttSection:
     """The checked table; a UserError says what is wrong."""
     section = parse_settings(dict(table), MqttSection, where, "mqtt")
     try:

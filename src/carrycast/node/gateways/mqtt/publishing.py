@@ -9,7 +9,7 @@ import msgspec
 from carrycast.core.model import FOREVER_S, Event, EventId, Scalar
 from carrycast.core.protocol.optional import KeepsEvents, log_of
 from carrycast.errors import NotAuthorizedError, UserError, WorkError
-from carrycast.node.gateways import Backing
+from carrycast.node.gateways import GatewayContext
 from carrycast.node.gateways.mqtt.config import MqttSection, Rights
 from carrycast.node.gateways.mqtt.events import attributes_of, lease_of
 from carrycast.node.gateways.mqtt.packets import Message
@@ -35,7 +35,7 @@ REMEMBERED = 10_000
 class Publishing:
     """The way of messages into the node."""
 
-    def __init__(self, backing: Backing, section: MqttSection, retained: Retained) -> None:
+    def __init__(self, backing: GatewayContext, section: MqttSection, retained: Retained) -> None:
         self._node = backing.node
         self._retained = retained
         self._lease_s = FOREVER_S if section.lease_s is None else section.lease_s

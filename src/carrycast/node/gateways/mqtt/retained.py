@@ -14,7 +14,7 @@ from carrycast.core.matching import Filter
 from carrycast.core.model import FOREVER_S, Event, SubscriptionId
 from carrycast.core.protocol.optional import AnswersRequests
 from carrycast.errors import UserError
-from carrycast.node.gateways import Backing
+from carrycast.node.gateways import GatewayContext
 from carrycast.node.gateways.mqtt.events import RETAIN
 from carrycast.node.gateways.mqtt.wishes import TOPIC, Wanted
 from carrycast.node.recorder import LOG
@@ -43,7 +43,7 @@ _decode = msgspec.msgpack.Decoder(_Kept).decode
 class Retained:
     """The table, in the node's store."""
 
-    def __init__(self, backing: Backing, most: int) -> None:
+    def __init__(self, backing: GatewayContext, most: int) -> None:
         self._backing = backing
         self._most = most
         self._kept: dict[str, _Kept] = {}

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from carrycast.core.model import FOREVER_S, Event, SubscriptionId
 from carrycast.errors import UserError, WorkError
 from carrycast.node.api.durable_subscription import Consumer, LocalDelivery
-from carrycast.node.gateways import Backing
+from carrycast.node.gateways import GatewayContext
 from carrycast.node.gateways.mqtt.config import Rights
 from carrycast.node.gateways.mqtt.entry import Entry
 from carrycast.node.gateways.mqtt.events import Messages
@@ -32,7 +32,7 @@ PREFETCH = 128
 class Shop(Struct):
     """What all sessions of a gateway share."""
 
-    backing: Backing
+    backing: GatewayContext
     publishing: Publishing
     retained: Retained
     records: Records

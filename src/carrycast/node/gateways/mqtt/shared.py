@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from carrycast.core.model import FOREVER_S, SubscriptionId
 from carrycast.node.api.durable_subscription import Consumer, LocalDelivery
-from carrycast.node.gateways import Backing
+from carrycast.node.gateways import GatewayContext
 from carrycast.node.gateways.mqtt.config import Rights
 from carrycast.node.gateways.mqtt.entry import Entry
 from carrycast.node.gateways.mqtt.outbox import Origin, Outbox, Parcel
@@ -36,7 +36,7 @@ class Member(Protocol):
 class _Group:
     """Those who share one subscription."""
 
-    def __init__(self, backing: Backing, key: str, wanted: Wanted, rights: Rights) -> None:
+    def __init__(self, backing: GatewayContext, key: str, wanted: Wanted, rights: Rights) -> None:
         self._backing = backing
         self.key = key
         self._wanted = wanted
@@ -126,7 +126,7 @@ class _Group:
 class Groups:
     """All groups of a gateway."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: GatewayContext) -> None:
         self._backing = backing
         self._groups: dict[str, _Group] = {}
         self._of: dict[Member, dict[str, None]] = {}

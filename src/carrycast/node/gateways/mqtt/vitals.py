@@ -6,7 +6,7 @@ from typing import Protocol
 from carrycast.core.matching import Filter
 from carrycast.core.model import Event, EventId, Scalar
 from carrycast.node.api.durable_subscription import LocalDelivery
-from carrycast.node.gateways import Backing
+from carrycast.node.gateways import GatewayContext
 from carrycast.node.gateways.mqtt.entry import Entry
 from carrycast.node.gateways.mqtt.events import QOS, VALUE
 from carrycast.node.gateways.mqtt.outbox import Origin
@@ -31,7 +31,7 @@ class Listener(Protocol):
 class Vitals:
     """Who wants to know."""
 
-    def __init__(self, backing: Backing, clients: Callable[[], int], retained: Callable[[], int]) -> None:
+    def __init__(self, backing: GatewayContext, clients: Callable[[], int], retained: Callable[[], int]) -> None:
         self._backing = backing
         self._clients = clients
         self._retained = retained

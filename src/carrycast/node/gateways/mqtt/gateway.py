@@ -1,10 +1,11 @@
 """The listener: clients of MQTT come in, as many as may, and those who only hold a place make room for others."""
 
 import asyncio
+from collections.abc import Mapping
 
 from carrycast.errors import WorkError
-from carrycast.node.gateways import Backing
-from carrycast.node.gateways.mqtt.config import NOTHING_GRANTED, MqttSection
+from carrycast.node.gateways import Gateway, GatewayContext
+from carrycast.node.gateways.mqtt.config import NOTHING_GRANTED, MqttSection, read_mqtt_section
 from carrycast.node.gateways.mqtt.connection import Connection
 from carrycast.node.gateways.mqtt.events import Messages
 from carrycast.node.gateways.mqtt.publishing import Publishing
@@ -24,10 +25,10 @@ MAX_UNKNOWN = 64
 LAST_TURNS = 3
 
 
-class MqttListener:
-    """The gateway of one node."""
+class MqttGateway(Gateway):
+    """The MQTT gateway of one node."""
 
-    def __init__(self, backing: Backing, section: MqttSection) -> None:
+    def __init__(self, backing: GatewayContext, section: MqttSection) -> None:
         self._backing = backing
         self._section = section
         self._retained = Retained(backing, section.max_retained)
@@ -48,6 +49,10 @@ class MqttListener:
         self._unknown: dict[Connection, None] = {}
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
+
+    @classmethod
+    def read_settings(cls, table: Mapping[str, object], where: str) -> MqttSection:
+        return read_mqtt_section(table, where)
 
     async def start(self) -> None:
         """Take up what was, and listen; a WorkError if the port is taken."""
