@@ -8,21 +8,21 @@ from typing import NamedTuple
 
 from carrycast.core.model import Event, ProcessorId
 from carrycast.core.parts.sequence_window import SequenceWindow
-from carrycast.protocols.asp.messages import Flag
+from carrycast.protocols.asp.messages import AnnouncementFlag
 from carrycast.protocols.asp.path_state import PathState
 
 MAX_ANNOUNCEMENTS = 10_000
 """Announcements known at one time; forged ones cannot fill the memory."""
 
 MAX_LEASED_STREAMS = 10_000
-"""Streams up to which each is remembered as long as its messages may come again, however long their leases."""
+"""Up to so many streams, each is remembered as long as its messages may arrive again, however long their leases."""
 
-SPARE_ENDS = 256
-"""Ends of what is gone that may lie around before they are cleared away."""
+SPARE_EXPIRIES = 256
+"""Outdated entries that the heap of expiries may have before it is compacted."""
 
 
-class Item(NamedTuple):
-    """One message of a stream: its number, its content, the hops behind it, the end of its lease."""
+class StreamMessage(NamedTuple):
+    """One message of a stream: its number, its content, the hops that it travelled, the end of its lease."""
 
     counter: int
     event: Event
@@ -30,8 +30,8 @@ class Item(NamedTuple):
     lease_until: float
 
 
-class Production:
-    """What a local processor made of some announcements: the outcome that short announcements are simulated from."""
+class Derivation:
+    """The results that a local processor made of some announcements. Short announcements are simulated from them."""
 
     __slots__ = ("cost_s", "fresh", "inputs", "processor", "results", "sequences")
 
@@ -39,19 +39,19 @@ class Production:
         self.processor = processor
         self.inputs = inputs
         self.sequences = sequences
-        """Those of the inputs when the call was made."""
+        """The sequence numbers of the inputs at the time of the call."""
         self.cost_s = 0.0
         self.results: list[int] = []
-        self.fresh: dict[int, Item] = {}
+        self.fresh: dict[int, StreamMessage] = {}
         """The newest message of each input since the last call."""
 
 
-class Announced:
-    """One announcement: its message, how long it is valid, the state of its paths, and who makes what of it."""
+class KnownAnnouncement:
+    """One announcement: its message, its validity, the state of its paths, and the local processing of it."""
 
     __slots__ = (
-        "_production",
-        "_productions",
+        "_derivation",
+        "_derivations",
         "flags",
         "id",
         "item",
@@ -66,69 +66,69 @@ class Announced:
     def __init__(
         self,
         id: int,
-        stream: "Stream",
+        stream: "StreamState",
         sequence: int,
-        item: Item,
+        item: StreamMessage,
         until: float,
         path: PathState,
         flags: int = 0,
         stages: int = 0,
-        production: Production | None = None,
+        derivation: Derivation | None = None,
     ) -> None:
         self.id = id
         self.stream = stream
         self.sequence = sequence
         self.item = item
         self.latest = item
-        """The newest message of the stream that has come under this announcement."""
+        """The newest message of the stream that has arrived under this announcement."""
         self.until = until
         self.flags = flags
         self.stages = stages
         self.path = path
-        self._production = production
-        self._productions: list[Production] = []
+        self._derivation = derivation
+        self._derivations: list[Derivation] = []
 
     @property
-    def production(self) -> Production | None:
-        """By which local processor the announcement is made, if it is."""
-        return self._production
+    def derivation(self) -> Derivation | None:
+        """The local processing that the announcement results from, if any."""
+        return self._derivation
 
     @property
-    def productions(self) -> Sequence[Production]:
-        """What local processors made of it."""
-        return self._productions
+    def derivations(self) -> Sequence[Derivation]:
+        """The results that local processors made of the announcement."""
+        return self._derivations
 
-    def make_by(self, production: Production | None) -> None:
-        """Another local processor makes it, or none any more."""
-        self._production = production
+    def set_derivation(self, derivation: Derivation | None) -> None:
+        """Another local processor makes the announcement."""
+        self._derivation = derivation
 
-    def process_by(self, production: Production) -> None:
-        """A local processor has made something of it."""
-        self._productions.append(production)
+    def add_derivation(self, derivation: Derivation) -> None:
+        """A local processor has made results of the announcement."""
+        self._derivations.append(derivation)
 
-    def meet(self, item: Item) -> None:
-        """A message of the stream has come under this announcement."""
+    def update_latest(self, item: StreamMessage) -> None:
+        """A message of the stream has arrived under this announcement."""
         if item.counter > self.latest.counter:
             self.latest = item
 
     @property
     def individual(self) -> bool:
-        """Whether there is nothing but this message."""
-        return bool(self.flags & Flag.INDIVIDUAL)
+        """Whether the stream has only this message."""
+        return bool(self.flags & AnnouncementFlag.INDIVIDUAL)
 
     @property
     def descriptive(self) -> bool:
-        """Whether the message only describes what follows."""
-        return bool(self.flags & Flag.DESCRIPTIVE)
+        """Whether the message only describes the publications."""
+        return bool(self.flags & AnnouncementFlag.DESCRIPTIVE)
 
     @property
     def current(self) -> bool:
-        """Whether the stream has not been announced anew under another id since."""
+        """Whether this is the newest announcement of its stream."""
         return self.stream.current == self.id
 
 
-class Stream:
-    """A stream over all its announcements: which of its messages were met, and those kept for others."""
+class StreamState:
+    """A stream over all its announcements: the messages that were received, and those that are cached."""
 
     __slots__ = ("cache", "current", "current_counter", "id", "made", "until", "window")
 
@@ -138,135 +138,136 @@ class Stream:
         """The id of its newest announcement."""
         self.current_counter = -1
         self.window = SequenceWindow()
-        self.cache: deque[Item] = deque()
+        self.cache: deque[StreamMessage] = deque()
         self.made = -1
-        """The highest number that a local processor gave to a message of it."""
+        """The highest number that a local processor gave to one of its messages."""
         self.until = 0.0
-        """How long it is remembered."""
+        """How long the stream is remembered."""
 
 
-class Expired(NamedTuple):
-    """What is over: announcements, streams, and the streams that keep messages past their lease."""
+class ExpiredEntries(NamedTuple):
+    """Expired announcements and streams, and the streams with expired messages in their cache."""
 
-    announcements: list[Announced]
-    streams: list[Stream]
-    stale: list[Stream]
+    announcements: list[KnownAnnouncement]
+    streams: list[StreamState]
+    stale: list[StreamState]
 
 
-class Table:
+class AnnouncementTable:
     """The announcements and streams of one broker."""
 
     def __init__(self) -> None:
-        self._announced: dict[int, Announced] = {}
-        self._streams: dict[int, Stream] = {}
-        self._ends: list[tuple[float, int, Announced | Stream | Item, Stream]] = []
-        """A heap of everything that ends. What was prolonged or let go before stays until its turn comes."""
+        self._announced: dict[int, KnownAnnouncement] = {}
+        self._streams: dict[int, StreamState] = {}
+        self._expiries: list[tuple[float, int, KnownAnnouncement | StreamState | StreamMessage, StreamState]] = []
+        """A heap of all expiries. Outdated ones stay until their turn comes."""
         self._pushed = 0
-        self._compact_at = SPARE_ENDS
+        self._compact_at = SPARE_EXPIRIES
 
     def __len__(self) -> int:
-        """Ends that are kept in memory, those of what is gone included."""
-        return len(self._ends)
+        """The size of the heap of expiries, outdated ones included."""
+        return len(self._expiries)
 
     @property
     def full(self) -> bool:
-        """Whether no further announcement is taken in."""
+        """Whether no further announcement is accepted."""
         return len(self._announced) >= MAX_ANNOUNCEMENTS
 
-    def get(self, id: int) -> Announced | None:
-        """What is known under an id."""
+    def get(self, id: int) -> KnownAnnouncement | None:
+        """The announcement with an id, or None."""
         return self._announced.get(id)
 
-    def is_made_of(self, production: Production, id: int) -> bool:
-        """Whether an announcement is among those that a production is made of, at whatever stage. A path to a result
-        that is its own input would lead back to itself for ever."""
-        seen, todo = set[int](), list(production.inputs)
+    def depends_on(self, derivation: Derivation, id: int) -> bool:
+        """Whether a derivation depends on an announcement, directly or over several stages. A path to a result that is
+        its own input would lead back to itself."""
+        seen, todo = set[int](), list(derivation.inputs)
         while todo:
             one = todo.pop()
             if one == id:
                 return True
             entry = self.get(one)
-            if one not in seen and entry is not None and entry.production is not None:
-                todo += entry.production.inputs
+            if one not in seen and entry is not None and entry.derivation is not None:
+                todo += entry.derivation.inputs
             seen.add(one)
         return False
 
-    def entries(self) -> list[Announced]:
+    def entries(self) -> list[KnownAnnouncement]:
         """All announcements, in the order in which they became known; a list, since handlers change the table."""
         return list(self._announced.values())
 
-    def stream(self, id: int) -> Stream:
-        """The stream of an id, new if it is not known."""
+    def stream(self, id: int) -> StreamState:
+        """The stream with an id, new if it is not known."""
         stream = self._streams.get(id)
         if stream is None:
-            stream = self._streams[id] = Stream(id)
+            stream = self._streams[id] = StreamState(id)
             self._push(stream.until, stream, stream)
         return stream
 
-    def put(self, entry: Announced, memory_s: float) -> None:
-        """Take an announcement in; one of an older sequence makes room. The newest of a stream is its current one."""
+    def put(self, entry: KnownAnnouncement, memory_s: float) -> None:
+        """Add an announcement; it replaces one with an older sequence number. The newest one of a stream is its current
+        one."""
         self._announced.pop(entry.id, None)
         self._announced[entry.id] = entry
         stream = entry.stream
         self._push(entry.until, entry, stream)
         self._remember(stream, entry.until + memory_s)
-        self.meet(stream, entry.item)
+        self.remember_message(stream, entry.item)
         if entry.item.counter >= stream.current_counter:
             stream.current, stream.current_counter = entry.id, entry.item.counter
 
-    def meet(self, stream: Stream, item: Item) -> None:
-        """A message has come: until its lease is over it may come again, as its source announces it anew, say."""
+    def remember_message(self, stream: StreamState, item: StreamMessage) -> None:
+        """A message has arrived: it may arrive again until it expires, for example in a new announcement."""
         if len(self._streams) <= MAX_LEASED_STREAMS:
             self._remember(stream, item.lease_until)
 
-    def _remember(self, stream: Stream, until: float) -> None:
+    def _remember(self, stream: StreamState, until: float) -> None:
         if until > stream.until:
             stream.until = until
             self._push(until, stream, stream)
 
-    def keep(self, stream: Stream, item: Item) -> None:
-        """Keep a message of a stream until its lease is over."""
+    def cache_message(self, stream: StreamState, item: StreamMessage) -> None:
+        """Cache a message of a stream until it expires."""
         stream.cache.append(item)
         self._push(item.lease_until, item, stream)
 
-    def expire(self, now: float) -> Expired:
+    def expire(self, now: float) -> ExpiredEntries:
         """[001 §4.2] "If an announcement is not prolonged before, all references to it can be removed"."""
-        expired = Expired([], [], [])
-        while self._ends and self._ends[0][0] <= now:
-            end, _, what, stream = heappop(self._ends)
+        expired = ExpiredEntries([], [], [])
+        while self._expiries and self._expiries[0][0] <= now:
+            end, _, what, stream = heappop(self._expiries)
             if not self.is_live(end, what, stream):
                 continue
-            if isinstance(what, Announced):
+            if isinstance(what, KnownAnnouncement):
                 del self._announced[what.id]
                 expired.announcements.append(what)
-            elif isinstance(what, Stream):
+            elif isinstance(what, StreamState):
                 del self._streams[what.id]
                 expired.streams.append(what)
             else:
                 expired.stale.append(stream)
         return expired
 
-    def next_end(self) -> float | None:
-        """When the next announcement, stream or kept message ends, or None."""
-        while self._ends and not self.is_live(self._ends[0][0], self._ends[0][2], self._ends[0][3]):
-            heappop(self._ends)
-        return self._ends[0][0] if self._ends else None
+    def next_expiry(self) -> float | None:
+        """The time of the next expiry of an announcement, stream or cached message, or None."""
+        while self._expiries and not self.is_live(self._expiries[0][0], self._expiries[0][2], self._expiries[0][3]):
+            heappop(self._expiries)
+        return self._expiries[0][0] if self._expiries else None
 
-    def _push(self, end: float, what: Announced | Stream | Item, stream: Stream) -> None:
+    def _push(self, end: float, what: KnownAnnouncement | StreamState | StreamMessage, stream: StreamState) -> None:
         if end == inf:
             return
         self._pushed += 1
-        heappush(self._ends, (end, self._pushed, what, stream))
-        if len(self._ends) > self._compact_at:
-            # What is long past its use must not hold on to memory until its time would have come.
-            self._ends = [one for one in self._ends if self.is_live(one[0], one[2], one[3])]
-            heapify(self._ends)
-            self._compact_at = 2 * len(self._ends) + SPARE_ENDS
+        heappush(self._expiries, (end, self._pushed, what, stream))
+        if len(self._expiries) > self._compact_at:
+            # Outdated entries must not use memory until their time would have come.
+            self._expiries = [one for one in self._expiries if self.is_live(one[0], one[2], one[3])]
+            heapify(self._expiries)
+            self._compact_at = 2 * len(self._expiries) + SPARE_EXPIRIES
 
-    def is_live(self, end: float, what: Announced | Stream | Item, stream: Stream) -> bool:
-        """Whether it is still there and still ends then."""
-        if isinstance(what, Announced):
+    def is_live(self, end: float, what: KnownAnnouncement | StreamState | StreamMessage, stream: StreamState) -> bool:
+        """Whether an entry still exists and expires at that time."""
+        if isinstance(what, KnownAnnouncement):
             return self._announced.get(what.id) is what and what.until == end
-        if isinstance(what, Stream):
+        if isinstance(what, StreamState):
             return self._streams.get(what.id) is what and what.until == end
         return any(one is what for one in stream.cache)

@@ -8,26 +8,26 @@ from carrycast.core.parts.horizon import next_sequence
 from carrycast.core.parts.local import LocalSubscriptions
 from carrycast.core.protocol import Fact, Port
 from carrycast.core.wire import HEADER_BYTES, Message, hops_after
-from carrycast.protocols.asp.announcement_table import Announced, Item, Table
+from carrycast.protocols.asp.announcement_table import AnnouncementTable, KnownAnnouncement, StreamMessage
 from carrycast.protocols.asp.messages import Announcement, Publication
 from carrycast.protocols.asp.neighbor_cache import NeighborCache
 from carrycast.protocols.asp.rules import stream_id
 from carrycast.protocols.asp.settings import AspSettings
 
-GRAIN_S = 0.001
-"""Nothing ends so punctually that a timer for less than a millisecond would be worth it."""
+TIMER_RESOLUTION_S = 0.001
+"""The shortest delay of a timer; expiry need not be more exact than a millisecond."""
 
 
-class Broker:
-    """The state of a broker, and what every part of it does in the same way."""
+class AspBroker:
+    """The state of a broker, and the operations that all of its components share."""
 
     def __init__(self, node: NodeId, settings: AspSettings, port: Port, subscriber: int) -> None:
         self.node = node
         self.settings = settings
         self.port = port
         self.subscriber = subscriber
-        """[001 §4.3] Drawn at random by the sink's broker to stand for it."""
-        self.table = Table()
+        """[001 §4.3] The id that the sink's broker draws at random for itself."""
+        self.table = AnnouncementTable()
         self.neighbors = NeighborCache(
             port, settings.unreachable_s, settings.retries, settings.announce_by == "unicast"
         )
@@ -35,10 +35,10 @@ class Broker:
         self._expiry_s: float | None = None
 
     def drop(self, reason: str, event: EventId | None = None, peer: NodeId | None = None) -> None:
-        """Something was not done, and this is why."""
+        """Record why a message is dropped."""
         self.port.note(Fact("drop", event=event, peer=peer, reason=reason))
 
-    def wants(self, entry: Announced) -> bool:
+    def wants(self, entry: KnownAnnouncement) -> bool:
         """[001 §4.1] Whether a local sink subscribes to an announcement."""
         event = entry.item.event
         if self.local.wants(event):
@@ -48,20 +48,21 @@ class Broker:
         described = stream_filter(event.attributes, self.settings.stream_attributes)
         return any(Filter(subscription.filter).overlaps(described) for subscription in self.local)
 
-    def watch(self, now: float) -> None:
-        """One timer for the earliest end of anything."""
-        end = self.table.next_end()
+    def start_expiry_timer(self, now: float) -> None:
+        """Start the timer for the earliest expiry, if it is not running."""
+        end = self.table.next_expiry()
         if end is not None and (self._expiry_s is None or end < self._expiry_s):
             self._expiry_s = end
-            self.port.set_timer("expiry", max(GRAIN_S, end - now))
+            self.port.set_timer("expiry", max(TIMER_RESOLUTION_S, end - now))
 
-    def watched(self) -> None:
-        """The timer has run out."""
+    def on_expiry_timer(self) -> None:
+        """The expiry timer has fired."""
         self._expiry_s = None
 
 
 def stream_filter(attributes: dict[str, Scalar], names: tuple[str, ...]) -> Filter:
-    """Every event of a stream matches this. Values too long for a filter are left out: it then matches more."""
+    """A filter that matches every event of a stream. Values too long for a filter are left out, so that it matches
+    more."""
     conditions = []
     for name in names:
         value = attributes.get(name)
@@ -85,8 +86,8 @@ def packet_size(message: Message) -> int:
     return HEADER_BYTES + len(msgspec.msgpack.encode(message))
 
 
-def announcement_of(entry: Announced, now: float, cost_s: float, flags: int = 0) -> Announcement | None:
-    """[001 §4.2] The full announcement for a neighbor at that cost; None if its message's lease is over."""
+def make_announcement(entry: KnownAnnouncement, now: float, cost_s: float, flags: int = 0) -> Announcement | None:
+    """[001 §4.2] The full announcement for a neighbor at that link cost; None if its message has expired."""
     item = entry.item
     if item.lease_until <= now or entry.until <= now:
         return None
@@ -105,118 +106,119 @@ def announcement_of(entry: Announced, now: float, cost_s: float, flags: int = 0)
     )
 
 
-def publication_of(entry: Announced, item: Item, now: float) -> Publication | None:
-    """[001 §4.4] A message for active paths; None if its lease is over."""
+def make_publication(entry: KnownAnnouncement, item: StreamMessage, now: float) -> Publication | None:
+    """[001 §4.4] A publication for active paths; None if its message has expired."""
     if item.lease_until <= now:
         return None
     return Publication(item.event, hops_after(item.hops), item.lease_until - now, id=entry.id, counter=item.counter)
 
 
-DUE_S = 1e-6
-"""Times have a microsecond's accuracy; a message due at the end of a validity announces."""
+TIME_TOLERANCE_S = 1e-6
+"""The accuracy of times; a message at the very end of a validity is announced."""
 
-MAX_SOURCES = 10_000
-"""Streams of one node; one with that many has chosen its stream attributes badly."""
+MAX_LOCAL_STREAMS = 10_000
+"""Streams of one node; more are a sign of badly chosen stream attributes."""
 
 
-class Source:
-    """One local stream: the announcement its messages follow, and what has become of its paths."""
+class LocalStream:
+    """A stream of a local source application: its current announcement, and the state of its paths."""
 
-    __slots__ = ("announced", "broken", "counter", "last", "mended", "stream")
+    __slots__ = ("announced", "broken", "counter", "last", "repaired", "stream")
 
     def __init__(self, stream: int) -> None:
         self.stream = stream
         self.counter = 0
-        self.last: Item | None = None
-        """Its newest message."""
+        self.last: StreamMessage | None = None
+        """The newest message."""
         self.announced = 0
         self.broken: dict[int, float] = {}
-        """Subscribers whose path is broken and not made again since, and until when the source waits for that."""
-        self.mended: set[int] = set()
-        """Subscribers whose path was broken and has been made again."""
+        """Subscribers whose path is broken, and until when the source waits for its repair."""
+        self.repaired: set[int] = set()
+        """Subscribers whose broken path has been made again."""
 
-    def number(self, now: float, incarnation: int, event: Event) -> Item:
-        """The next message of the stream. The incarnation goes before its number: a source that starts anew does not
-        look like its own past."""
+    def next_message(self, now: float, incarnation: int, event: Event) -> StreamMessage:
+        """The next message of the stream. Its number begins with the incarnation, so that a restarted source does not
+        repeat numbers."""
         self.counter += 1
-        return Item(next_sequence(incarnation, self.counter), event, 0, now + event.lease_s)
+        return StreamMessage(next_sequence(incarnation, self.counter), event, 0, now + event.lease_s)
 
-    def follow(self, announced: int) -> None:
-        """It has been announced, under this id: what was broken before does not matter any more."""
+    def on_announced(self, announced: int) -> None:
+        """The stream has been announced under this id: paths that were broken before do not matter any more."""
         self.announced = announced
         self.broken.clear()
-        self.mended.clear()
+        self.repaired.clear()
 
-    def due(self, now: float) -> bool:
-        """Whether it has waited long enough for a broken path."""
-        return any(until <= now + DUE_S for until in self.broken.values())
+    def is_due(self, now: float) -> bool:
+        """Whether the source has waited long enough for the repair of a path."""
+        return any(until <= now + TIME_TOLERANCE_S for until in self.broken.values())
 
 
 class LocalStreams:
-    """The streams of a node's applications, told apart by the values of the stream attributes, and their paths."""
+    """The streams of a node's applications, identified by the values of the stream attributes, and the state of their
+    paths."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: AspBroker) -> None:
         self._broker = broker
-        self._sources: dict[tuple[tuple[str, Scalar | None], ...], Source] = {}
-        self._by_stream: dict[int, Source] = {}
+        self._sources: dict[tuple[tuple[str, Scalar | None], ...], LocalStream] = {}
+        self._by_stream: dict[int, LocalStream] = {}
 
-    def get(self, stream: int) -> Source:
-        """The source of a stream that is there."""
+    def get(self, stream: int) -> LocalStream:
+        """The stream with a known id."""
         return self._by_stream[stream]
 
-    def of(self, event: Event) -> Source | None:
-        """The source of a message, new if it is not known; None if there are too many."""
+    def stream_of(self, event: Event) -> LocalStream | None:
+        """The stream of an event, new if it is not known; None if there are too many."""
         key = tuple((name, event.attributes.get(name)) for name in self._broker.settings.stream_attributes)
         source = self._sources.get(key)
-        if source is None and len(self._sources) < MAX_SOURCES:
+        if source is None and len(self._sources) < MAX_LOCAL_STREAMS:
             stream = stream_id(self._broker.node, [value for _, value in key])
-            source = self._sources[key] = self._by_stream[stream] = Source(stream)
+            source = self._sources[key] = self._by_stream[stream] = LocalStream(stream)
         return source
 
-    def on_path_made(self, entry: Announced, subscriber: int) -> None:
-        """A path has reached its source: if it was broken, it is not any more."""
+    def on_path_made(self, entry: KnownAnnouncement, subscriber: int) -> None:
+        """A path has reached its source: a break of it is repaired."""
         source = self._by_stream.get(entry.stream.id)
         if not self._broker.settings.repair or source is None or source.announced != entry.id:
             return
         if source.broken.pop(subscriber, None) is not None:
-            source.mended.add(subscriber)
+            source.repaired.add(subscriber)
 
-    def on_path_removed(self, now: float, entry: Announced, subscriber: int) -> None:
-        """A path is not wanted any more. If it came in place of a broken one, it may be a subscription from before the
-        break that has arrived late, with what takes it back: the break stands."""
+    def on_path_removed(self, now: float, entry: KnownAnnouncement, subscriber: int) -> None:
+        """A path was unsubscribed. If it had replaced a broken one, it may have been a late subscription from before
+        the break, followed by its unsubscription: then the path is still broken."""
         source = self._by_stream.get(entry.stream.id)
-        if source is not None and source.announced == entry.id and subscriber in source.mended:
-            source.mended.discard(subscriber)
-            self._break(now, source, subscriber)
+        if source is not None and source.announced == entry.id and subscriber in source.repaired:
+            source.repaired.discard(subscriber)
+            self._mark_broken(now, source, subscriber)
 
-    def on_path_broken(self, now: float, entry: Announced, subscriber: int) -> None:
+    def on_path_broken(self, now: float, entry: KnownAnnouncement, subscriber: int) -> None:
         """[001 §4.3] "If a source receives such a path broken subscription, it prepares to extend the next publication
-        to an announcement". One for an earlier announcement is no news."""
+        to an announcement". One for an earlier announcement is ignored."""
         source = self._by_stream.get(entry.stream.id)
         if source is not None and source.announced == entry.id:
             self._broker.port.note(Fact("path_broken", entry.item.event.id))
-            self._break(now, source, subscriber)
+            self._mark_broken(now, source, subscriber)
 
-    def on_renew(self, now: float, entry: Announced) -> None:
+    def on_renew(self, now: float, entry: KnownAnnouncement) -> None:
         """A subscriber has no safe path to the source any more."""
         source = self._by_stream.get(entry.stream.id)
         if source is not None and source.announced == entry.id:
             # 0 is no subscriber's id, so no new path takes this back.
             source.broken[0] = now
 
-    def wait(self, now: float, source: Source) -> None:
-        """For the path that has been broken the longest: others that break meanwhile do not put it off."""
+    def wait_for_repair(self, now: float, source: LocalStream) -> None:
+        """Start the timer for the path that has been broken the longest."""
         if source.broken:
-            delay_s = max(GRAIN_S, min(source.broken.values()) - now)
+            delay_s = max(TIMER_RESOLUTION_S, min(source.broken.values()) - now)
             self._broker.port.set_timer(("patience", (source.stream,)), delay_s)
 
     def stop(self) -> None:
-        """Disarm every timer."""
+        """Stop all timers."""
         for stream in self._by_stream:
             self._broker.port.cancel_timer(("patience", (stream,)))
 
-    def _break(self, now: float, source: Source, subscriber: int) -> None:
+    def _mark_broken(self, now: float, source: LocalStream, subscriber: int) -> None:
         patience_s = self._broker.settings.patience_s
         source.broken.setdefault(subscriber, now + patience_s)
         if patience_s > 0:
-            self.wait(now, source)
+            self.wait_for_repair(now, source)

@@ -1,6 +1,6 @@
-"""What ASP brokers say to each other [001 Figures 3 to 5], and what the extensions add.
+"""The messages of ASP brokers [001 Figures 3 to 5], and those of the extensions.
 
-Metrics and validities are plain numbers here: a bad one is dropped by name in the handler, not as a malformed frame.
+Metrics and validities have no bounds here: the handler drops an invalid one by name, not as a malformed frame.
 """
 
 import enum
@@ -13,25 +13,26 @@ from carrycast.core.wire import EventMessage, Message, Traffic
 
 US_PER_S = 1_000_000
 
-MAX_KNOWN = 64
-"""Announcements in one digest: about 1.3 kB at the most, so that it fits in a packet. More travel in more digests."""
+MAX_DIGEST_ENTRIES = 64
+"""Announcements in one digest: about 1.3 kB at the most, so that it fits in a packet. More are sent in several digests.
+"""
 
 MAX_MISSING = 256
-"""Fragments asked for at a time: about 800 bytes. The others are asked for when these have come."""
+"""Fragments requested at a time: about 800 bytes. The others are requested when these have arrived."""
 
 Bits = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
-class Flag(enum.IntFlag):
+class AnnouncementFlag(enum.IntFlag):
     """[001 §4.2] The flags of an announcement."""
 
     INDIVIDUAL = 1
-    """The message is all there is: no path is wanted."""
+    """The message is the whole stream: no path is needed."""
     DESCRIPTIVE = 2
-    """The message only describes what will be published; it is for nobody's application."""
+    """The message only describes the publications, and is not delivered to applications."""
     CACHED = 4
-    """Handed on from a cache, not part of a flood."""
+    """The announcement comes from a cache and is not part of a flood."""
 
 
 class PathKind(enum.IntEnum):
@@ -41,31 +42,31 @@ class PathKind(enum.IntEnum):
     UNSUBSCRIBE = 1
     PATH_BROKEN = 2
     REPLACE = 3
-    """Subscribe in place of whatever path this subscriber has, better or not."""
+    """Subscribe in place of the path that this subscriber has, better or not."""
     RENEW = 4
-    """No safe path is known any more: announce again."""
+    """No safe path is known any more: the source has to announce again."""
 
 
 class Announcement(EventMessage, frozen=True, gc=False, kw_only=True, tag=1):
-    """[001 Fig. 3] There is a stream, and this is its next message. The metric includes the link it comes over."""
+    """[001 Fig. 3] An announcement of a stream, with its next message. The metric includes the link it comes over."""
 
     durations: ClassVar[tuple[str, ...]] = ("remaining_s", "validity_s")
 
     id: Bits
     stream: Bits
-    """The same for all announcements of a stream, whose ids change with their content."""
+    """The id of the stream, which all of its announcements share; their own ids change with their content."""
     metric_s: float
     validity_s: float
     sequence: Count
     counter: Count
-    """The number of the message in its stream; publications count on from it."""
+    """The number of the message in its stream; publications continue from it."""
     flags: Annotated[int, Meta(ge=0, le=7)] = 0
     stages: Annotated[int, Meta(ge=0, le=255)] = 0
-    """Processors that the message has passed through."""
+    """The number of processors that the message has passed through."""
 
 
 class ShortAnnouncement(Message, frozen=True, gc=False, tag=2):
-    """[001 §4.2] An announcement without its message: a better path to what is known."""
+    """[001 §4.2] An announcement without its message: a better path to a known announcement."""
 
     id: Bits
     metric_s: float
@@ -73,14 +74,14 @@ class ShortAnnouncement(Message, frozen=True, gc=False, tag=2):
 
 
 class PathMessage(Message, frozen=True, gc=False, tag=3):
-    """[001 Fig. 4] A subscription: toward the source, along best announcers."""
+    """[001 Fig. 4] A subscription, which travels along best announcers to the source."""
 
     id: Bits
     subscriber: Bits
     metric_s: float
     kind: PathKind
     sequence: Count | None = None
-    """The last number of the stream that is not wanted again; None if nothing is to be repeated."""
+    """The last message of the stream that is not requested again; None if none are requested."""
 
 
 class Publication(EventMessage, frozen=True, gc=False, kw_only=True, tag=4):
@@ -91,7 +92,7 @@ class Publication(EventMessage, frozen=True, gc=False, kw_only=True, tag=4):
 
 
 class Fragment(Message, frozen=True, gc=False, tag=5):
-    """A piece of a publication that is too large for one packet."""
+    """A fragment of a publication that is too large for one packet."""
 
     traffic: ClassVar[Traffic] = Traffic.DATA
     durations: ClassVar[tuple[str, ...]] = ("remaining_s",)
@@ -106,46 +107,46 @@ class Fragment(Message, frozen=True, gc=False, tag=5):
 
 
 class MissingFragments(Message, frozen=True, gc=False, tag=6):
-    """Send these again."""
+    """A request to send these fragments again."""
 
     id: Bits
     counter: Count
     missing: Annotated[tuple[int, ...], Meta(max_length=MAX_MISSING)]
 
 
-class Known(NamedTuple):
+class DigestEntry(NamedTuple):
     """One announcement in a digest. The metric includes the link the digest comes over; in whole microseconds, rounded
-    up, it takes a third of the bytes and never looks better than it is."""
+    up, it takes a third of the bytes and is never better than the true one."""
 
     id: Bits
     sequence: Count
     metric_us: Annotated[int, Meta(ge=0, le=2**53)]
 
 
-class Reply(enum.IntEnum):
-    """What the receiver of a digest is asked to tell in turn."""
+class DigestReply(enum.IntEnum):
+    """What the sender of a digest requests in return."""
 
     NOTHING = 0
     REST = 1
-    """What it knows and this digest does not list."""
+    """The announcements that this digest does not list."""
     ALL = 2
 
 
 class Digest(Message, frozen=True, gc=False, tag=7):
-    """These announcements are valid here: ask for what you lack."""
+    """The announcements that are valid at the sender; the receiver requests those that it is missing."""
 
-    known: Annotated[tuple[Known, ...], Meta(max_length=MAX_KNOWN)]
-    reply: Reply
+    known: Annotated[tuple[DigestEntry, ...], Meta(max_length=MAX_DIGEST_ENTRIES)]
+    reply: DigestReply
 
 
-class Ask(Message, frozen=True, gc=False, tag=8):
-    """These announcements are unknown here: send them."""
+class AnnouncementRequest(Message, frozen=True, gc=False, tag=8):
+    """A request for the full announcements with these ids."""
 
-    ids: Annotated[tuple[Bits, ...], Meta(max_length=MAX_KNOWN)]
+    ids: Annotated[tuple[Bits, ...], Meta(max_length=MAX_DIGEST_ENTRIES)]
 
 
 class PathLost(Message, frozen=True, gc=False, tag=9):
-    """Downstream: the one who told you of this announcement no longer has a way to its source."""
+    """Sent downstream: the sender no longer has a path to the source of this announcement."""
 
     id: Bits
 
@@ -158,6 +159,6 @@ MESSAGES: tuple[type[Message], ...] = (
     Fragment,
     MissingFragments,
     Digest,
-    Ask,
+    AnnouncementRequest,
     PathLost,
 )

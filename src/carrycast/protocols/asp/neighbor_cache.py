@@ -27,13 +27,13 @@ from carrycast.protocols.asp.messages import (
 
 
 class NeighborCache(PathSelector):
-    """Which brokers can be reached, over which link at what cost.
+    """The brokers that can be reached, over which link at what cost.
 
-    A link over which a message could not be delivered is set aside, and with the last link its neighbor is removed. It
-    comes back when something is heard over the link, when discovery finds it anew, or after `unreachable_s`.
+    A link over which a message could not be delivered is suspended, and with its last link a neighbor is removed. The
+    link comes back when a message arrives over it, when discovery finds it again, or after `unreachable_s`.
 
-    A link that discovery drops because a message failed is kept while that message's retry, or another one, is under
-    way on it: their outcome decides. A link kept so is not put aside when it fails: only discovery brings it back.
+    A link that discovery drops because a message failed is retained while a retransmission is in progress on it: its
+    outcome decides. A retained link is not suspended when it fails: only discovery brings it back.
     """
 
     def __init__(self, port: Port, unreachable_s: float, retries: int, metrics_include_link: bool) -> None:
@@ -41,12 +41,12 @@ class NeighborCache(PathSelector):
         self._unreachable_s = unreachable_s
         self._retries = retries
         self._links: dict[NodeId, dict[Interface, Link]] = {}
-        self._aside: dict[NodeId, dict[Interface, Link]] = {}
+        self._suspended: dict[NodeId, dict[Interface, Link]] = {}
         self._heard: dict[NodeId, Interface] = {}
-        """Who was heard before discovery found it: it may be answered, but its cost is not known."""
-        self._kept: set[tuple[NodeId, Interface]] = set()
+        """Nodes that were heard before discovery found them: they can be answered, but their cost is not known."""
+        self._retained: set[tuple[NodeId, Interface]] = set()
         """Links in use that discovery has dropped because a message failed."""
-        self._outbox = PeerOutbox(port, self, AspHandling(metrics_include_link), self._transmit, retries)
+        self._outbox = PeerOutbox(port, self, AspMessagePolicy(metrics_include_link), self._transmit, retries)
 
     def __iter__(self) -> Iterator[Link]:
         """The best link to each neighbor, in the order in which they came."""
@@ -54,11 +54,11 @@ class NeighborCache(PathSelector):
             yield self._best(links)
 
     def reachable(self, node: NodeId) -> bool:
-        """Whether it makes sense to send to a node."""
+        """Whether there is a link to a node."""
         return node in self._links or node in self._heard
 
     def cost_s(self, node: NodeId, via: Interface | None = None) -> float | None:
-        """The cost of a link, or of the best to a neighbor; None if there is none."""
+        """The cost of a link, or of the best link to a neighbor; None if there is none."""
         links = self._links.get(node)
         if links is None:
             return None
@@ -67,62 +67,62 @@ class NeighborCache(PathSelector):
 
     # From discovery.
 
-    def found(self, link: Link) -> bool:
+    def on_link_found(self, link: Link) -> bool:
         """Discovery has found a link or its new cost; True if it brings a new neighbor."""
-        self._forget_aside(link.neighbor, link.interface)
+        self._end_suspension(link.neighbor, link.interface)
         self._heard.pop(link.neighbor, None)
-        self._kept.discard((link.neighbor, link.interface))
+        self._retained.discard((link.neighbor, link.interface))
         new = link.neighbor not in self._links
         self._links.setdefault(link.neighbor, {})[link.interface] = link
         return new
 
-    def gone(self, link: Link, cause: Failure) -> bool:
+    def on_link_lost(self, link: Link, cause: Failure) -> bool:
         """Discovery has lost a link; True if its neighbor is lost with it."""
         node, interface = link.neighbor, link.interface
-        self._forget_aside(node, interface)
+        self._end_suspension(node, interface)
         self._heard.pop(node, None)
         known = interface in self._links.get(node, {})
         if known and cause is Failure.UNREACHABLE and self._retries and self._outbox.has_in_flight(node, interface):
-            self._kept.add((node, interface))
+            self._retained.add((node, interface))
             return False
         return self._remove(node, interface) is not None and node not in self._links
 
-    def heard(self, node: NodeId, via: Interface) -> bool:
-        """A message came; True if its sender could not be reached before and can be now."""
-        link = self._aside.get(node, {}).get(via)
+    def on_heard(self, node: NodeId, via: Interface) -> bool:
+        """A message has arrived; True if its sender could not be reached before and can be now."""
+        link = self._suspended.get(node, {}).get(via)
         if link is not None:
-            return self.found(link)
+            return self.on_link_found(link)
         if node in self._links:
             return False
         new = node not in self._heard
         self._heard[node] = via
         return new
 
-    def on_back(self, node: NodeId, interface: Interface) -> bool:
-        """The time of a link aside is over; True if that brings its neighbor back."""
-        link = self._aside.get(node, {}).get(interface)
-        return link is not None and self.found(link)
+    def on_suspension_over(self, node: NodeId, interface: Interface) -> bool:
+        """The time of a suspended link is over; True if that brings its neighbor back."""
+        link = self._suspended.get(node, {}).get(interface)
+        return link is not None and self.on_link_found(link)
 
     # Messages.
 
     def send(self, now: float, node: NodeId, message: Message) -> bool:
-        """Reliably to one neighbor, over its best link; False, with a named drop, if it is no neighbor."""
+        """Send reliably to one neighbor over its best link; False, with a named drop, if it is no neighbor."""
         return self._outbox.send(now, node, message)
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> list[Undelivered]:
-        """The outcome of a send: what the broker has to be told."""
+        """The outcome of a transmission: the messages that are given up."""
         return self._outbox.on_sent(now, token, failure)
 
     def on_resend(self, now: float, token: Token) -> list[Undelivered]:
-        """A message that a full queue did not take is sent again."""
+        """Send a message again that a full queue rejected."""
         return self._outbox.on_timer(now, token)
 
     def stop(self) -> None:
-        """Disarm every timer."""
-        for node, links in self._aside.items():
+        """Stop all timers."""
+        for node, links in self._suspended.items():
             for interface in links:
                 self._port.cancel_timer(("back", (node, interface)))
-        self._aside.clear()
+        self._suspended.clear()
         self._outbox.stop()
 
     def _transmit(self, now: float, node: NodeId, message: Message, way: PeerPath, token: Token) -> None:
@@ -135,8 +135,8 @@ class NeighborCache(PathSelector):
         if links is not None:
             best = self._best(links)
             return PeerPath(best.interface, best.cost_s)
-        heard = self._heard.get(peer)
-        return None if heard is None else PeerPath(heard)
+        on_heard = self._heard.get(peer)
+        return None if on_heard is None else PeerPath(on_heard)
 
     def retry_path(self, peer: NodeId, way: PeerPath) -> PeerPath | None:
         """Over the same link if it is the only one: else it is set aside, and the others have their turn."""
@@ -151,45 +151,45 @@ class NeighborCache(PathSelector):
         assert interface is not None
         if self._heard.get(peer) == interface:
             del self._heard[peer]
-        kept = (peer, interface) in self._kept
+        kept = (peer, interface) in self._retained
         link = self._remove(peer, interface)
         if link is not None and not kept:
-            self._aside.setdefault(peer, {})[interface] = link
+            self._suspended.setdefault(peer, {})[interface] = link
             self._port.set_timer(("back", (peer, interface)), self._unreachable_s)
 
     # Links.
 
     def _best(self, links: dict[Interface, Link]) -> Link:
-        """The cheapest; one that discovery has dropped only if there is no other."""
+        """The cheapest link; one that discovery has dropped only if there is no other."""
         if len(links) == 1:
             return next(iter(links.values()))
-        return min(links.values(), key=lambda link: ((link.neighbor, link.interface) in self._kept, link.cost_s))
+        return min(links.values(), key=lambda link: ((link.neighbor, link.interface) in self._retained, link.cost_s))
 
     def _remove(self, node: NodeId, interface: Interface) -> Link | None:
-        self._kept.discard((node, interface))
+        self._retained.discard((node, interface))
         links = self._links.get(node)
         link = None if links is None else links.pop(interface, None)
         if links is not None and not links:
             del self._links[node]
         return link
 
-    def _forget_aside(self, node: NodeId, interface: Interface) -> None:
-        links = self._aside.get(node)
+    def _end_suspension(self, node: NodeId, interface: Interface) -> None:
+        links = self._suspended.get(node)
         if links is not None and links.pop(interface, None) is not None:
             self._port.cancel_timer(("back", (node, interface)))
             if not links:
-                del self._aside[node]
+                del self._suspended[node]
 
 
-class AspHandling(MessagePolicy):
-    """What ASP's messages are like on their way to a neighbor."""
+class AspMessagePolicy(MessagePolicy):
+    """How the outbox treats ASP's messages to a neighbor."""
 
     def __init__(self, metrics_include_link: bool) -> None:
         self._metrics_include_link = metrics_include_link
 
     def key(self, message: Message) -> Hashable:
-        """A later word on the same path takes an earlier one back; a request to announce anew says nothing of a path.
-        What says that a path is lost is taken back by an announcement."""
+        """A later message about the same path supersedes an earlier one; a request to announce again is not about a
+        path. An announcement supersedes the notice that a path is lost."""
         if isinstance(message, PathMessage):
             return None if message.kind is PathKind.RENEW else (message.id, message.subscriber)
         return message.id if isinstance(message, PathLost) else None
@@ -200,12 +200,12 @@ class AspHandling(MessagePolicy):
         return self.key(message) if isinstance(message, PathMessage) else None
 
     def may_wait(self, message: Message) -> bool:
-        """What makes paths waits for a queue; messages on the paths do not: they would only keep the queue full, and
-        the streams' counters and caches are there for them."""
+        """Messages that make paths wait for a full queue. Messages on the paths do not: they would keep the queue full,
+        and counters and caches of the streams recover them."""
         return not isinstance(message, Publication | Fragment)
 
     def adapt_to_path(self, message: Message, before: PeerPath, after: PeerPath) -> Message:
-        """[001 §4.2] The metric includes the link, so over another link it is another one."""
+        """[001 §4.2] The metric includes the link, so it changes with the link."""
         if before.cost_s is None or after.cost_s is None or before.cost_s == after.cost_s:
             return message
         more_s = after.cost_s - before.cost_s

@@ -1,7 +1,7 @@
-"""The paths of one announcement through one broker, and who changes them: nobody but the state itself.
+"""The paths of one announcement through one broker.
 
-The phases tell it what has happened, and it returns what that means: whom to turn to, which path to use, what is left
-to say. It sends nothing and knows no neighbor's link.
+The state machine of the subscription phase: the phases report what has happened, and the state returns what to do:
+which announcer to switch to, which path to use, which messages are left to send. It sends nothing itself.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ import msgspec
 
 from carrycast.core.model import NodeId
 from carrycast.protocols.asp.messages import PathKind, PathMessage
-from carrycast.protocols.asp.rules import better
+from carrycast.protocols.asp.rules import is_better
 
 
 class ActivePath(NamedTuple):
     """[001 §4.3] Where a subscriber's publications go: a neighbor, or this node itself for a local application.
 
-    `result` is the id of the result for which a local processor wants them, or 0; `after` is the last number of the
-    stream that is not wanted again.
+    `result` is the id of the result for which a local processor needs them, or 0; `after` is the last number of the
+    stream that is not requested again.
     """
 
     neighbor: NodeId
@@ -29,14 +29,14 @@ class ActivePath(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """An announcer: the metric of the path through it, and the metric it has itself, without the link to it."""
+    """An announcer: the metric of the path through it, and the metric that it reported, without the link."""
 
     metric_s: float
     reported_s: float
 
 
 class PendingPath(NamedTuple):
-    """A subscription that could not be delivered to the announcer, for when it can."""
+    """A subscription that could not be delivered to the announcer, to be sent when the announcer is back."""
 
     metric_s: float
     kind: PathKind
@@ -50,25 +50,25 @@ class SentPath(NamedTuple):
     metric_s: float
 
 
-class Turn(NamedTuple):
-    """The announcer has changed: who it was, and what its path's metric was."""
+class AnnouncerChange(NamedTuple):
+    """The announcer has changed: the previous one, and the metric of its path."""
 
     before: NodeId | None
     before_s: float
 
 
-class Added(NamedTuple):
-    """What a new subscription means: the path to use from now on, if it is this one; whether a processor had been idle
-    before it; whether the subscription goes on to the announcer."""
+class PathAdded(NamedTuple):
+    """The effect of a new subscription: whether its path is used from now on, whether a processor had been idle before
+    it, and whether the subscription is forwarded to the announcer."""
 
     used: bool
     was_idle: bool = False
     goes_on: bool = False
 
 
-class Removed(NamedTuple):
-    """What the end of a path means: another one takes over, perhaps to a processor that had been idle; or what was sent
-    upstream is to be taken back."""
+class PathRemoved(NamedTuple):
+    """The effect of the end of a path: another one takes over, perhaps to a processor that had been idle; or the
+    subscription that was sent upstream is to be removed."""
 
     instead: ActivePath | None = None
     was_idle: bool = False
@@ -76,19 +76,19 @@ class Removed(NamedTuple):
 
 
 class PathState:
-    """Announcer, alternatives, subscribers' paths, what was sent upstream and what is still to be said."""
+    """The announcer, alternatives, subscribers' paths, the subscriptions sent upstream, and deferred messages."""
 
     __slots__ = (
         "_active",
         "_alternatives",
         "_announcer",
-        "_asked",
-        "_asking",
-        "_dropped",
+        "_deferred",
+        "_deferred_renewal",
+        "_lost",
         "_metric_s",
-        "_owed",
         "_path_s",
         "_pending",
+        "_requested",
         "_sent",
         "_standby",
     )
@@ -100,19 +100,20 @@ class PathState:
         self._alternatives: dict[NodeId, Alternative] = {}
         self._active: dict[int, ActivePath] = {}
         self._standby: dict[int, dict[NodeId, ActivePath]] = {}
-        """For each subscriber: others that have asked for its publications, and take over if the active one goes."""
+        """For each subscriber: other neighbors that have subscribed for it, and take over if the active path is
+        removed."""
         self._sent: dict[int, SentPath] = {}
         self._pending: dict[int, PendingPath] = {}
-        self._owed: dict[NodeId, dict[int, PathMessage]] = {}
-        """For each neighbor: what takes a path back and could not be delivered to it, by the path's subscriber."""
-        self._dropped: set[NodeId] = set()
-        """Neighbors that were lost with their paths, and may have noticed nothing."""
-        self._asked: set[NodeId] = set()
-        """Who has been asked to have the source announce anew, since the path is lost."""
-        self._asking = 0
-        """The subscriber for whom another broker has asked for that in vain, or 0."""
+        self._deferred: dict[NodeId, dict[int, PathMessage]] = {}
+        """For each neighbor: removals of paths that could not be delivered to it, by subscriber."""
+        self._lost: set[NodeId] = set()
+        """Neighbors that were lost with their paths, and may not have noticed."""
+        self._requested: set[NodeId] = set()
+        """The neighbors that have been asked for a new announcement, since the path is lost."""
+        self._deferred_renewal = 0
+        """The subscriber for which another broker has requested a new announcement without success, or 0."""
 
-    # What there is.
+    # The state.
 
     @property
     def announcer(self) -> NodeId | None:
@@ -131,7 +132,7 @@ class PathState:
 
     @property
     def alternatives(self) -> Mapping[NodeId, Alternative]:
-        """All announcers that were heard, the one in use included."""
+        """All known announcers, the one in use included."""
         return self._alternatives
 
     @property
@@ -141,84 +142,80 @@ class PathState:
 
     @property
     def sent(self) -> Mapping[int, SentPath]:
-        """What was sent upstream for each subscriber, and stands."""
+        """The subscription sent upstream for each subscriber."""
         return self._sent
 
     @property
     def pending(self) -> Mapping[int, PendingPath]:
-        """What could not be sent to the announcer, for each subscriber."""
+        """The subscriptions that could not be sent to the announcer."""
         return self._pending
 
     @property
-    def asking(self) -> int:
-        """The subscriber for whom another broker has asked in vain for a new announcement, or 0."""
-        return self._asking
+    def deferred_renewal(self) -> int:
+        """The subscriber for which another broker has requested a new announcement without success, or 0."""
+        return self._deferred_renewal
 
     def path(self, subscriber: int, neighbor: NodeId) -> ActivePath | None:
-        """What a neighbor has asked for on behalf of a subscriber, be it active or not."""
+        """The path that a neighbor has subscribed for a subscriber, active or on standby."""
         active = self._active.get(subscriber)
         if active is not None and active.neighbor == neighbor:
             return active
         return self._standby.get(subscriber, {}).get(neighbor)
 
-    def waiting(self, subscriber: int) -> Mapping[NodeId, ActivePath]:
-        """Who would take over from a subscriber's active path."""
-        return self._standby.get(subscriber, {})
-
-    def wanted(self) -> list[ActivePath]:
-        """One path, active or not, for each neighbor and each local application that has asked for one."""
+    def requested_paths(self) -> list[ActivePath]:
+        """One path, active or on standby, for each neighbor and each local application that has subscribed."""
         paths = [*self._active.values(), *(path for others in self._standby.values() for path in others.values())]
         return list({(path.neighbor, path.result): path for path in paths}.values())
 
     def receivers(self, *but: NodeId) -> list[NodeId]:
-        """[001 §4.4] Who is next on active paths: each once, however many subscribers lie behind it."""
+        """[001 §4.4] The next nodes on active paths: each once, however many subscribers are behind it."""
         return [one for one in dict.fromkeys(path.neighbor for path in self._active.values()) if one not in but]
 
     # Announcers [001 §4.2].
 
-    def offer(self, announcer: NodeId, alternative: Alternative) -> Turn | None:
-        """An announcer and its metric. If that is better than any before, it is turned to."""
+    def offer(self, announcer: NodeId, alternative: Alternative) -> AnnouncerChange | None:
+        """An announcer and its metric. Switch to it if the metric is better than any before."""
         self._alternatives[announcer] = alternative
-        if not better(alternative.metric_s, self._metric_s):
+        if not is_better(alternative.metric_s, self._metric_s):
             return None
-        turn = Turn(self._announcer, self._path_s)
+        turn = AnnouncerChange(self._announcer, self._path_s)
         self._metric_s = self._path_s = alternative.metric_s
         self._announcer = announcer
         return turn
 
-    def turn_to(self, announcer: NodeId) -> Turn:
-        """An alternative takes the place of a lost announcer, though its path is no better."""
-        turn = Turn(self._announcer, self._path_s)
+    def switch_to(self, announcer: NodeId) -> AnnouncerChange:
+        """Switch to an alternative in place of a lost announcer, though its path is not better."""
+        turn = AnnouncerChange(self._announcer, self._path_s)
         self._announcer, self._path_s = announcer, self._alternatives[announcer].metric_s
         return turn
 
     def lose_announcer(self) -> None:
-        """There is no way to the source. What was sent upstream stands, since that announcer keeps it."""
+        """There is no path to the source. Subscriptions sent upstream stay valid, since that announcer keeps them."""
         self._announcer = None
 
-    def lose_path_at(self, announcer: NodeId) -> None:
-        """No path leads on from an announcer, but it may know whom else to ask for a new announcement."""
+    def mark_unsafe(self, announcer: NodeId) -> None:
+        """No path leads on from an announcer, but it may be able to request a new announcement."""
         known = self._alternatives.get(announcer)
         if known is not None:
             self._alternatives[announcer] = known._replace(reported_s=inf)
 
     def forget_alternative(self, announcer: NodeId) -> None:
-        """It is no announcer any more."""
+        """A neighbor is no announcer any more."""
         self._alternatives.pop(announcer, None)
 
     def remember_alternative(self, announcer: NodeId) -> None:
-        """It is an announcer again, at the best metric there was."""
+        """A neighbor is an announcer again, at the best metric there was."""
         self._alternatives.setdefault(announcer, Alternative(self._metric_s, self._metric_s))
 
     # Subscribers [001 §4.3].
 
-    def add(self, subscriber: int, path: ActivePath, kind: PathKind) -> Added:
+    def add(self, subscriber: int, path: ActivePath, kind: PathKind) -> PathAdded:
         """For a neighbor or a local application: "If a new subscription or one with a better metric value is received
         from a neighbor, that neighbor is marked as active path [...]. Afterwards the subscription is forwarded to the
         best announcer".
 
-        One that is not better waits: if the active one is taken back, because its sender has in the end followed
-        another announcer, this is where the subscriber's path has moved to.
+        A path that is not better is put on standby: if the active one is removed, because its sender has in the end
+        followed another announcer, this is where the subscriber's path has moved to.
         """
         old = self._active.get(subscriber)
         self._standby.get(subscriber, {}).pop(path.neighbor, None)
@@ -227,101 +224,101 @@ class PathState:
                 self._active[subscriber] = path
             else:
                 self._standby.setdefault(subscriber, {})[path.neighbor] = path
-            return Added(used=False)
+            return PathAdded(used=False)
         if old is not None and old.neighbor != path.neighbor:
             self._standby.setdefault(subscriber, {})[old.neighbor] = old
         was_idle = self._activate(subscriber, path)
-        # Where a path is only replaced, it stands as before from here to the source.
-        return Added(True, was_idle, goes_on=old is None or kind is PathKind.SUBSCRIBE)
+        # If a path is only replaced, it is unchanged from here to the source.
+        return PathAdded(True, was_idle, goes_on=old is None or kind is PathKind.SUBSCRIBE)
 
-    def remove(self, subscriber: int, neighbor: NodeId) -> Removed:
-        """A neighbor's path for a subscriber ends; the best of those that wait takes over."""
+    def remove(self, subscriber: int, neighbor: NodeId) -> PathRemoved:
+        """Remove a neighbor's path for a subscriber; the best one on standby takes over."""
         others = self._standby.get(subscriber, {})
         if self._active[subscriber].neighbor != neighbor:
             del others[neighbor]
-            return Removed()
+            return PathRemoved()
         del self._active[subscriber]
         if not others:
-            return Removed(is_over=True)
+            return PathRemoved(is_over=True)
         best = others.pop(min(others.values(), key=_metric).neighbor)
-        return Removed(best, self._activate(subscriber, best))
+        return PathRemoved(best, self._activate(subscriber, best))
 
     def _activate(self, subscriber: int, path: ActivePath) -> bool:
         was_idle = bool(path.result) and not any(other.result == path.result for other in self._active.values())
         self._active[subscriber] = path
         return was_idle
 
-    # What was said upstream.
+    # Messages sent upstream.
 
     def next_hop(self, subscriber: int) -> NodeId | None:
-        """To whom a subscription goes now. What waited for it, or was to be taken back from there, is void."""
+        """The target of a subscription. Pending messages and deferred removals for it are void."""
         self._pending.pop(subscriber, None)
         if self._announcer is not None:
-            self._owed.get(self._announcer, {}).pop(subscriber, None)
+            self._deferred.get(self._announcer, {}).pop(subscriber, None)
         return self._announcer
 
-    def was_sent(self, subscriber: int, target: NodeId, metric_s: float) -> None:
-        """A subscription has gone upstream."""
+    def mark_sent(self, subscriber: int, target: NodeId, metric_s: float) -> None:
+        """A subscription was sent upstream."""
         self._sent[subscriber] = SentPath(target, metric_s)
 
-    def was_not_sent(self, subscriber: int, pending: PendingPath) -> None:
-        """It could not, and waits until the announcer is back."""
+    def mark_pending(self, subscriber: int, pending: PendingPath) -> None:
+        """A subscription could not be sent, and waits until the announcer is back."""
         self._sent.pop(subscriber, None)
         self._pending[subscriber] = pending
 
-    def was_undelivered(self, neighbor: NodeId, message: PathMessage) -> PathMessage | None:
-        """A subscription has not reached the announcer. If it is still wanted there it waits for its return, and what
-        takes it back is returned: perhaps only its acknowledgment was lost, and the path then moves elsewhere."""
+    def on_undelivered(self, neighbor: NodeId, message: PathMessage) -> PathMessage | None:
+        """A subscription has not reached the announcer. If it is still needed, it becomes pending, and its removal is
+        returned: perhaps only the acknowledgement was lost, and the path then moves elsewhere."""
         if self._sent.get(message.subscriber) != SentPath(neighbor, message.metric_s):
             return None
         pending = PendingPath(message.metric_s, message.kind, message.sequence)
-        self.was_not_sent(message.subscriber, pending)
+        self.mark_pending(message.subscriber, pending)
         return msgspec.structs.replace(message, kind=PathKind.UNSUBSCRIBE, sequence=None)
 
     def retract(self, subscriber: int) -> SentPath | None:
-        """A subscriber has no path here any more: what is to be taken back upstream."""
+        """A subscriber has no path here any more: the subscription that is to be removed upstream."""
         self._pending.pop(subscriber, None)
         return self._sent.pop(subscriber, None)
 
-    def owe(self, neighbor: NodeId, message: PathMessage) -> None:
-        """What takes a path back is said when the neighbor is back. Else it would keep the path, and turn to it when
-        the one in use breaks, instead of telling the source."""
-        self._owed.setdefault(neighbor, {})[message.subscriber] = message
+    def defer(self, neighbor: NodeId, message: PathMessage) -> None:
+        """Send the removal of a path when the neighbor is back. Else the neighbor would keep the path, and use it when
+        its active one breaks, instead of notifying the source."""
+        self._deferred.setdefault(neighbor, {})[message.subscriber] = message
 
-    def take_owed(self, neighbor: NodeId) -> list[PathMessage]:
-        """What is to be said to a neighbor that is back."""
-        return list(self._owed.pop(neighbor, {}).values())
+    def take_deferred(self, neighbor: NodeId) -> list[PathMessage]:
+        """The deferred messages for a neighbor that is back."""
+        return list(self._deferred.pop(neighbor, {}).values())
 
-    # What was said downstream, and asked of others.
+    # Messages sent downstream, and requests to others.
 
-    def drop(self, neighbor: NodeId) -> None:
+    def mark_lost(self, neighbor: NodeId) -> None:
         """A neighbor was lost with its paths."""
-        self._dropped.add(neighbor)
+        self._lost.add(neighbor)
 
-    def take_dropped(self, neighbor: NodeId) -> bool:
-        """Whether a neighbor that is back has been lost with its paths, and was not told so yet."""
-        known = neighbor in self._dropped
-        self._dropped.discard(neighbor)
+    def take_lost(self, neighbor: NodeId) -> bool:
+        """Whether a neighbor that is back was lost with its paths, and has not been told yet."""
+        known = neighbor in self._lost
+        self._lost.discard(neighbor)
         return known
 
-    def ask(self, neighbor: NodeId) -> bool:
+    def mark_requested(self, neighbor: NodeId) -> bool:
         """Whether a neighbor is to be asked for a new announcement: each is asked once."""
-        first = neighbor not in self._asked
-        self._asked.add(neighbor)
+        first = neighbor not in self._requested
+        self._requested.add(neighbor)
         return first
 
-    def was_not_asked(self, neighbor: NodeId) -> None:
-        """The question has not reached it."""
-        self._asked.discard(neighbor)
+    def unmark_requested(self, neighbor: NodeId) -> None:
+        """The request has not reached the neighbor."""
+        self._requested.discard(neighbor)
 
-    def ask_late(self, subscriber: int) -> None:
-        """Somebody asks for a new announcement, and nobody is there to pass that on to."""
-        self._asking = subscriber
+    def defer_renewal(self, subscriber: int) -> None:
+        """A new announcement is requested, and there is no announcer to forward the request to."""
+        self._deferred_renewal = subscriber
 
-    def take_asking(self) -> int:
-        """There is an announcer again: for which subscriber it is to be asked, or 0."""
-        subscriber, self._asking = self._asking, 0
-        self._asked.clear()
+    def take_deferred_renewal(self) -> int:
+        """There is an announcer again: the subscriber of a deferred request, or 0."""
+        subscriber, self._deferred_renewal = self._deferred_renewal, 0
+        self._requested.clear()
         return subscriber
 
 

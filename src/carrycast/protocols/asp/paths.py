@@ -1,61 +1,61 @@
 """The subscription phase [001 §4.3]: active paths from the source to each subscriber."""
 
 from carrycast.core.model import NodeId
-from carrycast.protocols.asp.announcement_table import Announced, Production
-from carrycast.protocols.asp.broker import Broker, LocalStreams
+from carrycast.protocols.asp.announcement_table import Derivation, KnownAnnouncement
+from carrycast.protocols.asp.broker import AspBroker, LocalStreams
 from carrycast.protocols.asp.messages import PathKind, PathLost, PathMessage
-from carrycast.protocols.asp.path_state import ActivePath, PendingPath, SentPath, Turn
-from carrycast.protocols.asp.publications import Publications
-from carrycast.protocols.asp.repair import Repairs
-from carrycast.protocols.asp.rules import derived_subscriber, valid_metric
+from carrycast.protocols.asp.path_state import ActivePath, AnnouncerChange, PendingPath, SentPath
+from carrycast.protocols.asp.publications import PublicationPhase
+from carrycast.protocols.asp.repair import PathRepair
+from carrycast.protocols.asp.rules import derive_subscriber, is_valid_metric
 
 
-class Paths:
-    """Makes, moves and removes the active paths that lead through this broker: carries out what their state returns."""
+class SubscriptionPhase:
+    """Makes, moves and removes the active paths through this broker: carries out the decisions of their `PathState`."""
 
-    def __init__(self, broker: Broker, streams: LocalStreams, publications: Publications) -> None:
+    def __init__(self, broker: AspBroker, streams: LocalStreams, publications: PublicationPhase) -> None:
         self._broker = broker
         self._streams = streams
         self._publications = publications
-        self._repairs = broker.settings.repair
-        self.repairs = Repairs(broker, streams, self.move)
+        self._repair_enabled = broker.settings.repair
+        self.repair = PathRepair(broker, streams, self.move_path)
 
     # Local sinks.
 
-    def subscribe_locally(self, now: float, entry: Announced) -> None:
+    def subscribe_locally(self, now: float, entry: KnownAnnouncement) -> None:
         """[001 §4.3] A local sink subscribes: the metric is that of the best announcement received so far."""
         broker = self._broker
         if broker.subscriber not in entry.path.active:
             path = ActivePath(broker.node, entry.path.path_s)
             self._add(now, entry, broker.subscriber, path, PathKind.SUBSCRIBE)
 
-    def unsubscribe_locally(self, now: float, entry: Announced) -> None:
-        """No local sink wants the announcement any more."""
+    def unsubscribe_locally(self, now: float, entry: KnownAnnouncement) -> None:
+        """No local sink subscribes to the announcement any more."""
         if self._broker.subscriber in entry.path.active:
             self._remove(now, entry, self._broker.subscriber, self._broker.node, PathKind.UNSUBSCRIBE)
 
     # From neighbors.
 
     def on_path_message(self, now: float, sender: NodeId, message: PathMessage) -> None:
-        """A subscription of any type."""
+        """A subscription of any kind."""
         broker = self._broker
         entry = broker.table.get(message.id)
         if entry is None or entry.individual:
             broker.drop("subscription_unknown_id", peer=sender)
-            if self._repairs and message.kind in (PathKind.SUBSCRIBE, PathKind.REPLACE):
-                # It has known this broker from before a restart, say, and must not wait for a path from here.
+            if self._repair_enabled and message.kind in (PathKind.SUBSCRIBE, PathKind.REPLACE):
+                # It may know this broker from before a restart, and must not wait for a path from here.
                 broker.neighbors.send(now, sender, PathLost(message.id))
-        elif not valid_metric(message.metric_s):
+        elif not is_valid_metric(message.metric_s):
             broker.drop("metric_invalid", peer=sender)
         elif message.kind in (PathKind.SUBSCRIBE, PathKind.REPLACE):
             if sender == entry.path.announcer:
-                # It cannot get from here what it sends here.
+                # The announcer cannot receive from here what it sends here.
                 broker.drop("subscription_loop", peer=sender)
                 return
             path = ActivePath(sender, message.metric_s, after=message.sequence)
             self._add(now, entry, message.subscriber, path, message.kind)
         elif message.kind is PathKind.RENEW:
-            self.repairs.renew(now, entry, message.subscriber)
+            self.repair.request_announcement(now, entry, message.subscriber)
         else:
             known = entry.path.path(message.subscriber, sender)
             # [001 §4.3] An unsubscribe "matches an active path with its subscriberId and metric", so one that was
@@ -68,61 +68,62 @@ class Paths:
     # From the neighbor cache.
 
     def on_neighbor_lost(self, now: float, neighbor: NodeId) -> None:
-        """[001 §4.3] "If an active path is detected to be not available anymore": tell the source. And if it was the
-        announcer that went, turn to another one, where repair is on."""
+        """[001 §4.3] "If an active path is detected to be not available anymore": notify the source. If the lost
+        neighbor was the announcer, repair switches to another one."""
         for entry in self._broker.table.entries():
             for subscriber in list(entry.path.active):
                 if entry.path.path(subscriber, neighbor) is not None:
-                    entry.path.drop(neighbor)
+                    entry.path.mark_lost(neighbor)
                     self._remove(now, entry, subscriber, neighbor, PathKind.PATH_BROKEN)
-            if entry.path.announcer == neighbor and self._repairs:
-                self.repairs.repair(now, entry)
+            if entry.path.announcer == neighbor and self._repair_enabled:
+                self.repair.repair(now, entry)
 
     def on_undelivered(self, now: float, neighbor: NodeId, message: PathMessage) -> None:
-        """A subscription has not reached the announcer; if it is still wanted there, it waits for its return."""
+        """A subscription has not reached the announcer; if it is still needed, it waits until the announcer is back."""
         entry = self._broker.table.get(message.id)
         if entry is None:
             return
         if message.kind is PathKind.RENEW:
-            self.repairs.renew_elsewhere(now, entry, neighbor, message.subscriber)
+            self.repair.retry_request(now, entry, neighbor, message.subscriber)
             return
         if message.kind in (PathKind.SUBSCRIBE, PathKind.REPLACE):
-            takes_back = entry.path.was_undelivered(neighbor, message)
+            takes_back = entry.path.on_undelivered(neighbor, message)
         else:
             takes_back = message
         if takes_back is not None:
-            self._owe(entry, neighbor, takes_back)
+            self._defer(entry, neighbor, takes_back)
 
     def on_neighbor_back(self, now: float, neighbor: NodeId) -> None:
-        """An announcer can be reached again: what could not be said to it is said now."""
+        """An announcer can be reached again: send the deferred messages."""
         for entry in self._broker.table.entries():
             if entry.path.announcer == neighbor:
                 for subscriber, pending in list(entry.path.pending.items()):
                     self._forward(now, entry, subscriber, *pending)
-                self.repairs.renew_late(now, entry)
+                self.repair.request_deferred(now, entry)
             elif neighbor in entry.path.alternatives and self._broker.neighbors.cost_s(neighbor) is not None:
-                self.repairs.consider(now, entry, neighbor)
-            for message in entry.path.take_owed(neighbor):
+                self.repair.on_alternative(now, entry, neighbor)
+            for message in entry.path.take_deferred(neighbor):
                 self._broker.neighbors.send(now, neighbor, message)
-            self.repairs.on_subscriber_back(now, entry, neighbor)
+            self.repair.on_subscriber_back(now, entry, neighbor)
 
     # From processors.
 
-    def produce(self, now: float, entry: Announced, production: Production) -> None:
-        """Another local processor makes a result from now on; paths to it lead on to that one's inputs."""
+    def use_derivation(self, now: float, entry: KnownAnnouncement, derivation: Derivation) -> None:
+        """Another local processor makes a result from now on; paths to it are forwarded to the inputs of that
+        processor."""
         node = self._broker.node
         moved = [(subscriber, sent) for subscriber, sent in entry.path.sent.items() if sent.target == node]
-        if entry.production is not None and entry.production.inputs != production.inputs:
+        if entry.derivation is not None and entry.derivation.inputs != derivation.inputs:
             for subscriber, sent in moved:
-                self._tell(now, entry, subscriber, sent, PathKind.UNSUBSCRIBE)
-            entry.make_by(production)
+                self._send_removal(now, entry, subscriber, sent, PathKind.UNSUBSCRIBE)
+            entry.set_derivation(derivation)
             for subscriber, sent in moved:
                 self._forward(now, entry, subscriber, sent.metric_s, PathKind.SUBSCRIBE, None)
-        entry.make_by(production)
+        entry.set_derivation(derivation)
 
     # From announcements.
 
-    def follow(self, now: float, entry: Announced, turn: Turn) -> None:
+    def follow_announcer(self, now: float, entry: KnownAnnouncement, turn: AnnouncerChange) -> None:
         """[001 §4.3] "If the best announcer changes after any subscription has been sent out, a new subscription is
         sent out [...] and an unsubscribe subscription is sent to the target of the previous subscription".
 
@@ -141,98 +142,107 @@ class Paths:
                 if subscriber not in state.active:
                     continue
             metric_s = state.active[subscriber].metric_s if sent is None else max(0.0, sent.metric_s - gain_s)
-            self.move(now, entry, subscriber, metric_s, PathKind.SUBSCRIBE)
+            self.move_path(now, entry, subscriber, metric_s, PathKind.SUBSCRIBE)
         if turn.before is None:
-            self.repairs.renew_late(now, entry)
+            self.repair.request_deferred(now, entry)
 
     # The rules.
 
-    def _add(self, now: float, entry: Announced, subscriber: int, path: ActivePath, kind: PathKind) -> None:
+    def _add(self, now: float, entry: KnownAnnouncement, subscriber: int, path: ActivePath, kind: PathKind) -> None:
         """A subscription for a neighbor or a local application."""
         added = entry.path.add(subscriber, path, kind)
         if added.used:
             self._repeat(now, entry, path, added.was_idle)
         if entry.path.announcer is None:
-            self.repairs.deny(now, entry, path)
+            self.repair.report_lost(now, entry, path)
         elif added.goes_on:
             self._forward(now, entry, subscriber, path.metric_s, kind, path.after)
 
-    def _repeat(self, now: float, entry: Announced, path: ActivePath, was_idle: bool) -> None:
-        """What the one who has just subscribed has missed."""
+    def _repeat(self, now: float, entry: KnownAnnouncement, path: ActivePath, was_idle: bool) -> None:
+        """Send the messages that a new subscriber has missed."""
         if path.after is not None and (was_idle or path.neighbor != self._broker.node):
-            self._publications.repeat(now, entry, path, path.after)
+            self._publications.send_missed(now, entry, path, path.after)
 
-    def _remove(self, now: float, entry: Announced, subscriber: int, neighbor: NodeId, kind: PathKind) -> None:
-        """[001 §4.3] "the active path is removed and the unsubscribe subscription is forwarded", unless another one
-        waits for the same subscriber."""
+    def _remove(self, now: float, entry: KnownAnnouncement, subscriber: int, neighbor: NodeId, kind: PathKind) -> None:
+        """[001 §4.3] "the active path is removed and the unsubscribe subscription is forwarded", unless another path of
+        the same subscriber is on standby."""
         removed = entry.path.remove(subscriber, neighbor)
         if removed.instead is not None:
             self._repeat(now, entry, removed.instead, removed.was_idle)
         elif removed.is_over:
             sent = entry.path.retract(subscriber)
             if sent is not None:
-                self._tell(now, entry, subscriber, sent, kind)
+                self._send_removal(now, entry, subscriber, sent, kind)
 
     def _forward(
-        self, now: float, entry: Announced, subscriber: int, metric_s: float, kind: PathKind, sequence: int | None
+        self,
+        now: float,
+        entry: KnownAnnouncement,
+        subscriber: int,
+        metric_s: float,
+        kind: PathKind,
+        sequence: int | None,
     ) -> None:
-        """[001 §4.3] To the best announcer: a neighbor, or, through a local processor, those of its inputs."""
+        """[001 §4.3] Forward a subscription to the best announcer: a neighbor, or, through a local processor, those of
+        its inputs."""
         broker = self._broker
         announcer = entry.path.next_hop(subscriber)
         if announcer is None:
-            # Who wants the path has been told that it is lost.
+            # The subscribers have been told that the path is lost.
             return
         if announcer != broker.node:
-            wanted = self._publications.wanted_after(entry, sequence)
+            wanted = self._publications.resume_after(entry, sequence)
             if broker.neighbors.send(now, announcer, PathMessage(entry.id, subscriber, metric_s, kind, wanted)):
-                entry.path.was_sent(subscriber, announcer, metric_s)
+                entry.path.mark_sent(subscriber, announcer, metric_s)
             else:
-                entry.path.was_not_sent(subscriber, PendingPath(metric_s, kind, sequence))
+                entry.path.mark_pending(subscriber, PendingPath(metric_s, kind, sequence))
             return
-        entry.path.was_sent(subscriber, announcer, metric_s)
-        if entry.production is None:
+        entry.path.mark_sent(subscriber, announcer, metric_s)
+        if entry.derivation is None:
             self._streams.on_path_made(entry, subscriber)
         else:
-            for id in entry.production.inputs:
+            for id in entry.derivation.inputs:
                 source = broker.table.get(id)
                 if source is None:
                     broker.drop("input_unknown", entry.item.event.id)
                     continue
-                # A result of one input has its number; those of several inputs are not told from the result's.
-                after = sequence if len(entry.production.inputs) == 1 else None
+                # A result of one input has its input's number; those of several inputs do not follow from the result's.
+                after = sequence if len(entry.derivation.inputs) == 1 else None
                 path = ActivePath(broker.node, metric_s, entry.id, after)
-                self._add(now, source, derived_subscriber(subscriber, entry.id), path, kind)
+                self._add(now, source, derive_subscriber(subscriber, entry.id), path, kind)
                 if entry.path.announcer != announcer:
-                    # That input is lost, and the path has moved elsewhere.
+                    # That input is lost, and the path has moved to another announcer.
                     return
 
-    def move(self, now: float, entry: Announced, subscriber: int, metric_s: float, kind: PathKind) -> None:
-        """To another announcer; the one before is told."""
+    def move_path(self, now: float, entry: KnownAnnouncement, subscriber: int, metric_s: float, kind: PathKind) -> None:
+        """Move a path to another announcer, and unsubscribe it from the previous one."""
         sent = entry.path.sent.get(subscriber)
         self._forward(now, entry, subscriber, metric_s, kind, None)
         new = entry.path.sent.get(subscriber)
         if sent is not None and (new is None or new.target != sent.target):
-            self._tell(now, entry, subscriber, sent, PathKind.UNSUBSCRIBE)
+            self._send_removal(now, entry, subscriber, sent, PathKind.UNSUBSCRIBE)
 
-    def _tell(self, now: float, entry: Announced, subscriber: int, sent: SentPath, kind: PathKind) -> None:
-        """Pass on, to where the subscription went, that its path is not wanted or broken."""
+    def _send_removal(
+        self, now: float, entry: KnownAnnouncement, subscriber: int, sent: SentPath, kind: PathKind
+    ) -> None:
+        """Send to the target of a subscription that its path is unsubscribed or broken."""
         broker = self._broker
         if sent.target != broker.node:
             message = PathMessage(entry.id, subscriber, sent.metric_s, kind)
             if not broker.neighbors.reachable(sent.target) or not broker.neighbors.send(now, sent.target, message):
-                self._owe(entry, sent.target, message)
-        elif entry.production is None:
+                self._defer(entry, sent.target, message)
+        elif entry.derivation is None:
             if kind is PathKind.PATH_BROKEN:
                 self._streams.on_path_broken(now, entry, subscriber)
             else:
                 self._streams.on_path_removed(now, entry, subscriber)
         else:
-            for id in entry.production.inputs:
+            for id in entry.derivation.inputs:
                 source = broker.table.get(id)
-                derived = derived_subscriber(subscriber, entry.id)
+                derived = derive_subscriber(subscriber, entry.id)
                 if source is not None and source.path.path(derived, broker.node) is not None:
                     self._remove(now, source, derived, broker.node, kind)
 
-    def _owe(self, entry: Announced, neighbor: NodeId, message: PathMessage) -> None:
-        if self._repairs:
-            entry.path.owe(neighbor, message)
+    def _defer(self, entry: KnownAnnouncement, neighbor: NodeId, message: PathMessage) -> None:
+        if self._repair_enabled:
+            entry.path.defer(neighbor, message)

@@ -1,4 +1,4 @@
-"""Local processor applications [001 §4.1]: what they are given of announcements, and of messages on active paths."""
+"""Local processor applications [001 §4.1]: their calls for announcements, and for messages on active paths."""
 
 from typing import NamedTuple
 
@@ -6,19 +6,19 @@ from carrycast.core.matching import Filter
 from carrycast.core.model import Processor, ProcessorId
 from carrycast.core.parts.processing import ProcessorCalls, parsed_filter
 from carrycast.core.protocol import Token
-from carrycast.protocols.asp.announcement_table import Announced, Item, Production
-from carrycast.protocols.asp.broker import Broker
+from carrycast.protocols.asp.announcement_table import Derivation, KnownAnnouncement, StreamMessage
+from carrycast.protocols.asp.broker import AspBroker
 
 
-class Work(NamedTuple):
-    """One call: for which production, with which messages, and whether its results announce or are published."""
+class ProcessorCall(NamedTuple):
+    """One call: its derivation, its messages, and whether its results are announced or published."""
 
-    production: Production
-    items: tuple[Item, ...]
+    derivation: Derivation
+    items: tuple[StreamMessage, ...]
     announces: bool
 
 
-class Local:
+class LocalProcessor:
     """A processor with its parsed filter and, if it takes several inputs, the groups of streams that it combines."""
 
     __slots__ = ("filter", "groups", "processor")
@@ -33,33 +33,33 @@ class Local:
 class LocalProcessors:
     """The processors of a node and their calls."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: AspBroker) -> None:
         self._broker = broker
-        self._processors: dict[ProcessorId, Local] = {}
-        self._calls: ProcessorCalls[Work] = ProcessorCalls(broker.port)
+        self._processors: dict[ProcessorId, LocalProcessor] = {}
+        self._calls: ProcessorCalls[ProcessorCall] = ProcessorCalls(broker.port)
 
     def add(self, now: float, processor: Processor) -> None:
-        """This node can run a processor. With the announcement cache a late one learns of what is known."""
+        """Install a processor. With the announcement cache it is called for all known announcements."""
         parsed = parsed_filter(self._broker.port, processor)
         if parsed is None:
             return
-        local = self._processors[processor.id] = Local(processor, parsed)
+        local = self._processors[processor.id] = LocalProcessor(processor, parsed)
         self._calls.open(processor.id, processor.id)
         if self._broker.settings.announcement_cache:
             for entry in self._broker.table.entries():
                 if entry.current and not entry.individual and entry.until > now:
                     self._try(local, entry)
 
-    def on_announced(self, entry: Announced) -> None:
+    def on_announced(self, entry: KnownAnnouncement) -> None:
         """[001 §4.2] A full announcement goes to every processor "except if they have registered using a filter and the
         filter does not fit"."""
         for local in list(self._processors.values()):
             self._try(local, entry)
 
-    def _try(self, local: Local, entry: Announced) -> None:
-        """Let a processor make what it can of an announcement. It is not given its own results: what turns Celsius into
-        warmer Celsius would never end."""
-        made = entry.production
+    def _try(self, local: LocalProcessor, entry: KnownAnnouncement) -> None:
+        """Call a processor for an announcement. It does not get its own results: a processor from Celsius to Celsius
+        would never end."""
+        made = entry.derivation
         if not local.filter.matches(entry.item.event.attributes):
             return
         if made is not None and made.processor == local.processor.id:
@@ -70,40 +70,40 @@ class LocalProcessors:
         inputs = (entry,) if local.processor.inputs == 1 else self._group(local, entry)
         if inputs:
             ids, sequences = tuple(one.id for one in inputs), tuple(one.sequence for one in inputs)
-            production = Production(local.processor.id, ids, sequences)
-            self._call(Work(production, tuple(one.latest for one in inputs), announces=True))
+            derivation = Derivation(local.processor.id, ids, sequences)
+            self._call(ProcessorCall(derivation, tuple(one.latest for one in inputs), announces=True))
 
-    def consume(self, entry: Announced, item: Item) -> None:
-        """A message is for this node's applications: sinks, and the processors that are part of an active path."""
-        entry.meet(item)
+    def consume(self, entry: KnownAnnouncement, item: StreamMessage) -> None:
+        """A message for this node's applications: sinks, and the processors on an active path."""
+        entry.update_latest(item)
         self._broker.local.deliver(item.event, item.hops)
         self.on_published(entry, item)
 
-    def on_published(self, entry: Announced, item: Item) -> None:
+    def on_published(self, entry: KnownAnnouncement, item: StreamMessage) -> None:
         """[001 §4.1] "If the processor application is part of an active path later, further publications are sent to it
         for processing". A processor of several inputs is called when each of them has something new.
         """
-        if not entry.productions:
+        if not entry.derivations:
             return
         wanted = {path.result for path in entry.path.active.values()}
-        for production in entry.productions:
-            if not any(id in wanted and self._makes(production, id) for id in production.results):
+        for derivation in entry.derivations:
+            if not any(id in wanted and self._makes(derivation, id) for id in derivation.results):
                 continue
-            production.fresh[entry.id] = item
-            if len(production.fresh) == len(production.inputs):
-                items = tuple(production.fresh[id] for id in production.inputs)
-                production.fresh.clear()
-                self._call(Work(production, items, announces=False))
+            derivation.fresh[entry.id] = item
+            if len(derivation.fresh) == len(derivation.inputs):
+                items = tuple(derivation.fresh[id] for id in derivation.inputs)
+                derivation.fresh.clear()
+                self._call(ProcessorCall(derivation, items, announces=False))
 
-    def finish(self, token: Token, state: bytes, error: str) -> Work | None:
-        """A call is over; None, with a named drop, if nobody waits for its outcome any more."""
+    def finish(self, token: Token, state: bytes, error: str) -> ProcessorCall | None:
+        """A call has ended; None, with a named drop, if its processor is not installed any more."""
         work = self._calls.finish(token, state, error)
         if work is None:
             self._broker.drop("processor_gone")
         return work
 
-    def on_expired(self, gone: list[Announced]) -> None:
-        """What a group was made of is over."""
+    def on_expired(self, gone: list[KnownAnnouncement]) -> None:
+        """Remove expired announcements from the groups."""
         ids = {entry.id for entry in gone}
         for local in self._processors.values():
             for group in local.groups:
@@ -111,9 +111,9 @@ class LocalProcessors:
                     del group[stream]
             local.groups = [group for group in local.groups if group]
 
-    def _group(self, local: Local, entry: Announced) -> tuple[Announced, ...]:
-        """The announcements to combine with a new one: of its group, once that is complete. A stream stays in its
-        group when it is announced anew; a new one joins the first group with room."""
+    def _group(self, local: LocalProcessor, entry: KnownAnnouncement) -> tuple[KnownAnnouncement, ...]:
+        """The announcements to combine with a new one: those of its group, once that is complete. A stream stays in its
+        group when it is announced again; a new one joins the first group that is not full."""
         size = local.processor.inputs
         stream = entry.stream.id
         group = next((group for group in local.groups if stream in group), None)
@@ -127,12 +127,12 @@ class LocalProcessors:
         inputs = tuple(one for one in known if one is not None)
         return inputs if len(inputs) == size else ()
 
-    def _makes(self, production: Production, result: int) -> bool:
-        """Whether it is this production that makes a result, and not a better one of another local processor."""
+    def _makes(self, derivation: Derivation, result: int) -> bool:
+        """Whether a result is made by this derivation, and not by a better one of another local processor."""
         entry = self._broker.table.get(result)
-        return entry is not None and entry.production is production
+        return entry is not None and entry.derivation is derivation
 
-    def _call(self, work: Work) -> None:
-        processor = work.production.processor
+    def _call(self, work: ProcessorCall) -> None:
+        processor = work.derivation.processor
         if not self._calls.submit(processor, [item.event for item in work.items], work):
             self._broker.drop("processor_busy", work.items[0].event.id)

@@ -8,12 +8,12 @@ from carrycast.core.model import Event, Failure, NodeId, Processor, Subscription
 from carrycast.core.parts.outbox import Undelivered
 from carrycast.core.protocol import Host, Interface, Link, Port, Protocol, RunsProcessors, TimerKey, Token
 from carrycast.core.wire import Message
-from carrycast.protocols.asp.announcements import AnnouncementCache, Announcements, Digests
-from carrycast.protocols.asp.broker import Broker, LocalStreams
+from carrycast.protocols.asp.announcements import AnnouncementCache, AnnouncementPhase, DigestExchange
+from carrycast.protocols.asp.broker import AspBroker, LocalStreams
 from carrycast.protocols.asp.messages import (
     MESSAGES,
     Announcement,
-    Ask,
+    AnnouncementRequest,
     Digest,
     Fragment,
     MissingFragments,
@@ -22,23 +22,23 @@ from carrycast.protocols.asp.messages import (
     Publication,
     ShortAnnouncement,
 )
-from carrycast.protocols.asp.paths import Paths
+from carrycast.protocols.asp.paths import SubscriptionPhase
 from carrycast.protocols.asp.processors import LocalProcessors
-from carrycast.protocols.asp.publications import LargeMessages, Publications
+from carrycast.protocols.asp.publications import FragmentedMessages, PublicationPhase
 from carrycast.protocols.asp.settings import AspSettings
-from carrycast.protocols.asp.sources import Results, Sources
+from carrycast.protocols.asp.sources import LocalSources, ProcessorResults
 
 
 class Asp(Protocol, RunsProcessors):
-    """Announcement, subscription, publication [001]."""
+    """Announcement, subscription, publication [001]. Passes each input to the component that it is for."""
 
     name = "asp"
     summary = "sources announce streams, sinks subscribe along best paths, processors sit on them"
     settings_type = AspSettings
     messages = MESSAGES
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
-        # What the paper names as shortcomings and future work [001 §6.2, §6.3], as far as it concerns small streams.
-        # The patience is that of discovery with beacons every second, three of which may be missed.
+        # The paper's shortcomings and future work [001 §6.2, §6.3], as far as they concern small streams.
+        # The patience is the time-out of discovery: three missed beacons, one every second.
         "repaired": {"repair": True, "patience_s": 3.0, "announcement_cache": True, "publication_cache": 16},
         "cached": {"announcement_cache": True, "publication_cache": 16},
         "rerouted": {"repair": True},
@@ -50,17 +50,19 @@ class Asp(Protocol, RunsProcessors):
 
     def __init__(self, node: NodeId, settings: AspSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
-        # Each is made of those before it: who takes things in comes after those it hands them to.
-        broker = self.broker = Broker(node, settings, port, 1 + rng.getrandbits(62))
-        self._digests = Digests(broker)
+        # Each component uses only those before it.
+        broker = self.broker = AspBroker(node, settings, port, 1 + rng.getrandbits(62))
+        self._digests = DigestExchange(broker)
         self._streams = LocalStreams(broker)
         self._processors = LocalProcessors(broker)
-        self._large = LargeMessages(broker, self._processors, host.decoder((Event,)))
-        self._publications = Publications(broker, self._processors, self._large)
-        self._paths = Paths(broker, self._streams, self._publications)
-        self._announcements = Announcements(broker, self._paths, self._publications, self._processors, self._digests)
-        self._sources = Sources(broker, self._streams, self._announcements, self._publications, host.incarnation)
-        self._results = Results(broker, self._processors, self._paths, self._announcements, self._publications)
+        self._large = FragmentedMessages(broker, self._processors, host.decoder((Event,)))
+        self._publications = PublicationPhase(broker, self._processors, self._large)
+        self._paths = SubscriptionPhase(broker, self._streams, self._publications)
+        self._announcements = AnnouncementPhase(
+            broker, self._paths, self._publications, self._processors, self._digests
+        )
+        self._sources = LocalSources(broker, self._streams, self._announcements, self._publications, host.incarnation)
+        self._results = ProcessorResults(broker, self._processors, self._paths, self._announcements, self._publications)
         self._cache = AnnouncementCache(broker, self._digests, self._announcements, self._paths)
 
     def on_stop(self, now: float) -> None:
@@ -96,22 +98,22 @@ class Asp(Protocol, RunsProcessors):
     # The network.
 
     def on_link_up(self, now: float, link: Link) -> None:
-        if self.broker.neighbors.found(link):
+        if self.broker.neighbors.on_link_found(link):
             self._digests.on_link_up(now, link)
             self._paths.on_neighbor_back(now, link.neighbor)
 
     def on_link_changed(self, now: float, link: Link) -> None:
-        self.broker.neighbors.found(link)
+        self.broker.neighbors.on_link_found(link)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
-        if self.broker.neighbors.gone(link, cause):
+        if self.broker.neighbors.on_link_lost(link, cause):
             self._paths.on_neighbor_lost(now, link.neighbor)
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         self._on_given_up(now, self.broker.neighbors.on_sent(now, token, failure))
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
-        if self.broker.neighbors.heard(sender, via):
+        if self.broker.neighbors.on_heard(sender, via):
             self._on_neighbor_back(now, sender)
         if isinstance(message, Publication):
             self._publications.on_publication(now, sender, message)
@@ -127,10 +129,10 @@ class Asp(Protocol, RunsProcessors):
             self._large.on_missing(now, sender, message)
         elif isinstance(message, Digest):
             self._cache.on_digest(now, sender, message, via)
-        elif isinstance(message, Ask):
-            self._cache.on_ask(now, sender, message)
+        elif isinstance(message, AnnouncementRequest):
+            self._cache.on_request(now, sender, message)
         elif isinstance(message, PathLost):
-            self._paths.repairs.on_path_lost(now, sender, message)
+            self._paths.repair.on_path_lost(now, sender, message)
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         if isinstance(key, str):
@@ -140,7 +142,7 @@ class Asp(Protocol, RunsProcessors):
         assert isinstance(about, tuple)
         if word == "back":
             node, interface = about
-            if self.broker.neighbors.on_back(node, interface):
+            if self.broker.neighbors.on_suspension_over(node, interface):
                 self._on_neighbor_back(now, node)
         elif word == "resend":
             self._on_given_up(now, self.broker.neighbors.on_resend(now, about[0]))
@@ -163,12 +165,12 @@ class Asp(Protocol, RunsProcessors):
                 self._paths.on_undelivered(now, one.peer, one.message)
 
     def _expire(self, now: float) -> None:
-        self.broker.watched()
+        self.broker.on_expiry_timer()
         expired = self.broker.table.expire(now)
         self._processors.on_expired(expired.announcements)
         for stream in expired.stale:
-            self._publications.forget(stream, now)
+            self._publications.evict(stream, now)
         for stream in expired.streams:
-            self._publications.forget(stream, float("inf"))
-        self._large.forget_over(now, expired.streams)
-        self.broker.watch(now)
+            self._publications.evict(stream, float("inf"))
+        self._large.evict_expired(now, expired.streams)
+        self.broker.start_expiry_timer(now)

@@ -1,4 +1,4 @@
-"""The knobs of ASP. What the paper has is the default; what goes beyond it is off."""
+"""The settings of ASP. The defaults are the paper's; extensions are off."""
 
 import math
 from typing import Annotated, Literal
@@ -12,14 +12,14 @@ FRAGMENT_OVERHEAD_BYTES = 48
 
 
 class AspSettings(Settings, frozen=True):
-    """How long announcements are valid, what makes a stream, and which of the extensions are on."""
+    """The validity of announcements, the definition of a stream, and the extensions."""
 
     # [001 §5.1] sweeps 10, 20, 50 and 100 s; the shortest takes in new sinks the fastest.
     validity_s: Annotated[float, Meta(gt=0, le=1e6, description="how long an announcement is valid")] = 10.0
-    # A source application is known by what it publishes about; the waist does not tell applications apart.
+    # The protocol interface does not identify applications, so attributes of their events identify their streams.
     stream_attributes: Annotated[
         tuple[str, ...],
-        Meta(max_length=16, description="attributes whose values tell the streams of a node apart"),
+        Meta(max_length=16, description="attributes whose values identify the streams of a node"),
     ] = ("topic",)
     # [001 §4.1] "the sink receives only announcements matching the given filter"
     interest: Annotated[
@@ -29,15 +29,15 @@ class AspSettings(Settings, frozen=True):
     # [001 §4.1] each message is delivered to the neighbor, so the paper's abstraction layer sends one by one.
     announce_by: Annotated[
         Literal["unicast", "broadcast"],
-        Meta(description="announcements to each neighbor reliably, or to all at once; alike on all nodes"),
+        Meta(description="announcements to each neighbor reliably, or to all at once; the same on all nodes"),
     ] = "unicast"
     # An Ethernet frame's 1500 bytes less the header of 802.2 LLC with SNAP, the link control of [001 §5].
     packet_bytes: Annotated[
-        int, Meta(ge=64, le=65507, description="what fits in one packet; larger messages cannot be announced whole")
+        int, Meta(ge=64, le=65507, description="size of a packet; larger messages cannot be announced whole")
     ] = 1492
     # [001 §4.5] "the accuracy of floating point representation has to be limited before hashing"
-    decimals: Annotated[int, Meta(ge=0, le=15, description="digits after the point that count in an id")] = 3
-    # Two thermometers that read the same are two streams; the paper's hash of the content alone would merge them.
+    decimals: Annotated[int, Meta(ge=0, le=15, description="decimals of numbers that count in an id")] = 3
+    # Two sensors with the same reading are two streams; the paper's hash of the content alone would merge them.
     identity: Annotated[
         Literal["origin", "content"],
         Meta(description="an announcement's id is a hash of its content with its source, or of its content alone"),
@@ -48,17 +48,17 @@ class AspSettings(Settings, frozen=True):
     ] = "sum"
     # [001 §4.5] a system boundary is necessary, "for example a hop count or a maximum metric".
     max_metric_s: Annotated[
-        float, Meta(gt=0, description="announcements with a larger metric are not passed on; bounds the system")
+        float, Meta(gt=0, description="announcements with a larger metric are not forwarded; bounds the system")
     ] = math.inf
     max_stages: Annotated[
-        int, Meta(ge=0, le=64, description="processors in a row on one path; ends what would process itself for ever")
+        int, Meta(ge=0, le=64, description="processors in a row on one path; ends endless chains of processors")
     ] = 4
-    # The next beacon of a neighbor that can be heard after all brings it back within the usual period.
+    # About one beacon period: the next beacon shows whether the neighbor can be reached after all.
     unreachable_s: Annotated[
         float, Meta(gt=0, le=3600, description="how long a link over which a message failed is not used")
     ] = 1.0
-    # The radio's own repetitions end within milliseconds, and the burst of a flood may outlast them: one more try comes
-    # after it. Each further one would make a true loss be noticed later.
+    # The radio's own retransmissions end within milliseconds, and the burst of a flood may outlast them: one more try
+    # comes after it. Each further one would delay the detection of a true loss.
     retries: Annotated[
         int, Meta(ge=0, le=10, description="how often a message that a link could not deliver is sent again over it")
     ] = 1
@@ -68,7 +68,8 @@ class AspSettings(Settings, frozen=True):
 
     # Beyond the paper [001 §6.2, §6.3].
     repair: Annotated[
-        bool, Meta(description="a broker that loses its best announcer turns to a stored one that cannot make a loop")
+        bool,
+        Meta(description="a broker that loses its best announcer switches to another one that cannot cause a loop"),
     ] = False
     patience_s: Annotated[
         float, Meta(ge=0, le=3600, description="how long a source waits for the repair of a path before it announces")
@@ -77,15 +78,16 @@ class AspSettings(Settings, frozen=True):
         bool, Meta(description="late sinks and new neighbors learn of announcements that are still valid")
     ] = False
     publication_cache: Annotated[
-        int, Meta(ge=0, le=1024, description="publications kept per stream, for those who subscribe again; 0: none")
+        int,
+        Meta(ge=0, le=1024, description="publications cached per stream, for late and repeated subscriptions; 0: none"),
     ] = 0
     fragment_bytes: Annotated[
-        int, Meta(ge=0, le=65000, description="larger messages travel in fragments of this size; 0: they do not")
+        int, Meta(ge=0, le=65000, description="larger messages are sent in fragments of this size; 0: no fragmentation")
     ] = 0
     fragment_wait_s: Annotated[
-        float, Meta(gt=0, le=3600, description="silence after which missing fragments are asked for")
+        float, Meta(gt=0, le=3600, description="time without a fragment after which missing ones are requested")
     ] = 1.0
-    fragment_tries: Annotated[int, Meta(ge=0, le=100, description="how often they are asked for in vain")] = 5
+    fragment_tries: Annotated[int, Meta(ge=0, le=100, description="number of requests without an answer")] = 5
     individual: Annotated[
         Literal["never", "unkeyed", "always"],
         Meta(description="which messages are one-off and only flooded: none, those without a stream attribute, all"),
@@ -95,5 +97,5 @@ class AspSettings(Settings, frozen=True):
         if self.fragment_bytes and self.fragment_bytes + FRAGMENT_OVERHEAD_BYTES > self.packet_bytes:
             raise ValueError(
                 f"fragment_bytes ({self.fragment_bytes}) must leave {FRAGMENT_OVERHEAD_BYTES} of the "
-                f"packet_bytes ({self.packet_bytes}) for what travels with a fragment"
+                f"packet_bytes ({self.packet_bytes}) for the header of a fragment"
             )

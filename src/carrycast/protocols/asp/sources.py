@@ -8,26 +8,26 @@ import msgspec
 from carrycast.core.model import Event
 from carrycast.core.parts.horizon import next_sequence
 from carrycast.core.protocol import Fact, Token
-from carrycast.protocols.asp.announcement_table import Announced, Item, Stream
-from carrycast.protocols.asp.announcements import Announcements
-from carrycast.protocols.asp.broker import DUE_S, Broker, LocalStreams, Source
-from carrycast.protocols.asp.messages import Flag
+from carrycast.protocols.asp.announcement_table import KnownAnnouncement, StreamMessage, StreamState
+from carrycast.protocols.asp.announcements import AnnouncementPhase
+from carrycast.protocols.asp.broker import TIME_TOLERANCE_S, AspBroker, LocalStream, LocalStreams
+from carrycast.protocols.asp.messages import AnnouncementFlag
 from carrycast.protocols.asp.path_state import PathState
-from carrycast.protocols.asp.paths import Paths
-from carrycast.protocols.asp.processors import LocalProcessors, Work
-from carrycast.protocols.asp.publications import Publications
-from carrycast.protocols.asp.rules import announcement_id, combined_number, result_stream, valid_metric
+from carrycast.protocols.asp.paths import SubscriptionPhase
+from carrycast.protocols.asp.processors import LocalProcessors, ProcessorCall
+from carrycast.protocols.asp.publications import PublicationPhase
+from carrycast.protocols.asp.rules import announcement_id, combine_numbers, is_valid_metric, result_stream_id
 
 
-class Sources:
-    """Local applications publish: some of their messages announce, the others follow an announcement."""
+class LocalSources:
+    """The publications of local applications: some are announced, the others follow an announcement."""
 
     def __init__(
         self,
-        broker: Broker,
+        broker: AspBroker,
         streams: LocalStreams,
-        announcements: Announcements,
-        publications: Publications,
+        announcements: AnnouncementPhase,
+        publications: PublicationPhase,
         incarnation: int,
     ) -> None:
         self._broker = broker
@@ -43,38 +43,38 @@ class Sources:
         settings = self._broker.settings
         unkeyed = all(name not in event.attributes for name in settings.stream_attributes)
         one_off = settings.individual == "always" or (settings.individual == "unkeyed" and unkeyed)
-        source = self._streams.of(event)
+        source = self._streams.stream_of(event)
         if source is None:
             self._broker.local.deliver(event, 0)
             self._broker.drop("too_many_streams", event.id)
             return
         entry = self._broker.table.get(source.announced)
-        item = source.last = source.number(now, self._incarnation, event)
-        if entry is None or now >= entry.until - DUE_S or source.due(now) or one_off:
-            self._announce(now, source, item, Flag.INDIVIDUAL if one_off else Flag(0))
+        item = source.last = source.next_message(now, self._incarnation, event)
+        if entry is None or now >= entry.until - TIME_TOLERANCE_S or source.is_due(now) or one_off:
+            self._announce(now, source, item, AnnouncementFlag.INDIVIDUAL if one_off else AnnouncementFlag(0))
         else:
             self._publications.publish(now, entry, item, self._broker.node)
 
     def on_timer(self, now: float, stream: int) -> None:
-        """A path was not made again in time: announce anew, with the newest message if no newer one has come. Whoever
-        has met it is not given it twice."""
+        """A path was not repaired in time: announce again, with the newest message if no newer one has come. Receivers
+        that have it drop the duplicate."""
         source = self._streams.get(stream)
         last = source.last
-        if not source.due(now):
-            # The path it was armed for has been made again; others may still wait for theirs.
-            self._streams.wait(now, source)
-        elif last is not None and not self._publications.is_large(last.event):
-            self._announce(now, source, last, Flag(0))
+        if not source.is_due(now):
+            # The path that the timer was for has been repaired; others may still be broken.
+            self._streams.wait_for_repair(now, source)
+        elif last is not None and not self._publications.exceeds_packet(last.event):
+            self._announce(now, source, last, AnnouncementFlag(0))
 
-    def _announce(self, now: float, source: Source, item: Item, flags: Flag) -> None:
+    def _announce(self, now: float, source: LocalStream, item: StreamMessage, flags: AnnouncementFlag) -> None:
         broker = self._broker
         settings = broker.settings
         message = item.event
-        large = settings.fragment_bytes and self._publications.is_large(message)
+        large = settings.fragment_bytes and self._publications.exceeds_packet(message)
         if large:
-            # [001 §4.5] What is too large to be announced is described: by its attributes, without its payload.
+            # [001 §4.5] A message too large to be announced is described by its attributes, without its payload.
             message = msgspec.structs.replace(message, payload=b"")
-            flags = Flag.DESCRIPTIVE
+            flags = AnnouncementFlag.DESCRIPTIVE
         self._sequence += 1
         origin = () if settings.identity == "content" else (broker.node,)
         id = announcement_id(message, origin, settings.decimals)
@@ -82,7 +82,7 @@ class Sources:
         # [001 §4.2] "To recognize an identical announcement with the task to prolong an older one, the sequence number
         # has to be incremented", whoever made the older one.
         sequence = max(next_sequence(self._incarnation, self._sequence), 0 if known is None else known.sequence + 1)
-        entry = Announced(
+        entry = KnownAnnouncement(
             id,
             broker.table.stream(source.stream),
             sequence,
@@ -92,31 +92,31 @@ class Sources:
             flags,
         )
         if not self._announcements.announce(now, entry):
-            # Nobody else can learn of it, but the applications of this node can.
+            # Only the applications of this node can receive it.
             if entry.stream.window.add(item.counter):
                 broker.local.deliver(item.event, 0)
             return
         broker.port.note(Fact("announce", item.event.id))
-        source.follow(entry.id)
+        source.on_announced(entry.id)
         if large:
-            follows = source.number(now, self._incarnation, item.event)
+            follows = source.next_message(now, self._incarnation, item.event)
             self._publications.publish(now, entry, follows, broker.node)
 
 
 NO_RESULT = 0
-"""Instead of the id of an announcement, where a result has none of its own."""
+"""In place of the id of an announcement, if a result has none of its own."""
 
 
-class Results:
-    """Takes the outcomes of calls, and finds another maker for what a processor made that is gone."""
+class ProcessorResults:
+    """The outcomes of processor calls: results are announced, or published on the paths to them."""
 
     def __init__(
         self,
-        broker: Broker,
+        broker: AspBroker,
         processors: LocalProcessors,
-        paths: Paths,
-        announcements: Announcements,
-        publications: Publications,
+        paths: SubscriptionPhase,
+        announcements: AnnouncementPhase,
+        publications: PublicationPhase,
     ) -> None:
         self._broker = broker
         self._processors = processors
@@ -134,85 +134,87 @@ class Results:
         event = work.items[0].event.id
         if error:
             self._broker.drop("processor_failed", event)
-        elif not valid_metric(cost_s):
+        elif not is_valid_metric(cost_s):
             self._broker.drop("processor_cost_invalid", event)
         elif work.announces:
             self._announce(now, work, events, cost_s)
         else:
             self._publish(now, work, events)
 
-    def _announce(self, now: float, work: Work, events: Sequence[Event], cost_s: float) -> None:
+    def _announce(self, now: float, work: ProcessorCall, events: Sequence[Event], cost_s: float) -> None:
         """[001 §4.1] "the result is to be submitted back to their broker along with identifications of the processed
         source announcements and a metric information"."""
         broker = self._broker
-        production = work.production
-        known = [broker.table.get(id) for id in production.inputs]
+        derivation = work.derivation
+        known = [broker.table.get(id) for id in derivation.inputs]
         inputs = [one for one in known if one is not None]
-        if tuple(one.sequence for one in inputs) != production.sequences:
-            # Announced anew while the processor was busy; the newer announcement has a call of its own.
+        if tuple(one.sequence for one in inputs) != derivation.sequences:
+            # Announced again while the processor was busy; the newer announcement has its own call.
             broker.drop("announcement_over", work.items[0].event.id)
             return
-        production.cost_s = cost_s
+        derivation.cost_s = cost_s
         for one in inputs:
-            one.process_by(production)
+            one.add_derivation(derivation)
         for place, event in enumerate(events):
             entry = self._result(work, inputs, event, place)
-            own = broker.table.is_made_of(production, entry.id)
-            production.results.append(NO_RESULT if own else entry.id)
+            own = broker.table.depends_on(derivation, entry.id)
+            derivation.results.append(NO_RESULT if own else entry.id)
             if own:
-                # Only where ids are of the content alone: it is announced already, as what it was made of.
+                # Only if ids are hashes of the content alone: the result equals one of its inputs.
                 broker.drop("result_of_itself", event.id)
             if (own or not self._announcements.announce(now, entry)) and entry.stream.window.add(entry.item.counter):
                 broker.local.deliver(event, entry.item.hops)
 
-    def _result(self, work: Work, inputs: list[Announced], event: Event, place: int) -> Announced:
+    def _result(
+        self, work: ProcessorCall, inputs: list[KnownAnnouncement], event: Event, place: int
+    ) -> KnownAnnouncement:
         broker = self._broker
-        production = work.production
+        derivation = work.derivation
         origin = () if broker.settings.identity == "content" else sorted(one.id for one in inputs)
         streams = [one.stream.id for one in inputs]
-        metric_s = self._announcements.result_metric(production)
+        metric_s = self._announcements.result_metric(derivation)
         flags = 0
         for one in inputs:
             flags |= one.flags
-        stream = broker.table.stream(result_stream(streams, production.processor, place))
+        stream = broker.table.stream(result_stream_id(streams, derivation.processor, place))
         id = announcement_id(event, origin, broker.settings.decimals)
         known = broker.table.get(id)
-        sequence = combined_number(production.sequences)
-        if known is not None and known.production is not None and sequence < known.sequence:
-            # An input has started anew, and this prolongs what was made of its past.
+        sequence = combine_numbers(derivation.sequences)
+        if known is not None and known.derivation is not None and sequence < known.sequence:
+            # An input has restarted, and this prolongs a result from before that.
             sequence = known.sequence + 1
-        return Announced(
+        return KnownAnnouncement(
             id,
             stream,
             sequence,
-            combined(stream, work.items, event),
+            combine_messages(stream, work.items, event),
             min(one.until for one in inputs),
             PathState(broker.node, math.inf if metric_s is None else metric_s),
             flags,
             1 + max(one.stages for one in inputs),
-            production,
+            derivation,
         )
 
-    def _publish(self, now: float, work: Work, events: Sequence[Event]) -> None:
-        production = work.production
+    def _publish(self, now: float, work: ProcessorCall, events: Sequence[Event]) -> None:
+        derivation = work.derivation
         for place, event in enumerate(events):
-            id = production.results[place] if place < len(production.results) else NO_RESULT
+            id = derivation.results[place] if place < len(derivation.results) else NO_RESULT
             entry = self._broker.table.get(id)
             if entry is None:
                 self._broker.drop("result_unannounced", event.id)
             else:
-                item = combined(entry.stream, work.items, event)
+                item = combine_messages(entry.stream, work.items, event)
                 self._publications.publish(now, entry, item, self._broker.node)
 
 
-def combined(stream: Stream, items: Sequence[Item], event: Event) -> Item:
-    """A result as a message of its stream. It lives as long as the shortest of its inputs.
+def combine_messages(stream: StreamState, items: Sequence[StreamMessage], event: Event) -> StreamMessage:
+    """A result as a message of its stream. It expires with the first of its inputs.
 
     Its number is the input's own if there is only one, so that equal processors number alike. When one of several
-    inputs starts anew their combined number may fall, and the count goes on from the last one.
+    inputs restarts, the combined number may fall; the numbering then continues from the last one.
     """
-    counter = combined_number([item.counter for item in items])
+    counter = combine_numbers([item.counter for item in items])
     if len(items) > 1:
         counter = max(counter, stream.made + 1)
         stream.made = counter
-    return Item(counter, event, max(item.hops for item in items), min(item.lease_until for item in items))
+    return StreamMessage(counter, event, max(item.hops for item in items), min(item.lease_until for item in items))

@@ -8,22 +8,30 @@ import pytest
 from carrycast.core.model import Subscription
 from carrycast.core.protocol.effects import Deliver
 from carrycast.protocols.asp import announcement_table
-from carrycast.protocols.asp.announcement_table import SPARE_ENDS, Announced, Item, Stream, Table
+from carrycast.protocols.asp.announcement_table import (
+    SPARE_EXPIRIES,
+    AnnouncementTable,
+    KnownAnnouncement,
+    StreamMessage,
+    StreamState,
+)
 from carrycast.protocols.asp.path_state import PathState
 from carrycast.protocols.asp.tests.bench import CELSIUS, SINK, Broker, C, announcement, event, publication
 
 MEMORY_S = 5.0
 
 
-def announced(table: Table, id: int, stream: int, until: float, sequence: int = 1) -> Announced:
-    return Announced(id, table.stream(stream), sequence, Item(sequence, CELSIUS, 0, until), until, PathState(1, 0.1))
+def announced(table: AnnouncementTable, id: int, stream: int, until: float, sequence: int = 1) -> KnownAnnouncement:
+    return KnownAnnouncement(
+        id, table.stream(stream), sequence, StreamMessage(sequence, CELSIUS, 0, until), until, PathState(1, 0.1)
+    )
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_next_end_is_the_earliest_of_all_that_is_still_there(seed: int) -> None:
     """Against a plain scan, while things are taken in, prolonged, let go and expire."""
     rng = Random(seed)
-    table = Table()
+    table = AnnouncementTable()
     streams = [table.stream(number) for number in range(5)]
     for stream in streams:
         table.put(announced(table, 100 + stream.id, stream.id, 1000.0), MEMORY_S)
@@ -34,7 +42,7 @@ def test_the_next_end_is_the_earliest_of_all_that_is_still_there(seed: int) -> N
         if what < 0.4:
             table.put(announced(table, rng.randrange(8), stream.id, now + rng.uniform(1, 9), step), MEMORY_S)
         elif what < 0.7:
-            table.keep(stream, Item(step, CELSIUS, 0, now + rng.uniform(1, 9)))
+            table.cache_message(stream, StreamMessage(step, CELSIUS, 0, now + rng.uniform(1, 9)))
         elif what < 0.8 and stream.cache:
             stream.cache.popleft()
         else:
@@ -44,25 +52,25 @@ def test_the_next_end_is_the_earliest_of_all_that_is_still_there(seed: int) -> N
                     one.cache.remove(item)
         ends = [entry.until for entry in table.entries()] + [stream.until for stream in streams]
         ends += [item.lease_until for stream in streams for item in stream.cache]
-        assert table.next_end() == min(ends)
+        assert table.next_expiry() == min(ends)
         assert min(ends) > now
 
 
 def test_a_stream_is_remembered_for_a_while_after_its_last_announcement() -> None:
-    table = Table()
+    table = AnnouncementTable()
     table.put(announced(table, 1, 7, 10.0), MEMORY_S)
     table.put(announced(table, 2, 7, 12.0), MEMORY_S)
     assert [entry.id for entry in table.expire(10.0).announcements] == [1]
     assert [entry.id for entry in table.expire(16.9).announcements] == [2]
     assert [stream.id for stream in table.expire(17.0).streams] == [7]
-    assert table.next_end() is None
+    assert table.next_expiry() is None
 
 
 def test_a_stream_is_remembered_until_the_leases_of_its_messages_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its source may announce the last one anew long after the first announcement of it has ended."""
-    table = Table()
+    table = AnnouncementTable()
     table.put(announced(table, 1, 7, 10.0), MEMORY_S)
-    table.meet(table.stream(7), Item(2, CELSIUS, 0, 40.0))
+    table.remember_message(table.stream(7), StreamMessage(2, CELSIUS, 0, 40.0))
     assert not table.expire(39.9).streams
     assert [stream.id for stream in table.expire(40.0).streams] == [7]
     # Forged streams whose messages never end are not many.
@@ -70,39 +78,41 @@ def test_a_stream_is_remembered_until_the_leases_of_its_messages_are_over(monkey
     for stream in range(3):
         table.put(announced(table, 10 + stream, stream, 50.0), MEMORY_S)
     for stream in range(3):
-        table.meet(table.stream(stream), Item(2, CELSIUS, 0, math.inf))
+        table.remember_message(table.stream(stream), StreamMessage(2, CELSIUS, 0, math.inf))
     assert [stream.id for stream in table.expire(55.0).streams] == [0, 1, 2]
     table.put(announced(table, 10, 0, 60.0), MEMORY_S)
-    table.meet(table.stream(0), Item(2, CELSIUS, 0, math.inf))
+    table.remember_message(table.stream(0), StreamMessage(2, CELSIUS, 0, math.inf))
     assert not table.expire(1e9).streams
-    assert table.next_end() is None
+    assert table.next_expiry() is None
 
 
 def test_asking_for_the_next_end_does_not_look_at_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
-    is_live = Table.is_live
+    is_live = AnnouncementTable.is_live
 
-    def counted(table: Table, end: float, what: Announced | Stream | Item, stream: Stream) -> bool:
+    def counted(
+        table: AnnouncementTable, end: float, what: KnownAnnouncement | StreamState | StreamMessage, stream: StreamState
+    ) -> bool:
         nonlocal looks
         looks += 1
         return is_live(table, end, what, stream)
 
-    monkeypatch.setattr(Table, "is_live", counted)
-    table = Table()
+    monkeypatch.setattr(AnnouncementTable, "is_live", counted)
+    table = AnnouncementTable()
     for number in range(2000):
         table.put(announced(table, number, number, 1000.0 + number), MEMORY_S)
-        table.next_end()
+        table.next_expiry()
     assert looks < 10 * 2000, "a look at each of them each time would be two million"
 
 
 def test_what_is_gone_does_not_stay_in_memory_until_its_end_would_have_come() -> None:
-    table = Table()
+    table = AnnouncementTable()
     stream = table.stream(1)
     for number in range(10_000):
-        table.keep(stream, Item(number, CELSIUS, 0, 600.0 + number))
+        table.cache_message(stream, StreamMessage(number, CELSIUS, 0, 600.0 + number))
         if len(stream.cache) > 16:
             stream.cache.popleft()
-    assert len(table) <= 2 * 17 + SPARE_ENDS
+    assert len(table) <= 2 * 17 + SPARE_EXPIRIES
 
 
 def test_the_newest_message_of_a_stream_stays_the_newest_when_an_older_one_comes_late() -> None:

@@ -7,7 +7,14 @@ from carrycast.core.model import Event, EventId, Failure, Processor, Subscriptio
 from carrycast.core.protocol import Fact, Link
 from carrycast.core.protocol.effects import Deliver, Note, Process
 from carrycast.core.wire import Message
-from carrycast.protocols.asp.messages import Announcement, Ask, Digest, PathKind, Publication, ShortAnnouncement
+from carrycast.protocols.asp.messages import (
+    Announcement,
+    AnnouncementRequest,
+    Digest,
+    PathKind,
+    Publication,
+    ShortAnnouncement,
+)
 from carrycast.protocols.asp.tests.bench import (
     CELSIUS,
     KELVIN,
@@ -143,7 +150,7 @@ def test_notes_are_facts_of_the_trace() -> None:
 
 
 def test_a_node_with_too_many_streams_keeps_further_ones_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("carrycast.protocols.asp.broker.MAX_SOURCES", 1)
+    monkeypatch.setattr("carrycast.protocols.asp.broker.MAX_LOCAL_STREAMS", 1)
     source = Broker(1, node=0)
     source.asp.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "true"))
     source.asp.on_publish(1.0, CELSIUS)
@@ -154,7 +161,7 @@ def test_a_node_with_too_many_streams_keeps_further_ones_to_itself(monkeypatch: 
 
 
 def test_a_neighbor_that_asks_for_what_is_not_known_gets_nothing() -> None:
-    assert Broker(1).hear(1, Ask((C,))) == ["announcement_unknown"]
+    assert Broker(1).hear(1, AnnouncementRequest((C,))) == ["announcement_unknown"]
 
 
 def test_what_was_announced_anew_while_its_processor_was_busy_is_over() -> None:

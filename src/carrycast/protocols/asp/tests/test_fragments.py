@@ -13,7 +13,7 @@ from carrycast.core.protocol.effects import Deliver
 from carrycast.core.wire import Codec, DecodeError, Flaw, Layer
 from carrycast.errors import UserError
 from carrycast.protocols.asp.broker import packet_size
-from carrycast.protocols.asp.messages import Announcement, Flag, Fragment, MissingFragments, Publication
+from carrycast.protocols.asp.messages import Announcement, AnnouncementFlag, Fragment, MissingFragments, Publication
 from carrycast.protocols.asp.protocol import Asp
 from carrycast.protocols.asp.tests.bench import SINK, Broker, C, announcement, event, kinds, subscribe
 from carrycast.sim.testing import LoneHost, alone
@@ -25,7 +25,7 @@ def sink(fragment_bytes: int = 500, packet_bytes: int = 1492, host: Host | None 
     """It wants a large stream that 1 has described."""
     broker = Broker(1, 2, host=host, fragment_bytes=fragment_bytes, packet_bytes=packet_bytes)
     broker.asp.on_subscribe(0.0, Subscription(SINK, "true"))
-    broker.hear(1, announcement(0.02, flags=Flag.DESCRIPTIVE))
+    broker.hear(1, announcement(0.02, flags=AnnouncementFlag.DESCRIPTIVE))
     return broker
 
 

@@ -5,13 +5,13 @@ import math
 from carrycast.protocols.asp.messages import PathKind, PathMessage
 from carrycast.protocols.asp.path_state import (
     ActivePath,
-    Added,
     Alternative,
+    AnnouncerChange,
+    PathAdded,
+    PathRemoved,
     PathState,
     PendingPath,
-    Removed,
     SentPath,
-    Turn,
 )
 
 SUBSCRIBE = PathKind.SUBSCRIBE
@@ -29,7 +29,7 @@ def test_a_better_announcer_is_turned_to_and_a_worse_one_is_an_alternative() -> 
     path = state()
     assert path.offer(2, Alternative(0.03, 0.02)) is None
     assert (path.announcer, path.metric_s) == (1, 0.02)
-    assert path.offer(3, Alternative(0.01, 0.005)) == Turn(1, 0.02)
+    assert path.offer(3, Alternative(0.01, 0.005)) == AnnouncerChange(1, 0.02)
     assert (path.announcer, path.metric_s, path.path_s) == (3, 0.01, 0.01)
     assert list(path.alternatives) == [1, 2, 3]
 
@@ -38,14 +38,14 @@ def test_after_a_repair_the_best_metric_stands_and_that_of_the_path_is_worse() -
     path = state()
     path.offer(2, Alternative(0.03, 0.015))
     path.lose_announcer()
-    assert path.turn_to(2) == Turn(None, 0.02)
+    assert path.switch_to(2) == AnnouncerChange(None, 0.02)
     assert (path.announcer, path.metric_s, path.path_s) == (2, 0.02, 0.03)
 
 
 def test_an_announcer_without_a_path_can_only_be_asked() -> None:
     path = state()
-    path.lose_path_at(1)
-    path.lose_path_at(9)
+    path.mark_unsafe(1)
+    path.mark_unsafe(9)
     assert dict(path.alternatives) == {1: Alternative(0.02, math.inf)}
     path.forget_alternative(1)
     assert path.alternatives == {}
@@ -55,36 +55,35 @@ def test_an_announcer_without_a_path_can_only_be_asked() -> None:
 
 def test_the_first_subscription_goes_on_a_better_one_too_a_worse_one_waits() -> None:
     path = state()
-    assert path.add(7, ActivePath(2, 0.10), SUBSCRIBE) == Added(used=True, goes_on=True)
-    assert path.add(7, ActivePath(3, 0.12), SUBSCRIBE) == Added(used=False)
-    assert path.add(7, ActivePath(4, 0.09), SUBSCRIBE) == Added(used=True, goes_on=True)
+    assert path.add(7, ActivePath(2, 0.10), SUBSCRIBE) == PathAdded(used=True, goes_on=True)
+    assert path.add(7, ActivePath(3, 0.12), SUBSCRIBE) == PathAdded(used=False)
+    assert path.add(7, ActivePath(4, 0.09), SUBSCRIBE) == PathAdded(used=True, goes_on=True)
     assert path.active[7].neighbor == 4
-    assert sorted(path.waiting(7)) == [2, 3]
-    assert {one.neighbor for one in path.wanted()} == {2, 3, 4}
+    assert {one.neighbor for one in path.requested_paths()} == {2, 3, 4}
 
 
 def test_one_that_replaces_is_used_though_it_is_worse_and_goes_no_further() -> None:
     path = state()
     path.add(7, ActivePath(2, 0.10), SUBSCRIBE)
-    assert path.add(7, ActivePath(3, 0.50), REPLACE) == Added(used=True, goes_on=False)
+    assert path.add(7, ActivePath(3, 0.50), REPLACE) == PathAdded(used=True, goes_on=False)
     assert path.active[7].neighbor == 3
 
 
 def test_the_same_neighbor_again_changes_its_metric_and_nothing_else() -> None:
     path = state()
     path.add(7, ActivePath(2, 0.10), SUBSCRIBE)
-    assert path.add(7, ActivePath(2, 0.20), SUBSCRIBE) == Added(used=False)
+    assert path.add(7, ActivePath(2, 0.20), SUBSCRIBE) == PathAdded(used=False)
     assert path.active[7].metric_s == 0.20
-    assert path.waiting(7) == {}
+    assert path.requested_paths() == [path.active[7]]
 
 
 def test_when_the_active_path_ends_the_best_that_waits_takes_over() -> None:
     path = state()
     for neighbor, metric_s in ((2, 0.1), (3, 0.3), (4, 0.2)):
         path.add(7, ActivePath(neighbor, metric_s), SUBSCRIBE)
-    assert path.remove(7, 2) == Removed(ActivePath(4, 0.2))
-    assert path.remove(7, 3) == Removed()
-    assert path.remove(7, 4) == Removed(is_over=True)
+    assert path.remove(7, 2) == PathRemoved(ActivePath(4, 0.2))
+    assert path.remove(7, 3) == PathRemoved()
+    assert path.remove(7, 4) == PathRemoved(is_over=True)
     assert path.active == {}
 
 
@@ -104,34 +103,34 @@ def test_receivers_are_named_once_and_not_those_left_out() -> None:
 def test_what_was_sent_upstream_is_taken_back_once() -> None:
     path = state()
     assert path.next_hop(7) == 1
-    path.was_sent(7, 1, 0.1)
+    path.mark_sent(7, 1, 0.1)
     assert path.retract(7) == SentPath(1, 0.1)
     assert path.retract(7) is None
 
 
 def test_a_subscription_that_did_not_arrive_waits_and_what_takes_it_back_is_returned() -> None:
     path = state()
-    path.was_sent(7, 1, 0.1)
+    path.mark_sent(7, 1, 0.1)
     message = PathMessage(42, 7, 0.1, SUBSCRIBE, 3)
-    assert path.was_undelivered(1, message) == PathMessage(42, 7, 0.1, PathKind.UNSUBSCRIBE)
+    assert path.on_undelivered(1, message) == PathMessage(42, 7, 0.1, PathKind.UNSUBSCRIBE)
     assert dict(path.pending) == {7: PendingPath(0.1, SUBSCRIBE, 3)}
     assert path.sent == {}
-    assert path.was_undelivered(1, message) is None, "it is no longer what stands"
+    assert path.on_undelivered(1, message) is None, "it is no longer what stands"
 
 
 def test_what_is_owed_is_void_once_a_new_subscription_goes_there() -> None:
     path = state()
     for neighbor in (1, 2):
-        path.owe(neighbor, PathMessage(42, 7, 0.1, PathKind.UNSUBSCRIBE))
+        path.defer(neighbor, PathMessage(42, 7, 0.1, PathKind.UNSUBSCRIBE))
     assert path.next_hop(7) == 1
-    assert path.take_owed(1) == []
-    assert path.take_owed(2) == [PathMessage(42, 7, 0.1, PathKind.UNSUBSCRIBE)]
-    assert path.take_owed(2) == []
+    assert path.take_deferred(1) == []
+    assert path.take_deferred(2) == [PathMessage(42, 7, 0.1, PathKind.UNSUBSCRIBE)]
+    assert path.take_deferred(2) == []
 
 
 def test_without_an_announcer_nothing_goes_upstream_and_what_was_sent_stands() -> None:
     path = state()
-    path.was_sent(7, 1, 0.1)
+    path.mark_sent(7, 1, 0.1)
     path.lose_announcer()
     assert path.next_hop(7) is None
     assert dict(path.sent) == {7: SentPath(1, 0.1)}
@@ -139,15 +138,15 @@ def test_without_an_announcer_nothing_goes_upstream_and_what_was_sent_stands() -
 
 def test_each_is_asked_once_until_there_is_an_announcer_again() -> None:
     path = state()
-    assert [path.ask(2), path.ask(2)] == [True, False]
-    path.was_not_asked(2)
-    assert path.ask(2)
-    path.ask_late(7)
-    assert (path.asking, path.take_asking(), path.take_asking()) == (7, 7, 0)
-    assert path.ask(2)
+    assert [path.mark_requested(2), path.mark_requested(2)] == [True, False]
+    path.unmark_requested(2)
+    assert path.mark_requested(2)
+    path.defer_renewal(7)
+    assert (path.deferred_renewal, path.take_deferred_renewal(), path.take_deferred_renewal()) == (7, 7, 0)
+    assert path.mark_requested(2)
 
 
 def test_a_neighbor_lost_with_its_paths_is_told_once() -> None:
     path = state()
-    path.drop(2)
-    assert [path.take_dropped(2), path.take_dropped(2), path.take_dropped(3)] == [True, False, False]
+    path.mark_lost(2)
+    assert [path.take_lost(2), path.take_lost(2), path.take_lost(3)] == [True, False, False]

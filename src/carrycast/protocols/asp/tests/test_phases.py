@@ -7,7 +7,7 @@ import pytest
 from carrycast.core.model import Event, EventId, Failure, Subscription, SubscriptionId
 from carrycast.core.protocol import Link, RecordingPort
 from carrycast.core.protocol.effects import Deliver
-from carrycast.protocols.asp.messages import Announcement, Flag, PathKind, Publication, ShortAnnouncement
+from carrycast.protocols.asp.messages import Announcement, AnnouncementFlag, PathKind, Publication, ShortAnnouncement
 from carrycast.protocols.asp.protocol import Asp
 from carrycast.protocols.asp.rules import announcement_id
 from carrycast.protocols.asp.settings import AspSettings
@@ -281,7 +281,7 @@ def test_an_individual_message_is_flooded_and_wants_no_path() -> None:
     first, second = messages
     assert isinstance(first, Announcement)
     assert isinstance(second, Announcement)
-    assert first.flags == second.flags == Flag.INDIVIDUAL
+    assert first.flags == second.flags == AnnouncementFlag.INDIVIDUAL
     sink = Broker(0, 2)
     sink.asp.on_subscribe(0.0, Subscription(SINK, "true"))
     effects = sink.hear(0, first)
@@ -293,7 +293,7 @@ def test_an_individual_message_is_flooded_and_wants_no_path() -> None:
 def test_only_messages_without_a_stream_attribute_are_one_off_if_so_chosen() -> None:
     source = Broker(1, node=0, individual="unkeyed")
     source.asp.on_publish(1.0, Event(EventId(0, 1), {"alarm": True}))
-    assert source.announced()[1].flags == Flag.INDIVIDUAL
+    assert source.announced()[1].flags == AnnouncementFlag.INDIVIDUAL
     source.asp.on_publish(1.0, event(0, 2))
     assert source.announced()[1].flags == 0
 

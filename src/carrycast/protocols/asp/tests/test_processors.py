@@ -8,10 +8,10 @@ import carrycast.sim.testing
 from carrycast.core.model import Event, EventId, Failure, Processor
 from carrycast.core.protocol import Link
 from carrycast.core.protocol.effects import Process
-from carrycast.protocols.asp.announcement_table import Item, Stream
+from carrycast.protocols.asp.announcement_table import StreamMessage, StreamState
 from carrycast.protocols.asp.messages import PathKind, Publication, ShortAnnouncement
-from carrycast.protocols.asp.rules import announcement_id, derived_subscriber, stream_id
-from carrycast.protocols.asp.sources import combined
+from carrycast.protocols.asp.rules import announcement_id, derive_subscriber, stream_id
+from carrycast.protocols.asp.sources import combine_messages
 from carrycast.protocols.asp.tests.bench import (
     CELSIUS,
     KELVIN,
@@ -58,7 +58,7 @@ def test_the_processing_of_a_short_announcement_is_simulated_by_the_broker() -> 
 def test_a_subscription_to_a_result_goes_on_to_its_inputs_and_publications_pass_the_processor() -> None:
     broker, _, id = station()
     broker.effects()
-    derived = derived_subscriber(7, id)
+    derived = derive_subscriber(7, id)
     assert broker.hear(3, subscribe(7, 0.3, id=id)) == [(1, subscribe(derived, 0.3))]
     second = event(0, 2, unit="C", value=21.5)
     assert broker.hear(1, publication(2, second)) == [Process("kelvin", b"", (second,), 2)]
@@ -92,7 +92,7 @@ def test_a_processor_of_two_inputs_waits_for_both() -> None:
     result = announcement_id(mean, sorted(ids), 3)
     assert broker.announced()[1].metric_s == pytest.approx(0.05 + 0.02 + 0.1 + 0.01)
     subscribed = broker.hear(2, subscribe(7, 0.3, id=result))
-    derived = derived_subscriber(7, result)
+    derived = derive_subscriber(7, result)
     assert subscribed == [(1, subscribe(derived, 0.3)), (2, subscribe(derived, 0.3, id=ids[1]))]
     # A new announcement of one input joins the newest message of the other.
     newer = event(0, 5, unit="C")
@@ -121,7 +121,7 @@ def two_of_a_kind(first_s: float, second_s: float) -> tuple[Broker, int]:
         broker.asp.on_processed(1.1, token, b"", [kelvin(token)], cost_s, "")
     broker.effects()
     id = announcement_id(kelvin(1), (C,), 3)
-    assert broker.hear(3, subscribe(7, 0.3, id=id)) == [(1, subscribe(derived_subscriber(7, id), 0.3))]
+    assert broker.hear(3, subscribe(7, 0.3, id=id)) == [(1, subscribe(derive_subscriber(7, id), 0.3))]
     return broker, id
 
 
@@ -146,10 +146,14 @@ def test_a_late_processor_learns_of_what_is_known_only_with_the_announcement_cac
 
 def test_the_number_of_an_aggregate_goes_on_when_an_input_starts_anew() -> None:
     """Incarnations 5 and 0, then 5 and 1: the counts add up to less than before, but no number comes twice."""
-    stream = Stream(1)
+    stream = StreamState(1)
     five = 5 << 32
-    before = combined(stream, [Item(five + 10, CELSIUS, 0, 9.0), Item(100, CELSIUS, 0, 9.0)], CELSIUS)
-    after = combined(stream, [Item(five + 11, CELSIUS, 0, 9.0), Item((1 << 32) + 1, CELSIUS, 0, 9.0)], CELSIUS)
+    before = combine_messages(
+        stream, [StreamMessage(five + 10, CELSIUS, 0, 9.0), StreamMessage(100, CELSIUS, 0, 9.0)], CELSIUS
+    )
+    after = combine_messages(
+        stream, [StreamMessage(five + 11, CELSIUS, 0, 9.0), StreamMessage((1 << 32) + 1, CELSIUS, 0, 9.0)], CELSIUS
+    )
     assert (before.counter, after.counter) == (five + 110, five + 111)
 
 

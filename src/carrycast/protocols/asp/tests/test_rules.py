@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from carrycast.core.model import Event, EventId, Scalar
 from carrycast.protocols.asp.broker import stream_filter
 from carrycast.protocols.asp.rules import (
-    aggregated_metric,
+    aggregate_metrics,
     announcement_id,
-    better,
     canonical_content,
-    derived_subscriber,
-    feasible,
-    result_stream,
+    derive_subscriber,
+    is_better,
+    is_feasible,
+    is_valid_metric,
+    result_stream_id,
     stream_id,
-    valid_metric,
 )
 
 
@@ -56,34 +56,34 @@ def test_two_sources_that_say_the_same_have_two_ids_unless_only_the_content_coun
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
 def test_ids_fit_in_63_bits_and_are_never_0(a: int, b: int) -> None:
-    for id in (stream_id(a, [b]), derived_subscriber(a, b), result_stream([a], "p", 0)):
+    for id in (stream_id(a, [b]), derive_subscriber(a, b), result_stream_id([a], "p", 0)):
         assert 0 < id < 2**63
 
 
 def test_a_subscriber_of_a_result_is_another_one_at_each_of_its_inputs_and_for_each_result() -> None:
-    assert len({7, derived_subscriber(7, 1), derived_subscriber(7, 2), derived_subscriber(8, 1)}) == 4
+    assert len({7, derive_subscriber(7, 1), derive_subscriber(7, 2), derive_subscriber(8, 1)}) == 4
 
 
 @pytest.mark.parametrize("metric_s", [-1e-9, math.nan, math.inf, -math.inf])
 def test_some_numbers_are_no_metric(metric_s: float) -> None:
-    assert not valid_metric(metric_s)
+    assert not is_valid_metric(metric_s)
 
 
 def test_a_last_digit_is_no_better_path() -> None:
-    assert not better(0.1 + 0.2, 0.3)
-    assert not better(0.3, 0.1 + 0.2)
-    assert better(0.29, 0.3)
+    assert not is_better(0.1 + 0.2, 0.3)
+    assert not is_better(0.3, 0.1 + 0.2)
+    assert is_better(0.29, 0.3)
 
 
 def test_several_inputs_cost_their_sum_or_the_largest_of_them() -> None:
-    assert aggregated_metric([0.1, 0.3], "sum") == pytest.approx(0.4)
-    assert aggregated_metric([0.1, 0.3], "max") == 0.3
+    assert aggregate_metrics([0.1, 0.3], "sum") == pytest.approx(0.4)
+    assert aggregate_metrics([0.1, 0.3], "max") == 0.3
 
 
 def test_only_an_announcer_that_is_nearer_than_one_has_ever_been_is_feasible() -> None:
-    assert feasible(0.1, 0.2)
-    assert not feasible(0.2, 0.2)
-    assert not feasible(0.3, 0.2)
+    assert is_feasible(0.1, 0.2)
+    assert not is_feasible(0.2, 0.2)
+    assert not is_feasible(0.3, 0.2)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from carrycast.core.model import Event, EventId, Failure, NodeId, Processor, Sub
 from carrycast.core.protocol import Link, RecordingPort
 from carrycast.core.protocol.effects import Deliver, Note, Process, Send
 from carrycast.core.wire import Message
-from carrycast.protocols.asp.announcement_table import Announced
+from carrycast.protocols.asp.announcement_table import KnownAnnouncement
 from carrycast.protocols.asp.protocol import Asp
 from carrycast.protocols.asp.settings import AspSettings
 from carrycast.sim.testing import LoneHost
@@ -102,7 +102,7 @@ class Web:
                 del self._channels[channel]
             step()
 
-    def known(self, node: NodeId, **attributes: str | int | float) -> Announced:
+    def known(self, node: NodeId, **attributes: str | int | float) -> KnownAnnouncement:
         """The newest announcement at a node whose message has the given attributes."""
         entries = self.brokers[node].broker.table.entries()
         return [one for one in entries if attributes.items() <= one.item.event.attributes.items()][-1]
