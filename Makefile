@@ -13,7 +13,7 @@ WORKERS ?= -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all fuzz lint bench compiled docs lock clean
+.PHONY: help setup run test quick test-all fuzz lint bench compiled docs lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -33,6 +33,9 @@ run: setup ## Show who delivers across islands, then the headline of each paper,
 
 test: setup ## Run the tests
 	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+quick: setup ## Run the tests that need no sockets, no Spark and little time: under two minutes
+	$(BIN)/python -m pytest $(WORKERS) -m 'not slow and not live and not spark' tests/unit tests/scenario tests/player src/carrycast $(ARGS)
 
 test-all: setup ## Run the tests, the long ones too
 	$(BIN)/python -m pytest -m '' $(WORKERS) $(ARGS)

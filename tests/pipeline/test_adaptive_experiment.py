@@ -231,7 +231,10 @@ def test_each_reason_is_put_to_the_test_by_a_change_that_must_help() -> None:
     assert claim_about(claims, "With half the events adaptive delivers more").holds is False
 
 
-@pytest.mark.parametrize(("figure", "robust"), [("buffer", 2), ("buffer-forwards", 1), ("sigma", 1)])
+@pytest.mark.parametrize(
+    ("figure", "robust"),
+    [("buffer", 2), ("buffer-forwards", 1), pytest.param("sigma", 1, marks=pytest.mark.slow)],
+)
 def test_on_a_small_scale_no_robust_claim_fails(
     figure: str, robust: int, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
