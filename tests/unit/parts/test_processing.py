@@ -1,7 +1,7 @@
 """Calls of processors, one at a time for each state."""
 
 from carrycast.core.model import Event, EventId, Processor
-from carrycast.core.parts.processing import ProcessorCalls, parsed_filter
+from carrycast.core.parts.processing import ProcessorCalls, parse_filter
 from carrycast.core.protocol import Fact, RecordingPort
 from carrycast.core.protocol.effects import Note, Process
 
@@ -77,9 +77,9 @@ def test_opening_again_keeps_the_state() -> None:
 
 def test_a_filter_that_cannot_be_read_is_dropped_by_name() -> None:
     port = RecordingPort()
-    parsed = parsed_filter(port, Processor("p", "n > 1"))
+    parsed = parse_filter(port, Processor("p", "n > 1"))
     assert parsed is not None
     assert parsed.matches({"n": 2})
     assert port.take() == []
-    assert parsed_filter(port, Processor("p", "n >")) is None
+    assert parse_filter(port, Processor("p", "n >")) is None
     assert port.take() == [Note(Fact("drop", reason="processor_filter_invalid"))]

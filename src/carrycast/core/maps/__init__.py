@@ -1,4 +1,4 @@
-"""Road maps from files: read, checked, and two that come with carrycast. The map itself is a value in `model.roads`."""
+"""Road maps: read from files and validated, with two built-in maps. The map type is in `model.roads`."""
 
 from carrycast.core.maps.lanes import Lane, lanes_of
 from carrycast.core.maps.reader import read_map, share_beyond, shipped_maps

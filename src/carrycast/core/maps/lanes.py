@@ -1,4 +1,4 @@
-"""Where the lanes of a map run: what a vehicle drives on, between one node and the next."""
+"""The lanes of a road map: straight lines between consecutive nodes."""
 
 from collections import Counter
 from math import sqrt

@@ -1,4 +1,4 @@
-"""Reads a road map: a TOML file with nodes and the roads through them. What is wrong gets one line that names it."""
+"""Reads and validates a road map: a TOML file with nodes and roads."""
 
 from importlib.resources import as_file, files
 from math import sqrt
@@ -21,7 +21,7 @@ SHIPPED = files("carrycast.core.maps") / "shipped"
 # More is a map of a region: its traffic is better recorded (`sumo`) than made up.
 MAX_NODES = 5000
 MAX_ROADS = 5000
-# Whatever is nearer to a road than this without being on it was meant to be on it.
+# A node nearer to a road than this, without being on it, is taken as an error.
 GAP_M = 1.0
 
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -58,14 +58,14 @@ def shipped_maps() -> list[str]:
 def read_map(source: str) -> RoadMap:
     """A map by the name of a shipped one, or by its file's name, which ends in .toml."""
     if source.endswith(".toml"):
-        return _checked(Path(source))
+        return _read_checked(Path(source))
     if source not in shipped_maps():
         raise UserError(f"there is no map {source!r}; give a file that ends in .toml, or {', '.join(shipped_maps())}")
     with as_file(SHIPPED / f"{source}.toml") as path:
-        return _checked(path)
+        return _read_checked(path)
 
 
-def _checked(path: Path) -> RoadMap:
+def _read_checked(path: Path) -> RoadMap:
     file = parse_settings(read_toml(path), _MapFile, str(path))
     if len(file.nodes) > MAX_NODES:
         raise UserError(f"{path}: nodes: a map has at most {MAX_NODES}, not {len(file.nodes)}")
@@ -102,7 +102,7 @@ def _road(entry: _RoadEntry, file: _MapFile, where: str) -> Road:
 
 
 def _check_ids(map: RoadMap, file: _MapFile, path: Path) -> None:
-    """Every road has a name of its own and its pieces to itself; every node is on a road and in the rectangle."""
+    """Road ids and pieces are unique; every node is on a road and in the rectangle."""
     taken: dict[str, int] = {}
     pieces: dict[tuple[str, str], str] = {}
     for place, road in enumerate(map.roads):
@@ -128,7 +128,7 @@ def _check_ids(map: RoadMap, file: _MapFile, path: Path) -> None:
 
 
 def _check_gaps(map: RoadMap, file: _MapFile, path: Path) -> None:
-    """No node lies on a road, or by a hair beside it, that does not name it: vehicles would pass without turning."""
+    """No node lies on or next to a road that does not name it: vehicles would pass without turning."""
     names = [(road, piece) for road in map.roads for piece in zip(road.nodes, road.nodes[1:], strict=False)]
     ends = np.array([(file.nodes[piece[0]], file.nodes[piece[1]]) for _, piece in names])
     low, high = ends.min(axis=1) - GAP_M, ends.max(axis=1) + GAP_M

@@ -1,4 +1,4 @@
-"""For one attribute: from a value of an event to the filters that may match because of it."""
+"""An index over one attribute: from a value in an event to the filters that may match. Topic filters are in a trie."""
 
 from dataclasses import dataclass
 
@@ -19,11 +19,11 @@ from carrycast.core.matching.values import PRESENT, ValueSet
 from carrycast.core.model import Scalar
 
 
-class _Level:
+class _TrieNode:
     __slots__ = ("entries", "following")
 
     def __init__(self) -> None:
-        self.following: dict[str, _Level] = {}
+        self.following: dict[str, _TrieNode] = {}
         # The entries whose filter ends here. A dictionary, for its order and for cheap removal.
         self.entries: dict[int, None] = {}
 
@@ -34,7 +34,7 @@ class TopicTrie:
     __slots__ = ("_root", "_size")
 
     def __init__(self) -> None:
-        self._root = _Level()
+        self._root = _TrieNode()
         self._size = 0
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class TopicTrie:
         """Add the filter of an entry."""
         place = self._root
         for level in topics.spelled_out():
-            place = place.following.setdefault(level, _Level())
+            place = place.following.setdefault(level, _TrieNode())
         place.entries[entry] = None
         self._size += 1
 
@@ -66,20 +66,21 @@ class TopicTrie:
         return [entry for place in self._places(topic) for entry in place.entries]
 
     def depth(self, topics: TopicFilter) -> int:
-        """About how many filters match a topic of the given filter: one whose free levels no filter names."""
-        # The null character occurs in no topic filter, so a level made of it is known to none.
+        """An estimate of how many filters match a topic of the given filter, with wildcards replaced by unknown
+        levels."""
+        # The null character occurs in no topic filter, so it makes an unknown level.
         sample = "/".join("\0" if level == "+" else level for level in topics.levels if level != "#")
         return sum(len(place.entries) for place in self._places(sample))
 
-    def _places(self, topic: str) -> list[_Level]:
-        """Where the filters end that match the topic."""
-        ends: list[_Level] = []
+    def _places(self, topic: str) -> list[_TrieNode]:
+        """The trie nodes of the filters that match the topic."""
+        ends: list[_TrieNode] = []
         places = [self._root]
         wild = not topic.startswith("$")
         for level in topic.split("/"):
-            # A level named `+` or `#` in a topic is no wildcard, and no filter can name it.
+            # A level `+` or `#` in a topic is not a wildcard, and no filter can name it literally.
             literal = level not in {"+", "#"}
-            following: list[_Level] = []
+            following: list[_TrieNode] = []
             for place in places:
                 if literal and (exact := place.following.get(level)) is not None:
                     following.append(exact)
@@ -87,7 +88,7 @@ class TopicTrie:
                     following.append(single)
             for place in following:
                 if (rest := place.following.get("#")) is not None:
-                    # `#` stands for this level and all below, so it is found where its parent is.
+                    # `#` matches its parent level too.
                     ends.append(rest)
             wild = True
             places = following
@@ -95,20 +96,20 @@ class TopicTrie:
         return ends
 
 
-# What a lookup costs beside the entries it finds, in entries tested: a tree walk or a few bisections against a hash.
+# The overhead of a lookup, in units of tested entries: a tree walk or a few bisections, compared with a hash lookup.
 _TREE_COST = 8
 _RANGE_COST = 16
 
-# A string behind those that filters name; it stands for the upper end of a range that has none.
+# A string after those in filters: the upper end of an unbounded range.
 _LAST_CHARACTER = "\U0010ffff"
 
-# An estimate need not be exact where it is bad: counting stops here, so that adding a filter stays cheap.
+# Large estimates need not be exact: counting stops here, so that adding a filter stays cheap.
 _PROBED = 256
 
 
 @dataclass(frozen=True, slots=True)
 class AccessPath:
-    """The ways by which a set of values is reached: single values, ranges, a topic filter, or any value at all."""
+    """How a set of values is indexed: by single values, ranges, a topic filter, or any value."""
 
     booleans: tuple[bool, ...] = ()
     numbers: tuple[float, ...] = ()
@@ -120,7 +121,7 @@ class AccessPath:
 
 
 def access_path_to(values: ValueSet) -> AccessPath:
-    """The route to the values; it may lead to more than them, never to fewer. Absence cannot be reached."""
+    """The access path of a set of values. It may cover more values, never fewer. Absence cannot be indexed."""
     if values == PRESENT:
         return AccessPath(any_value=True)
     topics = next((p for p, negated in values.patterns if isinstance(p, TopicFilter) and not negated), None)
@@ -139,7 +140,7 @@ def access_path_to(values: ValueSet) -> AccessPath:
 
 
 class AttributeIndex:
-    """The entries (by number) that are reached through one attribute."""
+    """The entries (by number) that are indexed by one attribute."""
 
     __slots__ = (
         "_any_value",
@@ -193,7 +194,7 @@ class AttributeIndex:
         return cost
 
     def add(self, entry: int, route: AccessPath) -> None:
-        """Make the entry reachable by the route. A number is used for one route, and once removed never again."""
+        """Index an entry by an access path. A number is used for one path, and not reused after its removal."""
         self._size += 1
         for boolean in route.booleans:
             self._booleans.setdefault(boolean, {})[entry] = None
@@ -211,7 +212,7 @@ class AttributeIndex:
             self._any_value[entry] = None
 
     def remove(self, entry: int, route: AccessPath) -> None:
-        """Undo `add` of the same route."""
+        """Undo `add` of the same access path."""
         self._size -= 1
         for boolean in route.booleans:
             del self._booleans[boolean][entry]
@@ -233,7 +234,7 @@ class AttributeIndex:
             del self._any_value[entry]
 
     def reach(self, value: Scalar, found: list[int]) -> None:
-        """Append the entries that an attribute of this value may match; some perhaps more than once."""
+        """Append the entries that may match this value; an entry may occur more than once."""
         if self._any_value:
             found.extend(self._any_value)
         if isinstance(value, bool):

@@ -1,9 +1,9 @@
-"""One form and one text for filters that say the same.
+"""The canonical form and text of a filter.
 
 Negations are pushed into the predicates. Under SQL's three-valued logic this changes nothing: `not x < 5` and `x >= 5`
-are both unknown when x is absent or no number, and otherwise opposite. What is left has no negation above a predicate,
-so whether it is TRUE follows from which of its predicates are TRUE: unknown and false need not be told apart, and
-evaluation is two-valued.
+are both unknown when x is absent or no number, and otherwise opposite. The result has no negation above a predicate,
+so whether it is TRUE depends only on which of its predicates are TRUE: unknown and false need not be distinguished,
+and evaluation is two-valued.
 """
 
 from carrycast.core.matching.lexer import KEYWORDS

@@ -1,7 +1,7 @@
-"""What a box asks of one attribute, small and flat: tables of a million filters are made of these.
+"""Conditions: the constraint of a box on one attribute as a flat tuple, for tables of a million filters.
 
 A condition is a tuple (name, low, high, kind): a single value, an interval of numbers, or any other set of values. It
-says exactly what the box's `ValueSet` says, in a fifth of the memory, and is tested without a call for each comparison.
+is equivalent to the box's `ValueSet`, takes a fifth of its memory, and is tested without function calls.
 """
 
 import sys
@@ -18,19 +18,14 @@ POINT, CLOSED, LOW_OPEN, HIGH_OPEN, BOTH_OPEN, OTHER = range(6)
 """Kinds of conditions; from CLOSED to BOTH_OPEN those with an interval of numbers."""
 
 Condition: TypeAlias = tuple[str, Any, Any, int]
-"""(name, low, high, kind). A point stands in `low`, a boolean one as a tuple of its own, since True equals 1. Of any
-other set `low` is its `ValueSet`."""
+"""(name, low, high, kind). The value of a point is in `low`, a boolean as a tuple, since True equals 1. For any other
+set `low` is its `ValueSet`."""
 
 Conditions: TypeAlias = tuple[Condition, ...]
 
 
-def point_of(value: Scalar) -> object:
-    """A value as points hold it."""
-    return (value,) if isinstance(value, bool) else value
-
-
 def conditions_of(box: Box) -> Conditions | None:
-    """The conditions of a box, in the order of their names; None if no event lies in it."""
+    """The conditions of a box, in the order of their names; None if the box is empty."""
     budget = Budget()
     if any(is_empty(values, budget) for values in box.values()):
         return None
@@ -44,7 +39,7 @@ def conditions_of(box: Box) -> Conditions | None:
 
 
 def atoms_of(name: str, values: ValueSet) -> list[Condition] | None:
-    """The points and intervals of numbers that make up a set; None if it has strings beyond single ones."""
+    """The points and intervals of numbers that make up a set; None if it has more than single strings."""
     texts = [] if not values.strings else None if values.patterns else string_points(values.strings)
     if texts is None:
         return None
@@ -60,8 +55,8 @@ def atoms_of(name: str, values: ValueSet) -> list[Condition] | None:
 
 
 def is_selective(condition: Condition) -> bool:
-    """Whether a condition is neither a point nor an interval, and yet leads to few events: one of several values, a
-    pattern, a range of strings."""
+    """Whether a condition is neither a point nor an interval, and still selective: one of several values, a pattern, a
+    range of strings."""
     values = condition[1]
     if condition[3] != OTHER or values.absent:
         return False
@@ -69,7 +64,7 @@ def is_selective(condition: Condition) -> bool:
 
 
 def values_of(condition: Condition) -> ValueSet:
-    """The same as a set of values."""
+    """The set of values of a condition."""
     _, low, _, kind = condition
     if kind == OTHER:
         values: ValueSet = low
@@ -84,7 +79,7 @@ def values_of(condition: Condition) -> ValueSet:
 
 
 def all_hold(conditions: Conditions, attributes: Attributes) -> bool:
-    """Whether attributes meet every condition."""
+    """Whether attributes satisfy every condition."""
     for name, low, high, kind in conditions:
         value = attributes.get(name)
         if kind == POINT:
@@ -99,7 +94,7 @@ def all_hold(conditions: Conditions, attributes: Attributes) -> bool:
 
 
 def conditions_cover(wide: Conditions, narrow: Mapping[str, Condition]) -> bool:
-    """True only if every event that meets the narrow conditions, by name, meets the wide ones."""
+    """True only if every event that satisfies the narrow conditions, by name, satisfies the wide ones."""
     for condition in wide:
         other = narrow.get(condition[0])
         if other is None or not _covers(condition, other):
@@ -113,8 +108,8 @@ def by_name(conditions: Conditions) -> dict[str, Condition]:
 
 
 def samples(conditions: Conditions) -> Iterator[Condition]:
-    """Of each condition that has points or intervals one of them: what covers all covers these too. Of strings that
-    must not match a pattern few may be left (`not like '_%'`), nobody knows which: they are given as they are."""
+    """One point or interval of each condition that has some: a filter that covers all covers these too. Sets of strings
+    with negated patterns (`not like '_%'`) have no known member, and are given as they are."""
     for condition in conditions:
         if condition[3] != OTHER:
             yield condition

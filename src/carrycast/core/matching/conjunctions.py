@@ -1,8 +1,8 @@
-"""Many conjunctions, reached through the attributes they name: by an event, or by one that covers or is covered.
+"""A tree index of many conjunctions: finds those that an event satisfies, or that cover or are covered by another.
 
-A tree of tables. In each, a conjunction is entered under one of its conditions: under a single value if it names one,
-the rarest, else under an interval. Where too many share a value they form a table of their own, entered under what else
-they ask. So an event, and a conjunction that is compared, meets few others that it has nothing to do with.
+A tree of tables. In each, a conjunction is indexed by one of its conditions: by its rarest single value if it has one,
+else by an interval. Where too many conjunctions share a value they form a table of their own, indexed by another
+condition. So a lookup visits few conjunctions that do not match.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,14 +21,14 @@ from carrycast.core.matching.intervals import NumberCut
 from carrycast.core.matching.ranges import RangeIndex
 from carrycast.core.model import Attributes
 
-# More than this share a value: looking at each costs more than a table of their own.
+# Above this number of conjunctions with the same value, a table of their own is cheaper than testing each.
 LISTED = 8
-# A plain scan of so many intervals is faster than a tree.
+# Up to this number of intervals, a scan is faster than a tree.
 SCANNED = 192
 
 
 class IndexedConjunction:
-    """A conjunction in the tree. `owner` is what it stands for; the first conditions are those it is entered under."""
+    """A conjunction in the tree. `owner` is its filter; its first conditions are those by which it is indexed."""
 
     __slots__ = ("conditions", "owner", "residual")
 
@@ -36,18 +36,17 @@ class IndexedConjunction:
         self.owner = owner
         self.conditions = conditions
         self.residual: Conditions = conditions
-        """What is still to be tested when it has been reached."""
+        """The conditions still to test when a lookup has reached it."""
 
 
-# A set of more values than this is not taken apart; of fewer, if something else leads to the conjunction as well.
+# The largest set of values that is split into single ones: alone, and beside a condition that can be indexed.
 SPREAD = 64
 SPREAD_BESIDE = 16
 
 
 def indexable_conjunctions(conditions: Conditions) -> list[Conditions] | None:
-    """Conjunctions that together say the same, each with a point or an interval by which it is reached; None if there
-    are none, or too many. One of several values (`role in (...)`) is taken apart: where many conjunctions share their
-    other values, that is how they differ."""
+    """Equivalent conjunctions that can be indexed, each by a point or an interval; None if there are none, or too many.
+    A set of values (`role in (...)`) is split: where many conjunctions share their other values, they differ in it."""
     simple = any(kind != OTHER for _, _, _, kind in conditions)
     best: tuple[int, list[Condition]] | None = None
     for place, (name, values, _, kind) in enumerate(conditions):
@@ -61,7 +60,7 @@ def indexable_conjunctions(conditions: Conditions) -> list[Conditions] | None:
 
 
 class _Ranges:
-    """Intervals of numbers, taken as closed: what is reached at an open end is tested again."""
+    """Intervals of numbers, indexed as closed: matches at an open end are tested again."""
 
     __slots__ = ("_few", "_many", "_next", "_numbers", "_placed")
 
@@ -106,14 +105,14 @@ class _Ranges:
             self._many = None
 
     def containing(self, low: float, high: float) -> list[IndexedConjunction]:
-        """Those that contain all from low to high."""
+        """The conjunctions whose interval contains [low, high]."""
         if self._many is None:
             return [placed for start, end, placed in self._few if start <= low and high <= end]
         placed = self._placed
         return [placed[number] for number in self._many.containing((low, 0), (high, 1))]
 
     def within(self, low: float, high: float) -> list[IndexedConjunction]:
-        """Those that reach from low to high at most."""
+        """The conjunctions whose interval lies in [low, high]."""
         if self._many is None:
             return [placed for start, end, placed in self._few if low <= start and end <= high]
         placed = self._placed
@@ -130,13 +129,13 @@ class ConjunctionTree:
         self._points: dict[str, dict[object, IndexedConjunction | list[IndexedConjunction] | ConjunctionTree]] = {}
         self._ranges: dict[str, _Ranges] = {}
         self._plain: dict[IndexedConjunction, None] = {}
-        """Those that ask for nothing more by which they could be reached."""
+        """The conjunctions without another condition that can be indexed."""
 
     def __bool__(self) -> bool:
         return bool(self._points or self._ranges or self._plain)
 
     def add(self, placed: IndexedConjunction) -> None:
-        """Enter a conjunction under the best of its conditions."""
+        """Index a conjunction by the best of its conditions."""
         depth, conditions = self._depth, placed.conditions
         place = self._best(conditions)
         if place is None:
@@ -151,7 +150,7 @@ class ConjunctionTree:
         if kind == POINT:
             self._add_point(name, low, placed)
             return
-        # An interval is reached as if it were closed.
+        # An interval is indexed as if it were closed.
         placed.residual = conditions[depth + (kind == CLOSED) :]
         ranges = self._ranges.get(name)
         if ranges is None:
@@ -159,7 +158,7 @@ class ConjunctionTree:
         ranges.add(low, high, placed)
 
     def remove(self, placed: IndexedConjunction) -> None:
-        """Take one out that was added."""
+        """Remove a conjunction."""
         if placed in self._plain:
             del self._plain[placed]
             return
@@ -198,7 +197,7 @@ class ConjunctionTree:
                     tree.add(each)
 
     def _best(self, conditions: Conditions) -> int | None:
-        """The place of the condition to enter by: the rarest value, else the interval that the fewest name."""
+        """The position of the condition to index by: the rarest value, else the interval on the rarest attribute."""
         best, least = None, 0
         for place in range(self._depth, len(conditions)):
             name, low, _, kind = conditions[place]
@@ -214,10 +213,10 @@ class ConjunctionTree:
                 best, least = place, cost
         return best
 
-    # Looking for some.
+    # Lookups.
 
     def match(self, attributes: Attributes, found: list[IndexedConjunction]) -> None:
-        """Append those that an event with these attributes meets."""
+        """Append the conjunctions that an event with these attributes satisfies."""
         for placed in self._plain:
             if not placed.residual or all_hold(placed.residual, attributes):
                 found.append(placed)
@@ -241,7 +240,7 @@ class ConjunctionTree:
                         found.append(placed)
 
     def coverers(self, samples: Mapping[str, Condition], found: list[IndexedConjunction]) -> None:
-        """Append those that may cover a conjunction, of which each condition is given, or a part of it."""
+        """Append the conjunctions that may cover one, of which each condition, or a part of it, is given."""
         found.extend(self._plain)
         for name, condition in samples.items():
             _, low, high, kind = condition
@@ -256,7 +255,7 @@ class ConjunctionTree:
                 found.extend(ranges.containing(low, low if kind == POINT else high))
 
     def covered(self, wide: Mapping[str, Condition], found: list[IndexedConjunction]) -> None:
-        """Append those that conditions, by name, may cover."""
+        """Append the conjunctions that conditions, by name, may cover."""
         found.extend(self._plain)
         for name, table in self._points.items():
             for bucket in _within(table, wide.get(name)):
@@ -281,7 +280,7 @@ def _listed(bucket: IndexedConjunction | list[IndexedConjunction]) -> Iterable[I
 def _within(
     table: dict[object, IndexedConjunction | list[IndexedConjunction] | ConjunctionTree], condition: Condition | None
 ) -> Iterable[IndexedConjunction | list[IndexedConjunction] | ConjunctionTree]:
-    """The buckets of the values that a condition allows, or of more."""
+    """The buckets of the values that a condition allows, perhaps more."""
     atoms = _atoms(condition)
     if atoms is None:
         return table.values()
@@ -298,7 +297,7 @@ def _within(
 
 
 def _atoms(condition: Condition | None) -> list[Condition] | None:
-    """The points and intervals of a condition; None if they are not all that it allows."""
+    """The points and intervals of a condition; None if it allows other values too."""
     if condition is None:
         return None
     name, values, _, kind = condition

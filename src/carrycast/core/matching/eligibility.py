@@ -1,4 +1,4 @@
-"""Whether a subscription should be served with an event: its filter matches and the event's access policy admits it."""
+"""Eligibility: a subscription gets an event if its filter matches and the event's access policy admits it."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from carrycast.core.model import AccessPolicy, Event, Subscription
 def admits(event: Event, subscription: Subscription) -> bool:
     """Whether the event's access policy is satisfied by the subscriber's attributes.
 
-    A policy that does not parse admits nobody: an unreadable lock stays shut.
+    A policy that does not parse admits no subscriber (fail-safe default).
     """
     if event.access is None:
         return True
@@ -21,15 +21,15 @@ def admits(event: Event, subscription: Subscription) -> bool:
 
 
 def serves(event: Event, subscription: Subscription) -> bool:
-    """Whether the subscription should get the event."""
+    """Whether an event is for a subscription: its filter matches and the access policy admits it."""
     return Filter(subscription.filter).matches(event.attributes) and admits(event, subscription)
 
 
 def joint_policy(events: Iterable[Event]) -> AccessPolicy | None:
-    """The policy of what is made of some events: it admits whom each of theirs does.
+    """The access policy of an event derived from others: it admits subscribers that all of their policies admit.
 
-    Each is read alone before they are joined, so that none can undo another by its parentheses. If one cannot be read,
-    or all together are too long to be, nobody is admitted.
+    Each policy is parsed alone before they are joined, so that unbalanced parentheses in one cannot change another. If
+    one does not parse, or the result is too long, no subscriber is admitted.
     """
     conditions = dict.fromkeys(event.access.condition for event in events if event.access is not None)
     if not conditions:

@@ -1,7 +1,7 @@
-"""From a canonical node to a function that tells whether attributes make it TRUE.
+"""Compiles a canonical filter to a predicate over attributes.
 
-The functions are closures over the terms; no text of a filter is ever executed. See `canonical` for why two values are
-enough here.
+The predicates are closures over the terms; no text of a filter is executed. See `canonical` for why two truth values
+are sufficient.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ Predicate = Callable[[Attributes], bool]
 
 
 def compile_predicate(node: Node) -> Predicate:
-    """The function of a canonical node."""
+    """Compile a canonical node."""
     match node:
         case Constant(value):
             return lambda attributes: value
@@ -57,7 +57,7 @@ def compile_predicate(node: Node) -> Predicate:
 
 
 def compile_comparison(attribute: str, operator: Operator, literal: Literal) -> Predicate:
-    """The function of one comparison. An attribute of another kind than the literal never makes it TRUE."""
+    """Compile a comparison. An attribute of another kind than the literal never makes it TRUE."""
     value = literal.value
     if isinstance(value, str):
         return _string_comparison(attribute, operator, value)

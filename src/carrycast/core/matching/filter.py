@@ -15,12 +15,12 @@ from carrycast.core.model import Attributes, Scalar
 
 __all__ = ["Filter", "FilterError"]
 
-# A node sees the same few subscriptions again and again; this many are kept parsed, whatever arrives.
+# A node sees the same few filters again and again; this many are cached.
 PARSED_FILTERS = 4096
 
 
 class _Parsed:
-    """What all filters of one text share; the boxes are computed when first needed, since most nodes only match."""
+    """The state that all filters of one text share. Boxes are computed on first use, since most nodes only match."""
 
     __slots__ = ("_boxes", "_expanded", "node", "predicate", "text")
 
@@ -42,7 +42,7 @@ class _Parsed:
 def _parsed(text: str) -> _Parsed:
     node = canonicalize(parse(text))
     normal = canonical_text(node)
-    # A canonical text can be longer than what was written; it travels and must parse again, so it has the same limit.
+    # A canonical text can be longer than the original. It is sent and parsed again, so it has the same limit.
     check_text(normal)
     return _Parsed(node, normal)
 
@@ -106,15 +106,15 @@ class Filter:
 
 
 def pinned_values(filter: Filter, attribute: str) -> tuple[Scalar, ...] | None:
-    """Every value of the attribute with which an event can match the filter, each once; None if they are not a few.
+    """The values of an attribute with which an event can match the filter, each once; None if they cannot be listed.
 
-    `topic = 'a' and speed > 3` pins the topic to 'a', `topic in ('a', 'b')` to both, `speed > 3` to none: whatever its
-    topic, or without one, an event may match. A filter that nothing matches is pinned to nothing. Numbers are floats.
+    `topic = 'a' and speed > 3` allows the topic 'a', `topic in ('a', 'b')` both, and `speed > 3` cannot be listed: an
+    event with any topic, or without one, may match. A filter that nothing matches has no values. Numbers are floats.
     """
     boxes = filter.boxes
     if boxes is None:
         return None
-    # True equals 1 for a dictionary, so kinds are kept apart.
+    # True equals 1 as a dictionary key, so types are part of the key.
     found: dict[tuple[type, Scalar], None] = {}
     for box in boxes:
         values = _points(box, attribute)
@@ -129,6 +129,6 @@ def _points(box: Box, attribute: str) -> list[Scalar] | None:
     numbers, strings = number_points(values.numbers), string_points(values.strings)
     if values.absent or numbers is None or strings is None:
         return None
-    # Adding zero makes the two zeros, which are equal, one.
+    # Adding zero turns -0.0 into 0.0.
     found: list[Scalar] = [*values.booleans, *(float(number) + 0.0 for number in numbers)]
     return found + [text for text in strings if satisfies(text, values.patterns)]

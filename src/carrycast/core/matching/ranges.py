@@ -15,8 +15,7 @@ SCANNED = 32
 
 
 class RangeIndex(Generic[Cut]):
-    """Intervals between cuts under the number of an entry; an entry may have several, and is then found once for each
-    that contains the point."""
+    """Intervals by the number of their entry. An entry may have several, and is found once for each that matches."""
 
     __slots__ = ("_blocks", "_dead", "_live", "_recent")
 
@@ -34,7 +33,7 @@ class RangeIndex(Generic[Cut]):
         self._live.setdefault(entry, []).append((start, end))
         self._recent.append((start, end, entry))
         if len(self._recent) >= SCANNED:
-            self._settle()
+            self._merge_blocks()
 
     def remove(self, entry: int) -> None:
         """Remove all intervals of the entry."""
@@ -74,7 +73,7 @@ class RangeIndex(Generic[Cut]):
         counted = sum(1 for start, end, _ in self._recent if start <= point < end)
         return counted + sum(len(block.find(point, limit)) for block in self._blocks if block is not None)
 
-    def _settle(self) -> None:
+    def _merge_blocks(self) -> None:
         # Like a carry in binary addition: equal blocks merge into one of twice the size.
         items = [item for item in self._recent if item[2] in self._live]
         self._dead -= len(self._recent) - len(items)
@@ -94,7 +93,7 @@ class RangeIndex(Generic[Cut]):
         items = [(start, end, entry) for entry, intervals in self._live.items() for start, end in intervals]
         self._recent = []
         self._dead = 0
-        # One block at the place that its size would have earned it.
+        # One block, at the position that corresponds to its size.
         place = (len(items) // SCANNED).bit_length()
         self._blocks = [None] * place
         if items:
@@ -102,7 +101,7 @@ class RangeIndex(Generic[Cut]):
 
 
 class _Block(Generic[Cut]):
-    """An unchanging set of intervals, sorted by start, and a tree of the largest ends: node i has children 2i, 2i+1."""
+    """An immutable set of intervals, sorted by start, with a tree of the largest ends: node i has children 2i, 2i+1."""
 
     __slots__ = ("_largest", "_leaves", "_starts", "items")
 
@@ -135,7 +134,7 @@ class _Block(Generic[Cut]):
         return found
 
     def within(self, start: Cut, end: Cut) -> list[int]:
-        # Whatever starts between the two ends; of those, the ones that end there too.
+        # The intervals that start between the two cuts and end there too.
         first, last = bisect_left(self._starts, start), bisect_left(self._starts, end)
         return [entry for _, high, entry in self.items[first:last] if high <= end]
 

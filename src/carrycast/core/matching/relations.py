@@ -1,8 +1,9 @@
-"""How filters relate: which one covers another, and which have events in common.
+"""Relations of filters: covering and overlap.
 
-A predicate concerns one attribute, so a conjunction allows a set of values for each attribute it names and anything for
-the others: a box. Boxes are compared attribute by attribute, exactly. A filter is a union of boxes (its disjunctive
-normal form). Against a union the answers stay sound: a box counts as covered if one box of the other filter covers it.
+A predicate concerns one attribute, so a conjunction allows a set of values for each attribute it names and any value
+for the others: a box. Boxes are compared exactly, attribute by attribute. A filter is a union of boxes (its disjunctive
+normal form). For unions the results are sound but not complete: a box is covered if one box of the other filter covers
+it.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from carrycast.core.matching.values import (
     unite,
 )
 
-# Attribute name -> what it may be. An attribute that is not named may be anything.
+# Attribute name -> allowed values. An attribute that is not named may have any value.
 Box = Mapping[str, ValueSet]
 
 # Filters of applications have a handful of alternatives; 64 keeps a comparison of two filters below 4096 box pairs.
@@ -28,7 +29,7 @@ MAX_BOXES = 64
 
 
 def boxes_of(node: Node) -> tuple[Box, ...] | None:
-    """The boxes whose union is the canonical node; none if nothing matches it, None if there would be too many."""
+    """The boxes whose union is the canonical node; empty if nothing matches it, None if there are too many."""
     match node:
         case Constant(value):
             return ({},) if value else ()
@@ -55,7 +56,7 @@ def _product(operands: tuple[Node, ...]) -> tuple[Box, ...] | None:
 
 def _sum(operands: tuple[Node, ...]) -> tuple[Box, ...] | None:
     result: list[Box] = []
-    # Alternatives that concern the same single attribute are one set of values, hence one box.
+    # Alternatives on the same single attribute are one set of values, hence one box.
     single: dict[str, ValueSet] = {}
     for operand in operands:
         boxes = boxes_of(operand)
@@ -87,7 +88,7 @@ def _intersection(one: Box, two: Box) -> Box | None:
 def boxes_cover(wide: tuple[Box, ...] | None, narrow: tuple[Box, ...] | None) -> bool:
     """True only if every event in the narrow union lies in the wide one."""
     if narrow is None or wide is None:
-        # Too wide to expand: only what needs no expansion is certain.
+        # Too many boxes: only the trivial cases are certain.
         return narrow == () or (wide is not None and {} in wide)
     budget = Budget()
     return all(

@@ -1,7 +1,7 @@
-"""Can several conditions hold together? Decided by search, with an example where there is one.
+"""Satisfiability of several conditions together, decided by a backtracking search, with an example.
 
-`Filter.overlaps` compares boxes and gives up on filters that have too many. A search need not write the boxes down: it
-takes one alternative after the other and turns back at the first attribute that has no value left.
+`Filter.overlaps` compares boxes and gives up on filters that have too many. The search does not expand the boxes: it
+tries one alternative after the other and backtracks at the first attribute without an allowed value.
 """
 
 import enum
@@ -16,39 +16,39 @@ from carrycast.core.matching.values import ValueSet, allowed_values, intersect, 
 from carrycast.core.model import Scalar
 
 STEPS = 20_000
-"""Predicates that a search may look at: some tens of milliseconds. Conditions that people write need a hundred."""
+"""The most predicates that a search visits: some tens of milliseconds. Conditions that people write need a hundred."""
 
 
 class Satisfiability(enum.Enum):
-    """Whether conditions can hold together."""
+    """Whether conditions can be satisfied together."""
 
     YES = "yes"
     NO = "no"
     PERHAPS = "perhaps"
-    """The search was given up."""
+    """The search was aborted."""
 
 
 class SatisfiabilityResult(NamedTuple):
-    """The answer; if it is yes, what each attribute may then be."""
+    """The answer and, if it is yes, the allowed values of each attribute."""
 
     answer: Satisfiability
     box: Box
 
 
-class _GivenUpError(Exception):
+class _SearchAbortedError(Exception):
     """Too many steps."""
 
 
 def check_satisfiability(nodes: Iterable[Node]) -> SatisfiabilityResult:
-    """Whether an event can match all of some canonical nodes. Exact, unless the search is given up."""
+    """Whether an event can match all of some canonical nodes. Exact, unless the search is aborted."""
     search = _Search()
     try:
         found = search.box({}, list(nodes))
-    except _GivenUpError:
+    except _SearchAbortedError:
         return SatisfiabilityResult(Satisfiability.PERHAPS, {})
     if found is None:
         return SatisfiabilityResult(Satisfiability.NO, {})
-    # When the budget of patterns is gone, sets that may be empty were taken for full.
+    # When the budget of pattern searches is exhausted, sets that may be empty were taken as nonempty.
     return (
         SatisfiabilityResult(Satisfiability.YES, found)
         if search.budget.steps >= 0
@@ -62,12 +62,12 @@ class _Search:
         self._steps = STEPS
 
     def box(self, box: dict[str, ValueSet], pending: list[Node]) -> dict[str, ValueSet] | None:
-        """A box within a box in which all of the pending nodes hold."""
+        """A box within `box` in which all pending nodes hold, or None."""
         alternatives: list[Or] = []
         while pending:
             self._steps -= 1
             if self._steps < 0:
-                raise _GivenUpError
+                raise _SearchAbortedError
             node = pending.pop()
             if isinstance(node, Constant):
                 if not node.value:
@@ -85,7 +85,7 @@ class _Search:
                     return None
         if not alternatives:
             return box
-        # The one with the fewest ways to go first: it is the soonest to fail.
+        # The node with the fewest alternatives first: it fails soonest.
         first = min(alternatives, key=lambda node: len(node.operands))
         others = [node for node in alternatives if node is not first]
         for operand in first.operands:
@@ -96,7 +96,7 @@ class _Search:
 
 
 def example_of(box: Box) -> dict[str, Scalar] | None:
-    """Attributes that lie in a box; None if one of them would have to be made up to fit patterns."""
+    """Attributes that lie in a box; None if a value would have to be constructed from patterns."""
     found: dict[str, Scalar] = {}
     for name, values in box.items():
         value = _value(values)
@@ -108,11 +108,11 @@ def example_of(box: Box) -> dict[str, Scalar] | None:
 
 
 def _value(values: ValueSet) -> Scalar | None:
-    """Some value of a set, the plainest first; None if there is none but absence, or none is found."""
+    """Some value of a set, simple ones first; None if only absence is allowed, or none is found."""
     if values.booleans:
         return values.booleans[-1]
     for start, end in values.strings:
-        # Whatever begins an interval is in it.
+        # The start of an interval lies in it.
         if not start[0] and start < end and satisfies(start[1], values.patterns):
             return start[1]
     return _number(values.numbers)

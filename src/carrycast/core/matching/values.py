@@ -1,4 +1,4 @@
-"""The values of one attribute that a filter allows: an exact set over all kinds, absence included."""
+"""Sets of values that a filter allows for one attribute: exact, over all kinds of values and absence."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,8 +28,7 @@ Predicate = Compare | Between | In | Like | Matches | IsNull
 
 @dataclass(frozen=True, slots=True)
 class ValueSet:
-    """What an attribute may be. `booleans` holds the allowed ones; a string must lie in `strings` and satisfy all
-    `patterns`."""
+    """The allowed values of an attribute. A string must lie in `strings` and satisfy all `patterns`."""
 
     absent: bool = False
     booleans: tuple[bool, ...] = ()
@@ -119,7 +118,7 @@ def intersect(one: ValueSet, two: ValueSet) -> ValueSet:
     patterns = tuple(dict.fromkeys((*one.patterns, *two.patterns))) if strings else ()
     points = string_points(strings) if patterns else None
     if points is not None:
-        # Few strings are left: they are tested now, and the patterns have done their work.
+        # Few strings are left: they are tested now, which makes the patterns redundant.
         kept = tuple(interval for interval, text in zip(strings, points, strict=True) if satisfies(text, patterns))
         strings, patterns = kept, ()
     return ValueSet(
@@ -132,7 +131,7 @@ def intersect(one: ValueSet, two: ValueSet) -> ValueSet:
 
 
 def unite(one: ValueSet, two: ValueSet) -> ValueSet | None:
-    """The values in either set, or None if patterns make that no simple set."""
+    """The values in either set, or None if patterns prevent a simple set."""
     return None if one.patterns or two.patterns else _either(one, two)
 
 
@@ -151,7 +150,7 @@ def _matcher(pattern: Pattern) -> Callable[[str], bool]:
 
 
 def satisfies(text: str, patterns: tuple[SignedPattern, ...]) -> bool:
-    """Whether the text matches the patterns that it must, and none that it must not."""
+    """Whether a text matches all positive and no negated patterns."""
     return all(_matcher(pattern)(text) is not negated for pattern, negated in patterns)
 
 

@@ -95,12 +95,12 @@ class CarrierBuffer:
         self.local.deliver(event, hops)
         if not carry:
             self._gone.add(now, event.id, until + self._settings.seen_grace_s)
-            self.requests.meet(event, hops)
+            self.requests.answer_with(event, hops)
             return []
         custody = transferred and self.log is not None and self.log.can_take(event, remaining_s)
         gone = self._buffer.add(BufferedEvent(until, event.id, event, hops), custody)
         self._port.note(Fact("store", event.id))
-        self.requests.meet(event, hops)
+        self.requests.answer_with(event, hops)
         for evicted in gone:
             self._forget(now, evicted, "buffer_full")
         self._leases.watch(now)
@@ -118,7 +118,7 @@ class CarrierBuffer:
 
     def request(self, now: float, request: Request) -> None:
         """Answer a request from the carried events. Other nodes may have more, so the answer is never complete."""
-        self.requests.ask(now, request, self._buffer.matching(now, request.filter, request.attributes))
+        self.requests.open(now, request, self._buffer.matching(now, request.filter, request.attributes))
 
     def is_guaranteed(self, id: EventId) -> bool:
         """Whether this node may delete an event only after another node has accepted custody."""

@@ -276,7 +276,7 @@ class Channel:
         self._outbox = PeerOutbox(
             port, _AnyPath(), policy, self._transmit, limits.retries, limits.messages, limits.waiting
         )
-        self._inbox = ReorderBuffer(port, types.read, incarnation)
+        self._reorder_buffer = ReorderBuffer(port, types.read, incarnation)
         self._peers: dict[NodeId, _Peer] = {}
         self._targets: dict[Token, NodeId] = {}
         self._used_numbers = 0
@@ -285,11 +285,6 @@ class Channel:
     def __len__(self) -> int:
         """Messages without an outcome."""
         return len(self._outbox)
-
-    @property
-    def reordering(self) -> int:
-        """The number of received packets that wait for earlier ones: at most a window for each peer."""
-        return len(self._inbox)
 
     def send(self, now: float, peer: NodeId, message: Message) -> bool:
         """Send a message; False, with a recorded drop, if it is too large or the queue is full."""
@@ -300,8 +295,8 @@ class Channel:
 
     def on_packet(self, now: float, peer: NodeId, packet: ChannelPacket) -> list[Message]:
         """A packet has arrived; returns the messages that it completes. Every packet is acknowledged."""
-        messages = self._inbox.take(now, peer, packet)
-        state = self._inbox.state(peer)
+        messages = self._reorder_buffer.take(now, peer, packet)
+        state = self._reorder_buffer.state(peer)
         session, expected, received = (packet.session, 0, ()) if state is None else state
         self._send_packet(peer, self._types.ack(session, self._incarnation, expected, received))
         return messages

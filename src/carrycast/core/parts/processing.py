@@ -28,7 +28,7 @@ MAX_WAITING = 64
 """Calls queued behind the running one; as many as a node queues for one worker."""
 
 
-def parsed_filter(port: Port, processor: Processor) -> Filter | None:
+def parse_filter(port: Port, processor: Processor) -> Filter | None:
     """The parsed filter of a processor; None, with a recorded drop, if it does not parse."""
     try:
         return Filter(processor.filter)

@@ -58,7 +58,7 @@ class OpenRequests:
         if self._links.remove(link):
             del self._since[link.neighbor]
 
-    def ask(self, now: float, request: Request, held: Iterable[BufferedEvent]) -> None:
+    def open(self, now: float, request: Request, held: Iterable[BufferedEvent]) -> None:
         """Open a request; the answer begins with the buffered events that match it."""
         one = _OpenRequest(request, now + request.patience_s)
         for stored in held:
@@ -73,7 +73,7 @@ class OpenRequests:
         self._open[request.id] = one
         self._watch(now)
 
-    def meet(self, event: Event, hops: int) -> None:
+    def answer_with(self, event: Event, hops: int) -> None:
         """Answer the open requests that a new event matches."""
         for one in self._open.values():
             if event.id not in one.answered and serves(event, one.wanted):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Processor, ProcessorId
-from carrycast.core.parts.processing import ProcessorCalls, parsed_filter
+from carrycast.core.parts.processing import ProcessorCalls, parse_filter
 from carrycast.core.protocol import Token
 from carrycast.protocols.asp.announcement_table import Derivation, KnownAnnouncement, StreamMessage
 from carrycast.protocols.asp.broker import AspBroker
@@ -40,7 +40,7 @@ class LocalProcessors:
 
     def add(self, now: float, processor: Processor) -> None:
         """Install a processor. With the announcement cache it is called for all known announcements."""
-        parsed = parsed_filter(self._broker.port, processor)
+        parsed = parse_filter(self._broker.port, processor)
         if parsed is None:
             return
         local = self._processors[processor.id] = LocalProcessor(processor, parsed)

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from carrycast.core.model import Event, EventId, NodeId, Processor, ProcessorId
 from carrycast.core.parts.buffer import BufferedEvent
-from carrycast.core.parts.processing import ProcessorCalls, ProcessorInputs, parsed_filter, stream_of
+from carrycast.core.parts.processing import ProcessorCalls, ProcessorInputs, parse_filter, stream_of
 from carrycast.core.protocol import Fact, Port, Token
 from carrycast.core.wire import LEASE_EXPIRED
 from carrycast.protocols.drift.settings import DriftSettings
@@ -80,7 +80,7 @@ class DriftProcessing:
 
     def add(self, processor: Processor) -> None:
         """This node can run a processor from now on."""
-        parsed = parsed_filter(self._port, processor)
+        parsed = parse_filter(self._port, processor)
         if parsed is not None:
             self._processors[processor.id] = ProcessorInputs(processor, parsed)
             self._calls.open(processor.id, processor.id)

@@ -192,7 +192,7 @@ class Drift(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents, Runs
 
     def on_request(self, now: float, request: Request) -> None:
         """Answers come from the local buffer only; other nodes may hold more, so they are never complete."""
-        self._requests.ask(now, request, self._known_events.serving(now, request.filter, request.attributes))
+        self._requests.open(now, request, self._known_events.serving(now, request.filter, request.attributes))
 
     def on_link_up(self, now: float, link: Link) -> None:
         self._requests.link_up(now, link)
@@ -331,7 +331,7 @@ class Drift(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents, Runs
         stored = BufferedEvent(until, event.id, event, hops)
         self._local.deliver(event, hops)
         self._known_events.add(now, stored, holders, unlisted)
-        self._requests.meet(event, hops)
+        self._requests.answer_with(event, hops)
         if self._links and not unlisted:
             self._reconciliation.on_received(len(event.payload))
             self._reconciliation.reset_timer()

@@ -122,7 +122,7 @@ class Epidemic(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents):
 
     def on_request(self, now: float, request: Request) -> None:
         """Answers come from the local buffer only; other nodes may hold more, so they are never complete."""
-        self._requests.ask(now, request, self._buffer.matching(now, request.filter, request.attributes))
+        self._requests.open(now, request, self._buffer.matching(now, request.filter, request.attributes))
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         self._local.remove(subscription)
@@ -244,7 +244,7 @@ class Epidemic(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents):
         for evicted in self._buffer.add(BufferedEvent(until, id, event, hops)):
             self._forget(now, evicted, "buffer_full")
         self.port.note(Fact("store", id))
-        self._requests.meet(event, hops)
+        self._requests.answer_with(event, hops)
         self._leases.watch(now)
         self._advertise(id)
 

@@ -18,7 +18,7 @@ from carrycast.core.parts.processing import (
     ProcessorCalls,
     ProcessorInputs,
     StreamAttributes,
-    parsed_filter,
+    parse_filter,
     stream_of,
 )
 from carrycast.core.parts.seen import SeenCache
@@ -190,7 +190,7 @@ class ProcessorFlooding(Protocol, RunsProcessors):
         self._accept(now, staged, sender)
 
     def on_processor(self, now: float, processor: Processor) -> None:
-        parsed = parsed_filter(self.port, processor)
+        parsed = parse_filter(self.port, processor)
         if parsed is not None:
             self._processors[processor.id] = ProcessorInputs(processor, parsed)
             self._calls.open(processor.id, processor.id)
