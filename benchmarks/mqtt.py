@@ -21,10 +21,10 @@ from pathlib import Path
 from carrycast.core.model import Scalar
 from carrycast.node.api.client import connect
 from carrycast.node.api.messages import Level
-from carrycast.node.gateways.mqtt import encoding
-from carrycast.node.gateways.mqtt import properties as kinds
-from carrycast.node.gateways.mqtt.octets import Frames, text, variable
-from carrycast.node.gateways.mqtt.packets import V311, Message
+from carrycast.node.gateways.mqtt import codec
+from carrycast.node.gateways.mqtt import properties as packet_type
+from carrycast.node.gateways.mqtt.fields import PacketSplitter, encode_variable_byte_integer, text
+from carrycast.node.gateways.mqtt.packets import V311, ApplicationMessage
 
 MESSAGES = 20_000
 WINDOW = 50
@@ -79,7 +79,7 @@ def _node(protocol: str) -> Iterator[_Node]:
 
 def _packet(head: int, *parts: bytes) -> bytes:
     body = b"".join(parts)
-    return bytes((head,)) + variable(len(body)) + body
+    return bytes((head,)) + encode_variable_byte_integer(len(body)) + body
 
 
 class _Client:
@@ -87,9 +87,9 @@ class _Client:
 
     def __init__(self, port: int, name: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
-        self._frames = Frames(1 << 20)
+        self._frames = PacketSplitter(1 << 20)
         self.say(_packet(0x10, text("MQTT"), b"\x04\x02\0\0", text(name)))
-        self.expect(kinds.CONNACK)
+        self.expect(packet_type.CONNACK)
 
     def say(self, data: bytes) -> None:
         self._socket.sendall(data)
@@ -101,7 +101,7 @@ class _Client:
         assert [head >> 4 for head, _ in self.hear()] == [kind]
 
     def answer(self, kind: int, packet_ids: list[bytes]) -> None:
-        head = bytes((kind << 4 | (2 if kind == kinds.PUBREL else 0), 2))
+        head = bytes((kind << 4 | (2 if kind == packet_type.PUBREL else 0), 2))
         self.say(b"".join(head + id for id in packet_ids))
 
 
@@ -110,22 +110,22 @@ def _read(client: _Client, qos: int, count: int, taken: threading.Semaphore) -> 
     got = over = 0
     while got < count or (qos == 2 and over < count):
         heard = client.hear()
-        ids = [body[2 + len("bench/x") :][:2] for head, body in heard if head >> 4 == kinds.PUBLISH]
+        ids = [body[2 + len("bench/x") :][:2] for head, body in heard if head >> 4 == packet_type.PUBLISH]
         got += len(ids)
         if ids:
             taken.release(len(ids))
         if qos and ids:
-            client.answer(kinds.PUBACK if qos == 1 else kinds.PUBREC, ids)
-        released = [body for head, body in heard if head >> 4 == kinds.PUBREL]
+            client.answer(packet_type.PUBACK if qos == 1 else packet_type.PUBREC, ids)
+        released = [body for head, body in heard if head >> 4 == packet_type.PUBREL]
         if released:
-            client.answer(kinds.PUBCOMP, released)
+            client.answer(packet_type.PUBCOMP, released)
             over += len(released)
 
 
 def _write(client: _Client, qos: int, count: int, taken: threading.Semaphore) -> None:
-    message = Message("bench/x", PAYLOAD, qos)
+    message = ApplicationMessage("bench/x", PAYLOAD, qos)
     if qos == 0:
-        chunk = encoding.publish(V311, message) * WINDOW
+        chunk = codec.encode_publish(V311, message) * WINDOW
         for _ in range(count // WINDOW):
             for _ in range(WINDOW):
                 taken.acquire()
@@ -138,19 +138,19 @@ def _write(client: _Client, qos: int, count: int, taken: threading.Semaphore) ->
         for _ in range(room):
             taken.acquire()
         if room:
-            client.say(b"".join(encoding.publish(V311, message, (sent + n) % 60_000 + 1) for n in range(room)))
+            client.say(b"".join(codec.encode_publish(V311, message, (sent + n) % 60_000 + 1) for n in range(room)))
             sent += room
         heard = client.hear()
-        received = [body[:2] for head, body in heard if head >> 4 == kinds.PUBREC]
+        received = [body[:2] for head, body in heard if head >> 4 == packet_type.PUBREC]
         if received:
-            client.answer(kinds.PUBREL, received)
-        over += sum(head >> 4 == (kinds.PUBACK if qos == 1 else kinds.PUBCOMP) for head, _ in heard)
+            client.answer(packet_type.PUBREL, received)
+        over += sum(head >> 4 == (packet_type.PUBACK if qos == 1 else packet_type.PUBCOMP) for head, _ in heard)
 
 
 def _mqtt(node: _Node, qos: int, count: int) -> None:
     reader, writer = _Client(node.port, "reader"), _Client(node.port, "writer")
     reader.say(_packet(0x82, b"\0\1", text("bench/#"), bytes((qos,))))
-    reader.expect(kinds.SUBACK)
+    reader.expect(packet_type.SUBACK)
     taken = threading.Semaphore(AHEAD)
     thread = threading.Thread(target=_read, args=(reader, qos, count, taken), daemon=True)
     thread.start()

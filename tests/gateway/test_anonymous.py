@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from carrycast.core.matching.topics import parse_topic_filter
-from carrycast.node.gateways.mqtt import properties as kinds
-from carrycast.node.gateways.mqtt.config import NOTHING_GRANTED, read_mqtt_section, rights_of_user
-from carrycast.node.gateways.mqtt.reasons import Reason
+from carrycast.node.gateways.mqtt import properties as packet_type
+from carrycast.node.gateways.mqtt.config import NOTHING_GRANTED, access_rights, read_mqtt_section
+from carrycast.node.gateways.mqtt.reason_codes import Reason
 from tests.gateway.world import Raw, broker, connect, packet, publish, subscribe, text
 
 USER = '[mqtt.users.sensor]\npassword = "s"\npublish = ["sensors/#"]\nsubscribe = ["sensors/#"]\n'
@@ -18,12 +18,12 @@ TOPICS = ("sensors/1", "a", "#", "+/1", "$share/g/a", "$filter/x > 1/a", "$SYS/#
 
 def answer_to_subscribe(client: Raw, topics: str) -> int:
     client.say(subscribe(topics, 1))
-    return client.expect(kinds.SUBACK)[1][-1]
+    return client.expect(packet_type.SUBACK)[1][-1]
 
 
 def answer_to_publish(client: Raw, topic: str, qos: int = 1, retain: bool = False) -> int:
     client.say(publish(topic, b"x", qos, 7, retain=retain))
-    body = client.expect(kinds.PUBACK if qos == 1 else kinds.PUBREC)[1]
+    body = client.expect(packet_type.PUBACK if qos == 1 else packet_type.PUBREC)[1]
     return body[2] if len(body) > 2 else 0
 
 
@@ -46,15 +46,15 @@ def test_a_client_without_a_user_has_no_right_by_default(tmp_path: Path, table: 
             for retain in (False, True):
                 assert answer_to_publish(client, "sensors/1", qos, retain) == Reason.NOT_AUTHORIZED
         client.say(publish("sensors/1", b"x"), packet(0xC0))
-        client.expect(kinds.PINGRESP)
+        client.expect(packet_type.PINGRESP)
         assert node.drops("mqtt_not_allowed") == 5
         for retain in (False, True):
             with Raw(node.port, connect_with_will("sensors/1", retain)) as other:
                 assert other.connected()[1] == Reason.NOT_AUTHORIZED
         with Raw(node.port, connect("old", 4)) as old:
-            assert old.expect(kinds.CONNACK)[1] == b"\0\0"
+            assert old.expect(packet_type.CONNACK)[1] == b"\0\0"
             old.say(packet(0x82, b"\0\1", text("#"), b"\1"))
-            assert old.expect(kinds.SUBACK)[1][-1] == 0x80
+            assert old.expect(packet_type.SUBACK)[1][-1] == 0x80
             old.say(packet(0x32, text("a"), b"\0\1", b"x"))
             assert old.hear() is None, "what is not kept is not acknowledged"
 
@@ -127,5 +127,5 @@ def test_an_operator_is_told_that_nothing_is_granted(tmp_path: Path, caplog: pyt
 def test_a_session_from_before_a_restart_has_the_rights_of_the_present_configuration(
     table: dict[str, object], user: str | None, may: bool
 ) -> None:
-    rights = rights_of_user(read_mqtt_section(table, "n.toml"), user)
+    rights = access_rights(read_mqtt_section(table, "n.toml"), user)
     assert rights.may_subscribe(parse_topic_filter("a")) is may

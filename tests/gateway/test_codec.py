@@ -14,23 +14,23 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from carrycast.node.gateways.mqtt import encoding
-from carrycast.node.gateways.mqtt import properties as kinds
-from carrycast.node.gateways.mqtt.decoding import MAX_WISHES, decode
-from carrycast.node.gateways.mqtt.octets import MAX_VARIABLE, Cursor, Frames, variable
+from carrycast.node.gateways.mqtt import codec
+from carrycast.node.gateways.mqtt import properties as packet_type
+from carrycast.node.gateways.mqtt.codec import MAX_WISHES, decode_packet
+from carrycast.node.gateways.mqtt.fields import MAX_VARIABLE, FieldReader, PacketSplitter, encode_variable_byte_integer
 from carrycast.node.gateways.mqtt.packets import (
-    Ack,
-    Auth,
-    Connect,
-    Disconnect,
-    Message,
-    Ping,
-    Publish,
-    Subscribe,
-    Unsubscribe,
+    AckPacket,
+    ApplicationMessage,
+    AuthPacket,
+    ConnectPacket,
+    DisconnectPacket,
+    PingreqPacket,
+    PublishPacket,
+    SubscribePacket,
+    UnsubscribePacket,
 )
-from carrycast.node.gateways.mqtt.properties import read_properties, write_properties
-from carrycast.node.gateways.mqtt.reasons import PacketError, Reason
+from carrycast.node.gateways.mqtt.properties import decode_properties, encode_properties
+from carrycast.node.gateways.mqtt.reason_codes import PacketError, Reason
 from tests.gateway.world import connect, packet, text
 
 V311, V5 = MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5
@@ -65,12 +65,12 @@ def written(version: MQTTProtocolVersion, act: Callable[[Client], object]) -> li
         data = b""
         while part := there.recv(1 << 20):
             data += part
-    return list(Frames(1 << 20).feed(data))
+    return list(PacketSplitter(1 << 20).feed(data))
 
 
 def single(version: MQTTProtocolVersion, act: Callable[[Client], object]) -> Any:
     [(head, body)] = written(version, act)
-    return decode(head, body, version)
+    return decode_packet(head, body, version)
 
 
 @SPEC
@@ -90,7 +90,7 @@ def test_what_paho_publishes_is_read(
             id, topic.encode(), payload, qos, retain, bool(qos), info, said if version == V5 else None
         ),
     )
-    assert found == Publish(Message(topic, payload, qos, retain, values), id if qos else 0, bool(qos))
+    assert found == PublishPacket(ApplicationMessage(topic, payload, qos, retain, values), id if qos else 0, bool(qos))
 
 
 @SPEC
@@ -110,37 +110,37 @@ def test_what_paho_says_when_it_connects_is_read(
             client._connect_properties = said
         client._send_connect(keep_alive_s)
 
-    will = Message(topic, b"gone", qos, True, {"will_delay_s": 7} if version == V5 else {})
+    will = ApplicationMessage(topic, b"gone", qos, True, {"will_delay_s": 7} if version == V5 else {})
     properties = {"session_expiry_s": 60} if version == V5 else {}
-    assert single(version, act) == Connect(version, "me", clean, keep_alive_s, will, user, password, properties)
+    assert single(version, act) == ConnectPacket(version, "me", clean, keep_alive_s, will, user, password, properties)
 
 
 @SPEC
 @given(VERSIONS, st.lists(st.tuples(TOPICS, st.integers(0, 2)), min_size=1, max_size=5))
 def test_what_paho_subscribes_to_is_read(version: MQTTProtocolVersion, wishes: list[tuple[str, int]]) -> None:
     found = single(version, lambda client: client._send_unsubscribe(False, [one.encode() for one, _ in wishes]))
-    assert isinstance(found, Unsubscribe)
+    assert isinstance(found, UnsubscribePacket)
     assert found.filters == [one for one, _ in wishes]
     asked: Any = [
         (one.encode(), SubscribeOptions(qos, qos > 0, qos > 1, qos) if version == V5 else qos) for one, qos in wishes
     ]
     found = single(version, lambda client: client._send_subscribe(False, asked))
-    assert isinstance(found, Subscribe)
-    assert [(one.filter, one.qos) for one in found.wishes] == wishes
+    assert isinstance(found, SubscribePacket)
+    assert [(one.filter, one.qos) for one in found.subscriptions] == wishes
     if version == V5:
-        options = [(one.no_local, one.as_published, one.retain_handling) for one in found.wishes]
+        options = [(one.no_local, one.as_published, one.retain_handling) for one in found.subscriptions]
         assert options == [(qos > 0, qos > 1, qos) for _, qos in wishes]
 
 
 @SPEC
 @given(VERSIONS, IDS)
 def test_the_short_packets_of_paho_are_read(version: MQTTProtocolVersion, id: int) -> None:
-    assert single(version, lambda client: client._send_puback(id)) == Ack(kinds.PUBACK, id)
-    assert single(version, lambda client: client._send_pubrec(id)) == Ack(kinds.PUBREC, id)
-    assert single(version, lambda client: client._send_pubrel(id)) == Ack(kinds.PUBREL, id)
-    assert single(version, lambda client: client._send_pubcomp(id)) == Ack(kinds.PUBCOMP, id)
-    assert single(version, lambda client: client._send_pingreq()) == Ping()
-    assert single(version, lambda client: client._send_disconnect()) == Disconnect()
+    assert single(version, lambda client: client._send_puback(id)) == AckPacket(packet_type.PUBACK, id)
+    assert single(version, lambda client: client._send_pubrec(id)) == AckPacket(packet_type.PUBREC, id)
+    assert single(version, lambda client: client._send_pubrel(id)) == AckPacket(packet_type.PUBREL, id)
+    assert single(version, lambda client: client._send_pubcomp(id)) == AckPacket(packet_type.PUBCOMP, id)
+    assert single(version, lambda client: client._send_pingreq()) == PingreqPacket()
+    assert single(version, lambda client: client._send_disconnect()) == DisconnectPacket()
 
 
 @SPEC
@@ -148,32 +148,32 @@ def test_the_short_packets_of_paho_are_read(version: MQTTProtocolVersion, id: in
 def test_paho_reads_the_properties_that_are_written_and_they_are_read_back(data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(sorted(NAMES)), unique=True))
     values = {name: data.draw(NAMES[name][1]) for name in names}
-    encoded = write_properties(values)
+    encoded = encode_properties(values)
     theirs = Properties(PacketTypes.PUBLISH)
     assert theirs.unpack(encoded)[1] == len(encoded)
     for name, value in values.items():
         assert getattr(theirs, NAMES[name][0]) == value
     assert len(theirs.pack()) == len(encoded)
-    assert read_properties(Cursor(encoded), kinds.PUBLISH) == values
+    assert decode_properties(FieldReader(encoded), packet_type.PUBLISH) == values
 
 
 @SPEC
 @given(st.integers(0, MAX_VARIABLE))
 def test_a_number_of_variable_length_is_read_back(number: int) -> None:
-    cursor = Cursor(variable(number))
-    assert (cursor.variable(), cursor.left) == (number, 0)
+    cursor = FieldReader(encode_variable_byte_integer(number))
+    assert (cursor.variable(), cursor.remaining) == (number, 0)
 
 
 @given(st.lists(st.binary(max_size=300), max_size=8), st.lists(st.integers(1, 400), max_size=50))
 def test_packets_are_found_however_the_stream_is_cut(bodies: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(packet(0x30, body) for body in bodies)
-    frames, at = Frames(1000), 0
+    frames, at = PacketSplitter(1000), 0
     found: list[tuple[int, bytes]] = []
     for size in [*cuts, len(stream)]:
         found += frames.feed(stream[at : at + size])
         at += size
     assert found == [(0x30, body) for body in bodies]
-    assert not frames.half
+    assert not frames.has_incomplete_packet
 
 
 ID = b"\x00\x01"
@@ -194,9 +194,9 @@ PROTOCOL = Reason.PROTOCOL_ERROR
         (0x30, b"\x00\x03\xed\xa0\x80\0", MALFORMED),  # a lone surrogate
         (0x30, text("a\0b") + b"\0", MALFORMED),
         (0x32, text("a") + b"\0\0\0", PROTOCOL),  # packet id 0
-        (0x30, text("a") + write_properties({"subscription_id": [1]}), PROTOCOL),
-        (0x30, text("a") + write_properties({"response_topic": "a/#"}), PROTOCOL),
-        (0x30, text("a") + write_properties({"session_expiry_s": 1}), PROTOCOL),
+        (0x30, text("a") + encode_properties({"subscription_id": [1]}), PROTOCOL),
+        (0x30, text("a") + encode_properties({"response_topic": "a/#"}), PROTOCOL),
+        (0x30, text("a") + encode_properties({"session_expiry_s": 1}), PROTOCOL),
         (0x30, text("a") + b"\x02\x01\x02", PROTOCOL),  # a payload format that does not exist
         (0x30, text("a") + b"\x04\x01\x01\x01\x01", PROTOCOL),  # twice
         (0x30, text("a") + b"\x01\x7f", MALFORMED),  # a property that does not exist
@@ -226,7 +226,7 @@ PROTOCOL = Reason.PROTOCOL_ERROR
 )
 def test_what_the_standard_forbids_is_refused_with_its_reason(head: int, body: bytes, reason: Reason) -> None:
     with pytest.raises(PacketError) as refused:
-        decode(head, body, 5)
+        decode_packet(head, body, 5)
     assert refused.value.reason is reason
 
 
@@ -249,7 +249,7 @@ def test_what_the_standard_forbids_is_refused_with_its_reason(head: int, body: b
 )
 def test_a_wrong_introduction_is_refused(version: int, flags: int, rest: bytes, reason: Reason) -> None:
     with pytest.raises(PacketError) as refused:
-        decode(0x10, text("MQTT") + bytes((version, flags)) + b"\0\0" + rest, 0)
+        decode_packet(0x10, text("MQTT") + bytes((version, flags)) + b"\0\0" + rest, 0)
     assert refused.value.reason is reason
 
 
@@ -261,20 +261,20 @@ def test_lengths_that_are_wrong_end_the_stream() -> None:
         (b"\x30\x7f", Reason.PACKET_TOO_LARGE),
     ):
         with pytest.raises(PacketError) as refused:
-            list(Frames(100).feed(stream))
+            list(PacketSplitter(100).feed(stream))
         assert refused.value.reason is reason
 
 
 def test_a_hundred_thousand_changed_packets_are_read_or_refused() -> None:
     """Real packets with some of their bytes changed, cut or doubled: a packet or a PacketError, never anything else."""
     rng = random.Random(16)
-    properties = write_properties({"user": [("a", "b")], "expiry_s": 7, "correlation": b"xy", "topic_alias": 3})
+    properties = encode_properties({"user": [("a", "b")], "expiry_s": 7, "correlation": b"xy", "topic_alias": 3})
     real = [
         connect("me", 5, properties={"session_expiry_s": 9}, user=("u", "p")),
         connect("me", 4),
         packet(0x34, text("a/b"), ID, properties, b'{"speed": 31}'),
         packet(0x30, text("a/b"), b"hello"),
-        packet(0x82, ID, write_properties({"subscription_id": [300]}), text("a/+/#"), b"\x2d"),
+        packet(0x82, ID, encode_properties({"subscription_id": [300]}), text("a/+/#"), b"\x2d"),
         packet(0xA2, ID, b"\0", text("a"), text("b")),
         packet(0x62, ID, b"\x92\0"),
         packet(0xE0, b"\x04\x05\x11\0\0\0\x09"),
@@ -295,28 +295,35 @@ def test_a_hundred_thousand_changed_packets_are_read_or_refused() -> None:
                 data[at:at] = data[at : at + rng.randrange(8)]
         outcome = "half"
         try:
-            for head, body in Frames(1000).feed(bytes(data)):
-                outcome = type(decode(head, body, rng.choice((0, 4, 5)))).__name__
+            for head, body in PacketSplitter(1000).feed(bytes(data)):
+                outcome = type(decode_packet(head, body, rng.choice((0, 4, 5)))).__name__
         except PacketError as error:
             outcome = error.reason.name
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
-    assert {"half", "MALFORMED", "PROTOCOL_ERROR", "Publish", "Subscribe", "PACKET_TOO_LARGE"} <= outcomes.keys()
+    assert {
+        "half",
+        "MALFORMED",
+        "PROTOCOL_ERROR",
+        "PublishPacket",
+        "SubscribePacket",
+        "PACKET_TOO_LARGE",
+    } <= outcomes.keys()
 
 
 def test_auth_is_known_to_mqtt_5_alone() -> None:
-    assert decode(0xF0, b"\x18\0", 5) == Auth()
+    assert decode_packet(0xF0, b"\x18\0", 5) == AuthPacket()
     with pytest.raises(PacketError):
-        decode(0xF0, b"\x18\0", 4)
+        decode_packet(0xF0, b"\x18\0", 4)
 
 
 def test_answers_are_written_as_the_standard_has_them() -> None:
-    assert encoding.connack(4, True, 0) == b"\x20\x02\x01\x00"
-    assert encoding.connack(5, False, 0x87) == b"\x20\x03\x00\x87\x00"
-    assert encoding.ack(4, kinds.PUBREL, 258, 0x92) == b"\x62\x02\x01\x02"
-    assert encoding.ack(5, kinds.PUBREL, 258, 0x92) == b"\x62\x03\x01\x02\x92"
-    assert encoding.suback(4, 1, [0, 1, 0x80]) == b"\x90\x05\x00\x01\x00\x01\x80"
-    assert encoding.unsuback(4, 1, [0]) == b"\xb0\x02\x00\x01"
-    assert encoding.unsuback(5, 1, [0x11]) == b"\xb0\x04\x00\x01\x00\x11"
-    assert encoding.disconnect(0x8B) == b"\xe0\x02\x8b\x00"
-    assert encoding.PONG == b"\xd0\x00"
-    assert encoding.publish(4, Message("a", b"x", 1, True), 7, True) == b"\x3b\x06\x00\x01a\x00\x07x"
+    assert codec.encode_connack(4, True, 0) == b"\x20\x02\x01\x00"
+    assert codec.encode_connack(5, False, 0x87) == b"\x20\x03\x00\x87\x00"
+    assert codec.encode_ack(4, packet_type.PUBREL, 258, 0x92) == b"\x62\x02\x01\x02"
+    assert codec.encode_ack(5, packet_type.PUBREL, 258, 0x92) == b"\x62\x03\x01\x02\x92"
+    assert codec.encode_suback(4, 1, [0, 1, 0x80]) == b"\x90\x05\x00\x01\x00\x01\x80"
+    assert codec.encode_unsuback(4, 1, [0]) == b"\xb0\x02\x00\x01"
+    assert codec.encode_unsuback(5, 1, [0x11]) == b"\xb0\x04\x00\x01\x00\x11"
+    assert codec.encode_disconnect(0x8B) == b"\xe0\x02\x8b\x00"
+    assert codec.PINGRESP_PACKET == b"\xd0\x00"
+    assert codec.encode_publish(4, ApplicationMessage("a", b"x", 1, True), 7, True) == b"\x3b\x06\x00\x01a\x00\x07x"

@@ -10,10 +10,10 @@ from contextlib import suppress
 import pytest
 
 from carrycast.node.gateways.mqtt import gateway
-from carrycast.node.gateways.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt import properties as packet_type
 from carrycast.node.gateways.mqtt.connection import LINGER_S, MAX_UNREAD_BYTES
-from carrycast.node.gateways.mqtt.reasons import Reason
-from carrycast.node.gateways.mqtt.wishes import read_wish
+from carrycast.node.gateways.mqtt.reason_codes import Reason
+from carrycast.node.gateways.mqtt.topic_filters import parse_topic_subscription
 from tests.gateway.world import WAIT_S, Broker, Raw, broker, connect, packet, publish, subscribe, text, until
 
 LIMITS = """
@@ -39,9 +39,9 @@ def serves(node: Broker) -> None:
     with Raw(node.port, connect("well")) as client:
         assert client.connected()[1] == 0
         client.say(subscribe("well", 1))
-        client.expect(kinds.SUBACK)
+        client.expect(packet_type.SUBACK)
         client.say(publish("well", b"x", 1, 1))
-        assert {client.hear()[0] >> 4 for _ in range(2)} == {kinds.PUBACK, kinds.PUBLISH}  # type: ignore[index]
+        assert {client.hear()[0] >> 4 for _ in range(2)} == {packet_type.PUBACK, packet_type.PUBLISH}  # type: ignore[index]
 
 
 def first(node: Broker, *packets: bytes) -> int | None:
@@ -119,7 +119,7 @@ def test_half_packets_and_silence_end_a_connection(node: Broker) -> None:
         assert slow.end() == Reason.KEEP_ALIVE_TIMEOUT
         assert still.end() == Reason.KEEP_ALIVE_TIMEOUT
         idle.say(packet(0xC0))
-        idle.expect(kinds.PINGRESP)
+        idle.expect(packet_type.PINGRESP)
 
 
 def test_who_only_holds_a_place_makes_room_for_others(node: Broker) -> None:
@@ -141,7 +141,7 @@ def test_more_clients_than_are_served_are_refused_and_room_is_used_again(node: B
             reasons.append(clients[-1].connected()[1])
         assert reasons == [0] * 70 + [Reason.QUOTA_EXCEEDED] * 2
         with Raw(node.port, connect("old", 4)) as old:
-            assert old.expect(kinds.CONNACK)[1] == b"\x00\x03"
+            assert old.expect(packet_type.CONNACK)[1] == b"\x00\x03"
         # Who is there already may come back.
         clients.append(Raw(node.port, connect("many-0")))
         assert clients[-1].connected()[1] == 0
@@ -158,15 +158,15 @@ def test_a_list_of_wishes_is_bounded_and_each_is_answered(node: Broker) -> None:
         wishes = b"".join(text(f"many/{number}") + b"\0" for number in range(20))
         before = node.subscriptions
         client.say(packet(0x82, ID, b"\0", wishes))
-        reasons = client.expect(kinds.SUBACK)[1][-20:]
+        reasons = client.expect(packet_type.SUBACK)[1][-20:]
         assert reasons == bytes([0] * 5 + [Reason.QUOTA_EXCEEDED] * 15)
         assert node.subscriptions == before + 5
         client.say(packet(0x82, ID, b"\0", text("$filter/" + "(" * 3000 + "/x"), b"\0"))
-        assert client.expect(kinds.SUBACK)[1][-1] == Reason.TOPIC_FILTER_INVALID
+        assert client.expect(packet_type.SUBACK)[1][-1] == Reason.TOPIC_FILTER_INVALID
         client.say(packet(0x82, ID, b"\0", text("x" * 10_000), b"\0"))
-        assert client.expect(kinds.SUBACK)[1][-1] == Reason.TOPIC_FILTER_INVALID
+        assert client.expect(packet_type.SUBACK)[1][-1] == Reason.TOPIC_FILTER_INVALID
         client.say(packet(0x82, ID, b"\0", text("$filter/a = 1) or (b = 2/x"), b"\0"))
-        assert client.expect(kinds.SUBACK)[1][-1] == Reason.TOPIC_FILTER_INVALID
+        assert client.expect(packet_type.SUBACK)[1][-1] == Reason.TOPIC_FILTER_INVALID
     until(lambda: node.subscriptions == before)
 
 
@@ -174,7 +174,7 @@ def test_deep_and_wide_json_is_carried_and_bounded(node: Broker) -> None:
     with Raw(node.port, connect("json")) as client:
         client.connected()
         client.say(subscribe("json", 0))
-        client.expect(kinds.SUBACK)
+        client.expect(packet_type.SUBACK)
         dropped = node.drops("mqtt_attributes")
         payloads = [
             b'{"a":' * 3000 + b"1" + b"}" * 3000,
@@ -197,8 +197,8 @@ def test_a_client_that_does_not_read_loses_messages_by_name_and_nobody_else_does
         for one in (slow, quick):
             one.connected()
             one.say(subscribe("flood", 0), subscribe("flood/once", 1, 2))
-            one.expect(kinds.SUBACK)
-            one.expect(kinds.SUBACK)
+            one.expect(packet_type.SUBACK)
+            one.expect(packet_type.SUBACK)
         with Raw(node.port, connect("writer")) as writer:
             writer.connected()
             for _ in range(4 * MAX_UNREAD_BYTES // len(payload)):
@@ -206,8 +206,8 @@ def test_a_client_that_does_not_read_loses_messages_by_name_and_nobody_else_does
                 assert quick.message()[1] == payload
             for number in range(20):
                 writer.say(publish("flood/once", payload, 1, number + 1))
-                writer.expect(kinds.PUBACK)
-                quick.ack(kinds.PUBACK, quick.message()[3])
+                writer.expect(packet_type.PUBACK)
+                quick.ack(packet_type.PUBACK, quick.message()[3])
         assert node.drops("client_slow") > 10
     serves(node)
 
@@ -218,11 +218,11 @@ def test_a_client_that_is_shown_out_and_reads_on_troubles_nobody(node: Broker) -
         for one in (slow, writer):
             one.connected()
         slow.say(subscribe("flood"))
-        slow.expect(kinds.SUBACK)
+        slow.expect(packet_type.SUBACK)
         for _ in range(100):
             writer.say(publish("flood", bytes(10_000)))
         writer.say(packet(0xC0))
-        writer.expect(kinds.PINGRESP)
+        writer.expect(packet_type.PINGRESP)
         slow.say(connect("slow"))
         assert slow.end() == Reason.PROTOCOL_ERROR
         time.sleep(LINGER_S + 0.2)
@@ -261,8 +261,9 @@ def test_a_long_flood_of_mutated_packets_leaves_the_node_well(node: Broker) -> N
 
 def test_conditions_end_at_the_first_slash_outside_of_quotes() -> None:
     assert (
-        read_wish("$filter/a = 'x/y' and \"n/m\" > 1/t/#").filter == "\"n/m\" > 1 and a = 'x/y' and topic matches 't/#'"
+        parse_topic_subscription("$filter/a = 'x/y' and \"n/m\" > 1/t/#").filter
+        == "\"n/m\" > 1 and a = 'x/y' and topic matches 't/#'"
     )
-    assert read_wish("it's/+").filter == "topic matches 'it''s/+'"
-    wanted = read_wish("$share/g/$filter/a = 1/t", "b = 2")
+    assert parse_topic_subscription("it's/+").filter == "topic matches 'it''s/+'"
+    wanted = parse_topic_subscription("$share/g/$filter/a = 1/t", "b = 2")
     assert (wanted.group, wanted.filter) == ("g", "a = 1 and b = 2 and topic = 't'")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.node.gateways.mqtt import properties as kinds
-from carrycast.node.gateways.mqtt.octets import Cursor
-from carrycast.node.gateways.mqtt.properties import read_properties
+from carrycast.node.gateways.mqtt import properties as packet_type
+from carrycast.node.gateways.mqtt.fields import FieldReader
+from carrycast.node.gateways.mqtt.properties import decode_properties
 from tests.cli.nodes import started
 from tests.gateway.world import CONFIG, EPIDEMIC, Raw, connect, packet, publish, subscribe
 
@@ -57,7 +57,7 @@ class Writer(Lasting):
 
     def begin(self, client: Raw) -> None:
         if self._released:
-            client.ack(kinds.PUBREL, self._id)
+            client.ack(packet_type.PUBREL, self._id)
         else:
             client.say(publish("n", str(self.done).encode(), 2, self._id, again=True))
 
@@ -68,10 +68,10 @@ class Writer(Lasting):
     def on_packet(self, client: Raw, head: int, body: bytes) -> None:
         if int.from_bytes(body[:2], "big") != self._id:
             return
-        if head >> 4 == kinds.PUBREC and not self._released:
+        if head >> 4 == packet_type.PUBREC and not self._released:
             self._released = True
-            client.ack(kinds.PUBREL, self._id)
-        elif head >> 4 == kinds.PUBCOMP and self._released:
+            client.ack(packet_type.PUBREL, self._id)
+        elif head >> 4 == packet_type.PUBCOMP and self._released:
             self.done, self._released = self.done + 1, False
             if self.done == self.count:
                 self.ended.set()
@@ -94,26 +94,26 @@ class Reader(Lasting):
             client.say(subscribe("n", 2))
 
     def on_packet(self, client: Raw, head: int, body: bytes) -> None:
-        if head >> 4 == kinds.SUBACK:
+        if head >> 4 == packet_type.SUBACK:
             self.ready.set()
-        elif head >> 4 == kinds.PUBREL:
+        elif head >> 4 == packet_type.PUBREL:
             id = int.from_bytes(body[:2], "big")
             self._held.discard(id)
-            client.ack(kinds.PUBCOMP, id)
+            client.ack(packet_type.PUBCOMP, id)
             if len(self.got) == self.count and not self._held:
                 # Said before the connection is left: the node has taken in all of it.
                 client.say(packet(0xC0))
-        elif head >> 4 == kinds.PINGRESP:
+        elif head >> 4 == packet_type.PINGRESP:
             self.ended.set()
-        elif head >> 4 == kinds.PUBLISH:
-            cursor = Cursor(body)
+        elif head >> 4 == packet_type.PUBLISH:
+            cursor = FieldReader(body)
             cursor.text()
             id = cursor.short()
-            read_properties(cursor, kinds.PUBLISH)
+            decode_properties(cursor, packet_type.PUBLISH)
             if id not in self._held:
                 self._held.add(id)
                 self.got.append(int(cursor.rest()))
-            client.ack(kinds.PUBREC, id)
+            client.ack(packet_type.PUBREC, id)
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])

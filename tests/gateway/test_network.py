@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from carrycast.lab.loopback.network import LoopbackNetwork, until
-from carrycast.node.gateways.mqtt import properties as kinds
-from carrycast.node.gateways.mqtt.octets import Cursor
-from carrycast.node.gateways.mqtt.properties import read_properties, write_properties
+from carrycast.node.gateways.mqtt import properties as packet_type
+from carrycast.node.gateways.mqtt.fields import FieldReader
+from carrycast.node.gateways.mqtt.properties import decode_properties, encode_properties
 from carrycast.node.node import LiveNode
 from tests.cli.console import call
 from tests.gateway.world import Raw, configured, connect, packet, publish, subscribe, text
@@ -28,14 +28,14 @@ def write(port: int, topic: str, payload: bytes, retain: bool = False) -> None:
     with Raw(port, connect("writer")) as client:
         client.connected()
         client.say(publish(topic, payload, 1, 1, retain=retain))
-        client.expect(kinds.PUBACK)
+        client.expect(packet_type.PUBACK)
 
 
 def reader(port: int, topics: str) -> Raw:
     client = Raw(port, connect("reader"))
     client.connected()
     client.say(subscribe(topics, 1))
-    client.expect(kinds.SUBACK)
+    client.expect(packet_type.SUBACK)
     return client
 
 
@@ -157,21 +157,21 @@ def test_what_waits_for_a_client_of_another_node_expires_from_its_arrival(tmp_pa
     def ask(port: int) -> None:
         with client(port) as one:
             one.say(subscribe("a", 1))
-            one.expect(kinds.SUBACK)
+            one.expect(packet_type.SUBACK)
 
     def tell(port: int) -> None:
         with Raw(port, connect("writer")) as one:
             one.connected()
-            one.say(packet(0x32, text("a"), b"\0\1", write_properties({"expiry_s": 100}), b"x"))
-            one.expect(kinds.PUBACK)
+            one.say(packet(0x32, text("a"), b"\0\1", encode_properties({"expiry_s": 100}), b"x"))
+            one.expect(packet_type.PUBACK)
 
     def told(port: int) -> int:
         with client(port) as one:
-            _, body = one.expect(kinds.PUBLISH)
-            cursor = Cursor(body)
+            _, body = one.expect(packet_type.PUBLISH)
+            cursor = FieldReader(body)
             cursor.text()
             cursor.short()
-            expiry_s: int = read_properties(cursor, kinds.PUBLISH)["expiry_s"]
+            expiry_s: int = decode_properties(cursor, packet_type.PUBLISH)["expiry_s"]
             return expiry_s
 
     async def story() -> None:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from carrycast.node.api.client import connect as client
-from carrycast.node.gateways.mqtt.octets import text
-from carrycast.node.gateways.mqtt.properties import write_properties
-from carrycast.node.gateways.mqtt.reasons import Reason
+from carrycast.node.gateways.mqtt.fields import text
+from carrycast.node.gateways.mqtt.properties import encode_properties
+from carrycast.node.gateways.mqtt.reason_codes import Reason
 from tests.gateway.world import EPIDEMIC, Broker, Raw, broker, connect, packet
 
 PUBACK = 4
@@ -20,7 +20,7 @@ def kept(made: Broker) -> int:
 
 def published(raw: Raw, id: int, payload: bytes, **properties: int) -> int:
     """The reason code that a client of MQTT 5 is told of a message with QoS 1."""
-    head = text("a") + id.to_bytes(2) + write_properties(properties)
+    head = text("a") + id.to_bytes(2) + encode_properties(properties)
     raw.say(packet(0x32, head, payload))
     _, body = raw.expect(PUBACK)
     assert int.from_bytes(body[:2]) == id

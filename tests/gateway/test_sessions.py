@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.node.gateways.mqtt import properties as kinds
-from carrycast.node.gateways.mqtt.reasons import Reason
+from carrycast.node.gateways.mqtt import properties as packet_type
+from carrycast.node.gateways.mqtt.reason_codes import Reason
 from carrycast.node.security.commands import certify, make_key_pair
 from carrycast.node.security.key_files import KeyKind
 from carrycast.node.storage.store import NodeStore
@@ -29,18 +29,18 @@ def test_a_message_of_qos_1_comes_again_over_a_crash_until_it_is_acknowledged(tm
         client, present = lasting(node.port)
         assert not present
         client.say(subscribe("a/#", qos=1))
-        client.expect(kinds.SUBACK)
+        client.expect(packet_type.SUBACK)
         with Raw(node.port, connect("writer")) as writer:
             writer.connected()
             writer.say(publish("a/1", b"one", 1, 10), publish("a/2", b"two", 1, 11))
             for _ in range(2):
-                writer.expect(kinds.PUBACK)
+                writer.expect(packet_type.PUBACK)
         one, two = client.message(), client.message()
         assert [(got[0], got[1], got[4]) for got in (one, two)] == [("a/1", b"one", False), ("a/2", b"two", False)]
-        client.ack(kinds.PUBACK, one[3])
+        client.ack(packet_type.PUBACK, one[3])
         # An answer to a later packet: the acknowledgement was taken in.
         client.say(packet(0xC0))
-        client.expect(kinds.PINGRESP)
+        client.expect(packet_type.PINGRESP)
         until(lambda: node.run(lambda: node.node.status().waiting["clients"]) == 1)
         node.restart()
         client, present = lasting(node.port)
@@ -54,45 +54,45 @@ def test_qos_2_to_a_client_is_once_over_connections_and_crashes(tmp_path: Path) 
     with broker(tmp_path) as node:
         client, _ = lasting(node.port)
         client.say(subscribe("a", qos=2))
-        client.expect(kinds.SUBACK)
+        client.expect(packet_type.SUBACK)
         with Raw(node.port, connect("writer")) as writer:
             writer.connected()
             for id in (1, 2, 3):
                 writer.say(publish("a", str(id).encode(), 2, id))
-                writer.expect(kinds.PUBREC)
-                writer.ack(kinds.PUBREL, id)
-                writer.expect(kinds.PUBCOMP)
+                writer.expect(packet_type.PUBREC)
+                writer.ack(packet_type.PUBREL, id)
+                writer.expect(packet_type.PUBCOMP)
         got = [client.message() for _ in range(3)]
         ids = [one[3] for one in got]
         assert len(set(ids)) == 3
         # The first is done, the second is the client's but not released, the third was never answered.
-        client.ack(kinds.PUBREC, ids[0])
-        client.expect(kinds.PUBREL)
-        client.ack(kinds.PUBCOMP, ids[0])
-        client.ack(kinds.PUBREC, ids[1])
-        client.expect(kinds.PUBREL)
+        client.ack(packet_type.PUBREC, ids[0])
+        client.expect(packet_type.PUBREL)
+        client.ack(packet_type.PUBCOMP, ids[0])
+        client.ack(packet_type.PUBREC, ids[1])
+        client.expect(packet_type.PUBREL)
         client.close()
         for crash in (False, True):
             if crash:
                 node.restart()
             client, present = lasting(node.port)
             assert present
-            assert client.expect(kinds.PUBREL)[1] == ids[1].to_bytes(2, "big")
+            assert client.expect(packet_type.PUBREL)[1] == ids[1].to_bytes(2, "big")
             assert client.message() == ("a", b"3", 2, ids[2], True)
             client.close()
         client, _ = lasting(node.port)
-        client.expect(kinds.PUBREL)
-        client.ack(kinds.PUBCOMP, ids[1])
-        client.ack(kinds.PUBREC, client.message()[3])
-        client.expect(kinds.PUBREL)
-        client.ack(kinds.PUBCOMP, ids[2])
+        client.expect(packet_type.PUBREL)
+        client.ack(packet_type.PUBCOMP, ids[1])
+        client.ack(packet_type.PUBREC, client.message()[3])
+        client.expect(packet_type.PUBREL)
+        client.ack(packet_type.PUBCOMP, ids[2])
         client.say(packet(0xC0))
-        client.expect(kinds.PINGRESP)
+        client.expect(packet_type.PINGRESP)
         client.close()
         node.restart(crash=False)
         client, _ = lasting(node.port)
         client.say(packet(0xC0))
-        client.expect(kinds.PINGRESP)
+        client.expect(packet_type.PINGRESP)
         client.close()
 
 
@@ -100,29 +100,29 @@ def test_qos_2_from_a_client_is_published_once_over_connections_and_crashes(tmp_
     with broker(tmp_path) as node:
         reader, _ = lasting(node.port, "reader")
         reader.say(subscribe("a", qos=1))
-        reader.expect(kinds.SUBACK)
+        reader.expect(packet_type.SUBACK)
         client, _ = lasting(node.port)
         client.say(publish("a", b"x", 2, 7))
-        client.expect(kinds.PUBREC)
+        client.expect(packet_type.PUBREC)
         client.close()
         client, present = lasting(node.port)
         assert present
         client.say(publish("a", b"x", 2, 7, again=True))
-        client.expect(kinds.PUBREC)
+        client.expect(packet_type.PUBREC)
         node.restart()
         client, present = lasting(node.port)
         assert present
         client.say(publish("a", b"x", 2, 7, again=True))
-        client.expect(kinds.PUBREC)
-        client.ack(kinds.PUBREL, 7)
-        client.expect(kinds.PUBCOMP)
+        client.expect(packet_type.PUBREC)
+        client.ack(packet_type.PUBREL, 7)
+        client.expect(packet_type.PUBCOMP)
         # The id is free again: another message may have it.
         client.say(publish("a", b"y", 2, 7))
-        client.expect(kinds.PUBREC)
+        client.expect(packet_type.PUBREC)
         reader, _ = lasting(node.port, "reader")
         assert [reader.message()[1] for _ in range(2)] == [b"x", b"y"]
-        client.ack(kinds.PUBREL, 9)
-        assert client.expect(kinds.PUBCOMP)[1] == b"\x00\x09" + bytes((Reason.PACKET_ID_NOT_FOUND,))
+        client.ack(packet_type.PUBREL, 9)
+        assert client.expect(packet_type.PUBCOMP)[1] == b"\x00\x09" + bytes((Reason.PACKET_ID_NOT_FOUND,))
         for one in (client, reader):
             one.close()
 
@@ -133,13 +133,13 @@ def test_a_session_ends_when_its_time_is_over_or_when_its_client_says_so(tmp_pat
         client = Raw(node.port, connect("brief", clean=False, properties={"session_expiry_s": 1}))
         client.connected()
         client.say(subscribe("a", qos=1))
-        client.expect(kinds.SUBACK)
+        client.expect(packet_type.SUBACK)
         assert node.subscriptions == standing + 1
         client.close()
         until(lambda: node.subscriptions == standing)
         client, _ = lasting(node.port)
         client.say(subscribe("a", qos=1))
-        client.expect(kinds.SUBACK)
+        client.expect(packet_type.SUBACK)
         # DISCONNECT with a session expiry of 0.
         client.say(packet(0xE0, b"\x00\x05\x11\0\0\0\0"))
         until(lambda: node.subscriptions == standing)
@@ -151,13 +151,13 @@ def test_a_second_connection_takes_a_session_over(tmp_path: Path) -> None:
     with broker(tmp_path) as node:
         first, _ = lasting(node.port)
         first.say(subscribe("a", qos=1))
-        first.expect(kinds.SUBACK)
+        first.expect(packet_type.SUBACK)
         second, present = lasting(node.port)
         assert present
         assert first.end() == Reason.TAKEN_OVER
         second.say(publish("a", b"x", 1, 1))
         kinds_heard = {second.hear()[0] >> 4 for _ in range(2)}  # type: ignore[index]
-        assert kinds_heard == {kinds.PUBACK, kinds.PUBLISH}
+        assert kinds_heard == {packet_type.PUBACK, packet_type.PUBLISH}
         second.close()
 
 
@@ -165,21 +165,21 @@ def test_no_more_is_on_its_way_than_a_client_takes(tmp_path: Path) -> None:
     with broker(tmp_path) as node:
         client, _ = lasting(node.port, receive_maximum=3)
         client.say(subscribe("a", qos=1))
-        client.expect(kinds.SUBACK)
+        client.expect(packet_type.SUBACK)
         with Raw(node.port, connect("writer")) as writer:
             writer.connected()
             for id in range(1, 11):
                 writer.say(publish("a", str(id).encode(), 1, id))
-                writer.expect(kinds.PUBACK)
+                writer.expect(packet_type.PUBACK)
         first = [client.message() for _ in range(3)]
         client.say(packet(0xC0))
-        client.expect(kinds.PINGRESP)
+        client.expect(packet_type.PINGRESP)
         for got in first:
-            client.ack(kinds.PUBACK, got[3])
+            client.ack(packet_type.PUBACK, got[3])
         rest = []
         for _ in range(7):
             rest.append(client.message())
-            client.ack(kinds.PUBACK, rest[-1][3])
+            client.ack(packet_type.PUBACK, rest[-1][3])
         assert [int(got[1]) for got in first + rest] == list(range(1, 11))
         client.close()
 
@@ -188,7 +188,7 @@ def test_a_node_that_stops_says_so_and_publishes_no_will(tmp_path: Path) -> None
     with broker(tmp_path) as node:
         client, _ = lasting(node.port)
         client.say(subscribe("a", qos=1))
-        client.expect(kinds.SUBACK)
+        client.expect(packet_type.SUBACK)
         node.restart(crash=False)
         assert client.end() == Reason.SHUTTING_DOWN
         client.close()
@@ -204,13 +204,13 @@ def test_a_node_stops_while_sessions_end_and_groups_lose_members(tmp_path: Path)
         client, _ = lasting(node.port)
         client.say(subscribe("a", qos=1), subscribe("$share/g/a", qos=1, id=2))
         for _ in range(2):
-            client.expect(kinds.SUBACK)
+            client.expect(packet_type.SUBACK)
         client.close()
         client = Raw(node.port, connect("me", clean=False, properties={"session_expiry_s": 0}))
         assert client.connected()[0]
         other = Raw(node.port, connect("other"), subscribe("$share/g/a", qos=1))
         other.connected()
-        other.expect(kinds.SUBACK)
+        other.expect(packet_type.SUBACK)
         node.restart(crash=False)
         assert (client.end(), other.end()) == (Reason.SHUTTING_DOWN, Reason.SHUTTING_DOWN)
         assert node.subscriptions == standing
@@ -238,10 +238,10 @@ def test_what_is_longer_than_a_client_takes_is_left_out_by_name(tmp_path: Path) 
         client = Raw(node.port, connect("small", properties={"maximum_packet_size": 100}))
         client.connected()
         client.say(subscribe("a", qos=1))
-        client.expect(kinds.SUBACK)
+        client.expect(packet_type.SUBACK)
         client.say(publish("a", b"x" * 200, 1, 1), publish("a", b"short", 1, 2))
         heard = [client.hear() for _ in range(3)]
-        assert [one[0] >> 4 for one in heard if one].count(kinds.PUBLISH) == 1
+        assert [one[0] >> 4 for one in heard if one].count(packet_type.PUBLISH) == 1
         assert node.drops("mqtt_too_large") == 1
         client.close()
 
@@ -251,12 +251,12 @@ def test_a_group_hands_on_what_a_member_that_left_has_not_acknowledged(tmp_path:
         members = [lasting(node.port, name)[0] for name in ("one", "two")]
         for member in members:
             member.say(subscribe("$share/g/a", qos=1))
-            member.expect(kinds.SUBACK)
+            member.expect(packet_type.SUBACK)
         with Raw(node.port, connect("writer")) as writer:
             writer.connected()
             for id in range(1, 5):
                 writer.say(publish("a", str(id).encode(), 1, id))
-                writer.expect(kinds.PUBACK)
+                writer.expect(packet_type.PUBACK)
         mine = [members[0].message()[1] for _ in range(2)]
         theirs = [members[1].message() for _ in range(2)]
         members[1].close()
@@ -278,12 +278,12 @@ def test_a_message_of_qos_2_that_a_group_gave_to_one_goes_to_no_other(tmp_path: 
         members = {name: lasting(node.port, name)[0] for name in ("one", "two")}
         for member in members.values():
             member.say(subscribe("$share/g/a", qos=2))
-            member.expect(kinds.SUBACK)
+            member.expect(packet_type.SUBACK)
         with Raw(node.port, connect("writer")) as writer:
             writer.connected()
             for id in (1, 2):
                 writer.say(publish("a", str(id).encode(), 2, id))
-                writer.expect(kinds.PUBREC)
+                writer.expect(packet_type.PUBREC)
         got = {name: member.message() for name, member in members.items()}
         for crash in (False, True):
             for member in members.values():
@@ -296,7 +296,7 @@ def test_a_message_of_qos_2_that_a_group_gave_to_one_goes_to_no_other(tmp_path: 
                 assert present
                 assert members[name].message() == (*got[name][:4], True)
                 members[name].say(packet(0xC0))
-                members[name].expect(kinds.PINGRESP)
+                members[name].expect(packet_type.PINGRESP)
         for member in members.values():
             member.close()
 
@@ -307,7 +307,7 @@ def test_questions_for_retained_messages_are_bounded_and_those_that_are_not_aske
         reader.connected()
         reader.say(b"".join(subscribe(f"r/{id}", id=id) for id in range(1, 71)))
         for _ in range(70):
-            reader.expect(kinds.SUBACK)
+            reader.expect(packet_type.SUBACK)
         assert node.drops("mqtt_retained_not_asked") > 0
 
 
@@ -317,13 +317,13 @@ def test_retained_messages_outlive_a_crash_and_the_oldest_make_room(tmp_path: Pa
             writer.connected()
             for id, topic in enumerate(("a", "b", "c", "c", "d"), start=1):
                 writer.say(publish(f"r/{topic}", str(id).encode(), 1, id, retain=True))
-                writer.expect(kinds.PUBACK)
+                writer.expect(packet_type.PUBACK)
         assert node.drops("mqtt_retained_full") == 1
         node.restart()
         with Raw(node.port, connect("reader")) as reader:
             reader.connected()
             reader.say(subscribe("r/#"))
-            reader.expect(kinds.SUBACK)
+            reader.expect(packet_type.SUBACK)
             got = {reader.message()[:2] for _ in range(3)}
             assert got == {("r/b", b"2"), ("r/c", b"4"), ("r/d", b"5")}
 
@@ -335,10 +335,10 @@ def test_protocols_that_keep_nothing_are_served_too(tmp_path: Path, protocol: st
     with broker(tmp_path, protocol=protocol) as node, Raw(node.port, connect("me")) as client:
         client.connected()
         client.say(subscribe("a", qos=2))
-        client.expect(kinds.SUBACK)
+        client.expect(packet_type.SUBACK)
         client.say(publish("a", b"x", 2, 1))
         heard = {client.hear()[0] >> 4 for _ in range(2)}  # type: ignore[index]
-        assert heard == {kinds.PUBREC, kinds.PUBLISH}
+        assert heard == {packet_type.PUBREC, packet_type.PUBLISH}
 
 
 def test_users_have_passwords_topics_and_what_they_are(tmp_path: Path) -> None:
@@ -359,21 +359,21 @@ password = "p"
                 assert client.connected()[1] == Reason.BAD_CREDENTIALS
         assert node.drops("mqtt_credentials") == 4
         with Raw(node.port, connect("old", 4, user=("sensor", "wrong"))) as client:
-            assert client.expect(kinds.CONNACK)[1] == b"\x00\x04"
+            assert client.expect(packet_type.CONNACK)[1] == b"\x00\x04"
         readers = {}
         for name, password in (("major", "m"), ("private", "p")):
             readers[name] = Raw(node.port, connect(name, user=(name, password)))
             readers[name].connected()
             readers[name].say(subscribe("sensors/#", 1))
-            readers[name].expect(kinds.SUBACK)
+            readers[name].expect(packet_type.SUBACK)
         with Raw(node.port, connect("s", user=("sensor", "s"))) as sensor:
             sensor.connected()
             sensor.say(subscribe("sensors/#"))
-            assert sensor.expect(kinds.SUBACK)[1][-1] == Reason.NOT_AUTHORIZED
+            assert sensor.expect(packet_type.SUBACK)[1][-1] == Reason.NOT_AUTHORIZED
             sensor.say(publish("other", b"x", 1, 1))
-            assert sensor.expect(kinds.PUBACK)[1] == b"\x00\x01" + bytes((Reason.NOT_AUTHORIZED,))
+            assert sensor.expect(packet_type.PUBACK)[1] == b"\x00\x01" + bytes((Reason.NOT_AUTHORIZED,))
             sensor.say(publish("sensors/1", b"x", 1, 2))
-            assert sensor.expect(kinds.PUBACK)[1] == b"\x00\x02"
+            assert sensor.expect(packet_type.PUBACK)[1] == b"\x00\x02"
             assert node.drops("mqtt_not_allowed") == 1
         assert [readers[name].message()[1] for name in readers] == [b"x", b"x"]
         node.run(lambda: node.node.publish({"topic": "sensors/2"}, b"secret", access="rank = 'major'"))
@@ -398,11 +398,11 @@ def test_a_client_is_told_that_the_certificate_of_the_node_has_ended(
     with broker(tmp_path, protocol=f"{EPIDEMIC}\n{keys}") as node, Raw(node.port, connect("x")) as client:
         client.connected()
         client.say(publish("a", b"x", 1, 1))
-        assert client.expect(kinds.PUBACK)[1][:2] == b"\x00\x01"
+        assert client.expect(packet_type.PUBACK)[1][:2] == b"\x00\x01"
         real = time.time
         monkeypatch.setattr(time, "time", lambda: real() + 2 * 86_400)
         client.say(publish("a", b"x", 1, 2))
-        assert client.expect(kinds.PUBACK)[1] == b"\x00\x02" + bytes((Reason.NOT_AUTHORIZED,))
+        assert client.expect(packet_type.PUBACK)[1] == b"\x00\x02" + bytes((Reason.NOT_AUTHORIZED,))
         assert node.drops("mqtt_refused") == 1
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.node.gateways.mqtt import properties as kinds
-from carrycast.node.gateways.mqtt.octets import Cursor
-from carrycast.node.gateways.mqtt.properties import read_properties
-from carrycast.node.gateways.mqtt.publishing import Publishing
-from carrycast.node.gateways.mqtt.reasons import Reason
+from carrycast.node.gateways.mqtt import properties as packet_type
+from carrycast.node.gateways.mqtt.fields import FieldReader
+from carrycast.node.gateways.mqtt.properties import decode_properties
+from carrycast.node.gateways.mqtt.publisher import MqttPublisher
+from carrycast.node.gateways.mqtt.reason_codes import Reason
 from tests.gateway.world import Raw, binary, broker, configured, connect, packet, publish, subscribe, text
 
 
@@ -20,7 +20,7 @@ def test_a_farewell_is_no_longer_than_the_client_takes(tmp_path: Path) -> None:
             with Raw(node.port, connect("small", properties={"maximum_packet_size": most})) as client:
                 client.connected()
                 client.say(packet(0x30, text("a/#"), b"\0"))
-                _, body = client.expect(kinds.DISCONNECT)
+                _, body = client.expect(packet_type.DISCONNECT)
                 assert body[0] == Reason.TOPIC_INVALID
                 assert len(body) + 2 <= most
                 assert (len(body) > 2) == told
@@ -41,10 +41,10 @@ def test_a_message_of_qos_0_that_is_too_long_is_left_out_by_name(tmp_path: Path)
         with Raw(node.port, connect("small", properties={"maximum_packet_size": 100})) as client:
             client.connected()
             client.say(publish("a", bytes(200), 1, 1, retain=True))
-            client.expect(kinds.PUBACK)
+            client.expect(packet_type.PUBACK)
             # The retained one, and one that comes then.
             client.say(subscribe("a"))
-            client.expect(kinds.SUBACK)
+            client.expect(packet_type.SUBACK)
             client.say(publish("a", bytes(200)), publish("a", b"short"))
             assert client.message()[1] == b"short"
         assert node.drops("mqtt_too_large") == 2
@@ -56,19 +56,19 @@ def test_who_does_not_want_its_own_messages_is_not_given_its_own_retained_ones(t
         for one, topic in ((client, "r/mine"), (other, "r/yours")):
             one.connected()
             one.say(publish(topic, b"x", 1, 1, retain=True))
-            one.expect(kinds.PUBACK)
+            one.expect(packet_type.PUBACK)
         client.say(subscribe("r/#", 0b100))
-        client.expect(kinds.SUBACK)
+        client.expect(packet_type.SUBACK)
         assert client.message()[0] == "r/yours"
         client.say(packet(0xC0))
-        client.expect(kinds.PINGRESP)
+        client.expect(packet_type.PINGRESP)
 
 
 def test_a_publisher_that_the_node_lets_wait_is_not_taken_for_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = True
-    monkeypatch.setattr(Publishing, "busy", property(lambda publishing: busy))
+    monkeypatch.setattr(MqttPublisher, "busy", property(lambda publishing: busy))
     with broker(tmp_path, "connect_s = 0.3") as node, Raw(node.port, connect("me", keep_alive_s=1)) as client:
         client.connected()
         # While the node is busy it does not read on, so that the rest of the second cannot come.
@@ -76,9 +76,9 @@ def test_a_publisher_that_the_node_lets_wait_is_not_taken_for_silent(
         client.say(publish("a", b"x", 1, 1), second[:5])
         time.sleep(3.0)
         busy = False
-        client.expect(kinds.PUBACK)
+        client.expect(packet_type.PUBACK)
         client.say(second[5:])
-        assert client.expect(kinds.PUBACK)[1] == b"\x00\x02"
+        assert client.expect(packet_type.PUBACK)[1] == b"\x00\x02"
 
 
 def test_a_user_that_may_no_longer_subscribe_gets_nothing_of_a_session_from_before(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_user_that_may_no_longer_subscribe_gets_nothing_of_a_session_from_befo
             client.connected()
             for id, topics in enumerate(("a", "b", "$share/g/a"), start=1):
                 client.say(subscribe(topics, 1, id))
-                client.expect(kinds.SUBACK)
+                client.expect(packet_type.SUBACK)
         node.restart(config=configured(tmp_path, after))
         with (
             Raw(node.port, hello) as client,
@@ -102,7 +102,7 @@ def test_a_user_that_may_no_longer_subscribe_gets_nothing_of_a_session_from_befo
             writer.say(publish("a", b"secret", 1, 1), publish("b", b"open", 1, 2))
             assert client.message()[:2] == ("b", b"open")
             client.say(packet(0xC0))
-            client.expect(kinds.PINGRESP)
+            client.expect(packet_type.PINGRESP)
 
 
 def test_who_has_unsubscribed_is_given_no_more_of_what_is_retained(tmp_path: Path) -> None:
@@ -111,17 +111,17 @@ def test_who_has_unsubscribed_is_given_no_more_of_what_is_retained(tmp_path: Pat
         client.connected()
         for id in (1, 2, 3):
             client.say(publish(f"r/{id}", b"x", 1, id, retain=True))
-            client.expect(kinds.PUBACK)
+            client.expect(packet_type.PUBACK)
         client.say(subscribe("r/#", 1))
-        client.expect(kinds.SUBACK)
+        client.expect(packet_type.SUBACK)
         got = client.message()
         client.say(packet(0xA2, b"\x00\x05\x00", text("r/#")))
-        client.expect(kinds.UNSUBACK)
+        client.expect(packet_type.UNSUBACK)
         # The second waits already, which may come.
-        client.ack(kinds.PUBACK, got[3])
-        client.ack(kinds.PUBACK, client.message()[3])
+        client.ack(packet_type.PUBACK, got[3])
+        client.ack(packet_type.PUBACK, client.message()[3])
         client.say(packet(0xC0))
-        client.expect(kinds.PINGRESP)
+        client.expect(packet_type.PINGRESP)
 
 
 def test_each_condition_is_read_on_its_own(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_each_condition_is_read_on_its_own(tmp_path: Path) -> None:
             ("$filter/x = 1) or (y = 1/a", ["z = 1"]),
         ):
             client.say(subscribe(topics, properties={"user": [("filter", one) for one in conditions]}))
-            assert client.expect(kinds.SUBACK)[1][-1] == Reason.TOPIC_FILTER_INVALID
+            assert client.expect(packet_type.SUBACK)[1][-1] == Reason.TOPIC_FILTER_INVALID
 
 
 def test_nobody_publishes_what_the_node_says_of_itself(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_nobody_publishes_what_the_node_says_of_itself(tmp_path: Path) -> None:
         client.connected()
         for id, topic in enumerate(("$SYS", "$SYS/broker/uptime"), start=1):
             client.say(publish(topic, b"x", 1, id))
-            assert client.expect(kinds.PUBACK)[1][2:] == bytes((Reason.NOT_AUTHORIZED,))
+            assert client.expect(packet_type.PUBACK)[1][2:] == bytes((Reason.NOT_AUTHORIZED,))
 
 
 def test_who_comes_back_as_somebody_else_shares_with_those_who_may_see_the_same(tmp_path: Path) -> None:
@@ -152,13 +152,13 @@ def test_who_comes_back_as_somebody_else_shares_with_those_who_may_see_the_same(
         standing = node.subscriptions
         with Raw(node.port, connect("me", clean=False, properties=kept), subscribe("$share/g/a", 1)) as client:
             client.connected()
-            client.expect(kinds.SUBACK)
+            client.expect(packet_type.SUBACK)
         with Raw(node.port, connect("me", clean=False, properties=kept, user=("major", "p"))) as client:
             assert client.connected()[0]
             node.run(lambda: node.node.publish({"topic": "a"}, b"secret", access="rank = 'major'"))
             assert client.message()[1] == b"secret"
             client.say(packet(0xA2, b"\x00\x05\x00", text("$share/g/a")))
-            client.expect(kinds.UNSUBACK)
+            client.expect(packet_type.UNSUBACK)
             assert node.subscriptions == standing
 
 
@@ -169,6 +169,6 @@ def test_a_client_that_asks_for_no_reasons_in_words_is_told_the_code_alone(tmp_p
             with Raw(node.port, connect("me", properties={"request_problem_information": wanted})) as client:
                 client.connected()
                 client.say(subscribe("$filter/speed > 30"))
-                _, body = client.expect(kinds.SUBACK)
+                _, body = client.expect(packet_type.SUBACK)
                 assert body[-1] == Reason.TOPIC_FILTER_INVALID
-                assert ("reason" in read_properties(Cursor(body, 2), kinds.SUBACK)) == told
+                assert ("reason" in decode_properties(FieldReader(body, 2), packet_type.SUBACK)) == told

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from carrycast.node.config import NodeConfig, load_config
-from carrycast.node.gateways.mqtt import properties as kinds
-from carrycast.node.gateways.mqtt.octets import Cursor, Frames, binary, text, variable
-from carrycast.node.gateways.mqtt.properties import NONE, Properties, read_properties, write_properties
+from carrycast.node.gateways.mqtt import properties as packet_type
+from carrycast.node.gateways.mqtt.fields import FieldReader, PacketSplitter, binary, encode_variable_byte_integer, text
+from carrycast.node.gateways.mqtt.properties import NONE, Properties, decode_properties, encode_properties
 from carrycast.node.node import LiveNode
 from tests.patience import PATIENCE_S
 
@@ -124,7 +124,7 @@ def until(condition: Callable[[], T], within_s: float = WAIT_S) -> T:
 
 def packet(head: int, *parts: bytes) -> bytes:
     body = b"".join(parts)
-    return bytes((head,)) + variable(len(body)) + body
+    return bytes((head,)) + encode_variable_byte_integer(len(body)) + body
 
 
 def connect(
@@ -136,7 +136,7 @@ def connect(
     user: tuple[str, str] | None = None,
 ) -> bytes:
     flags = clean << 1 | (0xC0 if user else 0)
-    said = write_properties(properties) if version == 5 else b""
+    said = encode_properties(properties) if version == 5 else b""
     more = [] if user is None else [text(user[0]), text(user[1])]
     head = [text("MQTT"), bytes((version, flags)), keep_alive_s.to_bytes(2, "big")]
     return packet(0x10, *head, said, text(client_id), *more)
@@ -149,7 +149,7 @@ def publish(topic: str, payload: bytes, qos: int = 0, id: int = 0, again: bool =
 
 
 def subscribe(topics: str, qos: int = 0, id: int = 1, properties: Properties = NONE) -> bytes:
-    return packet(0x82, id.to_bytes(2, "big"), write_properties(properties), text(topics), bytes((qos,)))
+    return packet(0x82, id.to_bytes(2, "big"), encode_properties(properties), text(topics), bytes((qos,)))
 
 
 class Raw:
@@ -157,7 +157,7 @@ class Raw:
 
     def __init__(self, port: int, *first: bytes) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
-        self._frames = Frames(1 << 20)
+        self._frames = PacketSplitter(1 << 20)
         self._heard: list[tuple[int, bytes]] = []
         self.say(*first)
 
@@ -178,8 +178,8 @@ class Raw:
 
     def connected(self) -> tuple[bool, int, Properties]:
         """Of the answer to CONNECT: whether a session is there, the reason, the properties."""
-        body = self.expect(kinds.CONNACK)[1]
-        return bool(body[0]), body[1], read_properties(Cursor(body, 2), kinds.CONNACK)
+        body = self.expect(packet_type.CONNACK)[1]
+        return bool(body[0]), body[1], decode_properties(FieldReader(body, 2), packet_type.CONNACK)
 
     def expect(self, kind: int) -> tuple[int, bytes]:
         heard = self.hear()
@@ -189,21 +189,21 @@ class Raw:
 
     def message(self) -> tuple[str, bytes, int, int, bool]:
         """Topic, payload, QoS, packet id, and whether it comes again, of the next message."""
-        head, body = self.expect(kinds.PUBLISH)
-        cursor = Cursor(body)
+        head, body = self.expect(packet_type.PUBLISH)
+        cursor = FieldReader(body)
         topic, qos = cursor.text(), head >> 1 & 3
         id = cursor.short() if qos else 0
-        read_properties(cursor, kinds.PUBLISH)
+        decode_properties(cursor, packet_type.PUBLISH)
         return topic, cursor.rest(), qos, id, bool(head & 8)
 
     def ack(self, kind: int, id: int) -> None:
-        self.say(packet(kind << 4 | (2 if kind == kinds.PUBREL else 0), id.to_bytes(2, "big")))
+        self.say(packet(kind << 4 | (2 if kind == packet_type.PUBREL else 0), id.to_bytes(2, "big")))
 
     def end(self) -> int | None:
         """The reason with which the node hangs up; None if it does so without a word."""
         reason = None
         while (heard := self.hear()) is not None:
-            if heard[0] >> 4 == kinds.DISCONNECT:
+            if heard[0] >> 4 == packet_type.DISCONNECT:
                 reason = heard[1][0]
         return reason
 

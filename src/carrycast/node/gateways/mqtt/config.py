@@ -112,7 +112,7 @@ def _is_unrestricted(section: MqttSection) -> bool:
     return not section.users and section.anonymous is False
 
 
-class Rights:
+class AccessRights:
     """What a client may do: nothing but what is granted."""
 
     def __init__(self, granted: UserSection | AnonymousSection | None = None) -> None:
@@ -127,7 +127,7 @@ class Rights:
         return _covered(topics, self._subscribe)
 
 
-class _AllRights(Rights):
+class _AllRights(AccessRights):
     def may_publish(self, topic: str) -> bool:
         return True
 
@@ -139,22 +139,22 @@ def _covered(topics: TopicFilter, by: list[TopicFilter]) -> bool:
     return any(topics_cover(one, topics) for one in by)
 
 
-def rights_of_user(section: MqttSection, user: str | None) -> Rights:
+def access_rights(section: MqttSection, user: str | None) -> AccessRights:
     """What a session of this user, or of none, may do by the present configuration."""
     if _is_unrestricted(section):
         return _AllRights()
     if user is not None and section.users:
-        return Rights(section.users.get(user))
-    return Rights(section.anonymous if isinstance(section.anonymous, AnonymousSection) else None)
+        return AccessRights(section.users.get(user))
+    return AccessRights(section.anonymous if isinstance(section.anonymous, AnonymousSection) else None)
 
 
-def rights_of(section: MqttSection, user: str | None, password: bytes | None) -> Rights | None:
+def authenticate(section: MqttSection, user: str | None, password: bytes | None) -> AccessRights | None:
     """What a client with these credentials may do; None if it may not come in."""
     if not section.users or (user is None and section.anonymous is not False):
         # Where there are no users, a client that gives a name anyway is no other.
-        return rights_of_user(section, None)
-    known = section.users.get(user or "")
+        return access_rights(section, None)
+    on_identified = section.users.get(user or "")
     # Compared for strangers too, so that the time that it takes tells nothing of who is known.
-    expected = (known.password if known is not None else "-").encode()
+    expected = (on_identified.password if on_identified is not None else "-").encode()
     same = hmac.compare_digest(expected, password or b"")
-    return Rights(known) if known is not None and same else None
+    return AccessRights(on_identified) if on_identified is not None and same else None

@@ -6,6 +6,7 @@ names that begin with `mqtt.`, what else the message carried, so that it leaves 
 
 import base64
 import math
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +14,9 @@ import msgspec
 
 from carrycast.core.model import Event, Scalar
 from carrycast.core.model.event import MAX_ATTRIBUTES, MAX_NAME_LENGTH, MAX_TEXT_LENGTH
-from carrycast.node.gateways.mqtt.packets import Message
-from carrycast.node.gateways.mqtt.packing import DEFLATE, ENCODING, unpacked
-from carrycast.node.gateways.mqtt.wishes import TOPIC
+from carrycast.node.gateways.mqtt.config import MOST_PACKET_BYTES
+from carrycast.node.gateways.mqtt.packets import ApplicationMessage
+from carrycast.node.gateways.mqtt.topic_filters import TOPIC
 
 QOS = "mqtt.qos"
 """Every event that was a message has it."""
@@ -30,6 +31,9 @@ MAX_DEPTH = 8
 ROOM = MAX_ATTRIBUTES - 32
 """Attributes from payload and user properties; the others are for what MQTT itself says."""
 MAX_TOPIC_BYTES = 65_535
+ENCODING = "mqtt.encoding"
+"""The attribute of an event whose payload is compressed."""
+DEFLATE = "deflate"
 
 _json_decode = msgspec.json.Decoder().decode
 _json_encode = msgspec.json.Encoder().encode
@@ -42,7 +46,7 @@ _CARRIED = {
 }
 
 
-def attributes_of(message: Message, look_inside: bool = True) -> tuple[dict[str, Scalar], bool]:
+def event_attributes(message: ApplicationMessage, look_inside: bool = True) -> tuple[dict[str, Scalar], bool]:
     """The attributes of an event for a message, and whether all that the payload says is among them.
 
     Of one name, the user property counts before what the payload says, and the topic before both. Without looking
@@ -71,13 +75,13 @@ def attributes_of(message: Message, look_inside: bool = True) -> tuple[dict[str,
     return attributes, complete
 
 
-def lease_of(message: Message, otherwise_s: float) -> float:
+def event_lease_s(message: ApplicationMessage, otherwise_s: float) -> float:
     """How long the event lives: the message's expiry, a second at least."""
     expiry_s = message.properties.get("expiry_s")
     return otherwise_s if expiry_s is None else max(1.0, float(expiry_s))
 
 
-def message_of(event: Event) -> Message | None:
+def application_message(event: Event) -> ApplicationMessage | None:
     """The message for an event, but for its expiry; None if its topic is none that MQTT has."""
     attributes = event.attributes
     topic = attributes.get(TOPIC)
@@ -96,20 +100,20 @@ def message_of(event: Event) -> Message | None:
     if text:
         properties |= _user(text)
     # What says that it is packed and is not goes on as it is.
-    packed = attributes.get(ENCODING) == DEFLATE and unpacked(event.payload) is not None
-    return Message(topic, event.payload, qos, attributes.get(RETAIN) is True, properties, packed)
+    is_compressed = attributes.get(ENCODING) == DEFLATE and decompress_payload(event.payload) is not None
+    return ApplicationMessage(topic, event.payload, qos, attributes.get(RETAIN) is True, properties, is_compressed)
 
 
-class Messages:
+class MessageCache:
     """The message of an event, made once for all who get it at the same moment."""
 
     def __init__(self) -> None:
-        self._last: tuple[Event, Message | None] | None = None
+        self._last: tuple[Event, ApplicationMessage | None] | None = None
 
-    def of(self, event: Event) -> Message | None:
+    def of(self, event: Event) -> ApplicationMessage | None:
         """As `message_of` makes it."""
         if self._last is None or self._last[0] is not event:
-            self._last = event, message_of(event)
+            self._last = event, application_message(event)
         return self._last[1]
 
 
@@ -120,12 +124,12 @@ def is_topic(text: str) -> bool:
     return len(text) * 4 <= MAX_TOPIC_BYTES or len(text.encode()) <= MAX_TOPIC_BYTES
 
 
-def _foreign(topic: str, event: Event, properties: dict[str, Any]) -> Message:
+def _foreign(topic: str, event: Event, properties: dict[str, Any]) -> ApplicationMessage:
     """An event that no MQTT client made: its attributes are user properties, and the payload if it has none."""
-    told = {name: value for name, value in event.attributes.items() if name != TOPIC and "\0" not in name}
-    payload = event.payload or _json_encode(told)
-    properties["user"] = [(name, _written(value)) for name, value in told.items() if "\0" not in str(value)]
-    return Message(topic, payload, 2, False, properties)
+    description = {name: value for name, value in event.attributes.items() if name != TOPIC and "\0" not in name}
+    payload = event.payload or _json_encode(description)
+    properties["user"] = [(name, _written(value)) for name, value in description.items() if "\0" not in str(value)]
+    return ApplicationMessage(topic, payload, 2, False, properties)
 
 
 def _written(value: Scalar) -> str:
@@ -213,3 +217,18 @@ def _user(text: str) -> dict[str, Any]:
         return {}
     kept = [pair for pair in pairs if all("\0" not in one and len(one.encode()) <= 65_535 for one in pair)]
     return {"user": kept} if kept else {}
+
+
+def compress_payload(payload: bytes) -> bytes:
+    """As it travels."""
+    return zlib.compress(payload)
+
+
+def decompress_payload(payload: bytes) -> bytes | None:
+    """As it was; None if it is nothing of the kind, or longer than any message."""
+    inflating = zlib.decompressobj()
+    try:
+        found = inflating.decompress(payload, MOST_PACKET_BYTES)
+    except zlib.error:
+        return None
+    return found if inflating.eof and not inflating.unused_data else None

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from carrycast.errors import WorkError
 from carrycast.node.gateways import Gateway, GatewayContext
 from carrycast.node.gateways.mqtt.config import NOTHING_GRANTED, MqttSection, read_mqtt_section
-from carrycast.node.gateways.mqtt.connection import Connection
-from carrycast.node.gateways.mqtt.events import Messages
-from carrycast.node.gateways.mqtt.publishing import Publishing
-from carrycast.node.gateways.mqtt.records import Records
-from carrycast.node.gateways.mqtt.refusals import Refusals
-from carrycast.node.gateways.mqtt.retained import Retained
-from carrycast.node.gateways.mqtt.session import Shop
-from carrycast.node.gateways.mqtt.sessions import Sessions
-from carrycast.node.gateways.mqtt.shared import Groups
-from carrycast.node.gateways.mqtt.vitals import Vitals
+from carrycast.node.gateways.mqtt.connection import MqttConnection
+from carrycast.node.gateways.mqtt.events import MessageCache
+from carrycast.node.gateways.mqtt.publisher import MqttPublisher
+from carrycast.node.gateways.mqtt.retained import RetainedMessages
+from carrycast.node.gateways.mqtt.session import MqttContext, RejectionLog
+from carrycast.node.gateways.mqtt.session_store import SessionStore
+from carrycast.node.gateways.mqtt.sessions import SessionTable
+from carrycast.node.gateways.mqtt.shared_subscriptions import SharedSubscriptions
+from carrycast.node.gateways.mqtt.sys_statistics import SysStatistics
 from carrycast.node.link.socket_address import format_socket_address
 from carrycast.node.recorder import LOG
 
@@ -28,25 +27,25 @@ LAST_TURNS = 3
 class MqttGateway(Gateway):
     """The MQTT gateway of one node."""
 
-    def __init__(self, backing: GatewayContext, section: MqttSection) -> None:
-        self._backing = backing
+    def __init__(self, node_context: GatewayContext, section: MqttSection) -> None:
+        self._node_context = node_context
         self._section = section
-        self._retained = Retained(backing, section.max_retained)
-        self._shop = Shop(
-            backing=backing,
-            publishing=Publishing(backing, section, self._retained),
+        self._retained = RetainedMessages(node_context, section.max_retained)
+        self._context = MqttContext(
+            node_context=node_context,
+            publisher=MqttPublisher(node_context, section, self._retained),
             retained=self._retained,
-            records=Records(backing.store),
-            groups=Groups(backing),
-            messages=Messages(),
-            vitals=Vitals(backing, lambda: self._sessions.clients, lambda: len(self._retained)),
-            refusals=Refusals(),
+            session_store=SessionStore(node_context.store),
+            shared=SharedSubscriptions(node_context),
+            messages=MessageCache(),
+            statistics=SysStatistics(node_context, lambda: self._sessions.clients, lambda: len(self._retained)),
+            rejections=RejectionLog(),
             max_subscriptions=section.max_subscriptions,
             max_queued=section.max_queued,
         )
-        self._sessions = Sessions(self._shop, section)
-        self._connections: dict[Connection, None] = {}
-        self._unknown: dict[Connection, None] = {}
+        self._sessions = SessionTable(self._context, section)
+        self._connections: dict[MqttConnection, None] = {}
+        self._unknown: dict[MqttConnection, None] = {}
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -88,12 +87,12 @@ class MqttGateway(Gateway):
         for _ in range(LAST_TURNS):
             await asyncio.sleep(0)
 
-    def _connection(self) -> Connection:
-        return Connection(self._shop, self._sessions, self._section, self)
+    def _connection(self) -> MqttConnection:
+        return MqttConnection(self._context, self._sessions, self._section, self)
 
     # Of connections.
 
-    def arrived(self, connection: Connection) -> None:
+    def on_connected(self, connection: MqttConnection) -> None:
         """Somebody has come in, who may be anybody."""
         if self._server is None or not self._server.is_serving():
             connection.abort()
@@ -102,14 +101,14 @@ class MqttGateway(Gateway):
         if len(self._unknown) > MAX_UNKNOWN:
             oldest = next(iter(self._unknown))
             del self._unknown[oldest]
-            self._backing.node.recorder.bad_datagram("mqtt_flood", None)
+            self._node_context.node.recorder.bad_datagram("mqtt_flood", None)
             oldest.abort()
 
-    def known(self, connection: Connection) -> None:
+    def on_identified(self, connection: MqttConnection) -> None:
         """It has said who it is."""
         self._unknown.pop(connection, None)
 
-    def left(self, connection: Connection) -> None:
+    def on_disconnected(self, connection: MqttConnection) -> None:
         """It is gone."""
         self._unknown.pop(connection, None)
         self._connections.pop(connection, None)
@@ -119,7 +118,7 @@ class MqttGateway(Gateway):
         self._timer = loop.call_later(REVIEW_S, self._review)
         now_s = loop.time()
         for connection in list(self._connections):
-            connection.review(now_s)
-        self._sessions.review()
-        self._shop.vitals.review(now_s)
-        self._retained.review()
+            connection.check_timeouts(now_s)
+        self._sessions.check_timeouts()
+        self._context.statistics.check_timeouts(now_s)
+        self._retained.check_timeouts()

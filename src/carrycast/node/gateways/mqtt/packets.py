@@ -10,7 +10,7 @@ V311 = 4
 V5 = 5
 
 
-class Message(Struct, gc=False):
+class ApplicationMessage(Struct, gc=False):
     """What is published: by a client, by its will, or to a subscriber."""
 
     topic: str
@@ -18,18 +18,18 @@ class Message(Struct, gc=False):
     qos: int = 0
     retain: bool = False
     properties: Properties = NONE
-    packed: bool = False
+    is_compressed: bool = False
     """Whether the payload is deflated, as it came through the network."""
 
 
-class Connect(Struct):
+class ConnectPacket(Struct):
     """A client introduces itself."""
 
     version: int
     client_id: str
     clean: bool
     keep_alive_s: int
-    will: Message | None = None
+    will: ApplicationMessage | None = None
     user: str | None = None
     password: bytes | None = None
     properties: Properties = NONE
@@ -37,16 +37,16 @@ class Connect(Struct):
     """Whether another broker connects, as the highest bit of its version says."""
 
 
-class Publish(Struct):
+class PublishPacket(Struct):
     """An application message on its way."""
 
-    message: Message
+    message: ApplicationMessage
     packet_id: int = 0
     """0 with QoS 0."""
     again: bool = False
 
 
-class Ack(Struct):
+class AckPacket(Struct):
     """PUBACK, PUBREC, PUBREL or PUBCOMP."""
 
     kind: int
@@ -54,7 +54,7 @@ class Ack(Struct):
     reason: int = 0
 
 
-class Wish(Struct):
+class SubscriptionOptions(Struct):
     """One topic filter of a SUBSCRIBE, with its options."""
 
     filter: str
@@ -64,35 +64,44 @@ class Wish(Struct):
     retain_handling: int = 0
 
 
-class Subscribe(Struct):
+class SubscribePacket(Struct):
     """Some topic filters."""
 
     packet_id: int
-    wishes: list[Wish]
+    subscriptions: list[SubscriptionOptions]
     properties: Properties = NONE
 
 
-class Unsubscribe(Struct):
+class UnsubscribePacket(Struct):
     """Some topic filters, as they were subscribed to."""
 
     packet_id: int
     filters: list[str]
 
 
-class Ping(Struct):
+class PingreqPacket(Struct):
     """A client that has nothing else to say."""
 
 
-class Disconnect(Struct):
+class DisconnectPacket(Struct):
     """The client goes, and says why."""
 
     reason: int = 0
     properties: Properties = NONE
 
 
-class Auth(Struct):
+class AuthPacket(Struct):
     """A step of an authentication beyond passwords, of which this server knows none."""
 
 
-Packet: TypeAlias = Connect | Publish | Ack | Subscribe | Unsubscribe | Ping | Disconnect | Auth
+Packet: TypeAlias = (
+    ConnectPacket
+    | PublishPacket
+    | AckPacket
+    | SubscribePacket
+    | UnsubscribePacket
+    | PingreqPacket
+    | DisconnectPacket
+    | AuthPacket
+)
 """What a client sends."""

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from carrycast.node.gateways.mqtt.octets import Cursor, binary, text, variable
-from carrycast.node.gateways.mqtt.reasons import PacketError, Reason, malformed, protocol_error
+from carrycast.node.gateways.mqtt.fields import FieldReader, binary, encode_variable_byte_integer, text
+from carrycast.node.gateways.mqtt.reason_codes import PacketError, Reason, malformed_packet, protocol_error
 
 Properties: TypeAlias = Mapping[str, Any]
 """By name; `user` is a list of pairs, `subscription_id` a list of numbers."""
@@ -23,20 +23,20 @@ ACKS = (PUBACK, PUBREC, PUBREL, PUBCOMP)
 class _Kind(NamedTuple):
     """How a property is read and written."""
 
-    read: Callable[[Cursor], Any]
+    read: Callable[[FieldReader], Any]
     write: Callable[[Any], bytes]
 
 
-def _pair(cursor: Cursor) -> tuple[str, str]:
+def _pair(cursor: FieldReader) -> tuple[str, str]:
     return cursor.text(), cursor.text()
 
 
-_BYTE = _Kind(Cursor.byte, lambda value: value.to_bytes(1, "big"))
-_SHORT = _Kind(Cursor.short, lambda value: value.to_bytes(2, "big"))
-_LONG = _Kind(Cursor.long, lambda value: value.to_bytes(4, "big"))
-_VARIABLE = _Kind(Cursor.variable, variable)
-_TEXT = _Kind(Cursor.text, text)
-_BINARY = _Kind(Cursor.binary, binary)
+_BYTE = _Kind(FieldReader.byte, lambda value: value.to_bytes(1, "big"))
+_SHORT = _Kind(FieldReader.short, lambda value: value.to_bytes(2, "big"))
+_LONG = _Kind(FieldReader.long, lambda value: value.to_bytes(4, "big"))
+_VARIABLE = _Kind(FieldReader.variable, encode_variable_byte_integer)
+_TEXT = _Kind(FieldReader.text, text)
+_BINARY = _Kind(FieldReader.binary, binary)
 _PAIR = _Kind(_pair, lambda value: text(value[0]) + text(value[1]))
 
 
@@ -83,18 +83,18 @@ _BY_NAME = {one.name: one for one in _ALL}
 _MANY = frozenset({"user", "subscription_id"})
 
 
-def read_properties(cursor: Cursor, packet: int) -> Properties:
+def decode_properties(cursor: FieldReader, packet: int) -> Properties:
     """The properties of a packet of a kind; a PacketError if one may not stand there, or not say that."""
     length = cursor.variable()
     if length == 0:
         return NONE
     inner = cursor.within(length)
     found: dict[str, Any] = {}
-    while inner.left:
+    while inner.remaining:
         # Numbers of properties are of variable length, and all that there are have one byte.
         one = _BY_NUMBER.get(inner.variable())
         if one is None:
-            raise malformed("a property that does not exist")
+            raise malformed_packet("a property that does not exist")
         if packet not in one.where:
             raise protocol_error(f"{one.name} may not stand in this packet")
         value = one.kind.read(inner)
@@ -118,7 +118,7 @@ def _append_user(found: dict[str, Any], pair: tuple[str, str], packet: int) -> N
         raise PacketError(Reason.QUOTA_EXCEEDED, f"a packet has at most {MAX_USER_PROPERTIES} user properties")
 
 
-def write_properties(properties: Properties) -> bytes:
+def encode_properties(properties: Properties) -> bytes:
     """Properties with their length before them."""
     if not properties:
         return b"\0"
@@ -129,4 +129,4 @@ def write_properties(properties: Properties) -> bytes:
         for each in value if name in _MANY else (value,):
             parts += (number, one.kind.write(each))
     body = b"".join(parts)
-    return variable(len(body)) + body
+    return encode_variable_byte_integer(len(body)) + body

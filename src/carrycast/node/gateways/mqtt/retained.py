@@ -16,7 +16,7 @@ from carrycast.core.protocol.optional import AnswersRequests
 from carrycast.errors import UserError
 from carrycast.node.gateways import GatewayContext
 from carrycast.node.gateways.mqtt.events import RETAIN
-from carrycast.node.gateways.mqtt.wishes import TOPIC, Wanted
+from carrycast.node.gateways.mqtt.topic_filters import TOPIC, ParsedTopicFilter
 from carrycast.node.recorder import LOG
 
 _KEY = b"r"
@@ -40,11 +40,11 @@ class _Kept(msgspec.Struct, array_like=True):
 _decode = msgspec.msgpack.Decoder(_Kept).decode
 
 
-class Retained:
+class RetainedMessages:
     """The table, in the node's store."""
 
-    def __init__(self, backing: GatewayContext, most: int) -> None:
-        self._backing = backing
+    def __init__(self, node_context: GatewayContext, most: int) -> None:
+        self._node_context = node_context
         self._most = most
         self._kept: dict[str, _Kept] = {}
         self._taken_away: dict[str, None] = {}
@@ -53,16 +53,16 @@ class Retained:
 
     def start(self) -> None:
         """Read what is in the store, and listen from now on."""
-        for key, value in self._backing.store.items(_KEY):
+        for key, value in self._node_context.store.items(_KEY):
             try:
                 kept = _decode(value)
                 self._note(str(kept.event.attributes[TOPIC]), kept)
             except (msgspec.MsgspecError, ValueError, KeyError) as error:
                 LOG.error("a retained message in the store cannot be read and is forgotten: %s", error)
-                self._backing.store.delete(key)
+                self._node_context.store.delete(key)
         if not self._most:
             return
-        node, protocol = self._backing.node, self._backing.protocol
+        node, protocol = self._node_context.node, self._node_context.protocol
         history = isinstance(protocol, AnswersRequests)
         try:
             node.subscribe(WHATEVER, self._on_event, None, FOREVER_S, None, None, b"", history)
@@ -73,26 +73,28 @@ class Retained:
     def _on_event(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         self.keep(event)
 
-    def keep(self, event: Event, own: bool = False) -> bool:
+    def keep(self, event: Event, is_own: bool = False) -> bool:
         """A retained message; an older one than is there changes nothing. `own` has just been published here."""
         topic = event.attributes.get(TOPIC)
         if not self._most or not isinstance(topic, str):
             return False
         before = self._kept.get(topic)
-        if before is not None and not _later(event, before.event, own and before.event.source == self._backing.id):
+        if before is not None and not _later(
+            event, before.event, is_own and before.event.source == self._node_context.id
+        ):
             return False
         lease_s = min(event.lease_s, FOREVER_S if event.payload else TAKEN_AWAY_S)
         if before is None and len(self._kept) >= self._most:
             self._make_room()
         kept = _Kept(event, self._now_s() + lease_s)
         self._note(topic, kept)
-        self._backing.store.put(_KEY + topic.encode(), _encode(kept))
+        self._node_context.store.put(_KEY + topic.encode(), _encode(kept))
         return True
 
-    def matching(self, wanted: Wanted) -> Iterable[tuple[Event, float]]:
+    def matching(self, topic_filter: ParsedTopicFilter) -> Iterable[tuple[Event, float]]:
         """What is retained that somebody wants, each with when it ends."""
-        filter, now_s = Filter(wanted.filter), self._now_s()
-        topic = wanted.topics.literal()
+        filter, now_s = Filter(topic_filter.filter), self._now_s()
+        topic = topic_filter.topics.literal()
         found = self._kept.values() if topic is None else [self._kept[topic]] if topic in self._kept else []
         return [
             (kept.event, kept.until_s)
@@ -100,13 +102,13 @@ class Retained:
             if kept.event.payload and kept.until_s > now_s and filter.matches(kept.event.attributes)
         ]
 
-    def retrieve(self, wanted: Wanted, found: Callable[[Event, float], None]) -> None:
+    def request_retained(self, topic_filter: ParsedTopicFilter, found: Callable[[Event, float], None]) -> None:
         """Ask the network, where its protocol answers, for what is retained; `found` is called for what was not known
         here, with when it ends."""
-        if not self._most or not isinstance(self._backing.protocol, AnswersRequests):
+        if not self._most or not isinstance(self._node_context.protocol, AnswersRequests):
             return
         if self._asked >= MAX_ASKED:
-            self._backing.node.note_drop("mqtt_retained_not_asked")
+            self._node_context.node.note_drop("mqtt_retained_not_asked")
             return
         self._asked += 1
 
@@ -118,13 +120,13 @@ class Retained:
             self._asked -= 1
 
         try:
-            self._backing.node.request(f"{RETAIN} and {wanted.filter}", PATIENCE_S, answered, closed)
+            self._node_context.node.request(f"{RETAIN} and {topic_filter.filter}", PATIENCE_S, answered, closed)
         except UserError as error:
             # Too long with its condition, or too many are open: what is known here has been told.
             LOG.info("retained messages are not asked for: %s", error)
             self._asked -= 1
 
-    def review(self) -> None:
+    def check_timeouts(self) -> None:
         """Forget what is over."""
         now_s = self._now_s()
         for topic in [topic for topic, kept in self._kept.items() if kept.until_s <= now_s]:
@@ -146,15 +148,15 @@ class Retained:
             self._forget(next(iter(self._taken_away)))
         else:
             self._forget(next(iter(self._kept)))
-            self._backing.node.note_drop("mqtt_retained_full")
+            self._node_context.node.note_drop("mqtt_retained_full")
 
     def _forget(self, topic: str) -> None:
         del self._kept[topic]
         self._taken_away.pop(topic, None)
-        self._backing.store.delete(_KEY + topic.encode())
+        self._node_context.store.delete(_KEY + topic.encode())
 
     def _now_s(self) -> float:
-        return self._backing.node.recorder.time_s()
+        return self._node_context.node.recorder.time_s()
 
 
 def _later(event: Event, before: Event, in_order: bool) -> bool:

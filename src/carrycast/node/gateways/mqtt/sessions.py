@@ -1,46 +1,88 @@
 """Who is there: clients are let in, taken over, remembered while they are away, and forgotten."""
 
+import asyncio
 import time
 import uuid
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from carrycast.node.gateways.mqtt.config import MqttSection, rights_of, rights_of_user
-from carrycast.node.gateways.mqtt.packets import V5, Connect
-from carrycast.node.gateways.mqtt.reasons import PacketError, Reason
-from carrycast.node.gateways.mqtt.session import Session, Shop
-from carrycast.node.gateways.mqtt.vitals import is_sys
-from carrycast.node.gateways.mqtt.wills import Will, Wills
+from carrycast.node.gateways.mqtt.config import MqttSection, access_rights, authenticate
+from carrycast.node.gateways.mqtt.packets import V5, ApplicationMessage, ConnectPacket
+from carrycast.node.gateways.mqtt.reason_codes import PacketError, Reason
+from carrycast.node.gateways.mqtt.session import MqttContext, MqttSession
+from carrycast.node.gateways.mqtt.sys_statistics import is_sys_topic
 from carrycast.node.recorder import LOG
 
 MAX_CLIENT_ID = 256
 """Characters. The standard wants 23 to be taken; names and random ids are longer."""
 
 
-class Present(Protocol):
+class WillMessage(NamedTuple):
+    """A message, and how long to wait for its client before it is published."""
+
+    message: ApplicationMessage
+    delay_s: float = 0.0
+
+
+class PendingWills:
+    """The wills that wait, by client."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
+
+    def arm(self, client_id: str, delay_s: float, publish: Callable[[], None]) -> None:
+        """The client is gone; its will waits."""
+        if delay_s <= 0:
+            publish()
+            return
+        timer = asyncio.get_running_loop().call_later(delay_s, self.execute, client_id)
+        self._waiting[client_id] = (timer, publish)
+
+    def cancel(self, client_id: str) -> None:
+        """The client is back in time."""
+        found = self._waiting.pop(client_id, None)
+        if found is not None:
+            found[0].cancel()
+
+    def execute(self, client_id: str) -> None:
+        """It does not come back, or its session is over."""
+        found = self._waiting.pop(client_id, None)
+        if found is not None:
+            found[0].cancel()
+            found[1]()
+
+    def close(self) -> None:
+        """The node stops."""
+        for timer, _ in self._waiting.values():
+            timer.cancel()
+        self._waiting.clear()
+
+
+class ClientConnection(Protocol):
     """A connection, as far as sessions know it."""
 
-    def close(self, reason: Reason, told: str = "") -> None: ...
+    def close(self, reason: Reason, description: str = "") -> None: ...
 
 
 class Admitted(NamedTuple):
     """A client that was let in."""
 
-    session: Session
+    session: MqttSession
     resumed: bool
     assigned: bool
     """Whether its name was made up here."""
-    will: Will | None
+    will: WillMessage | None
 
 
-class Sessions:
+class SessionTable:
     """All sessions of a gateway, and the connections of those who are there."""
 
-    def __init__(self, shop: Shop, section: MqttSection) -> None:
-        self._shop = shop
+    def __init__(self, context: MqttContext, section: MqttSection) -> None:
+        self._context = context
         self._section = section
-        self._sessions: dict[str, Session] = {}
-        self._present: dict[str, tuple[Present, Will | None]] = {}
-        self._wills = Wills()
+        self._sessions: dict[str, MqttSession] = {}
+        self._present: dict[str, tuple[ClientConnection, WillMessage | None]] = {}
+        self._wills = PendingWills()
 
     @property
     def clients(self) -> int:
@@ -49,31 +91,33 @@ class Sessions:
 
     def restore(self) -> None:
         """The sessions of clients that were known before a restart; all of them are away."""
-        for kept in self._shop.records.load():
-            recorder = kept.session
-            rights = rights_of_user(self._section, recorder.user)
-            session = Session(self._shop, recorder.client_id, recorder.user, rights, recorder.expiry_s)
-            session.until_wall_s = recorder.until_wall_s or time.time() + recorder.expiry_s
+        for kept in self._context.session_store.load():
+            record = kept.session
+            rights = access_rights(self._section, record.user)
+            session = MqttSession(self._context, record.client_id, record.user, rights, record.expiry_s)
+            session.until_wall_s = record.until_wall_s or time.time() + record.expiry_s
             session.received = kept.received
             try:
-                session.restore(recorder.wishes)
+                session.restore(record.subscriptions)
             except PacketError as error:
-                LOG.error("the MQTT session of %r is forgotten: %s", recorder.client_id, error)
-                self._shop.records.forget(recorder.client_id, kept.received, [one.packet_id for one in kept.flights])
+                LOG.error("the MQTT session of %r is forgotten: %s", record.client_id, error)
+                self._context.session_store.forget(
+                    record.client_id, kept.received, [one.packet_id for one in kept.inflight_ids]
+                )
                 continue
-            for flight in kept.flights:
-                session.outbox.restore(flight)
-            self._sessions[recorder.client_id] = session
+            for inflight in kept.inflight_ids:
+                session.in_flight.restore(inflight)
+            self._sessions[record.client_id] = session
             if not session.expiry_s:
                 # The node was killed during what was to be its last connection.
                 self._end(session)
 
-    def admit(self, connect: Connect, connection: Present) -> Admitted:
+    def admit(self, connect: ConnectPacket, connection: ClientConnection) -> Admitted:
         """Let a client in, in place of another connection of the same name; a PacketError says why not."""
         section = self._section
-        rights = rights_of(section, connect.user, connect.password)
+        rights = authenticate(section, connect.user, connect.password)
         if rights is None:
-            self._shop.backing.node.recorder.bad_datagram("mqtt_credentials", None)
+            self._context.node_context.node.recorder.bad_datagram("mqtt_credentials", None)
             raise PacketError(Reason.BAD_CREDENTIALS, "unknown user or wrong password")
         if "authentication_method" in connect.properties:
             raise PacketError(Reason.BAD_AUTHENTICATION_METHOD, "only users and passwords are known here")
@@ -82,7 +126,9 @@ class Sessions:
         ):
             raise PacketError(Reason.CLIENT_ID_REFUSED, f"a client id has 1 to {MAX_CLIENT_ID} characters")
         # A bridge leaves a will under `$SYS`, which is no reason to turn it away: it is not published.
-        if connect.will is not None and not (is_sys(connect.will.topic) or rights.may_publish(connect.will.topic)):
+        if connect.will is not None and not (
+            is_sys_topic(connect.will.topic) or rights.may_publish(connect.will.topic)
+        ):
             raise PacketError(Reason.NOT_AUTHORIZED, "the will's topic is not allowed")
         retained = connect.will is not None and connect.will.retain
         if retained and section.max_retained == 0 and connect.version == V5:
@@ -104,14 +150,14 @@ class Sessions:
         session = self._continued(client_id, connect.clean)
         resumed = session is not None
         if session is None:
-            session = self._sessions[client_id] = Session(self._shop, client_id, user, rights, expiry_s)
+            session = self._sessions[client_id] = MqttSession(self._context, client_id, user, rights, expiry_s)
         session.user, session.rights, session.expiry_s, session.until_wall_s = user, rights, expiry_s, None
         will = _will(connect)
         self._present[client_id] = connection, will
         session.save()
         return Admitted(session, resumed, not connect.client_id, will)
 
-    def _continued(self, client_id: str, clean: bool) -> Session | None:
+    def _continued(self, client_id: str, clean: bool) -> MqttSession | None:
         """The session that a client goes on with. If it wants none the old one is over, and its will with it."""
         session = self._sessions.get(client_id)
         if not clean:
@@ -128,7 +174,7 @@ class Sessions:
             found[0].close(Reason.TAKEN_OVER, "another connection has come in under this client id")
             self.leave(self._sessions[client_id], found[0], with_will=True)
 
-    def leave(self, session: Session, connection: Present, with_will: bool) -> None:
+    def leave(self, session: MqttSession, connection: ClientConnection, with_will: bool) -> None:
         """A connection is over, on purpose or not. A second word of it, or one of a connection that was taken over, is
         none."""
         found = self._present.get(session.client_id)
@@ -138,16 +184,16 @@ class Sessions:
         will = found[1]
         session.detach()
         if with_will and will is not None:
-            publishing, rights = self._shop.publishing, session.rights
+            publisher, rights = self._context.publisher, session.rights
             delay_s = min(will.delay_s, session.expiry_s)
             self._wills.arm(
                 session.client_id,
                 delay_s,
-                lambda: publishing.publish(session.client_id, rights, will.message, lambda reason: None),
+                lambda: publisher.publish(session.client_id, rights, will.message, lambda reason: None),
             )
         self._put_away(session)
 
-    def _put_away(self, session: Session) -> None:
+    def _put_away(self, session: MqttSession) -> None:
         """Keep a session whose client has gone, or not."""
         if session.expiry_s:
             session.until_wall_s = time.time() + session.expiry_s
@@ -155,7 +201,7 @@ class Sessions:
         else:
             self._end(session)
 
-    def review(self) -> None:
+    def check_timeouts(self) -> None:
         """Forget those whose time is over."""
         now_s = time.time()
         over = [one for one in self._sessions.values() if one.until_wall_s is not None and one.until_wall_s <= now_s]
@@ -175,19 +221,19 @@ class Sessions:
         for session, _ in gone:
             self._put_away(session)
 
-    def _end(self, session: Session) -> None:
+    def _end(self, session: MqttSession) -> None:
         session.end()
         del self._sessions[session.client_id]
 
 
-def _expiry_s(connect: Connect, most_s: float) -> float:
+def _expiry_s(connect: ConnectPacket, most_s: float) -> float:
     if connect.version != V5:
         return 0.0 if connect.clean else most_s
     asked_s: int = connect.properties.get("session_expiry_s", 0)
     return min(float(asked_s), most_s)
 
 
-def _will(connect: Connect) -> Will | None:
+def _will(connect: ConnectPacket) -> WillMessage | None:
     if connect.will is None:
         return None
-    return Will(connect.will, float(connect.will.properties.get("will_delay_s", 0)))
+    return WillMessage(connect.will, float(connect.will.properties.get("will_delay_s", 0)))

@@ -10,14 +10,13 @@ from carrycast.core.model import FOREVER_S, Event, EventId, Scalar
 from carrycast.core.protocol.optional import KeepsEvents, log_of
 from carrycast.errors import NotAuthorizedError, UserError, WorkError
 from carrycast.node.gateways import GatewayContext
-from carrycast.node.gateways.mqtt.config import MqttSection, Rights
-from carrycast.node.gateways.mqtt.events import attributes_of, lease_of
-from carrycast.node.gateways.mqtt.packets import Message
-from carrycast.node.gateways.mqtt.packing import DEFLATE, ENCODING, packed
+from carrycast.node.gateways.mqtt.config import AccessRights, MqttSection
+from carrycast.node.gateways.mqtt.events import DEFLATE, ENCODING, compress_payload, event_attributes, event_lease_s
+from carrycast.node.gateways.mqtt.packets import ApplicationMessage
 from carrycast.node.gateways.mqtt.properties import MAX_USER_PROPERTIES
-from carrycast.node.gateways.mqtt.reasons import Reason
-from carrycast.node.gateways.mqtt.retained import Retained
-from carrycast.node.gateways.mqtt.vitals import is_sys
+from carrycast.node.gateways.mqtt.reason_codes import Reason
+from carrycast.node.gateways.mqtt.retained import RetainedMessages
+from carrycast.node.gateways.mqtt.sys_statistics import is_sys_topic
 from carrycast.node.recorder import LOG
 from carrycast.node.runtime.publisher import MAX_EVENT_BYTES, check_stores_events
 from carrycast.node.storage.group_commit import OnCommitted
@@ -32,19 +31,19 @@ REMEMBERED = 10_000
 """Events of which it is known who published them, for those who do not want their own."""
 
 
-class Publishing:
+class MqttPublisher:
     """The way of messages into the node."""
 
-    def __init__(self, backing: GatewayContext, section: MqttSection, retained: Retained) -> None:
-        self._node = backing.node
+    def __init__(self, node_context: GatewayContext, section: MqttSection, retained: RetainedMessages) -> None:
+        self._node = node_context.node
         self._retained = retained
         self._lease_s = FOREVER_S if section.lease_s is None else section.lease_s
         if section.level == "stored":
             try:
-                check_stores_events(backing.protocol)
+                check_stores_events(node_context.protocol)
             except UserError as error:
                 raise UserError(f"mqtt.level: {error}") from None
-        protocol = backing.protocol
+        protocol = node_context.protocol
         keeps = isinstance(protocol, KeepsEvents) and protocol.durable
         self._stored = keeps and section.level != "accepted"
         log = log_of(protocol) if self._stored else None
@@ -59,14 +58,14 @@ class Publishing:
         """Whether publishers should wait a moment."""
         return self._node.is_busy()
 
-    def own(self, client_id: str, event: EventId) -> bool:
+    def is_own(self, client_id: str, event: EventId) -> bool:
         """Whether a client has published an event itself, as far as is remembered."""
         return client_id in (self._publisher, self._publishers.get(event))
 
-    def publish(self, client_id: str, rights: Rights, message: Message, done: Done) -> None:
+    def publish(self, client_id: str, rights: AccessRights, message: ApplicationMessage, done: Done) -> None:
         """Publish; `done` is called once, now or when it is on the disk."""
-        if is_sys(message.topic) or not rights.may_publish(message.topic):
-            self._node.note_drop("mqtt_sys" if is_sys(message.topic) else "mqtt_not_allowed")
+        if is_sys_topic(message.topic) or not rights.may_publish(message.topic):
+            self._node.note_drop("mqtt_sys" if is_sys_topic(message.topic) else "mqtt_not_allowed")
             done(Reason.NOT_AUTHORIZED)
             return
         if len(message.properties.get("user", ())) > MAX_USER_PROPERTIES:
@@ -78,7 +77,7 @@ class Publishing:
             done(Reason.SUCCESS if lost is None else Reason.QUOTA_EXCEEDED)
 
         stored = saved if self._stored and message.qos else None
-        lease_s = lease_of(message, self._lease_s)
+        lease_s = event_lease_s(message, self._lease_s)
         if stored is not None:
             lease_s = min(lease_s, self._longest_s)
         self._publisher = client_id
@@ -103,20 +102,20 @@ class Publishing:
             self._publishers.popitem(last=False)
         if message.retain:
             # Not every protocol brings a node its own events.
-            self._retained.keep(Event(id, attributes, payload, time.time(), lease_s), own=True)
+            self._retained.keep(Event(id, attributes, payload, time.time(), lease_s), is_own=True)
         if stored is None:
             done(Reason.SUCCESS)
 
     def _published(
-        self, message: Message, lease_s: float, stored: OnCommitted | None
+        self, message: ApplicationMessage, lease_s: float, stored: OnCommitted | None
     ) -> tuple[EventId, dict[str, Scalar], bytes]:
-        attributes, complete = attributes_of(message)
+        attributes, complete = event_attributes(message)
         payload = message.payload
         if _is_long(attributes, payload):
             # What it says is in it twice, which is too much.
-            attributes, complete = attributes_of(message, look_inside=False)[0], False
+            attributes, complete = event_attributes(message, look_inside=False)[0], False
             if _is_long(attributes, payload):
-                attributes[ENCODING], payload = DEFLATE, packed(payload)
+                attributes[ENCODING], payload = DEFLATE, compress_payload(payload)
         id = self._node.publish(attributes, payload, lease_s, None, stored, None)
         if not complete:
             self._node.note_drop("mqtt_attributes")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.node.gateways.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt import properties as packet_type
 from tests.gateway.world import Broker, Raw, broker, connect, packet, publish, subscribe, text, until
 
 LASTING = {"session_expiry_s": 1000}
@@ -20,7 +20,7 @@ def lasting(node: Broker, id: str = "me", *then: bytes, **options: object) -> Ra
 
 def wants(client: Raw, topics: str, qos: int = 1) -> None:
     client.say(subscribe(topics, qos))
-    client.expect(kinds.SUBACK)
+    client.expect(packet_type.SUBACK)
 
 
 def write(node: Broker, topic: str, *payloads: bytes, qos: int = 1) -> None:
@@ -28,13 +28,13 @@ def write(node: Broker, topic: str, *payloads: bytes, qos: int = 1) -> None:
         writer.connected()
         for id, payload in enumerate(payloads, start=1):
             writer.say(publish(topic, payload, qos, id))
-            writer.expect(kinds.PUBACK if qos == 1 else kinds.PUBREC)
+            writer.expect(packet_type.PUBACK if qos == 1 else packet_type.PUBREC)
 
 
 def nothing_more(client: Raw) -> None:
     """The next that a client hears is the answer to what it asks now."""
     client.say(packet(0xC0))
-    client.expect(kinds.PINGRESP)
+    client.expect(packet_type.PINGRESP)
 
 
 def gone(node: Broker, client: Raw) -> None:
@@ -50,13 +50,13 @@ def test_who_subscribes_anew_gets_what_comes_then_whatever_is_on_its_way_from_be
         write(node, "a", b"old")
         old = client.message()
         client.say(packet(0xA2, b"\x00\x02\x00", text("a")))
-        client.expect(kinds.UNSUBACK)
+        client.expect(packet_type.UNSUBACK)
         wants(client, "a")
         write(node, "a", b"new")
         new = client.message()
         assert (old[1], new[1]) == (b"old", b"new")
         # The word that the old one has arrived says nothing of the new one.
-        client.ack(kinds.PUBACK, old[3])
+        client.ack(packet_type.PUBACK, old[3])
         nothing_more(client)
         gone(node, client)
         client = lasting(node)
@@ -72,11 +72,11 @@ def test_a_member_of_a_group_is_served_on_when_the_last_that_lasts_has_left(tmp_
             wants(member, "$share/g/a")
         write(node, "a", b"1", b"2")
         got = brief.message()
-        other.ack(kinds.PUBACK, other.message()[3])
+        other.ack(packet_type.PUBACK, other.message()[3])
         nothing_more(other)
         other.say(BYE_FOR_GOOD)
         assert other.end() is None
-        brief.ack(kinds.PUBACK, got[3])
+        brief.ack(packet_type.PUBACK, got[3])
         nothing_more(brief)
         write(node, "a", b"3")
         assert brief.message()[1] == b"3"
@@ -94,9 +94,9 @@ def test_no_more_comes_again_at_a_time_than_a_client_takes(tmp_path: Path) -> No
             assert client.message() == (*got[:4], True)
         nothing_more(client)
         for number, got in enumerate(sent):
-            client.ack(kinds.PUBREC, got[3])
-            client.expect(kinds.PUBREL)
-            client.ack(kinds.PUBCOMP, got[3])
+            client.ack(packet_type.PUBREC, got[3])
+            client.expect(packet_type.PUBREL)
+            client.ack(packet_type.PUBCOMP, got[3])
             if number + 2 < len(sent):
                 assert client.message() == (*sent[number + 2][:4], True)
         nothing_more(client)
@@ -125,11 +125,11 @@ def test_what_is_on_its_way_is_delivered_though_its_subscription_has_ended(tmp_p
         write(node, "a", b"x")
         got = client.message()
         client.say(packet(0xA2, b"\x00\x02\x00", text("a")))
-        client.expect(kinds.UNSUBACK)
+        client.expect(packet_type.UNSUBACK)
         gone(node, client)
         client = lasting(node)
         assert client.message() == (*got[:4], True)
-        client.ack(kinds.PUBACK, got[3])
+        client.ack(packet_type.PUBACK, got[3])
         nothing_more(client)
         gone(node, client)
         client = lasting(node)
@@ -145,12 +145,12 @@ def test_a_session_of_which_nothing_is_to_be_left_leaves_nothing_in_the_store(tm
         client = lasting(node)
         wants(client, "a", 2)
         client.say(publish("b", b"x", 2, 7))
-        client.expect(kinds.PUBREC)
+        client.expect(packet_type.PUBREC)
         gone(node, client)
         client = Raw(node.port, connect("me", clean=False))
         assert client.connected()[0]
-        client.ack(kinds.PUBREL, 7)
-        client.expect(kinds.PUBCOMP)
+        client.ack(packet_type.PUBREL, 7)
+        client.expect(packet_type.PUBCOMP)
         if not killed:
             gone(node, client)
             gone(node, lasting(node))
@@ -160,7 +160,7 @@ def test_a_session_of_which_nothing_is_to_be_left_leaves_nothing_in_the_store(tm
         wants(reader, "b")
         # Another message, under an id that was used before.
         client.say(publish("b", b"y", 2, 7))
-        client.expect(kinds.PUBREC)
+        client.expect(packet_type.PUBREC)
         assert reader.message()[1] == b"y"
         for one in (client, reader):
             one.close()
@@ -170,7 +170,7 @@ def test_the_id_of_a_retained_message_of_qos_2_goes_to_no_other_when_the_node_is
     with broker(tmp_path) as node:
         with Raw(node.port, connect("writer"), publish("a", b"kept", 2, 1, retain=True)) as writer:
             writer.connected()
-            writer.expect(kinds.PUBREC)
+            writer.expect(packet_type.PUBREC)
         client = lasting(node)
         wants(client, "a", 2)
         kept = client.message()
@@ -180,14 +180,14 @@ def test_the_id_of_a_retained_message_of_qos_2_goes_to_no_other_when_the_node_is
         node.restart()
         write(node, "a", b"new", qos=2)
         client = lasting(node)
-        assert client.expect(kinds.PUBREL)[1] == kept[3].to_bytes(2, "big")
+        assert client.expect(packet_type.PUBREL)[1] == kept[3].to_bytes(2, "big")
         new = client.message()
         assert new[1] == b"new"
         assert new[3] != kept[3]
-        client.ack(kinds.PUBCOMP, kept[3])
-        client.ack(kinds.PUBREC, new[3])
-        client.expect(kinds.PUBREL)
-        client.ack(kinds.PUBCOMP, new[3])
+        client.ack(packet_type.PUBCOMP, kept[3])
+        client.ack(packet_type.PUBREC, new[3])
+        client.expect(packet_type.PUBREL)
+        client.ack(packet_type.PUBCOMP, new[3])
         nothing_more(client)
         client.close()
         node.restart()
@@ -223,7 +223,7 @@ def test_an_event_whose_topic_mqtt_does_not_allow_is_dropped_once_and_does_not_c
         got = client.message()
         assert got[0] == "a/b"
         assert node.drops("mqtt_topic") == 1
-        client.ack(kinds.PUBACK, got[3])
+        client.ack(packet_type.PUBACK, got[3])
         until(lambda: node.run(lambda: node.node.status().waiting["clients"]) == 0)
         node.restart()
         client = lasting(node)

@@ -11,37 +11,40 @@ from msgspec.structs import replace
 from carrycast.core.model import FOREVER_S, SubscriptionId
 from carrycast.node.api.durable_subscription import Consumer, LocalDelivery
 from carrycast.node.gateways import GatewayContext
-from carrycast.node.gateways.mqtt.config import Rights
-from carrycast.node.gateways.mqtt.entry import Entry
-from carrycast.node.gateways.mqtt.outbox import Origin, Outbox, Parcel
-from carrycast.node.gateways.mqtt.wishes import Wanted
+from carrycast.node.gateways.mqtt.config import AccessRights
+from carrycast.node.gateways.mqtt.in_flight import DeliveryPosition, InFlightMessages, OutboundMessage
+from carrycast.node.gateways.mqtt.topic_filters import ParsedTopicFilter, SessionSubscription
 
 PREFETCH = 256
 """Events with the members of a group that are not acknowledged."""
 
 
-class Member(Protocol):
+class GroupMember(Protocol):
     """A session, as its groups see it."""
 
     @property
-    def lasting(self) -> bool: ...
+    def is_persistent(self) -> bool: ...
     @property
-    def outbox(self) -> Outbox: ...
+    def in_flight(self) -> InFlightMessages: ...
     @property
-    def rights(self) -> Rights: ...
-    def take(self, entry: Entry, delivery: LocalDelivery, origin: Origin | None) -> None: ...
-    def settle(self, origin: Origin, saved: Callable[[], None] | None) -> None: ...
+    def rights(self) -> AccessRights: ...
+    def take(
+        self, entry: SessionSubscription, delivery: LocalDelivery, delivery_position: DeliveryPosition | None
+    ) -> None: ...
+    def acknowledge(self, delivery_position: DeliveryPosition, saved: Callable[[], None] | None) -> None: ...
 
 
 class _Group:
     """Those who share one subscription."""
 
-    def __init__(self, backing: GatewayContext, key: str, wanted: Wanted, rights: Rights) -> None:
-        self._backing = backing
+    def __init__(
+        self, node_context: GatewayContext, key: str, topic_filter: ParsedTopicFilter, rights: AccessRights
+    ) -> None:
+        self._node_context = node_context
         self.key = key
-        self._wanted = wanted
+        self._wanted = topic_filter
         self._rights = rights
-        self.members: dict[Member, Entry] = {}
+        self.members: dict[GroupMember, SessionSubscription] = {}
         """Who is to have the next stands first."""
         self.id: SubscriptionId | None = None
         self.name: str | None = None
@@ -50,9 +53,9 @@ class _Group:
     def refresh(self) -> None:
         """Let the subscription at the node be as the members need it: with a name while one of them outlives its
         connection, and read while one of them is connected."""
-        lasting = any(member.lasting and share.wish.qos for member, share in self.members.items())
-        name = f"mqtt\0\0{self.key}" if lasting else None
-        connected = any(member.outbox.connected for member in self.members)
+        is_persistent = any(member.is_persistent and share.options.qos for member, share in self.members.items())
+        name = f"mqtt\0\0{self.key}" if is_persistent else None
+        connected = any(member.in_flight.connected for member in self.members)
         if name != self.name or not self.members:
             self._end()
             self.name = name
@@ -64,116 +67,118 @@ class _Group:
             elif self.id is None:
                 self._subscribe(None)
             else:
-                self._backing.node.detach(self.id)
+                self._node_context.node.detach(self.id)
         self._attached = connected
 
     def _subscribe(self, reader: Consumer | None) -> None:
-        node, attributes = self._backing.node, self._rights.attributes
+        node, attributes = self._node_context.node, self._rights.attributes
         self.id = node.subscribe(self._wanted.filter, reader, self.name, FOREVER_S, attributes, None, b"", False)
 
     def _end(self) -> None:
         if self.id is not None:
-            self._backing.node.unsubscribe(self.id)
+            self._node_context.node.unsubscribe(self.id)
             self.id = None
         self._attached = False
 
     def _on_delivery(self, subscription: SubscriptionId, delivery: LocalDelivery) -> None:
-        origin = None
+        delivery_position = None
         if self.name is not None and delivery.position is not None:
-            origin = Origin(subscription, delivery.position)
+            delivery_position = DeliveryPosition(subscription, delivery.position)
             for member, share in self.members.items():
-                if member.outbox.holds(origin):
+                if member.in_flight.is_in_flight(delivery_position):
                     # It was on its way to that one, which may have it already.
-                    member.take(share, delivery, origin)
+                    member.take(share, delivery, delivery_position)
                     return
         chosen = self._next()
         if chosen is not None:
-            chosen.take(self.members[chosen], delivery, origin)
-        elif origin is None:
-            self._backing.node.note_drop("mqtt_no_member")
+            chosen.take(self.members[chosen], delivery, delivery_position)
+        elif delivery_position is None:
+            self._node_context.node.note_drop("mqtt_no_member")
 
-    def hand_on(self, parcel: Parcel) -> None:
+    def reassign(self, outbound: OutboundMessage) -> None:
         """Somebody has gone who was to have it. If nobody else is there, it waits in the store, or is lost."""
         chosen = self._next()
         if chosen is None:
-            if parcel.origin is None:
-                self._backing.node.note_drop("mqtt_no_member")
+            if outbound.delivery_position is None:
+                self._node_context.node.note_drop("mqtt_no_member")
             return
-        share, message = self.members[chosen], parcel.message
+        share, message = self.members[chosen], outbound.message
         properties = {name: value for name, value in message.properties.items() if name != "subscription_id"}
         if share.subscription_id is not None:
             properties["subscription_id"] = [share.subscription_id]
-        qos = min(message.qos, share.wish.qos)
+        qos = min(message.qos, share.options.qos)
         given = replace(message, qos=qos, properties=properties)
-        if qos == 0 and parcel.origin is not None:
-            chosen.settle(parcel.origin, None)
-        chosen.outbox.offer(Parcel(given, parcel.until_s, parcel.origin, again=True, group=self.key))
+        if qos == 0 and outbound.delivery_position is not None:
+            chosen.acknowledge(outbound.delivery_position, None)
+        chosen.in_flight.enqueue(
+            OutboundMessage(given, outbound.until_s, outbound.delivery_position, again=True, group=self.key)
+        )
 
-    def _next(self) -> Member | None:
+    def _next(self) -> GroupMember | None:
         """The next in turn of those who are connected; who could take it at once goes first."""
         chosen = None
         for member in self.members:
-            if member.outbox.free:
+            if member.in_flight.has_room:
                 chosen = member
                 break
-            if chosen is None and member.outbox.connected:
+            if chosen is None and member.in_flight.connected:
                 chosen = member
         if chosen is not None:
             self.members[chosen] = self.members.pop(chosen)
         return chosen
 
 
-class Groups:
+class SharedSubscriptions:
     """All groups of a gateway."""
 
-    def __init__(self, backing: GatewayContext) -> None:
-        self._backing = backing
-        self._groups: dict[str, _Group] = {}
-        self._of: dict[Member, dict[str, None]] = {}
+    def __init__(self, node_context: GatewayContext) -> None:
+        self._node_context = node_context
+        self._shared: dict[str, _Group] = {}
+        self._of: dict[GroupMember, dict[str, None]] = {}
         """The groups that each session is in."""
 
-    def join(self, member: Member, share: Entry) -> None:
+    def join(self, member: GroupMember, share: SessionSubscription) -> None:
         """A session shares a subscription from now on, with those who may see what it may see now."""
-        key = _key_of(member, share.wanted)
+        key = _key_of(member, share.topic_filter)
         if share.group != key:
             self.leave(member, share)
             share.group = key
-        group = self._groups.get(key)
+        group = self._shared.get(key)
         if group is None:
-            group = self._groups[key] = _Group(self._backing, key, share.wanted, member.rights)
+            group = self._shared[key] = _Group(self._node_context, key, share.topic_filter, member.rights)
         group.members[member] = share
         self._of.setdefault(member, {})[key] = None
         group.refresh()
 
-    def leave(self, member: Member, share: Entry) -> None:
+    def leave(self, member: GroupMember, share: SessionSubscription) -> None:
         """It no longer does."""
         key, share.group = share.group, None
-        group = None if key is None else self._groups.get(key)
+        group = None if key is None else self._shared.get(key)
         if key is not None and group is not None and group.members.pop(member, None) is not None:
             del self._of[member][key]
             if not self._of[member]:
                 del self._of[member]
             group.refresh()
             if not group.members:
-                del self._groups[key]
+                del self._shared[key]
 
-    def refresh(self, member: Member) -> None:
+    def refresh(self, member: GroupMember) -> None:
         """A session is connected, or no longer."""
         for key in self._of.get(member, ()):
-            self._groups[key].refresh()
+            self._shared[key].refresh()
 
-    def stands(self, member: Member, id: SubscriptionId) -> bool:
+    def is_active(self, member: GroupMember, id: SubscriptionId) -> bool:
         """Whether a subscription at the node is that of a group of a session."""
-        return any(self._groups[key].id == id for key in self._of.get(member, ()))
+        return any(self._shared[key].id == id for key in self._of.get(member, ()))
 
-    def hand_on(self, parcels: list[Parcel]) -> None:
+    def reassign(self, outbounds: list[OutboundMessage]) -> None:
         """What a session that is gone was to have, and others of its groups may have instead."""
-        for parcel in parcels:
-            group = None if parcel.group is None else self._groups.get(parcel.group)
+        for outbound in outbounds:
+            group = None if outbound.group is None else self._shared.get(outbound.group)
             if group is not None:
-                group.hand_on(parcel)
+                group.reassign(outbound)
 
 
-def _key_of(member: Member, wanted: Wanted) -> str:
+def _key_of(member: GroupMember, topic_filter: ParsedTopicFilter) -> str:
     """Who may see different events cannot share."""
-    return f"{wanted.group}\0{wanted.filter}\0{sorted(member.rights.attributes.items())}"
+    return f"{topic_filter.group}\0{topic_filter.filter}\0{sorted(member.rights.attributes.items())}"

@@ -10,10 +10,14 @@ forms may stand together, `$share` first. With MQTT 5 the condition may also be 
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from carrycast.core.matching import Filter
 from carrycast.core.matching.topics import TopicFilter, parse_topic_filter
+from carrycast.core.model import SubscriptionId
 from carrycast.errors import UserError
-from carrycast.node.gateways.mqtt.reasons import PacketError, Reason
+from carrycast.node.gateways.mqtt.packets import SubscriptionOptions
+from carrycast.node.gateways.mqtt.reason_codes import PacketError, Reason
 
 SHARE = "$share/"
 CONTENT = "$filter/"
@@ -21,7 +25,7 @@ TOPIC = "topic"
 """The attribute that holds an event's topic."""
 
 
-class Wanted(NamedTuple):
+class ParsedTopicFilter(NamedTuple):
     """A topic filter as it was sent, taken apart."""
 
     topics: TopicFilter
@@ -31,7 +35,26 @@ class Wanted(NamedTuple):
     """With whom it is shared."""
 
 
-def read_wish(text: str, condition: str = "") -> Wanted:
+class SessionSubscription(Struct):
+    """A subscription of a session."""
+
+    text: str
+    """As it was sent: a subscription is replaced, or ended, by the same text."""
+    topic_filter: ParsedTopicFilter
+    condition: str
+    options: SubscriptionOptions
+    subscription_id: int | None
+    name: str | None = None
+    """Of one whose events wait in the store."""
+    id: SubscriptionId | None = None
+    """At the node, as far as it is known there; one with a name stands from before a restart, too."""
+    read: bool = False
+    """Whether its events come here."""
+    group: str | None = None
+    """The key of the group that it is shared in."""
+
+
+def parse_topic_subscription(text: str, condition: str = "") -> ParsedTopicFilter:
     """What a topic filter asks for, `condition` besides; a PacketError says what is wrong."""
     group = None
     rest = text
@@ -41,19 +64,19 @@ def read_wish(text: str, condition: str = "") -> Wanted:
             raise _refused("a shared subscription is $share/GROUP/FILTER")
     if rest.startswith(CONTENT) or rest + "/" == CONTENT:
         found, rest = _split_condition(rest.removeprefix(CONTENT))
-        condition = all_of([condition, found] if condition.strip() else [found])
+        condition = combine_conditions([condition, found] if condition.strip() else [found])
     try:
         topics = parse_topic_filter(rest)
     except ValueError as error:
         raise _refused(f"expected {error}, not {rest[:100]!r}") from None
     quoted = str(topics).replace("'", "''")
-    wanted = f"{TOPIC} matches '{quoted}'"
+    topic_filter = f"{TOPIC} matches '{quoted}'"
     if condition.strip():
-        wanted = f"{wanted} and {all_of([condition])}"
-    return Wanted(topics, _canonical(wanted), group)
+        topic_filter = f"{topic_filter} and {combine_conditions([condition])}"
+    return ParsedTopicFilter(topics, _canonical(topic_filter), group)
 
 
-def all_of(conditions: list[str]) -> str:
+def combine_conditions(conditions: list[str]) -> str:
     """What holds where all of these do. Each is read on its own: a bracket too many must not reach beyond it."""
     return " and ".join(f"({_canonical(one)})" for one in conditions)
 
@@ -80,5 +103,5 @@ def _split_condition(text: str) -> tuple[str, str]:
     raise _refused("a subscription by content is $filter/CONDITION/TOPICS, with # as TOPICS for all of them")
 
 
-def _refused(told: str) -> PacketError:
-    return PacketError(Reason.TOPIC_FILTER_INVALID, told)
+def _refused(description: str) -> PacketError:
+    return PacketError(Reason.TOPIC_FILTER_INVALID, description)

@@ -6,27 +6,27 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from carrycast.errors import UserError, WorkError
-from carrycast.node.gateways.mqtt import encoding
-from carrycast.node.gateways.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt import codec
+from carrycast.node.gateways.mqtt import properties as packet_type
 from carrycast.node.gateways.mqtt.config import MqttSection
 from carrycast.node.gateways.mqtt.packets import (
     V5,
-    Ack,
-    Connect,
-    Disconnect,
-    Message,
+    AckPacket,
+    ApplicationMessage,
+    ConnectPacket,
+    DisconnectPacket,
     Packet,
-    Ping,
-    Publish,
-    Subscribe,
-    Unsubscribe,
-    Wish,
+    PingreqPacket,
+    PublishPacket,
+    SubscribePacket,
+    SubscriptionOptions,
+    UnsubscribePacket,
 )
-from carrycast.node.gateways.mqtt.reasons import SUBSCRIPTION_FAILED_311, PacketError, Reason, protocol_error
-from carrycast.node.gateways.mqtt.session import Session, Shop
-from carrycast.node.gateways.mqtt.sessions import Present, Sessions
-from carrycast.node.gateways.mqtt.vitals import is_sys
-from carrycast.node.gateways.mqtt.wishes import SHARE, all_of
+from carrycast.node.gateways.mqtt.reason_codes import SUBSCRIPTION_FAILED_311, PacketError, Reason, protocol_error
+from carrycast.node.gateways.mqtt.session import MqttContext, MqttSession
+from carrycast.node.gateways.mqtt.sessions import ClientConnection, SessionTable
+from carrycast.node.gateways.mqtt.sys_statistics import is_sys_topic
+from carrycast.node.gateways.mqtt.topic_filters import SHARE, combine_conditions
 
 TOPIC_ALIASES = 64
 """Topics that a client may give a number to, and that get one towards a client that allows it."""
@@ -37,7 +37,7 @@ FOR_GOOD = (Reason.NOT_AUTHORIZED, Reason.IMPLEMENTATION_ERROR, Reason.PACKET_TO
 """Why a publication is refused that would be refused again."""
 
 
-class Output(Present, Protocol):
+class PacketOutput(ClientConnection, Protocol):
     """The connection, as the dialogue uses it."""
 
     @property
@@ -50,17 +50,17 @@ class Output(Present, Protocol):
         """Go on with what has come in."""
 
 
-class Dialogue:
+class PacketHandler:
     """With one client. It is the line of its session's outbox."""
 
-    def __init__(self, shop: Shop, sessions: Sessions, section: MqttSection, out: Output) -> None:
-        self._shop = shop
+    def __init__(self, context: MqttContext, sessions: SessionTable, section: MqttSection, out: PacketOutput) -> None:
+        self._context = context
         self._sessions = sessions
         self._section = section
         self._out = out
         self.version = 0
         """0 until the client has said."""
-        self.session: Session | None = None
+        self.session: MqttSession | None = None
         self.keep_alive_s = math.inf
         """After how much silence it is gone."""
         self.pending = 0
@@ -70,29 +70,29 @@ class Dialogue:
         refuses: as many as the client counts against the Receive Maximum [MQTT 5, 4.9]."""
         self._bridge = False
         self._aliases: dict[int, str] = {}
-        self._told_aliases: dict[str, int] = {}
-        self._limits: kinds.Properties = kinds.NONE
+        self._sent_aliases: dict[str, int] = {}
+        self._limits: packet_type.Properties = packet_type.NONE
 
     def serve(self, packet: Packet) -> None:
         """Answer a packet; a PacketError ends the connection."""
         session = self.session
         if session is None:
-            if not isinstance(packet, Connect):
+            if not isinstance(packet, ConnectPacket):
                 raise protocol_error("a client introduces itself first")
             self._connect(packet)
-        elif isinstance(packet, Publish):
+        elif isinstance(packet, PublishPacket):
             self._publish(session, packet)
-        elif isinstance(packet, Ack):
+        elif isinstance(packet, AckPacket):
             self._acknowledged(session, packet)
-        elif isinstance(packet, Subscribe):
+        elif isinstance(packet, SubscribePacket):
             self._subscribe(session, packet)
-        elif isinstance(packet, Unsubscribe):
+        elif isinstance(packet, UnsubscribePacket):
             reasons = [session.unsubscribe(text) for text in packet.filters]
             session.save()
-            self._out.send(encoding.unsuback(self.version, packet.packet_id, reasons))
-        elif isinstance(packet, Ping):
-            self._out.send(encoding.PONG)
-        elif isinstance(packet, Disconnect):
+            self._out.send(codec.encode_unsuback(self.version, packet.packet_id, reasons))
+        elif isinstance(packet, PingreqPacket):
+            self._out.send(codec.PINGRESP_PACKET)
+        elif isinstance(packet, DisconnectPacket):
             self._disconnect(session, packet)
         else:
             raise protocol_error("a client introduces itself once, with CONNECT alone")
@@ -100,13 +100,13 @@ class Dialogue:
     def is_skipped(self, head: int) -> bool:
         """Whether a packet that is longer than allowed, of which the first byte is here, is discarded alone: a message
         of a bridge, which would connect again and send it again for ever."""
-        return self._bridge and self.session is not None and head >> 4 == kinds.PUBLISH
+        return self._bridge and self.session is not None and head >> 4 == packet_type.PUBLISH
 
-    def discard(self, packet: Packet) -> None:
+    def discard_oversized(self, packet: Packet) -> None:
         """The beginning of a message that is longer than allowed, of a bridge."""
-        assert isinstance(packet, Publish)
+        assert isinstance(packet, PublishPacket)
         assert self.session is not None
-        self._shop.backing.node.note_drop("mqtt_packet_too_large")
+        self._context.node_context.node.note_drop("mqtt_packet_too_large")
         if packet.message.qos:
             self.pending += 1
             self._in_flight.add(packet.packet_id)
@@ -119,7 +119,7 @@ class Dialogue:
         if self.session is not None:
             self._sessions.leave(self.session, self._out, with_will)
 
-    def _connect(self, packet: Connect) -> None:
+    def _connect(self, packet: ConnectPacket) -> None:
         self.version, self._bridge = packet.version, packet.bridge
         admitted = self._sessions.admit(packet, self._out)
         session = self.session = admitted.session
@@ -127,22 +127,22 @@ class Dialogue:
         if packet.keep_alive_s:
             # [MQTT-3.1.2-22]
             self.keep_alive_s = packet.keep_alive_s * 1.5
-        told: dict[str, Any] = {
+        description: dict[str, Any] = {
             "receive_maximum": self._section.receive_maximum,
             "maximum_packet_size": self._section.max_packet_bytes,
             "topic_alias_maximum": TOPIC_ALIASES,
         }
         if packet.properties.get("session_expiry_s", 0) != session.expiry_s:
-            told["session_expiry_s"] = int(session.expiry_s)
+            description["session_expiry_s"] = int(session.expiry_s)
         if admitted.assigned:
-            told["assigned_client_id"] = session.client_id
+            description["assigned_client_id"] = session.client_id
         if self._section.max_retained == 0:
-            told["retain_available"] = 0
-        self._out.send(encoding.connack(self.version, admitted.resumed, Reason.SUCCESS, told))
-        session.outbox.connect(self)
+            description["retain_available"] = 0
+        self._out.send(codec.encode_connack(self.version, admitted.resumed, Reason.SUCCESS, description))
+        session.in_flight.connect(self)
         session.attach()
 
-    def _disconnect(self, session: Session, packet: Disconnect) -> None:
+    def _disconnect(self, session: MqttSession, packet: DisconnectPacket) -> None:
         expiry_s = packet.properties.get("session_expiry_s")
         if expiry_s is not None:
             if expiry_s and not session.expiry_s:
@@ -153,13 +153,13 @@ class Dialogue:
 
     # What the client publishes.
 
-    def _publish(self, session: Session, packet: Publish) -> None:
+    def _publish(self, session: MqttSession, packet: PublishPacket) -> None:
         message, packet_id = packet.message, packet.packet_id
         self._resolve_alias(message)
         # A client of MQTT 3.1.1 cannot know; its message is carried, and retained by nodes that retain something.
         if message.retain and self._section.max_retained == 0 and self.version == V5:
             raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "nothing is retained here")
-        kind = kinds.PUBACK if message.qos == 1 else kinds.PUBREC
+        kind = packet_type.PUBACK if message.qos == 1 else packet_type.PUBREC
         if message.qos:
             self._in_flight.add(packet_id)
             if self.version == V5 and len(self._in_flight) > self._section.receive_maximum:
@@ -178,16 +178,16 @@ class Dialogue:
             if message.qos:
                 self._published(session, packet, reason)
 
-        self._shop.publishing.publish(session.client_id, session.rights, message, done)
+        self._context.publisher.publish(session.client_id, session.rights, message, done)
         if message.qos == 2 and (not answers or answers[0] < Reason.UNSPECIFIED):
             # In one commit with the event: if only one of them were kept, it would be lost or come twice.
             session.receive(packet_id)
 
-    def _published(self, session: Session, packet: Publish, reason: Reason) -> None:
+    def _published(self, session: MqttSession, packet: PublishPacket, reason: Reason) -> None:
         self.pending -= 1
-        kind = kinds.PUBACK if packet.message.qos == 1 else kinds.PUBREC
+        kind = packet_type.PUBACK if packet.message.qos == 1 else packet_type.PUBREC
         if reason >= Reason.UNSPECIFIED:
-            if kind == kinds.PUBREC:
+            if kind == packet_type.PUBREC:
                 session.release(packet.packet_id)
             if self.version != V5:
                 # It cannot be told [MQTT-3.3.5-2], and acknowledged means kept.
@@ -198,19 +198,19 @@ class Dialogue:
         self.ack(kind, packet.packet_id, reason)
         self._out.work()
 
-    def _is_discarded(self, session: Session, topic: str, reason: Reason) -> bool:
+    def _is_discarded(self, session: MqttSession, topic: str, reason: Reason) -> bool:
         """Whether a publication that is refused for good is acknowledged all the same. What a bridge says of itself
         under `$SYS` is news to nobody. Of other messages of a bridge, one that it would send again for ever would hold
         up all that wait behind it, which other clients have published."""
-        if reason not in FOR_GOOD or not (self._bridge or is_sys(topic)):
+        if reason not in FOR_GOOD or not (self._bridge or is_sys_topic(topic)):
             return False
-        if not is_sys(topic):
+        if not is_sys_topic(topic):
             why = f"{reason.name.lower()}; it is discarded, so that those behind it get through"
-            self._shop.refusals.tell(session.client_id, f"a message to {topic[:100]!r}", why)
-            self._shop.backing.node.note_drop("mqtt_bridge_discarded")
+            self._context.rejections.log(session.client_id, f"a message to {topic[:100]!r}", why)
+            self._context.node_context.node.note_drop("mqtt_bridge_discarded")
         return True
 
-    def _resolve_alias(self, message: Message) -> None:
+    def _resolve_alias(self, message: ApplicationMessage) -> None:
         alias = message.properties.get("topic_alias")
         if alias is None:
             return
@@ -223,17 +223,17 @@ class Dialogue:
         else:
             raise protocol_error("an alias of a topic that was never given")
 
-    def _acknowledged(self, session: Session, packet: Ack) -> None:
-        if packet.kind != kinds.PUBREL:
-            session.outbox.on_ack(packet)
+    def _acknowledged(self, session: MqttSession, packet: AckPacket) -> None:
+        if packet.kind != packet_type.PUBREL:
+            session.in_flight.on_ack(packet)
             return
-        known = session.release(packet.packet_id)
-        reason = Reason.SUCCESS if known else Reason.PACKET_ID_NOT_FOUND
-        if known and session.lasting:
+        on_identified = session.release(packet.packet_id)
+        reason = Reason.SUCCESS if on_identified else Reason.PACKET_ID_NOT_FOUND
+        if on_identified and session.is_persistent:
             # Once this is said the id may be used again; a restart must not take that for a repetition.
-            self._ack_on_disk(kinds.PUBCOMP, packet.packet_id)
+            self._ack_on_disk(packet_type.PUBCOMP, packet.packet_id)
         else:
-            self.ack(kinds.PUBCOMP, packet.packet_id, reason)
+            self.ack(packet_type.PUBCOMP, packet.packet_id, reason)
 
     def _ack_on_disk(self, kind: int, packet_id: int) -> None:
         """When all that was written so far is on the disk; never, if that fails: the client asks again."""
@@ -242,85 +242,91 @@ class Dialogue:
             if lost is None:
                 self.ack(kind, packet_id)
 
-        self._shop.backing.group_commit.when_synced(saved)
+        self._context.node_context.group_commit.when_synced(saved)
 
     # What the client wants.
 
-    def _subscribe(self, session: Session, packet: Subscribe) -> None:
+    def _subscribe(self, session: MqttSession, packet: SubscribePacket) -> None:
         pairs = packet.properties.get("user", ())
         conditions = [value for name, value in pairs if name == CONDITION]
         ids = packet.properties.get("subscription_id")
         reasons: list[int] = []
-        told = ""
-        for wish in packet.wishes:
+        description = ""
+        for options in packet.subscriptions:
             try:
-                reasons.append(self._wish(session, wish, conditions, ids[0] if ids else None))
+                reasons.append(self._wish(session, options, conditions, ids[0] if ids else None))
             except PacketError as error:
                 if error.reason is Reason.PROTOCOL_ERROR:
                     raise
-                told = told or f"{wish.filter[:100]}: {error.told}"[:1000]
-                self._shop.refusals.tell(session.client_id, f"the subscription {wish.filter[:100]!r}", error.told)
-                self._shop.backing.node.note_drop("mqtt_subscription")
+                description = description or f"{options.filter[:100]}: {error.description}"[:1000]
+                self._context.rejections.log(
+                    session.client_id, f"the subscription {options.filter[:100]!r}", error.description
+                )
+                self._context.node_context.node.note_drop("mqtt_subscription")
                 reasons.append(error.reason if self.version == V5 else SUBSCRIPTION_FAILED_311)
         if not self._limits.get("request_problem_information", 1) or "maximum_packet_size" in self._limits:
-            told = ""
+            description = ""
         session.save()
-        self._out.send(encoding.suback(self.version, packet.packet_id, reasons, told))
-        session.outbox.pump()
+        self._out.send(codec.encode_suback(self.version, packet.packet_id, reasons, description))
+        session.in_flight.send_pending()
 
-    def _wish(self, session: Session, wish: Wish, conditions: list[str], subscription_id: int | None) -> int:
+    def _wish(
+        self, session: MqttSession, options: SubscriptionOptions, conditions: list[str], subscription_id: int | None
+    ) -> int:
         if self._bridge:
             # A bridge is not given back what it brought, and retained messages stay what they are [MQTT 5, 3.8.3.1].
-            wish = replace(wish, no_local=not wish.filter.startswith(SHARE), as_published=True)
+            options = replace(options, no_local=not options.filter.startswith(SHARE), as_published=True)
         try:
-            return session.subscribe(wish, all_of(conditions), subscription_id)
+            return session.subscribe(options, combine_conditions(conditions), subscription_id)
         except (UserError, WorkError) as error:
             raise PacketError(Reason.QUOTA_EXCEEDED, str(error)) from None
 
     # For the outbox.
 
     @property
-    def room(self) -> int:
+    def receive_maximum(self) -> int:
         """How many messages the client takes at a time; 0 while it does not read."""
         return 0 if self._out.congested else int(self._limits.get("receive_maximum", 65_535))
 
-    def message(self, message: Message, until_s: float, packet_id: int, again: bool) -> bool:
+    def message(self, message: ApplicationMessage, until_s: float, packet_id: int, again: bool) -> bool:
         """Send a message; False if the client does not take any so long."""
         if self.version == V5:
             message = self._with_properties(message, until_s)
-        data = encoding.publish(self.version, message, packet_id, again)
-        if not self._takes(data):
+        data = codec.encode_publish(self.version, message, packet_id, again)
+        if not self._fits(data):
             # The client does not know of it, so an alias that stood in it is not known either.
-            self._told_aliases.pop(message.topic, None)
+            self._sent_aliases.pop(message.topic, None)
             return False
         self._out.send(data)
         return True
 
-    def farewell(self, reason: Reason, told: str) -> None:
+    def send_disconnect(self, reason: Reason, description: str) -> None:
         """Say why the connection ends, in as many words as the client takes [MQTT-3.14.2-3]."""
-        data = encoding.disconnect(reason, told)
-        self._out.send(data if self._takes(data) else encoding.disconnect(reason))
+        data = codec.encode_disconnect(reason, description)
+        self._out.send(data if self._fits(data) else codec.encode_disconnect(reason))
 
-    def _takes(self, data: bytes) -> bool:
+    def _fits(self, data: bytes) -> bool:
         most: int = self._limits.get("maximum_packet_size", MAX_EXPIRY_S)
         return len(data) <= most
 
     def ack(self, kind: int, packet_id: int, reason: int = 0) -> None:
         """Answer a packet of the dialogue of QoS 1 or 2."""
-        if kind in (kinds.PUBACK, kinds.PUBCOMP) or (kind == kinds.PUBREC and reason >= Reason.UNSPECIFIED):
+        if kind in (packet_type.PUBACK, packet_type.PUBCOMP) or (
+            kind == packet_type.PUBREC and reason >= Reason.UNSPECIFIED
+        ):
             self._in_flight.discard(packet_id)
-        self._out.send(encoding.ack(self.version, kind, packet_id, reason))
+        self._out.send(codec.encode_ack(self.version, kind, packet_id, reason))
 
-    def _with_properties(self, message: Message, until_s: float) -> Message:
+    def _with_properties(self, message: ApplicationMessage, until_s: float) -> ApplicationMessage:
         """With what is left of its time, and a short name for its topic if the client knows one."""
         properties = dict(message.properties)
         if until_s != math.inf:
-            left_s = math.ceil(until_s - self._shop.backing.node.recorder.time_s())
+            left_s = math.ceil(until_s - self._context.node_context.node.recorder.time_s())
             properties["expiry_s"] = min(MAX_EXPIRY_S, max(0, left_s))
         topic, most = message.topic, min(TOPIC_ALIASES, self._limits.get("topic_alias_maximum", 0))
-        alias = self._told_aliases.get(topic)
+        alias = self._sent_aliases.get(topic)
         if alias is not None:
             properties["topic_alias"], topic = alias, ""
-        elif len(self._told_aliases) < most:
-            properties["topic_alias"] = self._told_aliases[topic] = len(self._told_aliases) + 1
+        elif len(self._sent_aliases) < most:
+            properties["topic_alias"] = self._sent_aliases[topic] = len(self._sent_aliases) + 1
         return replace(message, topic=topic, properties=properties)

@@ -50,17 +50,17 @@ SUBSCRIPTION_FAILED_311 = 0x80
 class PacketError(Exception):
     """A client broke the rules; its connection ends for this reason."""
 
-    def __init__(self, reason: Reason, told: str) -> None:
-        super().__init__(told)
+    def __init__(self, reason: Reason, description: str) -> None:
+        super().__init__(description)
         self.reason = reason
-        self.told = told
+        self.description = description
 
 
-def malformed(told: str) -> PacketError:
+def malformed_packet(description: str) -> PacketError:
     """Bytes that are no packet."""
-    return PacketError(Reason.MALFORMED, told)
+    return PacketError(Reason.MALFORMED, description)
 
 
-def protocol_error(told: str) -> PacketError:
+def protocol_error(description: str) -> PacketError:
     """A packet that may not stand there, or not say that."""
-    return PacketError(Reason.PROTOCOL_ERROR, told)
+    return PacketError(Reason.PROTOCOL_ERROR, description)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from carrycast.node.gateways.mqtt.reasons import PacketError, Reason, malformed
+from carrycast.node.gateways.mqtt.reason_codes import PacketError, Reason, malformed_packet
 
 MAX_VARIABLE = 268_435_455
 """The largest number of variable length [MQTT 5, 1.5.5]: four bytes of seven bits."""
@@ -10,7 +10,7 @@ BEGINNING_BYTES = 2 + 0xFFFF + 2
 """Of a packet that is too long so much is kept: a topic of any length, and a packet id."""
 
 
-def variable(number: int) -> bytes:
+def encode_variable_byte_integer(number: int) -> bytes:
     """A number of variable length."""
     if number < 128:
         return bytes((number,))
@@ -32,7 +32,7 @@ def binary(value: bytes) -> bytes:
     return len(value).to_bytes(2, "big") + value
 
 
-class Cursor:
+class FieldReader:
     """Reads a packet's body from front to back; what is not there is malformed."""
 
     __slots__ = ("_body", "_end", "at")
@@ -43,7 +43,7 @@ class Cursor:
         self._end = len(body) if end is None else end
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """How many bytes are still to be read."""
         return self._end - self.at
 
@@ -51,12 +51,12 @@ class Cursor:
         """So many bytes."""
         start, self.at = self.at, self.at + count
         if self.at > self._end:
-            raise malformed("the packet ends too early")
+            raise malformed_packet("the packet ends too early")
         return self._body[start : self.at]
 
     def rest(self) -> bytes:
         """All that is left."""
-        return self.take(self.left)
+        return self.take(self.remaining)
 
     def byte(self) -> int:
         return self.take(1)[0]
@@ -71,7 +71,7 @@ class Cursor:
         return self.take(self.short())
 
     def text(self) -> str:
-        return readable(self.binary())
+        return decode_string(self.binary())
 
     def variable(self) -> int:
         number = 0
@@ -80,38 +80,38 @@ class Cursor:
             number |= (digit & 127) << (7 * place)
             if digit < 128:
                 if digit == 0 and place:
-                    raise malformed("a number is longer than it must be")
+                    raise malformed_packet("a number is longer than it must be")
                 return number
-        raise malformed("a number has more than four bytes")
+        raise malformed_packet("a number has more than four bytes")
 
-    def within(self, count: int) -> "Cursor":
+    def within(self, count: int) -> "FieldReader":
         """A cursor over the next bytes, which this one has passed then."""
         start = self.at
         self.take(count)
-        return Cursor(self._body, start, self.at)
+        return FieldReader(self._body, start, self.at)
 
     def done(self) -> None:
         """Nothing may be left."""
-        if self.left:
-            raise malformed(f"{self.left} bytes too many")
+        if self.remaining:
+            raise malformed_packet(f"{self.remaining} bytes too many")
 
 
-def readable(raw: bytes) -> str:
+def decode_string(raw: bytes) -> str:
     """A text of MQTT: UTF-8 without surrogates and without the null character [MQTT-1.5.4]."""
     try:
         value = raw.decode()
     except UnicodeDecodeError:
-        raise malformed("a text is not UTF-8") from None
+        raise malformed_packet("a text is not UTF-8") from None
     if "\0" in value:
-        raise malformed("a text has the null character")
+        raise malformed_packet("a text has the null character")
     return value
 
 
-class Beginning(bytes):
+class TruncatedBody(bytes):
     """The beginning of the body of a packet that is longer than allowed. The rest was not kept."""
 
 
-class Frames:
+class PacketSplitter:
     """Cuts a stream into packets, none longer than allowed."""
 
     def __init__(
@@ -126,17 +126,17 @@ class Frames:
         self._check = check
         self._is_skipped = is_skipped
         self._held = bytearray()
-        self._skipped: tuple[int, Beginning] | None = None
+        self._skipped: tuple[int, TruncatedBody] | None = None
         self._left_bytes = 0
         """Of the packet that is skipped."""
 
     @property
-    def half(self) -> bool:
+    def has_incomplete_packet(self) -> bool:
         """Whether part of a packet waits for its rest."""
         return bool(self._held)
 
     @property
-    def skips(self) -> bool:
+    def is_skipping(self) -> bool:
         """Whether the rest of a packet that is too long is under way."""
         return self._skipped is not None
 
@@ -167,7 +167,7 @@ class Frames:
                     end = start + min(length, BEGINNING_BYTES)
                     if end > len(held):
                         break
-                    self._skipped = held[at], Beginning(held[start:end])
+                    self._skipped = held[at], TruncatedBody(held[start:end])
                     at, self._left_bytes = end, start + length - end
                     continue
                 if start + length > len(held):
@@ -189,6 +189,6 @@ class Frames:
             length |= (digit & 127) << (7 * place)
             if digit < 128:
                 if digit == 0 and place:
-                    raise malformed("a length is longer than it must be")
+                    raise malformed_packet("a length is longer than it must be")
                 return length, at + 2 + place
-        raise malformed("a length has more than four bytes")
+        raise malformed_packet("a length has more than four bytes")

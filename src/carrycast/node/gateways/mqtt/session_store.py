@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from carrycast.core.model import SubscriptionId
 from carrycast.core.protocol import DurableStore
-from carrycast.node.gateways.mqtt.outbox import Flight, Origin
+from carrycast.node.gateways.mqtt.in_flight import DeliveryPosition, InFlightMessage
 from carrycast.node.recorder import LOG
 
 _SESSION, _RECEIVED, _FLIGHT = b"s", b"i", b"o"
 
 
-class WishRecord(Struct, frozen=True, array_like=True):
+class SubscriptionRecord(Struct, frozen=True, array_like=True):
     """One subscription of a session."""
 
     text: str
@@ -33,7 +33,7 @@ class SessionRecord(Struct, array_like=True):
     expiry_s: float
     until_wall_s: float | None = None
     """When it ends; None while its client is connected."""
-    wishes: list[WishRecord] = []
+    subscriptions: list[SubscriptionRecord] = []
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -41,29 +41,29 @@ _session = msgspec.msgpack.Decoder(SessionRecord).decode
 _flight = msgspec.msgpack.Decoder(tuple[SubscriptionId | None, int, bool]).decode
 
 
-class Kept(NamedTuple):
+class StoredSession(NamedTuple):
     """A session as it is found in the store."""
 
     session: SessionRecord
     received: set[int]
     """The packet ids of QoS 2 that the client has not released."""
-    flights: list[Flight]
+    inflight_ids: list[InFlightMessage]
     """The messages of QoS 2 that were on their way to the client."""
 
 
-class Records:
+class SessionStore:
     """The gateway's part of the node's store. No client id has the null character, so it ends one in a key."""
 
     def __init__(self, store: DurableStore) -> None:
         self._store = store
 
-    def load(self) -> list[Kept]:
+    def load(self) -> list[StoredSession]:
         """All sessions. What cannot be read is forgotten, and said so."""
-        found: dict[str, Kept] = {}
+        found: dict[str, StoredSession] = {}
         for key, value in self._store.items(_SESSION):
             try:
                 record = _session(value)
-                found[record.client_id] = Kept(record, set(), [])
+                found[record.client_id] = StoredSession(record, set(), [])
             except (msgspec.MsgspecError, ValueError) as error:
                 LOG.error("an MQTT session in the store cannot be read and is forgotten: %s", error)
                 self._store.delete(key)
@@ -76,41 +76,43 @@ class Records:
             if client_id not in found:
                 continue
             try:
-                subscription, position, released = _flight(value)
+                subscription, position, is_received = _flight(value)
             except msgspec.MsgspecError as error:
                 LOG.error("an MQTT message on its way in the store cannot be read and is forgotten: %s", error)
                 self._store.delete(key)
                 continue
-            origin = None if subscription is None else Origin(subscription, position)
-            found[client_id].flights.append(Flight(packet_id, 2, origin, None, released))
+            delivery_position = None if subscription is None else DeliveryPosition(subscription, position)
+            found[client_id].inflight_ids.append(InFlightMessage(packet_id, 2, delivery_position, None, is_received))
         return list(found.values())
 
     def keep(self, record: SessionRecord) -> None:
         self._store.put(_SESSION + record.client_id.encode(), _encode(record))
 
-    def forget(self, client_id: str, received: Iterable[int], flights: Iterable[int]) -> None:
+    def forget(self, client_id: str, received: Iterable[int], inflight_ids: Iterable[int]) -> None:
         """A session and all that belongs to it."""
         self._store.delete(_SESSION + client_id.encode())
         for packet_id in received:
-            self.forget_received(client_id, packet_id)
-        for packet_id in flights:
-            self.forget_flight(client_id, packet_id)
+            self.delete_packet_id(client_id, packet_id)
+        for packet_id in inflight_ids:
+            self.delete_in_flight(client_id, packet_id)
 
-    def keep_received(self, client_id: str, packet_id: int) -> None:
+    def save_packet_id(self, client_id: str, packet_id: int) -> None:
         self._store.put(_key(_RECEIVED, client_id, packet_id), b"")
 
-    def forget_received(self, client_id: str, packet_id: int) -> None:
+    def delete_packet_id(self, client_id: str, packet_id: int) -> None:
         self._store.delete(_key(_RECEIVED, client_id, packet_id))
 
-    def keep_flight(self, client_id: str, flight: Flight) -> None:
-        if flight.origin is None:
+    def save_in_flight(self, client_id: str, inflight: InFlightMessage) -> None:
+        if inflight.delivery_position is None:
             # Nobody brings it again after a restart, so all that is left to do then is to free its id.
             value = _encode((None, 0, True))
         else:
-            value = _encode((flight.origin.subscription, flight.origin.position, flight.released))
-        self._store.put(_key(_FLIGHT, client_id, flight.packet_id), value)
+            value = _encode(
+                (inflight.delivery_position.subscription, inflight.delivery_position.position, inflight.is_received)
+            )
+        self._store.put(_key(_FLIGHT, client_id, inflight.packet_id), value)
 
-    def forget_flight(self, client_id: str, packet_id: int) -> None:
+    def delete_in_flight(self, client_id: str, packet_id: int) -> None:
         self._store.delete(_key(_FLIGHT, client_id, packet_id))
 
 

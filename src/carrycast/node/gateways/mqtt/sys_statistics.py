@@ -7,68 +7,69 @@ from carrycast.core.matching import Filter
 from carrycast.core.model import Event, EventId, Scalar
 from carrycast.node.api.durable_subscription import LocalDelivery
 from carrycast.node.gateways import GatewayContext
-from carrycast.node.gateways.mqtt.entry import Entry
 from carrycast.node.gateways.mqtt.events import QOS, VALUE
-from carrycast.node.gateways.mqtt.outbox import Origin
-from carrycast.node.gateways.mqtt.wishes import TOPIC
+from carrycast.node.gateways.mqtt.in_flight import DeliveryPosition
+from carrycast.node.gateways.mqtt.topic_filters import TOPIC, SessionSubscription
 from carrycast.version import VERSION
 
 SYS = "$SYS"
 PERIOD_S = 10.0
 
 
-def is_sys(topic: str) -> bool:
+def is_sys_topic(topic: str) -> bool:
     """Whether a topic is the node's own: what is said there is its word, and nobody else's."""
     return topic == SYS or topic.startswith(f"{SYS}/")
 
 
-class Listener(Protocol):
+class StatisticsSubscriber(Protocol):
     """A session, as far as it is told."""
 
-    def take(self, entry: Entry, delivery: LocalDelivery, origin: Origin | None) -> None: ...
+    def take(
+        self, entry: SessionSubscription, delivery: LocalDelivery, delivery_position: DeliveryPosition | None
+    ) -> None: ...
 
 
-class Vitals:
+class SysStatistics:
     """Who wants to know."""
 
-    def __init__(self, backing: GatewayContext, clients: Callable[[], int], retained: Callable[[], int]) -> None:
-        self._backing = backing
+    def __init__(self, node_context: GatewayContext, clients: Callable[[], int], retained: Callable[[], int]) -> None:
+        self._node_context = node_context
         self._clients = clients
         self._retained = retained
-        self._listeners: dict[tuple[Listener, str], Entry] = {}
-        self._new: dict[tuple[Listener, str], Entry] = {}
+        self._listeners: dict[tuple[StatisticsSubscriber, str], SessionSubscription] = {}
+        self._new: dict[tuple[StatisticsSubscriber, str], SessionSubscription] = {}
         self._next_s = 0.0
 
-    def join(self, listener: Listener, entry: Entry) -> None:
+    def join(self, listener: StatisticsSubscriber, entry: SessionSubscription) -> None:
         """A client that asks for `$SYS` is told with the next review, and from then on again and again."""
-        if entry.wanted.topics.levels[0] == SYS:
+        if entry.topic_filter.topics.levels[0] == SYS:
             self._listeners[listener, entry.text] = entry
             self._new[listener, entry.text] = entry
 
-    def leave(self, listener: Listener, entry: Entry) -> None:
+    def leave(self, listener: StatisticsSubscriber, entry: SessionSubscription) -> None:
         self._listeners.pop((listener, entry.text), None)
         self._new.pop((listener, entry.text), None)
 
-    def review(self, now_s: float) -> None:
+    def check_timeouts(self, now_s: float) -> None:
         """Tell everybody if it is time, and who is new in any case."""
         due = now_s >= self._next_s
-        told = list((self._listeners if due else self._new).items())
+        description = list((self._listeners if due else self._new).items())
         if due:
             self._next_s = now_s + PERIOD_S
         self._new.clear()
-        events = list(self._events()) if told else []
-        for (listener, _), entry in told:
+        events = list(self._events()) if description else []
+        for (listener, _), entry in description:
             self._tell(listener, entry, events)
 
-    def _tell(self, listener: Listener, entry: Entry, events: list[Event]) -> None:
-        filter = Filter(entry.wanted.filter)
+    def _tell(self, listener: StatisticsSubscriber, entry: SessionSubscription, events: list[Event]) -> None:
+        filter = Filter(entry.topic_filter.filter)
         for event in events:
             if filter.matches(event.attributes):
                 listener.take(entry, LocalDelivery(event, 0), None)
 
     def _events(self) -> Iterator[Event]:
-        status = self._backing.node.status()
-        told: dict[str, Scalar] = {
+        status = self._node_context.node.status()
+        description: dict[str, Scalar] = {
             "broker/version": f"carrycast {VERSION}",
             "broker/uptime": int(status.uptime_s),
             "broker/clients/connected": self._clients(),
@@ -79,6 +80,6 @@ class Vitals:
             "carrycast/neighbors": len(status.neighbors),
             **{f"carrycast/drops/{reason}": count for reason, count in status.drops.items()},
         }
-        for topic, value in told.items():
+        for topic, value in description.items():
             attributes: dict[str, Scalar] = {TOPIC: f"{SYS}/{topic}", VALUE: value, QOS: 0}
-            yield Event(EventId(self._backing.id, 0), attributes, str(value).encode())
+            yield Event(EventId(self._node_context.id, 0), attributes, str(value).encode())

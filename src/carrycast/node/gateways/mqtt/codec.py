@@ -1,0 +1,262 @@
+"""The packet codec: bytes of a client to packets, and packets of the server to bytes.
+
+Decoding is strict: what the standard forbids is a `PacketError` with the reason code that the standard names.
+"""
+
+from collections.abc import Sequence
+
+from carrycast.node.gateways.mqtt import properties as packet_type
+from carrycast.node.gateways.mqtt.events import decompress_payload
+from carrycast.node.gateways.mqtt.fields import FieldReader, decode_string, encode_variable_byte_integer
+from carrycast.node.gateways.mqtt.packets import (
+    V5,
+    V311,
+    AckPacket,
+    ApplicationMessage,
+    AuthPacket,
+    ConnectPacket,
+    DisconnectPacket,
+    Packet,
+    PingreqPacket,
+    PublishPacket,
+    SubscribePacket,
+    SubscriptionOptions,
+    UnsubscribePacket,
+)
+from carrycast.node.gateways.mqtt.properties import NONE, Properties, decode_properties, encode_properties
+from carrycast.node.gateways.mqtt.reason_codes import PacketError, Reason, malformed_packet, protocol_error
+
+FLAGS = {packet_type.PUBREL: 2, packet_type.SUBSCRIBE: 2, packet_type.UNSUBSCRIBE: 2}
+"""The lower half of the first byte, where it is not 0 [MQTT 5, 2.1.3]."""
+BRIDGE = 0x80
+VERSIONS = {b"MQIsdp": 3, b"MQTT": V311}
+"""By the name of the protocol. What differs between 3.1 and 3.1.1 is for clients: 3.1.1 allows more of them."""
+MAX_WISHES = 1000
+"""Topic filters of one packet. Each costs a subscription, and a packet of 64 KB could name 16,000."""
+
+PINGRESP_PACKET = bytes((packet_type.PINGRESP << 4, 0))
+
+
+def decode_packet(head: int, body: bytes, version: int) -> Packet:
+    """The packet of a first byte and a body, as a client of that version (0 before it has said) may send it."""
+    kind = head >> 4
+    if kind == packet_type.PUBLISH:
+        return _publish(head, body, version)
+    check_fixed_header(head)
+    cursor = FieldReader(body)
+    if kind in packet_type.ACKS:
+        return _ack(kind, cursor, version)
+    packet: Packet
+    if kind == packet_type.CONNECT:
+        packet = _connect(cursor)
+    elif kind == packet_type.SUBSCRIBE:
+        packet = _subscribe(cursor, version)
+    elif kind == packet_type.UNSUBSCRIBE:
+        packet = _unsubscribe(cursor, version)
+    elif kind == packet_type.PINGREQ:
+        packet = PingreqPacket()
+    elif kind == packet_type.DISCONNECT:
+        packet = _disconnect(cursor, version)
+    elif kind == packet_type.AUTH and version == V5:
+        packet = AuthPacket()
+        cursor.rest()
+    else:
+        raise protocol_error(f"a client sends no packet of kind {kind}")
+    cursor.done()
+    return packet
+
+
+def check_fixed_header(head: int) -> None:
+    """Whether a packet may begin so."""
+    kind = head >> 4
+    if kind != packet_type.PUBLISH and head & 15 != FLAGS.get(kind, 0):
+        raise malformed_packet("the first byte has flags that no such packet has")
+
+
+def _publish(head: int, body: bytes, version: int) -> PublishPacket:
+    qos = head >> 1 & 3
+    again = bool(head & 8)
+    if qos == 3:
+        raise malformed_packet("there is no QoS 3")
+    if again and qos == 0:
+        raise malformed_packet("nothing of QoS 0 comes again")
+    end = 2 + int.from_bytes(body[:2], "big")
+    if len(body) < end + (2 if qos else 0):
+        raise malformed_packet("the packet ends too early")
+    topic = decode_string(body[2:end])
+    packet_id = 0
+    if qos:
+        packet_id = _checked_id(int.from_bytes(body[end : end + 2], "big"))
+        end += 2
+    properties = NONE
+    if version == V5:
+        cursor = FieldReader(body, end)
+        properties = decode_properties(cursor, packet_type.PUBLISH)
+        end = cursor.at
+        _check_message_properties(properties)
+        if "subscription_id" in properties:
+            raise protocol_error("a client says no subscription_id of what it publishes")
+    if "+" in topic or "#" in topic or (not topic and "topic_alias" not in properties):
+        raise PacketError(Reason.TOPIC_INVALID, "a topic has at least one character and no wildcard")
+    return PublishPacket(ApplicationMessage(topic, body[end:], qos, bool(head & 1), properties), packet_id, again)
+
+
+def _checked_id(packet_id: int) -> int:
+    if packet_id == 0:
+        raise protocol_error("a packet id is not 0")
+    return packet_id
+
+
+def _check_message_properties(properties: Properties) -> None:
+    topic = properties.get("response_topic")
+    if topic is not None and ("+" in topic or "#" in topic):
+        raise protocol_error("a response topic has no wildcard")
+
+
+def _ack(kind: int, cursor: FieldReader, version: int) -> AckPacket:
+    packet_id, reason = _checked_id(cursor.short()), 0
+    if version == V5 and cursor.remaining:
+        reason = cursor.byte()
+        if cursor.remaining:
+            decode_properties(cursor, kind)
+    cursor.done()
+    return AckPacket(kind, packet_id, reason)
+
+
+def _connect(cursor: FieldReader) -> ConnectPacket:
+    version, bridge = _version(cursor)
+    flags, keep_alive_s = cursor.byte(), cursor.short()
+    has_user, has_password, will_qos = bool(flags & 128), bool(flags & 64), flags >> 3 & 3
+    if flags & 1 or will_qos == 3 or (not flags & 4 and flags & 0b111000):
+        raise malformed_packet("the flags of CONNECT contradict each other")
+    if version == V311 and has_password and not has_user:
+        raise malformed_packet("a password without a user")
+    properties = decode_properties(cursor, packet_type.CONNECT) if version == V5 else NONE
+    if "authentication_data" in properties and "authentication_method" not in properties:
+        raise protocol_error("authentication_data without a method")
+    client_id = cursor.text()
+    will = _will(cursor, version, will_qos, bool(flags & 32)) if flags & 4 else None
+    user = cursor.text() if has_user else None
+    password = cursor.binary() if has_password else None
+    return ConnectPacket(version, client_id, bool(flags & 2), keep_alive_s, will, user, password, properties, bridge)
+
+
+def _version(cursor: FieldReader) -> tuple[int, bool]:
+    """The version that is spoken, and whether a broker speaks it. Bridges of mosquitto and others set the highest bit
+    of versions 3.1 and 3.1.1; the standard has subscription options for the same purpose since version 5."""
+    name, version = cursor.binary(), cursor.byte()
+    if name not in VERSIONS:
+        raise malformed_packet("this is not MQTT")
+    if (name, version) == (b"MQTT", V5):
+        return V5, False
+    if version & ~BRIDGE != VERSIONS[name]:
+        raise PacketError(Reason.UNSUPPORTED_VERSION, "MQTT 3.1, 3.1.1 and 5 are spoken here")
+    return V311, bool(version & BRIDGE)
+
+
+def _will(cursor: FieldReader, version: int, qos: int, retain: bool) -> ApplicationMessage:
+    properties = decode_properties(cursor, packet_type.WILL) if version == V5 else NONE
+    _check_message_properties(properties)
+    topic = cursor.text()
+    if not topic or "+" in topic or "#" in topic:
+        raise PacketError(Reason.TOPIC_INVALID, "a will's topic has at least one character and no wildcard")
+    return ApplicationMessage(topic, cursor.binary(), qos, retain, properties)
+
+
+def _subscribe(cursor: FieldReader, version: int) -> SubscribePacket:
+    packet_id = _checked_id(cursor.short())
+    properties = decode_properties(cursor, packet_type.SUBSCRIBE) if version == V5 else NONE
+    subscriptions: list[SubscriptionOptions] = []
+    while cursor.remaining or not subscriptions:
+        filter, options = cursor.text(), cursor.byte()
+        _check_count(len(subscriptions))
+        if options & 3 == 3 or options & (0b11000000 if version == V5 else 0b11111100):
+            raise malformed_packet("options of a subscription that do not exist")
+        handling = options >> 4 & 3
+        if handling == 3:
+            raise protocol_error("there is no retain handling 3")
+        subscriptions.append(SubscriptionOptions(filter, options & 3, bool(options & 4), bool(options & 8), handling))
+    return SubscribePacket(packet_id, subscriptions, properties)
+
+
+def _unsubscribe(cursor: FieldReader, version: int) -> UnsubscribePacket:
+    packet_id = _checked_id(cursor.short())
+    if version == V5:
+        decode_properties(cursor, packet_type.UNSUBSCRIBE)
+    filters: list[str] = []
+    while cursor.remaining or not filters:
+        filters.append(cursor.text())
+        _check_count(len(filters) - 1)
+    return UnsubscribePacket(packet_id, filters)
+
+
+def _check_count(count: int) -> None:
+    if count >= MAX_WISHES:
+        raise PacketError(Reason.QUOTA_EXCEEDED, f"a packet names at most {MAX_WISHES} topic filters")
+
+
+def _disconnect(cursor: FieldReader, version: int) -> DisconnectPacket:
+    if version != V5 or not cursor.remaining:
+        return DisconnectPacket()
+    reason = cursor.byte()
+    return DisconnectPacket(reason, decode_properties(cursor, packet_type.DISCONNECT) if cursor.remaining else NONE)
+
+
+def _packet(head: int, *parts: bytes) -> bytes:
+    body = b"".join(parts)
+    return bytes((head,)) + encode_variable_byte_integer(len(body)) + body
+
+
+def encode_connack(version: int, session_present: bool, reason: int, properties: Properties = NONE) -> bytes:
+    """A client is let in, or not."""
+    said = bytes((session_present, reason))
+    return _packet(packet_type.CONNACK << 4, said, encode_properties(properties) if version == V5 else b"")
+
+
+def encode_publish(version: int, message: ApplicationMessage, packet_id: int = 0, again: bool = False) -> bytes:
+    """A message for a subscriber."""
+    head = packet_type.PUBLISH << 4 | again << 3 | message.qos << 1 | message.retain
+    topic = message.topic.encode()
+    payload = decompress_payload(message.payload) if message.is_compressed else message.payload
+    return _packet(
+        head,
+        len(topic).to_bytes(2, "big"),
+        topic,
+        packet_id.to_bytes(2, "big") if message.qos else b"",
+        encode_properties(message.properties) if version == V5 else b"",
+        payload or b"",
+    )
+
+
+def encode_ack(version: int, kind: int, packet_id: int, reason: int = 0) -> bytes:
+    """PUBACK, PUBREC, PUBREL or PUBCOMP. A reason is left out where it is success."""
+    head = kind << 4 | (2 if kind == packet_type.PUBREL else 0)
+    id = packet_id.to_bytes(2, "big")
+    if version == V5 and reason:
+        return bytes((head, 3)) + id + bytes((reason,))
+    return bytes((head, 2)) + id
+
+
+def encode_suback(version: int, packet_id: int, reasons: Sequence[int], description: str = "") -> bytes:
+    """What became of each wish: the QoS that it gets, or why it gets none."""
+    return _encode_reasons(packet_type.SUBACK, version, packet_id, reasons, description)
+
+
+def encode_unsuback(version: int, packet_id: int, reasons: Sequence[int]) -> bytes:
+    """What became of each filter; MQTT 3.1.1 does not say."""
+    return _encode_reasons(packet_type.UNSUBACK, version, packet_id, reasons if version == V5 else (), "")
+
+
+def _encode_reasons(kind: int, version: int, packet_id: int, reasons: Sequence[int], description: str) -> bytes:
+    properties: Properties = {"reason": description} if description else NONE
+    said = encode_properties(properties) if version == V5 else b""
+    return _packet(kind << 4, packet_id.to_bytes(2, "big"), said, bytes(reasons))
+
+
+def encode_disconnect(reason: int, description: str = "") -> bytes:
+    """The server hangs up, and says why; only to MQTT 5."""
+    return _packet(
+        packet_type.DISCONNECT << 4,
+        bytes((reason,)),
+        encode_properties({"reason": description} if description else NONE),
+    )
