@@ -27,7 +27,7 @@ from carrycast.node.api.messages import Status
 from carrycast.node.api.metrics import MetricsServer
 from carrycast.node.api.notifications import retention_reports
 from carrycast.node.api.requests import LocalAdvertisements, LocalRequests, OnAnswer, OnClosed
-from carrycast.node.api.subscriptions import Listener, LocalSubscriptions
+from carrycast.node.api.subscriptions import ClientSubscriptions, Listener
 from carrycast.node.config import NodeConfig
 from carrycast.node.gateways import Gateway, make_gateways
 from carrycast.node.link.adapter import LinkAdapter, LinkAddress
@@ -119,7 +119,7 @@ class LiveNode(ApplicationLayer):
             config.node, events, runtime, recorder, group_commit, security.sign
         )
         numbers = SequenceNumbers("subscription", store)
-        self._subscriptions = LocalSubscriptions(
+        self._subscriptions = ClientSubscriptions(
             config.node, runtime, recorder, file, group_commit, numbers, config.backlog
         )
         self._requests = LocalRequests(config.node, runtime, numbers)

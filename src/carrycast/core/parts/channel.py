@@ -7,8 +7,8 @@ sender still retransmits, so that the receiver does not wait for packets that we
 
 A protocol defines its packets and acknowledgements with its own tags:
 
-class Packet(ChannelPacket, frozen=True, gc=False, kw_only=True, tag=7): ... class Ack(ChannelAck, frozen=True,
-gc=False, tag=8): ...
+    class Packet(ChannelPacket, frozen=True, gc=False, kw_only=True, tag=7): ...
+    class Ack(ChannelAck, frozen=True, gc=False, tag=8): ...
 """
 
 from collections.abc import Callable

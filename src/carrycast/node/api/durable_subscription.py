@@ -144,7 +144,7 @@ class DurableSubscription:
                     else:
                         self._deliver(queued)
             except WorkError:
-                return  # `LocalSubscriptions` retries after a failed commit.
+                return  # `ClientSubscriptions` retries after a failed commit.
         self._report_history()
 
     def acknowledge(self, positions: list[int]) -> None:

@@ -74,7 +74,7 @@ def _as_consumer(listener: "Listener | Consumer | None") -> Consumer | None:
     return Consumer(lambda id, delivery: listener(id, delivery.event, delivery.hops))
 
 
-class LocalSubscriptions:
+class ClientSubscriptions:
     """The table of local subscriptions.
 
     One without a name ends with its consumer. One with a name is durable: it lasts until it is ended or its lease

@@ -31,7 +31,7 @@ from carrycast.protocols.overlay.messages import (
 )
 from carrycast.protocols.overlay.producers import PROBE_INTERVALS
 from carrycast.protocols.overlay.rules import FoundBroker
-from carrycast.protocols.overlay.streams import BufferedEvent, StreamReceiver, StreamSender
+from carrycast.protocols.overlay.streams import StreamEvent, StreamReceiver, StreamSender
 
 SEND_WINDOW = 64
 """Events in flight to the home broker. Further events wait for its acknowledgement."""
@@ -233,7 +233,7 @@ class OverlayClient:
 
     def publish(self, now: float, event: Event) -> None:
         """Send an event to the home broker, or keep it until there is one."""
-        _, removed = self._sender.add(BufferedEvent(event, 0, now + event.lease_s))
+        _, removed = self._sender.add(StreamEvent(event, 0, now + event.lease_s))
         if removed is not None:
             self._context.drop("stream_full", event=removed.event.id)
         self._send_window(now)

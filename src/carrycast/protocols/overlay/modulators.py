@@ -27,7 +27,7 @@ from carrycast.protocols.overlay.messages import (
 )
 from carrycast.protocols.overlay.producers import PROBE_INTERVALS
 from carrycast.protocols.overlay.resource_monitor import ResourceMonitor
-from carrycast.protocols.overlay.streams import BufferedEvent, StreamReceiver, StreamSender
+from carrycast.protocols.overlay.streams import StreamEvent, StreamReceiver, StreamSender
 
 MAX_REMEMBERED_INPUTS = 256
 """Inputs of one modulator that are remembered by id, to detect duplicates."""
@@ -54,7 +54,7 @@ class RunningModulator:
         self.version = version
         self.home = home
         self.sender = sender
-        self.receivers: dict[tuple[NodeId, HomeVersion], StreamReceiver[BufferedEvent]] = {}
+        self.receivers: dict[tuple[NodeId, HomeVersion], StreamReceiver[StreamEvent]] = {}
         self.processed: dict[tuple[NodeId, HomeVersion], StreamPosition] = {}
         """For each producer and generation: the position after the last event that was processed."""
         self.producer_homes: dict[tuple[NodeId, HomeVersion], NodeId] = {}
@@ -118,7 +118,7 @@ GENERATIONS = 2
 SEND_WINDOW = 64
 """Outputs in flight to a client. Further outputs wait for its acknowledgement."""
 
-ModulatorCall = tuple[RunningModulator, StreamPosition, BufferedEvent]
+ModulatorCall = tuple[RunningModulator, StreamPosition, StreamEvent]
 
 
 class Modulators:
@@ -169,7 +169,7 @@ class Modulators:
         self.close(subscription.id)
         sender = StreamSender(self._context.settings.max_kept, record.next_output)
         sender.buffered.extend(
-            (event.number, BufferedEvent.from_record(now, event, waited_s)) for event in record.buffered
+            (event.number, StreamEvent.from_record(now, event, waited_s)) for event in record.buffered
         )
         sender.sent = sender.first
         modulator = self._running[subscription.id] = RunningModulator(subscription, record.version, home, sender)
@@ -224,7 +224,7 @@ class Modulators:
 
     def on_produced_event(self, now: float, origin: NodeId, message: ProducedEvent, hops: int) -> None:
         """An event of a producer, for some of the modulators."""
-        buffered = BufferedEvent(message.event, hops_after(message.hops, hops), now + message.remaining_s)
+        buffered = StreamEvent(message.event, hops_after(message.hops, hops), now + message.remaining_s)
         for slot in message.slots:
             receiver = self._input_stream(origin, message.producer, message.generation, slot)
             if receiver is None:
@@ -246,7 +246,7 @@ class Modulators:
 
     def _input_stream(
         self, origin: NodeId, producer: NodeId, generation: HomeVersion, slot: StreamSlot
-    ) -> StreamReceiver[BufferedEvent] | None:
+    ) -> StreamReceiver[StreamEvent] | None:
         modulator = self._running.get(slot.subscription)
         if modulator is None or modulator.frozen:
             # The producer's home broker learns where the modulator is now, and sends the event there.
@@ -274,7 +274,7 @@ class Modulators:
         id: SubscriptionId,
         producer: NodeId,
         generation: HomeVersion,
-        in_order: list[tuple[int, BufferedEvent]],
+        in_order: list[tuple[int, StreamEvent]],
     ) -> None:
         modulator = self._running[id]
         for number, buffered in in_order:
@@ -308,14 +308,14 @@ class Modulators:
         now: float,
         modulator: RunningModulator,
         input: StreamPosition,
-        buffered: BufferedEvent,
+        buffered: StreamEvent,
         events: Sequence[Event],
     ) -> None:
         self._touch(modulator.client)
         modulator.finish_input(buffered.event.id)
         modulator.processed[input.producer, input.generation] = input._replace(number=input.number + 1)
         for part, event in enumerate(events):
-            _, removed = modulator.sender.add(BufferedEvent(event, buffered.hops, buffered.until, input, part))
+            _, removed = modulator.sender.add(StreamEvent(event, buffered.hops, buffered.until, input, part))
             if removed is not None:
                 self._context.drop("stream_full", modulator.client, removed.event.id)
         if events:
@@ -335,7 +335,7 @@ class Modulators:
                 sender.sent = number + 1
         sender.resend_at = now + PROBE_INTERVALS * self._context.settings.resend_s
 
-    def _send(self, now: float, modulator: RunningModulator, number: int, buffered: BufferedEvent) -> None:
+    def _send(self, now: float, modulator: RunningModulator, number: int, buffered: StreamEvent) -> None:
         assert buffered.input is not None
         if buffered.until <= now:
             return

@@ -24,7 +24,7 @@ from carrycast.protocols.overlay.messages import (
     StreamSkip,
     StreamSlot,
 )
-from carrycast.protocols.overlay.streams import BufferedEvent, StreamReceiver, StreamSender
+from carrycast.protocols.overlay.streams import StreamEvent, StreamReceiver, StreamSender
 
 PROBE_INTERVALS = 6
 """Without an acknowledgement for so many times `resend_s`, events are retransmitted whatever the channel reported."""
@@ -38,7 +38,7 @@ class ProducerState:
     def __init__(self, node: NodeId, generation: HomeVersion, expected: int = 0, first_number: int = 0) -> None:
         self.node = node
         self.generation = generation
-        self.expected: StreamReceiver[BufferedEvent] = StreamReceiver(expected)
+        self.expected: StreamReceiver[StreamEvent] = StreamReceiver(expected)
         self.streams: dict[SubscriptionId, StreamSender] = {}
         self.first_number = first_number
         """The number with which new streams begin, above those of all removed streams. A subscription that comes back
@@ -79,7 +79,7 @@ class Producers:
         state = self._producers.get((origin, generation))
         if state is None:
             state = self._producers[origin, generation] = ProducerState(origin, generation, message.first)
-        event = BufferedEvent(message.event, hops_after(message.hops, hops), now + message.remaining_s)
+        event = StreamEvent(message.event, hops_after(message.hops, hops), now + message.remaining_s)
         in_order = state.expected.accept(message.number, message.first, event)
         if in_order is None:
             self._context.drop("stream_repeated", origin, message.event.id)
@@ -96,7 +96,7 @@ class Producers:
                 self._context.port.route(state.node, PublishAck(state.generation, state.expected.expected))
         self._unacknowledged.clear()
 
-    def _forward(self, now: float, state: ProducerState, event: BufferedEvent) -> None:
+    def _forward(self, now: float, state: ProducerState, event: StreamEvent) -> None:
         """Send an event once to each broker that runs modulators for it, whatever their number."""
         if event.until <= now:
             self._context.drop("lease_over", state.node, event.event.id)
@@ -117,7 +117,7 @@ class Producers:
             self._send(now, broker, state, event, slots)
 
     def _send(
-        self, now: float, broker: NodeId, state: ProducerState, event: BufferedEvent, slots: list[StreamSlot]
+        self, now: float, broker: NodeId, state: ProducerState, event: StreamEvent, slots: list[StreamSlot]
     ) -> None:
         for begin in range(0, len(slots), MAX_ENTRIES):
             message = ProducedEvent(
@@ -241,7 +241,7 @@ class Producers:
 
     def restore(self, now: float, producer: NodeId, record: ProducerRecord, waited_s: float) -> bool:
         """Take a producer over from a record; False if the record is inconsistent."""
-        events = [BufferedEvent.from_record(now, event, waited_s) for event in record.events]
+        events = [StreamEvent.from_record(now, event, waited_s) for event in record.events]
         restored = ProducerState(producer, record.generation, record.expected, record.first_number)
         for stream in record.streams:
             if len(stream.numbers) != len(stream.events) or any(index >= len(events) for index in stream.events):

@@ -19,7 +19,7 @@ MAX_REORDERED = 1024
 later."""
 
 
-class BufferedEvent(NamedTuple):
+class StreamEvent(NamedTuple):
     """An event that is kept until it is acknowledged, with the end of its lease on this node's clock."""
 
     event: Event
@@ -34,7 +34,7 @@ class BufferedEvent(NamedTuple):
         return BufferedEventRecord(number, self.event, self.hops, max(self.until - now, 0.0), self.input, self.part)
 
     @classmethod
-    def from_record(cls, now: float, record: BufferedEventRecord, waited_s: float) -> "BufferedEvent":
+    def from_record(cls, now: float, record: BufferedEventRecord, waited_s: float) -> "StreamEvent":
         """Copy a record that has been under way for `waited_s`."""
         return cls(record.event, record.hops, now + record.left_s - waited_s, record.input, record.part)
 
@@ -48,13 +48,13 @@ class StreamSender:
         self._limit = limit
         self.number = number
         """The number of the next event that is added."""
-        self.buffered: deque[tuple[int, BufferedEvent]] = deque()
+        self.buffered: deque[tuple[int, StreamEvent]] = deque()
         self.sent = number
         """The next number to send. Setting it back retransmits the events from there on."""
         self.resend_at = 0.0
         """When to retransmit if no acknowledgement arrives."""
 
-    def __iter__(self) -> Iterator[tuple[int, BufferedEvent]]:
+    def __iter__(self) -> Iterator[tuple[int, StreamEvent]]:
         return iter(self.buffered)
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class StreamSender:
         """The lowest number that is still kept."""
         return self.buffered[0][0] if self.buffered else self.number
 
-    def add(self, event: BufferedEvent) -> tuple[int, BufferedEvent | None]:
+    def add(self, event: StreamEvent) -> tuple[int, StreamEvent | None]:
         """Number an event and keep it. Returns the number, and the oldest event if it was removed to make room."""
         removed = self.buffered.popleft()[1] if len(self.buffered) >= self._limit else None
         number = self.number
@@ -80,7 +80,7 @@ class StreamSender:
             self.buffered.popleft()
         return len(self.buffered) < before
 
-    def expire(self, now: float) -> list[BufferedEvent]:
+    def expire(self, now: float) -> list[StreamEvent]:
         """Remove and return the expired events at the head. Events behind one that is still valid stay."""
         removed = []
         while self.buffered and self.buffered[0][1].until <= now:

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carrycast.core.model import Event, EventId
-from carrycast.protocols.overlay.streams import MAX_REORDERED, BufferedEvent, StreamReceiver, StreamSender
+from carrycast.protocols.overlay.streams import MAX_REORDERED, StreamEvent, StreamReceiver, StreamSender
 
 
-def waiting(number: int, until: float = 10.0) -> BufferedEvent:
-    return BufferedEvent(Event(EventId(1, number), {}), 0, until)
+def waiting(number: int, until: float = 10.0) -> StreamEvent:
+    return StreamEvent(Event(EventId(1, number), {}), 0, until)
 
 
 def test_what_is_taken_is_let_go_and_the_rest_stays_in_order() -> None:
