@@ -10,7 +10,7 @@ from random import Random
 
 from carrycast.core.matching import Filter, FilterIndex
 from carrycast.core.model import Scalar
-from carrycast.protocols.tree.tables import FilterTable
+from carrycast.protocols.tree.filter_table import FilterTable
 
 SEED = 1
 Event = dict[str, Scalar]
@@ -113,14 +113,14 @@ def covering(subscriptions: int = 100_000, changes: int = 10_000) -> dict[str, f
     rng = Random(SEED)
     table = FilterTable(NEIGHBORS, distances=False)
     for neighbor in range(NEIGHBORS):
-        table.open(neighbor)
+        table.add_neighbor(neighbor)
     held: list[tuple[int, str]] = []
     begin_s = time.process_time()
     while len(held) < subscriptions:
         neighbor, added = len(held) % NEIGHBORS, Filter(subscription(rng))
-        if added.text not in table.heard(neighbor):
+        if added.text not in table.received(neighbor):
             held.append((neighbor, added.text))
-            table.hear(neighbor, added, 1)
+            table.add(neighbor, added, 1)
     fill_s = time.process_time() - begin_s
     costs_s: list[float] = []
     for _ in range(changes // 2):
@@ -128,16 +128,16 @@ def covering(subscriptions: int = 100_000, changes: int = 10_000) -> dict[str, f
         held[place], held[-1] = held[-1], held[place]
         (neighbor, gone), new = held.pop(), subscription(rng)
         begin_s = time.process_time()
-        table.forget(neighbor, gone)
+        table.remove(neighbor, gone)
         middle_s = time.process_time()
         added = Filter(new)
-        table.hear(neighbor, added, 1)
+        table.add(neighbor, added, 1)
         costs_s += [middle_s - begin_s, time.process_time() - middle_s]
         held.append((neighbor, added.text))
     costs_s.sort()
     return {
         "subscriptions": subscriptions,
-        "told": sum(len(table.told(neighbor)) for neighbor in range(NEIGHBORS)) / NEIGHBORS,
+        "told": sum(len(table.forwarded(neighbor)) for neighbor in range(NEIGHBORS)) / NEIGHBORS,
         "fill_ms": 1e3 * fill_s / len(held),
         "mean_ms": 1e3 * sum(costs_s) / len(costs_s),
         "p99_ms": 1e3 * costs_s[int(0.99 * len(costs_s))],

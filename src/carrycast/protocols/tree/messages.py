@@ -1,4 +1,4 @@
-"""What brokers and clients of the tree say to each other: who wants and who keeps what, and how the tree stands."""
+"""The messages of brokers and clients: subscriptions, advertisements, events, the state of the tree, and recovery."""
 
 from typing import Annotated, NamedTuple
 
@@ -16,37 +16,38 @@ Count = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Depth = Annotated[int, Meta(ge=0, le=MAX_DEPTH)]
 
 
-class Told(NamedTuple):
-    """One filter, and how far away the nearest node is that it comes from: 1 for the sender itself."""
+class ForwardedFilter(NamedTuple):
+    """A filter, and the distance of its nearest origin in hops: 1 for the sender itself."""
 
     filter: FilterText
     hops: Annotated[int, Meta(ge=1, le=MAX_DEPTH)] = 1
 
 
-Filters = Annotated[tuple[Told, ...], Meta(max_length=BATCH)]
+Filters = Annotated[tuple[ForwardedFilter, ...], Meta(max_length=BATCH)]
 Texts = Annotated[tuple[FilterText, ...], Meta(max_length=BATCH)]
 
 
 class Subscribe(Message, frozen=True, gc=False, tag=1):
-    """[000 §IV] Send me events of these filters."""
+    """[000 §IV] Subscribes to these filters."""
 
     filters: Filters
 
 
 class Unsubscribe(Message, frozen=True, gc=False, tag=2):
-    """[000 §IV] No longer."""
+    """[000 §IV] Withdraws subscriptions."""
 
     filters: Texts
 
 
 class Advertise(Message, frozen=True, gc=False, tag=3):
-    """[000 §IV] Events of these filters are stored on my side of the tree."""
+    """[000 §IV] Advertises stored events: events that match these filters are stored on the sender's side of the
+    tree."""
 
     filters: Filters
 
 
 class Unadvertise(Message, frozen=True, gc=False, tag=4):
-    """[000 §IV] No longer."""
+    """[000 §IV] Withdraws advertisements."""
 
     filters: Texts
 
@@ -55,8 +56,9 @@ class Publish(EventMessage, frozen=True, gc=False, tag=5):
     """[000 §IV] An event along the reverse paths of subscriptions."""
 
 
-class Table(Message, frozen=True, gc=False, tag=9):
-    """[000 §V] All my subscriptions, or all my advertisements, in pieces: to a new neighbor, or when asked."""
+class TableTransfer(Message, frozen=True, gc=False, tag=9):
+    """[000 §V] All subscriptions, or all advertisements, of the sender in parts: to a new neighbor, or when
+    requested."""
 
     stored: bool
     """Whether they are advertisements."""
@@ -66,18 +68,20 @@ class Table(Message, frozen=True, gc=False, tag=9):
 
 
 class Digest(Message, frozen=True, gc=False, tag=10):
-    """What you should hold of me, as sums of hashes; so that a message that was lost is noticed."""
+    """Digests of the filters that were forwarded to the receiver (sums of hashes), so that a lost message is
+    noticed."""
 
     subscriptions: Digest64
     advertisements: Digest64
 
 
-class Resend(Message, frozen=True, gc=False, tag=11):
-    """I do not hold what you have told me: send your tables again."""
+class TableRequest(Message, frozen=True, gc=False, tag=11):
+    """The receiver's digest differs from the filters that the sender has: requests its tables again."""
 
 
-class Group(Message, frozen=True, gc=False, tag=12):
-    """[000 §V] Where I stand in the tree: its leader, the newest round of it that I know, how deep, under whom."""
+class GroupHello(Message, frozen=True, gc=False, tag=12):
+    """[000 §V] The sender's position in the tree (MAODV's Group Hello): leader, newest known round of it, depth and
+    parent."""
 
     leader: NodeId
     incarnation: Count
@@ -86,13 +90,13 @@ class Group(Message, frozen=True, gc=False, tag=12):
     parent: NodeId | None
 
 
-class Ids(Message, frozen=True, gc=False, tag=13):
-    """Recovery: the events I have seen of late, named by source and sequence; ask for those that you missed."""
+class RecoveryDigest(Message, frozen=True, gc=False, tag=13):
+    """Recovery: recent events that the receiver is interested in, by source and sequence number."""
 
     events: Annotated[tuple[tuple[NodeId, NodeId], ...], Meta(max_length=256)]
 
 
-class Want(Message, frozen=True, gc=False, tag=14):
-    """Recovery: send me these."""
+class RecoveryRequest(Message, frozen=True, gc=False, tag=14):
+    """Recovery: the events that the sender has missed."""
 
     events: Annotated[tuple[tuple[NodeId, NodeId], ...], Meta(max_length=256)]

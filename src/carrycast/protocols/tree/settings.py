@@ -1,4 +1,4 @@
-"""The knobs of the tree."""
+"""The settings of the tree."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from carrycast.services.retrieval import RetrievalSettings
 
 
 class TreeSettings(RetrievalSettings, frozen=True):
-    """How the tree is made, how its tables are repaired, and how stored events are asked for."""
+    """How the tree is built, how its tables are repaired, and how stored events are retrieved."""
 
     # [000 §III] "several nodes of the network take the role of the event broker"; which, the scenario says.
     role: Annotated[
@@ -20,13 +20,13 @@ class TreeSettings(RetrievalSettings, frozen=True):
     links: Annotated[
         Literal["built", "given"],
         Meta(
-            description="built: brokers choose a tree among their links; given: every link of two brokers is one of it"
+            description="built: brokers build a tree among their links; given: every link of two brokers is part of it"
         ),
     ] = "built"
     # [000 §V] "delay the unsubscription and unadvertisement process until the subscription ... process is complete".
     reconcile: Annotated[
         Literal["deferred", "strawman"],
-        Meta(description="when what a lost neighbor wanted is withdrawn: after defer_s, or at once"),
+        Meta(description="when the filters of a lost neighbor are withdrawn: after defer_s, or at once"),
     ] = "deferred"
     # REDS' DEFER_TIMEOUT.
     defer_s: Annotated[float, Meta(gt=0, le=3600, description="how long a lost neighbor's filters are kept")] = 3.0
@@ -34,18 +34,23 @@ class TreeSettings(RetrievalSettings, frozen=True):
     group_s: Annotated[float, Meta(ge=0.05, le=3600, description="time between two rounds of a tree's leader")] = 5.0
     # Two lost rounds are forgiven, as usual for soft state.
     missed_groups: Annotated[
-        float, Meta(ge=1, le=100, description="rounds without a word of the leader after which it is given up")
+        float, Meta(ge=1, le=100, description="rounds of the leader that may be missing before it is given up")
     ] = 3.0
-    # As often as reports of subscriptions are said elsewhere; a lost message is repaired within one period.
+    # As often as subscription reports of other protocols; a lost message is repaired within one period.
     refresh_s: Annotated[
-        float, Meta(ge=0.001, description="time between two digests of what a neighbor was told; inf: none are sent")
+        float,
+        Meta(
+            ge=0.001, description="time between two digests of the filters forwarded to a neighbor; inf: none are sent"
+        ),
     ] = 10.0
-    seen_s: Annotated[float, Meta(gt=0, le=3600, description="how long an event is remembered, at least")] = 60.0
+    seen_s: Annotated[float, Meta(gt=0, le=3600, description="the least time for which an event is remembered")] = 60.0
     # A hundred thousand subscriptions in a broker are what the tables are built for.
-    max_filters: Annotated[int, Meta(ge=1, le=100_000_000, description="subscriptions kept of one neighbor")] = 200_000
+    max_filters: Annotated[int, Meta(ge=1, le=100_000_000, description="subscriptions accepted from one neighbor")] = (
+        200_000
+    )
     # Repositories are few.
     max_advertisements: Annotated[
-        int, Meta(ge=1, le=100_000_000, description="advertisements kept of one neighbor")
+        int, Meta(ge=1, le=100_000_000, description="advertisements accepted from one neighbor")
     ] = 4096
     # Not in the paper but announced as its future work; off, so that the tree is the paper's.
     recover_s: Annotated[
@@ -58,24 +63,22 @@ class TreeSettings(RetrievalSettings, frozen=True):
         float,
         Meta(
             ge=0.001,
-            description="how long after a lost neighbor is replaced history is asked for again; inf: never",
+            description="how long after a lost neighbor is replaced history is requested again; inf: never",
         ),
     ] = float("inf")
     recover_buffer: Annotated[int, Meta(ge=1, le=100_000, description="events a broker keeps for recovery")] = 1000
     # As long as other protocols that keep events do.
-    recover_lease_s: Annotated[
-        float, Meta(gt=0, le=1e9, description="how long one is kept for that, if its own lease is longer")
-    ] = 3600.0
+    recover_lease_s: Annotated[float, Meta(gt=0, le=1e9, description="the longest time for which one is kept")] = 3600.0
     durable: Annotated[
         bool,
-        Meta(description="what is kept for recovery and what was met is in the durable store; clients keep their own"),
+        Meta(description="recovery events and seen ids are in the durable store; clients keep their own events"),
     ] = False
     log_bytes: LogBytes = LOG_BYTES
 
     def __post_init__(self) -> None:
         if self.durable and self.recover_s == float("inf"):
-            raise ValueError("durable needs recover_s: else nothing is kept for anybody")
+            raise ValueError("durable needs recover_s: else no events are kept")
 
     def needs_roles(self) -> frozenset[str]:
-        """Somebody must be a broker."""
+        """At least one node must be a broker."""
         return frozenset({self.role})

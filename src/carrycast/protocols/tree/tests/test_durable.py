@@ -5,7 +5,7 @@ import pytest
 from carrycast.core.model import Event, EventId, Subscription, SubscriptionId
 from carrycast.core.protocol import Fact
 from carrycast.core.protocol.effects import Deliver
-from carrycast.protocols.tree.messages import Ids
+from carrycast.protocols.tree.messages import RecoveryDigest
 from carrycast.protocols.tree.recovery import MAX_IDS
 from carrycast.protocols.tree.settings import TreeSettings
 from carrycast.protocols.tree.tests.web import Web
@@ -91,7 +91,9 @@ def test_more_than_fits_in_a_message_is_told_in_rounds_until_all_has_come() -> N
     web.link(0, 1)
     web.run(60.0)
     assert len(web.of(0, Deliver)) == 3 * MAX_IDS + 1
-    assert max(len(message.events) for _, _, message in web.take_sent() if isinstance(message, Ids)) == MAX_IDS
+    assert (
+        max(len(message.events) for _, _, message in web.take_sent() if isinstance(message, RecoveryDigest)) == MAX_IDS
+    )
 
 
 def test_what_has_to_make_room_goes_by_name() -> None:

@@ -11,17 +11,17 @@ from carrycast.protocols.tree.messages import (
     BATCH,
     Advertise,
     Digest,
-    Group,
-    Ids,
+    ForwardedFilter,
+    GroupHello,
     Publish,
-    Resend,
+    RecoveryDigest,
+    RecoveryRequest,
     Subscribe,
-    Table,
-    Told,
+    TableRequest,
+    TableTransfer,
     Unsubscribe,
-    Want,
 )
-from carrycast.protocols.tree.overlay import BuiltTree, HomeBroker
+from carrycast.protocols.tree.overlay import BuiltTree, HomeBrokerLink
 from carrycast.protocols.tree.tests.web import Web
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.scenario import parse_scenario
@@ -137,7 +137,7 @@ def test_a_client_attaches_to_one_broker_changes_it_when_that_is_lost_and_loses_
     web.link(0, 1)
     web.link(0, 3)
     home = web.nodes[0].overlay
-    assert isinstance(home, HomeBroker)
+    assert isinstance(home, HomeBrokerLink)
     assert home.home == 1
     web.nodes[2].on_publish(0.0, Event(EventId(2, 0), {}))
     web.settle()
@@ -185,24 +185,24 @@ def test_a_subscription_that_was_lost_is_noticed_by_its_digest_and_sent_again() 
     web.links |= {(0, 1)}
     assert web.tables(1) == {}
     for node in web.nodes:
-        node.talk.refresh()
+        node.forwarding.refresh()
     web.settle()
     assert web.tables(1) == {(0, False): {"true": 1}}
     web.take_sent()
     for node in web.nodes:
-        node.talk.refresh()
+        node.forwarding.refresh()
     web.settle()
     assert [type(message) for _, _, message in web.take_sent()] == [Digest, Digest]
 
 
 def test_what_was_said_before_the_link_was_known_is_asked_for_again() -> None:
     web = Web(2, brokers=(1,), links="given")
-    web.nodes[1].on_message(0.0, 0, Table(False, True, True, (Told("true"),)), "radio")
+    web.nodes[1].on_message(0.0, 0, TableTransfer(False, True, True, (ForwardedFilter("true"),)), "radio")
     web.settle()
     assert web.drops(1) == ["not_a_tree_neighbor"]
     web.nodes[0].on_subscribe(0.0, EVERYTHING)
     web.link(0, 1)
-    assert any(isinstance(message, Resend) for _, _, message in web.take_sent())
+    assert any(isinstance(message, TableRequest) for _, _, message in web.take_sent())
     assert web.tables(1) == {(0, False): {"true": 1}}
 
 
@@ -230,8 +230,8 @@ def test_recovery_gives_nothing_past_its_lease_and_nothing_to_strangers() -> Non
     web.nodes[1].on_publish(0.0, Event(EventId(1, 0), {}, lease_s=5.0))
     web.settle()
     web.take_sent()
-    web.nodes[1].on_message(9.0, 0, Want(((1, 0), (4, 4))), "radio")
-    web.nodes[1].on_message(9.0, 7, Ids(((5, 5),)), "radio")
+    web.nodes[1].on_message(9.0, 0, RecoveryRequest(((1, 0), (4, 4))), "radio")
+    web.nodes[1].on_message(9.0, 7, RecoveryDigest(((5, 5),)), "radio")
     web.settle()
     assert web.take_sent() == []
     assert web.drops(1) == ["recovery_not_a_neighbor"]
@@ -240,8 +240,8 @@ def test_recovery_gives_nothing_past_its_lease_and_nothing_to_strangers() -> Non
 # Bad input.
 
 
-def flood(node: NodeId, count: int) -> list[Told]:
-    return [Told(f"role = 'r{node}-{number}'") for number in range(count)]
+def flood(node: NodeId, count: int) -> list[ForwardedFilter]:
+    return [ForwardedFilter(f"role = 'r{node}-{number}'") for number in range(count)]
 
 
 def test_a_flood_of_advertisements_fills_no_more_than_its_share() -> None:
@@ -265,7 +265,7 @@ def test_a_flood_of_advertisements_fills_no_more_than_its_share() -> None:
     assert web.take_sent() == []
     # And in a whole table.
     for start in range(0, 200, BATCH):
-        piece = Table(True, start == 0, start + BATCH >= 200, tuple(many[start : start + BATCH]))
+        piece = TableTransfer(True, start == 0, start + BATCH >= 200, tuple(many[start : start + BATCH]))
         web.nodes[1].on_message(0.0, 0, piece, "radio")
     web.settle()
     assert len(web.tables(1)[0, True]) == 50
@@ -275,13 +275,13 @@ def test_bad_words_about_filters_are_dropped_with_their_reasons() -> None:
     web = Web(2, None, links="given")
     web.link(0, 1)
     for message in (
-        Subscribe((Told("role ="), Told("x = 1"))),
+        Subscribe((ForwardedFilter("role ="), ForwardedFilter("x = 1"))),
         Unsubscribe(("never said",)),
-        Table(False, False, True, (Told("y = 1"),)),
-        Group(0, 0, 99, 0, None),
+        TableTransfer(False, False, True, (ForwardedFilter("y = 1"),)),
+        GroupHello(0, 0, 99, 0, None),
     ):
         web.nodes[1].on_message(0.0, 0, message, "radio")
-    web.nodes[1].on_message(0.0, 9, Subscribe((Told("true"),)), "radio")
+    web.nodes[1].on_message(0.0, 9, Subscribe((ForwardedFilter("true"),)), "radio")
     web.settle()
     assert web.tables(1) == {(0, False): {"x = 1": 1}}
     assert web.drops(1) == ["filter_unreadable", "table_piece_lost", "not_a_tree_neighbor"]
@@ -292,9 +292,9 @@ def test_who_asks_again_and_again_for_the_tables_gets_them_once_in_a_while() -> 
     web.link(0, 1)
     web.take_sent()
     for _ in range(20):
-        web.nodes[1].on_message(0.0, 0, Resend(), "radio")
+        web.nodes[1].on_message(0.0, 0, TableRequest(), "radio")
     web.settle()
-    assert [type(message) for _, _, message in web.take_sent()] == [Table, Table]
+    assert [type(message) for _, _, message in web.take_sent()] == [TableTransfer, TableTransfer]
 
 
 def test_a_tree_whose_depth_counts_up_says_no_depth_that_cannot_be_read() -> None:

@@ -16,7 +16,7 @@ from carrycast.core.model import (
     SubscriptionId,
 )
 from carrycast.core.protocol.effects import AnswerRequest, CloseRequest, Deliver
-from carrycast.protocols.tree.messages import Advertise, Publish, Subscribe, Want
+from carrycast.protocols.tree.messages import Advertise, Publish, RecoveryRequest, Subscribe
 from carrycast.protocols.tree.tests.web import Web
 from carrycast.services.retrieval import AllAnswered, Answered, Asked
 from carrycast.services.retrieval.messages import MAX_PATH, WHOLE, AskId
@@ -414,7 +414,7 @@ def test_nobody_makes_an_event_live_longer_than_it_was_published_for(settings: d
     web.run(11.0)
     web.take_sent()
     asks(web, 0)
-    web.nodes[1].on_message(web.now, 0, Want(((9, 0),)), "radio")
+    web.nodes[1].on_message(web.now, 0, RecoveryRequest(((9, 0),)), "radio")
     web.settle()
     assert [message for _, _, message in web.take_sent() if isinstance(message, Answered | Publish)] == []
 

@@ -3,7 +3,7 @@
 from carrycast.core.model import Failure, NodeId, RequestId, Subscription, SubscriptionId
 from carrycast.core.protocol import Link
 from carrycast.core.protocol.effects import AnswerRequest, CloseHistory, CloseRequest
-from carrycast.protocols.tree.messages import Advertise, Told
+from carrycast.protocols.tree.messages import Advertise, ForwardedFilter
 from carrycast.protocols.tree.tests.test_retrieval import answers_to, asks, keeps, line, policy, publishes
 from carrycast.protocols.tree.tests.web import Web
 from carrycast.services.retrieval import Asked
@@ -141,7 +141,7 @@ def test_a_history_that_has_ended_is_asked_for_no_more() -> None:
 def test_advertisements_do_not_make_a_node_ask_more_often_than_it_would_wait() -> None:
     """A neighbor that advertises all the time draws one request in `history_s`, not one for each advertisement."""
     web = line(2, history_s=10.0)
-    advertised = Advertise((Told(ROUTER, 1),))
+    advertised = Advertise((ForwardedFilter(ROUTER, 1),))
     web.nodes[0].on_message(web.now, 1, advertised, "radio")
     web.settle()
     subscribes(web, 0)

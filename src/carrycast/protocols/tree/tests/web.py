@@ -144,11 +144,11 @@ class Web:
 
     def tables(self, node: NodeId) -> dict[tuple[NodeId, bool], dict[str, int]]:
         """What a node holds of each neighbor: subscriptions, and advertisements with their distances."""
-        talk = self.nodes[node].talk
+        forwarding = self.nodes[node].forwarding
         found = {}
-        for stored, table in ((False, talk.wanted), (True, talk.stored)):
+        for stored, table in ((False, forwarding.subscriptions), (True, forwarding.advertisements)):
             for origin in table.origins():
-                found[origin, stored] = dict(table.heard(origin))
+                found[origin, stored] = dict(table.received(origin))
         return found
 
     def take_sent(self) -> list[tuple[NodeId, NodeId, Message]]:

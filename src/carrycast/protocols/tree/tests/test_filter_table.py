@@ -6,7 +6,7 @@ import pytest
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Advertisement, AdvertisementId, NodeId, Subscription, SubscriptionId
-from carrycast.protocols.tree.messages import Advertise, Subscribe, Table, Unadvertise, Unsubscribe
+from carrycast.protocols.tree.messages import Advertise, Subscribe, TableTransfer, Unadvertise, Unsubscribe
 from carrycast.protocols.tree.tests.web import Web
 
 Edges = set[tuple[NodeId, NodeId]]
@@ -145,7 +145,7 @@ def test_whatever_messages_are_lost_digests_bring_the_tables_right_again(seed: i
     # What is repaired in one table changes what the next must be told: a round for each link of the longest path.
     for _ in range(6):
         for machine in story.web.nodes:
-            machine.talk.refresh()
+            machine.forwarding.refresh()
         story.web.settle()
     fresh = story.from_scratch()
     for node in range(6):
@@ -207,7 +207,7 @@ def messages_of_a_break(reconcile: str, away_s: float) -> int:
     web.run(away_s)
     web.link(2, 3)
     web.run(10.0)
-    kinds = (Subscribe, Unsubscribe, Advertise, Unadvertise, Table)
+    kinds = (Subscribe, Unsubscribe, Advertise, Unadvertise, TableTransfer)
     return sum(len(message.filters) for _, _, message in web.take_sent() if isinstance(message, kinds))
 
 
