@@ -222,7 +222,7 @@ class Fleet:
         """
         from carrycast.analysis.fleets.cleaning import CleaningRules
         from carrycast.analysis.fleets.ingest import ingest
-        from carrycast.analysis.fleets.inputs import ReadOptions
+        from carrycast.analysis.fleets.points import ReadOptions
         from carrycast.core.settings import parse_settings
 
         given = {"max_speed_mps": max_speed_mps, "gap_s": gap_s, "every_s": every_s}

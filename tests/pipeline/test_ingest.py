@@ -19,8 +19,8 @@ from carrycast.analysis.fleets import ingest as ingesting
 from carrycast.analysis.fleets import partitions
 from carrycast.analysis.fleets.cleaning import FINE, REASONS, CleaningRules, FleetRows, clean_rows
 from carrycast.analysis.fleets.ingest import ingest
-from carrycast.analysis.fleets.inputs import ReadOptions
 from carrycast.analysis.fleets.partitions import Partitioner, number_logs
+from carrycast.analysis.fleets.points import ReadOptions
 from carrycast.analysis.fleets.schema import (
     LEGS,
     NODES,

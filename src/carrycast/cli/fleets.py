@@ -65,8 +65,7 @@ def _ingest(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.fleets.cleaning import CleaningRules
     from carrycast.analysis.fleets.columns import parse_columns
     from carrycast.analysis.fleets.ingest import ingest
-    from carrycast.analysis.fleets.inputs import ReadOptions
-    from carrycast.analysis.fleets.points import parse_clock
+    from carrycast.analysis.fleets.points import ReadOptions, parse_clock
     from carrycast.analysis.fleets.summary import fleet_sentences
     from carrycast.analysis.spark.session import check_spark_installed
     from carrycast.core.settings import parse_settings

@@ -92,7 +92,7 @@ KINDS: Mapping[str, PluginKind] = {
             "file_formats",
             "file format",
             "carrycast.core.file_formats:FileFormat",
-            ("carrycast.sim.mobility.model:FILE_FORMATS",),
+            ("carrycast.sim.mobility.model:FILE_FORMATS", "carrycast.analysis.fleets.formats:FILE_FORMATS"),
         ),
     )
 }

@@ -18,8 +18,8 @@ from carrycast.analysis.fleets.formats import FORMATS, format_of
 from carrycast.analysis.fleets.geojson import GeoJsonFile
 from carrycast.analysis.fleets.gpx import GpxFile
 from carrycast.analysis.fleets.ingest import ingest
-from carrycast.analysis.fleets.inputs import FleetFile, ReadOptions, RowCount
-from carrycast.analysis.fleets.points import TrackPoint, parse_clock
+from carrycast.analysis.fleets.inputs import FleetFile, RowCount
+from carrycast.analysis.fleets.points import ReadOptions, TrackPoint, parse_clock
 from carrycast.analysis.fleets.staging import RowStager
 from carrycast.analysis.fleets.text import copy_text
 from carrycast.errors import UserError
@@ -161,7 +161,7 @@ def feature(geometry: object, **properties: object) -> dict[str, object]:
 
 def points(path: Path, *features: object, **source: object) -> tuple[int, list[TrackPoint]]:
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
-    reader = GeoJsonFile(path, **source)  # type: ignore[arg-type]
+    reader = GeoJsonFile(path, msgspec.convert(source, ReadOptions))
     found = list(reader.points())
     assert reader.rows == len(found), "every position of a file is a row"
     return len(found), [point for point in found if point.text is None]

@@ -9,7 +9,7 @@ import pytest
 
 from carrycast.analysis.fleets import contact_lists
 from carrycast.analysis.fleets.ingest import ingest
-from carrycast.analysis.fleets.inputs import ReadOptions
+from carrycast.analysis.fleets.points import ReadOptions
 from carrycast.errors import UserError, WorkError
 from carrycast.sim.contacts.plan import ContactPlan
 from tests.cli.movements import CONNECTIONS

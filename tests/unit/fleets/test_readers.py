@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import sys
+import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -10,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from carrycast.analysis.fleets.columns import choose_columns, parse_columns, require_positions
-from carrycast.analysis.fleets.formats import FORMATS, format_named, format_of
+from carrycast.analysis.fleets.formats import FILE_FORMATS, FORMATS, format_named, format_of
 from carrycast.analysis.fleets.geojson import GeoJsonFile
 from carrycast.analysis.fleets.gpx import GpxFile
-from carrycast.analysis.fleets.inputs import FleetFile, ReadOptions, RowCount
-from carrycast.analysis.fleets.points import TrackPoint, parse_clock
+from carrycast.analysis.fleets.inputs import FleetFile, RowCount
+from carrycast.analysis.fleets.points import PositionFormat, ReadOptions, TrackPoint, parse_clock
 from carrycast.analysis.fleets.staging import RowStager
 from carrycast.analysis.fleets.tables import natural_order
 from carrycast.errors import UserError
@@ -155,3 +158,31 @@ def test_times_are_numbers_or_dates() -> None:
 def test_numbers_in_names_count_as_numbers() -> None:
     names = ["bus 10", "bus 9", "bus", "9", "10", "0" + "1" * 5000]
     assert sorted(names, key=natural_order) == ["9", "10", "0" + "1" * 5000, "bus", "bus 9", "bus 10"]
+
+
+class Beacons(PositionFormat):
+    """A format as a plug-in would add it."""
+
+    name = "beacons"
+    summary = "beacons of buoys"
+
+    @classmethod
+    def recognizes(cls, start: str) -> bool:
+        return start.startswith("BEACONS")
+
+    def points(self) -> Iterator[TrackPoint]:
+        for line in self.path.read_text().splitlines()[1:]:
+            self.rows += 1
+            yield TrackPoint.of(*line.split())
+
+
+def test_a_format_of_an_installed_package_is_detected_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FILE_FORMATS, "beacons", f"{__name__}:Beacons")
+    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or types.SimpleNamespace(Beacons=Beacons))
+    (tmp_path / "log").write_text("BEACONS 1\nbuoy 1777874400 8.5 47.4\nbuoy soon 8.5 47.4\n")
+    found = format_of(tmp_path / "log")
+    assert (found.name, found.kind) == ("beacons", "positions")
+    assert format_named("beacons").summary == "beacons of buoys"
+    counted = RowStager(ReadOptions()).stage(FleetFile(tmp_path / "log", found, tmp_path / "log"), tmp_path / "rows")
+    assert (counted.records, counted.rows) == (2, 2)
+    assert [row["text"] is None for row in pq.read_table(tmp_path / "rows").to_pylist()] == [True, False]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from carrycast.analysis.fleets.formats import FORMATS
 from carrycast.analysis.fleets.ingest import ingest
-from carrycast.analysis.fleets.inputs import FleetFile, ReadOptions, RowCount
+from carrycast.analysis.fleets.inputs import FleetFile, RowCount
+from carrycast.analysis.fleets.points import ReadOptions
 from carrycast.analysis.fleets.staging import RowStager
 from carrycast.errors import UserError
 

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from carrycast.analysis.fleets.columns import CONTACT_COLUMN_NAMES, choose_columns
-from carrycast.analysis.fleets.formats import Format
-from carrycast.analysis.fleets.inputs import ReadOptions, name_files, prepare_files
-from carrycast.analysis.fleets.points import LATEST_S, parse_clock
+from carrycast.analysis.fleets.formats import IngestFormat
+from carrycast.analysis.fleets.inputs import name_files, prepare_files
+from carrycast.analysis.fleets.points import LATEST_S, ReadOptions, parse_clock
 from carrycast.analysis.fleets.staging import lost_rows_error
 from carrycast.analysis.fleets.summary import BY_WISH, MOST_REJECTED
 from carrycast.analysis.fleets.tables import natural_order, refuse_wrong
@@ -68,7 +68,7 @@ class _List:
             return Row("", "", 0.0, 0.0, text[:1000])
 
 
-def ingest_contacts(formats: Mapping[Path, Format], folder: Path, source: ReadOptions) -> dict[str, Any]:
+def ingest_contacts(formats: Mapping[Path, IngestFormat], folder: Path, source: ReadOptions) -> dict[str, Any]:
     """Make a contact plan of lists, with the names of the nodes and what was rejected beside it."""
     scratch = folder / ".scratch"
     scratch.mkdir()

@@ -6,14 +6,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carrycast.analysis.fleets.columns import CONTACT_COLUMN_NAMES, choose_columns
+from carrycast.analysis.fleets.geojson import GeoJsonFile
+from carrycast.analysis.fleets.gpx import GpxFile
 from carrycast.analysis.fleets.text import (
     BLANKS,
     SNIFFED_BYTES,
     complete_lines,
     detect_delimiter,
+    is_xml_with,
     read_start,
     split_header,
 )
+from carrycast.core.file_formats import FileFormat
+from carrycast.core.plugins import find_plugin, plugin_names
 from carrycast.errors import UserError
 
 PARQUET_MAGIC = "PAR1"
@@ -21,9 +26,9 @@ _NUMBER = r"[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?"
 _NUMBERS = re.compile(rf"(?:{_NUMBER}\s+)*{_NUMBER}")
 
 
-class Format(NamedTuple):
-    """A kind of file. `kind` is what it tells: positions that were measured, movement that a simulator states, or
-    contacts."""
+class IngestFormat(NamedTuple):
+    """A file format that `ingest` reads. `kind` is what such a file states: positions that were measured, movement of a
+    simulator, or contacts."""
 
     name: str
     kind: str
@@ -112,46 +117,50 @@ def _has_contacts(header: Sequence[str]) -> bool:
     return {"a", "b", "start", "end"} <= choose_columns(header, {}, "", CONTACT_COLUMN_NAMES).keys()
 
 
-def _begins(mark: str) -> Callable[[str], bool]:
-    return lambda start: start.lstrip("\ufeff \t\r\n").startswith("<") and mark in start
+FILE_FORMATS = {
+    "gpx": "carrycast.analysis.fleets.gpx:GpxFile",
+    "geojson": "carrycast.analysis.fleets.geojson:GeoJsonFile",
+}
+"""The built-in formats of positions, for the registry of plug-ins."""
+
+
+def _described(plugin: type[FileFormat]) -> IngestFormat:
+    return IngestFormat(plugin.name, plugin.content, plugin.summary, plugin.recognizes)
 
 
 # In the order in which they are tried.
-FORMATS: Mapping[str, Format] = {
+FORMATS: Mapping[str, IngestFormat] = {
     one.name: one
     for one in (
-        Format("sumo", "movement", "floating car data of SUMO (FCD, XML)", _begins("<fcd-export")),
-        Format("gpx", "positions", "GPS tracks (GPX, XML)", _begins("<gpx")),
-        Format(
-            "geojson",
-            "positions",
-            "GeoJSON: a collection or a feature a line, points or lines with times",
-            lambda start: start.lstrip("\ufeff \t\r\n").startswith("{") and '"type"' in start,
+        IngestFormat(
+            "sumo", "movement", "floating car data of SUMO (FCD, XML)", lambda start: is_xml_with(start, "<fcd-export")
         ),
-        Format("ns2", "movement", "ns-2 movement (setdest)", lambda start: "$node_" in start or "$god_" in start),
-        Format(
+        _described(GpxFile),
+        _described(GeoJsonFile),
+        IngestFormat("ns2", "movement", "ns-2 movement (setdest)", lambda start: "$node_" in start or "$god_" in start),
+        IngestFormat(
             "one-connections",
             "contacts",
             "connection events of the ONE (CONN lines)",
             lambda start: re.search(r"^\s*\S+\s+CONN\s", start, re.MULTILINE) is not None,
         ),
-        Format("one", "movement", "external movement of the ONE", _never),
-        Format("csv-contacts", "contacts", "contacts as CSV: a, b, start, end", _is_contact_table),
-        Format("csv", "positions", "a GPS log as CSV, with a header", _is_table),
-        Format(
+        IngestFormat("one", "movement", "external movement of the ONE", _never),
+        IngestFormat("csv-contacts", "contacts", "contacts as CSV: a, b, start, end", _is_contact_table),
+        IngestFormat("csv", "positions", "a GPS log as CSV, with a header", _is_table),
+        IngestFormat(
             "haggle",
             "contacts",
             "contact lists of Haggle and CRAWDAD: node node start end, in columns",
             _never,
         ),
-        Format("sociopatterns", "contacts", "contacts of SocioPatterns: t i j, from t - 20 s to t", _never),
-        Format(
+        IngestFormat("sociopatterns", "contacts", "contacts of SocioPatterns: t i j, from t - 20 s to t", _never),
+        IngestFormat(
             "bonnmotion",
             "movement",
             "movement of BonnMotion (a line of waypoints for each node)",
             _never,
         ),
-        Format("parquet", "positions", "a GPS log as Parquet", _never),
+        IngestFormat("parquet", "positions", "a GPS log as Parquet", _never),
     )
 }
 
@@ -160,14 +169,23 @@ _MARKED = ("sumo", "gpx", "geojson", "ns2", "one-connections")
 """Formats with a mark of their own, which no table has."""
 
 
-def format_named(name: str) -> Format:
+def installed_formats() -> dict[str, IngestFormat]:
+    """The file formats that installed packages add as plug-ins."""
+    names = [name for name in plugin_names("file_formats") if name not in FORMATS]
+    found = {name: _described(find_plugin("file_formats", name)) for name in names}
+    # Lists of contacts are read by functions of `contact_lists`, which is no extension point.
+    return {name: one for name, one in found.items() if one.kind in ("positions", "movement")}
+
+
+def format_named(name: str) -> IngestFormat:
     """By its name; a UserError with the list if there is none."""
-    if name not in FORMATS:
-        raise UserError(f"--format {name!r}: no such format; known are {', '.join(FORMATS)}")
-    return FORMATS[name]
+    known = FORMATS if name in FORMATS else {**FORMATS, **installed_formats()}
+    if name not in known:
+        raise UserError(f"--format {name!r}: no such format; known are {', '.join(known)}")
+    return known[name]
 
 
-def format_of(path: Path, encoding: str | None = None, header: Sequence[str] | None = None) -> Format:
+def format_of(path: Path, encoding: str | None = None, header: Sequence[str] | None = None) -> IngestFormat:
     """By the content of a file; a UserError with the list if it is of none, and with the options if it may be of
     several. A table whose columns are named by the user is one."""
     start = read_start(path, encoding)
@@ -177,12 +195,18 @@ def format_of(path: Path, encoding: str | None = None, header: Sequence[str] | N
         raise UserError(f"{path}: is empty; known formats are {', '.join(FORMATS)}")
     if header is not None and not any(FORMATS[name].looks(start) for name in _MARKED):
         return FORMATS["csv-contacts" if _has_contacts(header) else "csv"]
-    if "\x00" not in start:
-        name = _numeric_format(_rows_of_numbers(start), path)
-        found = FORMATS[name] if name else next((one for one in FORMATS.values() if one.looks(start)), None)
-        if found is not None:
-            return found
-    known = "; ".join(f"{one.name} ({one.summary})" for one in FORMATS.values())
+    installed = installed_formats()
+    plugin = next((one for one in installed.values() if one.looks(start)), None)
+    if "\x00" in start:
+        found = plugin
+    else:
+        name = _numeric_format(_rows_of_numbers(start), path) if plugin is None else None
+        marked = next((FORMATS[one] for one in _MARKED if FORMATS[one].looks(start)), None)
+        others = (one for one in FORMATS.values() if one.looks(start))
+        found = FORMATS[name] if name else marked or plugin or next(others, None)
+    if found is not None:
+        return found
+    known = "; ".join(f"{one.name} ({one.summary})" for one in (*FORMATS.values(), *installed.values()))
     raise UserError(
         f"{path}: is of no known format. Known are: {known}. If it is one of them, say --format NAME; a table without "
         "names needs them, as in --header id,time,lon,lat"

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from carrycast.analysis.fleets.columns import COLUMN_NAMES, plain_name, refuse_unnamed
-from carrycast.analysis.fleets.points import TrackPoint
+from carrycast.analysis.fleets.points import PositionFormat, ReadOptions, TrackPoint
 from carrycast.analysis.fleets.text import not_text_error
 from carrycast.errors import UserError
 from carrycast.sim.mobility.compression import reading
@@ -22,28 +22,27 @@ _MAX_DEPTH = 8
 _SAMPLE = 1000
 
 
-class GeoJsonFile:
-    """A GeoJSON file: the points of all its features, and how many positions it has."""
+class GeoJsonFile(PositionFormat):
+    """A GeoJSON file: the points of all its features. A feature without a position counts as one row."""
 
-    def __init__(
-        self,
-        path: Path,
-        columns: Mapping[str, str] | None = None,
-        time_unit: str | None = None,
-        single: bool = False,
-        name: str | None = None,
-    ) -> None:
-        self.path = path
-        self.rows = 0
-        """Positions read so far; a feature that has none counts as one."""
-        self._said = columns or {}
-        self._time_unit = time_unit
-        self._single = single
-        self._stem = (name or path.name).partition(".")[0]
+    name: ClassVar[str] = "geojson"
+    summary: ClassVar[str] = "GeoJSON: a collection or a feature a line, points or lines with times"
+
+    def __init__(self, path: Path, options: ReadOptions | None = None, name: str | None = None) -> None:
+        super().__init__(path, options, name)
+        self._said = self.options.columns
+        self._time_unit = self.options.time_unit
+        self._single = self.options.single
+        self._stem = self.file_name.partition(".")[0]
         self._placed = False
         """Whether any feature has a point or a line."""
         self._unnamed: list[Mapping[str, Any]] = []
         """Properties of features that name no node."""
+
+    @classmethod
+    def recognizes(cls, start: str) -> bool:
+        """A JSON object with a member `type`."""
+        return start.lstrip("\ufeff \t\r\n").startswith("{") and '"type"' in start
 
     def points(self) -> Iterator[TrackPoint]:
         """The points of all features. A feature's node is its property `node`, `id`, `name` ..., or its own id."""

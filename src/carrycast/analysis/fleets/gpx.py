@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 from xml.parsers import expat
 
-from carrycast.analysis.fleets.points import TrackPoint
+from carrycast.analysis.fleets.points import PositionFormat, ReadOptions, TrackPoint
+from carrycast.analysis.fleets.text import is_xml_with
 from carrycast.errors import UserError
 from carrycast.sim.mobility.compression import reading
 
@@ -17,16 +19,22 @@ PLANNED = ("wpt", "rtept")
 """Points of a plan: they tell of no node."""
 
 
-class GpxFile:
-    """A GPX file: the points of all its tracks, and how many points it has."""
+class GpxFile(PositionFormat):
+    """A GPX file: the points of all its tracks. Points of plans are rows too, but no positions."""
 
-    def __init__(self, path: Path, by_track: bool = False, name: str | None = None) -> None:
-        self.path = path
-        self.rows = 0
-        """Points that the file has, read so far: of tracks, and of plans, which are no positions."""
+    name: ClassVar[str] = "gpx"
+    summary: ClassVar[str] = "GPS tracks (GPX, XML)"
+
+    def __init__(self, path: Path, options: ReadOptions | None = None, name: str | None = None) -> None:
+        super().__init__(path, options, name)
         self.tracks: dict[str, int] = {}
         """How many tracks have each name."""
-        self._reader = _GpxParser(path, by_track, name or path.name)
+        self._reader = _GpxParser(path, self.options.by_track, self.file_name)
+
+    @classmethod
+    def recognizes(cls, start: str) -> bool:
+        """An XML document with the root element `gpx`."""
+        return is_xml_with(start, "<gpx")
 
     def points(self) -> Iterator[TrackPoint]:
         """A track is a node, by its name; one without is named after the file. With `by_track`, each track is named by

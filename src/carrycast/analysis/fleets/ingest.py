@@ -14,12 +14,12 @@ import numpy as np
 
 from carrycast.analysis.fleets.cleaning import HINTS, REASONS, CleaningRules
 from carrycast.analysis.fleets.columns import DATES_FROM_S
-from carrycast.analysis.fleets.formats import Format, format_named, format_of
-from carrycast.analysis.fleets.inputs import FleetFile, ReadOptions, RowCount, name_files, prepare_files
+from carrycast.analysis.fleets.formats import IngestFormat, format_named, format_of
+from carrycast.analysis.fleets.inputs import FleetFile, RowCount, name_files, prepare_files
 from carrycast.analysis.fleets.logs import NANOSECONDS, read_csv_logs, read_parquet_logs
 from carrycast.analysis.fleets.partitions import LogTable, Partitioner, number_logs, save_logs
 from carrycast.analysis.fleets.picture import PATHS, STEPS, PictureData, map_grid, path_lines, spread_evenly
-from carrycast.analysis.fleets.points import GPS_BEGAN_S, LATEST_S
+from carrycast.analysis.fleets.points import GPS_BEGAN_S, LATEST_S, ReadOptions
 from carrycast.analysis.fleets.schema import NODES, REJECTED, arrow_schema, column_names
 from carrycast.analysis.fleets.staging import RowStager, lost_rows_error
 from carrycast.analysis.fleets.summary import check_rows, moment, summarize_fleet
@@ -97,7 +97,7 @@ def ingest(
     return facts
 
 
-def _detect_formats(paths: Sequence[Path], source: ReadOptions) -> dict[Path, Format]:
+def _detect_formats(paths: Sequence[Path], source: ReadOptions) -> dict[Path, IngestFormat]:
     if not paths:
         raise UserError("no files to ingest")
     for path in paths:

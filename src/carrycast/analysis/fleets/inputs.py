@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
-from carrycast.analysis.fleets.formats import Format
+from carrycast.analysis.fleets.formats import IngestFormat
+from carrycast.analysis.fleets.points import ReadOptions
 from carrycast.analysis.fleets.text import BLANKS, copy_text, detect_delimiter, detect_encoding, read_start
 from carrycast.errors import UserError
 from carrycast.sim.mobility.compression import BZIP2, GZIP, packing_of
@@ -19,42 +18,11 @@ SUFFIXES = r"(\.\w+)?(\.(gz|bz2|xz|zip|zst))?$"
 _SPARK_UNPACKS = {None: "csv", GZIP: "csv.gz", BZIP2: "csv.bz2"}
 
 
-class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How files are to be read."""
-
-    format: str | None = None
-    columns: Mapping[str, str] = {}
-    header: tuple[str, ...] | None = None
-    time_format: str | None = None
-    time_unit: str | None = None
-    encoding: str | None = None
-    decimal_comma: bool = False
-    """Numbers have a comma before their decimals, and none anywhere else."""
-    crs: str | None = None
-    fleet: str = "fleet"
-    swap: bool = False
-    """The files have latitude where longitude belongs."""
-    single: bool = False
-    """A file that names no node is the log of one."""
-    by_file: bool = False
-    """Each file is a fleet of its own, so that equal names in two files are two nodes."""
-    by_track: bool = False
-    """Each track of a GPX file is a node of its own."""
-    merge: bool = False
-    """Equal names in two files, or tracks, are the same node, even if they overlap in time."""
-
-    def columns_of_degrees(self) -> bool | None:
-        """Whether the user says that x and y are degrees, or meters."""
-        if self.columns.get("longitude") == "x" and self.columns.get("latitude") == "y":
-            return True
-        return False if {"x", "y"} <= self.columns.keys() else None
-
-
 class FleetFile(NamedTuple):
     """A file, and where it is read."""
 
     path: Path
-    format: Format
+    format: IngestFormat
     plain: Path
 
     @property
@@ -68,7 +36,7 @@ def file_stem(name: str) -> str:
     return re.sub(SUFFIXES, "", name, count=1)
 
 
-def prepare_files(formats: Mapping[Path, Format], source: ReadOptions, scratch: Path) -> list[FleetFile]:
+def prepare_files(formats: Mapping[Path, IngestFormat], source: ReadOptions, scratch: Path) -> list[FleetFile]:
     """Make files ready to be read; those that are so already are linked."""
     folder = scratch / "plain"
     folder.mkdir()
@@ -78,7 +46,7 @@ def prepare_files(formats: Mapping[Path, Format], source: ReadOptions, scratch: 
     ]
 
 
-def _prepare_file(path: Path, one: Format, source: ReadOptions, folder: Path, number: int) -> Path:
+def _prepare_file(path: Path, one: IngestFormat, source: ReadOptions, folder: Path, number: int) -> Path:
     if one.name in ("parquet", "sumo", "gpx"):
         # XML tells its encoding itself. Spark reads no file whose name begins with a dot or an underscore, and takes
         # brackets for patterns.

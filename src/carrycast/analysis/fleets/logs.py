@@ -16,8 +16,8 @@ from carrycast.analysis.fleets.columns import (
     require_names,
     require_positions,
 )
-from carrycast.analysis.fleets.inputs import FleetFile, ReadOptions, file_stem
-from carrycast.analysis.fleets.points import TIME_UNITS, UNIT_FROM
+from carrycast.analysis.fleets.inputs import FleetFile, file_stem
+from carrycast.analysis.fleets.points import TIME_UNITS, UNIT_FROM, ReadOptions
 from carrycast.analysis.fleets.schema import RAW
 from carrycast.analysis.fleets.text import (
     BLANKS,

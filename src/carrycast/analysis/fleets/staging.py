@@ -1,27 +1,23 @@
 """Files that Spark cannot read itself, turned into a Parquet file of raw rows, a batch at a time."""
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.analysis.fleets.geojson import GeoJsonFile
 from carrycast.analysis.fleets.gpx import GpxFile
-from carrycast.analysis.fleets.inputs import FleetFile, ReadOptions, RowCount
+from carrycast.analysis.fleets.inputs import FleetFile, RowCount
+from carrycast.analysis.fleets.points import PositionFormat, ReadOptions
 from carrycast.analysis.fleets.schema import RAW, arrow_schema
+from carrycast.core.plugins import find_plugin
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.mobility.bonnmotion import BonnMotion
 from carrycast.sim.mobility.movement_file import MovementFormat, Recorded, Waypoints, waypoints
-from carrycast.sim.mobility.ns2 import Ns2
-from carrycast.sim.mobility.one import One
 from carrycast.sim.mobility.sumo import read_fcd
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 1 << 18
-
-_PLAYERS: Mapping[str, type[MovementFormat]] = {"ns2": Ns2, "one": One, "bonnmotion": BonnMotion}
 
 
 class RowStager:
@@ -34,12 +30,15 @@ class RowStager:
 
     def stage(self, one: FleetFile, to: Path) -> RowCount:
         """Write the rows of a file to a new Parquet file."""
-        if one.format.name in ("gpx", "geojson"):
-            return self._stage_points(one, to)
         if one.format.name == "sumo":
             return self._stage_fcd(one, to)
-        # Read by the player of the format, so that it moves as when it is played.
-        recorded = _PLAYERS[one.format.name](file=str(one.plain)).recorded()
+        plugin = find_plugin("file_formats", one.format.name)
+        if issubclass(plugin, PositionFormat):
+            return self._stage_points(one, plugin(one.plain, self._source, one.name), to)
+        if not issubclass(plugin, MovementFormat):
+            raise UserError(f"{one.path}: {one.format.name} states {one.format.kind}, which ingest does not read")
+        # Read as a movement model, so that it moves as when it is played.
+        recorded = plugin(file=str(one.plain)).recorded()
         _check_records(one, recorded)
         rows = _write_batches(_stated_batches(recorded.names, waypoints(recorded.moving), ("x_m", "y_m"), one.name), to)
         return RowCount(recorded.records, rows, recorded.superseded)
@@ -62,14 +61,8 @@ class RowStager:
             raise lost_rows_error(one.name, recorded.records, rows)
         return RowCount(recorded.records, rows)
 
-    def _stage_points(self, one: FleetFile, to: Path) -> RowCount:
-        source = self._source
-        reader: GpxFile | GeoJsonFile
-        if one.format.name == "gpx":
-            reader = GpxFile(one.plain, source.by_track, one.name)
-        else:
-            reader = GeoJsonFile(one.plain, source.columns, source.time_unit, source.single, one.name)
-        rows = _write_batches(_point_batches(reader, source.swap, one.name), to)
+    def _stage_points(self, one: FleetFile, reader: PositionFormat, to: Path) -> RowCount:
+        rows = _write_batches(_point_batches(reader, self._source.swap, one.name), to)
         if reader.rows != rows:
             raise lost_rows_error(one.name, reader.rows, rows)
         if isinstance(reader, GpxFile):
@@ -149,7 +142,7 @@ def _stated_batches(
         )
 
 
-def _point_batches(reader: GpxFile | GeoJsonFile, swap: bool, name: str) -> "Iterator[pa.RecordBatch]":
+def _point_batches(reader: PositionFormat, swap: bool, name: str) -> "Iterator[pa.RecordBatch]":
     """Points one by one."""
     node: list[str] = []
     text: list[str | None] = []

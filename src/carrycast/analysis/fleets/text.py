@@ -109,3 +109,8 @@ def not_text_error(path: Path, encoding: str) -> str:
     return (
         f"{path}: is no text in {encoding}: say in which encoding it is, as in --encoding latin-1 or --encoding cp1252"
     )
+
+
+def is_xml_with(start: str, mark: str) -> bool:
+    """Whether a file that starts with this text is XML with that mark in it."""
+    return start.lstrip("\ufeff \t\r\n").startswith("<") and mark in start
