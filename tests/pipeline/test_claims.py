@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from benchmarks.coverage import decided_by_chance
 from carrycast.analysis.spark.claims import (
     UNDECIDED,
-    Case,
     Claim,
+    ClaimCase,
     decide,
     decide_all,
     evaluate_claims,
@@ -275,10 +275,13 @@ def test_a_hook_adds_claims_of_its_own(tmp_path: Path) -> None:
 
 def test_the_case_that_is_shown_has_the_verdict_of_the_claim() -> None:
     # The wide one reaches further to the wrong side and is undecided; the narrow one fails.
-    wide, narrow = Case("wide", Interval(5, -0.0169, -0.0475, 0.0138)), Case("narrow", Interval(5, -0.02, -0.03, -0.01))
+    wide, narrow = (
+        ClaimCase("wide", Interval(5, -0.0169, -0.0475, 0.0138)),
+        ClaimCase("narrow", Interval(5, -0.02, -0.03, -0.01)),
+    )
     assert decide_all([wide, narrow], ">", 0.0).case == narrow
-    assert decide_all([wide, Case("fine", Interval(5, 1.0, 0.9, 1.1))], ">", 0.0) == (UNDECIDED, wide)
-    unknown = Case("unknown", Interval(1, 0.5, None, None))
+    assert decide_all([wide, ClaimCase("fine", Interval(5, 1.0, 0.9, 1.1))], ">", 0.0) == (UNDECIDED, wide)
+    unknown = ClaimCase("unknown", Interval(1, 0.5, None, None))
     assert decide_all([wide, unknown], ">", 0.0) == (UNDECIDED, unknown)
     assert decide_all([unknown, narrow], ">", 0.0).holds is False
     assert decide_all([], ">", 0.0).holds is None
@@ -293,7 +296,9 @@ def test_the_case_that_is_shown_has_the_verdict_of_the_claim() -> None:
 def test_a_verdict_never_contradicts_its_evidence(
     drawn: list[tuple[float, float]], relation: Relation, value: float, tolerance: float
 ) -> None:
-    cases = [Case(str(place), Interval(9, mean, mean - half, mean + half)) for place, (mean, half) in enumerate(drawn)]
+    cases = [
+        ClaimCase(str(place), Interval(9, mean, mean - half, mean + half)) for place, (mean, half) in enumerate(drawn)
+    ]
     decision, decisive = decide_all(cases, relation, value, tolerance)
     holds = decision.holds
     assert decide(decisive.found, relation, value, tolerance).holds is holds

@@ -58,7 +58,7 @@ MAY_IMPORT = {
     "analysis.live_page": "core.model trace node analysis.player",
     "analysis.explain": "core.matching sim.contacts trace analysis.player",
     "analysis": "core.model core.matching core.protocol sim.mobility sim.contacts trace core.settings sim.scenario "
-    "sim.engine lab core.plugins analysis.player analysis.explain",
+    "sim.engine lab core.plugins analysis.player analysis.explain core.file_formats",
 }
 DEEP = ("core", "sim")
 """Packages whose folders are layers of their own."""

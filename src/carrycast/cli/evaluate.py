@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from carrycast.analysis.spark.claims import Claim
     from carrycast.analysis.spark.experiment import Experiment
     from carrycast.analysis.spark.reproduce import ExperimentReport
-    from carrycast.analysis.spark.tour import OpeningRun, Tour
+    from carrycast.analysis.spark.tour import ExperimentTour, OpeningRun
     from carrycast.analysis.spark.verify import VerifiedRun
 
 PAPERS = {"000": "policy", "001": "asp", "002": "overlay", "003": "topic-holders", "004": "adaptive"}
@@ -349,7 +349,7 @@ def _bars(opening: "OpeningRun") -> "Table":
     return table
 
 
-def _close(found: "Tour", opening: "OpeningRun") -> None:
+def _close(found: "ExperimentTour", opening: "OpeningRun") -> None:
     for title, table in found.tables():
         print_line(title)
         console().print(table)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from carrycast.analysis.spark.claims import Case, Claim, make_claim_over_cases
+from carrycast.analysis.spark.claims import Claim, ClaimCase, make_claim_over_cases
 from carrycast.analysis.spark.definition import Relation, Selector
 from carrycast.analysis.spark.records import metric_bounds
 from carrycast.analysis.spark.results import Results
@@ -46,7 +46,7 @@ class ClaimBuilder:
         self,
         figure: str,
         statement: str,
-        cases: Sequence[Case],
+        cases: Sequence[ClaimCase],
         relation: Relation,
         value: float,
         *,

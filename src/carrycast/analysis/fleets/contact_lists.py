@@ -27,7 +27,7 @@ PLAN_FILE = "contacts.parquet"
 SCENARIO_FILE = "scenario.toml"
 SOCIOPATTERNS_S = 20.0
 """How long before its time a row of SocioPatterns says that two were in contact: its badges count in such steps."""
-REASONS = {
+CONTACT_REASONS = {
     "unreadable": "a field is missing or is no number",
     "no_time": "the contact ends before it has lasted a microsecond",
     "itself": "a node in contact with itself",
@@ -35,7 +35,7 @@ REASONS = {
 }
 
 
-class Row(NamedTuple):
+class ContactRow(NamedTuple):
     """A contact as it was written, by the names of its nodes; `text` if it could not be read."""
 
     a: str
@@ -45,14 +45,14 @@ class Row(NamedTuple):
     text: str | None = None
 
 
-class _List:
+class _ContactList:
     """The rows of one file, counted as they are read."""
 
     def __init__(self, path: Path, source: ReadOptions) -> None:
         self.path, self.source = path, source
         self.read = 0
 
-    def made(self, fields: Sequence[str], text: str) -> Row:
+    def made(self, fields: Sequence[str], text: str) -> ContactRow:
         """A row of two nodes, a start and an end; fewer fields are none."""
         self.read += 1
         unit = self.source.time_unit
@@ -60,12 +60,12 @@ class _List:
             a, b, start, end = fields
             if self.source.decimal_comma:
                 start, end = start.replace(",", "."), end.replace(",", ".")
-            row = Row(a.strip(), b.strip(), parse_clock(start, unit), parse_clock(end, unit))
+            row = ContactRow(a.strip(), b.strip(), parse_clock(start, unit), parse_clock(end, unit))
             if not (row.a and row.b and isfinite(row.start_s) and isfinite(row.end_s)):
                 raise ValueError
             return row
         except ValueError:
-            return Row("", "", 0.0, 0.0, text[:1000])
+            return ContactRow("", "", 0.0, 0.0, text[:1000])
 
 
 def ingest_contacts(formats: Mapping[Path, IngestFormat], folder: Path, source: ReadOptions) -> dict[str, Any]:
@@ -74,11 +74,11 @@ def ingest_contacts(formats: Mapping[Path, IngestFormat], folder: Path, source: 
     scratch.mkdir()
     inputs = prepare_files(formats, source, scratch)
     with name_files(inputs):
-        rows, rejected, read = _sorted_out({one.plain: (one.name, one.format.name) for one in inputs}, source)
+        rows, rejected, read = _sort_rows({one.plain: (one.name, one.format.name) for one in inputs}, source)
     shutil.rmtree(scratch)
     if read != len(rows) + len(rejected):
         raise lost_rows_error("the files", read, len(rows) + len(rejected))
-    counts = {reason: sum(row[0] == reason for row in rejected) for reason in REASONS}
+    counts = {reason: sum(row[0] == reason for row in rejected) for reason in CONTACT_REASONS}
     counts = {reason: count for reason, count in counts.items() if count}
     if not rows:
         raise UserError(f"no contact is left: {', '.join(f'{row[0]} {row[1]}' for row in rejected[:3]) or 'no rows'}")
@@ -103,7 +103,7 @@ def ingest_contacts(formats: Mapping[Path, IngestFormat], folder: Path, source: 
     return facts
 
 
-def _plan(rows: Sequence[Row]) -> tuple[ContactPlan, list[str], float]:
+def _plan(rows: Sequence[ContactRow]) -> tuple[ContactPlan, list[str], float]:
     """The plan of rows, the names of its nodes, and when it begins."""
     nodes = sorted({name for row in rows for name in (row.a, row.b)})
     nodes.sort(key=natural_order)
@@ -119,7 +119,7 @@ def _plan(rows: Sequence[Row]) -> tuple[ContactPlan, list[str], float]:
             "other units? Say what its numbers count, as in --time-unit ms"
         )
     columns = (np.minimum(one, other), np.maximum(one, other), start_s - begin_s, end_s - begin_s)
-    return _joined(len(nodes), lasts_s, *columns), nodes, begin_s
+    return _join_contacts(len(nodes), lasts_s, *columns), nodes, begin_s
 
 
 def _scenario(plan: ContactPlan) -> str:
@@ -144,15 +144,15 @@ to_s = {round(lasts_s / 2, 3)!r}
 """
 
 
-def _sorted_out(
+def _sort_rows(
     files: Mapping[Path, tuple[str, str]], source: ReadOptions
-) -> tuple[list[Row], list[tuple[str, str, str]], int]:
+) -> tuple[list[ContactRow], list[tuple[str, str, str]], int]:
     """The rows that are fine, the reason, file and text of the others, and how many rows were read."""
-    kept: dict[tuple[str, str, float, float], Row] = {}
+    kept: dict[tuple[str, str, float, float], ContactRow] = {}
     rejected: list[tuple[str, str, str]] = []
     read = 0
     for path, (name, format_name) in files.items():
-        of_file = _List(path, source)
+        of_file = _ContactList(path, source)
         for row in _READERS[format_name](of_file):
             key = (min(row.a, row.b), max(row.a, row.b), row.start_s, row.end_s)
             reason = _reason(row) or ("duplicate" if key in kept else None)
@@ -165,7 +165,7 @@ def _sorted_out(
     return list(kept.values()), rejected, read
 
 
-def _reason(row: Row) -> str | None:
+def _reason(row: ContactRow) -> str | None:
     if row.text is not None:
         return "unreadable"
     if row.a == row.b:
@@ -173,7 +173,7 @@ def _reason(row: Row) -> str | None:
     return None if row.end_s - row.start_s >= 1 / MICROSECONDS else "no_time"
 
 
-def _joined(nodes: int, duration_s: float, *columns: "np.ndarray[Any, Any]") -> ContactPlan:
+def _join_contacts(nodes: int, duration_s: float, *columns: "np.ndarray[Any, Any]") -> ContactPlan:
     """A plan in which contacts of a pair that overlap or touch are one."""
     a, b, start_s, end_s = columns
     order = np.lexsort((start_s, b, a))
@@ -199,13 +199,13 @@ def _save(path: Path, columns: dict[str, Any]) -> None:
     pq.write_table(pa.table({name: pa.array(values, kinds[name]) for name, values in columns.items()}), path)
 
 
-def _list_rows(of_file: _List) -> Iterator[Row]:
+def _list_rows(of_file: _ContactList) -> Iterator[ContactRow]:
     """Columns apart by blanks: node, node, start, end, and what is not needed."""
     for line in TraceFile(of_file.path).lines():
         yield of_file.made(line.split()[:4], line)
 
 
-def _interval_rows(of_file: _List) -> Iterator[Row]:
+def _interval_rows(of_file: _ContactList) -> Iterator[ContactRow]:
     """Columns t, i and j, perhaps more: the two were in contact in the 20 s up to t."""
     for line in TraceFile(of_file.path).lines():
         fields = line.split()
@@ -213,7 +213,7 @@ def _interval_rows(of_file: _List) -> Iterator[Row]:
         yield row if row.text is not None else row._replace(start_s=row.end_s - SOCIOPATTERNS_S)
 
 
-def _table_rows(of_file: _List) -> Iterator[Row]:
+def _table_rows(of_file: _ContactList) -> Iterator[ContactRow]:
     """CSV with a header."""
     path, source = of_file.path, of_file.source
     delimiter = detect_delimiter(read_start(path))
@@ -237,12 +237,12 @@ def _table_rows(of_file: _List) -> Iterator[Row]:
         raise UserError(not_text_error(path, "UTF-8")) from None
 
 
-def _one_rows(of_file: _List) -> Iterator[Row]:
+def _one_rows(of_file: _ContactList) -> Iterator[ContactRow]:
     """Connection events of the ONE, by its own reader."""
     plan = ContactPlan.from_one_events(of_file.path)
     for a, b, start_s, end_s in zip(plan.a, plan.b, plan.start_s, plan.end_s, strict=True):
         of_file.read += 1
-        yield Row(str(a), str(b), float(start_s), float(end_s))
+        yield ContactRow(str(a), str(b), float(start_s), float(end_s))
 
 
 _READERS = {

@@ -23,7 +23,7 @@ from carrycast.analysis.fleets.points import GPS_BEGAN_S, LATEST_S, ReadOptions
 from carrycast.analysis.fleets.schema import NODES, REJECTED, arrow_schema, column_names
 from carrycast.analysis.fleets.staging import RowStager, lost_rows_error
 from carrycast.analysis.fleets.summary import check_rows, moment, summarize_fleet
-from carrycast.analysis.fleets.survey import FleetNaming, Survey, choose_crs, find_clash, survey_files
+from carrycast.analysis.fleets.survey import FleetNaming, FleetSurvey, choose_crs, find_clash, survey_files
 from carrycast.analysis.fleets.tables import (
     MAX_NODES,
     NODE_SUMS,
@@ -190,7 +190,7 @@ def _write_fleet(
     return passes.write_tables(crs, found)
 
 
-def _refuse_doubtful(found: Survey, source: ReadOptions, read: ReadFiles) -> None:
+def _refuse_doubtful(found: FleetSurvey, source: ReadOptions, read: ReadFiles) -> None:
     """Refuse rows that mean something else than they seem to, or that may."""
     if not read.rows:
         raise UserError("the files have no rows: nothing follows the names of their columns")
@@ -242,7 +242,7 @@ class IngestPasses:
         self._rejected = dict.fromkeys(REASONS, 0)
 
     def partition(
-        self, files: Sequence[Path], naming: FleetNaming, found: Survey, crs: str | None, alone: bool
+        self, files: Sequence[Path], naming: FleetNaming, found: FleetSurvey, crs: str | None, alone: bool
     ) -> None:
         """Write every row to its partition. `alone`: a name that two files have at the same time is refused."""
         partitioner = Partitioner(self._scratch, naming, self._rules, found.median_s, crs)
@@ -260,7 +260,7 @@ class IngestPasses:
         if clashing is not None:
             refuse_clash(*clashing)
 
-    def write_tables(self, crs: str | None, found: Survey) -> tuple[WrittenTables, PictureData]:
+    def write_tables(self, crs: str | None, found: FleetSurvey) -> tuple[WrittenTables, PictureData]:
         """Clean the partitions and write all tables."""
         partitions = range(int(self._logs.partition.max()) + 1)
         told = run_each(self._spark, PartitionCleaner(self._scratch, self._rules).clean, list(partitions))
@@ -305,7 +305,7 @@ class IngestPasses:
         order.sort(key=lambda node: [natural_order(str(part)) for part in name[node]])
         return {node: (node, number, name[node][0], str(name[node][1])) for number, node in enumerate(order)}
 
-    def _edges(self, found: Survey, start_s: float, end_s: float, kept: int) -> list[float]:
+    def _edges(self, found: FleetSurvey, start_s: float, end_s: float, kept: int) -> list[float]:
         """Times that cut the legs into files of about the same size."""
         inside = np.sort(found.clock_s[(found.clock_s > start_s) & (found.clock_s < end_s)])
         shares = np.arange(1, file_count(kept)) / file_count(kept)

@@ -47,7 +47,7 @@ class FleetCenter(NamedTuple):
     spread_deg: float
 
 
-class Survey(NamedTuple):
+class FleetSurvey(NamedTuple):
     """What there is."""
 
     rows: int
@@ -101,7 +101,7 @@ def weighted_quantile(values: Floats, weight: Floats, share: float) -> float:
     return float(values[order][min(int(np.searchsorted(upto, share * upto[-1])), len(values) - 1)])
 
 
-def survey_files(spark: "SparkSession", files: Sequence[Path], naming: FleetNaming) -> Survey:
+def survey_files(spark: "SparkSession", files: Sequence[Path], naming: FleetNaming) -> FleetSurvey:
     """Look at all rows once, file by file."""
 
     def look(path: str) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def survey_files(spark: "SparkSession", files: Sequence[Path], naming: FleetNami
         for k in range(4)
     )
     counts = {name: sum(one[name] for one in found) for name in (*_COUNTS, "measured", "beyond", "fine")}
-    return Survey(
+    return FleetSurvey(
         **{name: counts[name] for name in _COUNTS},
         measured=counts["measured"] > 0,
         may_be_degrees=counts["fine"] > 0 and not counts["beyond"],

@@ -17,14 +17,14 @@ from carrycast.errors import UserError
 NO_INTERVAL = Interval(0, None, None, None)
 
 
-class Case(NamedTuple):
+class ClaimCase(NamedTuple):
     """One of the comparisons that a claim makes."""
 
     name: str
     found: Interval
 
 
-class Decision(NamedTuple):
+class ClaimDecision(NamedTuple):
     """Whether a claim holds, and how probable it is to decide so by chance."""
 
     holds: bool | None
@@ -33,14 +33,14 @@ class Decision(NamedTuple):
     """None where nothing was decided."""
 
 
-UNDECIDED = Decision(None)
+UNDECIDED = ClaimDecision(None)
 
 
-class Verdict(NamedTuple):
+class ClaimVerdict(NamedTuple):
     """What was decided, and the case that decided it."""
 
-    decision: Decision
-    case: Case
+    decision: ClaimDecision
+    case: ClaimCase
 
     @property
     def holds(self) -> bool | None:
@@ -48,7 +48,9 @@ class Verdict(NamedTuple):
         return self.decision.holds
 
 
-def decide(found: Interval, relation: Relation, value: float, tolerance: float = 0.0, rare: float = 0.0) -> Decision:
+def decide(
+    found: Interval, relation: Relation, value: float, tolerance: float = 0.0, rare: float = 0.0
+) -> ClaimDecision:
     """Whether a mean stands in a relation to a value, given where its interval lies.
 
     `rare` is the share of runs of a kind on which the mean hangs: fewer than show one, with 95 % confidence, decide
@@ -59,21 +61,21 @@ def decide(found: Interval, relation: Relation, value: float, tolerance: float =
     if relation == "=":
         low, high = value - tolerance, value + tolerance
         if low <= found.low and found.high <= high:
-            return Decision(True, max(_chance(found, low), _chance(found, high)))
+            return ClaimDecision(True, max(_chance(found, low), _chance(found, high)))
         if found.high < low or high < found.low:
-            return Decision(False, _chance(found, low if found.high < low else high))
+            return ClaimDecision(False, _chance(found, low if found.high < low else high))
         return UNDECIDED
     compare = _COMPARISONS[relation]
     bound = value - tolerance if relation in (">", ">=") else value + tolerance
     ends = (compare(found.low, bound), compare(found.high, bound))
     if any(ends) and not all(ends):
         return UNDECIDED
-    return Decision(all(ends), _chance(found, bound))
+    return ClaimDecision(all(ends), _chance(found, bound))
 
 
 def decide_all(
-    cases: Sequence[Case], relation: Relation, value: float, tolerance: float = 0.0, rare: float = 0.0
-) -> Verdict:
+    cases: Sequence[ClaimCase], relation: Relation, value: float, tolerance: float = 0.0, rare: float = 0.0
+) -> ClaimVerdict:
     """Whether all cases do; the decisive case is, of those with the verdict, the one that does so least."""
     judged = [(decide(case.found, relation, value, tolerance, rare), case) for case in cases]
     for holds in (False, None, True):
@@ -83,8 +85,8 @@ def decide_all(
             chances = [decision.chance or 0.0 for decision, _ in alike]
             # All hold: the likeliest error counts. One fails: each of the cases had its chance to.
             chance = None if holds is None else max(chances) if holds else min(1.0, min(chances) * len(cases))
-            return Verdict(Decision(holds, chance), case)
-    return Verdict(UNDECIDED, Case("", NO_INTERVAL))
+            return ClaimVerdict(ClaimDecision(holds, chance), case)
+    return ClaimVerdict(UNDECIDED, ClaimCase("", NO_INTERVAL))
 
 
 def holm_decisions(chances: Sequence[float | None]) -> list[bool]:
@@ -182,7 +184,7 @@ def make_claim(
     figure: str,
     statement: str,
     found: Interval,
-    decision: Decision,
+    decision: ClaimDecision,
     *,
     note: str = "",
     paper: float | str | None = None,
@@ -210,7 +212,7 @@ def make_claim_over_cases(
     results: Results,
     figure: str,
     statement: str,
-    cases: Sequence[Case],
+    cases: Sequence[ClaimCase],
     relation: Relation,
     value: float,
     *,
@@ -278,9 +280,9 @@ def _evaluate_entry(entry: ClaimEntry, results: Results) -> Claim:
         cases = _steps(entry, results)
         note = "" if cases else f"{entry.along} has too few labels here for a trend"
     elif entry.kind == "compare":
-        cases = [Case("", results.difference(entry.left, entry.right, entry.metric, entry.exact))]
+        cases = [ClaimCase("", results.difference(entry.left, entry.right, entry.metric, entry.exact))]
     else:
-        cases = [Case("", results.mean(entry.of, entry.metric, entry.exact))]
+        cases = [ClaimCase("", results.mean(entry.of, entry.metric, entry.exact))]
     assert relation is not None
     value = 0.0 if entry.kind == "trend" else entry.value
     rare = results.experiment.definition.rare.get(entry.metric, 0.0)
@@ -301,13 +303,13 @@ def _evaluate_entry(entry: ClaimEntry, results: Results) -> Claim:
     )
 
 
-def _steps(entry: ClaimEntry, results: Results) -> list[Case]:
+def _steps(entry: ClaimEntry, results: Results) -> list[ClaimCase]:
     """From each label of an axis to the next; every one must go the claimed way."""
     axis = entry.along
     chosen = {point.labels[axis] for point in results.points(entry.of)}
     labels = [label for label in results.experiment.labels(axis) if label in chosen]
     return [
-        Case(
+        ClaimCase(
             f"decisive step: {before} to {after}",
             results.difference({**entry.of, axis: after}, {**entry.of, axis: before}, entry.metric, entry.exact),
         )

@@ -52,7 +52,7 @@ def run_opening(out: Path) -> OpeningRun:
 
 
 @dataclass(frozen=True)
-class Tour:
+class ExperimentTour:
     """What was run, and what came out."""
 
     experiments: Sequence[Experiment]
@@ -108,7 +108,7 @@ def distinguishing_axes(experiment: Experiment) -> list[str]:
     return axes
 
 
-def tour(out: Path, master: str | None = None, quiet: bool = False) -> Tour:
+def tour(out: Path, master: str | None = None, quiet: bool = False) -> ExperimentTour:
     """Run the headline of every experiment that has one."""
     experiments = []
     for name in experiment_names():
@@ -121,7 +121,7 @@ def tour(out: Path, master: str | None = None, quiet: bool = False) -> Tour:
     spark = session("carrycast", master)
     report = reproduce_experiments(experiments, out, spark, quiet)
     metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
-    return Tour(experiments, read_summaries(out, spark, metrics), report)
+    return ExperimentTour(experiments, read_summaries(out, spark, metrics), report)
 
 
 def _title(experiment: Experiment) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from carrycast.analysis.experiments.claim_builder import ClaimBuilder, ratio_of_seeds
-from carrycast.analysis.spark.claims import Case, Claim
+from carrycast.analysis.spark.claims import Claim, ClaimCase
 from carrycast.analysis.spark.definition import Label, Selector
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.statistics import Interval
@@ -52,7 +52,7 @@ def links(study: "AdaptiveClaims") -> Iterator[Claim]:
     low, high = (0.1,), (0.4, 0.8)
     bare, spcast, random = "forwarding only", "spcast", "probabilistic"
     worst = [
-        Case(f"to {other}", study.difference(at(protocol=bare, tau=0.1), at(protocol=other, tau=0.1)))
+        ClaimCase(f"to {other}", study.difference(at(protocol=bare, tau=0.1), at(protocol=other, tau=0.1)))
         for other in ("adaptive", spcast, random)
     ]
     yield study.claim("tau", "At τ = 0.1 spcast without storing is the worst", worst, "<", 0.0, note=ROBUST)
@@ -78,18 +78,22 @@ def links(study: "AdaptiveClaims") -> Iterator[Claim]:
     ahead = study.over_tau("adaptive", spcast, high)
     yield study.claim("tau", "Above τ = 0.2 adaptive delivers more than spcast", ahead, ">", 0.0, note=OPEN)
     for protocol in (spcast, random):
-        flat = [Case("0.4 to 0.8", study.difference(at(protocol=protocol, tau=0.8), at(protocol=protocol, tau=0.4)))]
+        flat = [
+            ClaimCase("0.4 to 0.8", study.difference(at(protocol=protocol, tau=0.8), at(protocol=protocol, tau=0.4)))
+        ]
         yield study.claim(
             "tau", f"Above τ = 0.2 {protocol} is flat in τ", flat, "=", 0.0, tolerance=ALIKE, paper=0.0, note=OPEN
         )
     cases = [
-        Case(f"{protocol} at τ = {tau}", study.ratio(at(protocol=protocol, tau=tau), at(protocol=spcast, tau=tau)))
+        ClaimCase(f"{protocol} at τ = {tau}", study.ratio(at(protocol=protocol, tau=tau), at(protocol=spcast, tau=tau)))
         for protocol in ("adaptive", random)
         for tau in high
     ]
     text = "Adaptive and probabilistic forward about as often as spcast (ratio)"
     yield study.claim("tau-forwards", text, cases, "=", 1.0, tolerance=ALIKE_RATIO, paper=1.0, note=OPEN)
-    cases = [Case(f"τ = {tau}", study.ratio(at(protocol=bare, tau=tau), at(protocol=spcast, tau=tau))) for tau in high]
+    cases = [
+        ClaimCase(f"τ = {tau}", study.ratio(at(protocol=bare, tau=tau), at(protocol=spcast, tau=tau))) for tau in high
+    ]
     yield study.claim("tau-forwards", "Without storing there are fewer (ratio)", cases, "<", 1.0)
 
 
@@ -97,21 +101,21 @@ def buffers(study: "AdaptiveClaims") -> Iterator[Claim]:
     """Figure 4: the buffer β."""
     small = ("50", "100")
     sides = [(size, at(buffer=size), at(protocol="spcast", buffer=size)) for size in (*small, "infinite")]
-    more = [Case(f"β = {size}", study.difference(ours, theirs)) for size, ours, theirs in sides[:2]]
-    less = [Case(f"β = {size}", study.ratio(ours, theirs)) for size, ours, theirs in sides[:2]]
+    more = [ClaimCase(f"β = {size}", study.difference(ours, theirs)) for size, ours, theirs in sides[:2]]
+    less = [ClaimCase(f"β = {size}", study.ratio(ours, theirs)) for size, ours, theirs in sides[:2]]
     yield study.claim("buffer-forwards", "Below β = 300 adaptive forwards less (ratio)", less, "<", 1.0, note=OPEN)
     yield study.claim("buffer", "Below β = 300 adaptive delivers more", more, ">", 0.0, note=STUDIED)
     _, ours, theirs = sides[2]
-    all_of_it = [Case("", study.level(theirs))]
+    all_of_it = [ClaimCase("", study.level(theirs))]
     text = "Without a limit spcast delivers nearly all"
     yield study.claim("buffer", text, all_of_it, "=", 1.0, tolerance=ALIKE, paper=1.0, note=ROBUST)
-    below = [Case("", study.difference(ours, theirs))]
+    below = [ClaimCase("", study.difference(ours, theirs))]
     yield study.claim("buffer", "Without a limit adaptive delivers less than spcast", below, "<", 0.0, note=ROBUST)
-    cheap = [Case("", study.ratio(ours, theirs))]
+    cheap = [ClaimCase("", study.ratio(ours, theirs))]
     text = "Without a limit adaptive forwards less than spcast (ratio)"
     yield study.claim("buffer-forwards", text, cheap, "<", 1.0, note=ROBUST)
     # The paper's buffers of 100 hardly filled: its Figure 10 is without a limit, Figure 11 with it.
-    same = [Case("", study.ratio(ours, at()))]
+    same = [ClaimCase("", study.ratio(ours, at()))]
     text = "Without a limit adaptive forwards about as often as at β = 100 (ratio)"
     yield study.claim(
         "buffer-forwards", text, same, "=", 284_630 / 279_904, tolerance=NEAR, paper=284_630 / 279_904, note=STUDIED
@@ -121,7 +125,7 @@ def buffers(study: "AdaptiveClaims") -> Iterator[Claim]:
 def thresholds(study: "AdaptiveClaims") -> Iterator[Claim]:
     """Figure 5: the storing threshold σ."""
     everyone, spcast = at(sigma=0.0, buffer="infinite"), at(protocol="spcast", buffer="infinite")
-    saved = [Case("", study.ratio(everyone, spcast))]
+    saved = [ClaimCase("", study.ratio(everyone, spcast))]
     text = "At σ = 0 without a limit adaptive forwards less than spcast (ratio)"
     yield study.claim("sigma-forwards", text, saved, "<", 1.0, paper=412_156 / 579_639, note=STUDIED)
     text = "At σ = 0 without a limit adaptive forwards 29 % less than spcast (ratio)"
@@ -131,7 +135,7 @@ def thresholds(study: "AdaptiveClaims") -> Iterator[Claim]:
     falling = study.steps("sigma", buffer="infinite")
     yield study.claim("sigma", "Without a limit delivery rises as σ falls", falling, "<", 0.0, note=ROBUST)
     text = "Without a limit delivery reaches 100 % at σ = 0"
-    yield study.claim("sigma", text, [Case("", study.level(everyone))], "=", 1.0, tolerance=ALIKE, paper=1.0)
+    yield study.claim("sigma", text, [ClaimCase("", study.level(everyone))], "=", 1.0, tolerance=ALIKE, paper=1.0)
     text = "At β = 100 delivery falls as σ falls"
     yield study.claim("sigma", text, study.steps("sigma"), ">", 0.0, note=DOUBTFUL)
     for of, name, paper in ((everyone, "Adaptive at σ = 0", 412_156.0), (spcast, "Spcast", 579_639.0)):
@@ -152,13 +156,13 @@ def horizon(study: "AdaptiveClaims") -> Iterator[Claim]:
 def neighborhood(study: "AdaptiveClaims") -> Iterator[Claim]:
     """Figure 7: neighborhood utilities."""
     without = at(protocol="no neighborhood")
-    saved = [Case("", study.ratio(at(), without))]
+    saved = [ClaimCase("", study.ratio(at(), without))]
     paper = 279_904 / 378_621
     text = "Neighborhood utilities save forwards (ratio)"
     yield study.claim("neighborhood", text, saved, "<", 1.0, paper=paper, note=STUDIED)
     text = "They save about a quarter (ratio)"
     yield study.claim("neighborhood", text, saved, "=", paper, tolerance=NEAR, paper=paper, note=STUDIED)
-    cost = [Case("", study.difference(at(), without))]
+    cost = [ClaimCase("", study.difference(at(), without))]
     yield study.claim("neighborhood", "They cost less than 4 points of delivery", cost, ">", -0.04, paper=-0.0371)
     for of, name, delivery, forwards in ((at(), "With", 0.9354, 279_904.0), (without, "Without", 0.9725, 378_621.0)):
         yield study.number("neighborhood", f"{name} neighborhood utilities", of, delivery)
@@ -168,7 +172,7 @@ def neighborhood(study: "AdaptiveClaims") -> Iterator[Claim]:
 def mobility(study: "AdaptiveClaims") -> Iterator[Claim]:
     """Figure 9: from the fewest travelers to the most. The steps between, and speed, are in experiment.toml."""
     present = study.results.experiment.labels("travelers")
-    gain = [Case("", study.difference(at(travelers=present[-1]), at(travelers=present[0])))]
+    gain = [ClaimCase("", study.difference(at(travelers=present[-1]), at(travelers=present[0])))]
     text = f"{present[-1]} travelers deliver more than {present[0]}"
     yield study.claim("travelers", text, gain, ">", 0.0, note=ROBUST)
 
@@ -180,10 +184,12 @@ def weights(study: "AdaptiveClaims") -> Iterator[Claim]:
     forwards = (270_992, 281_120, 284_630, 260_482, 244_077)
     middle = places["adaptive"]
     for end, word, place in (("0 : 1", "Change degree", 0), ("1 : 0", "Co-location", 4)):
-        gain = [Case("", study.difference(middle, places[end]))]
+        gain = [ClaimCase("", study.difference(middle, places[end]))]
         text = f"{word} contributes: 0.5 : 0.5 delivers more than {end}"
         yield study.claim("weights", text, gain, ">", 0.0, paper=paper[2] - paper[place], note=STUDIED)
-    cases = [Case(f"to {label}", study.difference(middle, places[label])) for label in ("0.25 : 0.75", "0.75 : 0.25")]
+    cases = [
+        ClaimCase(f"to {label}", study.difference(middle, places[label])) for label in ("0.25 : 0.75", "0.75 : 0.25")
+    ]
     text = "0.5 : 0.5 is at least as good as the steps beside it, within a point"
     yield study.claim("weights", text, cases, ">=", 0.0, tolerance=0.01, note=OPEN)
     for label, delivery, count in zip(WEIGHTS, paper, forwards, strict=True):
@@ -196,13 +202,13 @@ def reports(study: "AdaptiveClaims") -> Iterator[Claim]:
     """Figure 11: reports that adapt."""
     adapting = at(protocol="adaptive reports")
     paper = 10_771 / 36_244
-    fewer = [Case("", study.ratio(adapting, at(), REPORTS))]
+    fewer = [ClaimCase("", study.ratio(adapting, at(), REPORTS))]
     text = "Reports that adapt are about 70 % fewer (ratio)"
     yield study.claim("reports", text, fewer, "=", paper, tolerance=NEAR, paper=paper, note=ROBUST)
-    less = [Case("", study.ratio(adapting, at()))]
+    less = [ClaimCase("", study.ratio(adapting, at()))]
     paper = 243_034 / 279_904
     yield study.claim("reports", "They save some forwards (ratio)", less, "=", paper, tolerance=NEAR, paper=paper)
-    cost = [Case("", study.difference(adapting, at()))]
+    cost = [ClaimCase("", study.difference(adapting, at()))]
     text = "They cost few points of delivery: less than 5"
     yield study.claim("reports", text, cost, ">", -ALIKE, paper=0.9075 - 0.9354)
     yield study.number("reports", "With reports that adapt", adapting, 0.9075)
@@ -244,7 +250,7 @@ class AdaptiveClaims(ClaimBuilder):
         """left / right, seed by seed."""
         return ratio_of_seeds(self.select(left, metric), self.select(right, metric))
 
-    def steps(self, axis: str, metric: str = DELIVERY, **changes: Label) -> list[Case]:
+    def steps(self, axis: str, metric: str = DELIVERY, **changes: Label) -> list[ClaimCase]:
         """The differences from each label of an axis to the next, all else at its default but for the changes."""
         around = {**at(**changes)}
         around.pop(axis)
@@ -253,21 +259,26 @@ class AdaptiveClaims(ClaimBuilder):
         ]
         # Horizon 0 is the probabilistic protocol's, which is not among these.
         return [
-            Case(f"{before} to {after}", self.difference({**around, axis: after}, {**around, axis: before}, metric))
+            ClaimCase(
+                f"{before} to {after}", self.difference({**around, axis: after}, {**around, axis: before}, metric)
+            )
             for before, after in itertools.pairwise(known)
         ]
 
-    def over_tau(self, left: str, right: str, taus: Sequence[float]) -> list[Case]:
+    def over_tau(self, left: str, right: str, taus: Sequence[float]) -> list[ClaimCase]:
         """Delivery of one protocol less that of another, at some shares of links."""
         return [
-            Case(f"τ = {tau}", self.difference(at(protocol=left, tau=tau), at(protocol=right, tau=tau))) for tau in taus
+            ClaimCase(f"τ = {tau}", self.difference(at(protocol=left, tau=tau), at(protocol=right, tau=tau)))
+            for tau in taus
         ]
 
     def number(self, figure: str, name: str, of: Selector, paper: float) -> Claim:
         """The paper's delivery itself."""
         text = f"{name}: {paper:.2%} are delivered"
         return self._undecided_if_smaller(
-            self.claim(figure, text, [Case("", self.level(of))], "=", paper, tolerance=ALIKE, paper=paper, note=OPEN)
+            self.claim(
+                figure, text, [ClaimCase("", self.level(of))], "=", paper, tolerance=ALIKE, paper=paper, note=OPEN
+            )
         )
 
     def count(
@@ -278,7 +289,7 @@ class AdaptiveClaims(ClaimBuilder):
         found = self.level(of, metric)
         return self._undecided_if_smaller(
             self.claim(
-                figure, text, [Case("", found)], "=", paper, tolerance=COUNT_NEAR * paper, paper=paper, note=OPEN
+                figure, text, [ClaimCase("", found)], "=", paper, tolerance=COUNT_NEAR * paper, paper=paper, note=OPEN
             )
         )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carrycast.analysis.experiments.drift.bounds import HERE, reachable, tree_frames
-from carrycast.analysis.spark.claims import Case, Claim, make_claim_over_cases
+from carrycast.analysis.spark.claims import Claim, ClaimCase, make_claim_over_cases
 from carrycast.analysis.spark.definition import Selector
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.statistics import SHARE, Interval, confidence_interval, paired_differences
@@ -72,14 +72,14 @@ def standing(
     """Delivery against all rivals, costs against those that deliver as much: by which metric, and within what."""
     (by, as_many), here = reached, where.here
 
-    def more(rival: str, metric: str) -> Case:
+    def more(rival: str, metric: str) -> ClaimCase:
         """Own minus the rival's, paired by seed."""
-        return Case(rival, results.difference({**here, "protocol": own}, {**here, "protocol": rival}, metric))
+        return ClaimCase(rival, results.difference({**here, "protocol": own}, {**here, "protocol": rival}, metric))
 
-    def as_often(rival: str) -> Case:
+    def as_often(rival: str) -> ClaimCase:
         """The share of runs in which the rival does not reach more."""
         ours, theirs = (results.selected({**here, "protocol": one}, by) for one in (own, rival))
-        return Case(rival, runs_with(above >= -as_many for above in paired_differences(ours, theirs)))
+        return ClaimCase(rival, runs_with(above >= -as_many for above in paired_differences(ours, theirs)))
 
     statement = (
         f"{where.begins} nobody reaches more than {own} in more than {1 - OFTEN:.0%} of the runs (share of the others)"
@@ -104,14 +104,14 @@ def bounded(results: Results, setting: str, path: Path) -> Iterator[Claim]:
     """Against what contacts allow, and where one network stays together against trees of broadcasts."""
     drift = results.selected({"setting": setting, "protocol": "drift"}, "delivery_ratio")
     allowed = {seed: reachable(path, seed) for seed in drift}
-    near = Case(setting, runs_with(below >= -SHORT for below in paired_differences(drift, allowed)))
+    near = ClaimCase(setting, runs_with(below >= -SHORT for below in paired_differences(drift, allowed)))
     often = f"in {OFTEN:.0%} of the runs or more"
     statement = (
         f"In the network `{setting}` drift reaches what the contacts allow, but for {SHORT:.0%}, {often} (share)"
     )
     yield make_claim_over_cases(results, setting, statement, [near], ">=", OFTEN)
     if setting in ("dense", "producers"):
-        times = Case(setting, confidence_interval(times_a_tree(results, setting, path)))
+        times = ClaimCase(setting, confidence_interval(times_a_tree(results, setting, path)))
         statement = f"In the network `{setting}` drift sends at most {FRAMES:g} frames with an event for each of a tree"
         yield make_claim_over_cases(results, setting, statement, [times], "<=", FRAMES)
 

@@ -18,7 +18,7 @@ from carrycast.analysis.experiments.overlay.study import (
     ratio,
     share_below,
 )
-from carrycast.analysis.spark.claims import Case, Claim
+from carrycast.analysis.spark.claims import Claim, ClaimCase
 from carrycast.analysis.spark.definition import Relation, Selector
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, confidence_interval
@@ -79,13 +79,13 @@ def brokers(study: OverlayClaims) -> Iterator[Claim | None]:
         text = f"brokers that look every 50 s, {scheme}: {paper} hops"
         yield study.paper_number("brokers", text, at(scheme, "broker_path"), paper, calibration=True)
     yield study.paper_number("brokers", "the physical network: 2.36 hops", at(BOTH, "network_path"), 2.36)
-    shorter = [Case("", difference(at(BOTH, "broker_path"), at(STATIC, "broker_path")))]
+    shorter = [ClaimCase("", difference(at(BOTH, "broker_path"), at(STATIC, "broker_path")))]
     yield study.claim_if_run("brokers", "opportunistic paths are shorter than static ones", shorter, "<", 0.0)
     timeline: Selector = {"part": "brokers", "update": "50", "case": "base"}
     ours, theirs = (study.samples({**timeline, "scheme": scheme}, "broker_path") for scheme in (BOTH, STATIC))
-    first = [Case("", confidence_interval(first_difference(ours, theirs)))]
+    first = [ClaimCase("", confidence_interval(first_difference(ours, theirs)))]
     yield study.claim_if_run("brokers", "equal at the start (first sample)", first, "=", 0.0, tolerance=ALIKE_HOPS)
-    times = [Case("", confidence_interval(share_below(ours, theirs, AFTER_S), SHARE))]
+    times = [ClaimCase("", confidence_interval(share_below(ours, theirs, AFTER_S), SHARE))]
     text = f"opportunistic paths are shorter at almost all times after {AFTER_S:g} s (share of samples)"
     yield study.claim_if_run("brokers", text, times, ">", ALMOST_ALL)
 
@@ -98,17 +98,17 @@ def update(study: OverlayClaims) -> Iterator[Claim | None]:
         yield study.paper_number("update", text, found[period], paper, calibration=True)
     steps = _steps(found)
     yield study.claim_if_run("update", "paths grow with the update period", steps, ">", 0.0)
-    slow = [Case("", ratio(found["100"], found["10"]))]
+    slow = [ClaimCase("", ratio(found["100"], found["10"]))]
     yield study.claim_if_run("update", "and slowly: from 10 s to 100 s (ratio)", slow, "<", SLOW, paper=1.33)
     static = study.brokers(STATIC, "broker_path")
-    below = [Case(f"{period} s", difference(found[period], static)) for period in PERIODS]
+    below = [ClaimCase(f"{period} s", difference(found[period], static)) for period in PERIODS]
     yield study.claim_if_run("update", "shorter than static paths at every period", below, "<", 0.0)
 
 
 def overhead(study: OverlayClaims) -> Iterator[Claim | None]:
     """[002 §4.1] Figure 8."""
     found = {period: study.brokers(BOTH, "update_bps_per_broker", update=period) for period in PERIODS}
-    about = [Case("", confidence_interval(found["50"].values()))]
+    about = [ClaimCase("", confidence_interval(found["50"].values()))]
     text = "about 2.4 kb/s per broker at 50 s (within half of it: the encoding decides)"
     yield study.claim_if_run("overhead", text, about, "=", 2400.0, tolerance=1200.0, paper=2400.0)
     steps = _steps(found)
@@ -120,11 +120,13 @@ def vicinity(study: OverlayClaims) -> Iterator[Claim | None]:
     for case in READINGS:
         static = study.brokers(STATIC, "broker_path", case=case)
         found = {period: study.brokers(BOTH, "broker_path", case=case, update=period) for period in ("50", "100")}
-        below = [Case(f"{period} s", difference(found[period], static)) for period in found]
+        below = [ClaimCase(f"{period} s", difference(found[period], static)) for period in found]
         yield study.claim_if_run("vicinity", f"{case}: shorter than static paths at 50 s and 100 s", below, "<", 0.0)
-        grows = [Case("", difference(found["100"], found["50"]))]
+        grows = [ClaimCase("", difference(found["100"], found["50"]))]
         yield study.claim_if_run("vicinity", f"{case}: paths grow from 50 s to 100 s", grows, ">", 0.0)
-    same = [Case("", ratio(study.brokers(BOTH, "broker_path", case="ring search"), study.brokers(BOTH, "broker_path")))]
+    same = [
+        ClaimCase("", ratio(study.brokers(BOTH, "broker_path", case="ring search"), study.brokers(BOTH, "broker_path")))
+    ]
     text = "ring search finds what the router knows: paths within a tenth (ratio)"
     yield study.claim_if_run("vicinity", text, same, "=", 1.0, tolerance=MET)
 
@@ -133,20 +135,20 @@ def clients(study: OverlayClaims) -> Iterator[Claim | None]:
     """[002 §4.1] Figure 9."""
     at = study.clients
     for left, right, relation, word in ORDER:
-        cases = [Case("", difference(at(left), at(right)))]
+        cases = [ClaimCase("", difference(at(left), at(right)))]
         yield study.claim_if_run("clients", f"paths of {left} are {word} those of {right}", cases, relation, 0.0)
     timeline: Selector = {"part": "clients", "look": "10", "case": "base"}
     static, ours = (study.samples({**timeline, "scheme": scheme}, "client_path") for scheme in (STATIC, BOTH))
-    gained = [Case("", confidence_interval(largest(static, ours, lambda one, other: one - other)))]
+    gained = [ClaimCase("", confidence_interval(largest(static, ours, lambda one, other: one - other)))]
     yield study.claim_if_run(
         "clients", "up to 5 hops gained (largest of a run)", gained, ">=", 5.0, tolerance=0.5, paper=5
     )
-    factor = [Case("", ratio(at(STATIC), at(BOTH)))]
+    factor = [ClaimCase("", ratio(at(STATIC), at(BOTH)))]
     yield study.claim_if_run("clients", "static paths are longer by this factor, on average (ratio)", factor, ">", 1.0)
-    peak = [Case("", confidence_interval(largest(static, ours, lambda one, other: one / other)))]
+    peak = [ClaimCase("", confidence_interval(largest(static, ours, lambda one, other: one / other)))]
     text = 'delay improved "up to 100 %": the largest factor of a run, by path length'
     yield study.claim_if_run("clients", text, peak, ">=", 2.0, paper=2)
-    went = [Case("", ratio(at(STATIC, "hops_mean"), at(BOTH, "hops_mean")))]
+    went = [ClaimCase("", ratio(at(STATIC, "hops_mean"), at(BOTH, "hops_mean")))]
     yield study.claim_if_run("clients", "and events went so many times fewer hops, on average (ratio)", went, ">", 1.0)
 
 
@@ -159,14 +161,14 @@ def cost(study: OverlayClaims) -> Iterator[Claim | None]:
         if seed in said[HOMES] and seed in said[LINKS] and said[LINKS][seed] != said[STATIC][seed]
     ]
     text = "relocations cost far less than topology updates (what homes that move add, to what updates add; ratio)"
-    yield study.claim_if_run("cost", text, [Case("", confidence_interval(shares))], "<", FAR_LESS)
+    yield study.claim_if_run("cost", text, [ClaimCase("", confidence_interval(shares))], "<", FAR_LESS)
 
 
 def look(study: OverlayClaims) -> Iterator[Claim | None]:
     """[002 §4.1] Figure 10."""
     found = {period: study.clients(BOTH, look=period) for period in ("10", "30", "100")}
     yield study.claim_if_run("look", "paths grow with the discovery period", _steps(found), ">", 0.0)
-    slight = [Case("", ratio(found["100"], found["10"]))]
+    slight = [ClaimCase("", ratio(found["100"], found["10"]))]
     yield study.claim_if_run("look", "and slightly: from 10 s to 100 s (ratio)", slight, "<", SLIGHT)
 
 
@@ -175,40 +177,42 @@ def speed(study: OverlayClaims) -> Iterator[Claim | None]:
     cases = ("5 m/s", "base", "40 m/s")
     found = {period: [study.clients(BOTH, look=period, case=case) for case in cases] for period in ("10", "100")}
     steps = [
-        Case(f"{name}, looking every {period} s", difference(by_speed[place + 1], by_speed[place]))
+        ClaimCase(f"{name}, looking every {period} s", difference(by_speed[place + 1], by_speed[place]))
         for period, by_speed in found.items()
         for place, name in enumerate(("5 to 20 m/s", "20 to 40 m/s"))
     ]
     yield study.claim_if_run("speed", "paths grow with speed", steps, ">", 0.0)
     gains = [minus(often, seldom) for seldom, often in zip(found["10"], found["100"], strict=True)]
     rises = {period: minus(by_speed[2], by_speed[0]) for period, by_speed in found.items()}
-    more = [Case(f"looking every {period} s", difference(rise, gains[1])) for period, rise in rises.items()]
+    more = [ClaimCase(f"looking every {period} s", difference(rise, gains[1])) for period, rise in rises.items()]
     text = "they grow more from 5 to 40 m/s than, at 20 m/s, from looking every 10 s to every 100 s"
     yield study.claim_if_run("speed", text, more, ">", 0.0)
-    most = [Case(f"than at {name}", difference(gains[2], gains[place])) for place, name in enumerate(("5", "20 m/s"))]
+    most = [
+        ClaimCase(f"than at {name}", difference(gains[2], gains[place])) for place, name in enumerate(("5", "20 m/s"))
+    ]
     yield study.claim_if_run("speed", "looking often gains most at 40 m/s", most, ">", 0.0)
 
 
 def load(study: OverlayClaims) -> Iterator[Claim | None]:
     """[002 §4.2] Figure 12."""
     at = study.emulation
-    none = [Case("", confidence_interval(at(FREE, "20 %", "peak_load").values()))]
+    none = [ClaimCase("", confidence_interval(at(FREE, "20 %", "peak_load").values()))]
     yield study.claim_if_run(
         "load", f"at 20 % no broker is overloaded without control ({OVERLOAD})", none, "<", OVERLOAD
     )
-    alike = [Case("", difference(at(BOTH, "20 %", "peak_load"), at(FREE, "20 %", "peak_load")))]
+    alike = [ClaimCase("", difference(at(BOTH, "20 %", "peak_load"), at(FREE, "20 %", "peak_load")))]
     yield study.claim_if_run("load", "at 20 % both have the same maximum load", alike, "=", 0.0, tolerance=ALIKE_LOAD)
     for figure, metric, word in (
         ("load", "peak_load", "the maximum load is"),
         ("load-lasting", "highest_load", "the busiest broker's load is, on average,"),
     ):
         for case in ("50 %", "80 %", "100 %"):
-            lower = [Case("", difference(at(BOTH, case, metric), at(FREE, case, metric)))]
+            lower = [ClaimCase("", difference(at(BOTH, case, metric), at(FREE, case, metric)))]
             yield study.claim_if_run(figure, f"at {case} {word} lower with control", lower, "<", 0.0)
     groups = "50 %, in groups"
     gains = [minus(at(FREE, case, "highest_load"), at(BOTH, case, "highest_load")) for case in (groups, "50 %")]
     text = "control gains more when nodes move in groups (load of the busiest broker)"
-    yield study.claim_if_run("load-lasting", text, [Case("", difference(*gains))], ">", 0.0)
+    yield study.claim_if_run("load-lasting", text, [ClaimCase("", difference(*gains))], ">", 0.0)
 
 
 def load_path(study: OverlayClaims) -> Iterator[Claim | None]:
@@ -216,29 +220,29 @@ def load_path(study: OverlayClaims) -> Iterator[Claim | None]:
     at = study.emulation
     static = at(STATIC, "50 %", "client_path")
     same = [
-        Case(case, difference(at(BOTH, case, "client_path"), at(FREE, case, "client_path")))
+        ClaimCase(case, difference(at(BOTH, case, "client_path"), at(FREE, case, "client_path")))
         for case in ("20 %", "50 %")
     ]
     text = "below 70 % the nearest broker is always chosen: paths as without control"
     yield study.claim_if_run("load-path", text, same, "=", 0.0, tolerance=ALIKE_HOPS)
-    hop = [Case("", difference(static, at(BOTH, "20 %", "client_path")))]
+    hop = [ClaimCase("", difference(static, at(BOTH, "20 %", "client_path")))]
     yield study.claim_if_run("load-path", "at 20 % paths are over 1 hop shorter than static ones", hop, ">", 1.0)
-    longer = [Case("", difference(at(BOTH, "100 %", "client_path"), at(BOTH, "20 %", "client_path")))]
+    longer = [ClaimCase("", difference(at(BOTH, "100 %", "client_path"), at(BOTH, "20 %", "client_path")))]
     yield study.claim_if_run("load-path", "paths are longer at 100 % than at 20 %", longer, ">", 0.0)
-    still = [Case("", difference(at(BOTH, "100 %", "client_path"), static))]
+    still = [ClaimCase("", difference(at(BOTH, "100 %", "client_path"), static))]
     yield study.claim_if_run("load-path", "at 100 % paths are still shorter than static ones", still, "<", 0.0)
 
 
 def flood(study: OverlayClaims) -> Iterator[Claim | None]:
     """[002 §4.3] Figure 15."""
     both = {name: [study.testbed(one, name) for one in (STATIC, BOTH)] for name in TOPOLOGIES}
-    alike = [Case("", ratio(*both["A-B-C"]))]
+    alike = [ClaimCase("", ratio(*both["A-B-C"]))]
     yield study.claim_if_run("flood", "A-B-C: both alike (ratio)", alike, "=", 1.0, tolerance=MET)
-    faster = [Case(name, ratio(*both[name])) for name in TOPOLOGIES[1:]]
+    faster = [ClaimCase(name, ratio(*both[name])) for name in TOPOLOGIES[1:]]
     yield study.claim_if_run("flood", "the other topologies: static takes longer (ratio)", faster, ">", 1.0)
-    worst = [Case(f"than {name}", difference(both["B-A-C"][0], both[name][0])) for name in TOPOLOGIES[:-1]]
+    worst = [ClaimCase(f"than {name}", difference(both["B-A-C"][0], both[name][0])) for name in TOPOLOGIES[:-1]]
     yield study.claim_if_run("flood", "B-A-C: static takes longest of the four", worst, ">", 0.0)
-    six = [Case("", ratio(*both["B-A-C"]))]
+    six = [ClaimCase("", ratio(*both["B-A-C"]))]
     yield study.claim_if_run(
         "flood", "B-A-C: 6 times faster than static (ratio)", six, ">=", 6.0, tolerance=0.6, paper=6
     )
@@ -249,13 +253,13 @@ def flood_full(study: OverlayClaims) -> Iterator[Claim | None]:
     for name in TOPOLOGIES:
         case = f"{name}, every 0.4 s"
         shares = [study.testbed(one, case, "delivery_ratio") for one in (STATIC, BOTH)]
-        lost = [Case("", difference(*shares, bounds=DIFFERENCE_OF_SHARES))]
+        lost = [ClaimCase("", difference(*shares, bounds=DIFFERENCE_OF_SHARES))]
         if name in TOPOLOGIES[:2]:
             text = f"{case}: both bring as much (share of maps)"
             yield study.claim_if_run("flood-full", text, lost, "=", 0.0, tolerance=ALIKE_LOAD)
         else:
             yield study.claim_if_run("flood-full", f"{case}: static brings less (share of maps)", lost, "<", 0.0)
-    six = [Case("", ratio(*(study.testbed(one, "A-C-B, every 0.4 s") for one in (STATIC, BOTH))))]
+    six = [ClaimCase("", ratio(*(study.testbed(one, "A-C-B, every 0.4 s") for one in (STATIC, BOTH))))]
     text = "A-C-B, every 0.4 s: 6 times faster than static, of what came (ratio)"
     # The rate that fills the channel was chosen since the paper's seconds cannot be without.
     yield study.claim_if_run("flood-full", text, six, ">=", 6.0, tolerance=0.6, paper=6, calibration=True)
@@ -264,18 +268,19 @@ def flood_full(study: OverlayClaims) -> Iterator[Claim | None]:
 def flood_box(study: OverlayClaims) -> Iterator[Claim | None]:
     """[002 §4.3] Figure 16."""
     both = {name: [study.testbed(one, f"{name}, 10 %") for one in (STATIC, BOTH)] for name in TOPOLOGIES}
-    quick = [Case(name, confidence_interval(both[name][1].values())) for name in TOPOLOGIES]
+    quick = [ClaimCase(name, confidence_interval(both[name][1].values())) for name in TOPOLOGIES]
     yield study.claim_if_run(
         "flood-box", "a tenth of the data: below 200 ms in all four topologies", quick, "<", 0.2, paper=0.2
     )
-    faster = [Case(name, ratio(*both[name])) for name in TOPOLOGIES[1:]]
+    faster = [ClaimCase(name, ratio(*both[name])) for name in TOPOLOGIES[1:]]
     yield study.claim_if_run(
         "flood-box", "a tenth of the data: static takes longer but in A-B-C (ratio)", faster, ">", 1.0
     )
 
 
-def _steps(found: dict[str, Values]) -> list[Case]:
+def _steps(found: dict[str, Values]) -> list[ClaimCase]:
     """From each period to the next."""
     return [
-        Case(f"{before} s to {after} s", difference(found[after], found[before])) for before, after in pairwise(found)
+        ClaimCase(f"{before} s to {after} s", difference(found[after], found[before]))
+        for before, after in pairwise(found)
     ]

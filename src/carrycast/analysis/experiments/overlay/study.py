@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from carrycast.analysis.experiments.claim_builder import ClaimBuilder
-from carrycast.analysis.spark.claims import Case, Claim
+from carrycast.analysis.spark.claims import Claim, ClaimCase
 from carrycast.analysis.spark.definition import Relation, Selector
 from carrycast.analysis.spark.records import series_value
 from carrycast.analysis.spark.statistics import Bounds, Interval, confidence_interval
@@ -51,7 +51,7 @@ class OverlayClaims(ClaimBuilder):
         self, figure: str, statement: str, found: Values, paper: float, calibration: bool = False
     ) -> Claim | None:
         """A number of the paper."""
-        cases = [Case("", confidence_interval(found.values()))]
+        cases = [ClaimCase("", confidence_interval(found.values()))]
         return self.claim_if_run(
             figure, statement, cases, "=", paper, tolerance=MET * paper, paper=paper, calibration=calibration
         )
@@ -60,7 +60,7 @@ class OverlayClaims(ClaimBuilder):
         self,
         figure: str,
         statement: str,
-        cases: Sequence[Case],
+        cases: Sequence[ClaimCase],
         relation: Relation,
         value: float,
         *,

@@ -17,7 +17,7 @@ from carrycast.analysis.experiments.policy.study import (
     WHOLE,
     PolicyClaims,
 )
-from carrycast.analysis.spark.claims import Case, Claim
+from carrycast.analysis.spark.claims import Claim, ClaimCase
 from carrycast.analysis.spark.statistics import confidence_interval
 
 MUCH = 0.1
@@ -36,7 +36,7 @@ def saturation(study: PolicyClaims) -> Iterator[Claim]:
         f"brokers that take 80 ms for a message: from {rates[0]} to {rates[-1]} subscriptions a second "
         f"the responded ratio falls by more than {MUCH:g}"
     )
-    yield study.claim("saturation", text, [Case("", found)], "<", -MUCH, note="not in the paper")
+    yield study.claim("saturation", text, [ClaimCase("", found)], "<", -MUCH, note="not in the paper")
 
 
 def counted(study: PolicyClaims) -> Iterator[Claim]:
@@ -44,7 +44,7 @@ def counted(study: PolicyClaims) -> Iterator[Claim]:
     for figure, axis in (("interval", "interval"), ("recovery", "recovery"), ("brokers", "brokers")):
         for metric, role in ((REQUEST, "repository"), (PUBLISH, "tool")):
             cases = [
-                Case(
+                ClaimCase(
                     f"{axis} {label}",
                     confidence_interval(_beyond_counting(study, metric, role, {axis: label}).values()),
                 )
@@ -54,7 +54,7 @@ def counted(study: PolicyClaims) -> Iterator[Claim]:
             yield study.claim(figure, text, cases, "=", 0.0, note="1 - d q for the places drawn", tolerance=CLOSE)
     two = {"repositories": TWO, "scheme": "strawman"}
     cases = [
-        Case(
+        ClaimCase(
             f"recovery {label}",
             confidence_interval(_beyond_counting(study, REQUEST, "repository", {**two, "recovery": label}).values()),
         )
@@ -82,7 +82,9 @@ def beyond(study: PolicyClaims) -> Iterator[Claim]:
     """What the paper leaves for later: several links down, messages recovered; and what repairing tables costs."""
     labels = study.along("cuts", {})
     falls = [
-        Case(f"{count}: {before} to {after}", study.difference(RESPONDED, {"cuts": after}, {"cuts": before}, count))
+        ClaimCase(
+            f"{count}: {before} to {after}", study.difference(RESPONDED, {"cuts": after}, {"cuts": before}, count)
+        )
         for count in BOTH
         for before, after in itertools.pairwise(labels)
     ]
@@ -97,7 +99,7 @@ def beyond(study: PolicyClaims) -> Iterator[Claim]:
         ("testbed", TESTBED),
     ]
     whole = [
-        Case(f"{metric} {name}".strip(), study.mean(metric, {**where, "scheme": "recovery"}))
+        ClaimCase(f"{metric} {name}".strip(), study.mean(metric, {**where, "scheme": "recovery"}))
         for metric in (PUBLISH, RESPONDED)
         for name, where in worlds
     ]
@@ -110,12 +112,12 @@ def beyond(study: PolicyClaims) -> Iterator[Claim]:
         note="the paper expects 100 %",
         tolerance=WHOLE,
     )
-    cost = [Case(name, study.ratio(SENT, {**where, "scheme": "recovery"}, where)) for name, where in worlds]
+    cost = [ClaimCase(name, study.ratio(SENT, {**where, "scheme": "recovery"}, where)) for name, where in worlds]
     yield study.claim(
         "recovering", f"recovery costs less than {AFFORDABLE:g} times the bytes (ratio)", cost, "<", AFFORDABLE
     )
     for label in ("1", "5"):
-        saves = [Case("", study.ratio(CONTROL, {"recovery": label}, {"recovery": label, "scheme": "strawman"}))]
+        saves = [ClaimCase("", study.ratio(CONTROL, {"recovery": label}, {"recovery": label, "scheme": "strawman"}))]
         text = f"links down {label} s: deferred unsubscription sends fewer control bytes than strawman (ratio)"
         yield study.claim("overhead", text, saves, "<", 1.0)
 

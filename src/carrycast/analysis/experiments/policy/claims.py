@@ -23,7 +23,7 @@ from carrycast.analysis.experiments.policy.study import (
     TWO,
     PolicyClaims,
 )
-from carrycast.analysis.spark.claims import Case, Claim
+from carrycast.analysis.spark.claims import Claim, ClaimCase
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, confidence_interval
 
@@ -61,7 +61,7 @@ def rate(study: PolicyClaims, figure: str, where: dict[str, str]) -> Iterator[Cl
     """[000 §VI, §VII] "marginally influenced by the traffic"."""
     rates = study.along("rate", where)
     cases = [
-        Case(
+        ClaimCase(
             f"{metric}, {count}",
             study.difference(metric, {**where, "rate": rates[-1]}, {**where, "rate": rates[0]}, count),
         )
@@ -81,7 +81,9 @@ def failures(study: PolicyClaims) -> Iterator[Claim]:
     xs = [float(label) for label in labels]
     pairs = list(itertools.product(LOST, BOTH))
     rises = [
-        Case(f"{metric}, {count}", study.difference(metric, {"interval": labels[-1]}, {"interval": labels[0]}, count))
+        ClaimCase(
+            f"{metric}, {count}", study.difference(metric, {"interval": labels[-1]}, {"interval": labels[0]}, count)
+        )
         for metric, count in pairs
     ]
     yield study.claim("interval", "delivery rises with the interval between failures", rises, ">", 0.0)
@@ -91,7 +93,7 @@ def failures(study: PolicyClaims) -> Iterator[Claim]:
         first, last = xs[1] - xs[0], xs[-1] - xs[-2]
         shared = [seed for seed in ends[0] if all(seed in end for end in ends)]
         bends.append(
-            Case(
+            ClaimCase(
                 f"{metric}, {count}",
                 confidence_interval(
                     (ends[1][seed] - ends[0][seed]) / first - STEEP * (ends[3][seed] - ends[2][seed]) / last
@@ -104,13 +106,13 @@ def failures(study: PolicyClaims) -> Iterator[Claim]:
     )
     yield study.claim("interval", text, bends, ">", 0.0)
     finer = [
-        Case(f"{metric}, {count}", fitted(_finer, xs, study.columns(metric, "interval", labels, count)))
+        ClaimCase(f"{metric}, {count}", fitted(_finer, xs, study.columns(metric, "interval", labels, count)))
         for metric, count in pairs
     ]
     yield study.claim("interval", "a hyperbola fits better than an exponential (difference of R²)", finer, ">", 0.0)
     for name, fit in (("an exponential", exponential), ("a hyperbola, a + b / interval,", hyperbola)):
         cases = [
-            Case(f"{metric}, {count}", fitted(fit, xs, study.columns(metric, "interval", labels, count)))
+            ClaimCase(f"{metric}, {count}", fitted(fit, xs, study.columns(metric, "interval", labels, count)))
             for metric, count in pairs
         ]
         note = "the paper's word" if fit is exponential else "what counting says"
@@ -128,7 +130,7 @@ def recovery(study: PolicyClaims) -> Iterator[Claim]:
     xs = [float(label) for label in labels]
     for metrics, word in ((LOST, "publish, request and responded"), ((RESPONSE,), "response")):
         falls = [
-            Case(
+            ClaimCase(
                 f"{metric}, {count}: {before} to {after}",
                 study.difference(metric, {"recovery": after}, {"recovery": before}, count),
             )
@@ -137,12 +139,12 @@ def recovery(study: PolicyClaims) -> Iterator[Claim]:
         ]
         yield study.claim("recovery", f"{word} ratios fall at every step of the recovery time", falls, "<", 0.0)
         lines = [
-            Case(f"{metric}, {count}", fitted(line, xs, study.columns(metric, "recovery", labels, count)))
+            ClaimCase(f"{metric}, {count}", fitted(line, xs, study.columns(metric, "recovery", labels, count)))
             for metric, count in itertools.product(metrics, BOTH)
         ]
         yield study.claim("recovery", f"{word} ratios fall in a line (R² at least {LINEAR})", lines, ">=", LINEAR)
     varying = [
-        Case("", fitted(line, xs, study.columns(REQUEST, "recovery", labels, ONE, failures="links, exponential")))
+        ClaimCase("", fitted(line, xs, study.columns(REQUEST, "recovery", labels, ONE, failures="links, exponential")))
     ]
     text = f"with intervals that vary the request ratio still falls in a line (R² at least {LINEAR})"
     yield study.claim("varying", text, varying, ">=", LINEAR, note="another reading")
@@ -153,7 +155,7 @@ def brokers(study: PolicyClaims) -> Iterator[Claim]:
     labels = study.along("brokers", {})
     for metric in LOST:
         cases = [
-            Case(
+            ClaimCase(
                 f"{count}: {before} to {after}",
                 study.difference(metric, {"brokers": after}, {"brokers": before}, count),
             )
@@ -173,7 +175,7 @@ def stability(study: PolicyClaims) -> Iterator[Claim]:
     """[000 §VII] Figure 8."""
     metric, rates = "stability_s", study.along("rate", QUIET)
     rises = [
-        Case(
+        ClaimCase(
             f"{count}, {label}/s",
             study.difference(metric, {**QUIET, "rate": label, "published": "0.2/s"}, {**QUIET, "rate": label}, count),
         )
@@ -185,11 +187,11 @@ def stability(study: PolicyClaims) -> Iterator[Claim]:
         for label, published in itertools.product(rates, ("0.1/s", "0.2/s")):
             there = {**QUIET, "rate": label, "published": published}
             found = study.ratio(metric, {**there, "repositories": TWO, "scheme": scheme}, there)
-            falls.append(Case(f"{label}/s, {published}", found))
+            falls.append(ClaimCase(f"{label}/s, {published}", found))
         text = f"with two repositories, {word}, stability time is at least a tenth shorter (ratio)"
         yield study.claim("stability", text, falls, "<=", 1 - SIGNIFICANT)
     marginal = [
-        Case(
+        ClaimCase(
             f"{count}, {published}",
             study.ratio(
                 metric,
@@ -211,7 +213,7 @@ def kinds(study: PolicyClaims) -> Iterator[Claim]:
             left, right = (study.by_seed(metric, where) for metric in (one, other))
             apart = [left[seed] - right[seed] for seed in left if seed in right]
             apart = apart if sum(apart) > 0 else [-value for value in apart]
-            found = [Case("", confidence_interval(apart, DIFFERENCE_OF_SHARES))]
+            found = [ClaimCase("", confidence_interval(apart, DIFFERENCE_OF_SHARES))]
             names = [metric.replace("_", " ") for metric in (one, other)]
             text = f"{'testbed: ' if where else ''}{names[0]} and {names[1]} differ by more than {APART:g}"
             yield study.claim(figure, text, found, ">", APART)
@@ -222,7 +224,7 @@ def retrieval(study: PolicyClaims) -> Iterator[Claim]:
     points = [{**QUIET, "rate": label} for label in study.along("rate", QUIET)]
     # A count of all that was asked, which knows no luck.
     cases = [
-        Case(
+        ClaimCase(
             f"{metric}, {count}, {where['rate']}/s",
             study.mean(metric, {**where, "repositories": count}, exact=True),
         )

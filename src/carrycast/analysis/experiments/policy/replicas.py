@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from carrycast.analysis.experiments.policy.study import ONE, PUBLISH, TESTBED, TWO, WAYS, WHOLE, PolicyClaims
-from carrycast.analysis.spark.claims import Case, Claim
+from carrycast.analysis.spark.claims import Claim, ClaimCase
 
 BETTER = 0.1
 """[000 §VI] "at least 10% better"."""
@@ -40,7 +40,7 @@ def two_better(study: PolicyClaims) -> Iterator[Claim]:
         study, "places", f"{down}, root and below it", [("", long)], "two below the root", "one at the root"
     )
     # The same links fail at the same times, and no repository has a part in what is published: luck has none either.
-    gain = [Case("", study.difference(PUBLISH, {**long, "repositories": TWO}, long, exact=True))]
+    gain = [ClaimCase("", study.difference(PUBLISH, {**long, "repositories": TWO}, long, exact=True))]
     yield study.claim(
         "places", "the publish ratio is the same with one repository and with two", gain, "=", 0.0, tolerance=WHOLE
     )
@@ -65,8 +65,8 @@ def better(
         for metric in WAYS
         for label, where in points
     ]
-    more = [Case(label, study.difference(metric, left, right)) for label, metric, left, right in sides]
-    times = [Case(label, study.ratio(metric, left, right)) for label, metric, left, right in sides]
+    more = [ClaimCase(label, study.difference(metric, left, right)) for label, metric, left, right in sides]
+    times = [ClaimCase(label, study.ratio(metric, left, right)) for label, metric, left, right in sides]
     yield study.claim(figure, f"{name}: two repositories deliver more than one", more, ">", 0.0)
     yield study.claim(figure, f"{name}: two deliver {BETTER:g} more (absolute)", more, ">=", BETTER)
     yield study.claim(figure, f"{name}: two deliver {1 + BETTER:g} times as much (relative)", times, ">=", 1 + BETTER)
@@ -76,7 +76,7 @@ def hops(study: PolicyClaims) -> Iterator[Claim]:
     """[000 §VI] Figure 7, "the system with two repositories outperforms": the replica chosen at random, or nearest."""
     for scheme, word in (("paper", "one chosen at random, as in the paper"), ("nearest", "the nearest of them")):
         cases = [
-            Case(
+            ClaimCase(
                 f"{label} brokers",
                 study.difference(
                     "response_hops", {"brokers": label, "repositories": TWO, "scheme": scheme}, {"brokers": label}

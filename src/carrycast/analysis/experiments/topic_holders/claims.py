@@ -6,7 +6,7 @@ Tolerances stand here, so before the runs.
 from collections.abc import Iterator, Sequence
 
 from carrycast.analysis.experiments.claim_builder import ClaimBuilder, difference_interval, ratio_of_seeds
-from carrycast.analysis.spark.claims import Case, Claim
+from carrycast.analysis.spark.claims import Claim, ClaimCase
 from carrycast.analysis.spark.definition import Selector
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.statistics import (
@@ -58,26 +58,30 @@ def claims(results: Results) -> Iterator[Claim]:
 def reliability(study: "TopicHolderClaims") -> Iterator[Claim]:
     """[003 §5] Figures 4(a) and 5(a)."""
     lowest = [
-        Case(f"{low} to {other}", study.difference(low, other, DELIVERY))
+        ClaimCase(f"{low} to {other}", study.difference(low, other, DELIVERY))
         for low in _both(PLACES)
         for other in (*_both(NODES), *_both(ROADS))
     ]
     yield study.claim(study.figure("delivery"), "geographic without map delivers least of all", lowest, "<", 0.0)
-    nodes = [Case(NAMES[mode], study.difference(f"{mode}-{NODES}", f"{mode}-{PLACES}", DELIVERY)) for mode in MODES]
+    nodes = [
+        ClaimCase(NAMES[mode], study.difference(f"{mode}-{NODES}", f"{mode}-{PLACES}", DELIVERY)) for mode in MODES
+    ]
     yield study.claim(
         study.figure("delivery"), "AODV delivers more than geographic without map, in both modes", nodes, ">", 0.0
     )
-    far = [Case(NAMES[mode], study.difference(f"{mode}-{ROADS}", f"{mode}-{PLACES}", DELIVERY)) for mode in MODES]
+    far = [ClaimCase(NAMES[mode], study.difference(f"{mode}-{ROADS}", f"{mode}-{PLACES}", DELIVERY)) for mode in MODES]
     yield study.claim(
         study.figure("delivery"), f"with map far above without ({FAR} or more), in both modes", far, ">=", FAR
     )
     helps = [
-        Case(f"{NAMES[mode]} at {speed} m/s", study.difference(f"{mode}-{ROADS}", f"{mode}-{PLACES}", DELIVERY, speed))
+        ClaimCase(
+            f"{NAMES[mode]} at {speed} m/s", study.difference(f"{mode}-{ROADS}", f"{mode}-{PLACES}", DELIVERY, speed)
+        )
         for mode in MODES
         for speed in study.speeds
     ]
     yield study.claim(study.figure("delivery"), "the map helps at every speed", helps, ">", 0.0)
-    best = [Case("", confidence_interval(study.share_led(BEST, DELIVERY), SHARE))]
+    best = [ClaimCase("", confidence_interval(study.share_led(BEST, DELIVERY), SHARE))]
     yield study.claim(
         study.figure("delivery"),
         "broker with map is the best of the six at most speeds (share of them)",
@@ -86,7 +90,7 @@ def reliability(study: "TopicHolderClaims") -> Iterator[Claim]:
         MOST,
     )
     for kind in (PLACES, ROADS):
-        falls = [Case("", study.rise_difference(f"R-{kind}", f"B-{kind}", DELIVERY))]
+        falls = [ClaimCase("", study.rise_difference(f"R-{kind}", f"B-{kind}", DELIVERY))]
         word = "with map" if kind == ROADS else "without map"
         text = f"{word}, delivery of rendezvous falls more from the lowest speed to the highest than that of broker"
         yield study.claim(study.figure("delivery"), text, falls, "<", 0.0)
@@ -95,30 +99,32 @@ def reliability(study: "TopicHolderClaims") -> Iterator[Claim]:
 def delay(study: "TopicHolderClaims") -> Iterator[Claim]:
     """[003 §5] Figures 4(b) and 5(b)."""
     highest = [
-        Case(f"{high} to {other}", study.difference(high, other, DELAY))
+        ClaimCase(f"{high} to {other}", study.difference(high, other, DELAY))
         for high in _both(PLACES)
         for other in (*_both(NODES), *_both(ROADS))
     ]
     yield study.claim(study.figure("delay"), "geographic without map takes longest of all", highest, ">", 0.0)
     fast = study.speeds[-1]
     low = [
-        Case(f"{mode}-{NODES} to {mode}-{kind}", study.difference(f"{mode}-{NODES}", f"{mode}-{kind}", DELAY, fast))
+        ClaimCase(
+            f"{mode}-{NODES} to {mode}-{kind}", study.difference(f"{mode}-{NODES}", f"{mode}-{kind}", DELAY, fast)
+        )
         for mode in MODES
         for kind in (PLACES, ROADS)
     ]
     yield study.claim(
         study.figure("delay"), f"at {fast} m/s AODV takes less time than geographic, in both modes", low, "<", 0.0
     )
-    still = [Case(scheme, confidence_interval(study.values(scheme, DELAY, fast))) for scheme in _both(NODES)]
+    still = [ClaimCase(scheme, confidence_interval(study.values(scheme, DELAY, fast))) for scheme in _both(NODES)]
     yield study.claim(study.figure("delay"), f"at {fast} m/s AODV takes less than {LOW_S} s", still, "<", LOW_S)
     for kind in (PLACES, ROADS):
         others = [f"B-{kind}", *_both(NODES)]
-        rises = [Case(f"to {other}", study.rise_difference(f"R-{kind}", other, DELAY)) for other in others]
+        rises = [ClaimCase(f"to {other}", study.rise_difference(f"R-{kind}", other, DELAY)) for other in others]
         word = "with map" if kind == ROADS else "without map"
         text = f"the delay of rendezvous {word} rises most with speed: more than that of broker {word} and of AODV"
         yield study.claim(study.figure("delay"), text, rises, ">", 0.0)
     rivals = (*_both(PLACES), f"R-{ROADS}")
-    small = [Case(f"to {other}", study.difference(BEST, other, DELAY)) for other in rivals]
+    small = [ClaimCase(f"to {other}", study.difference(BEST, other, DELAY)) for other in rivals]
     yield study.claim(
         study.figure("delay"), "broker with map takes the least time of the geographic schemes", small, "<", 0.0
     )
@@ -127,7 +133,7 @@ def delay(study: "TopicHolderClaims") -> Iterator[Claim]:
 def load(study: "TopicHolderClaims") -> Iterator[Claim]:
     """[003 §5] Figures 4(c) and 5(c)."""
     much = [
-        Case(f"{mode}-{kind} to {mode}-{NODES}", study.ratio(f"{mode}-{kind}", f"{mode}-{NODES}", LOAD))
+        ClaimCase(f"{mode}-{kind} to {mode}-{NODES}", study.ratio(f"{mode}-{kind}", f"{mode}-{NODES}", LOAD))
         for mode in MODES
         for kind in (PLACES, ROADS)
     ]
@@ -136,12 +142,13 @@ def load(study: "TopicHolderClaims") -> Iterator[Claim]:
     )
     for kind in (PLACES, ROADS):
         reason = [
-            Case(NAMES[mode], study.share_of_difference(f"{mode}-{kind}", f"{mode}-{NODES}", BEACONS)) for mode in MODES
+            ClaimCase(NAMES[mode], study.share_of_difference(f"{mode}-{kind}", f"{mode}-{NODES}", BEACONS))
+            for mode in MODES
         ]
         word = "with map" if kind == ROADS else "without map"
         text = f"beacons are more than half of what geographic {word} sends more than AODV (share)"
         yield study.claim(study.figure("load"), text, reason, ">", MOST)
-    less = [Case(kind, study.ratio(f"B-{kind}", f"R-{kind}", LOAD)) for kind in KINDS]
+    less = [ClaimCase(kind, study.ratio(f"B-{kind}", f"R-{kind}", LOAD)) for kind in KINDS]
     yield study.claim(
         study.figure("load"), "broker sends less than rendezvous, with each router (ratio)", less, "<", 1.0
     )
@@ -150,10 +157,10 @@ def load(study: "TopicHolderClaims") -> Iterator[Claim]:
 def expectation(study: "TopicHolderClaims") -> Iterator[Claim]:
     """[003 §3.2.2] expects of rendezvous what section 5 finds of brokers."""
     note = "section 3.2.2, against section 5"
-    less = [Case(kind, study.ratio(f"R-{kind}", f"B-{kind}", LOAD)) for kind in KINDS]
+    less = [ClaimCase(kind, study.ratio(f"R-{kind}", f"B-{kind}", LOAD)) for kind in KINDS]
     text = "rendezvous tends to send less than broker (ratio)"
     yield study.claim(study.figure("load"), text, less, "<", 1.0, note=note)
-    sooner = [Case(kind, study.difference(f"R-{kind}", f"B-{kind}", DELAY)) for kind in KINDS]
+    sooner = [ClaimCase(kind, study.difference(f"R-{kind}", f"B-{kind}", DELAY)) for kind in KINDS]
     yield study.claim(
         study.figure("delay"), "rendezvous tends to take less time than broker", sooner, "<", 0.0, note=note
     )
@@ -166,9 +173,11 @@ def proximity(study: "TopicHolderClaims") -> Iterator[Claim]:
     for mode in MODES:
         scheme = f"{mode}-{ROADS}"
         bare = f"{scheme}, {WITHOUT_K}"
-        more.append(Case(NAMES[mode], study.difference(scheme, bare, DELIVERY, *speeds)))
+        more.append(ClaimCase(NAMES[mode], study.difference(scheme, bare, DELIVERY, *speeds)))
         whole.append(
-            Case(NAMES[mode], confidence_interval(study.wholeness_gained(scheme, bare, speeds), DIFFERENCE_OF_SHARES))
+            ClaimCase(
+                NAMES[mode], confidence_interval(study.wholeness_gained(scheme, bare, speeds), DIFFERENCE_OF_SHARES)
+            )
         )
     yield study.claim("proximity", "with K more is delivered, in both modes", more, ">", 0.0)
     text = "without K events reach fewer of their subscribers (share of subscribers of events that reached anybody)"
@@ -177,10 +186,10 @@ def proximity(study: "TopicHolderClaims") -> Iterator[Claim]:
 
 def beyond(study: "TopicHolderClaims") -> Iterator[Claim]:
     """What goes beyond the paper."""
-    same = [Case("", study.difference(EXTENDED, BEST, DELIVERY))]
+    same = [ClaimCase("", study.difference(EXTENDED, BEST, DELIVERY))]
     text = "extended delivers at least as much as broker with map"
     yield study.claim(study.figure("delivery"), text, same, ">=", 0.0, tolerance=NO_WORSE)
-    less = [Case("", study.ratio(EXTENDED, BEST, LOAD))]
+    less = [ClaimCase("", study.ratio(EXTENDED, BEST, LOAD))]
     yield study.claim(study.figure("load"), "extended sends less than broker with map (ratio)", less, "<", 1.0)
 
 
