@@ -95,7 +95,7 @@ class Place:
     async def link(self) -> None:
         """All in a line, and time to tell each other what they want."""
         self.network.line()
-        await self.network.discovered(30)
+        await self.network.wait_until_discovered(30)
         await asyncio.sleep(2)
 
     async def restart(self, name: str, step_s: float = 0.0) -> None:
@@ -123,7 +123,7 @@ class Place:
 async def lossy(place: Place) -> None:
     """A share of all datagrams is lost."""
     await place.link()
-    for transport in place.network.transports.values():
+    for transport in place.network.adapters.values():
         transport.loss = LOSS
     await place.publish()
 
@@ -132,7 +132,7 @@ async def partition(place: Place) -> None:
     """The subscriber is out of reach while the events are published."""
     await place.link()
     place.network.cut(*place.last_hop)
-    await place.network.discovered(30)
+    await place.network.wait_until_discovered(30)
     await place.publish()
     await place.link()
 
@@ -141,7 +141,7 @@ async def relay_restarts(place: Place) -> None:
     """Besides, the relay is killed before the subscriber is back."""
     await place.link()
     place.network.cut(*place.last_hop)
-    await place.network.discovered(30)
+    await place.network.wait_until_discovered(30)
     await place.publish()
     await asyncio.sleep(1)
     place.network.cut(place.ids["publisher"], place.ids["relay"])

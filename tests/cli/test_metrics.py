@@ -53,7 +53,7 @@ def test_the_traces_of_live_nodes_are_one_network(
         trace = TraceConfig(Level.FULL, tmp_path, "field", 60.0)
         async with LoopbackNetwork(config(id, trace=trace) for id in range(3)) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             inboxes = {id: Inbox() for id in network.nodes}
             for id, node in network.nodes.items():
                 node.subscribe("n >= 0", inboxes[id])

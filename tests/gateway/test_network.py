@@ -45,7 +45,7 @@ def test_clients_of_two_nodes_hear_each_other(tmp_path: Path, protocol: str) -> 
         configs = [configured(tmp_path, protocol=protocol, name=name) for name in ("n1", "n2")]
         async with LoopbackNetwork(configs) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             one, two = (network.nodes[config.node] for config in configs)
             client = await asyncio.to_thread(reader, port(two), "$filter/speed > 30/cars/#")
             if protocol == TREE:
@@ -67,7 +67,7 @@ def test_clients_of_nodes_with_keys_hear_each_other(tmp_path: Path) -> None:
         configs = [configured(tmp_path, keys.format(name), EPIDEMIC, name) for name in ("n1", "n2")]
         async with LoopbackNetwork(configs) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             one, two = (network.nodes[config.node] for config in configs)
             client = await asyncio.to_thread(reader, port(two), "cars/#")
             await asyncio.to_thread(write, port(one), "cars/a", b"x" * 60_000)
@@ -90,7 +90,7 @@ def test_what_is_retained_elsewhere_is_there_when_the_nodes_have_met(tmp_path: P
             await asyncio.to_thread(write, port(one), "r/gone", b"", True)
             await asyncio.to_thread(write, port(two), "r/old", b"2", True)
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             await until(lambda: min(node.status().counts.get("delivered", 0) for node in (one, two)) >= 4, 20)
             for node in (one, two):
                 client = await asyncio.to_thread(reader, port(node), "r/#")
@@ -113,7 +113,7 @@ def test_a_node_that_comes_late_is_told_what_others_retain(tmp_path: Path, proto
             one, two = (network.nodes[config.node] for config in configs)
             await asyncio.to_thread(write, port(one), "r/old", b"1", True)
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             got: tuple[str, bytes, int, int, bool] | None = None
             for _ in range(20):
                 client = await asyncio.to_thread(reader, port(two), "r/#")
@@ -178,7 +178,7 @@ def test_what_waits_for_a_client_of_another_node_expires_from_its_arrival(tmp_pa
         configs = [configured(tmp_path, protocol=EPIDEMIC, name=name) for name in ("n1", "n2")]
         async with LoopbackNetwork(configs) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             one, two = (network.nodes[config.node] for config in configs)
             await asyncio.to_thread(ask, port(two))
             await asyncio.to_thread(tell, port(one))

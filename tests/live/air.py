@@ -11,7 +11,7 @@ from carrycast.node.link.adapter import LinkAddress, ReceiveDatagram, ReportDrop
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack
 from carrycast.node.link.socket_address import SocketAddress
 from carrycast.node.link.udp import UdpAdapter
-from carrycast.node.security.handshake import OURS, Offer
+from carrycast.node.security.handshake import OURS, VersionOffer
 from carrycast.node.security.membership import Membership
 from carrycast.node.security.sealed import SealedChannel
 from tests.live.keyed import Operator
@@ -111,7 +111,7 @@ class Speaker:
         port: int | None = None,
         expires_s: float = math.inf,
         membership: Membership | None = None,
-        offer: Offer = OURS,
+        offer: VersionOffer = OURS,
     ) -> None:
         self.node = node
         self.ear = Ear(air, node if port is None else port)

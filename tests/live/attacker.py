@@ -8,7 +8,7 @@ from carrycast.node.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpac
 from carrycast.node.security.handshake import (
     OURS,
     LinkEnd,
-    Offer,
+    VersionOffer,
     derive_link_keys,
     make_introduction,
     start_handshake,
@@ -58,7 +58,7 @@ class Attacker:
         self.say(of, LinkKind.KEYED_CHALLENGE, 5, bytes(8))
         return int.from_bytes(self.of(LinkKind.KEYED_RESPONSE)[-1].body, "big")
 
-    def initiate(self, target: Speaker, offer: Offer = OURS, sent: Offer | None = None) -> Reply | None:
+    def initiate(self, target: Speaker, offer: VersionOffer = OURS, sent: VersionOffer | None = None) -> Reply | None:
         """Begin a handshake and read what is answered; `sent` is what somebody on the way made of the offer."""
         cookie = self.cookie(target)
         state = start_handshake(self.membership, True, offer, self.me, target.node, cookie)
@@ -73,7 +73,7 @@ class Attacker:
         except NoiseError:
             return Reply(replies[-1], b"", state)
 
-    def finish(self, target: Speaker, reply: Reply, offer: Offer = OURS) -> Session:
+    def finish(self, target: Speaker, reply: Reply, offer: VersionOffer = OURS) -> Session:
         """Introduce itself, and go on as if that had been accepted."""
         message = reply.state.write(make_introduction(self.membership, offer, self.me.session))
         self.say(target, LinkKind.FINISH, reply.frame.sequence, message)

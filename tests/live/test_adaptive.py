@@ -43,20 +43,20 @@ def test_an_event_is_carried_from_one_island_to_another(config: MakeConfig, run:
                 network.link(*island)
             # In the east the ferry meets the subscriber, and learns that it does.
             network.link(FERRY, SUBSCRIBER)
-            await network.discovered()
+            await network.wait_until_discovered()
             await asyncio.sleep(PREDICTIONS * SAMPLE_S)
             network.cut(FERRY, SUBSCRIBER)
             network.link(FERRY, WEST[1])
-            await network.discovered()
+            await network.wait_until_discovered()
             event = network.nodes[PUBLISHER].publish({"topic": 1}, lease_s=60)
             await until(lambda: stored(nodes[FERRY], event))
             await asyncio.sleep(0.5)
             assert inbox.events == [], "nobody in the west has a link to the east"
             network.cut(FERRY, WEST[1])
-            await network.discovered()
+            await network.wait_until_discovered()
             network.link(FERRY, EAST[0])
             await until(lambda: bool(inbox.events))
-            await network.discovered()
+            await network.wait_until_discovered()
             assert inbox.events == [event]
             # From the publisher over its neighbor to the ferry, and from there through the east.
             assert inbox.hops == [4]

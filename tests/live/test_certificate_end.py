@@ -265,7 +265,7 @@ def test_subscriptions_that_stand_travel_with_the_new_certificate(config: MakeCo
             membership.renew(membership.identity, operator.keys(2, expires_s=time.time() + 9000).certificate)
             await until(lambda: time.time() > end_s, 20)
             network.line()
-            await network.discovered(20)
+            await network.wait_until_discovered(20)
             for _ in range(40):
                 network.nodes[1].publish({"topic": "jam"}, b"p", 60.0)
                 with contextlib.suppress(WorkError):

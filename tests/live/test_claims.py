@@ -249,7 +249,7 @@ def test_stored_events_come_to_whom_certificates_allow_them(config: MakeConfig, 
         async with LoopbackNetwork(configs) as network:
             for a, b in ((1, BROKER), (BROKER, 3), (BROKER, 4)):
                 network.link(a, b)
-            await network.discovered()
+            await network.wait_until_discovered()
             nodes = network.nodes
             nodes[1].advertise("n < 5", stored=True)
             nodes[BROKER].advertise("n >= 5", stored=True)

@@ -56,8 +56,8 @@ class Pair:
     """Two nodes that hear each other; the first one's frames, and the second one's, meet their fate."""
 
     def __init__(self, first: NodeConfig, second: NodeConfig, fate: Fate, fate_back: Fate = lambda frame: True) -> None:
-        self.transports = (Fated(fate), Fated(fate_back))
-        self.nodes = (LiveNode(first, {UDP: self.transports[0]}), LiveNode(second, {UDP: self.transports[1]}))
+        self.adapters = (Fated(fate), Fated(fate_back))
+        self.nodes = (LiveNode(first, {UDP: self.adapters[0]}), LiveNode(second, {UDP: self.adapters[1]}))
 
     async def __aenter__(self) -> "Pair":
         for node in self.nodes:
@@ -86,7 +86,7 @@ def test_what_is_acknowledged_at_once_is_sent_once(config: MakeConfig, run: Run)
             await until(lambda: len(Talker.all[1].outcomes) == 3)
             assert Talker.all[1].outcomes == [(1, None), (2, None), (3, None)]
             assert Talker.all[2].heard == ["word1", "word2", "word3"]
-            assert sum(map(data, pair.transports[0].sent)) == 3
+            assert sum(map(data, pair.adapters[0].sent)) == 3
 
     run(story())
 
@@ -114,7 +114,7 @@ def test_a_lost_frame_is_sent_again_and_a_lost_acknowledgement_repeats_nothing(c
             await until(lambda: len(Talker.all[1].outcomes) == 1)
             assert Talker.all[1].outcomes == [(1, None)]
             assert Talker.all[2].heard == ["word1"]
-            assert sum(map(data, pair.transports[0].sent)) == 3
+            assert sum(map(data, pair.adapters[0].sent)) == 3
             assert pair.nodes[1].drops["link_repeated"] == 1
             rows = pair.nodes[0].trace.table().to_pylist()
             assert [row["kind"] for row in rows if row["message"] == "Word"] == ["send", "retry", "retry"]
@@ -130,7 +130,7 @@ def test_a_frame_never_acknowledged_fails_once_after_its_retries(config: MakeCon
             pair.say(1, 1)
             await until(lambda: len(Talker.all[1].outcomes) == 1)
             assert Talker.all[1].outcomes == [(1, "unreachable")]
-            assert sum(map(data, pair.transports[0].sent)) == 3
+            assert sum(map(data, pair.adapters[0].sent)) == 3
             assert pair.nodes[0].drops["unacknowledged"] == 1
 
     run(story())
@@ -160,11 +160,11 @@ def test_a_neighbor_has_no_more_than_a_window_of_frames_on_the_air(config: MakeC
         async with pair:
             pair.say(1, 9)
             await asyncio.sleep(0)
-            assert sum(map(data, pair.transports[0].sent)) == 4
+            assert sum(map(data, pair.adapters[0].sent)) == 4
             passing.append(True)
             await until(lambda: len(Talker.all[1].outcomes) == 9)
             assert {failure for _, failure in Talker.all[1].outcomes} == {None}
-            assert sum(map(data, pair.transports[0].sent)) == 4 + 9
+            assert sum(map(data, pair.adapters[0].sent)) == 4 + 9
 
     run(story())
 
@@ -177,9 +177,9 @@ def test_with_one_frame_all_that_waits_for_the_neighbor_is_given_up_and_room_is_
         async with Pair(config(1, Teller, link=link), config(2, Teller), lambda frame: not data(frame)) as pair:
             pair.say(1, 9)
             await until(lambda: len(Talker.all[1].outcomes) == 9)
-            assert sum(map(data, pair.transports[0].sent)) == 4
+            assert sum(map(data, pair.adapters[0].sent)) == 4
             assert Talker.all[1].outcomes == [(token, "unreachable") for token in range(1, 10)]
-            pair.transports[0].fate = lambda frame: True
+            pair.adapters[0].fate = lambda frame: True
             await until(lambda: pair.nodes[0].neighbors == [2])
             pair.say(10, 18)
             await until(lambda: len(Talker.all[1].outcomes) == 18)

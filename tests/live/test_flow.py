@@ -194,7 +194,7 @@ def test_one_neighbor_that_takes_its_time_holds_up_nobody(
 ) -> None:
     """It asked for everything, acknowledged late, and its publishers were refused nine events of ten."""
     one = SimpleNamespace(
-        _exchange=SimpleNamespace(waiting=waiting, longest=longest),
+        _link_layer=SimpleNamespace(pending=waiting, longest=longest),
         _config=SimpleNamespace(link=LinkSettings(queue=4096)),
         neighbors=range(neighbors),
     )
@@ -232,7 +232,7 @@ def test_a_publisher_is_told_when_enough_neighbors_hold_its_event(
         async with LoopbackNetwork(made) as network:
             network.link(0, 1)
             network.link(0, 2)
-            await network.discovered()
+            await network.wait_until_discovered()
             held: list[int] = []
             node = network.nodes[0]
             node.publish({"n": 1}, on_stored=nobody, copies=RequiredCopies(2, 5.0, held.append))
@@ -263,6 +263,6 @@ def test_a_client_waits_for_copies_and_is_told_how_many_there_are(config: MakeCo
             other.add_peer(node.address)
             await until(lambda: node.neighbors == [2] and other.neighbors == [1])
             event = await asyncio.to_thread(client, str(tmp_path / "1.sock"))
-            assert event in other._runtime.protocol._held  # type: ignore[attr-defined]
+            assert event in other._runtime.protocol._buffered  # type: ignore[attr-defined]
 
     run(story())

@@ -59,7 +59,7 @@ def test_a_handler_that_raises_emits_nothing_and_keeps_nothing(
         caplog.set_level(logging.CRITICAL, "carrycast.node")
         async with LoopbackNetwork(config(id, Clumsy, store=tmp_path / str(id)) for id in range(2)) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             node, inbox = network.nodes[0], Inbox()
             node.subscribe("text is not null", inbox)
             raised = node.drops["handler_raised"]
@@ -88,9 +88,9 @@ def test_a_protocol_that_raises_on_a_link_does_not_break_discovery(
         async with LoopbackNetwork(config(id, Clumsy, store=tmp_path / str(id)) for id in range(2)) as network:
             for _ in range(2):
                 network.line()
-                await network.discovered()
+                await network.wait_until_discovered()
                 network.cut(0, 1)
-                await network.discovered()
+                await network.wait_until_discovered()
             assert clumsy(0).links == [1, 1]
             rows = network.nodes[0].trace.table().to_pylist()
             drops = [(row["layer"], row["reason"]) for row in rows if row["kind"] == "drop"]

@@ -13,7 +13,7 @@ from carrycast.node.security.handshake import (
     INITIATION_BYTES,
     OURS,
     Introduction,
-    Offer,
+    VersionOffer,
     make_introduction,
     start_handshake,
 )
@@ -380,16 +380,16 @@ def test_a_handshake_that_was_recorded_brings_no_session(run: Run) -> None:
 
 
 @pytest.mark.promise("downgrade")
-@pytest.mark.parametrize("sent", [Offer(1, 1), Offer(0, 2), Offer(1, 2, 1)])
-def test_who_changes_the_versions_of_the_first_message_is_found_out(sent: Offer, run: Run) -> None:
+@pytest.mark.parametrize("sent", [VersionOffer(1, 1), VersionOffer(0, 2), VersionOffer(1, 2, 1)])
+def test_who_changes_the_versions_of_the_first_message_is_found_out(sent: VersionOffer, run: Run) -> None:
     async def story() -> None:
         air = Air()
         first = Speaker(air, 1)
         member = Attacker(air, OPERATOR.verifier(66).membership)
-        honest = member.initiate(first, Offer(1, 2))
+        honest = member.initiate(first, VersionOffer(1, 2))
         assert honest is not None
         assert honest.payload
-        changed = member.initiate(first, Offer(1, 2), sent)
+        changed = member.initiate(first, VersionOffer(1, 2), sent)
         assert changed is not None
         assert changed.payload == b"", "it cannot be read: the initiator goes no further"
 
@@ -400,7 +400,7 @@ def test_who_changes_the_versions_of_the_first_message_is_found_out(sent: Offer,
 def test_who_changes_the_version_of_the_reply_is_found_out(run: Run) -> None:
     async def story() -> None:
         air = Air()
-        first, second = Speaker(air, 1, offer=Offer(1, 3)), Speaker(air, 2, offer=Offer(1, 3))
+        first, second = Speaker(air, 1, offer=VersionOffer(1, 3)), Speaker(air, 2, offer=VersionOffer(1, 3))
         first.say(b"word", second.ear.address)
         while air.waiting:
             origin, target, datagram = air.waiting.pop(0)
@@ -420,14 +420,14 @@ def test_who_changes_the_version_of_the_reply_is_found_out(run: Run) -> None:
 @pytest.mark.parametrize(
     ("mine", "theirs", "version"),
     [
-        (Offer(1, 1), Offer(1, 1), 1),
-        (Offer(1, 3), Offer(2, 7), 3),
-        (Offer(1, 2), Offer(2, 2), 2),
-        (Offer(1, 1, 5), Offer(1, 9, 0xFFFFFFFC), 1),
+        (VersionOffer(1, 1), VersionOffer(1, 1), 1),
+        (VersionOffer(1, 3), VersionOffer(2, 7), 3),
+        (VersionOffer(1, 2), VersionOffer(2, 2), 2),
+        (VersionOffer(1, 1, 5), VersionOffer(1, 9, 0xFFFFFFFC), 1),
     ],
 )
 def test_both_go_by_the_highest_version_and_the_features_of_both(
-    mine: Offer, theirs: Offer, version: int, run: Run
+    mine: VersionOffer, theirs: VersionOffer, version: int, run: Run
 ) -> None:
     async def story() -> None:
         air = Air()
@@ -445,7 +445,7 @@ def test_both_go_by_the_highest_version_and_the_features_of_both(
 def test_nodes_without_a_common_version_both_say_so(newer: int, run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         air = Air()
-        offers = {newer: Offer(4, 7)}
+        offers = {newer: VersionOffer(4, 7)}
         first, second = (Speaker(air, node, offer=offers.get(node, OURS)) for node in (1, 2))
         first.say(b"word", second.ear.address)
         air.carry()
@@ -474,7 +474,9 @@ def test_a_refusal_that_somebody_else_said_ends_nothing(run: Run) -> None:
             assert isinstance(frame, LinkFrame)
             if frame.kind is LinkKind.INITIATION:
                 to = next(one for one in (first, second) if one.ear.address == target)
-                refusal = LinkFrame(LinkKind.REFUSAL, to.node, 1, frame.sequence, Offer(9, 9).encode().ljust(16, b"\0"))
+                refusal = LinkFrame(
+                    LinkKind.REFUSAL, to.node, 1, frame.sequence, VersionOffer(9, 9).encode().ljust(16, b"\0")
+                )
                 air.ears[origin].hear(pack(refusal), target, False)
             air.ears[target].hear(datagram, origin, False)
         assert [len(list(one.transport.sessions)) for one in (first, second)] == [1, 1]
@@ -490,7 +492,7 @@ def test_what_a_later_version_adds_is_ignored(run: Run) -> None:
         air = Air()
         first = Speaker(air, 1)
         later = Attacker(air, OPERATOR.verifier(66).membership)
-        offer = Offer(1, 200, 0xFFFF)
+        offer = VersionOffer(1, 200, 0xFFFF)
         cookie = later.cookie(first)
         state = start_handshake(later.membership, True, offer, later.me, 1, cookie)
         body = offer.encode() + later.membership.network + state.write(b"something new")

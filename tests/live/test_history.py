@@ -74,7 +74,7 @@ def publish(node: LiveNode, number: int) -> None:
 async def linked(network: LoopbackNetwork) -> None:
     network.link(STORE, BROKER)
     network.link(BROKER, CLIENT)
-    await network.discovered(PATIENT_S)
+    await network.wait_until_discovered(PATIENT_S)
 
 
 @pytest.mark.parametrize("order", list(permutations((STORE, BROKER, CLIENT))))

@@ -44,7 +44,7 @@ def test_random_and_mutated_datagrams_leave_a_node_running(
         rng = Random(1)
         async with LoopbackNetwork(config(id) for id in range(2)) as network:
             node = network.nodes[0]
-            network.transports[0, UDP].reach.add(stranger.getsockname())
+            network.adapters[0, UDP].reach.add(stranger.getsockname())
             await asyncio.to_thread(meet, stranger, udp_address(node), 99)
             for number in range(1500):
                 size = rng.choice([0, 1, 10, 40, 1400, MAX_DATAGRAM_BYTES])
@@ -53,7 +53,7 @@ def test_random_and_mutated_datagrams_leave_a_node_running(
                 if number % 100 == 99:
                     await received(node, number - 50)
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             inbox = Inbox()
             network.nodes[1].subscribe("n = 7 and road is null", inbox)
             event = node.publish({"n": 7})

@@ -66,14 +66,14 @@ def test_a_neighbor_over_two_interfaces_is_two_links_that_come_and_go_one_by_one
     async def story() -> None:
         async with LoopbackNetwork(config(id, Speaker, interfaces=BOTH) for id in (1, 2)) as network:
             network.link(1, 2, RADIO)
-            await network.discovered()
+            await network.wait_until_discovered()
             network.link(1, 2, WIRE)
-            await network.discovered()
+            await network.wait_until_discovered()
             assert network.nodes[1].neighbors == [2]
             assert network.nodes[1].links == [Link(2, RADIO, 0.001), Link(2, WIRE, 0.0001)]
             assert network.nodes[1].status().links == {"2/radio": 0.001, "2/ethernet": 0.0001}
             network.cut(1, 2, RADIO)
-            await network.discovered()
+            await network.wait_until_discovered()
             assert network.nodes[1].neighbors == [2]
             assert speaker(1).told == [
                 ("up", Link(2, RADIO, 0.001)),
@@ -88,7 +88,7 @@ def test_a_broadcast_goes_out_on_every_interface_or_on_the_one_that_is_named(con
     async def story() -> None:
         async with LoopbackNetwork(config(id, Speaker, interfaces=BOTH) for id in (1, 2)) as network:
             both_linked(network)
-            await network.discovered()
+            await network.wait_until_discovered()
             network.nodes[1].publish({"text": "all"})
             await until(lambda: len(speaker(2).heard) == 2)
             assert sorted(speaker(2).vias) == [WIRE, RADIO]
@@ -108,14 +108,14 @@ def test_a_unicast_takes_the_cheapest_link_that_leads_there_or_the_one_that_is_n
     async def story() -> None:
         async with LoopbackNetwork(config(id, Speaker, interfaces=BOTH) for id in (1, 2)) as network:
             both_linked(network)
-            await network.discovered()
+            await network.wait_until_discovered()
             node, told = network.nodes[1], speaker(1).outcomes
             node.publish({"text": "cheapest", "to": 2, "token": 1})
             await until(lambda: told == [(1, None)])
             node.publish({"text": "named", "to": 2, "token": 2, "via": RADIO})
             await until(lambda: told[1:] == [(2, None)])
             network.cut(1, 2, WIRE)
-            await network.discovered()
+            await network.wait_until_discovered()
             # The wire has heard the node before, but now only the radio has a link with it.
             node.publish({"text": "what is left", "to": 2, "token": 3})
             await until(lambda: told[2:] == [(3, None)])
@@ -133,16 +133,16 @@ def test_a_neighbor_that_does_not_acknowledge_is_removed_from_that_interface_unt
     async def story() -> None:
         async with LoopbackNetwork(config(id, Speaker, interfaces=BOTH) for id in (1, 2)) as network:
             both_linked(network)
-            await network.discovered()
+            await network.wait_until_discovered()
             speaker(1).told.clear()
             # Node 2 no longer hears node 1 over the wire, while its own beacons still arrive there.
-            network.transports[2, WIRE].reach.clear()
+            network.adapters[2, WIRE].reach.clear()
             network.nodes[1].publish({"text": "lost", "to": 2, "token": 7})
             await until(lambda: ("unreachable", 7) in speaker(1).told)
             assert speaker(1).told[:2] == [("unreachable", 7), ("down", Link(2, WIRE, 0.0001))]
             await until(lambda: network.nodes[1].drops["link_unproven"] > 1)
             assert len(speaker(1).told) == 2, "a beacon that nothing can answer makes no link"
-            network.transports[2, WIRE].reach.add(1)
+            network.adapters[2, WIRE].reach.add(1)
             await until(lambda: len(speaker(1).told) == 3)
             assert speaker(1).told[2] == ("up", Link(2, WIRE, 0.0001))
             assert network.nodes[1].drops["unacknowledged"] == 1
@@ -162,8 +162,8 @@ def test_a_removed_neighbor_is_reached_over_another_interface(config: MakeConfig
     async def story() -> None:
         async with LoopbackNetwork(config(id, Stubborn, interfaces=BOTH) for id in (1, 2)) as network:
             both_linked(network)
-            await network.discovered()
-            network.transports[2, WIRE].reach.clear()
+            await network.wait_until_discovered()
+            network.adapters[2, WIRE].reach.clear()
             network.nodes[1].publish({"text": "lost", "to": 2, "token": 1})
             await until(lambda: len(speaker(1).outcomes) == 2)
             assert speaker(1).outcomes == [(1, "unreachable"), (2, None)]
@@ -300,7 +300,7 @@ def test_asp_breaks_a_path_at_once_when_a_neighbor_cannot_be_reached(config: Mak
             both_linked(network, 0, 1)
             for a, b in ((1, 2), (0, 3), (3, 2)):
                 network.link(a, b, RADIO)
-            await network.discovered()
+            await network.wait_until_discovered()
             inbox = Inbox()
             network.nodes[2].subscribe("topic = 't'", inbox)
             source, station = network.nodes[0], network.nodes[1]

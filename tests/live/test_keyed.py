@@ -51,7 +51,7 @@ def test_nodes_with_certificates_deliver_along_a_line_what_was_published(
 
         async with LoopbackNetwork(OPERATOR.keyed(config(id, protocol)) for id in range(3)) as network:
             network.line()
-            await network.discovered(10)
+            await network.wait_until_discovered(10)
             network.nodes[2].subscribe("n > 0", listener)
             for n in range(20):
                 network.nodes[0].publish({"n": n}, payload=b"%d" % n)
@@ -165,7 +165,7 @@ def test_a_revoked_node_is_a_stranger_everywhere_and_its_events_are_dropped(conf
         operator = Operator("of this story")
         async with LoopbackNetwork(operator.keyed(config(id, "epidemic")) for id in range(4)) as network:
             network.line()
-            await network.discovered(10)
+            await network.wait_until_discovered(10)
             nodes = network.nodes
             inbox = Inbox()
             nodes[0].subscribe("n >= 0", inbox)
@@ -283,7 +283,7 @@ def test_the_longest_event_fits_with_its_signature_and_a_longer_one_is_refused(c
     async def story() -> None:
         async with LoopbackNetwork(OPERATOR.keyed(config(id, "epidemic")) for id in range(2)) as network:
             network.line()
-            await network.discovered(10)
+            await network.wait_until_discovered(10)
             inbox = Inbox()
             network.nodes[1].subscribe("", inbox)
             room = MAX_SIGNED_BYTES - len(OPERATOR.keys(0).certificate) - 200

@@ -27,7 +27,7 @@ def test_certified_attributes_decide_who_gets_an_event(scheme: str, config: Make
         ]
         async with LoopbackNetwork(configs) as network:
             network.line()
-            await network.discovered(10)
+            await network.wait_until_discovered(10)
             major, private = Inbox(), Inbox()
             network.nodes[3].subscribe("topic = 'jam'", major, attributes={"rank": "major"})
             network.nodes[4].subscribe("topic = 'jam'", private, attributes={"rank": "private"})

@@ -25,7 +25,7 @@ def test_flooding_reaches_the_end_of_a_line_hop_by_hop(config: MakeConfig, run: 
     async def story() -> None:
         async with LoopbackNetwork(config(id) for id in range(5)) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             inboxes = subscribed(network, "speed > 30")
             wanted = network.nodes[0].publish({"speed": 31})
             network.nodes[0].publish({"speed": 30})
@@ -39,7 +39,7 @@ def test_gossip_with_certainty_reaches_everybody_once(config: MakeConfig, run: R
     async def story() -> None:
         async with LoopbackNetwork(config(id, "gossip", p=1.0) for id in range(5)) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             inboxes = subscribed(network, "n >= 0")
             events = [network.nodes[id].publish({"n": id}) for id in range(5)]
             await until(lambda: all(sorted(inbox.events) == sorted(events) for inbox in inboxes.values()))
@@ -51,13 +51,13 @@ def test_flooding_does_not_cross_a_gap_but_epidemic_does(config: MakeConfig, run
     async def story(protocol: str, crosses: bool) -> None:
         async with LoopbackNetwork(config(id, protocol) for id in range(3)) as network:
             network.link(0, 1)
-            await network.discovered()
+            await network.wait_until_discovered()
             inboxes = subscribed(network, "n = 1")
             event = network.nodes[0].publish({"n": 1})
             await until(lambda: inboxes[1].events == [event])
             network.cut(0, 1)
             network.link(1, 2)
-            await network.discovered()
+            await network.wait_until_discovered()
             if crosses:
                 await until(lambda: inboxes[2].events == [event])
             # A second event shows that the link carries, so what has not come by now does not come.
@@ -86,13 +86,13 @@ def test_links_are_found_and_lost_as_the_reach_list_changes(config: MakeConfig, 
         async with LoopbackNetwork(config(id) for id in range(2)) as network:
             for _ in range(2):
                 network.link(0, 1)
-                await network.discovered()
+                await network.wait_until_discovered()
                 network.cut(0, 1)
-                await network.discovered()
+                await network.wait_until_discovered()
             rows = network.nodes[0].trace.table().to_pylist()
             links = [(row["kind"], row["peer"]) for row in rows if row["kind"].startswith("link")]
             assert links == [("link_up", 1), ("link_down", 1)] * 2
-            assert network.transports[0, UDP].lost > 0
+            assert network.adapters[0, UDP].lost > 0
 
     run(story())
 
@@ -101,7 +101,7 @@ def test_the_trace_tells_the_same_story_as_the_listeners(config: MakeConfig, run
     async def story() -> None:
         async with LoopbackNetwork(config(id) for id in range(2)) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             inboxes = subscribed(network, "n = 1")
             event = network.nodes[0].publish({"n": 1}, payload=b"abc")
             await until(lambda: inboxes[1].events == [event])
@@ -124,7 +124,7 @@ def test_a_stopped_node_leaves_no_task_no_timer_and_no_socket(config: MakeConfig
     async def story() -> None:
         async with LoopbackNetwork(config(id, "epidemic") for id in range(2)) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             network.nodes[0].publish({"n": 1}, lease_s=60)
             node = network.nodes[0]
             await network.stop(0)
@@ -143,7 +143,7 @@ def test_nodes_that_are_held_up_together_keep_their_links(config: MakeConfig, ru
     async def story() -> None:
         async with LoopbackNetwork(config(id) for id in range(3)) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             for _ in range(5):
                 await asyncio.sleep(0.1)
                 time.sleep(0.4)  # Nobody runs; three beacons are 0.15 s.

@@ -76,7 +76,7 @@ def test_a_modulator_moves_while_events_flow_and_none_is_lost(
         async with LoopbackNetwork(map(Operator().keyed, laptops) if keyed else laptops) as network:
             network.link(A, B)
             network.link(B, C)
-            await network.discovered()
+            await network.wait_until_discovered()
             network.nodes[C].subscribe("true", receive, processor="runoff")
             client = Watched.all[C].client
             await until(lambda: client.home == B, 20.0)
@@ -129,7 +129,7 @@ def test_clients_are_told_that_a_processor_began_without_its_state(
         async with LoopbackNetwork(laptops) as network:
             for a, b in ((A, B), (B, C), (A, C)):
                 network.link(a, b)
-            await network.discovered()
+            await network.wait_until_discovered()
             client = await asyncio.to_thread(carrycast.connect, str(control))
             deliveries = await asyncio.to_thread(client.subscribe, "true", name="depths", processor="runoff")
 

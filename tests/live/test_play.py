@@ -36,7 +36,7 @@ def test_an_event_crosses_with_the_ferry_of_a_plan(config: MakeConfig, run: Run)
             assert asyncio.get_running_loop().time() - begun_s >= 60 / 30
             await until(lambda: inbox.events == [event])
             assert inbox.hops == [2]
-            await network.discovered()
+            await network.wait_until_discovered()
             assert network.nodes[9].neighbors == [5], "what is open at the end of a plan stays open"
 
     run(story())
@@ -46,7 +46,7 @@ def test_contacts_that_end_and_begin_at_one_moment_do_so_in_that_order(config: M
     async def story() -> None:
         async with LoopbackNetwork(config(id) for id in range(2)) as network:
             await network.play(plan_of(2, 2.0, (0, 1, 0.0, 1.0), (0, 1, 1.0, 2.0)), pace=1000.0)
-            await network.discovered()
+            await network.wait_until_discovered()
             assert network.nodes[0].neighbors == [1]
             await network.play(plan_of(2, 0.01), pace=1.0)
             assert network.nodes[0].neighbors == [1], "a plan without contacts says nothing of it"
@@ -77,7 +77,7 @@ def test_a_node_that_crashes_says_nothing_and_comes_back_at_its_address(config: 
     async def story() -> None:
         async with LoopbackNetwork(config(id) for id in range(2)) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             lost = network.nodes[1]
             await network.crash(1)
             told = [row["kind"] for row in lost.trace.table().to_pylist()]
@@ -87,6 +87,6 @@ def test_a_node_that_crashes_says_nothing_and_comes_back_at_its_address(config: 
             assert network.nodes[0].neighbors == [1], "it has not been missed yet"
             again = await network.start(1)
             assert again.address == lost.address
-            await network.discovered()
+            await network.wait_until_discovered()
 
     run(story())

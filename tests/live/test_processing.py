@@ -321,7 +321,7 @@ def test_drift_runs_a_processor_on_what_goes_past_and_gives_the_result_to_who_wa
         async with LoopbackNetwork(nodes) as network:
             network.link(0, 1)
             network.link(1, 2)
-            await network.discovered()
+            await network.wait_until_discovered()
             got: list[Event] = []
             network.nodes[2].subscribe("n = 42", lambda _, event, hops: got.append(event))
             source = network.nodes[0].publish({"n": 21})

@@ -40,7 +40,7 @@ def test_events_reach_a_subscriber_at_a_neighbor(
         async with LoopbackNetwork(configs) as network:
             for interface in interfaces:
                 network.link(1, 2, interface)
-            await network.discovered()
+            await network.wait_until_discovered()
             inbox = Inbox()
             network.nodes[2].subscribe("topic = 't'", inbox)
             published = []

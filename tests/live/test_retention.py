@@ -128,7 +128,7 @@ def test_publishers_wait_before_a_quarter_of_the_buffer_is_held_by_nobody(
     async def story() -> None:
         async with LoopbackNetwork([config(1, "epidemic", buffer=buffer), config(2, "flooding")]) as network:
             network.link(1, 2)
-            await network.discovered()
+            await network.wait_until_discovered()
             node, published = network.nodes[1], 0
             while not node.is_busy():
                 together = 1
@@ -149,7 +149,7 @@ def test_long_events_make_publishers_wait_by_their_bytes(config: MakeConfig, run
         made = config(1, "epidemic", store=tmp_path / "1", durable=True, log_bytes=1 << 20)
         async with LoopbackNetwork([made, config(2, "flooding")]) as network:
             network.link(1, 2)
-            await network.discovered()
+            await network.wait_until_discovered()
             node, published = network.nodes[1], 0
             while not node.is_busy():
                 node.publish({"n": published}, bytes(10_000))
@@ -216,7 +216,7 @@ def test_a_lease_that_cannot_be_kept_is_refused_and_none_is_that_of_the_protocol
             await until(lambda: len(inbox.events) == 3)
             log = node._publisher.retention.log
             assert log is not None
-            held = node._runtime.protocol._held  # type: ignore[attr-defined]
+            held = node._runtime.protocol._buffered  # type: ignore[attr-defined]
             assert [held[id].event.lease_s for id in inbox.events] == [60.0, 10.0, 61.0]
 
     run(story())
@@ -263,14 +263,14 @@ def test_custody_moves_an_event_to_a_node_that_keeps_it_and_to_no_other(
         durable = config(3, "first_contact", store=tmp_path / "3", durable=True, again_s=0.2)
         async with LoopbackNetwork([kept, forgetful, durable]) as network:
             network.link(1, 2)
-            await network.discovered()
+            await network.wait_until_discovered()
             event = network.nodes[1].publish({"n": 1}, on_stored=nobody)
             await until(lambda: network.nodes[2].status().retention.get("carried") is not None)
             await asyncio.sleep(0.5)
             assert network.nodes[1].status().retention["stored"].kept == 1, "node 2 has no disk"
             network.cut(1, 2)
             network.link(1, 3)
-            await network.discovered()
+            await network.wait_until_discovered()
             await until(lambda: network.nodes[1].status().retention["stored"].removed == {"custody": 1})
             await network.crash(3)
             await network.start(3)
@@ -360,7 +360,7 @@ def test_publishers_wait_from_the_first_events_on_and_are_refused_in_the_end(
         made = config(1, "epidemic", control=tmp_path / "1.sock", buffer=400)
         async with LoopbackNetwork([made, config(2, "flooding")]) as network:
             network.link(1, 2)
-            await network.discovered()
+            await network.wait_until_discovered()
             published = await asyncio.to_thread(client)
             assert published <= 100, "a quarter of the buffer, before anything had to make room"
             assert "buffer_full" not in network.nodes[1].status().retention["accepted"].removed
@@ -382,7 +382,7 @@ def test_nobody_waits_for_neighbors_that_want_nothing(
         made = config(1, "epidemic", control=tmp_path / "1.sock", buffer=400)
         async with LoopbackNetwork([made, config(2, "flooding")]) as network:
             network.link(1, 2)
-            await network.discovered()
+            await network.wait_until_discovered()
             await asyncio.to_thread(client)
             account = network.nodes[1].status().retention["accepted"]
             assert account == RetentionReport(1000, 400, {"buffer_full": 600})

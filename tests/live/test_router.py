@@ -68,7 +68,7 @@ def test_parcels_go_through_the_router_and_a_raising_router_tells_nothing(
     async def story() -> None:
         async with LoopbackNetwork(routed(config(id)) for id in (1, 2)) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             node = network.nodes[1]
             for target in (13, 2, 99, 1):
                 node.publish({"target": target, "text": f"word for {target}"})

@@ -77,17 +77,17 @@ def test_packets_find_their_way_while_links_come_and_go(router: str, config: Mak
         async with LoopbackNetwork(routed(config(node), router, x_m) for node, x_m in places.items()) as network:
             for a, b in ((1, 2), (2, 3), (3, 4)):
                 network.link(a, b)
-            await network.discovered()
+            await network.wait_until_discovered()
             await said_until_heard(network, letter("one"))
             assert set(heard(4)) == {"one from 1 after 3"}
             network.cut(3, 4)
             network.link(2, 5)
             network.link(5, 4)
-            await network.discovered()
+            await network.wait_until_discovered()
             await said_until_heard(network, letter("two"))
             network.cut(2, 5)
             network.link(3, 4)
-            await network.discovered()
+            await network.wait_until_discovered()
             await said_until_heard(network, letter("three"))
             assert heard(4)[-1] == "three from 1 after 3"
 
@@ -109,7 +109,7 @@ def test_a_target_that_is_not_there_is_said_to_be_unreachable(config: MakeConfig
     async def story() -> None:
         async with LoopbackNetwork(routed(config(node), "gpsr", SPACING_M * node) for node in (1, 2)) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             network.nodes[1].publish({"target": 9, "text": "hello"})
             await until(lambda: heard(1) == ["hello not sent"])
             network.nodes[1].publish({"target": 9, "at": -500.0, "text": "far"})
@@ -122,7 +122,7 @@ def test_packets_for_a_place_go_to_whoever_has_moved_there(config: MakeConfig, r
     async def story() -> None:
         async with LoopbackNetwork(routed(config(node), "gpsr", SPACING_M * node) for node in (1, 2, 3)) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
 
             async def said_to_the_east(text: str, nearest: NodeId) -> None:
                 for _ in range(40):

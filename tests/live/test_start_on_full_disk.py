@@ -64,7 +64,7 @@ def test_it_starts_brings_what_it_has_refuses_and_recovers(
             node, inbox = network.nodes[1], Inbox()
             network.nodes[2].subscribe("n >= 0", inbox)
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             await until(lambda: set(inbox.events) >= set(ids), 30)
             await until(lambda: node._group_commit.failure is not None)
             assert REASON in await asyncio.to_thread(refused)

@@ -81,16 +81,16 @@ def test_events_find_their_subscribers_while_links_come_and_go(
                 network.nodes[node].subscribe("topic = 'jam' and speed < 20", inbox)
             for a, b in ((1, 2), (2, 3), (3, 4)):
                 network.link(a, b)
-            await network.discovered()
+            await network.wait_until_discovered()
             await published_until_there(network, inboxes[4], {"topic": "jam", "speed": 1})
             network.cut(3, 4)
             network.link(2, 5)
             network.link(5, 4)
-            await network.discovered()
+            await network.wait_until_discovered()
             await published_until_there(network, inboxes[4], {"topic": "jam", "speed": 2})
             network.cut(2, 5)
             network.link(3, 4)
-            await network.discovered()
+            await network.wait_until_discovered()
             await published_until_there(network, inboxes[4], {"topic": "jam", "speed": 3})
             await published_until_there(network, inboxes[3], {"topic": "jam", "speed": 4})
             for inbox in inboxes.values():
@@ -120,7 +120,7 @@ def test_a_subscriber_that_a_policy_excludes_is_not_even_sent_the_event(
             network.nodes[3].subscribe(f"topic = '{topic}'", major, attributes={"rank": "major"})
             network.nodes[4].subscribe(f"topic = '{topic}'", minor, attributes={"rank": "minor"})
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             plain = await published_until_there(network, minor, {"topic": topic})
             secrets: list[EventId] = []
             while len(set(major.events) & set(secrets)) < 3:
@@ -263,7 +263,7 @@ def test_both_worlds_deliver_the_same(scheme: str, config: MakeConfig, run: Run)
                     filter, lambda id, event, hops: delivered.add((int(event.attributes["n"]), id.subscriber))
                 )
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             await asyncio.sleep(1.0)
             for _ in range(30):
                 for node, attributes in SAID:

@@ -34,7 +34,7 @@ def test_live_brokers_build_a_tree_serve_a_client_and_repair_it(config: MakeConf
         async with LoopbackNetwork([made(node) for node in (*BROKERS, CLIENT)]) as network:
             for a, b in ((1, 2), (2, 3), (1, 3), (3, CLIENT)):
                 network.link(a, b)
-            await network.discovered()
+            await network.wait_until_discovered()
             inbox = Inbox()
             network.nodes[CLIENT].subscribe("topic = 't'", inbox)
             await served(network, 1, inbox)

@@ -94,9 +94,9 @@ class Pair:
     """Two nodes that hear each other."""
 
     def __init__(self, config: MakeConfig, link: LinkSettings) -> None:
-        self.transports = (Stubborn(), Stubborn())
+        self.adapters = (Stubborn(), Stubborn())
         made = (config(1, Carrier, link=link), config(2, Carrier, link=link))
-        self.nodes = tuple(LiveNode(one, {UDP: two}) for one, two in zip(made, self.transports, strict=True))
+        self.nodes = tuple(LiveNode(one, {UDP: two}) for one, two in zip(made, self.adapters, strict=True))
 
     async def __aenter__(self) -> "Pair":
         for node in self.nodes:
@@ -136,7 +136,7 @@ def test_what_does_not_wait_says_what_it_said(config: MakeConfig, run: Run) -> N
 def test_waiting_behind_others_for_a_slow_receiver_counts(config: MakeConfig, run: Run) -> None:
     async def story() -> None:
         async with Pair(config, PATIENT) as pair:
-            pair.transports[1].answers_after_s = 0.3
+            pair.adapters[1].answers_after_s = 0.3
             pair.say("first", 60.0, token=1)
             pair.say("short", 0.2, token=2)
             pair.say("long", 60.0, token=3)
@@ -156,11 +156,11 @@ def test_waiting_behind_others_for_a_slow_receiver_counts(config: MakeConfig, ru
 def test_waiting_for_the_next_attempt_counts(config: MakeConfig, run: Run) -> None:
     async def story() -> None:
         async with Pair(config, LinkSettings(ack_timeout_s=0.1, retries=3)) as pair:
-            pair.transports[0].loses = 2
+            pair.adapters[0].loses = 2
             pair.say("long", 60.0, token=1)
             await until(lambda: len(Carrier.all[1].outcomes) == 1)
             assert pair.heard["long"] <= 60.0 - 0.3
-            pair.transports[0].loses = 2
+            pair.adapters[0].loses = 2
             pair.say("short", 0.25, token=2)
             await until(lambda: len(Carrier.all[1].outcomes) == 2)
             assert list(pair.heard) == ["long"]
@@ -172,7 +172,7 @@ def test_waiting_for_the_next_attempt_counts(config: MakeConfig, run: Run) -> No
 def test_waiting_for_a_socket_that_cannot_take_more_counts(config: MakeConfig, run: Run) -> None:
     async def story() -> None:
         async with Pair(config, PATIENT) as pair:
-            sockets = pair.transports[0]._sockets
+            sockets = pair.adapters[0]._sockets
             opened = sockets[0]
             sockets[0] = Blocked(opened)  # type: ignore[call-overload]
             pair.say("short", 0.2)

@@ -109,7 +109,7 @@ def with_network(config: MakeConfig, run: Run, folder: Path, client: Callable[[l
     async def story() -> None:
         async with LoopbackNetwork(configs) as network:
             network.line()
-            await network.discovered()
+            await network.wait_until_discovered()
             await asyncio.to_thread(client, [str(folder / f"{id}.sock") for id in (1, 2, 3)])
 
     run(story())

@@ -185,7 +185,7 @@ async def settled(network: LoopbackNetwork, quiet_s: float) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + 20.0
     while True:
-        await network.discovered(within_s=10.0)
+        await network.wait_until_discovered(within_s=10.0)
         since = loop.time()
         while network.is_discovered and loop.time() < since + quiet_s:
             await asyncio.sleep(POLL_S)

@@ -53,7 +53,7 @@ async def watch() -> None:
 
         published = [0]
         arrange(PHASES[0][1])
-        await network.discovered()
+        await network.wait_until_discovered()
         node["C"].subscribe("topic = 'rain'", receive, processor="flood", state=BOX.encode())
         # Brokers find each other, and C its home.
         await asyncio.sleep(3.0)

@@ -1,7 +1,7 @@
 """Live nodes of one process on loopback, between which links come and go.
 
-For tests, and for seeing protocols at work on real sockets without a network. Every node is told of every other; who
-hears whom is decided by each node's reach list, by hand or as a contact plan says.
+For tests, and for trying protocols on real sockets without a network. Every node is a peer of every other; the links
+are those that each node's reach list allows, set by hand or by a contact plan.
 """
 
 import asyncio
@@ -22,23 +22,23 @@ from carrycast.sim.contacts.plan import ContactPlan
 
 POLL_S = 0.005
 HELD_UP_S = 0.1
-"""What a turn of the loop may count for at most."""
+"""The most that one turn of the loop counts."""
 
 
 class LoopbackNetwork:
     """`async with LoopbackNetwork(configs) as network:` runs a node for each configuration, at first without links.
 
-    Interfaces of the same name can be linked with each other; a datagram takes as long over one as `delays_s` says.
+    Interfaces of the same name can be linked with each other; `delays_s` is the delay of datagrams over each.
     """
 
     def __init__(self, configs: Iterable[NodeConfig], delays_s: Mapping[Interface, float] | None = None) -> None:
         self.nodes: dict[NodeId, LiveNode] = {}
-        self.transports: dict[tuple[NodeId, Interface], ReachAdapter] = {}
+        self.adapters: dict[tuple[NodeId, Interface], ReachAdapter] = {}
         self._links: set[tuple[NodeId, NodeId, Interface]] = set()
         self._configs = {config.node: config for config in configs}
         self._delays_s = dict(delays_s or {})
         self._ports: dict[tuple[NodeId, Interface], int] = {}
-        """Where each was heard: one that starts again is heard there again, as a machine that was rebooted."""
+        """The port of each node: one that starts again has the same, as a machine that was rebooted."""
 
     async def __aenter__(self) -> "LoopbackNetwork":
         try:
@@ -57,14 +57,14 @@ class LoopbackNetwork:
     async def start(self, id: NodeId) -> LiveNode:
         """Start a node, for the first time or again; its links and its addresses are as they were."""
         config = self._configs[id]
-        transports = {
+        adapters = {
             interface.name: ReachAdapter(
                 UdpAdapter("127.0.0.1", self._ports.get((id, interface.name), 0), None, interface.link.queue),
                 self._delays_s.get(interface.name, 0.0),
             )
             for interface in config.interfaces
         }
-        node = LiveNode(config, transports)
+        node = LiveNode(config, adapters)
         await node.start()
         for interface, address in node.addresses.items():
             assert isinstance(address, tuple)  # of UDP
@@ -74,8 +74,8 @@ class LoopbackNetwork:
                 node.add_peer(other.addresses[interface], interface)
                 other.add_peer(node.addresses[interface], interface)
         self.nodes[id] = node
-        for interface, transport in transports.items():
-            self.transports[id, interface] = transport
+        for interface, transport in adapters.items():
+            self.adapters[id, interface] = transport
         for a, b, interface in self._links:
             if id in (a, b):
                 self.link(a, b, interface)
@@ -86,31 +86,32 @@ class LoopbackNetwork:
         await self._without(id).stop()
 
     async def crash(self, id: NodeId) -> None:
-        """End a node as if its process had been killed: its protocol is not told, and says nothing to its neighbors."""
+        """End a node as if its process had been killed: its protocol is not stopped, and sends nothing to its
+        neighbors."""
         await self._without(id).crash()
 
     def _without(self, id: NodeId) -> LiveNode:
         node = self.nodes.pop(id)
         for interface, address in node.addresses.items():
-            del self.transports[id, interface]
+            del self.adapters[id, interface]
             for other in self.nodes.values():
                 if interface in other.addresses:
                     other.remove_peer(address, interface)
         return node
 
     def link(self, a: NodeId, b: NodeId, on: Interface = UDP) -> None:
-        """From now on two nodes hear each other."""
+        """Two nodes are linked from now on."""
         self._links.add((a, b, on))
         for one, other in ((a, b), (b, a)):
-            if (one, on) in self.transports:
-                self.transports[one, on].reach.add(other)
+            if (one, on) in self.adapters:
+                self.adapters[one, on].reach.add(other)
 
     def cut(self, a: NodeId, b: NodeId, on: Interface = UDP) -> None:
-        """From now on they do not."""
+        """Two nodes are not linked from now on."""
         self._links -= {(a, b, on), (b, a, on)}
         for one, other in ((a, b), (b, a)):
-            if (one, on) in self.transports:
-                self.transports[one, on].reach.discard(other)
+            if (one, on) in self.adapters:
+                self.adapters[one, on].reach.discard(other)
 
     def line(self) -> None:
         """Link each node with the next."""
@@ -119,10 +120,10 @@ class LoopbackNetwork:
             self.link(a, b)
 
     async def play(self, plan: ContactPlan, pace: float = 1.0, on: Interface = UDP) -> None:
-        """Let links come and go as a plan says, from its start to its end; `pace` seconds of it pass in one.
+        """Play a contact plan from its start to its end; `pace` seconds of it pass in one.
 
-        Node k of the plan is the network's k-th. Links of which the plan says nothing stay as they are, and afterwards
-        those that are open at its end stay open.
+        Node k of the plan is the network's k-th. Links that are not in the plan stay as they are. Links that are
+        open at its end stay open.
         """
         if not (pace > 0 and math.isfinite(pace)):
             raise UserError(f"pace: {pace:g} is no pace; expected seconds of the plan in one second, above 0")
@@ -141,7 +142,7 @@ class LoopbackNetwork:
             (self.link if up else self.cut)(ids[a], ids[b], on)
         await asyncio.sleep(max(0.0, begun_s + plan.duration_s / pace - loop.time()))
 
-    async def discovered(self, within_s: float = 5.0) -> None:
+    async def wait_until_discovered(self, within_s: float = 5.0) -> None:
         """Wait until every node knows exactly the links that it has."""
         await until(lambda: self.is_discovered, within_s)
 
@@ -176,13 +177,13 @@ class Inbox:
 
     @property
     def events(self) -> list[EventId]:
-        """What was delivered, in order."""
+        """The ids of the delivered events, in order."""
         return [event for event, _ in self.pairs]
 
 
 async def until(condition: Callable[[], bool], within_s: float = 5.0) -> None:
-    """Wait for a condition; a WorkError if it does not come true in time. While the loop is held up, by a busy machine
-    or by the condition itself, nothing can come true: that time counts for little."""
+    """Wait for a condition; a WorkError if it does not become true in time. While the loop is blocked, by a busy
+    machine or by the condition itself, nothing can become true: that time counts for little."""
     loop = asyncio.get_running_loop()
     waited_s, looked_s = 0.0, loop.time()
     while not condition():

@@ -88,7 +88,7 @@ class LinkAdapter(ABC):
         known."""
         return address
 
-    # What addresses mean.
+    # Addresses.
 
     @classmethod
     @abstractmethod
@@ -106,7 +106,7 @@ class LinkAdapter(ABC):
         text = cls.format_address(address)
         return AddressScope(text, text, text)
 
-    # What a configuration says.
+    # Configuration.
 
     @classmethod
     @abstractmethod

@@ -115,7 +115,7 @@ class DatagramCoalescer:
         self._closed = False
 
     def send(self, address: LinkAddress, frame: LinkFrame, peer: NodeId | None) -> None:
-        """Send a frame to one neighbor, or (None) to everybody who hears it."""
+        """Send a frame to one neighbor, or (None) to all nodes that receive it."""
         gathered = self._gathered.get(address)
         if gathered is None:
             self._schedule()

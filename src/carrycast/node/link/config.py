@@ -70,7 +70,8 @@ class ListenSection(Section, frozen=True):
 
 
 class DiscoverySection(Section, frozen=True):
-    """Beacons: when, and, with one interface, to whom. The defaults of the times are those of `BeaconSettings`."""
+    """When beacons are sent, and, with one interface, where to. The defaults of the times are those of
+    `BeaconSettings`."""
 
     period_s: Annotated[float, Meta(ge=0.01, le=3600)] = 1.0
     missed: Annotated[int, Meta(ge=1, le=100)] = 3

@@ -61,7 +61,7 @@ class _Probe(NamedTuple):
 
 
 ANSWERS = {LinkKind.PROBE: LinkKind.ECHO, LinkKind.CHALLENGE: LinkKind.RESPONSE}
-"""What is returned as it is, whoever sent it, and no longer than it was."""
+"""Frames that are returned unchanged to any sender; the answer is as long as the frame."""
 
 
 class LinkLayer(PathUser, Generic[C]):
@@ -82,7 +82,7 @@ class LinkLayer(PathUser, Generic[C]):
         self._settings = settings
         self._user = user
         self._loop = asyncio.get_running_loop()
-        # A receiver tells the numbers of this start from those of an earlier one by the session.
+        # The session distinguishes the sequence numbers of this start from those of an earlier one.
         self._session = secrets.randbits(32)
         self._broadcasts = 0
         self._coalescer = DatagramCoalescer(node, channel, CoalescerCallbacks(when_durable, user.on_drop))
@@ -119,7 +119,7 @@ class LinkLayer(PathUser, Generic[C]):
         return self._sender.longest
 
     def broadcast(self, addresses: Iterable[LinkAddress], body: bytes) -> None:
-        """One frame to every address; a node that hears it under two of them receives it once."""
+        """One frame to every address; a node at two of them receives it once."""
         self._broadcasts += 1
         frame = LinkFrame(LinkKind.DATA, self._node, self._session, self._broadcasts, body)
         for address in addresses:

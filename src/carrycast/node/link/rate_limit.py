@@ -69,7 +69,7 @@ class CpuLimiter:
         return True
 
     def stop_measuring(self) -> None:
-        """The CPU time from now on is charged to nobody."""
+        """The CPU time from now on is not charged to a neighbor."""
         self._scheduled = False
         self._charge()
 

@@ -79,7 +79,7 @@ class _RangedWindow(ReplayWindow):
 
 
 class ReceivedFrames:
-    """Which frames were received from whom. Bounded in senders and in numbers per sender.
+    """The frames received from each sender. Bounded in senders and in numbers per sender.
 
     Broadcasts and unicasts of a sender are numbered separately, and so are those of each session, so each have windows
     of their own. A sender has several sessions at once if this node hears it over several of its interfaces.

@@ -1,1 +1,1 @@
-"""Who belongs to a network: identities, certificates of an operator, revocation, and signatures of events."""
+"""Security of nodes with keys: encrypted links, membership by certificates or a secret, and signatures of events."""

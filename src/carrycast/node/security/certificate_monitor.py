@@ -10,7 +10,7 @@ from carrycast.node.security.membership import Certified, Membership, date_of
 CHECK_S = 10.0
 """How often it is checked. The clock may be set at any time, so no timer is set for the end."""
 AGAIN_S = DAY_S
-"""How often the log says the same."""
+"""Between two equal log messages."""
 
 
 class CertificateMonitor:
@@ -20,7 +20,7 @@ class CertificateMonitor:
         self._membership = membership
         self._warn_s = warn_s
         self._timer: asyncio.TimerHandle | None = None
-        self._said: tuple[str, float] = ("", 0.0)
+        self._last_message: tuple[str, float] = ("", 0.0)
         """The last log message, and when it was logged."""
 
     @property
@@ -51,14 +51,14 @@ class CertificateMonitor:
     def check(self) -> None:
         """Log what is wrong or will be: when it begins, and once a day."""
         trouble = self._membership.trouble()
-        said = trouble or self.warning() or ""
+        message = trouble or self.warning() or ""
         # The monotonic clock: the wall clock may be what is wrong.
         now_s = time.monotonic()
-        if said == self._said[0] and (not said or now_s - self._said[1] < AGAIN_S):
+        if message == self._last_message[0] and (not message or now_s - self._last_message[1] < AGAIN_S):
             return
-        if said:
-            (LOG.error if trouble else LOG.warning)("%s", said)
-        self._said = (said, now_s)
+        if message:
+            (LOG.error if trouble else LOG.warning)("%s", message)
+        self._last_message = (message, now_s)
 
 
 def monitor_for(membership: Membership, warn_days: float) -> CertificateMonitor | None:

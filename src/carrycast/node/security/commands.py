@@ -152,7 +152,7 @@ def certify(
         grace_days * DAY_S,
     )
     issued = issue_certificate(signer, certificate)
-    # First: of a certificate that is not in the log, nobody could say how long it must stay revoked.
+    # First: of a certificate that is not in the log, nobody would know how long it must stay revoked.
     log_issuance(operator, certificate)
     # A newer certificate replaces an older one.
     write_key(out, KeyKind.CERTIFICATE, issued, replace=True)

@@ -23,7 +23,7 @@ class Keys:
     signature_batch: int = SIGNATURE_BATCH
     warn_days: float = WARN_DAYS
     files: tuple[KeysSection, Path] | None = None
-    """What the configuration says, and where it is; without them nothing can be read again."""
+    """The table of the configuration, and its file; without them nothing can be read again."""
 
     def verifier(self) -> MessageVerifier:
         """Verifies messages of others; a UserError says what is wrong with this node's own keys."""

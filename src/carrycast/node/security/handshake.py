@@ -7,8 +7,8 @@
 | finish | the same | third Noise message |
 | refusal | the same | offer (6), 10 of 0 |
 
-An offer is the lowest and the highest version of the link that its sender speaks (a byte each) and its features (4
-bytes, a bit for each). Both go by the highest version that both speak, and by the features that both have; bits that
+An offer is the lowest and the highest version of the link that its sender supports (a byte each) and its features (4
+bytes, a bit for each). Both use the highest version that both support, and the features that both have; bits that
 are not known are ignored. The prologue of the handshake has the initiator's offer, and the reply's payload has the
 responder's, so neither can be changed on the way.
 
@@ -51,8 +51,8 @@ class LinkEnd(NamedTuple):
         return self.node.to_bytes(8, "big") + self.session.to_bytes(4, "big")
 
 
-class Offer(NamedTuple):
-    """Versions of the link and features that a node speaks."""
+class VersionOffer(NamedTuple):
+    """Versions and features of the link that a node supports."""
 
     least: int
     most: int
@@ -62,18 +62,18 @@ class Offer(NamedTuple):
         """As it travels."""
         return _OFFER.pack(*self)
 
-    def common_version(self, other: "Offer") -> int | None:
-        """The highest that both speak."""
+    def common_version(self, other: "VersionOffer") -> int | None:
+        """The highest version that both support."""
         highest = min(self.most, other.most)
         return highest if highest >= max(self.least, other.least) else None
 
 
-OURS = Offer(1, 1)
+OURS = VersionOffer(1, 1)
 
 
-def read_offer(text: bytes) -> Offer:
+def read_offer(text: bytes) -> VersionOffer:
     """The offer at the beginning of a text that is long enough."""
-    return Offer(*_OFFER.unpack_from(text))
+    return VersionOffer(*_OFFER.unpack_from(text))
 
 
 class Introduction(msgspec.Struct, frozen=True, array_like=True):
@@ -100,7 +100,7 @@ class AuthenticatedPeer(NamedTuple):
     """The other node, and the state of the handshake after its message."""
 
     member: Member
-    offer: Offer
+    offer: VersionOffer
     session: int
     state: HandshakeState
 
@@ -110,7 +110,7 @@ _decoder: msgspec.msgpack.Decoder[Introduction] = msgspec.msgpack.Decoder(Introd
 
 
 def start_handshake(
-    membership: Membership, initiator: bool, offer: Offer, initiator_end: LinkEnd, responder: NodeId, cookie: int
+    membership: Membership, initiator: bool, offer: VersionOffer, initiator_end: LinkEnd, responder: NodeId, cookie: int
 ) -> HandshakeState:
     """The state of one side before the first message; the offer is the initiator's."""
     parts = (
@@ -125,7 +125,7 @@ def start_handshake(
     return HandshakeState(initiator, prologue, membership.static, psks)
 
 
-def make_introduction(membership: Membership, offer: Offer, session: int) -> bytes:
+def make_introduction(membership: Membership, offer: VersionOffer, session: int) -> bytes:
     """This node's introduction, for a payload."""
     return _encode(Introduction(*offer, session, membership.card, membership.binding))
 
@@ -148,7 +148,7 @@ def read_introduction(membership: Membership, state: HandshakeState, message: by
     if not membership.is_bound(member, state.remote_static, introduction.binding):
         return Rejection.STRANGER
     return AuthenticatedPeer(
-        member, Offer(introduction.least, introduction.most, introduction.features), introduction.session, state
+        member, VersionOffer(introduction.least, introduction.most, introduction.features), introduction.session, state
     )
 
 

@@ -1,7 +1,7 @@
 """The handshakes of one interface: which are under way, how many at once, and what each has cost so far.
 
 A node that is heard and not known is sent a cookie, a keyed hash of its address: nothing is stored for it. If the
-cookie comes back, together with one of the other's, the other is where it says, and the handshake is begun. The other
+cookie comes back, together with one of the other's, the other is at this address, and the handshake is begun. The other
 recognizes its own cookie in the initiation and replies. Nothing is retransmitted: the next datagram of either begins
 again.
 """
@@ -24,7 +24,7 @@ from carrycast.node.security.handshake import (
     OURS,
     AuthenticatedPeer,
     LinkEnd,
-    Offer,
+    VersionOffer,
     derive_link_keys,
     make_introduction,
     read_introduction,
@@ -103,7 +103,7 @@ class HandshakeManager:
     """The handshakes of one interface."""
 
     def __init__(
-        self, me: LinkEnd, membership: Membership, adapter: LinkAdapter, user: HandshakeUser, offer: Offer = OURS
+        self, me: LinkEnd, membership: Membership, adapter: LinkAdapter, user: HandshakeUser, offer: VersionOffer = OURS
     ) -> None:
         self._me = me
         self._offer = offer
@@ -199,7 +199,7 @@ class HandshakeManager:
         if self._take_step(address, now_s):
             self._reply(frame, address, offer, version)
 
-    def _reply(self, frame: LinkFrame, address: LinkAddress, offer: Offer, version: int) -> None:
+    def _reply(self, frame: LinkFrame, address: LinkAddress, offer: VersionOffer, version: int) -> None:
         initiator = LinkEnd(frame.sender, frame.session)
         state = start_handshake(self._membership, False, offer, initiator, self._me.node, frame.sequence)
         try:
@@ -271,7 +271,7 @@ class HandshakeManager:
         else:
             self._reject_version(read_offer(frame.body), frame, address)
 
-    def _reject_version(self, offer: Offer, frame: LinkFrame, address: LinkAddress) -> None:
+    def _reject_version(self, offer: VersionOffer, frame: LinkFrame, address: LinkAddress) -> None:
         self._user.on_drop("link_no_common_version")
         spoken = f"{offer.least} to {offer.most}, and this one {self._offer.least} to {self._offer.most}"
         self._user.warn(address, f"node {frame.sender} there speaks versions {spoken}, of links with keys: update")

@@ -23,7 +23,7 @@ SIGNATURE_BATCH = 16
 """A sixteenth of the cost of a signature is left for each event, and an inclusion proof has 96 bytes."""
 
 WARN_DAYS = 30.0
-"""Time enough to have a certificate made, with an operator who looks once a week."""
+"""Time enough to have a certificate made, by an operator that checks once a week."""
 
 
 class KeysSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

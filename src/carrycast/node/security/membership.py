@@ -207,9 +207,9 @@ class Certified(Membership):
         self._list = RevocationList()
         if list_file is not None and list_file.exists():
             self._list = self._read_file(list_file)
-        said = _readable(certificate)
-        self._issued_s = said.issued_s
-        super().__init__(identity, certificate, encode_card(said), digest(b"operator", operator)[:NETWORK_BYTES])
+        parsed = _readable(certificate)
+        self._issued_s = parsed.issued_s
+        super().__init__(identity, certificate, encode_card(parsed), digest(b"operator", operator)[:NETWORK_BYTES])
 
     @property
     def ends_s(self) -> float:
@@ -234,13 +234,18 @@ class Certified(Membership):
 
     def renew(self, identity: SigningKey, certificate: bytes) -> None:
         """Use another certificate, and perhaps another key, from now on; a UserError says why not."""
-        said, mine = _readable(certificate), self._own(certificate, identity)
+        parsed, mine = _readable(certificate), self._own(certificate, identity)
         if not mine.is_valid(time.time()):
             raise UserError("the new certificate is not valid at this time; the one before stays")
         if mine.node != self.mine.node:
             raise UserError(f"the certificate is for node {mine.node}, and this is {self.mine.node}; restart the node")
-        self.identity, self.credential, self.card, self.mine = identity, certificate, encode_card(said), mine
-        self._issued_s = said.issued_s
+        self.identity, self.credential, self.card, self.mine = (
+            identity,
+            certificate,
+            encode_card(parsed),
+            mine,
+        )
+        self._issued_s = parsed.issued_s
         self.binding = self._sign_static_key()
         for tell in self.renewed:
             tell()
@@ -324,18 +329,21 @@ def _readable(certificate: bytes) -> Certificate:
 
 
 def _member(
-    said: Card | Certificate, credential: bytes, publish: Filter | None = None, subscribe: Filter | None = None
+    parsed: Card | Certificate,
+    credential: bytes,
+    publish: Filter | None = None,
+    subscribe: Filter | None = None,
 ) -> Member:
     return Member(
-        said.node,
-        said.key,
+        parsed.node,
+        parsed.key,
         credential,
         publish,
         subscribe,
-        said.attributes if isinstance(said, Certificate) else {},
-        said.issued_s - CLOCK_SLACK_S,
-        said.expires_s,
-        said.grace_s,
+        parsed.attributes if isinstance(parsed, Certificate) else {},
+        parsed.issued_s - CLOCK_SLACK_S,
+        parsed.expires_s,
+        parsed.grace_s,
     )
 
 

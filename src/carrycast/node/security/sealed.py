@@ -11,8 +11,8 @@ The link layer above is the same as without keys. A datagram of it goes whole in
 | sealed | nonce | encrypted: a datagram, or `G` and one that went to the group, or see `session_control.py` |
 | sealed to group | nonce | key epoch (1), number of slots (1), slots (4 of the id, 8 of the MAC), encrypted datagram |
 
-The header is authenticated as associated data, but for the time that a datagram has waited: whoever carries it could
-make it wait, so it can be made older. The time that it waited before it was encrypted is within.
+The header is authenticated as associated data, but for the time that a datagram has waited: any node that carries it
+could make it wait, so it can be made older. The time that it waited before it was encrypted is within.
 """
 
 import asyncio
@@ -213,7 +213,7 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
             self.on_drop("link_repeated" if text is ReplayCheck.DUPLICATE else "link_too_old")
         else:
             before_s, session.heard_s = session.heard_s, self._loop.time()
-            if session.heard_s - before_s > SILENT_S:  # Meanwhile it was not told of changes.
+            if session.heard_s - before_s > SILENT_S:  # Meanwhile it was not sent changes.
                 self._control.begin(session, session.heard_s)
             self._sessions.move_to_end(key)
             holder = self._by_address.get(address)

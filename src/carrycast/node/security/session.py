@@ -85,7 +85,7 @@ class Session:
         self.key_sent_s = now_s
         """When it was first sent the group key that it has not acknowledged yet."""
         self.list_number = 0
-        """The number of the other's revocation list, as it says."""
+        """The number of the other's revocation list, as announced."""
         self.list_attempts = 0
         """How often it was tried to fetch it."""
         self.list_forged = False

@@ -90,7 +90,8 @@ class MessageVerifier:
         return msgspec.structs.replace(asking, attributes=attributes)
 
     def check_own_subscription(self, filter: str, attributes: Mapping[str, Scalar] | None) -> None:
-        """A UserError if this node may not ask for that, or is not what its subscriber says."""
+        """A UserError if this node is not authorized to subscribe to that, or its certificate lacks a claimed
+        attribute."""
         mine = self.membership.mine
         if mine.subscribe is not None and not mine.subscribe.covers(Filter(filter)):
             raise UserError(f"this node may ask only for what matches {mine.subscribe} (its certificate says so)")
