@@ -14,7 +14,7 @@ from time import process_time
 import numpy as np
 from scipy.spatial import cKDTree
 
-from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.contacts.exact import compute_contacts
 from carrycast.sim.mobility.model import Area
 from carrycast.sim.mobility.random_waypoint import RandomWaypoint
 from carrycast.sim.mobility.trajectory import Trajectories
@@ -47,7 +47,7 @@ def link_changes_by_tree(there: Trajectories) -> int:
 
 def link_changes(there: Trajectories) -> int:
     """The same count from the exact contacts, which also see what lasts less than a second."""
-    return len(contacts(there, RANGE_M, DURATION_S).changes().time_s)
+    return len(compute_contacts(there, RANGE_M, DURATION_S).changes().time_s)
 
 
 def _cpu_s(work: Callable[[], object]) -> float:
@@ -66,7 +66,7 @@ def run() -> dict[str, object]:
     exact_s: dict[int, float] = {}
     for nodes in SIZES:
         there = movement(nodes)
-        exact_s[nodes] = _cpu_s(partial(contacts, there, RANGE_M, DURATION_S))
+        exact_s[nodes] = _cpu_s(partial(compute_contacts, there, RANGE_M, DURATION_S))
         tree_s = _cpu_s(partial(link_changes_by_tree, there))
         rows.append(
             {

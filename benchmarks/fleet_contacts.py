@@ -57,14 +57,14 @@ def make(plan: Plan, folder: Path) -> dict[str, object]:
 
 def in_one_process(folder: Path) -> int:
     """As `carrycast contacts` computes a small fleet."""
-    from carrycast.sim.contacts.exact import contacts
+    from carrycast.sim.contacts.exact import compute_contacts
     from carrycast.sim.mobility.fleet import FleetFacts, FleetMovement
     from carrycast.sim.mobility.model import Area
 
     facts = FleetFacts.read(folder)
     rng = np.random.default_rng(0)
     moving = FleetMovement(folder=str(folder)).trajectories(facts.nodes, Area(1.0, 1.0), facts.duration_s, rng)
-    plan = contacts(moving, RANGE_M, facts.duration_s)
+    plan = compute_contacts(moving, RANGE_M, facts.duration_s)
     plan.save(folder / "one.parquet")
     return len(plan)
 

@@ -7,14 +7,14 @@ import pytest
 from carrycast.analysis.spark.experiment import experiment_names
 from carrycast.core.protocol.application import applications
 from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
-from carrycast.sim.mobility.model import models
+from carrycast.sim.mobility.model import movement_models
 from tests.cli.console import QUICK, call, environment, spawn
 
 NAMES = {
     "protocols": protocol_names(),
     "routers": router_names(),
     "applications": list(applications()),
-    "mobility": list(models()),
+    "mobility": list(movement_models()),
     "experiments": experiment_names(),
 }
 

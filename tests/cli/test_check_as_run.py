@@ -9,7 +9,7 @@ from carrycast.cli import main
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.scenario import load_scenario
-from carrycast.sim.testing.fuzz import Case
+from carrycast.sim.testing.fuzz import FuzzCase
 
 PLAIN: dict[str, object] = {
     "duration_s": 5.0,
@@ -83,7 +83,7 @@ def test_check_refuses_what_run_refuses_in_one_line(
     tables: dict[str, object], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changed = {key: value for key, value in {**PLAIN, **tables}.items() if value is not None}
-    path = Case(changed, {}, 1).write(tmp_path)
+    path = FuzzCase(changed, {}, 1).write(tmp_path)
     assert main(["check", str(path)]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1, said
@@ -94,7 +94,9 @@ def test_check_refuses_what_run_refuses_in_one_line(
 
 
 def test_what_check_takes_for_fine_runs(tmp_path: Path) -> None:
-    path = Case({**PLAIN, "processors": [STATION], **publishing({"a": 2**63 - 1, "b": 1e308})}, {}, 1).write(tmp_path)
+    path = FuzzCase({**PLAIN, "processors": [STATION], **publishing({"a": 2**63 - 1, "b": 1e308})}, {}, 1).write(
+        tmp_path
+    )
     assert main(["check", str(path)]) == 0
     assert run(load_scenario(path), 1).metrics["published"] == 1
 

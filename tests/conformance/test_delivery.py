@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.core.matching import Filter
-from carrycast.sim.engine.run import Run, Simulation, run
+from carrycast.sim.engine.run import RunResult, Simulation, run
 from carrycast.sim.testing import Net
 from carrycast.trace import Level
 from tests.conformance.memory import containers
@@ -19,7 +19,7 @@ ONE_HOP = {"direct"}
 DUPLICATION = [{"kind": "duplication", "probability": 0.5}]
 
 
-def deliveries(done: Run) -> list[tuple[Mapping[str, object], Mapping[str, object], float]]:
+def deliveries(done: RunResult) -> list[tuple[Mapping[str, object], Mapping[str, object], float]]:
     """(event, subscription, time) of every delivery, out of the trace alone."""
     events = {row["event"]: row for row in done.trace.events().to_pylist()}
     subscriptions = {row["subscription"]: row for row in done.trace.subscriptions().to_pylist()}

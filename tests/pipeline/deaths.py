@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from carrycast.sim.engine.run import Run, run
+from carrycast.sim.engine.run import RunResult, run
 from carrycast.sim.scenario.scenario import Scenario
 from carrycast.trace import Level
 
@@ -17,7 +17,7 @@ class DyingOnce:
         self.seed = seed
         self.memory = memory
 
-    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> Run:
+    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> RunResult:
         marker = self.memory / f"died-{scenario.protocol['name']}"
         if seed == self.seed and not marker.exists():
             marker.touch()
@@ -31,7 +31,7 @@ class DyingAlways:
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> Run:
+    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> RunResult:
         if seed == self.seed:
             os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(60)
@@ -45,7 +45,7 @@ class Counting:
         self.memory = memory
         self.refuse = refuse
 
-    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> Run:
+    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> RunResult:
         if seed in self.refuse:
             raise ValueError(f"seed {seed}\nis refused")
         (self.memory / f"{scenario.name.replace('/', '-')}-{seed}-{time.monotonic_ns()}").touch()

@@ -16,7 +16,7 @@ from carrycast.analysis.spark.journal import RunLog
 from carrycast.analysis.spark.output import write_atomically
 from carrycast.analysis.spark.sweep import sweep
 from carrycast.errors import WorkError
-from carrycast.sim.engine.run import Run, run
+from carrycast.sim.engine.run import RunResult, run
 from carrycast.sim.scenario.scenario import Scenario
 from carrycast.trace import Level
 from tests.pipeline.scenarios import tiny_experiment
@@ -88,7 +88,7 @@ def test_what_was_there_stays_when_its_successor_has_no_room(tmp_path: Path) -> 
 class Filling:
     """Finds no room for the trace of a seed, as the system says it."""
 
-    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> Run:
+    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> RunResult:
         assert trace_directory is not None
         if seed == 3:
             trace_directory.mkdir(parents=True)

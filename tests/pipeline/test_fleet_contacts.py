@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from carrycast.analysis.fleets.contacts import fleet_contacts, save_plan
 from carrycast.errors import UserError
-from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.contacts.exact import compute_contacts
 from carrycast.sim.contacts.plan import ContactPlan
 from tests.unit.fleets.test_contacts import rows_of
 from tests.unit.fleets.worlds import DURATION_S, RANGE_M, WORLDS
@@ -26,7 +26,7 @@ def test_spark_finds_the_contacts_of_one_process(
     save(tmp_path / "fleet", moving)
     found = fleet_contacts(spark, tmp_path / "fleet", RANGE_M, DURATION_S, legs_per_task)
     save_plan(found, moving.nodes, DURATION_S, tmp_path / "contacts.parquet")
-    whole = contacts(moving, RANGE_M, DURATION_S)
+    whole = compute_contacts(moving, RANGE_M, DURATION_S)
     assert rows_of(ContactPlan.load(tmp_path / "contacts.parquet")) == rows_of(whole)
     # Bit for bit the file that one process writes.
     whole.save(tmp_path / "one.parquet")

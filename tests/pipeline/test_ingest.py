@@ -36,7 +36,7 @@ from carrycast.analysis.fleets.tables import TrackPositions, resample
 from carrycast.analysis.fleets.workers import refuse_full_disk
 from carrycast.analysis.fleets.writers import write_fleet
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.contacts.exact import compute_contacts
 from carrycast.sim.mobility.fleet import FleetMovement
 from carrycast.sim.mobility.model import Area
 from carrycast.sim.mobility.ns2 import Ns2
@@ -242,7 +242,7 @@ def test_a_scenario_plays_the_folder_with_its_gap(buses: Path) -> None:
     assert moving.position(0, 600.0) is None, "bus 9 is absent, not parked"
     assert moving.position(0, 900.0) is not None
     assert moving.position(1, 600.0) is not None
-    plan = contacts(moving, 50.0, 1190.0)
+    plan = compute_contacts(moving, 50.0, 1190.0)
     assert len(plan) == 0, "they would have met at 500 s"
 
 
@@ -285,8 +285,10 @@ def test_simulators_files_move_as_when_they_are_played(spark: SparkSession, tmp_
         ("ns", Ns2(file=str(tmp_path / "fleet.ns_movements"))),
         ("one", One(file=str(tmp_path / "fleet.txt.gz"))),
     ):
-        made = contacts(FleetMovement(folder=str(tmp_path / folder)).trajectories(3, AREA, 40.0, RNG), 50.0, 40.0)
-        meant = contacts(player.trajectories(3, AREA, 40.0, RNG), 50.0, 40.0)
+        made = compute_contacts(
+            FleetMovement(folder=str(tmp_path / folder)).trajectories(3, AREA, 40.0, RNG), 50.0, 40.0
+        )
+        meant = compute_contacts(player.trajectories(3, AREA, 40.0, RNG), 50.0, 40.0)
         assert [*zip(made.a, made.b, made.start_s, made.end_s, strict=True)] == [
             *zip(meant.a, meant.b, meant.start_s, meant.end_s, strict=True)
         ]

@@ -16,8 +16,8 @@ from carrycast.analysis.spark.experiment import Experiment, expand_experiment
 from carrycast.analysis.spark.plan import plan_runs
 from carrycast.analysis.spark.sweep import sweep
 from carrycast.core import maps
-from carrycast.sim.engine.run import Run, run
-from carrycast.sim.mobility.model import models
+from carrycast.sim.engine.run import RunResult, run
+from carrycast.sim.mobility.model import movement_models
 from carrycast.sim.mobility.movement_file import MovementFormat
 from carrycast.sim.scenario.inputs import input_digest, input_files
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
@@ -130,7 +130,7 @@ def test_the_files_that_count_are_those_that_a_run_opens(folder: Path, name: str
 
 def test_every_movement_that_is_played_from_a_file_is_among_these() -> None:
     tables = [changes.get("mobility") for changes, _ in SCENARIOS.values()]
-    played = {name for name, kind in models().items() if issubclass(kind, MovementFormat)}
+    played = {name for name, kind in movement_models().items() if issubclass(kind, MovementFormat)}
     assert played <= {table["model"] for table in tables if isinstance(table, dict)}
 
 
@@ -153,7 +153,7 @@ def test_a_new_contact_file_counts_within_one_process(folder: Path) -> None:
 
 
 def test_a_new_function_counts_within_one_process(folder: Path) -> None:
-    def made(outcome: Run) -> set[object]:
+    def made(outcome: RunResult) -> set[object]:
         return {row["attributes"] for row in outcome.trace.events().to_pylist() if row["derived_from"]}
 
     processing = scenario(folder, "a processor")
@@ -188,7 +188,7 @@ class Changing:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> Run:
+    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> RunResult:
         self.path.write_text(STRANGERS)
         return run(scenario, seed, trace, trace_directory)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from carrycast.core.model import Area
-from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.contacts.exact import compute_contacts
 from tests.cli.console import QUICK, call, environment, spawn
 from tests.patience import PATIENCE_S
 from tests.pipeline.scenarios import tiny
@@ -114,7 +114,7 @@ def made_experiment(folder: Path) -> None:
     model = tiny().mobility_model()
     assert model is not None
     moving = model.trajectories(25, Area(800.0, 800.0), 120.0, np.random.default_rng(1))
-    contacts(moving, 200.0, 120.0).save(folder / "plan.parquet")
+    compute_contacts(moving, 200.0, 120.0).save(folder / "plan.parquet")
     assert call("new", "protocol", "fleet_cast", "--dir", folder).status == 0
     (folder / "mine.py").write_text("LEAST = 1\n")
     protocol = folder / "carrycast" / "protocols" / "fleet_cast" / "__init__.py"

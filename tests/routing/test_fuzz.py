@@ -13,7 +13,7 @@ from carrycast.core.protocol.registry import router_named
 from carrycast.core.wire import Parcel, Traffic
 from carrycast.routers.gpsr.tests.bench import PlacedHost
 from carrycast.sim.engine.run import Simulation
-from carrycast.sim.testing import alone_router
+from carrycast.sim.testing import isolate_router
 from tests.conformance.memory import size
 from tests.conformance.strategies import messages
 from tests.routing.test_worlds import mobile
@@ -76,7 +76,7 @@ class Driver:
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_messages_in_any_order_do_no_harm(name: str, data: st.DataObject) -> None:
-    router, port, _ = alone_router(name, 0, PlacedHost(), 1, **SMALL[name])
+    router, port, _ = isolate_router(name, 0, PlacedHost(), 1, **SMALL[name])
     driver = Driver(router, port)
     rng = Random(data.draw(st.integers(0, 2**32)))
     kinds = st.sampled_from(router_named(name).messages)

@@ -6,7 +6,7 @@ import pytest
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Event
-from carrycast.sim.engine.run import Run, run
+from carrycast.sim.engine.run import RunResult, run
 from carrycast.sim.scenario.overrides import apply_overrides
 from carrycast.sim.scenario.scenario import Scenario, load_scenario
 from carrycast.sim.scenario.workload import draw_workload
@@ -25,7 +25,7 @@ def events_of(scenario: Scenario) -> dict[str, Event]:
     return {str(publish.event.id): publish.event for publish in played.publishes}
 
 
-def deliveries(outcome: Run) -> dict[str, set[int]]:
+def deliveries(outcome: RunResult) -> dict[str, set[int]]:
     """Event -> the nodes that it was delivered to, its own not among them."""
     found: dict[str, set[int]] = {}
     for row in outcome.trace.table().to_pylist():

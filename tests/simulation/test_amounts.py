@@ -6,7 +6,7 @@ from carrycast.core.model import Event, NodeId
 from carrycast.core.protocol import Fact, Place, Protocol, UsesRouter
 from carrycast.core.wire import Codec, Layer, Message
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import Run, run
+from carrycast.sim.engine.run import RunResult, run
 from carrycast.sim.scenario.measures import RequestedMetric, aggregate
 from tests.simulation.worlds import line, register
 
@@ -56,7 +56,7 @@ MORE: list[dict[str, object]] = [
 ]
 
 
-def outcome(monkeypatch: pytest.MonkeyPatch, more: list[dict[str, object]] = MORE, **window: float) -> Run:
+def outcome(monkeypatch: pytest.MonkeyPatch, more: list[dict[str, object]] = MORE, **window: float) -> RunResult:
     register(monkeypatch, Caller)
     monkeypatch.setattr("carrycast.core.plugins.folders_of", lambda package: ["aodv", "caller"])
     publish = [

@@ -9,9 +9,9 @@ import pytest
 from carrycast.errors import WorkError
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
-from carrycast.sim.testing.fuzz import Case
+from carrycast.sim.testing.fuzz import FuzzCase
 
-FUNCTIONS = Path(sys.modules[Case.__module__].__file__ or "").with_name("processors.py")
+FUNCTIONS = Path(sys.modules[FuzzCase.__module__].__file__ or "").with_name("processors.py")
 
 
 def multiplying(protocol: str, most: int) -> Scenario:
@@ -50,7 +50,7 @@ def test_a_run_may_make_exactly_as_many_as_it_is_allowed() -> None:
 
 
 def test_the_command_line_says_it_in_one_line_and_ends_with_status_1(tmp_path: Path) -> None:
-    path = Case(_table("drift", 500), {}, 1).write(tmp_path)
+    path = FuzzCase(_table("drift", 500), {}, 1).write(tmp_path)
     done = subprocess.run(
         [sys.executable, "-m", "carrycast", "run", str(path)], capture_output=True, text=True, check=False
     )

@@ -17,7 +17,7 @@ from carrycast.node.link.config import DiscoverySection, LinkSettings, ListenSec
 from carrycast.sim.engine.failure import RunError
 from carrycast.sim.engine.kernel import Kernel
 from carrycast.sim.engine.run import run
-from carrycast.sim.mobility.model import models
+from carrycast.sim.mobility.model import movement_models
 from carrycast.sim.radio.disk_settings import DiskRadio
 from carrycast.sim.radio.dot11 import CsmaRadio
 from carrycast.sim.scenario.applications import Calendar
@@ -108,7 +108,7 @@ def test_settings_of_routers(table: dict[str, Any], key: str) -> None:
 
 @pytest.mark.parametrize(
     ("table", "key"),
-    [case for name, kind in models().items() for case in cases(name, kind, {"model": name})],
+    [case for name, kind in movement_models().items() for case in cases(name, kind, {"model": name})],
 )
 def test_settings_of_movement_models(table: dict[str, Any], key: str) -> None:
     for value in EXTREMES:
@@ -192,7 +192,7 @@ def settings_types() -> Iterator[tuple[str, Any]]:
         yield name, router_named(name).settings_type
     for name, application in applications().items():
         yield name, application.settings_type
-    yield from models().items()
+    yield from movement_models().items()
     for name, (kind, _) in TABLES.items():
         yield name, kind
     for kind in (Scenario, ComputerSettings, Calendar, Measure, ProcessorEntry):

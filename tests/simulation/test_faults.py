@@ -10,7 +10,7 @@ from carrycast.core.model import Event, EventId, Failure, NodeId, Position, Velo
 from carrycast.core.protocol import Interface, Link, Protocol, Token
 from carrycast.core.wire import EventMessage, Message
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import Run, Simulation, run
+from carrycast.sim.engine.run import RunResult, Simulation, run
 from carrycast.sim.scenario.faults import (
     ClockSkew,
     Crash,
@@ -63,7 +63,7 @@ def test_two_skewed_clocks_of_one_node_are_refused() -> None:
         draw_faults([ClockSkew(offset_s=1.0), ClockSkew(drift=0.1)], {}, 3, 100.0, 1)
 
 
-def _cut_run(*faults: dict[str, object]) -> Run:
+def _cut_run(*faults: dict[str, object]) -> RunResult:
     """Two nodes side by side; one publishes throughout, and every event lives for a moment."""
     table = {
         "duration_s": 100.0,

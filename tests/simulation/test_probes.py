@@ -8,7 +8,7 @@ import pytest
 from carrycast.core.model import Event
 from carrycast.core.protocol import Probe, Protocol, Snapshot
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import Run, run
+from carrycast.sim.engine.run import RunResult, run
 from carrycast.trace import Level
 from tests.simulation.worlds import line, register
 
@@ -36,7 +36,7 @@ PUBLISH = [{"nodes": [0], "interval_s": 1.0, "from_s": 0.5}]
 CRASH = [{"kind": "crash", "nodes": [2], "at_s": 4.0, "down_s": 4.0}]
 
 
-def outcome(*more: Mapping[str, object], **tables: object) -> Run:
+def outcome(*more: Mapping[str, object], **tables: object) -> RunResult:
     asked = [{"name": f"m{place}", "counts": "probe", "every_s": 2.0, **entry} for place, entry in enumerate(more)]
     measure = {"more": asked, **tables.pop("measure", {})}  # type: ignore[dict-item]
     roles = {"ends": [0, 2]}

@@ -10,7 +10,7 @@ import pytest
 
 from carrycast.core.protocol.registry import protocol_names
 from carrycast.sim.scenario.faults import Fault
-from carrycast.sim.testing.fuzz import Case, Lane, draw_case, load_case, shrunk
+from carrycast.sim.testing.fuzz import FuzzCase, WorkerPair, draw_case, load_case, shrink_case
 from carrycast.sim.testing.fuzz.case import toml_text
 from carrycast.sim.testing.fuzz.spoiled import HOSTILE
 
@@ -22,7 +22,7 @@ CHUNKS, CHUNK = 4, 75
 def test_random_scenarios_run_alike_twice_or_are_refused_in_one_line(chunk: int) -> None:
     """In two processes with different hash seeds, levels of trace and ways through the engine, under all checkers."""
     delivered = ran = 0
-    with Lane(chunk) as lane:
+    with WorkerPair(chunk) as lane:
         for index in range(chunk * CHUNK, (chunk + 1) * CHUNK):
             verdict = lane.judge_drawn(SEED, index)
             replay = f"python -m carrycast.sim.testing.fuzz --seed {SEED} --first {index} --count 1"
@@ -78,11 +78,11 @@ WRONG: dict[str, object] = {
 
 def test_a_failure_is_found_named_and_shrunk(tmp_path: Path) -> None:
     """Events that are forgotten at once are delivered twice; what has nothing to do with that is left out."""
-    with Lane() as lane:
-        case = Case(WRONG, {}, 1)
+    with WorkerPair() as lane:
+        case = FuzzCase(WRONG, {}, 1)
         verdict = lane.judge(case)
         assert (verdict.status, verdict.kind) == ("failed", "checker")
-        small = shrunk(case, lambda one: lane.judge(one).signature == verdict.signature, attempts=60)
+        small = shrink_case(case, lambda one: lane.judge(one).signature == verdict.signature, attempts=60)
         assert lane.judge(small).signature == verdict.signature
     assert {"faults", "discovery"}.isdisjoint(small.tables)
     assert len(toml_text(small.tables)) < len(toml_text(case.tables))
@@ -97,13 +97,13 @@ def test_a_run_that_takes_too_long_and_one_that_takes_too_much_memory_are_failur
     plain = {key: value for key, value in WRONG.items() if key not in ("protocol", "faults")}
     slow = {**plain, "protocol": {"name": "flooding"}, "publish": [{"count": 200_000}]}
     large = {**plain, "protocol": {"name": "flooding"}, "publish": [{"count": 4000, "payload_bytes": 1 << 20}]}
-    with Lane(limit_s=1.0) as lane:
-        assert lane.judge(Case(slow, {}, 1)).kind == "too_long"
-        verdict = lane.judge(Case(large, {}, 1))
+    with WorkerPair(limit_s=1.0) as lane:
+        assert lane.judge(FuzzCase(slow, {}, 1)).kind == "too_long"
+        verdict = lane.judge(FuzzCase(large, {}, 1))
         assert verdict.status == "failed"
         # The process that met it goes on.
         good = {**plain, "protocol": {"name": "flooding"}}
-        assert lane.judge(Case(good, {}, 1)).status == "same"
+        assert lane.judge(FuzzCase(good, {}, 1)).status == "same"
 
 
 def test_a_campaign_goes_on_where_it_was_stopped(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from carrycast.core.protocol import AnswersRequests, Fact, Interface, Protocol
 from carrycast.core.wire import EventMessage, Message
 from carrycast.errors import UserError
 from carrycast.sim.engine.observers.checkers import ViolationError
-from carrycast.sim.engine.run import Run, Simulation, run
+from carrycast.sim.engine.run import RunResult, Simulation, run
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.trace import Level
 from tests.simulation.worlds import line, register
@@ -46,7 +46,7 @@ def brokers(nodes: int = 7, **tables: object) -> Scenario:
     return parse_scenario({**world, **tables}, "brokers")
 
 
-def rows(done: Run, kind: str) -> list[Mapping[str, object]]:
+def rows(done: RunResult, kind: str) -> list[Mapping[str, object]]:
     return [row for row in done.trace.table().to_pylist() if row["kind"] == kind]
 
 

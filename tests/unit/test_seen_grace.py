@@ -12,7 +12,7 @@ from carrycast.core.stacks import select_protocol
 from carrycast.core.wire import EventMessage
 from carrycast.protocols.drift.messages import Data
 from carrycast.protocols.epidemic.messages import Transfer
-from carrycast.sim.testing import LoneHost
+from carrycast.sim.testing import IsolatedHost
 
 LEASE_S, GRACE_S = 10.0, 5.0
 END_S = LEASE_S + GRACE_S
@@ -37,7 +37,7 @@ class Node:
 
     def __init__(self, name: str, durable: bool = False, **settings: float) -> None:
         self.name, self.durable, self.settings = name, durable, settings
-        self.host = LoneHost()
+        self.host = IsolatedHost()
         self.start(0.0)
 
     def start(self, now: float) -> None:

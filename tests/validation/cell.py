@@ -7,12 +7,12 @@ import numpy as np
 
 from carrycast.core.model import Failure, NodeId
 from carrycast.core.wire import Layer, Message
-from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.contacts.exact import compute_contacts
 from carrycast.sim.engine.kernel import US_PER_S, Kernel
 from carrycast.sim.mobility.trajectory import Trajectories
 from carrycast.sim.radio.csma import CsmaMedium
 from carrycast.sim.radio.dot11 import UNLIMITED, CsmaRadio
-from carrycast.sim.radio.medium import Air, Frame, Reach
+from carrycast.sim.radio.medium import Frame, MediumUpcalls, Reach
 
 Point = tuple[float, float]
 
@@ -32,7 +32,7 @@ class Dice(Random):
         return self._fractions.pop(0)
 
 
-class Cell(Air):
+class Cell(MediumUpcalls):
     """Nodes at fixed places and one csma interface, and a record of all that the medium told."""
 
     def __init__(self, radio: CsmaRadio, places: list[Point], seed: int = 1, rng: Random | None = None) -> None:
@@ -42,17 +42,17 @@ class Cell(Air):
             radio, "radio", len(places), self.kernel, self, rng, lambda nodes: [places[node] for node in nodes]
         )
         there = Trajectories.standing(np.array([x for x, _ in places]), np.array([y for _, y in places]), 1.0)
-        links = contacts(there, radio.range_m, 1.0)
+        links = compute_contacts(there, radio.range_m, 1.0)
         for a, b in zip(links.a.tolist(), links.b.tolist(), strict=True):
             self.medium.topology.set_contact(a, b, up=True)
         for range_m, vicinity in self.medium.wider:
-            vicinity.follow(contacts(there, range_m, 1.0), 1.0)
+            vicinity.follow(compute_contacts(there, range_m, 1.0), 1.0)
         self.heard: list[tuple[int, Frame, tuple[NodeId, ...]]] = []
         self.losses: list[tuple[int, NodeId, str]] = []
         self.outcomes: list[tuple[int, int, Failure | None]] = []
         self.bystanders: list[tuple[NodeId, ...]] = []
-        self.on_received: Callable[[Frame, Reach], None] | None = None
-        self.on_outcome: Callable[[Frame, Failure | None], None] | None = None
+        self.after_received: Callable[[Frame, Reach], None] | None = None
+        self.after_outcome: Callable[[Frame, Failure | None], None] | None = None
         self._tokens = 0
 
     def send(self, sender: NodeId, target: NodeId | None, size_bytes: int) -> int:
@@ -71,21 +71,21 @@ class Cell(Air):
         """Let time pass."""
         self.kernel.run(round(until_s * US_PER_S))
 
-    def overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
+    def on_overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
         self.bystanders.append(tuple(sorted(nodes)))
 
-    def received(self, frame: Frame, reach: Reach) -> None:
+    def on_received(self, frame: Frame, reach: Reach) -> None:
         self.heard.append((self.kernel.now_us, frame, reach.nodes))
-        if self.on_received is not None:
-            self.on_received(frame, reach)
+        if self.after_received is not None:
+            self.after_received(frame, reach)
 
-    def outcome(self, frame: Frame, failure: Failure | None) -> None:
+    def on_outcome(self, frame: Frame, failure: Failure | None) -> None:
         assert frame.token is not None
         self.outcomes.append((self.kernel.now_us, frame.token, failure))
-        if self.on_outcome is not None:
-            self.on_outcome(frame, failure)
+        if self.after_outcome is not None:
+            self.after_outcome(frame, failure)
 
-    def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
+    def on_lost(self, frame: Frame, node: NodeId, reason: str) -> None:
         self.losses.append((self.kernel.now_us, node, reason))
 
 
@@ -115,8 +115,8 @@ class Saturated(Cell):
         """Frames of each sender that arrived."""
         self.sent = 0
         """Frames that were done with, heard or not."""
-        self.on_received = self._count
-        self.on_outcome = self._refill
+        self.after_received = self._count
+        self.after_outcome = self._refill
         for sender, target in senders.items():
             for _ in range(2):
                 self.send(sender, target, size_bytes)

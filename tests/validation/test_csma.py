@@ -9,7 +9,7 @@ import pytest
 from carrycast.core.model import Failure
 from carrycast.sim.radio.dot11 import CsmaRadio
 from carrycast.sim.radio.ether import Ether
-from carrycast.sim.radio.station import Kind, Transmission
+from carrycast.sim.radio.station import FrameKind, Transmission
 from tests.validation.bianchi import attempt_given
 from tests.validation.cell import Cell, Point, Saturated, close_together, saturated_cell, under_the_models_conditions
 
@@ -119,9 +119,9 @@ def test_nobody_starts_while_it_can_sense_another_or_too_soon_after(seed: int, m
     cell = busy_network(seed, broadcasts_only=False)
     cell.run(30)
     dot11 = CsmaRadio().dot11()
-    assert {transmission.kind for transmission in air} == set(Kind)
+    assert {transmission.kind for transmission in air} == set(FrameKind)
     for new in air:
-        if new.kind in {Kind.ACK, Kind.CTS} or (new.kind is Kind.DATA and dot11_asks(new)):
+        if new.kind in {FrameKind.ACK, FrameKind.CTS} or (new.kind is FrameKind.DATA and dot11_asks(new)):
             # Answers, and data that was asked for, come a SIFS after what they answer, whoever else is on the air.
             continue
         for old in air:

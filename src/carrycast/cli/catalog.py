@@ -171,9 +171,9 @@ def _machine(kind: "type[StateMachine]") -> dict[str, object]:
 
 
 def _mobility(arguments: argparse.Namespace) -> int:
-    from carrycast.sim.mobility.model import lookup, models
+    from carrycast.sim.mobility.model import find_movement_model, movement_models
 
-    kinds = models() if arguments.name is None else {arguments.name: lookup(arguments.name)}
+    kinds = movement_models() if arguments.name is None else {arguments.name: find_movement_model(arguments.name)}
     rows = [{"name": name, "summary": kind.summary, "settings": settings_of(kind)} for name, kind in kinds.items()]
     return _show(arguments, "mobility", rows, "settings: carrycast mobility MODEL")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from carrycast.sim.contacts import exact
-from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.contacts.exact import compute_contacts
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.mobility.trajectory import Trajectories
 
@@ -92,7 +92,7 @@ def one_by_one(there: Trajectories) -> list[tuple[int, int, float, float]]:
 @pytest.mark.parametrize("seed", range(4))
 def test_contacts_agree_with_fine_time_steps(seed: int) -> None:
     there = wild(seed)
-    plan = contacts(there, RANGE_M, DURATION_S)
+    plan = compute_contacts(there, RANGE_M, DURATION_S)
     assert len(plan) > 200
     seen = 0
     for time_s in np.arange(0.005, DURATION_S, 0.02):
@@ -110,7 +110,7 @@ def test_contacts_agree_with_fine_time_steps(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_contacts_agree_with_one_pair_of_legs_at_a_time(seed: int) -> None:
     there = wild(seed, nodes=14)
-    plan = contacts(there, RANGE_M, DURATION_S)
+    plan = compute_contacts(there, RANGE_M, DURATION_S)
     expected = one_by_one(there)
     found = sorted(zip(plan.a, plan.b, plan.start_s, plan.end_s, strict=True))
     assert [(a, b) for a, b, _, _ in found] == [(a, b) for a, b, _, _ in expected]
@@ -130,10 +130,10 @@ def test_contacts_agree_with_one_pair_of_legs_at_a_time(seed: int) -> None:
 )
 def test_how_the_work_is_cut_does_not_matter(setting: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
     there = wild(11)
-    expected = contacts(there, RANGE_M, DURATION_S)
+    expected = compute_contacts(there, RANGE_M, DURATION_S)
     for name, value in setting.items():
         monkeypatch.setattr(exact, name, value)
-    plan = contacts(there, RANGE_M, DURATION_S)
+    plan = compute_contacts(there, RANGE_M, DURATION_S)
     assert np.array_equal(plan.a, expected.a)
     assert np.array_equal(plan.b, expected.b)
     assert np.allclose(plan.start_s, expected.start_s, rtol=0, atol=1.1e-6)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from carrycast.sim.contacts import exact as module
-from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.contacts.exact import compute_contacts
 from carrycast.sim.mobility.model import Area
 from carrycast.sim.mobility.ns2 import Ns2
 from carrycast.sim.mobility.trajectory import Trajectories
@@ -50,7 +50,7 @@ def test_a_turn_without_a_pause_does_not_end_a_contact(tmp_path: Path) -> None:
         "$node_(0) set X_ 0.0\n$node_(0) set Y_ 0.0\n$node_(1) set X_ 10.0\n$node_(1) set Y_ 0.0\n"
         '$ns_ at 0.0 "$node_(1) setdest 20.0 0.0 3.0"\n$ns_ at 3.333334 "$node_(1) setdest 10.0 0.0 1.0"\n'
     )
-    plan = contacts(played(tmp_path, text, 2, 10.0), 100.0, 10.0)
+    plan = compute_contacts(played(tmp_path, text, 2, 10.0), 100.0, 10.0)
     assert list(zip(plan.start_s.tolist(), plan.end_s.tolist(), strict=True)) == [(0.0, 10.0)]
 
 
@@ -62,7 +62,7 @@ def test_contacts_without_pauses_agree_with_one_pair_of_legs_at_a_time(
 ) -> None:
     monkeypatch.setattr(module, "CHUNK_PIECES", chunk)
     there = played(tmp_path, fleet(seed, digits), STANDING + DRIVING, DURATION_S)
-    plan = contacts(there, RANGE_M, DURATION_S)
+    plan = compute_contacts(there, RANGE_M, DURATION_S)
     expected = one_by_one(there)
     found = sorted(zip(plan.a, plan.b, plan.start_s, plan.end_s, strict=True))
     assert [(a, b) for a, b, _, _ in found] == [(a, b) for a, b, _, _ in expected]
@@ -85,5 +85,5 @@ def test_many_short_stops_within_one_contact_leave_it_whole() -> None:
         np.array([0, 2 * seconds, 2 * seconds + 1]),
         *(np.concatenate(columns) for columns in zip(walker, unit, strict=True)),
     )
-    plan = contacts(there, 100.0, float(seconds))
+    plan = compute_contacts(there, 100.0, float(seconds))
     assert list(zip(plan.start_s.tolist(), plan.end_s.tolist(), strict=True)) == [(0.0, float(seconds))]

@@ -8,12 +8,12 @@ from carrycast.errors import UserError
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.contacts.statistics import (
     ccdf,
-    churn,
-    degrees,
     earliest_arrivals,
-    fitted,
+    fit_distribution,
     island_sizes,
     islands_over_time,
+    link_churn,
+    node_degrees,
 )
 
 
@@ -36,21 +36,21 @@ def test_a_ccdf_says_what_share_is_above() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_law_that_values_were_drawn_from_fits_better(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    power = fitted(10.0 * (1 + rng.pareto(1.5, size=4000)))
+    power = fit_distribution(10.0 * (1 + rng.pareto(1.5, size=4000)))
     assert power is not None
     assert power.better == "power law"
     assert power.exponent == pytest.approx(1.5, abs=0.15)
-    exponential = fitted(rng.exponential(50.0, size=4000))
+    exponential = fit_distribution(rng.exponential(50.0, size=4000))
     assert exponential is not None
     assert exponential.better == "exponential"
     assert exponential.rate == pytest.approx(1 / 50.0, rel=0.15)
 
 
 def test_few_values_and_equal_values_fit_nothing() -> None:
-    assert fitted(np.arange(1.0, 40.0)) is None
-    assert fitted(np.full(500, 7.0)) is None
-    assert fitted(np.zeros(0)) is None
-    few = fitted(np.random.default_rng(1).lognormal(size=60))
+    assert fit_distribution(np.arange(1.0, 40.0)) is None
+    assert fit_distribution(np.full(500, 7.0)) is None
+    assert fit_distribution(np.zeros(0)) is None
+    few = fit_distribution(np.random.default_rng(1).lognormal(size=60))
     assert few is not None
     assert 0 <= few.p <= 1
 
@@ -69,8 +69,8 @@ def test_islands_degree_and_churn_of_a_network_worked_by_hand() -> None:
     # At 5 s nodes 1, 2, 3 are one island; at 15 s, when 1 and 2 have just parted, 0 and 1 are.
     assert found.islands.tolist() == [1, 1, 0, 0, 0, 1, 0, 1, 0, 0]
     assert found.largest.tolist() == [0.6, 0.4, 0.2, 0.2, 0.2, 0.4, 0.2, 0.4, 0.2, 0.2]
-    assert degrees(CHAIN).tolist() == pytest.approx([0.2, 0.2, 0.32, 0.32, 0.0])
-    middle_s, rate = churn(CHAIN, slices=2)
+    assert node_degrees(CHAIN).tolist() == pytest.approx([0.2, 0.2, 0.32, 0.32, 0.0])
+    middle_s, rate = link_churn(CHAIN, slices=2)
     assert middle_s.tolist() == [25.0, 75.0]
     # Up at 5 and 10, down at 12, 15 and 20 in the first half; up at 50 and 70, down at 60 and 80 in the second.
     assert rate.tolist() == pytest.approx([2 * 5 / (5 * 50), 2 * 4 / (5 * 50)])

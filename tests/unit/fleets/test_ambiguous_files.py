@@ -24,7 +24,7 @@ from carrycast.analysis.fleets.staging import RowStager
 from carrycast.analysis.fleets.text import copy_text
 from carrycast.errors import UserError
 from carrycast.sim.mobility.bonnmotion import BonnMotion
-from carrycast.sim.mobility.compression import open_plain
+from carrycast.sim.mobility.compression import open_decompressed
 from carrycast.sim.mobility.sumo import Sumo, read_fcd
 from carrycast.sim.scenario.movement import read_contact_plan
 
@@ -337,7 +337,7 @@ PACKERS: dict[str, Callable[[Path, bytes], object]] = {
 def test_a_packed_file_is_known_by_its_first_bytes(tmp_path: Path, packing: str) -> None:
     text = b"id,time,lon,lat\n" + b"".join(b"1,%d,8.5,47.4\n" % k for k in range(5000))
     PACKERS[packing](tmp_path / "log.csv", text)
-    with open_plain(tmp_path / "log.csv") as file:
+    with open_decompressed(tmp_path / "log.csv") as file:
         assert file.readline() == b"id,time,lon,lat\n"
         assert file.read() == text.partition(b"\n")[2]
     assert format_of(tmp_path / "log.csv").name == "csv"

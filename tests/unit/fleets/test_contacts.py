@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from carrycast.analysis.fleets.contacts import Task, solved, tasks_for
-from carrycast.sim.contacts.exact import RESOLUTION_S, contacts
+from carrycast.sim.contacts.exact import RESOLUTION_S, compute_contacts
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.mobility.fleet import FleetFacts
 from tests.unit.fleets.worlds import DURATION_S, RANGE_M, WORLDS
@@ -54,7 +54,7 @@ def test_parts_give_the_whole(tmp_path: Path, world: str, slices: int, strips: i
     edges_s = [DURATION_S * k / slices for k in range(slices)] + [DURATION_S]
     edges_m = [-inf, *np.linspace(float(moving.x_m.min()), float(moving.x_m.max()), strips + 1)[1:-1].tolist(), inf]
     tasks = [Task(*s, *m) for s in pairwise(edges_s) for m in pairwise(edges_m)]
-    whole = rows_of(contacts(moving, RANGE_M, DURATION_S))
+    whole = rows_of(compute_contacts(moving, RANGE_M, DURATION_S))
     assert whole
     assert in_parts(tmp_path / "fleet", tasks) == whole
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.movement_file import joined
+from carrycast.sim.mobility.movement_file import join_samples
 from carrycast.sim.mobility.random_waypoint import RandomWaypoint
-from carrycast.sim.mobility.stationary import Grid
+from carrycast.sim.mobility.stationary import GridModel
 from carrycast.sim.mobility.trajectory import Trajectories
 from tests.unit.contacts.test_contacts_brute_force import wild
 
@@ -22,7 +22,7 @@ def _walk(pause_max_s: float, side_m: float = 600.0) -> Trajectories:
 
 def _standing() -> Trajectories:
     """Spaced by exactly the range."""
-    return Grid(spacing_m=RANGE_M).trajectories(25, Area(400, 400), DURATION_S, np.random.default_rng(1))
+    return GridModel(spacing_m=RANGE_M).trajectories(25, Area(400, 400), DURATION_S, np.random.default_rng(1))
 
 
 def _sampled() -> Trajectories:
@@ -34,14 +34,14 @@ def _sampled() -> Trajectories:
     place = start[node] + speed[node] * time_s[:, None] + rng.normal(0, 2, size=(len(node), 2))
     keep = rng.random(len(node)) > 0.02
     steps = time_s.astype(np.int64)[keep]
-    return joined(30, DURATION_S, node[keep], time_s[keep], place[keep, 0], place[keep, 1], steps)
+    return join_samples(30, DURATION_S, node[keep], time_s[keep], place[keep, 0], place[keep, 1], steps)
 
 
 def _meeting_at_a_border() -> Trajectories:
     """Two that part and meet exactly where slices end, and one that leaps across the map."""
     node, time_s = np.array([0, 0, 1, 1, 1, 2, 2, 2]), np.array([0.0, 300.0, 0.0, 150.0, 300.0, 0.0, 75.0, 75.001])
     x_m = np.array([0.0, 0.0, 60.0, 120.0, 60.0, -500.0, -500.0, 900.0])
-    return joined(3, DURATION_S, node, time_s, x_m, np.zeros(8), None)
+    return join_samples(3, DURATION_S, node, time_s, x_m, np.zeros(8), None)
 
 
 WORLDS: dict[str, Callable[[], Trajectories]] = {

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from carrycast.errors import UserError
-from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.contacts.exact import compute_contacts
 from carrycast.sim.mobility.fleet import FleetMovement
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.movement_file import joined, waypoints
+from carrycast.sim.mobility.movement_file import extract_waypoints, join_samples
 from carrycast.sim.mobility.random_waypoint import RandomWaypoint
 from carrycast.sim.mobility.trajectory import Trajectories
 from carrycast.sim.scenario.inputs import input_digest
@@ -95,9 +95,9 @@ def test_a_scenario_finds_its_folder_and_counts_what_is_in_it(tmp_path: Path, mo
 
 
 def test_waypoints_give_the_movement_again(moving: Trajectories) -> None:
-    rows = waypoints(moving)
-    again = joined(20, 300.0, rows.node, rows.time_s, rows.x_m, rows.y_m, np.arange(len(rows.node)) + rows.track)
-    one, other = contacts(moving, 60.0, 300.0), contacts(again, 60.0, 300.0)
+    rows = extract_waypoints(moving)
+    again = join_samples(20, 300.0, rows.node, rows.time_s, rows.x_m, rows.y_m, np.arange(len(rows.node)) + rows.track)
+    one, other = compute_contacts(moving, 60.0, 300.0), compute_contacts(again, 60.0, 300.0)
     assert len(one) > 50
     assert np.array_equal(one.a, other.a)
     assert np.array_equal(one.start_s, other.start_s)
@@ -110,8 +110,8 @@ def test_waypoints_keep_an_absence_and_a_leap_apart() -> None:
         np.array([0, 3]), np.array([0.0, 10.0, 30.0]), np.array([10.0, 20.0, 40.0]), np.array([0.0, 50.0, 60.0]), zeros,
         np.array([1.0, 1.0, 0.0]), zeros,
     )  # fmt: skip
-    rows = waypoints(legs)
+    rows = extract_waypoints(legs)
     assert list(zip(rows.track, rows.time_s, rows.x_m, strict=True)) == [
         (0, 0.0, 0.0), (0, 10.0, 10.0), (1, 10.0, 50.0), (1, 20.0, 60.0), (2, 30.0, 60.0), (2, 40.0, 60.0)
     ]  # fmt: skip
-    assert len(waypoints(Trajectories(np.array([0, 0]), *[np.zeros(0)] * 6)).node) == 0
+    assert len(extract_waypoints(Trajectories(np.array([0, 0]), *[np.zeros(0)] * 6)).node) == 0

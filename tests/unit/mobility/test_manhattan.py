@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from carrycast.core.maps import Lane, lanes_of, read_map
 from carrycast.errors import UserError
-from carrycast.sim.mobility.manhattan import Manhattan, Streets, turn_of
+from carrycast.sim.mobility.manhattan import Manhattan, Streets, turn_between
 from carrycast.sim.mobility.trajectory import Trajectories
 from tests.unit.mobility.road_worlds import (
     SQUARE,
@@ -186,7 +186,7 @@ def test_one_way_streets_are_driven_one_way(tmp_path: Path) -> None:
     ],
 )
 def test_sides_by_hand(before: tuple[float, float], after: tuple[float, float], turn: str) -> None:
-    assert turn_of(before, after) == turn
+    assert turn_between(before, after) == turn
 
 
 def test_two_streets_on_the_same_side_share_its_chance_and_lanes_keep_their_number(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from carrycast.core.maps import read_map
 from carrycast.core.maps.reader import SHIPPED
 from carrycast.core.protocol import Capability
 from carrycast.errors import UserError
-from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.contacts.exact import compute_contacts
 from carrycast.sim.mobility.model import Area
 from carrycast.sim.mobility.sumo import MAX_TAG_BYTES, Sumo
 from carrycast.sim.mobility.trajectory import Trajectories
@@ -76,7 +76,7 @@ def test_whoever_is_not_listed_is_absent(tmp_path: Path) -> None:
 
 
 def test_whoever_is_absent_has_no_contacts(tmp_path: Path) -> None:
-    plan = contacts(play(tmp_path, FCD), 1000.0, 20.0)
+    plan = compute_contacts(play(tmp_path, FCD), 1000.0, 20.0)
     assert (plan.a.tolist(), plan.b.tolist()) == ([0], [1])
     assert (plan.start_s.tolist(), plan.end_s.tolist()) == ([1.0], [2.0])
 

@@ -13,7 +13,7 @@ from carrycast.core.protocol.application_host import (
     HostedApplications,
 )
 from carrycast.sim.engine.host import MemoryStore
-from carrycast.sim.testing.alone import LoneHost
+from carrycast.sim.testing.isolation import IsolatedHost
 
 EVENT = Event(EventId(9, 1), {})
 
@@ -122,7 +122,9 @@ class House(ApplicationHost):
 
 def made() -> tuple[HostedApplications, House, Scribe]:
     house = House()
-    hosted = HostedApplications(3, house, [("scribe", lambda port: Scribe(3, Settings(), port, LoneHost(), Random(1)))])
+    hosted = HostedApplications(
+        3, house, [("scribe", lambda port: Scribe(3, Settings(), port, IsolatedHost(), Random(1)))]
+    )
     hosted.start()
     house.settle()
     scribe = hosted.application("scribe")

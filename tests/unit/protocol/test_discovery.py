@@ -6,7 +6,7 @@ from carrycast.core.model import Failure, NodeId
 from carrycast.core.protocol import Beacon, BeaconDiscovery, BeaconSettings, Fact, Interface, Link, RecordingPort
 from carrycast.core.protocol.discovery import MAX_NEIGHBORS, DiscoveryUpcalls
 from carrycast.core.protocol.effects import Broadcast, CancelTimer, Note, SetTimer
-from carrycast.sim.testing import LoneHost
+from carrycast.sim.testing import IsolatedHost
 
 
 class Above(DiscoveryUpcalls):
@@ -31,7 +31,7 @@ class Above(DiscoveryUpcalls):
 def discovery(interfaces: tuple[str, ...] = ("radio",)) -> tuple[BeaconDiscovery, RecordingPort, Above]:
     port, above = RecordingPort(), Above()
     settings = BeaconSettings(period_s=2.0, missed=3.0, jitter=0.1)
-    return BeaconDiscovery(0, settings, port, LoneHost(), Random(1), above, interfaces), port, above
+    return BeaconDiscovery(0, settings, port, IsolatedHost(), Random(1), above, interfaces), port, above
 
 
 def test_the_first_beacon_comes_within_a_period_and_the_next_about_a_period_later() -> None:
@@ -73,7 +73,7 @@ def test_a_period_is_believed_up_to_a_bound_and_up_to_the_own_one() -> None:
     assert [link.neighbor for link in above.lost] == [6, 5]
     slow, more = BeaconSettings(period_s=600.0), BeaconSettings(believed_s=3600.0)
     for settings, announced_s, believed_s in ((slow, 600.0, 600.0), (slow, 3600.0, 600.0), (more, 3600.0, 3600.0)):
-        machine = BeaconDiscovery(0, settings, RecordingPort(), LoneHost(), Random(1), Above(), ("radio",))
+        machine = BeaconDiscovery(0, settings, RecordingPort(), IsolatedHost(), Random(1), Above(), ("radio",))
         assert machine.believed_s(announced_s) == believed_s
 
 

@@ -12,7 +12,7 @@ from carrycast.core.protocol.port import Fact
 from carrycast.core.wire import EventMessage, Layer, Message, Parcel, Traffic, classify
 from carrycast.routers.aodv.messages import Packet
 from carrycast.routers.gpsr.messages import GeoPacket
-from carrycast.sim.testing import LoneHost
+from carrycast.sim.testing import IsolatedHost
 
 EVENT = Event(EventId(7, 1), {})
 
@@ -54,7 +54,7 @@ def stack(ports: dict[Layer, RecordingPort]) -> Stack:
     Top.handed.clear()
     plan = StackPlan(Top, Settings(), Beneath, Settings())
     return Stack(
-        plan, 3, ports.__getitem__, lambda layer: LoneHost(), lambda layer: Random(1), ("radio",), lambda *_: 0.0
+        plan, 3, ports.__getitem__, lambda layer: IsolatedHost(), lambda layer: Random(1), ("radio",), lambda *_: 0.0
     )
 
 

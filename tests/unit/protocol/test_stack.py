@@ -41,7 +41,7 @@ from carrycast.core.protocol import (
 )
 from carrycast.core.protocol.effects import Broadcast, CloseRequest
 from carrycast.core.wire import Layer, Message, Parcel
-from carrycast.sim.testing.alone import LoneHost
+from carrycast.sim.testing.isolation import IsolatedHost
 
 LINK = Link(7, "radio", 0.1)
 EVENT = Event(EventId(3, 1), {})
@@ -135,7 +135,7 @@ def made(
         plan,
         3,
         ports.__getitem__,
-        lambda layer: LoneHost(),
+        lambda layer: IsolatedHost(),
         lambda layer: Random(1),
         ("radio",),
         lambda *_: 0.1,

@@ -11,8 +11,8 @@ from carrycast.protocols.epidemic.settings import EpidemicSettings
 from carrycast.protocols.gossip.protocol import Gossip, GossipedEvent, GossipSettings
 from carrycast.protocols.tree.protocol import Tree
 from carrycast.protocols.tree.settings import TreeSettings
-from carrycast.sim.testing import alone
-from carrycast.sim.testing.alone import LoneHost
+from carrycast.sim.testing import isolate_protocol
+from carrycast.sim.testing.isolation import IsolatedHost
 
 
 def tuner_of(machine: StateMachine, plan: StackPlan) -> Tuner:
@@ -28,7 +28,7 @@ def evicted(port: RecordingPort) -> list[EventId | None]:
 
 
 def test_a_smaller_buffer_lets_the_oldest_go_at_once_and_the_old_size_comes_back() -> None:
-    protocol, port = alone("epidemic", buffer=10)
+    protocol, port = isolate_protocol("epidemic", buffer=10)
     tuner = tuner_of(protocol, StackPlan(Epidemic, EpidemicSettings(buffer=10)))
     for number in range(5):
         protocol.on_publish(1.0, Event(EventId(0, number), {}))
@@ -44,7 +44,7 @@ def test_a_smaller_buffer_lets_the_oldest_go_at_once_and_the_old_size_comes_back
 
 
 def test_gossip_takes_up_another_probability() -> None:
-    protocol, port = alone("gossip", p=0.0)
+    protocol, port = isolate_protocol("gossip", p=0.0)
     tuner = tuner_of(protocol, StackPlan(Gossip, GossipSettings(p=0.0)))
     for number, sent in ((1, 0), (2, 1)):
         protocol.on_message(1.0, 7, GossipedEvent(Event(EventId(7, number), {}), 1, 60.0), "radio")
@@ -53,10 +53,10 @@ def test_gossip_takes_up_another_probability() -> None:
 
 
 def test_the_tree_takes_up_how_often_it_says_its_tables_again() -> None:
-    host = LoneHost()
+    host = IsolatedHost()
     host.roles = ("broker",)
     host.directory = lambda role: (0,)  # type: ignore[method-assign]
-    protocol, port = alone("tree", host=host, refresh_s=float("inf"))
+    protocol, port = isolate_protocol("tree", host=host, refresh_s=float("inf"))
     tuner = tuner_of(protocol, StackPlan(Tree, TreeSettings(refresh_s=float("inf"))))
     port.take()
     assert tuner.set("protocol.refresh_s", 2.0) == ""
@@ -65,7 +65,7 @@ def test_the_tree_takes_up_how_often_it_says_its_tables_again() -> None:
 
 
 def test_what_may_not_change_is_refused_with_what_may() -> None:
-    protocol, _ = alone("gossip")
+    protocol, _ = isolate_protocol("gossip")
     tuner = tuner_of(protocol, StackPlan(Gossip, GossipSettings(), beacons=BeaconSettings()))
     assert tuner.set("protocol.q", 1).startswith("refused: gossip has no setting q; it has")
     refusal = "refused: gossip cannot change seen_s while it runs; what may change: p, sure_hops"
@@ -77,7 +77,7 @@ def test_what_may_not_change_is_refused_with_what_may() -> None:
 
 
 def test_a_machine_that_fails_on_its_settings_keeps_the_old_ones() -> None:
-    protocol, _ = alone("gossip")
+    protocol, _ = isolate_protocol("gossip")
     tuner = Tuner(StackPlan(Gossip, GossipSettings(p=0.5)), lambda layer: protocol, lambda layer, settings: False)
     assert tuner.set("protocol.p", 1.0).startswith("gossip failed on protocol.p")
     assert tuner.reset("protocol.p") == "", "it is what it was"

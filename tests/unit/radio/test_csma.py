@@ -150,7 +150,7 @@ def test_a_repetition_because_of_a_lost_ack_is_not_passed_up_again() -> None:
     cell.send_at(1000, 0, 1, 512)
     cell.send_at(1000 + DATA_US + SIFS_US + 1, 2, None, 0)
     to_second: list[tuple[int, tuple[int, ...]]] = []
-    cell.on_received = lambda frame, reach: (
+    cell.after_received = lambda frame, reach: (
         to_second.append((frame.attempts, reach.nodes)) if frame.target == 1 else None
     )
     cell.run(1)
@@ -241,7 +241,7 @@ def test_a_handler_that_answers_at_once_waits_its_turn_like_everybody() -> None:
                 answered.add(node)
                 cell.send(node, None, 512)
 
-    cell.on_received = answer
+    cell.after_received = answer
     cell.send_at(1000, 0, None, 512)
     cell.run(1)
     first_us = 1000 + BROADCAST_US

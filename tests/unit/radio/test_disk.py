@@ -12,10 +12,10 @@ from carrycast.core.wire import Layer
 from carrycast.sim.engine.kernel import Kernel
 from carrycast.sim.radio.disk import DiskMedium
 from carrycast.sim.radio.disk_settings import DiskRadio
-from carrycast.sim.radio.medium import Air, Frame, Reach
+from carrycast.sim.radio.medium import Frame, MediumUpcalls, Reach
 
 
-class Witness(Air):
+class Witness(MediumUpcalls):
     """Writes everything down with its time."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -26,17 +26,17 @@ class Witness(Air):
         self.attempts: list[int] = []
         self.bystanders: list[tuple[NodeId, ...]] = []
 
-    def received(self, frame: Frame, reach: Reach) -> None:
+    def on_received(self, frame: Frame, reach: Reach) -> None:
         self.heard.append((self.kernel.now_us, reach.nodes))
         self.attempts.append(frame.attempts)
 
-    def outcome(self, frame: Frame, failure: Failure | None) -> None:
+    def on_outcome(self, frame: Frame, failure: Failure | None) -> None:
         self.outcomes.append((self.kernel.now_us, frame.token, failure))
 
-    def overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
+    def on_overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
         self.bystanders.append(tuple(nodes))
 
-    def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
+    def on_lost(self, frame: Frame, node: NodeId, reason: str) -> None:
         self.drops.append((self.kernel.now_us, node, reason))
 
 

@@ -42,7 +42,7 @@ def test_csma_tries_again_what_is_sent_on_hearing_of_it() -> None:
         if len(again) < 2:
             again.append(cell.send(0, 1, 512))
 
-    cell.on_outcome = resend
+    cell.after_outcome = resend
     cell.send(0, 1, 512)
     cell.send(0, 1, 512)
     cell.run(1)

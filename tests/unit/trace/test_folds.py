@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from carrycast.sim.engine.run import Run, run
+from carrycast.sim.engine.run import RunResult, run
 from carrycast.sim.scenario.scenario import load_scenario
 from carrycast.trace import Level
 from carrycast.trace.facts import facts_of_rows
@@ -23,28 +23,28 @@ FOLDS = (*BUILT_IN, DropFold)
 
 
 @cache
-def example(name: str) -> Run:
+def example(name: str) -> RunResult:
     return run(load_scenario(EXAMPLES / f"{name}.toml"), 1, Level.FULL)
 
 
-def tables_of(found: Run) -> RunTables:
+def tables_of(found: RunResult) -> RunTables:
     return RunTables(found.trace.events().to_pylist(), found.trace.subscriptions().to_pylist())
 
 
-def by_facts(fold: type[MergeableFold], found: Run) -> Metrics:
+def by_facts(fold: type[MergeableFold], found: RunResult) -> Metrics:
     events = {row["event"]: row for row in found.trace.events().to_pylist()}
     subscriptions = {row["subscription"]: row for row in found.trace.subscriptions().to_pylist()}
     return fold_facts(fold(), facts_of_rows(found.trace.table().to_pylist(), events, subscriptions))
 
 
-def by_batch(fold: type[MergeableFold], found: Run) -> Metrics:
+def by_batch(fold: type[MergeableFold], found: RunResult) -> Metrics:
     one = fold()
     one.on_batch(TraceBatch.of(found.trace.table()))
     one.resolve(tables_of(found))
     return one.result()
 
 
-def by_pieces(fold: type[MergeableFold], found: Run) -> Metrics:
+def by_pieces(fold: type[MergeableFold], found: RunResult) -> Metrics:
     """Pieces of consecutive rows, as files hold them, merged in any order."""
     rng = random.Random(1)
     rows = found.trace.table()
@@ -65,7 +65,9 @@ def by_pieces(fold: type[MergeableFold], found: Run) -> Metrics:
 
 @pytest.mark.parametrize("way", [by_facts, by_batch, by_pieces])
 @pytest.mark.parametrize("name", ["quick", "ferries", "processor-flooding", "brokers"])
-def test_the_folds_find_what_the_run_has_counted(name: str, way: Callable[[type[MergeableFold], Run], Metrics]) -> None:
+def test_the_folds_find_what_the_run_has_counted(
+    name: str, way: Callable[[type[MergeableFold], RunResult], Metrics]
+) -> None:
     found = example(name)
     metrics: Metrics = {}
     for fold in BUILT_IN:

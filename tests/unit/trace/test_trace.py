@@ -6,13 +6,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from carrycast.sim.engine.run import Run, run
+from carrycast.sim.engine.run import RunResult, run
 from carrycast.trace import Level, Row, Trace, writer
 from carrycast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, arrow_schema
 from tests.simulation.worlds import line
 
 
-def traced(level: Level, directory: Path | None = None) -> Run:
+def traced(level: Level, directory: Path | None = None) -> RunResult:
     scenario = line(
         subscribe=[{"nodes": [1, 2], "until_s": 8.0, "attributes": {"rank": 3}}],
         publish=[

@@ -13,7 +13,7 @@ from carrycast.core.settings import read_toml
 from carrycast.errors import UserError
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.mobility.fleet import FACTS_FILE, FleetFacts, FleetMovement
-from carrycast.sim.mobility.model import models
+from carrycast.sim.mobility.model import movement_models
 from carrycast.sim.mobility.movement_file import MovementFormat
 from carrycast.sim.scenario.scenario import Scenario, load_scenario, parse_scenario
 
@@ -109,7 +109,7 @@ def _recorded_movement(path: Path) -> tuple[str, int, float]:
     """The model that plays a file, how many nodes it has and how long it lasts; a UserError if several may."""
     found: dict[str, tuple[int, float]] = {}
     refusals: dict[str, str] = {}
-    players = {name: kind for name, kind in models().items() if issubclass(kind, MovementFormat)}
+    players = {name: kind for name, kind in movement_models().items() if issubclass(kind, MovementFormat)}
     for name, kind in players.items():
         try:
             extent = kind(file=str(path.resolve())).extent()

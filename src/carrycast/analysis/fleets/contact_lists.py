@@ -20,7 +20,7 @@ from carrycast.analysis.fleets.tables import natural_order, refuse_wrong
 from carrycast.analysis.fleets.text import BLANKS, detect_delimiter, not_text_error, read_start
 from carrycast.errors import UserError
 from carrycast.sim.contacts.plan import MAX_DURATION_S, MICROSECONDS, ContactPlan
-from carrycast.sim.mobility.compression import reading
+from carrycast.sim.mobility.compression import decompressed_file
 from carrycast.sim.mobility.movement_file import TraceFile
 
 PLAN_FILE = "contacts.parquet"
@@ -218,7 +218,7 @@ def _table_rows(of_file: _ContactList) -> Iterator[ContactRow]:
     path, source = of_file.path, of_file.source
     delimiter = detect_delimiter(read_start(path))
     try:
-        with reading(path) as file:
+        with decompressed_file(path) as file:
             lines = (raw.decode("utf-8-sig") for raw in file)
             blanks = (" ".join(line.split()) + "\n" for line in lines) if delimiter == BLANKS else lines
             table = csv.reader(blanks, delimiter=delimiter)

@@ -20,7 +20,7 @@ import numpy as np
 from carrycast.analysis.fleets.schema import CONTACTS, spark_ddl
 from carrycast.analysis.fleets.workers import refuse_full_disk, spark_path
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.contacts.exact import RESOLUTION_S, Intervals, Legs, contacts, intervals
+from carrycast.sim.contacts.exact import RESOLUTION_S, Intervals, Legs, compute_contacts, contact_intervals
 from carrycast.sim.contacts.plan import VERSION, VERSION_KEY, ContactPlan
 from carrycast.sim.mobility.fleet import FleetFacts, FleetMovement, legs_between
 from carrycast.sim.mobility.model import Area
@@ -42,7 +42,7 @@ def save_fleet_plan(
     if master is None and facts.legs < ON_SPARK_FROM_LEGS:
         rng = np.random.default_rng(0)  # a recording draws nothing
         moving = FleetMovement(folder=str(folder)).trajectories(facts.nodes, Area(1.0, 1.0), lasts_s, rng)
-        contacts(moving, range_m, lasts_s).save(to)
+        compute_contacts(moving, range_m, lasts_s).save(to)
     else:
         from carrycast.analysis.spark.cluster.executors import check_shared_paths
         from carrycast.analysis.spark.session import session
@@ -216,7 +216,7 @@ def solved(folder: Path, facts: FleetFacts, task: Task, range_m: float) -> Inter
     legs = Legs.between(lasting_s, *columns)
     if task.west_m > -inf or task.east_m < inf:
         legs = legs.select(_within(legs, task.west_m - range_m / 2, task.east_m + range_m / 2))
-    pair, low_s, high_s = intervals(legs, facts.nodes, range_m, lasting_s)
+    pair, low_s, high_s = contact_intervals(legs, facts.nodes, range_m, lasting_s)
     return pair, low_s + task.begin_s, high_s + task.begin_s
 
 

@@ -10,7 +10,7 @@ from carrycast.analysis.fleets.formats import IngestFormat
 from carrycast.analysis.fleets.points import ReadOptions
 from carrycast.analysis.fleets.text import BLANKS, copy_text, detect_delimiter, detect_encoding, read_start
 from carrycast.errors import UserError
-from carrycast.sim.mobility.compression import BZIP2, GZIP, packing_of
+from carrycast.sim.mobility.compression import BZIP2, GZIP, detect_compression
 
 SUFFIXES = r"(\.\w+)?(\.(gz|bz2|xz|zip|zst))?$"
 """Of a file's name, in the words of Python and of Java."""
@@ -58,7 +58,7 @@ def _prepare_file(path: Path, one: IngestFormat, source: ReadOptions, folder: Pa
         copy_text(path, encoding, False, folder / f"{number:05}.txt")
         return folder / f"{number:05}.txt"
     blanks = detect_delimiter(read_start(path, source.encoding)) == BLANKS
-    packing = packing_of(path)
+    packing = detect_compression(path)
     if encoding == "utf-8" and not blanks and packing in _SPARK_UNPACKS:
         return _link(path, folder / f"{number:05}.{_SPARK_UNPACKS[packing]}")
     copy_text(path, encoding, blanks, folder / f"{number:05}.csv")

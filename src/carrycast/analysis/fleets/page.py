@@ -13,7 +13,14 @@ from carrycast.analysis.fleets.summary import fleet_sentences
 from carrycast.analysis.reports.css import CSS
 from carrycast.analysis.reports.style import COLORS, DASHES, RESOLUTION_DPI, paper_style
 from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.contacts.statistics import Fit, ccdf, churn, degrees, fitted, islands_over_time
+from carrycast.sim.contacts.statistics import (
+    DistributionFit,
+    ccdf,
+    fit_distribution,
+    islands_over_time,
+    link_churn,
+    node_degrees,
+)
 from carrycast.sim.mobility.trajectory import Floats
 
 if TYPE_CHECKING:
@@ -141,7 +148,7 @@ POINTS = 2000
 def write_contact_page(plan: ContactPlan, folder: Path) -> dict[str, object]:
     """Write `index.html` and the picture; returns the fits of both times."""
     lasting_s, between_s = plan.durations_s(), plan.inter_contact_s()
-    fits = {"contact": fitted(lasting_s), "inter_contact": fitted(between_s)}
+    fits = {"contact": fit_distribution(lasting_s), "inter_contact": fit_distribution(between_s)}
     _draw_contacts(plan, lasting_s, between_s, fits, folder / CONTACTS_PICTURE)
     image = base64.b64encode((folder / CONTACTS_PICTURE).read_bytes()).decode()
     (folder / "index.html").write_text(_contact_page(plan, fits, image), "utf-8")
@@ -149,7 +156,7 @@ def write_contact_page(plan: ContactPlan, folder: Path) -> dict[str, object]:
 
 
 def _draw_contacts(
-    plan: ContactPlan, lasting_s: Floats, between_s: Floats, fits: dict[str, Fit | None], to: Path
+    plan: ContactPlan, lasting_s: Floats, between_s: Floats, fits: dict[str, DistributionFit | None], to: Path
 ) -> None:
     with paper_style():
         from matplotlib import pyplot as plt
@@ -157,7 +164,7 @@ def _draw_contacts(
         canvas, axes = plt.subplots(2, 3, figsize=(WIDTH_IN, 4.2), layout="constrained")
         _draw_ccdf(axes[0, 0], lasting_s, fits["contact"], "contact time (s)")
         _draw_ccdf(axes[0, 1], between_s, fits["inter_contact"], "time between contacts (s)")
-        mean = degrees(plan)
+        mean = node_degrees(plan)
         axes[0, 2].hist(mean, bins=min(30, max(5, plan.nodes // 4)), color=COLORS[0], alpha=0.8)
         axes[0, 2].set_xlabel("mean neighbors of a node")
         axes[0, 2].set_ylabel("nodes")
@@ -167,7 +174,7 @@ def _draw_contacts(
         axes[1, 0].set_ylabel("islands of 2 or more")
         axes[1, 1].step(found.time_s / scale_s, found.largest, where="mid", color=COLORS[2], linewidth=0.9)
         axes[1, 1].set_ylabel("share in the largest")
-        time_s, rate = churn(plan)
+        time_s, rate = link_churn(plan)
         axes[1, 2].step(time_s / scale_s, rate, where="mid", color=COLORS[3], linewidth=0.9)
         axes[1, 2].set_ylabel("changes / node / s")
         for ax in axes[1]:
@@ -178,7 +185,7 @@ def _draw_contacts(
         plt.close(canvas)
 
 
-def _draw_ccdf(ax: "Axes", values: Floats, fit: Fit | None, label: str) -> None:
+def _draw_ccdf(ax: "Axes", values: Floats, fit: DistributionFit | None, label: str) -> None:
     x, above = ccdf(values[values > 0])
     # The last value has nothing above it, and no place on a logarithmic axis.
     x, above = x[:-1], above[:-1]
@@ -200,7 +207,7 @@ def _draw_ccdf(ax: "Axes", values: Floats, fit: Fit | None, label: str) -> None:
     ax.set_ylabel("share above")
 
 
-def _contact_page(plan: ContactPlan, fits: dict[str, Fit | None], image: str) -> str:
+def _contact_page(plan: ContactPlan, fits: dict[str, DistributionFit | None], image: str) -> str:
     facts = plan.summary()
     tiles = [
         (f"{plan.nodes:,}", "nodes"),
@@ -227,7 +234,7 @@ def _contact_page(plan: ContactPlan, fits: dict[str, Fit | None], image: str) ->
     )
 
 
-def _fit_sentence(name: str, fit: Fit | None) -> str:
+def _fit_sentence(name: str, fit: DistributionFit | None) -> str:
     if fit is None:
         return f"The {name} times are too few, or all alike: no law is fitted."
     told = f"Of the {name} times, {fit.values:,} are at least {fit.least:.4g} s: as a power law with exponent "

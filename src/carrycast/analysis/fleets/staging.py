@@ -11,7 +11,7 @@ from carrycast.analysis.fleets.points import PositionFormat, ReadOptions
 from carrycast.analysis.fleets.schema import RAW, arrow_schema
 from carrycast.core.plugins import find_plugin
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.mobility.movement_file import MovementFormat, Recorded, Waypoints, waypoints
+from carrycast.sim.mobility.movement_file import MovementFormat, RecordedMovement, Waypoints, extract_waypoints
 from carrycast.sim.mobility.sumo import read_fcd
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ class RowStager:
         # Read as a movement model, so that it moves as when it is played.
         recorded = plugin(file=str(one.plain)).recorded()
         _check_records(one, recorded)
-        rows = _write_batches(_stated_batches(recorded.names, waypoints(recorded.moving), ("x_m", "y_m"), one.name), to)
+        rows = _write_batches(
+            _stated_batches(recorded.names, extract_waypoints(recorded.moving), ("x_m", "y_m"), one.name), to
+        )
         return RowCount(recorded.records, rows, recorded.superseded)
 
     def _stage_fcd(self, one: FleetFile, to: Path) -> RowCount:
@@ -82,7 +84,7 @@ class RowStager:
                 )
 
 
-def _check_records(one: FleetFile, recorded: Recorded) -> None:
+def _check_records(one: FleetFile, recorded: RecordedMovement) -> None:
     if recorded.records != recorded.used + recorded.superseded:
         raise lost_rows_error(one.name, recorded.records, recorded.used + recorded.superseded)
 

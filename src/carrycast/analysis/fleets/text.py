@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from carrycast.errors import UserError
-from carrycast.sim.mobility.compression import reading
+from carrycast.sim.mobility.compression import decompressed_file
 
 SNIFFED_BYTES = 1 << 16
 DELIMITERS = ",;\t|"
@@ -31,7 +31,7 @@ def detect_encoding(path: Path, said: str | None) -> str:
             return codecs.lookup(said).name
         except LookupError:
             raise UserError(f"--encoding {said!r}: no such encoding; give one such as latin-1 or cp1252") from None
-    with reading(path) as file:
+    with decompressed_file(path) as file:
         start = file.read(4)
     return next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
 
@@ -39,7 +39,7 @@ def detect_encoding(path: Path, said: str | None) -> str:
 def read_start(path: Path, encoding: str | None = None) -> str:
     """The beginning of a file as text, unpacked if need be. What is no text in its encoding is replaced: this decides
     on formats, never on names."""
-    with reading(path) as file:
+    with decompressed_file(path) as file:
         raw = file.read(SNIFFED_BYTES)
     return raw.decode(detect_encoding(path, encoding), errors="replace").removeprefix("\ufeff")
 
@@ -81,7 +81,7 @@ def sample_columns(start: str, header: Sequence[str] | None) -> dict[str, list[o
 def copy_text(path: Path, encoding: str, blanks: bool, to: Path) -> None:
     """Write a text file again in UTF-8, unpacked, its lines ended by newlines; `blanks` between columns become tabs."""
     source = codecs.getincrementaldecoder(encoding)(errors="strict")
-    with to.open("w", encoding="utf-8", newline="\n") as written, reading(path) as file:
+    with to.open("w", encoding="utf-8", newline="\n") as written, decompressed_file(path) as file:
         try:
             rest, first = "", True
             while chunk := file.read(SNIFFED_BYTES):

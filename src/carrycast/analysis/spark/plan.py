@@ -19,7 +19,7 @@ from carrycast.analysis.spark.output import DISK_FULL, TRACES_FOLDER, write_erro
 from carrycast.analysis.spark.records import Record, json_text, json_value, metric_columns
 from carrycast.errors import WorkError
 from carrycast.sim.engine.failure import describe_error
-from carrycast.sim.engine.run import Run
+from carrycast.sim.engine.run import RunResult
 from carrycast.sim.scenario.inputs import input_digest, input_files, used_plugins
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.trace import Level
@@ -123,7 +123,7 @@ MOST_SCENARIOS = 256
 class Simulate(Protocol):
     """What runs one row. A sweep over another world than the simulator brings its own."""
 
-    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> Run:
+    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> RunResult:
         """One run."""
 
 

@@ -15,7 +15,7 @@ from carrycast.protocols.adaptive.context import ATTRIBUTES
 from carrycast.protocols.adaptive.messages import ForwardedEvent, UtilityReport
 from carrycast.protocols.adaptive.protocol import Adaptive
 from carrycast.protocols.adaptive.settings import AdaptiveSettings
-from carrycast.sim.testing import LoneHost, Net, alone
+from carrycast.sim.testing import IsolatedHost, Net, isolate_protocol
 
 ONE, TWO = Filter("topic = 1").text, Filter("topic = 2").text
 
@@ -40,7 +40,7 @@ def report(
 
 
 def adaptive(node: NodeId = 0, links: int = 0, **settings: object) -> tuple[Adaptive, RecordingPort]:
-    protocol, port = alone("adaptive", node, None, 1, **settings)
+    protocol, port = isolate_protocol("adaptive", node, None, 1, **settings)
     assert isinstance(protocol, Adaptive)
     for neighbor in range(1, links + 1):
         protocol.on_link_up(0.0, Link(neighbor, "radio", 0.001))
@@ -393,7 +393,7 @@ def test_a_weight_on_energy_needs_a_host_that_measures_it() -> None:
     assert AdaptiveSettings(weights=weights).needs() == {Capability.ENERGY}
     assert AdaptiveSettings(weights={"change_degree": 1.0, "residual_energy": 0.0}).needs() == frozenset()
 
-    class Battery(LoneHost):
+    class Battery(IsolatedHost):
         def __init__(self) -> None:
             super().__init__()
             self.offers = self.offers | {Capability.ENERGY}
@@ -401,7 +401,7 @@ def test_a_weight_on_energy_needs_a_host_that_measures_it() -> None:
         def energy(self, now: float) -> float:
             return 0.25
 
-    protocol, _ = alone("adaptive", host=Battery(), weights=weights)
+    protocol, _ = isolate_protocol("adaptive", host=Battery(), weights=weights)
     assert isinstance(protocol, Adaptive)
     protocol.on_timer(5.0, "sample")
     protocol.on_timer(15.0, "sample")

@@ -7,13 +7,13 @@ from carrycast.core.parts.kalman import steady_variance
 from carrycast.protocols.adaptive.context import ObservedContext
 from carrycast.protocols.adaptive.prediction import CarrierPredictor
 from carrycast.protocols.adaptive.settings import AdaptiveSettings
-from carrycast.sim.testing import LoneHost
+from carrycast.sim.testing import IsolatedHost
 
 
 def around(
     before: set[int] | None = None, now: set[int] | None = None, near: tuple[str, ...] = (), free: float = 1.0
 ) -> ObservedContext:
-    return ObservedContext(0.0, LoneHost(), now or set(), before or set(), dict.fromkeys(near), free)
+    return ObservedContext(0.0, IsolatedHost(), now or set(), before or set(), dict.fromkeys(near), free)
 
 
 def predictions(predictability: bool = True, **weights: float) -> CarrierPredictor:

@@ -10,7 +10,7 @@ from carrycast.core.protocol.effects import Note, SetTimer
 from carrycast.protocols.adaptive.messages import ForwardedEvent
 from carrycast.protocols.adaptive.rules import draw_interest
 from carrycast.protocols.adaptive.test_adaptive import ONE, adaptive, event, hear, report, targets
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 
 KIND = Filter("kind = 'a'").text
 """Every event of these tests is of it."""
@@ -40,7 +40,7 @@ def test_a_node_tries_all_it_stores_at_the_same_moments_whenever_it_came() -> No
 def test_the_moments_of_different_nodes_are_not_the_same() -> None:
     phases = set()
     for seed in range(20):
-        protocol, port = alone("adaptive", 0, None, seed)
+        protocol, port = isolate_protocol("adaptive", 0, None, seed)
         protocol.on_publish(2.0, event())
         (delay_s,) = [
             effect.delay_s for effect in port.take() if isinstance(effect, SetTimer) and effect.key == "retry"

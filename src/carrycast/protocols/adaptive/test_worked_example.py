@@ -16,7 +16,7 @@ from carrycast.core.protocol.effects import Note, Send
 from carrycast.protocols.adaptive.messages import ForwardedEvent, UtilityReport
 from carrycast.protocols.adaptive.protocol import Adaptive
 from carrycast.protocols.adaptive.rules import link_utilities
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 
 # The paper's letters; two of them with a second one, to be told from digits.
 A, B, C, D, E, G, II, J, K, M, OO, P = range(12)
@@ -45,7 +45,7 @@ def report(host: NodeId, hops: int) -> UtilityReport:
 
 def host(node: NodeId, around: dict[NodeId, list[NodeId]]) -> tuple[Adaptive, RecordingPort]:
     """A host with the neighbors it has in the figure, each with those behind it; all of them have reported."""
-    protocol, port = alone("adaptive", node=node, tau=0.75, sigma=0.6, phi=2, neighborhood=0)
+    protocol, port = isolate_protocol("adaptive", node=node, tau=0.75, sigma=0.6, phi=2, neighborhood=0)
     assert isinstance(protocol, Adaptive)
     for neighbor, behind in around.items():
         protocol.on_link_up(0.0, Link(neighbor, "radio", 0.001))

@@ -6,7 +6,7 @@ from carrycast.core.parts.subscription_exchange import MAX_UNKNOWN_SENDERS, Subs
 from carrycast.core.protocol import Fact, Link, Protocol, RecordingPort
 from carrycast.core.protocol.effects import CancelTimer, Note, Send, SetTimer
 from carrycast.core.wire import Message
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 
 EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=60.0)
 
@@ -21,7 +21,7 @@ def tokens(port: RecordingPort) -> list[int]:
 
 def linked(*wanting: int, **settings: float) -> tuple[Protocol, RecordingPort]:
     """A publisher with neighbors 1 and 2, of whom some want topic 1."""
-    direct, port = alone("direct", 7, None, 1, **settings)
+    direct, port = isolate_protocol("direct", 7, None, 1, **settings)
     for neighbor in (1, 2):
         direct.on_link_up(0.0, Link(neighbor, "radio", 0.001))
         direct.on_message(0.0, neighbor, SubscriptionUpdate(("topic = 1",) if neighbor in wanting else ()), "radio")
@@ -30,7 +30,7 @@ def linked(*wanting: int, **settings: float) -> tuple[Protocol, RecordingPort]:
 
 
 def test_neighbors_that_meet_tell_each_other_what_they_want() -> None:
-    direct, port = alone("direct", node=7)
+    direct, port = isolate_protocol("direct", node=7)
     direct.on_subscribe(0.0, Subscription(SubscriptionId(7, 0), "topic = 1"))
     direct.on_link_up(1.0, Link(1, "radio", 0.001))
     assert said(port) == [(1, SubscriptionUpdate(("topic = 1",), answer=True))]
@@ -43,7 +43,7 @@ def test_neighbors_that_meet_tell_each_other_what_they_want() -> None:
 
 
 def test_who_asks_before_it_was_noticed_here_is_told_once() -> None:
-    direct, port = alone("direct", node=7)
+    direct, port = isolate_protocol("direct", node=7)
     direct.on_message(0.0, 1, SubscriptionUpdate((), answer=True), "radio")
     assert said(port) == [(1, SubscriptionUpdate(()))]
     direct.on_link_up(1.0, Link(1, "radio", 0.001))
@@ -63,7 +63,7 @@ def test_an_event_goes_to_those_who_want_it_and_only_when_they_ask() -> None:
 
 
 def test_who_gets_an_event_delivers_it_once_and_does_not_carry_it() -> None:
-    direct, port = alone("direct", node=1)
+    direct, port = isolate_protocol("direct", node=1)
     direct.on_subscribe(0.0, Subscription(SubscriptionId(1, 0), "topic = 1"))
     direct.on_link_up(0.0, Link(7, "radio", 0.001))
     port.take()
@@ -89,7 +89,7 @@ def test_a_hand_over_that_failed_is_offered_again_later() -> None:
 
 
 def test_an_offer_or_an_introduction_that_failed_is_made_again_later() -> None:
-    direct, port = alone("direct", node=7)
+    direct, port = isolate_protocol("direct", node=7)
     direct.on_publish(0.0, EVENT)
     direct.on_link_up(0.0, Link(1, "radio", 0.001))
     [told] = tokens(port)
@@ -103,7 +103,7 @@ def test_an_offer_or_an_introduction_that_failed_is_made_again_later() -> None:
 
 
 def test_what_does_not_come_is_asked_of_another_who_offers_it() -> None:
-    direct, port = alone("direct", node=3, again_s=10.0)
+    direct, port = isolate_protocol("direct", node=3, again_s=10.0)
     for neighbor in (1, 2):
         direct.on_link_up(0.0, Link(neighbor, "radio", 0.001))
         direct.on_message(0.0, neighbor, CopyOffer((EVENT.id,)), "radio")
@@ -119,13 +119,13 @@ def test_what_does_not_come_is_asked_of_another_who_offers_it() -> None:
 
 
 def test_words_that_are_no_filters_are_dropped() -> None:
-    direct, port = alone("direct", node=7)
+    direct, port = isolate_protocol("direct", node=7)
     direct.on_message(0.0, 1, SubscriptionUpdate(("topic =",)), "radio")
     assert Note(Fact("drop", peer=1, reason="wants_unreadable")) in port.take()
 
 
 def test_of_strangers_only_so_many_are_remembered() -> None:
-    direct, port = alone("direct", node=7)
+    direct, port = isolate_protocol("direct", node=7)
     for stranger in range(100, 101 + MAX_UNKNOWN_SENDERS):
         direct.on_message(0.0, stranger, SubscriptionUpdate(("",)), "radio")
     assert Note(Fact("drop", peer=100, reason="too_many_strangers")) in port.take()
@@ -138,7 +138,7 @@ def test_many_filters_travel_in_several_messages() -> None:
 
 
 def test_filters_of_a_further_message_are_wanted_besides_those_of_the_first() -> None:
-    direct, port = alone("direct", node=7)
+    direct, port = isolate_protocol("direct", node=7)
     direct.on_link_up(0.0, Link(1, "radio", 0.001))
     direct.on_message(0.0, 1, SubscriptionUpdate(("topic = 1",)), "radio")
     direct.on_message(0.0, 1, SubscriptionUpdate(("topic = 2",), instead=False), "radio")

@@ -20,7 +20,7 @@ from carrycast.core.wire import Message
 from carrycast.protocols.drift.messages import Data
 from carrycast.protocols.drift.protocol import Drift
 from carrycast.protocols.drift.rules import id_sketch
-from carrycast.sim.testing import alone
+from carrycast.sim.testing import isolate_protocol
 
 HOP_S = 0.001
 RADIO = "radio"
@@ -51,7 +51,7 @@ class Places:
         self._order = count()
         self._queue: list[tuple[float, int, int, TimerKey | Heard]] = []
         self._armed: list[dict[TimerKey, int]] = [{} for _ in ids]
-        made = [alone("drift", id, seed=place, **settings) for place, id in enumerate(ids)]
+        made = [isolate_protocol("drift", id, seed=place, **settings) for place, id in enumerate(ids)]
         self.nodes = [node for node, _ in made if isinstance(node, Drift)]
         self._ports = [port for _, port in made]
         for place, node in enumerate(self.nodes):
@@ -189,7 +189,7 @@ def test_two_events_with_one_id_are_one_and_are_not_talked_about_for_ever() -> N
 
 
 def test_a_full_table_of_events_with_two_contents_is_as_large_as_with_one() -> None:
-    node, port = alone("drift", buffer=10, max_met=20)
+    node, port = isolate_protocol("drift", buffer=10, max_met=20)
     assert isinstance(node, Drift)
     node.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "topic = 1"))
     node.on_link_up(0.0, Link(1, RADIO, HOP_S))

@@ -11,7 +11,7 @@ from carrycast.protocols.drift.neighbor_table import PROVISIONAL_S
 from carrycast.protocols.drift.protocol import Drift
 from carrycast.protocols.drift.rules import short_address
 from carrycast.sim.scenario.faults import Clock
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 
 STEPS_S = [1000.0, 50.0, -50.0, -1000.0]
 
@@ -62,7 +62,7 @@ def event(number: int, lease_s: float = 60.0) -> Event:
 
 
 def node_with(*neighbors: NodeId) -> tuple[Drift, RecordingPort]:
-    node, port = alone("drift")
+    node, port = isolate_protocol("drift")
     assert isinstance(node, Drift)
     for neighbor in neighbors:
         node.on_link_up(2000.0, Link(neighbor, "radio", 0.001))

@@ -27,7 +27,7 @@ from carrycast.protocols.drift.rules import (
 from carrycast.protocols.drift.runs import ids_in, pack_ids, unpack
 from carrycast.protocols.drift.set_hash import SetHash
 from carrycast.protocols.drift.settings import DriftSettings
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 
 
 def event(source: NodeId, number: int, lease_s: float = 60.0) -> Event:
@@ -42,7 +42,7 @@ class Bench:
     """One node with neighbors; timers fire when they are told to."""
 
     def __init__(self, *neighbors: NodeId, node: NodeId = 0, **settings: Any) -> None:
-        protocol, self.port = alone("drift", node, **settings)
+        protocol, self.port = isolate_protocol("drift", node, **settings)
         assert isinstance(protocol, Drift)
         self.node = protocol
         self.armed: dict[TimerKey, float] = {}

@@ -16,7 +16,7 @@ from carrycast.protocols.drift.protocol import Drift
 from carrycast.protocols.drift.settings import DriftSettings
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.scenario import parse_scenario
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 from carrycast.trace import Kind, Level
 
 FUNCTIONS = """
@@ -199,7 +199,7 @@ def test_where_nothing_moves_inputs_go_by_paths_to_processors_and_results_to_who
 
 
 def bench(node: NodeId = 5, **settings: object) -> tuple[DriftProcessing, RecordingPort]:
-    _, port = alone("drift", node)
+    _, port = isolate_protocol("drift", node)
     port.take()
     making = DriftProcessing(node, port, DriftSettings(**settings), lambda id: id.source < 100)  # type: ignore[arg-type]
     making.add(Processor("f", "unit = 'C'"))
@@ -341,7 +341,7 @@ def test_results_of_results_end_after_so_many_processors_in_whatever_order_they_
 
 def test_calls_beyond_those_that_may_wait_are_dropped_by_name() -> None:
     """One runs and 64 wait; the node says which event found no room."""
-    node, port = alone("drift")
+    node, port = isolate_protocol("drift")
     assert isinstance(node, Drift)
     node.on_processor(0.0, Processor("slow", "unit = 'C'"))
     for number in range(MAX_WAITING + 3):

@@ -11,12 +11,12 @@ from carrycast.protocols.drift.exchange import REPLICAS
 from carrycast.protocols.drift.messages import Data, HolderQuery, Offer, split_ids
 from carrycast.protocols.drift.protocol import Drift
 from carrycast.protocols.drift.runs import pack_id, pack_ids
-from carrycast.sim.testing import alone
+from carrycast.sim.testing import isolate_protocol
 
 
 def node_with(neighbors: int, **settings: Any) -> tuple[Drift, RecordingPort]:
     """Node 0, which has just published an event, and its neighbors from 1 on."""
-    protocol, port = alone("drift", 0, **settings)
+    protocol, port = isolate_protocol("drift", 0, **settings)
     assert isinstance(protocol, Drift)
     for neighbor in range(1, neighbors + 1):
         protocol.on_link_up(0.0, Link(neighbor, "radio", 0.001))

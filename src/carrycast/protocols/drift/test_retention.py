@@ -3,7 +3,7 @@
 from carrycast.core.model import Event, EventId
 from carrycast.core.protocol import KeepsEvents
 from carrycast.core.protocol.retention import RetentionLevel
-from carrycast.sim.testing import alone
+from carrycast.sim.testing import isolate_protocol
 
 
 def publish(drift: KeepsEvents, number: int, promised: bool, lease_s: float = 60.0) -> bool:
@@ -19,7 +19,7 @@ def publish(drift: KeepsEvents, number: int, promised: bool, lease_s: float = 60
 
 
 def test_events_that_end_first_are_forgotten_but_not_promised_ones() -> None:
-    drift, port = alone("drift", node=7, durable=True, max_met=40, buffer=100)
+    drift, port = isolate_protocol("drift", node=7, durable=True, max_met=40, buffer=100)
     assert isinstance(drift, KeepsEvents)
     assert drift.log is not None
     for number in range(20):
@@ -33,13 +33,13 @@ def test_events_that_end_first_are_forgotten_but_not_promised_ones() -> None:
 
 
 def test_no_more_events_are_promised_than_can_be_met() -> None:
-    drift, _ = alone("drift", node=7, durable=True, max_met=40)
+    drift, _ = isolate_protocol("drift", node=7, durable=True, max_met=40)
     assert isinstance(drift, KeepsEvents)
     assert [publish(drift, number, promised=True) for number in range(40)] == [True] * 30 + [False] * 10
 
 
 def test_a_small_buffer_lets_go_of_copies_alone() -> None:
-    drift, _ = alone("drift", node=7, durable=True, buffer=3)
+    drift, _ = isolate_protocol("drift", node=7, durable=True, buffer=3)
     assert isinstance(drift, KeepsEvents)
     assert drift.log is not None
     for number in range(10):
@@ -49,7 +49,7 @@ def test_a_small_buffer_lets_go_of_copies_alone() -> None:
 
 
 def test_a_clock_that_is_set_back_shortens_leases_and_keeps_levels() -> None:
-    drift, _ = alone("drift", node=7, durable=True)
+    drift, _ = isolate_protocol("drift", node=7, durable=True)
     assert isinstance(drift, KeepsEvents)
     assert drift.log is not None
     drift.on_start(1000.0)

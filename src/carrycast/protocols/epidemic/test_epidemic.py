@@ -18,7 +18,7 @@ from carrycast.core.protocol.effects import (
     SetTimer,
 )
 from carrycast.protocols.epidemic.messages import MAX_IDS, SummaryVector, Transfer, TransferRequest
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 
 WANTED = Subscription(SubscriptionId(0, 0), "topic = 1")
 
@@ -33,7 +33,7 @@ def ids(*numbers: int) -> tuple[EventId, ...]:
 
 def linked(*neighbors: int, **settings: object) -> tuple[Protocol, RecordingPort]:
     """An epidemic node with links that have just come up."""
-    epidemic, port = alone("epidemic", 0, None, 1, **settings)
+    epidemic, port = isolate_protocol("epidemic", 0, None, 1, **settings)
     for neighbor in neighbors:
         epidemic.on_link_up(0.0, Link(neighbor, "radio", 0.001))
     port.take()
@@ -334,7 +334,7 @@ def test_after_a_crash_a_node_catches_up_from_its_neighbors() -> None:
 
 
 def test_a_node_answers_from_what_it_carries_and_a_subscription_may_begin_with_it() -> None:
-    epidemic, port = alone("epidemic")
+    epidemic, port = isolate_protocol("epidemic")
     assert isinstance(epidemic, AnswersRequests)
     old, secret = (
         Event(EventId(1, 0), {"topic": 1}),

@@ -7,7 +7,7 @@ from carrycast.core.protocol import AcknowledgesReplicas, Fact, Link, Protocol, 
 from carrycast.core.protocol.effects import AcknowledgeReplica, Note, Send
 from carrycast.protocols.epidemic.messages import MAX_IDS, HolderQuery, SummaryVector, Transfer, TransferRequest
 from carrycast.protocols.epidemic.transfers import BATCH, MAX_QUEUED, MIN_CAPACITY, TransferQueue, TransferRequests
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 
 
 def event(number: int) -> Event:
@@ -19,7 +19,7 @@ def ids(*numbers: int) -> tuple[EventId, ...]:
 
 
 def linked(*neighbors: int, **settings: object) -> tuple[Protocol, RecordingPort]:
-    epidemic, port = alone("epidemic", 0, None, 1, **settings)
+    epidemic, port = isolate_protocol("epidemic", 0, None, 1, **settings)
     for neighbor in neighbors:
         epidemic.on_link_up(0.0, Link(neighbor, "radio", 0.001))
     port.take()

@@ -9,13 +9,13 @@ from carrycast.core.parts.subscription_exchange import SubscriptionUpdate
 from carrycast.core.protocol import Fact, Link
 from carrycast.core.protocol.effects import Note, RecordingPort, Send
 from carrycast.core.protocol.retention import RetentionLevel
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 
 EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=60.0)
 
 
 def test_the_copy_is_offered_to_one_at_a_time_and_moves_when_that_is_acknowledged() -> None:
-    protocol, port = alone("first_contact", node=7)
+    protocol, port = isolate_protocol("first_contact", node=7)
     for neighbor in (1, 2, 3):
         protocol.on_link_up(0.0, Link(neighbor, "radio", 0.001))
         protocol.on_message(0.0, neighbor, SubscriptionUpdate(()), "radio")
@@ -38,7 +38,7 @@ def test_the_copy_is_offered_to_one_at_a_time_and_moves_when_that_is_acknowledge
 
 
 def test_a_copy_whose_hand_over_failed_stays() -> None:
-    protocol, port = alone("first_contact", node=7)
+    protocol, port = isolate_protocol("first_contact", node=7)
     protocol.on_link_up(0.0, Link(1, "radio", 0.001))
     protocol.on_message(0.0, 1, SubscriptionUpdate(()), "radio")
     protocol.on_publish(0.0, EVENT)
@@ -51,7 +51,7 @@ def test_a_copy_whose_hand_over_failed_stays() -> None:
 
 
 def test_who_wants_an_event_whose_copy_is_under_way_gets_it_for_itself() -> None:
-    protocol, port = alone("first_contact", node=7)
+    protocol, port = isolate_protocol("first_contact", node=7)
     for neighbor in (1, 2):
         protocol.on_link_up(0.0, Link(neighbor, "radio", 0.001))
         protocol.on_message(0.0, neighbor, SubscriptionUpdate(("topic = 1",)), "radio")
@@ -84,8 +84,8 @@ def test_along_a_line_the_copy_reaches_the_end_and_every_node_had_it_once() -> N
 
 
 def test_who_forgot_what_a_neighbor_that_started_anew_has_said_asks_it_again() -> None:
-    here, port = alone("first_contact", node=7)
-    anew, its_port = alone("first_contact", node=1)
+    here, port = isolate_protocol("first_contact", node=7)
+    anew, its_port = isolate_protocol("first_contact", node=1)
     link, back = Link(1, "radio", 0.001), Link(7, "radio", 0.001)
 
     def said(by: RecordingPort) -> list[SubscriptionUpdate]:
@@ -121,7 +121,7 @@ def test_who_forgot_what_a_neighbor_that_started_anew_has_said_asks_it_again() -
 
 def durable_pair() -> tuple[CarrierProtocol, RecordingPort, Send]:
     """A carrier that promised to keep its event and has just sent it to neighbor 1, which received it."""
-    protocol, port = alone("first_contact", node=7, durable=True)
+    protocol, port = isolate_protocol("first_contact", node=7, durable=True)
     assert isinstance(protocol, CarrierProtocol)
     assert protocol.log is not None
     protocol.on_link_up(0.0, Link(1, "radio", 0.001))
@@ -150,7 +150,7 @@ def test_a_promised_event_is_let_go_when_its_custody_is_confirmed_and_not_before
 
 
 def test_custody_may_be_confirmed_before_the_link_says_that_the_event_has_arrived() -> None:
-    protocol, port = alone("first_contact", node=7, durable=True)
+    protocol, port = isolate_protocol("first_contact", node=7, durable=True)
     assert isinstance(protocol, CarrierProtocol)
     assert protocol.log is not None
     protocol.on_link_up(0.0, Link(1, "radio", 0.001))
@@ -193,7 +193,7 @@ def test_a_neighbor_that_leaves_before_it_confirms_has_no_custody() -> None:
 @pytest.mark.parametrize("durable", [True, False])
 def test_only_a_node_with_a_log_confirms_custody(durable: bool) -> None:
     """G-11"""
-    protocol, port = alone("first_contact", node=1, durable=durable)
+    protocol, port = isolate_protocol("first_contact", node=1, durable=durable)
     assert isinstance(protocol, CarrierProtocol)
     protocol.on_link_up(0.0, Link(7, "radio", 0.001))
     protocol.on_message(0.0, 7, CustodyTransfer(EVENT, 1, 60.0, 1), "radio")
@@ -203,7 +203,7 @@ def test_only_a_node_with_a_log_confirms_custody(durable: bool) -> None:
 
 
 def test_custody_is_refused_by_name_for_a_longer_lease_than_events_are_kept() -> None:
-    protocol, port = alone("first_contact", node=1, durable=True, max_lease_s=30.0)
+    protocol, port = isolate_protocol("first_contact", node=1, durable=True, max_lease_s=30.0)
     protocol.on_link_up(0.0, Link(7, "radio", 0.001))
     protocol.on_message(0.0, 7, CustodyTransfer(EVENT, 1, 60.0, 1), "radio")
     effects = port.take()
@@ -212,7 +212,7 @@ def test_custody_is_refused_by_name_for_a_longer_lease_than_events_are_kept() ->
 
 
 def test_a_copy_that_was_carried_comes_into_custody() -> None:
-    protocol, port = alone("first_contact", node=1, durable=True)
+    protocol, port = isolate_protocol("first_contact", node=1, durable=True)
     assert isinstance(protocol, CarrierProtocol)
     assert protocol.log is not None
     protocol.on_link_up(0.0, Link(7, "radio", 0.001))

@@ -11,21 +11,21 @@ from carrycast.core.protocol import Fact
 from carrycast.core.protocol.effects import Broadcast, CancelTimer, Deliver, Note, SetTimer
 from carrycast.errors import UserError
 from carrycast.protocols.flooding.protocol import FloodedEvent
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 
 EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=60.0)
 WANTED = Subscription(SubscriptionId(0, 0), "topic = 1")
 
 
 def test_an_own_event_is_delivered_here_and_broadcast_with_its_whole_lease() -> None:
-    flooding, port = alone("flooding", node=7)
+    flooding, port = isolate_protocol("flooding", node=7)
     flooding.on_subscribe(0.0, WANTED)
     flooding.on_publish(1.0, EVENT)
     assert port.take() == [Deliver(WANTED.id, EVENT, 0), Broadcast(FloodedEvent(EVENT, 1, 60.0))]
 
 
 def test_an_event_from_a_neighbor_is_delivered_and_rebroadcast_once() -> None:
-    flooding, port = alone("flooding")
+    flooding, port = isolate_protocol("flooding")
     flooding.on_subscribe(0.0, WANTED)
     flooding.on_message(1.0, 3, FloodedEvent(EVENT, 4, 50.0), "radio")
     assert port.take() == [Deliver(WANTED.id, EVENT, 4), Broadcast(FloodedEvent(EVENT, 5, 50.0))]
@@ -35,7 +35,7 @@ def test_an_event_from_a_neighbor_is_delivered_and_rebroadcast_once() -> None:
 
 
 def test_an_event_that_has_come_too_far_is_delivered_but_not_passed_on() -> None:
-    flooding, port = alone("flooding", max_hops=3)
+    flooding, port = isolate_protocol("flooding", max_hops=3)
     flooding.on_subscribe(0.0, WANTED)
     flooding.on_message(1.0, 3, FloodedEvent(EVENT, 3, 50.0), "radio")
     assert port.take() == [
@@ -45,7 +45,7 @@ def test_an_event_that_has_come_too_far_is_delivered_but_not_passed_on() -> None
 
 
 def test_with_jitter_a_rebroadcast_waits_and_a_stop_calls_it_off() -> None:
-    flooding, port = alone("flooding", jitter_s=0.5)
+    flooding, port = isolate_protocol("flooding", jitter_s=0.5)
     flooding.on_message(1.0, 3, FloodedEvent(EVENT, 1, 50.0), "radio")
     (timer,) = port.take()
     assert isinstance(timer, SetTimer)
@@ -119,10 +119,10 @@ def test_no_event_is_delivered_twice_however_short_it_is_remembered(
 
 def test_what_would_be_forgotten_before_its_copies_are_sent_is_refused() -> None:
     with pytest.raises(UserError, match="seen_s must be at least twice jitter_s"):
-        alone("flooding", seen_s=1.0, jitter_s=0.6)
-    alone("flooding", seen_s=1.2, jitter_s=0.6)
+        isolate_protocol("flooding", seen_s=1.0, jitter_s=0.6)
+    isolate_protocol("flooding", seen_s=1.2, jitter_s=0.6)
 
 
 def test_a_memory_too_short_to_be_halved_is_refused() -> None:
     with pytest.raises(UserError, match="seen_s"):
-        alone("flooding", seen_s=5e-324)
+        isolate_protocol("flooding", seen_s=5e-324)

@@ -5,7 +5,7 @@ import pytest
 from carrycast.core.model import Event, EventId, Subscription, SubscriptionId
 from carrycast.core.protocol.effects import Broadcast, Deliver
 from carrycast.protocols.gossip.protocol import GossipedEvent
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 
 WANTED = Subscription(SubscriptionId(0, 0), "topic = 1")
 
@@ -15,13 +15,13 @@ def event(number: int = 0) -> Event:
 
 
 def test_the_source_always_speaks() -> None:
-    gossip, port = alone("gossip", node=7, p=0.0)
+    gossip, port = isolate_protocol("gossip", node=7, p=0.0)
     gossip.on_publish(1.0, event())
     assert port.take() == [Broadcast(GossipedEvent(event(), 1, 60.0))]
 
 
 def test_heads_or_tails_the_event_is_delivered_once() -> None:
-    gossip, port = alone("gossip", p=0.0)
+    gossip, port = isolate_protocol("gossip", p=0.0)
     gossip.on_subscribe(0.0, WANTED)
     for sender in (1, 2, 3):
         gossip.on_message(1.0, sender, GossipedEvent(event(), 2, 50.0), "radio")
@@ -30,14 +30,14 @@ def test_heads_or_tails_the_event_is_delivered_once() -> None:
 
 @pytest.mark.parametrize("p", [0.3, 0.7])
 def test_a_relay_rebroadcasts_with_probability_p(p: float) -> None:
-    gossip, port = alone("gossip", p=p)
+    gossip, port = isolate_protocol("gossip", p=p)
     for number in range(2000):
         gossip.on_message(1.0, 3, GossipedEvent(event(number), 1, 50.0), "radio")
     assert abs(len(port.take()) / 2000 - p) < 4 * (p * (1 - p) / 2000) ** 0.5
 
 
 def test_the_coin_is_tossed_once_for_an_event_and_never_for_a_repetition() -> None:
-    gossip, port = alone("gossip", p=0.5)
+    gossip, port = isolate_protocol("gossip", p=0.5)
     for number in range(200):
         gossip.on_message(1.0, 3, GossipedEvent(event(number), 1, 50.0), "radio")
     first = len(port.take())
@@ -48,7 +48,7 @@ def test_the_coin_is_tossed_once_for_an_event_and_never_for_a_repetition() -> No
 
 
 def test_near_the_source_everybody_rebroadcasts() -> None:
-    gossip, port = alone("gossip", p=0.0, sure_hops=2)
+    gossip, port = isolate_protocol("gossip", p=0.0, sure_hops=2)
     for hops, passed in ((1, True), (2, True), (3, False)):
         gossip.on_message(1.0, 3, GossipedEvent(event(hops), hops, 50.0), "radio")
         assert bool(port.take()) == passed
@@ -57,7 +57,7 @@ def test_near_the_source_everybody_rebroadcasts() -> None:
 def test_sure_hops_do_not_change_the_other_tosses() -> None:
     outcomes = []
     for sure_hops in (0, 1):
-        gossip, port = alone("gossip", p=0.5, sure_hops=sure_hops)
+        gossip, port = isolate_protocol("gossip", p=0.5, sure_hops=sure_hops)
         gossip.on_message(1.0, 3, GossipedEvent(event(999), 1, 50.0), "radio")
         port.take()
         for number in range(100):

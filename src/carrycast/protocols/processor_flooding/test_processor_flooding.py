@@ -9,7 +9,7 @@ from carrycast.core.protocol import Fact, Link, Protocol, RecordingPort
 from carrycast.core.protocol.effects import Note, Send
 from carrycast.core.wire import EventMessage
 from carrycast.protocols.processor_flooding.protocol import FloodedMessage, ProcessorFlooding
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 from carrycast.trace import Kind
 
 FUNCTIONS = """
@@ -94,7 +94,7 @@ def test_an_aggregate_takes_the_newest_of_each_source(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("remaining_s", [0.0, -1.0, float("nan")])
 def test_a_message_past_its_lease_is_dropped_by_name(remaining_s: float) -> None:
-    protocol, port = alone("processor_flooding")
+    protocol, port = isolate_protocol("processor_flooding")
     protocol.on_link_up(0.0, Link(1, "radio", 0.01))
     protocol.on_message(1.0, 1, FloodedMessage(Event(EventId(1, 1), {}), 1, remaining_s), "radio")
     [note] = port.take()
@@ -102,7 +102,7 @@ def test_a_message_past_its_lease_is_dropped_by_name(remaining_s: float) -> None
 
 
 def test_a_processor_with_a_filter_that_cannot_be_read_is_not_installed() -> None:
-    protocol, port = alone("processor_flooding")
+    protocol, port = isolate_protocol("processor_flooding")
     assert isinstance(protocol, ProcessorFlooding)
     protocol.on_processor(0.0, Processor("p", "topic = "))
     assert port.take() == [Note(Fact("drop", reason="processor_filter_invalid"))]
@@ -123,7 +123,7 @@ def sent_after(
 
 def flooding(*links: Link, **settings: object) -> tuple[Protocol, RecordingPort]:
     """A node that has just sent its first message, with the token 1."""
-    protocol, port = alone("processor_flooding", 0, None, 1, **settings)
+    protocol, port = isolate_protocol("processor_flooding", 0, None, 1, **settings)
     for link in links:
         protocol.on_link_up(0.0, link)
     protocol.on_publish(1.0, Event(EventId(0, 1), {}))

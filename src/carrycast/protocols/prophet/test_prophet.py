@@ -19,7 +19,7 @@ from carrycast.protocols.prophet.messages import (
 from carrycast.protocols.prophet.rules import age, update_encounter, update_transitivity
 from carrycast.protocols.prophet.settings import ProphetSettings
 from carrycast.protocols.prophet.table import RoutingInformationBase
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 
 EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=600.0)
 ONE = ProfileVersion(0, 1)
@@ -98,7 +98,7 @@ def test_newer_wants_take_the_place_of_older_ones_and_not_the_other_way() -> Non
 
 def carrier() -> tuple[Protocol, RecordingPort]:
     """Node 7 with neighbor 1, who has told that it expects to meet 2, which wants topic 1."""
-    prophet, port = alone("prophet", node=7)
+    prophet, port = isolate_protocol("prophet", node=7)
     prophet.on_publish(0.0, EVENT)
     prophet.on_link_up(0.0, Link(1, "radio", 0.001))
     prophet.on_message(0.0, 1, SubscriptionUpdate(()), "radio")

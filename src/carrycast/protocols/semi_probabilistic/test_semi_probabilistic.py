@@ -9,7 +9,7 @@ from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.protocols.semi_probabilistic.messages import ForwardedEvent, SubscriptionReport
 from carrycast.protocols.semi_probabilistic.settings import SemiProbabilisticSettings
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 
 
 def event(number: int = 0) -> Event:
@@ -21,7 +21,7 @@ def interested(node: NodeId, hops: int = 1, text: str = "topic = 1", sequence: i
 
 
 def node(links: int, **settings: object) -> tuple[Protocol, RecordingPort]:
-    protocol, port = alone("semi_probabilistic", 0, None, 1, **settings)
+    protocol, port = isolate_protocol("semi_probabilistic", 0, None, 1, **settings)
     for neighbor in range(1, links + 1):
         protocol.on_link_up(0.0, Link(neighbor, "radio", 0.001))
     port.take()

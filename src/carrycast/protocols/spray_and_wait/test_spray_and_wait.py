@@ -9,7 +9,7 @@ from carrycast.core.parts.subscription_exchange import SubscriptionUpdate
 from carrycast.core.protocol import Link
 from carrycast.core.protocol.effects import Send
 from carrycast.protocols.spray_and_wait.protocol import spray_binary, spray_from_source
-from carrycast.sim.testing import Net, alone
+from carrycast.sim.testing import Net, isolate_protocol
 
 EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=60.0)
 
@@ -28,7 +28,7 @@ def test_source_spray_gives_one_at_a_time_from_the_publisher_alone() -> None:
 def handed(variant: str | None, copies: int, asking: int) -> list[int]:
     """The copies that neighbors get who ask one after the other, each acknowledged."""
     chosen = {} if variant is None else {"variant": variant}
-    protocol, port = alone("spray_and_wait", 7, None, 1, copies=copies, **chosen)
+    protocol, port = isolate_protocol("spray_and_wait", 7, None, 1, copies=copies, **chosen)
     for neighbor in range(asking):
         protocol.on_link_up(0.0, Link(neighbor, "radio", 0.001))
         protocol.on_message(0.0, neighbor, SubscriptionUpdate(()), "radio")
@@ -52,7 +52,7 @@ def test_copies_are_given_until_one_is_left() -> None:
 
 
 def test_copies_whose_hand_over_failed_come_back() -> None:
-    protocol, port = alone("spray_and_wait", node=7, copies=8)
+    protocol, port = isolate_protocol("spray_and_wait", node=7, copies=8)
     protocol.on_link_up(0.0, Link(1, "radio", 0.001))
     protocol.on_message(0.0, 1, SubscriptionUpdate(()), "radio")
     protocol.on_publish(0.0, EVENT)
@@ -67,7 +67,7 @@ def test_copies_whose_hand_over_failed_come_back() -> None:
 
 
 def test_no_more_neighbors_are_offered_a_copy_than_could_get_one() -> None:
-    protocol, port = alone("spray_and_wait", node=7, copies=4)
+    protocol, port = isolate_protocol("spray_and_wait", node=7, copies=4)
     for neighbor in range(6):
         protocol.on_link_up(0.0, Link(neighbor, "radio", 0.001))
         protocol.on_message(0.0, neighbor, SubscriptionUpdate(()), "radio")

@@ -89,7 +89,7 @@ class Pieces(NamedTuple):
         return Pieces(self.node[rows], self.in_slice[rows], *(column[rows] for column in self[2:]))
 
 
-class Feed:
+class LegCutter:
     """Cuts legs into pieces, some slices at a time, holding only the legs that are under way."""
 
     def __init__(self, legs: Legs, slice_s: float, longest_m: float) -> None:
@@ -110,14 +110,14 @@ class Feed:
         to_s = np.minimum(legs.end_s[active], until_s)
         low = np.clip((from_s / slice_s).astype(np.int64), begin, end - 1)
         high = np.clip(np.ceil(to_s / slice_s).astype(np.int64), low + 1, end)
-        row, nth = numbered(high - low)
+        row, nth = number_groups(high - low)
         index = low[row] + nth
         start_s = np.maximum(from_s[row], index * slice_s)
         end_s = np.minimum(to_s[row], (index + 1) * slice_s)
         speed_mps = legs.speed_mps[active][row]
         parts = np.clip(np.ceil(speed_mps * (end_s - start_s) / self.longest_m), 1, MAX_PARTS).astype(np.int64)
         if len(parts) and parts.max() > 1:
-            part, nth = numbered(parts)
+            part, nth = number_groups(parts)
             step_s = (end_s - start_s) / parts
             start_s, end_s = start_s[part] + step_s[part] * nth, start_s[part] + step_s[part] * (nth + 1)
             row, index, speed_mps = row[part], index[part], speed_mps[part]
@@ -130,7 +130,7 @@ class Feed:
         return Pieces(legs.node[leg], index - begin, start_s, end_s, middle_s, x_m, y_m, vx_mps, vy_mps, reach_m)
 
 
-def numbered(counts: Integers) -> tuple[Integers, Integers]:
+def number_groups(counts: Integers) -> tuple[Integers, Integers]:
     """For counts [2, 1]: which row each unit belongs to, [0, 0, 1], and its number in that row, [0, 1, 0]."""
     row = np.repeat(np.arange(len(counts)), counts)
     return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -146,7 +146,7 @@ BLOCK_PAIRS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class CellGrid:
     """Rows and columns over the area, per slice. Pieces whose middles are within `span_m` may be in contact."""
 
     x_m: float
@@ -158,7 +158,7 @@ class Grid:
     span_m: float
 
     @classmethod
-    def over(cls, sets: list[Pieces], range_m: float) -> "Grid":
+    def over(cls, sets: list[Pieces], range_m: float) -> "CellGrid":
         x_m = np.concatenate([pieces.x_m for pieces in sets])
         y_m = np.concatenate([pieces.y_m for pieces in sets])
         reach_m = np.concatenate([pieces.reach_m for pieces in sets])
@@ -189,7 +189,7 @@ class Grid:
 class Cells:
     """Pieces ordered by the cell of the grid they lie in."""
 
-    def __init__(self, pieces: Pieces, grid: Grid) -> None:
+    def __init__(self, pieces: Pieces, grid: CellGrid) -> None:
         row = grid.row(pieces)
         key = row + grid.column(pieces.x_m)
         order = np.argsort(key)
@@ -250,7 +250,7 @@ CHUNK_PIECES = 32_768
 MAX_PIECES = 10_000_000_000
 
 
-def contacts(trajectories: Trajectories, range_m: float, duration_s: float) -> ContactPlan:
+def compute_contacts(trajectories: Trajectories, range_m: float, duration_s: float) -> ContactPlan:
     """All maximal intervals in [0, duration_s] in which two nodes are at most range_m apart.
 
     A contact open at 0 starts at 0, one open at the end ends at duration_s. Times are rounded to a microsecond; what
@@ -259,14 +259,14 @@ def contacts(trajectories: Trajectories, range_m: float, duration_s: float) -> C
     if not (range_m > 0 and duration_s > 0):
         raise UserError(f"contacts need a positive range and duration, not {range_m:g} m and {duration_s:g} s")
     nodes = trajectories.nodes
-    pair, start_s, end_s = intervals(Legs.of(trajectories, duration_s), nodes, range_m, duration_s)
-    start_s, end_s = _rounded(start_s), np.where(end_s > duration_s - RESOLUTION_S, duration_s, _rounded(end_s))
+    pair, start_s, end_s = contact_intervals(Legs.of(trajectories, duration_s), nodes, range_m, duration_s)
+    start_s, end_s = _round_times(start_s), np.where(end_s > duration_s - RESOLUTION_S, duration_s, _round_times(end_s))
     real = end_s > start_s
     a, b = np.divmod(pair[real], max(nodes, 1))
     return ContactPlan.of(nodes, duration_s, a, b, start_s[real], end_s[real])
 
 
-def intervals(legs: Legs, nodes: int, range_m: float, duration_s: float) -> "Intervals":
+def contact_intervals(legs: Legs, nodes: int, range_m: float, duration_s: float) -> "Intervals":
     """The same by pair and start, with every digit: what is found in parts is rounded when it has been joined."""
     moving = legs.select(legs.speed_mps > 0)
     standing = legs.select(legs.speed_mps == 0)
@@ -282,7 +282,7 @@ def intervals(legs: Legs, nodes: int, range_m: float, duration_s: float) -> "Int
         wish_s = standing.total_s / len(standing.node)
         least_s = _least_slice_s(nodes, len(standing.node), duration_s)
         found.sweep(standing, None, max(wish_s, least_s), duration_s)
-    return _merged(found.done)
+    return _merge_intervals(found.done)
 
 
 def _least_slice_s(nodes: int, pieces: float, duration_s: float) -> float:
@@ -310,7 +310,7 @@ class _Contacts:
         longest_m = max(PIECE_RANGES * self.range_m, float(legs.speed_mps.max()) * least_s)
         slices = max(ceil(duration_s / slice_s), 1)
         step = max(min(CHUNK_PIECES // self.nodes, MAX_CELLS), 1)
-        feeds = [Feed(some, slice_s, longest_m) for some in (legs, others) if some is not None]
+        feeds = [LegCutter(some, slice_s, longest_m) for some in (legs, others) if some is not None]
         still_open: list[Intervals] = []
         for begin in range(0, slices, step):
             end = min(begin + step, slices)
@@ -319,9 +319,9 @@ class _Contacts:
                 self.done.extend(still_open)
                 still_open = []
                 continue
-            grid = Grid.over(sets, self.range_m)
+            grid = CellGrid.over(sets, self.range_m)
             cells = [Cells(pieces, grid) for pieces in sets]
-            pair, start_s, end_s = _merged(still_open + self._between(cells))
+            pair, start_s, end_s = _merge_intervals(still_open + self._between(cells))
             # What is open at the end of the chunk may go on in the next one; the rest is complete in this sweep.
             going_on = end_s > end * slice_s - RESOLUTION_S
             still_open = [(pair[going_on], start_s[going_on], end_s[going_on])]
@@ -345,14 +345,16 @@ class _Contacts:
         vx1, vy1, vx2, vy2 = one.vx_mps[i], one.vy_mps[i], other.vx_mps[j], other.vy_mps[j]
         after1_s, after2_s = start_s - one.middle_s[i], start_s - other.middle_s[j]
         px, py = dx + vx2 * after2_s - vx1 * after1_s, dy + vy2 * after2_s - vy1 * after1_s
-        low_s, high_s = _within(px, py, vx2 - vx1, vy2 - vy1, self.range_m, lasting_s)
+        low_s, high_s = _times_within_range(px, py, vx2 - vx1, vy2 - vy1, self.range_m, lasting_s)
         real = np.flatnonzero((high_s - low_s > SLIVER_S) & (a != b))
         a, b, start_s = a[real], b[real], start_s[real]
         pair = np.minimum(a, b) * self.nodes + np.maximum(a, b)
         return pair, start_s + low_s[real], start_s + high_s[real]
 
 
-def _within(px: Floats, py: Floats, vx: Floats, vy: Floats, range_m: float, lasting_s: Floats) -> tuple[Floats, Floats]:
+def _times_within_range(
+    px: Floats, py: Floats, vx: Floats, vy: Floats, range_m: float, lasting_s: Floats
+) -> tuple[Floats, Floats]:
     """When a point at p with velocity v is within range of the origin, between 0 and lasting_s; low >= high if never.
 
     |p + v t| = R has the roots (-p.v -+ sqrt(D)) / v.v with D = (R |v|)^2 - (p x v)^2, which keeps its digits where
@@ -377,13 +379,13 @@ def _within(px: Floats, py: Floats, vx: Floats, vy: Floats, range_m: float, last
     return low_s, high_s
 
 
-def _rounded(time_s: Floats) -> Floats:
+def _round_times(time_s: Floats) -> Floats:
     """Times to the microsecond."""
     rounded: Floats = np.round(time_s, 6)
     return rounded
 
 
-def _merged(found: list[Intervals]) -> Intervals:
+def _merge_intervals(found: list[Intervals]) -> Intervals:
     """Intervals by pair and start, those of a pair that touch made one."""
     if not found:
         return np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)

@@ -42,7 +42,7 @@ def order_by(major: Integers, minor: Integers) -> Integers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Changes:
+class ContactChanges:
     """Links that come and go, in the order of time, then downs before ups, then a and b."""
 
     time_s: Floats
@@ -106,7 +106,7 @@ class ContactPlan:
         first, last = np.flatnonzero(new[:-1]), np.flatnonzero(new[1:])
         return ContactPlan.of(self.nodes, self.duration_s, a[first], b[first], start_s[first], end_s[last])
 
-    def changes(self, before_s: float = inf) -> Changes:
+    def changes(self, before_s: float = inf) -> ContactChanges:
         """Every link-up and link-down before a time.
 
         Contacts open at the end of the plan go down there, since a run may last longer than the plan that it replays; a
@@ -119,7 +119,7 @@ class ContactPlan:
         b = np.concatenate((self.b[opening], self.b[closing]))
         pairs = self.nodes * self.nodes
         order = order_by(np.rint(time_s * MICROSECONDS).astype(np.int64), up * pairs + a * self.nodes + b)
-        return Changes(time_s[order], up[order], a[order], b[order])
+        return ContactChanges(time_s[order], up[order], a[order], b[order])
 
     def durations_s(self) -> Floats:
         """How long each contact lasts. Those cut off by the start or end of the run count as long as they were seen."""

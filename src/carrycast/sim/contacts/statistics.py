@@ -23,7 +23,7 @@ def ccdf(values: Floats) -> tuple[Floats, Floats]:
     return ordered[last], 1.0 - (last + 1) / max(len(ordered), 1)
 
 
-class Fit(NamedTuple):
+class DistributionFit(NamedTuple):
     """The tail of a distribution, from `least` on, as a power law and as an exponential one."""
 
     least: float
@@ -45,7 +45,7 @@ class Fit(NamedTuple):
         return "power law" if self.ratio > 0 else "exponential"
 
 
-def fitted(values: Floats) -> Fit | None:
+def fit_distribution(values: Floats) -> DistributionFit | None:
     """Fit both laws to the tail by likelihood; None for too few values, or where all are alike.
 
     The tail begins where the power law follows it best, by the Kolmogorov-Smirnov distance, as Clauset, Shalizi and
@@ -65,7 +65,7 @@ def fitted(values: Floats) -> Fit | None:
     each = power - exponential
     ratio, spread = float(each.sum()), float(each.std())
     p = erfc(abs(ratio) / (sqrt(2 * n) * spread)) if spread > 0 else 1.0
-    return Fit(least, n, exponent, rate, ratio, p)
+    return DistributionFit(least, n, exponent, rate, ratio, p)
 
 
 def _distance(tail: Floats) -> float:
@@ -109,7 +109,7 @@ def island_sizes(nodes: int, a: Integers, b: Integers) -> Integers:
             return sizes
 
 
-def degrees(plan: ContactPlan) -> Floats:
+def node_degrees(plan: ContactPlan) -> Floats:
     """The neighbors of each node, averaged over time."""
     total = np.zeros(plan.nodes)
     lasting_s = plan.durations_s()
@@ -118,7 +118,7 @@ def degrees(plan: ContactPlan) -> Floats:
     return total / plan.duration_s
 
 
-def churn(plan: ContactPlan, slices: int = 200) -> tuple[Floats, Floats]:
+def link_churn(plan: ContactPlan, slices: int = 200) -> tuple[Floats, Floats]:
     """The middle of slices of the run, and the links that come or go in each, for each node and second."""
     changes = plan.changes(plan.duration_s)
     # What is linked from the start on has not come.

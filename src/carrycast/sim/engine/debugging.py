@@ -12,13 +12,13 @@ from typing import Any
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import StateMachine
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import Run, Simulation
+from carrycast.sim.engine.run import RunResult, Simulation
 from carrycast.sim.scenario.scenario import Scenario
 
 Stop = Callable[[FrameType], None]
 
 
-def debug_run(scenario: Scenario, seed: int, node: NodeId, time_s: float, stop: Stop | None = None) -> Run:
+def debug_run(scenario: Scenario, seed: int, node: NodeId, time_s: float, stop: Stop | None = None) -> RunResult:
     """Simulate, and call `stop` with the frame of the first handler that the node enters at that time or later.
 
     Without `stop` the debugger opens there; `continue` runs the rest.

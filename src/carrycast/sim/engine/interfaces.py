@@ -6,7 +6,7 @@ from carrycast.core.model import Failure, NodeId
 from carrycast.core.protocol import Interface, Token
 from carrycast.core.wire import Layer, Message
 from carrycast.sim.engine.context import RunContext
-from carrycast.sim.radio.medium import Air, Frame, Medium, Volley
+from carrycast.sim.radio.medium import Frame, Medium, MediumUpcalls, UnicastBatch
 
 RADIO: Interface = "radio"
 """The interface that every simulated node has."""
@@ -20,7 +20,7 @@ class Interfaces:
         media: Mapping[Interface, Medium],
         own: Sequence[tuple[Interface, ...]],
         context: RunContext,
-        air: Air,
+        air: MediumUpcalls,
     ) -> None:
         self.own = own
         self.cost_s = {interface: medium.cost_s() for interface, medium in media.items()}
@@ -52,7 +52,7 @@ class Interfaces:
         chosen = self._chosen(sender, target, named)
         if not chosen:
             refused = Frame(sender, target, layer, message, encoded, token, now_us, named or RADIO)
-            self._air.lost(refused, sender, Failure.OUT_OF_REACH)
+            self._air.on_lost(refused, sender, Failure.OUT_OF_REACH)
             if token is not None:
                 # Told from the queue, never from inside the handler that is still sending.
                 self._kernel.at(now_us, self._refuse, refused)
@@ -64,7 +64,9 @@ class Interfaces:
         if self._only is not None:
             encoded = self._encoders[layer](message)
             interface = self._only.interface
-            self._only.transmit_each(Volley(sender, targets, layer, message, encoded, self._kernel.now_us, interface))
+            self._only.transmit_each(
+                UnicastBatch(sender, targets, layer, message, encoded, self._kernel.now_us, interface)
+            )
             return
         for target in targets:
             self.transmit(sender, target, layer, message, None, None)
@@ -84,4 +86,4 @@ class Interfaces:
 
     def _refuse(self, frame: object) -> None:
         assert isinstance(frame, Frame)
-        self._air.outcome(frame, Failure.UNREACHABLE)
+        self._air.on_outcome(frame, Failure.UNREACHABLE)

@@ -18,7 +18,7 @@ from carrycast.sim.engine.interfaces import RADIO, Interfaces
 from carrycast.sim.engine.kernel import US_PER_S, Kernel, microseconds
 from carrycast.sim.engine.node import SimNode
 from carrycast.sim.radio.disk import DiskMedium
-from carrycast.sim.radio.medium import Air, Frame, Medium, Reach
+from carrycast.sim.radio.medium import Frame, Medium, MediumUpcalls, Reach
 from carrycast.sim.radio.radio import RadioContext
 from carrycast.sim.scenario.faults import LinkSlow
 from carrycast.sim.scenario.resources import ServiceSettings
@@ -71,7 +71,7 @@ TRANSIT_US = 2_000
 off the leases it carries. What is quicker is the checkers' slack to bear, and costs nothing."""
 
 
-class Network(Air):
+class Network(MediumUpcalls):
     """Hands frames from the medium to the nodes and links from the contact plan to those who should know."""
 
     def __init__(self, context: RunContext, recode: bool = False) -> None:
@@ -120,7 +120,7 @@ class Network(Air):
         """Who is cut off."""
         self._queues: ServiceQueues | None = None
         if scenario.service is not None:
-            refused = partial(self.lost, reason="service_queue_full")
+            refused = partial(self.on_lost, reason="service_queue_full")
             self._queues = ServiceQueues(scenario.service, scenario.nodes, self._kernel, self._receive_late, refused)
         there = partial(linked_pairs, [medium.topology for medium in self._media.values()], scenario.nodes)
         self._timetable = FaultSchedule(faults, self._kernel, self)
@@ -170,10 +170,10 @@ class Network(Air):
 
     # From the medium to the nodes.
 
-    def received(self, frame: Frame, reach: Reach) -> None:
+    def on_received(self, frame: Frame, reach: Reach) -> None:
         if frame.sent_us < self._restarted_us.get(frame.sender, 0):
             # It still stood in the queue when its sender crashed, and the queue went with it.
-            self.lost(frame, frame.sender, "sender_crashed")
+            self.on_lost(frame, frame.sender, "sender_crashed")
             return
         if self._disturbs:
             reach = self._disturbed(frame, reach)
@@ -190,7 +190,7 @@ class Network(Air):
             message = frame.message.age_by(waited_us / US_PER_S)
         receivers = self._receivers[frame.layer]
         if message is None:
-            self.missed(frame, reach.nodes, LEASE_EXPIRED)
+            self.on_missed(frame, reach.nodes, LEASE_EXPIRED)
         elif receivers:
             now, sender, via = self._kernel.now_s, frame.sender, frame.interface
             for node in reach.nodes:
@@ -199,7 +199,7 @@ class Network(Air):
             for node in reach.nodes:
                 self._receive(frame, message, node)
 
-    def overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
+    def on_overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
         if frame.layer is not Layer.ROUTING or frame.sent_us < self._restarted_us.get(frame.sender, 0):
             return
         message, unheard = frame.message, self._faults.loss + self._faults.corruption
@@ -211,13 +211,13 @@ class Network(Air):
                 node = self.nodes[id]
                 node.stack.on_overheard(node.now(), frame.sender, message, frame.interface)
 
-    def outcome(self, frame: Frame, failure: Failure | None) -> None:
+    def on_outcome(self, frame: Frame, failure: Failure | None) -> None:
         if failure is Failure.UNREACHABLE:
-            self.given_up((frame,))
+            self.on_unreachable((frame,))
         else:
             self._tell_sent(frame, failure)
 
-    def given_up(self, frames: Sequence[Frame]) -> None:
+    def on_unreachable(self, frames: Sequence[Frame]) -> None:
         # First what failed, then the link: who sends again at once knows of it when the link is said to be gone.
         told = [self._tell_sent(frame, Failure.UNREACHABLE) for frame in frames]
         node, target, interface = self.nodes[frames[0].sender], frames[0].target, frames[0].interface
@@ -233,10 +233,10 @@ class Network(Air):
             node.stack.on_sent(node.now(), frame.layer, frame.token, failure)
         return True
 
-    def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
+    def on_lost(self, frame: Frame, node: NodeId, reason: str) -> None:
         self._recorder.on_lost(frame, node, reason)
 
-    def missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
+    def on_missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
         self._recorder.on_missed(frame, nodes, reason)
 
     def _receive(self, frame: Frame, message: Message, id: NodeId) -> None:
@@ -271,11 +271,11 @@ class Network(Air):
         """What waited after it had arrived: behind a slow link, or for the node itself."""
         node, now_us = self.nodes[id], self._kernel.now_us
         if not node.up or frame.sent_us < node.started_us:
-            self.lost(frame, id, Failure.OUT_OF_REACH)
+            self.on_lost(frame, id, Failure.OUT_OF_REACH)
             return
         message = frame.message.age_by((now_us - frame.sent_us) / US_PER_S)
         if message is None:
-            self.lost(frame, id, LEASE_EXPIRED)
+            self.on_lost(frame, id, LEASE_EXPIRED)
         else:
             self._receive(frame, message, id)
 
@@ -285,10 +285,10 @@ class Network(Air):
         heard: list[NodeId] = []
         for node in reach.nodes:
             if faults.loss > 0 and draw() < faults.loss:
-                self.lost(frame, node, "fault_loss")
+                self.on_lost(frame, node, "fault_loss")
             elif faults.corruption > 0 and draw() < faults.corruption:
                 self._meet_corrupt(frame)
-                self.lost(frame, node, "fault_corruption")
+                self.on_lost(frame, node, "fault_corruption")
             else:
                 heard.append(node)
                 if faults.duplication > 0 and draw() < faults.duplication:

@@ -50,7 +50,7 @@ STEPS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunResult:
     """What came out of a run."""
 
     scenario: str
@@ -165,7 +165,7 @@ class Simulation:
             self.kernel.run(microseconds(until_s))
             self.recorder.retention.check(until_s)
 
-    def finish(self) -> Run:
+    def finish(self) -> RunResult:
         """Stop every node and say what came out."""
         with self._watched():
             self.network.stop()
@@ -178,7 +178,7 @@ class Simulation:
         settings["radio"] = {"model": radio.name, **msgspec.to_builtins(radio)}
         if stack.router is not None:
             settings["router"] = {"name": stack.router.name, **msgspec.to_builtins(stack.router_settings)}
-        return Run(
+        return RunResult(
             self.scenario.name,
             stack.protocol.name,
             self.seed,
@@ -232,7 +232,7 @@ def run(
     trace_directory: Path | None = None,
     recode: bool = False,
     told: Callable[[float], None] | None = None,
-) -> Run:
+) -> RunResult:
     """Simulate. `recode` passes every reception through bytes; the outcome is the same, only slower. `told` is called
     now and then with the simulated time that is over."""
     check_seed(seed)

@@ -7,9 +7,15 @@ from typing import ClassVar
 import numpy as np
 
 from carrycast.errors import UserError
-from carrycast.sim.mobility.compression import reading
+from carrycast.sim.mobility.compression import decompressed_file
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.movement_file import MAX_COORDINATE_M, MAX_TIME_S, MovementFormat, Recorded, joined
+from carrycast.sim.mobility.movement_file import (
+    MAX_COORDINATE_M,
+    MAX_TIME_S,
+    MovementFormat,
+    RecordedMovement,
+    join_samples,
+)
 from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories
 
 # A line holds all waypoints of a node: five million of them, far above what any model makes.
@@ -30,32 +36,32 @@ class BonnMotion(MovementFormat, frozen=True, kw_only=True):
         """The movement in the file; `area` and `rng` play no part."""
         node, waypoints, _ = _read(Path(self.file))
         self.require_nodes(int(node[-1]) + 1, nodes)
-        return _joined(nodes, duration_s, node, waypoints)
+        return _join_waypoints(nodes, duration_s, node, waypoints)
 
     def extent(self) -> tuple[int, float]:
         """The lines of the file, and its last time."""
         node, waypoints, _ = _read(Path(self.file))
         return int(node[-1]) + 1, float(waypoints[:, 0].max())
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedMovement:
         """All nodes, by the numbers of their lines from 0 on."""
         node, waypoints, records = _read(Path(self.file))
         nodes, lasts_s = int(node[-1]) + 1, float(waypoints[:, 0].max())
         names = [str(number) for number in range(nodes)]
-        return Recorded(
-            names, _joined(nodes, lasts_s, node, waypoints), records, len(waypoints), records - len(waypoints)
+        return RecordedMovement(
+            names, _join_waypoints(nodes, lasts_s, node, waypoints), records, len(waypoints), records - len(waypoints)
         )
 
 
-def _joined(nodes: int, duration_s: float, node: Integers, waypoints: Floats) -> Trajectories:
-    return joined(nodes, duration_s, node, waypoints[:, 0], waypoints[:, 1], waypoints[:, 2], steps=None)
+def _join_waypoints(nodes: int, duration_s: float, node: Integers, waypoints: Floats) -> Trajectories:
+    return join_samples(nodes, duration_s, node, waypoints[:, 0], waypoints[:, 1], waypoints[:, 2], steps=None)
 
 
 def _read(path: Path) -> tuple[Integers, Floats, int]:
     """The node of each waypoint, its time and place as a row, and how many waypoints the file has."""
     found: list[Floats] = []
     number = records = 0
-    with reading(path) as file:
+    with decompressed_file(path) as file:
         while raw := file.readline(MAX_LINE_BYTES + 1):
             number += 1
             if len(raw) > MAX_LINE_BYTES:

@@ -10,8 +10,8 @@ from msgspec import Meta
 from carrycast.core.model.roads import RoadMap
 from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
-from carrycast.sim.mobility.model import Area, MobilityModel, Recording, lookup
-from carrycast.sim.mobility.stationary import Given
+from carrycast.sim.mobility.model import Area, MobilityModel, Recording, find_movement_model
+from carrycast.sim.mobility.stationary import GivenPlaces
 from carrycast.sim.mobility.trajectory import Trajectories
 
 
@@ -59,7 +59,7 @@ class Mixed(MobilityModel, frozen=True, kw_only=True):
         stations = len(self.positions)
         if stations >= nodes:
             raise UserError(f"mixed: {stations} positions for {nodes} nodes leave nobody to move; list fewer")
-        standing = Given(positions=self.positions).trajectories(stations, area, duration_s, rng)
+        standing = GivenPlaces(positions=self.positions).trajectories(stations, area, duration_s, rng)
         moving = self._moving().trajectories(nodes - stations, area, duration_s, rng)
         columns = ("start_s", "end_s", "x_m", "y_m", "vx_mps", "vy_mps")
         return Trajectories(
@@ -69,7 +69,7 @@ class Mixed(MobilityModel, frozen=True, kw_only=True):
 
     def _moving(self) -> MobilityModel:
         table = dict(self.rest)
-        return parse_settings(table, lookup(str(table.pop("model", ""))), "rest")
+        return parse_settings(table, find_movement_model(str(table.pop("model", ""))), "rest")
 
 
 class Excerpt(MobilityModel, frozen=True, kw_only=True):
@@ -126,4 +126,4 @@ class Excerpt(MobilityModel, frozen=True, kw_only=True):
 
     def _whole(self) -> MobilityModel:
         table = dict(self.of)
-        return parse_settings(table, lookup(str(table.pop("model", ""))), "of")
+        return parse_settings(table, find_movement_model(str(table.pop("model", ""))), "of")

@@ -28,7 +28,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
-def packing_of(path: Path) -> str | None:
+def detect_compression(path: Path) -> str | None:
     """How a file is packed; None if it is not."""
     with path.open("rb") as file:
         start = file.read(16)
@@ -38,9 +38,9 @@ def packing_of(path: Path) -> str | None:
     return None
 
 
-def open_plain(path: Path) -> BinaryIO:
+def open_decompressed(path: Path) -> BinaryIO:
     """A file to read, unpacked if it is packed."""
-    packing = packing_of(path)
+    packing = detect_compression(path)
     if packing == GZIP:
         return cast(BinaryIO, gzip.open(path, "rb"))
     if packing == BZIP2:
@@ -55,26 +55,26 @@ def open_plain(path: Path) -> BinaryIO:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[BinaryIO]:
+def decompressed_file(path: Path) -> Iterator[BinaryIO]:
     """A file to read, unpacked; a file that cannot be read or is cut is a UserError of one line."""
     try:
-        with open_plain(path) as file:
+        with open_decompressed(path) as file:
             yield file
     except _BROKEN:
-        raise UserError(f"{path}: the {_packing_name(path)} file is cut or broken; compress it again") from None
+        raise UserError(f"{path}: the {_compression_name(path)} file is cut or broken; compress it again") from None
     except OSError as error:
         if error.errno in _FULL:
             # Whoever reads writes as well, and that failed.
             raise
         # bzip2 says so of data that is broken, without an error number.
-        if error.errno is None and packing_of(path) is not None:
-            raise UserError(f"{path}: the {_packing_name(path)} file is cut or broken; compress it again") from None
+        if error.errno is None and detect_compression(path) is not None:
+            raise UserError(f"{path}: the {_compression_name(path)} file is cut or broken; compress it again") from None
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _packing_name(path: Path) -> str:
+def _compression_name(path: Path) -> str:
     try:
-        return packing_of(path) or "packed"
+        return detect_compression(path) or "packed"
     except OSError:
         return "packed"
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.movement_file import MAX_COORDINATE_M, MAX_TIME_S, MovementFormat, TraceFile, joined
+from carrycast.sim.mobility.movement_file import MAX_COORDINATE_M, MAX_TIME_S, MovementFormat, TraceFile, join_samples
 from carrycast.sim.mobility.trajectory import Integers, Trajectories
 
 COLUMNS = ("time_s", "node", "x_m", "y_m")
@@ -32,7 +32,7 @@ class CsvTable(MovementFormat, frozen=True, kw_only=True):
         samples = _Samples(self.trace_file())
         self.require_nodes(len(samples.number), nodes)
         time_s, x_m, y_m = np.array(samples.time_s), np.array(samples.x_m), np.array(samples.y_m)
-        return joined(nodes, duration_s, samples.nodes(), time_s - time_s.min(), x_m, y_m, steps=None)
+        return join_samples(nodes, duration_s, samples.nodes(), time_s - time_s.min(), x_m, y_m, steps=None)
 
     def extent(self) -> tuple[int, float]:
         """The nodes named in the file, and the time from its first sample to its last."""

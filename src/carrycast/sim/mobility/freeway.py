@@ -10,7 +10,7 @@ from carrycast.core.model import Position
 from carrycast.core.model.roads import RoadMap
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.road_model import RoadModel, driven, held, spread, together
+from carrycast.sim.mobility.road_model import RoadModel, drive_legs, limit_speeds, merge_legs, place_vehicles
 from carrycast.sim.mobility.trajectory import Floats, Trajectories
 
 
@@ -42,8 +42,8 @@ class Freeway(RoadModel, frozen=True, kw_only=True):
         for node, circuit in enumerate(traffic.circuit):
             rounds = ceil(gone_m[-1, node] / length_m[circuit]) + 1
             way = circuits[circuit][1][:-1] * rounds + circuits[circuit][1][:1]
-            legs.append(driven(node, way, slot_s, gone_m[:, node]))
-        return together(nodes, legs)
+            legs.append(drive_legs(node, way, slot_s, gone_m[:, node]))
+        return merge_legs(nodes, legs)
 
 
 _Circuit = tuple[Lane, list[Position]]
@@ -99,7 +99,7 @@ class _Traffic:
         # Whoever is alone on its circuit follows itself at a distance that never matters.
         self.leader = np.arange(nodes)
         self.lap_m = np.full(nodes, np.inf)
-        for circuit, placed in enumerate(spread(length_m, safety_m, nodes, rng)):
+        for circuit, placed in enumerate(place_vehicles(length_m, safety_m, nodes, rng)):
             for place, (place_m, node) in enumerate(placed):
                 self.circuit[node] = circuit
                 self.gone_m[node] = place_m
@@ -124,7 +124,7 @@ class _Traffic:
             behind.setdefault(int(self.leader[node]), []).append((node, float(faster_mps[node])))
         if behind:
             speeds = wanted_mps.tolist()
-            held(speeds, behind)
+            limit_speeds(speeds, behind)
             wanted_mps = np.array(speeds)
         self.speed_mps = wanted_mps
         self.gone_m = self.gone_m + wanted_mps * lasting_s

@@ -11,7 +11,7 @@ from carrycast.core.maps import Lane, lanes_of
 from carrycast.core.model import Position
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.road_model import RoadModel, driven, held, spread, together
+from carrycast.sim.mobility.road_model import RoadModel, drive_legs, limit_speeds, merge_legs, place_vehicles
 from carrycast.sim.mobility.trajectory import Trajectories
 
 _Heading = tuple[float, float]
@@ -60,7 +60,7 @@ class Streets:
         onward = [onto for onto in same if not _goes_back(lane, self.lanes[onto])]
         if not onward:
             return dict.fromkeys(same, 1.0)
-        sides = [turn_of(_heading(lane), _heading(self.lanes[onto])) for onto in onward]
+        sides = [turn_between(_heading(lane), _heading(self.lanes[onto])) for onto in onward]
         # Of several streets on the same side each gets its part.
         return {onto: self._weight[side] / sides.count(side) for onto, side in zip(onward, sides, strict=True)}
 
@@ -98,7 +98,7 @@ def _heading(lane: Lane) -> _Heading:
     return lane.end[0] - lane.start[0], lane.end[1] - lane.start[1]
 
 
-def turn_of(before: _Heading, after: _Heading) -> str:
+def turn_between(before: _Heading, after: _Heading) -> str:
     """Straight within 45 degrees, else left or right; by products, so that every machine decides alike."""
     ahead = before[0] * after[0] + before[1] * after[1]
     leftward = before[0] * after[1] - before[1] * after[0]
@@ -145,14 +145,14 @@ class Manhattan(RoadModel, frozen=True, kw_only=True):
                 f"manhattan: road {shortest.road.id!r} has {shortest.length_m:.1f} m from {shortest.origin!r} to "
                 f"{shortest.target!r}, less than a vehicle goes in a slot; lower slot_s or speed_max_mps"
             )
-        traffic = _Traffic(self, streets, spread(length_m, map.safety_m, nodes, rng), map.safety_m, nodes, rng)
+        traffic = _Traffic(self, streets, place_vehicles(length_m, map.safety_m, nodes, rng), map.safety_m, nodes, rng)
         slot_s = self.slots(duration_s)
         gone_m = np.zeros((len(slot_s), nodes))
         for slot, lasting_s in enumerate(np.diff(slot_s).tolist(), 1):
             traffic.advance(lasting_s)
             gone_m[slot] = gone_m[slot - 1] + np.array(traffic.speed_mps) * lasting_s
         ways = traffic.ways()
-        return together(nodes, [driven(node, ways[node], slot_s, gone_m[:, node]) for node in range(nodes)])
+        return merge_legs(nodes, [drive_legs(node, ways[node], slot_s, gone_m[:, node]) for node in range(nodes)])
 
 
 class _Traffic:
@@ -220,7 +220,7 @@ class _Traffic:
         for (back, ahead), faster_mps in zip(pairs, model.faster_mps(gap_m, self.safety_m).tolist(), strict=True):
             if faster_mps < model.speed_max_mps - model.speed_min_mps:
                 behind.setdefault(ahead[1], []).append((back[1], faster_mps))
-        held(wanted_mps, behind)
+        limit_speeds(wanted_mps, behind)
         self.speed_mps = wanted_mps
 
     def _turn(self, node: int) -> None:

@@ -12,7 +12,7 @@ from carrycast.core.plugins import find_plugin, plugin_names, unknown_plugin
 from carrycast.core.settings import file_locator, map_files
 from carrycast.sim.mobility.trajectory import Trajectories
 
-__all__ = ["FILE_FORMATS", "MODELS", "Area", "MobilityModel", "Recording", "lookup", "models"]
+__all__ = ["FILE_FORMATS", "MODELS", "Area", "MobilityModel", "Recording", "find_movement_model", "movement_models"]
 
 
 class Recording(NamedTuple):
@@ -69,9 +69,9 @@ MODELS = {
     "excerpt": "carrycast.sim.mobility.composite:Excerpt",
     "fleet": "carrycast.sim.mobility.fleet:FleetMovement",
     "freeway": "carrycast.sim.mobility.freeway:Freeway",
-    "given": "carrycast.sim.mobility.stationary:Given",
-    "grid": "carrycast.sim.mobility.stationary:Grid",
-    "line": "carrycast.sim.mobility.stationary:Line",
+    "given": "carrycast.sim.mobility.stationary:GivenPlaces",
+    "grid": "carrycast.sim.mobility.stationary:GridModel",
+    "line": "carrycast.sim.mobility.stationary:LineModel",
     "manhattan": "carrycast.sim.mobility.manhattan:Manhattan",
     "mixed": "carrycast.sim.mobility.composite:Mixed",
     "random_static": "carrycast.sim.mobility.stationary:RandomStatic",
@@ -88,7 +88,7 @@ FILE_FORMATS = {
 """The built-in formats of movement files. Each is a movement model as well: it plays such a file."""
 
 
-def models() -> dict[str, type[MobilityModel]]:
+def movement_models() -> dict[str, type[MobilityModel]]:
     """All movement models, by name: those that compute a movement, and those that play a file."""
     formats = {name: find_plugin("file_formats", name) for name in plugin_names("file_formats")}
     played = {name: kind for name, kind in formats.items() if issubclass(kind, MobilityModel)}
@@ -96,7 +96,7 @@ def models() -> dict[str, type[MobilityModel]]:
     return dict(sorted({**played, **made}.items()))
 
 
-def lookup(name: str) -> type[MobilityModel]:
+def find_movement_model(name: str) -> type[MobilityModel]:
     """The model of a name; a UserError names those there are."""
     if name in MODELS:
         return find_plugin("movement_models", name)
@@ -104,7 +104,7 @@ def lookup(name: str) -> type[MobilityModel]:
         return find_plugin("file_formats", name)
     if name in plugin_names("movement_models"):
         return find_plugin("movement_models", name)
-    known = models()
+    known = movement_models()
     if name not in known:
         raise unknown_plugin("movement model", name, list(known))
     return known[name]

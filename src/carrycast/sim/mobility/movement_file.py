@@ -14,7 +14,7 @@ from msgspec import Meta
 from carrycast.core.file_formats import FileFormat
 from carrycast.core.settings import InputFile
 from carrycast.errors import UserError
-from carrycast.sim.mobility.compression import reading
+from carrycast.sim.mobility.compression import decompressed_file
 from carrycast.sim.mobility.model import Area, MobilityModel, Recording
 from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories
 
@@ -38,7 +38,7 @@ class TraceFile:
 
     def lines(self) -> Iterator[str]:
         """The lines that are neither blank nor comments (#), stripped."""
-        with reading(self.path) as file:
+        with decompressed_file(self.path) as file:
             while raw := file.readline(MAX_LINE_BYTES + 1):
                 self.line_number += 1
                 if len(raw) > MAX_LINE_BYTES:
@@ -74,7 +74,7 @@ class TraceFile:
         return value
 
 
-def joined(
+def join_samples(
     nodes: int, duration_s: float, node: Integers, time_s: Floats, x_m: Floats, y_m: Floats, steps: Integers | None
 ) -> Trajectories:
     """Join samples, given in any order, of the first nodes.
@@ -117,7 +117,7 @@ class Waypoints(NamedTuple):
 _SAME_PLACE_M = 1e-6
 
 
-def waypoints(moving: Trajectories) -> Waypoints:
+def extract_waypoints(moving: Trajectories) -> Waypoints:
     """The samples that give a movement again when joined: where each leg begins, and where nothing follows it, ends."""
     node = np.repeat(np.arange(moving.nodes), np.diff(moving.first))
     lasting_s = moving.end_s - moving.start_s
@@ -137,7 +137,7 @@ def waypoints(moving: Trajectories) -> Waypoints:
     )
 
 
-class Recorded(NamedTuple):
+class RecordedMovement(NamedTuple):
     """All that a trace file says. Each of its records (samples, waypoints, commands) is used or superseded."""
 
     names: list[str]
@@ -160,7 +160,7 @@ class MovementFormat(MobilityModel, FileFormat, frozen=True, kw_only=True):
 
     file: Annotated[InputFile, Meta(description="the trace file, relative to the scenario's folder")]
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedMovement:
         """All nodes of the file, and how they move."""
         raise NotImplementedError(f"{type(self).__name__} does not read its file")
 

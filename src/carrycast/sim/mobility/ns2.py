@@ -10,7 +10,13 @@ import numpy as np
 
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.movement_file import MAX_COORDINATE_M, MAX_TIME_S, MovementFormat, Recorded, TraceFile
+from carrycast.sim.mobility.movement_file import (
+    MAX_COORDINATE_M,
+    MAX_TIME_S,
+    MovementFormat,
+    RecordedMovement,
+    TraceFile,
+)
 from carrycast.sim.mobility.trajectory import Trajectories
 
 _PLACE = re.compile(r"\$node_\((\d{1,8})\)\s+set\s+([XYZ])_\s+(\S+)")
@@ -75,14 +81,16 @@ class Ns2(MovementFormat, frozen=True, kw_only=True):
         read = _read(self.trace_file())
         return len(read), self._lasts_s(read)
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedMovement:
         """All nodes of the file, by their numbers, until the last has arrived."""
         file = self.trace_file()
         read = _read(file)
         moving = self._moving(read, len(read), self._lasts_s(read))
         records = sum(node.records for node in read.values())
         superseded = sum(node.superseded() for node in read.values())
-        return Recorded([str(number) for number in sorted(read)], moving, records, records - superseded, superseded)
+        return RecordedMovement(
+            [str(number) for number in sorted(read)], moving, records, records - superseded, superseded
+        )
 
     def _lasts_s(self, read: "dict[int, _Node]") -> float:
         legs = _Legs(MAX_TIME_S)

@@ -11,9 +11,9 @@ from carrycast.sim.mobility.movement_file import (
     MAX_COORDINATE_M,
     MAX_TIME_S,
     MovementFormat,
-    Recorded,
+    RecordedMovement,
     TraceFile,
-    joined,
+    join_samples,
 )
 from carrycast.sim.mobility.trajectory import Trajectories
 
@@ -44,12 +44,12 @@ class One(MovementFormat, frozen=True, kw_only=True):
         samples.read()
         return len(samples.last_s), max(samples.last_s.values())
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedMovement:
         """All nodes of the file, to its last sample."""
         samples = _Samples(self.trace_file())
         samples.read()
         moving = samples.trajectories(len(samples.number), max(samples.last_s.values()))
-        return Recorded(list(samples.number), moving, samples.records, len(samples.node))
+        return RecordedMovement(list(samples.number), moving, samples.records, len(samples.node))
 
 
 class _Samples:
@@ -118,4 +118,4 @@ class _Samples:
         """A leg from each sample to the node's next, and one that stands from its last to the end of the run."""
         node = np.array(self.node, dtype=np.int64)
         columns = (np.array(self.time_s), np.array(self.x_m), np.array(self.y_m))
-        return joined(nodes, duration_s, node, *columns, steps=None)
+        return join_samples(nodes, duration_s, node, *columns, steps=None)

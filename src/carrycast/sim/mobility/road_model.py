@@ -20,7 +20,9 @@ from carrycast.sim.mobility.model import Area, MobilityModel
 from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories
 
 
-def spread(length_m: Floats, safety_m: float, nodes: int, rng: np.random.Generator) -> list[list[tuple[float, int]]]:
+def place_vehicles(
+    length_m: Floats, safety_m: float, nodes: int, rng: np.random.Generator
+) -> list[list[tuple[float, int]]]:
     """Where vehicles start: for each lane its (place, node) from back to front, a safety distance apart.
 
     Each node takes a lane with a probability in proportion to the room left there. On a lane, what is left beyond the
@@ -43,12 +45,12 @@ def spread(length_m: Floats, safety_m: float, nodes: int, rng: np.random.Generat
     return placed
 
 
-def holds(length_m: Floats, safety_m: float) -> int:
-    """How many vehicles `spread` can place."""
+def road_capacity(length_m: Floats, safety_m: float) -> int:
+    """How many vehicles `place_vehicles` can place."""
     return int(np.floor(length_m / safety_m).sum()) if safety_m > 0 else 1 << 62
 
 
-def held(wanted_mps: list[float], behind: Mapping[int, Sequence[tuple[int, float]]]) -> None:
+def limit_speeds(wanted_mps: list[float], behind: Mapping[int, Sequence[tuple[int, float]]]) -> None:
     """Slow vehicles down, in place: each goes at most so much faster than the one it follows, which may follow others.
 
     `behind` has, for a vehicle, those who follow it and by how much each may be faster, never less than 0. So the
@@ -77,7 +79,7 @@ class _Legs(NamedTuple):
     vy_mps: Floats
 
 
-def driven(node: int, way: Sequence[Position], slot_s: Floats, gone_m: Floats) -> _Legs:
+def drive_legs(node: int, way: Sequence[Position], slot_s: Floats, gone_m: Floats) -> _Legs:
     """The legs of one vehicle along a way of straight pieces.
 
     At the times `slot_s` it has gone so far from the start of the way, evenly in between. A leg ends with a slot and
@@ -109,7 +111,7 @@ def driven(node: int, way: Sequence[Position], slot_s: Floats, gone_m: Floats) -
     )
 
 
-def together(nodes: int, legs: Sequence[_Legs]) -> Trajectories:
+def merge_legs(nodes: int, legs: Sequence[_Legs]) -> Trajectories:
     """The legs of all vehicles."""
     node, *columns = (np.concatenate(column) for column in zip(*legs, strict=True))
     return Trajectories.from_legs(nodes, node.astype(np.int64), *columns)
@@ -190,10 +192,10 @@ class RoadModel(MobilityModel, frozen=True, kw_only=True):
 
     def require_room(self, length_m: Floats, safety_m: float, nodes: int) -> None:
         """Refuse more vehicles than the lanes hold."""
-        held = holds(length_m, safety_m)
-        if nodes > held:
+        capacity = road_capacity(length_m, safety_m)
+        if nodes > capacity:
             raise UserError(
-                f"{self.name}: the lanes hold {held} vehicles {safety_m:g} m apart, not {nodes}; "
+                f"{self.name}: the lanes hold {capacity} vehicles {safety_m:g} m apart, not {nodes}; "
                 f"lower the number of nodes or safety_m"
             )
 

@@ -11,7 +11,7 @@ from carrycast.sim.mobility.model import Area, MobilityModel
 from carrycast.sim.mobility.trajectory import Trajectories
 
 
-class Given(MobilityModel, frozen=True, kw_only=True):
+class GivenPlaces(MobilityModel, frozen=True, kw_only=True):
     """One place (x, y) for each node, in meters."""
 
     name: ClassVar[str] = "given"
@@ -33,7 +33,7 @@ class Given(MobilityModel, frozen=True, kw_only=True):
         return Trajectories.standing(place[:, 0], place[:, 1], duration_s)
 
 
-class Grid(MobilityModel, frozen=True, kw_only=True):
+class GridModel(MobilityModel, frozen=True, kw_only=True):
     """Nodes row by row from (0, 0); the last row may be shorter."""
 
     name: ClassVar[str] = "grid"
@@ -65,7 +65,7 @@ class Grid(MobilityModel, frozen=True, kw_only=True):
         return Trajectories.standing(column * self.spacing_m, row * self.spacing_m, duration_s)
 
 
-class Line(MobilityModel, frozen=True, kw_only=True):
+class LineModel(MobilityModel, frozen=True, kw_only=True):
     """Nodes from left to right at half the height of the area."""
 
     name: ClassVar[str] = "line"

@@ -14,15 +14,15 @@ from msgspec import Meta
 from carrycast.core.maps import read_map
 from carrycast.core.model import RoadMap
 from carrycast.errors import UserError
-from carrycast.sim.mobility.compression import reading
+from carrycast.sim.mobility.compression import decompressed_file
 from carrycast.sim.mobility.model import Area, Recording
 from carrycast.sim.mobility.movement_file import (
     MAX_COORDINATE_M,
     MAX_TIME_S,
     MovementFormat,
-    Recorded,
+    RecordedMovement,
     Waypoints,
-    joined,
+    join_samples,
 )
 from carrycast.sim.mobility.trajectory import Trajectories
 
@@ -86,7 +86,7 @@ class FcdSamples:
     def read(self) -> None:
         """Go through the file once."""
         try:
-            with reading(self.path) as stream:
+            with decompressed_file(self.path) as stream:
                 while chunk := stream.read(CHUNK_BYTES):
                     self._read_bytes += len(chunk)
                     self._parser.Parse(chunk, False)
@@ -108,14 +108,14 @@ class FcdSamples:
                 f'{self.path}: no nodes; expected <timestep time="..."> with <{kinds} id="..." x="..." y="...">'
             )
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedMovement:
         """All nodes. A vehicle is named by its id, a person or container by the word and its id."""
         names = [name.removeprefix("vehicle ") for name in self.number]
         if len(set(names)) < len(names):
             again = next(name for name in names if names.count(name) > 1)
             raise UserError(f"{self.path}: a vehicle and another node would both be named {again[:40]!r}; rename one")
         moving = self.trajectories(len(names), self.time_s[-1] - self.time_s[0])
-        return Recorded(names, moving, sum(self.listed[kind] for kind in self.kinds), len(self.node))
+        return RecordedMovement(names, moving, sum(self.listed[kind] for kind in self.kinds), len(self.node))
 
     def waypoints(self) -> Waypoints:
         """Every sample, also one that no other follows; those of steps that follow each other are joined."""
@@ -152,7 +152,7 @@ class FcdSamples:
         """The first nodes, in straight lines from step to step."""
         node, steps = np.array(self.node, dtype=np.int64), np.array(self.step, dtype=np.int64)
         time_s = np.array(self.time_s)[steps] - self.time_s[0]
-        return joined(nodes, duration_s, node, time_s, np.array(self.x_m), np.array(self.y_m), steps)
+        return join_samples(nodes, duration_s, node, time_s, np.array(self.x_m), np.array(self.y_m), steps)
 
     def _error(self, what: str) -> UserError:
         return UserError(f"{self.path}:{self._parser.CurrentLineNumber}: {what}")
@@ -290,7 +290,7 @@ class Sumo(MovementFormat, frozen=True, kw_only=True):
         """The file's extent."""
         return super().recording()._replace(first_only=self.first)
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedMovement:
         """All vehicles of the file; a person or container is told from a vehicle by the word before its id."""
         return self._read().recorded()
 

@@ -12,7 +12,7 @@ from carrycast.core.model import NodeId
 from carrycast.sim.radio.dot11 import Dot11
 from carrycast.sim.radio.ether import Ether
 from carrycast.sim.radio.medium import Scheduler
-from carrycast.sim.radio.station import LONG_AGO_US, NEVER, Station, Transmission
+from carrycast.sim.radio.station import LONG_AGO_US, NEVER, CsmaStation, Transmission
 
 _by_node = attrgetter("node")
 
@@ -23,11 +23,11 @@ class Contention:
     def __init__(
         self,
         dot11: Dot11,
-        stations: list[Station],
+        stations: list[CsmaStation],
         ether: Ether,
         scheduler: Scheduler,
         rng: Random,
-        send: Callable[[Station], None],
+        send: Callable[[CsmaStation], None],
     ) -> None:
         self._stations = stations
         self._ether = ether
@@ -38,7 +38,7 @@ class Contention:
         """Who counts down."""
         self._ending: Transmission | None = None
         """The transmission whose end is being worked through."""
-        self._gathering: list[Station] | None = None
+        self._gathering: list[CsmaStation] | None = None
         """Who begins to count down meanwhile."""
         self._slot_us = dot11.slot_us
         self._difs_us = dot11.difs_us
@@ -46,7 +46,7 @@ class Contention:
         self._sense_us = dot11.sense_us
         self._busy_slot = dot11.busy_slot_counts
 
-    def forget(self, station: Station) -> None:
+    def forget(self, station: CsmaStation) -> None:
         """A node crashes: it wants nothing any more, and knows of nobody's reservation."""
         station.access_us, station.slots, station.nav_us = NEVER, 0, LONG_AGO_US
         self._counting.discard(station.node)
@@ -57,26 +57,26 @@ class Contention:
         """A backoff of 0 to `window` slots."""
         return int(self._rng.random() * (window + 1))
 
-    def rest(self, station: Station, slots: int) -> None:
+    def rest(self, station: CsmaStation, slots: int) -> None:
         """A backoff begins with nothing to send, now or when others' reservation is over."""
         station.slots = slots
         now_us, reserved_us = self._scheduler.now_us, station.nav_us + self._difs_us
         station.rested_us = reserved_us if reserved_us > now_us else now_us
 
-    def reserve(self, station: Station, until_us: int) -> None:
+    def reserve(self, station: CsmaStation, until_us: int) -> None:
         """Others have reserved the medium from a node whose backoff goes on with nothing to send: no quiet time,
         either."""
         station.nav_us = until_us
         station.slots = self._slots_left(station)[0]
         station.rested_us = until_us + self._difs_us
 
-    def _slots_left(self, station: Station) -> tuple[int, int]:
+    def _slots_left(self, station: CsmaStation) -> tuple[int, int]:
         """Of a backoff with nothing to send; and from when on they count, if it is quiet."""
         if station.rested_us <= self._ether.calm_us:
             return 0, station.rested_us
         return self._ether.rested(station.node, station.slots, station.rested_us, self._scheduler.now_us)
 
-    def wake(self, station: Station) -> None:
+    def wake(self, station: CsmaStation) -> None:
         """A node that had nothing to send has something: it may send at once, or must wait for its turn."""
         now_us, node, ether = self._scheduler.now_us, station.node, self._ether
         if station.slots:
@@ -102,7 +102,7 @@ class Contention:
             return now_us + (self._eifs_us if node in ending.puzzled else self._difs_us)
         return self._ether.free_us(node, now_us)
 
-    def contend(self, station: Station, slots: int) -> None:
+    def contend(self, station: CsmaStation, slots: int) -> None:
         """Wait for the medium to be idle, and then so many slots more."""
         station.slots = slots
         holding = self._ether.holding(station.node)
@@ -112,7 +112,7 @@ class Contention:
         now_us = self._scheduler.now_us
         self._count_down(station, max(now_us, self._free_us(station.node, now_us)))
 
-    def _count_down(self, station: Station, from_us: int) -> None:
+    def _count_down(self, station: CsmaStation, from_us: int) -> None:
         """Nobody is heard: the slots left count from a time on."""
         reserved_us = station.nav_us + self._difs_us
         if reserved_us > from_us:
@@ -202,7 +202,7 @@ class Contention:
             group[:] = rest
             self._scheduler.at(min(station.access_us for station in rest), self._reach_access, group)
 
-    def _grant(self, station: Station) -> None:
+    def _grant(self, station: CsmaStation) -> None:
         """The medium is a node's."""
         self._counting.discard(station.node)
         station.access_us, station.slots = NEVER, 0

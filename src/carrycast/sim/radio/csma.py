@@ -17,8 +17,8 @@ from carrycast.sim.contacts.plan import MICROSECONDS, ContactPlan
 from carrycast.sim.radio.contention import Contention
 from carrycast.sim.radio.dot11 import ACK_BYTES, CTS_BYTES, RTS_BYTES, CsmaRadio
 from carrycast.sim.radio.ether import Ether, Places
-from carrycast.sim.radio.medium import Air, Frame, Medium, Reach, Scheduler, Topology
-from carrycast.sim.radio.station import Kind, Station, Transmission
+from carrycast.sim.radio.medium import Frame, Medium, MediumUpcalls, Reach, Scheduler, Topology
+from carrycast.sim.radio.station import CsmaStation, FrameKind, Transmission
 
 
 class Vicinity:
@@ -74,7 +74,7 @@ class Vicinity:
 COST_BYTES = 500
 _NOBODY = Reach(())
 # Looking a member up in its enumeration costs a call, in every transmission.
-_BROADCAST, _DATA, _ACK, _RTS, _CTS = Kind
+_BROADCAST, _DATA, _ACK, _RTS, _CTS = FrameKind
 
 
 class _Topology(Topology):
@@ -105,7 +105,7 @@ class CsmaMedium(Medium):
         interface: str,
         nodes: int,
         scheduler: Scheduler,
-        air: Air,
+        air: MediumUpcalls,
         rng: Random,
         places: Places | None = None,
     ) -> None:
@@ -122,9 +122,9 @@ class CsmaMedium(Medium):
         self._scheduler = scheduler
         self._air = air
         self._ether = Ether(dot11, places)
-        self._stations = [Station(node, dot11.cw_min) for node in range(nodes)]
+        self._stations = [CsmaStation(node, dot11.cw_min) for node in range(nodes)]
         self._contention = Contention(dot11, self._stations, self._ether, scheduler, rng, self._send)
-        # By kind, as `Kind` counts them.
+        # By kind, as `FrameKind` counts them.
         self._ends = (self._end_broadcast, self._end_data, self._end_ack, self._end_rts, self._end_cts)
         self._sifs_us = dot11.sifs_us
         self._routing_first = dot11.routing_first
@@ -150,7 +150,7 @@ class CsmaMedium(Medium):
         if len(queue) > self._dot11.queue:
             # [ns-2.35: queue/priqueue.cc] What goes ahead pushes out the last.
             refused = queue.pop() if ahead else frame
-            self._air.lost(refused, refused.sender, Failure.QUEUE_FULL)
+            self._air.on_lost(refused, refused.sender, Failure.QUEUE_FULL)
             if refused.token is not None:
                 # Told from the queue, never from inside the handler that is still sending.
                 self._scheduler.at(self._scheduler.now_us, self._refuse, refused)
@@ -169,7 +169,7 @@ class CsmaMedium(Medium):
         """A node crashes, with all that it had to send. Nobody is left to be told of outcomes."""
         station = self._stations[node]
         for frame in station.queue:
-            self._air.lost(frame, node, "sender_down")
+            self._air.on_lost(frame, node, "sender_down")
         station.queue.clear()
         station.epoch += 1
         station.reset(self._dot11.cw_min)
@@ -177,7 +177,7 @@ class CsmaMedium(Medium):
 
     # Transmissions.
 
-    def _send(self, station: Station) -> None:
+    def _send(self, station: CsmaStation) -> None:
         """The medium is a node's: its first frame, or the question before it, goes on the air."""
         frame = station.queue[0]
         size_bytes, now_us = len(frame.encoded), self._scheduler.now_us
@@ -197,7 +197,9 @@ class CsmaMedium(Medium):
             airtime_us = self._unicasts_us[size_bytes] = self._dot11.unicast_us(size_bytes)
         return airtime_us
 
-    def _begin(self, kind: Kind, sender: NodeId, owner: Station, frame: Frame, start_us: int, airtime_us: int) -> None:
+    def _begin(
+        self, kind: FrameKind, sender: NodeId, owner: CsmaStation, frame: Frame, start_us: int, airtime_us: int
+    ) -> None:
         """Put something on the air, now or as an answer a SIFS from now."""
         transmission = Transmission(
             kind,
@@ -231,9 +233,9 @@ class CsmaMedium(Medium):
         if garbled:
             missed = tuple([node for node in reach.nodes if node in garbled])
             if missed:
-                air.missed(frame, missed, "collision")
+                air.on_missed(frame, missed, "collision")
                 reach = Reach(tuple([node for node in reach.nodes if node not in garbled]))
-        air.received(frame, reach)
+        air.on_received(frame, reach)
 
     def _end_data(self, transmission: Transmission) -> None:
         frame, station, target = transmission.frame, transmission.owner, transmission.frame.target
@@ -243,7 +245,7 @@ class CsmaMedium(Medium):
         self._reserve(transmission, target, transmission.end_us + ack_us)
         if self.promiscuous:
             garbled, heard = transmission.garbled, self.topology.reach(transmission.sender).nodes
-            self._air.overheard(frame, [node for node in heard if node != target and node not in garbled])
+            self._air.on_overheard(frame, [node for node in heard if node != target and node not in garbled])
         if failure:
             self._miss(transmission, failure, ACK_BYTES)
             return
@@ -252,7 +254,7 @@ class CsmaMedium(Medium):
         if not station.heard:
             # A repetition of what the target has, because an ACK was lost, is not passed up again.
             station.heard = frame.attempts
-            self._air.received(frame, self.topology.alone(target))
+            self._air.on_received(frame, self.topology.alone(target))
 
     def _end_ack(self, transmission: Transmission) -> None:
         station = transmission.owner
@@ -335,7 +337,7 @@ class CsmaMedium(Medium):
         station.window = min(2 * station.window + 1, dot11.cw_max)
         self._contention.contend(station, self._contention.draw(station.window))
 
-    def _finish(self, station: Station, failure: Failure | None) -> None:
+    def _finish(self, station: CsmaStation, failure: Failure | None) -> None:
         """A unicast is done with."""
         frame, air = station.queue[0], self._air
         heard, reason = station.heard, station.failure
@@ -345,19 +347,19 @@ class CsmaMedium(Medium):
         assert frame.target is not None
         if not heard:
             frame.lost = True
-            air.lost(frame, frame.target, reason)
+            air.on_lost(frame, frame.target, reason)
             if frame.attempts:
-                air.received(frame, _NOBODY)
+                air.on_received(frame, _NOBODY)
         elif frame.attempts > heard:
-            air.received(_repetitions(frame, frame.attempts - heard), _NOBODY)
+            air.on_received(_repetitions(frame, frame.attempts - heard), _NOBODY)
         if failure:
             for behind in waited:
-                air.lost(behind, station.node, failure)
-            air.given_up([frame, *waited])
+                air.on_lost(behind, station.node, failure)
+            air.on_unreachable([frame, *waited])
         elif frame.token is not None:
-            air.outcome(frame, None)
+            air.on_outcome(frame, None)
 
-    def _advance(self, station: Station) -> None:
+    def _advance(self, station: CsmaStation) -> None:
         """On to the next frame. A backoff comes between any two, also while there is none."""
         queue = station.queue
         queue.popleft()
@@ -369,7 +371,7 @@ class CsmaMedium(Medium):
 
     def _refuse(self, frame: object) -> None:
         assert isinstance(frame, Frame)
-        self._air.outcome(frame, Failure.QUEUE_FULL)
+        self._air.on_outcome(frame, Failure.QUEUE_FULL)
 
 
 def _is_routing(frame: Frame) -> bool:

@@ -10,7 +10,7 @@ from random import Random
 
 from carrycast.core.model import Failure, NodeId
 from carrycast.sim.radio.disk_settings import DiskRadio
-from carrycast.sim.radio.medium import Air, Frame, Medium, Reach, Scheduler, Topology, Volley
+from carrycast.sim.radio.medium import Frame, Medium, MediumUpcalls, Reach, Scheduler, Topology, UnicastBatch
 
 COST_BYTES = 500
 _NOBODY = Reach(())
@@ -33,7 +33,7 @@ class DiskMedium(Medium):
     """One interface of all nodes. One queue entry per transmission, however many hear it."""
 
     def __init__(
-        self, settings: DiskRadio, interface: str, nodes: int, scheduler: Scheduler, air: Air, rng: Random
+        self, settings: DiskRadio, interface: str, nodes: int, scheduler: Scheduler, air: MediumUpcalls, rng: Random
     ) -> None:
         self.interface = interface
         self.topology = Topology(nodes)
@@ -64,7 +64,7 @@ class DiskMedium(Medium):
         sender = frame.sender
         waiting = self._still_waiting(sender)
         if len(waiting) >= self._queue:
-            self._air.lost(frame, sender, Failure.QUEUE_FULL)
+            self._air.on_lost(frame, sender, Failure.QUEUE_FULL)
             if frame.token is not None:
                 # Told from the queue, never from inside the handler that is still sending.
                 self._scheduler.at(now_us, self._refuse, frame)
@@ -78,7 +78,7 @@ class DiskMedium(Medium):
         else:
             self._scheduler.at(start_us + airtime_us + self._delay_us, self._arrive, frame)
 
-    def transmit_each(self, volley: Volley) -> None:
+    def transmit_each(self, volley: UnicastBatch) -> None:
         if self._rate_bps is None and self._loss == 0.0:
             # All take the same time: one queue entry is enough.
             self._scheduler.at(self._scheduler.now_us + self._delay_us, self._arrive_each, volley)
@@ -136,33 +136,33 @@ class DiskMedium(Medium):
             reach = self.topology.reach(frame.sender)
             if self._loss > 0.0:
                 reach = self._survivors(frame, reach)
-            self._air.received(frame, reach)
+            self._air.on_received(frame, reach)
             return
         if self.promiscuous:
-            self._air.overheard(frame, self._bystanders(frame.sender, frame.target))
+            self._air.on_overheard(frame, self._bystanders(frame.sender, frame.target))
         ok = not frame.lost and self.topology.linked(frame.sender, frame.target)
         if not ok:
-            self._air.lost(frame, frame.target, "loss" if frame.lost else Failure.OUT_OF_REACH)
-        self._air.received(frame, self.topology.alone(frame.target) if ok else _NOBODY)
+            self._air.on_lost(frame, frame.target, "loss" if frame.lost else Failure.OUT_OF_REACH)
+        self._air.on_received(frame, self.topology.alone(frame.target) if ok else _NOBODY)
         if not ok:
             waited = self._withdraw(frame.sender, frame.target)
             for behind in waited:
-                self._air.lost(behind, frame.sender, Failure.UNREACHABLE)
-            self._air.given_up([frame, *waited])
+                self._air.on_lost(behind, frame.sender, Failure.UNREACHABLE)
+            self._air.on_unreachable([frame, *waited])
         elif frame.token is not None:
-            self._air.outcome(frame, None)
+            self._air.on_outcome(frame, None)
 
     def _arrive_each(self, volley: object) -> None:
-        assert isinstance(volley, Volley)
+        assert isinstance(volley, UnicastBatch)
         reach = self.topology.within(volley.sender, volley.targets)
         missed: list[NodeId] = []
         if len(reach.nodes) < len(volley.targets):
             missed = [target for target in volley.targets if target not in reach.ids]
             for target in missed:
-                self._air.lost(volley, target, Failure.OUT_OF_REACH)
-        self._air.received(volley, reach)
+                self._air.on_lost(volley, target, Failure.OUT_OF_REACH)
+        self._air.on_received(volley, reach)
         for target in missed:
-            self._air.outcome(volley.to(target), Failure.UNREACHABLE)
+            self._air.on_outcome(volley.to(target), Failure.UNREACHABLE)
 
     def _bystanders(self, sender: NodeId, target: NodeId) -> list[NodeId]:
         """Who else hears a unicast; of its repetitions the first counts, and what is lost is lost without a word."""
@@ -174,11 +174,11 @@ class DiskMedium(Medium):
         heard = []
         for node in reach.nodes:
             if draw() < loss:
-                self._air.lost(frame, node, "loss")
+                self._air.on_lost(frame, node, "loss")
             else:
                 heard.append(node)
         return Reach(tuple(heard))
 
     def _refuse(self, frame: object) -> None:
         assert isinstance(frame, Frame)
-        self._air.outcome(frame, Failure.QUEUE_FULL)
+        self._air.on_outcome(frame, Failure.QUEUE_FULL)

@@ -64,7 +64,7 @@ class Frame:
         return self.target is not None
 
 
-class Volley(Frame):
+class UnicastBatch(Frame):
     """The same message to several nodes, one transmission each, for a medium that carries them all in the same time."""
 
     __slots__ = ("copies", "targets")
@@ -111,42 +111,42 @@ class Reach:
         return self._ids
 
 
-class Air(ABC):
+class MediumUpcalls(ABC):
     """What a medium tells the world about frames."""
 
     __slots__ = ()
 
     @abstractmethod
-    def received(self, frame: Frame, reach: Reach) -> None:
+    def on_received(self, frame: Frame, reach: Reach) -> None:
         """A frame is heard by everybody in `reach` (perhaps nobody), now."""
 
     @abstractmethod
-    def outcome(self, frame: Frame, failure: Failure | None) -> None:
+    def on_outcome(self, frame: Frame, failure: Failure | None) -> None:
         """What became of a unicast: told once, after `received`; None if it arrived.
 
         Of one without a token only that its target could not be reached.
         """
 
-    def given_up(self, frames: Sequence[Frame]) -> None:
+    def on_unreachable(self, frames: Sequence[Frame]) -> None:
         """A neighbor could not be reached: the outcome of the frame that was tried, and of those that waited for it.
 
         All of them have left the queue by then. What never was on the air has been said to be lost.
         """
         for frame in frames:
-            self.outcome(frame, Failure.UNREACHABLE)
+            self.on_outcome(frame, Failure.UNREACHABLE)
 
     @abstractmethod
-    def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
+    def on_lost(self, frame: Frame, node: NodeId, reason: str) -> None:
         """A node that should have heard a frame did not, or a frame never left its sender."""
 
     @abstractmethod
-    def overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
+    def on_overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
         """Nodes that could read a unicast meant for another. Told only by a medium that is `promiscuous`."""
 
-    def missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
+    def on_missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
         """Several nodes that should have heard a frame did not, for one reason."""
         for node in nodes:
-            self.lost(frame, node, reason)
+            self.on_lost(frame, node, reason)
 
 
 class Topology:
@@ -237,7 +237,7 @@ class Medium(ABC):
     def transmit(self, frame: Frame) -> None:
         """Take a frame from its sender. A full queue drops it, with a reason."""
 
-    def transmit_each(self, volley: Volley) -> None:
+    def transmit_each(self, volley: UnicastBatch) -> None:
         """Take the frames to several nodes, in their order."""
         for target in volley.targets:
             self.transmit(volley.to(target))

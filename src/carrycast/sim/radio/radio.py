@@ -9,7 +9,7 @@ import msgspec
 from carrycast.core.model import NodeId
 from carrycast.core.plugins import find_plugin, plugin_names
 from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.radio.medium import Air, Medium, Scheduler
+from carrycast.sim.radio.medium import Medium, MediumUpcalls, Scheduler
 
 RADIOS = {
     "csma": "carrycast.sim.radio.dot11:CsmaRadio",
@@ -31,7 +31,7 @@ class RadioContext(NamedTuple):
     nodes: int
     duration_s: float
     scheduler: Scheduler
-    air: Air
+    air: MediumUpcalls
     rng: Random
     """The only source of randomness that a medium may use."""
     places: Places | None

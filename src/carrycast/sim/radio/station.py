@@ -11,7 +11,7 @@ NEVER = 1 << 62
 LONG_AGO_US = -(1 << 62)
 
 
-class Kind(enum.IntEnum):
+class FrameKind(enum.IntEnum):
     """What is on the air."""
 
     BROADCAST = 0
@@ -21,7 +21,7 @@ class Kind(enum.IntEnum):
     CTS = 4
 
 
-class Station:
+class CsmaStation:
     """One node's sender.
 
     While it contends for the medium it either counts down, and would send at `access_us`, or it is frozen: then
@@ -58,7 +58,7 @@ class Station:
         """The backoff that is left: of the frame being sent or, with an empty queue, from `rested_us` on."""
         self.rested_us = 0
         self.access_us = NEVER
-        self.group: list[Station] | None = None
+        self.group: list[CsmaStation] | None = None
         """Those whose next access one queue entry stands for."""
 
     def reset(self, window: int) -> None:
@@ -102,9 +102,9 @@ class Transmission:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: FrameKind,
         sender: NodeId,
-        owner: Station,
+        owner: CsmaStation,
         frame: Frame,
         start_us: int,
         end_us: int,

@@ -9,9 +9,9 @@ import numpy as np
 
 from carrycast.core.streams import array_stream, check_seed
 from carrycast.errors import UserError
-from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.contacts.exact import compute_contacts
 from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.mobility.compression import reading
+from carrycast.sim.mobility.compression import decompressed_file
 from carrycast.sim.mobility.csv_table import COLUMNS, CsvTable
 from carrycast.sim.mobility.model import Area
 from carrycast.sim.mobility.movement_file import MovementFormat
@@ -68,7 +68,7 @@ def _plan(key: bytes, carried: _Unhashed, seed: int, range_m: float) -> ContactP
     moving = _moving(key, carried, seed)
     if moving is None:
         return _replayed(scenario)
-    return contacts(moving, range_m, scenario.duration_s)
+    return compute_contacts(moving, range_m, scenario.duration_s)
 
 
 def check_files(scenario: Scenario) -> None:
@@ -163,7 +163,7 @@ def _from_player(player: MovementFormat, range_m: float | None, duration_s: floa
     if wanted_s <= 0:
         raise UserError(f"{path}: says nothing of how long it lasts; give --duration")
     moving = player.trajectories(nodes, Area(1.0, 1.0), wanted_s, array_stream(seed, "mobility"))
-    return contacts(moving, range_m, wanted_s)
+    return compute_contacts(moving, range_m, wanted_s)
 
 
 def _from_scenario(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
@@ -176,9 +176,9 @@ def _from_scenario(path: Path, range_m: float | None, duration_s: float | None, 
     wanted_s = duration_s or scenario.duration_s
     if wanted_s > scenario.duration_s:
         raise UserError(f"--duration {wanted_s:g}: {path} moves its nodes for {scenario.duration_s:g} s only")
-    return contacts(moving, scenario.radio_model().range_m if range_m is None else range_m, wanted_s)
+    return compute_contacts(moving, scenario.radio_model().range_m if range_m is None else range_m, wanted_s)
 
 
 def _start_of(path: Path) -> str:
-    with reading(path) as file:
+    with decompressed_file(path) as file:
         return file.read(_SNIFFED_BYTES).decode("utf-8", errors="replace").removeprefix("\ufeff")

@@ -25,7 +25,7 @@ from carrycast.core.settings import (
 from carrycast.core.stacks import make_stack_plan, needs_beacons
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area, MobilityModel
-from carrycast.sim.mobility.model import lookup as mobility_named
+from carrycast.sim.mobility.model import find_movement_model as mobility_named
 from carrycast.sim.radio.disk_settings import DiskRadio
 from carrycast.sim.radio.radio import DEFAULT_RADIO, Radio, radio_named, radio_names
 from carrycast.sim.scenario.applications import ApplicationEntry, Calendar, CommandEntry, check_applications

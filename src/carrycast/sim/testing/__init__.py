@@ -8,8 +8,8 @@
 True
 """
 
-from carrycast.sim.testing.alone import LoneHost, Told, alone, alone_router
 from carrycast.sim.testing.examples import example_tables, examples
+from carrycast.sim.testing.isolation import IsolatedHost, RecordedUpcalls, isolate_protocol, isolate_router
 from carrycast.sim.testing.net import Net
 
-__all__ = ["LoneHost", "Net", "Told", "alone", "alone_router", "example_tables", "examples"]
+__all__ = ["IsolatedHost", "Net", "RecordedUpcalls", "isolate_protocol", "isolate_router", "example_tables", "examples"]

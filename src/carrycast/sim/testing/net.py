@@ -24,7 +24,7 @@ from carrycast.core.model import (
 from carrycast.core.protocol import Protocol
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.engine.node import SimNode
-from carrycast.sim.engine.run import Run, Simulation
+from carrycast.sim.engine.run import RunResult, Simulation
 from carrycast.sim.scenario.scenario import parse_scenario
 from carrycast.sim.testing.examples import example_tables
 from carrycast.trace import Kind, Level
@@ -215,7 +215,7 @@ class Net:
         """They do again."""
         self._simulation.network.set_cut(a, b, cut=False)
 
-    def stop(self) -> Run:
+    def stop(self) -> RunResult:
         """Stop every node cleanly; what came out."""
         return self._simulation.finish()
 

@@ -16,7 +16,7 @@ from carrycast.protocols.asp.messages import (
 from carrycast.protocols.asp.protocol import Asp
 from carrycast.protocols.asp.rules import announcement_id, stream_id
 from carrycast.protocols.asp.settings import AspSettings
-from carrycast.sim.testing import LoneHost
+from carrycast.sim.testing import IsolatedHost
 
 ME = 5
 SINK = SubscriptionId(ME, 0)
@@ -50,7 +50,7 @@ class Broker:
 
     def __init__(self, *neighbors: NodeId, node: NodeId = ME, host: Host | None = None, **settings: object) -> None:
         self.port = RecordingPort()
-        self.asp = Asp(node, AspSettings(**settings), self.port, host or LoneHost(), Random(1))  # type: ignore[arg-type] # by name
+        self.asp = Asp(node, AspSettings(**settings), self.port, host or IsolatedHost(), Random(1))  # type: ignore[arg-type] # by name
         for neighbor in neighbors:
             self.asp.on_link_up(0.0, Link(neighbor, "radio", 0.01))
         self.port.take()

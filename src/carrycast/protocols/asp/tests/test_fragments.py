@@ -16,7 +16,7 @@ from carrycast.protocols.asp.broker import packet_size
 from carrycast.protocols.asp.messages import Announcement, AnnouncementFlag, Fragment, MissingFragments, Publication
 from carrycast.protocols.asp.protocol import Asp
 from carrycast.protocols.asp.tests.bench import SINK, Broker, C, announcement, event, kinds, subscribe
-from carrycast.sim.testing import LoneHost, alone
+from carrycast.sim.testing import IsolatedHost, isolate_protocol
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Refusing(Codec):
 
 
 def test_an_event_that_a_world_refuses_is_dropped_by_its_reason() -> None:
-    host = LoneHost()
+    host = IsolatedHost()
     host.set_codec(Refusing(Layer.DISSEMINATION, "asp", Asp.messages))
     broker = sink(host=host)
     body = msgspec.msgpack.encode(event(0, 2))
@@ -109,6 +109,6 @@ def test_a_publication_that_does_not_fit_is_dropped_by_name_but_reaches_local_si
 
 
 def test_fragments_larger_than_a_packet_are_refused() -> None:
-    alone("asp", fragment_bytes=652, packet_bytes=700)
+    isolate_protocol("asp", fragment_bytes=652, packet_bytes=700)
     with pytest.raises(UserError, match=r"fragment_bytes \(653\) must leave 48 of the packet_bytes \(700\)"):
-        alone("asp", fragment_bytes=653, packet_bytes=700)
+        isolate_protocol("asp", fragment_bytes=653, packet_bytes=700)

@@ -24,7 +24,7 @@ from carrycast.protocols.asp.tests.bench import (
     publication,
     subscribe,
 )
-from carrycast.sim.testing import LoneHost
+from carrycast.sim.testing import IsolatedHost
 
 # [001 §4.2] The announcement phase.
 
@@ -183,7 +183,7 @@ def test_the_same_content_announced_again_has_the_same_id_and_a_higher_sequence(
 
 
 def test_a_source_that_starts_anew_has_higher_sequences_and_counters() -> None:
-    host = LoneHost()
+    host = IsolatedHost()
     host.incarnation = 1
     port = RecordingPort()
     source = Asp(0, AspSettings(), port, host, Random(1))

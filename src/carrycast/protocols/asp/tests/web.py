@@ -19,7 +19,7 @@ from carrycast.core.wire import Message
 from carrycast.protocols.asp.announcement_table import KnownAnnouncement
 from carrycast.protocols.asp.protocol import Asp
 from carrycast.protocols.asp.settings import AspSettings
-from carrycast.sim.testing import LoneHost
+from carrycast.sim.testing import IsolatedHost
 
 Step = Callable[[], None]
 
@@ -45,7 +45,7 @@ class Web:
         self._made = 0
         for node in graph:
             self._ports[node] = RecordingPort()
-            self.brokers[node] = Asp(node, settings, self._ports[node], LoneHost(), Random(node))
+            self.brokers[node] = Asp(node, settings, self._ports[node], IsolatedHost(), Random(node))
         for a, b, data in graph.edges(data=True):
             self.brokers[a].on_link_up(0.0, Link(b, "radio", data["cost_s"]))
             self.brokers[b].on_link_up(0.0, Link(a, "radio", data["cost_s"]))

@@ -22,7 +22,7 @@ from carrycast.protocols.overlay.modulators import RunningModulator
 from carrycast.protocols.overlay.protocol import OpportunisticOverlay
 from carrycast.protocols.overlay.settings import OverlaySettings
 from carrycast.sim.engine.host import MemoryStore
-from carrycast.sim.testing import LoneHost
+from carrycast.sim.testing import IsolatedHost
 
 CHAIN = Processor("chain", "")
 """Hangs each input on the hash of all before it: whoever loses, doubles or swaps one is found out for ever after."""
@@ -41,7 +41,7 @@ class Rang(NamedTuple):
     key: TimerKey
 
 
-class BenchHost(LoneHost):
+class BenchHost(IsolatedHost):
     """A node with roles and a load that a test sets."""
 
     def __init__(self, node: NodeId, brokers: tuple[NodeId, ...], incarnation: int, store: MemoryStore) -> None:

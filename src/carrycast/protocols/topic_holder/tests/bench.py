@@ -17,14 +17,14 @@ from carrycast.core.protocol.effects import Broadcast, Effect, Note, SendRouted
 from carrycast.core.wire import Message
 from carrycast.protocols.topic_holder.messages import Entry
 from carrycast.protocols.topic_holder.protocol import TopicHolder
-from carrycast.sim.testing import LoneHost, alone
+from carrycast.sim.testing import IsolatedHost, isolate_protocol
 
 ME = 1
 HERE = Position(10.0, 20.0)
 JAM = "s:jam"
 
 
-class Ground(LoneHost):
+class Ground(IsolatedHost):
     """A node among nodes 0 to 9, on a square of a kilometer with one road, at a place that a test sets."""
 
     def __init__(self, here: Position | None = HERE) -> None:
@@ -66,7 +66,7 @@ class Bench:
 
     def __init__(self, here: Position | None = HERE, **settings: object) -> None:
         self.host = Ground(here)
-        protocol, self.port = alone("topic_holder", ME, self.host, 1, **settings)
+        protocol, self.port = isolate_protocol("topic_holder", ME, self.host, 1, **settings)
         assert isinstance(protocol, TopicHolder)
         self.node = protocol
 

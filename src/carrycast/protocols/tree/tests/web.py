@@ -19,12 +19,12 @@ from carrycast.core.protocol.effects import (
 )
 from carrycast.core.wire import Message
 from carrycast.protocols.tree.protocol import Tree
-from carrycast.sim.testing import LoneHost, alone
+from carrycast.sim.testing import IsolatedHost, isolate_protocol
 
 RADIO = "radio"
 
 
-class BrokerHost(LoneHost):
+class BrokerHost(IsolatedHost):
     """A node that knows who is a broker."""
 
     def __init__(self, node: NodeId, brokers: Iterable[NodeId]) -> None:
@@ -60,7 +60,7 @@ class Web:
         self.settle()
 
     def _made(self, node: NodeId) -> tuple[Tree, RecordingPort]:
-        tree, port = alone("tree", node, self._hosts[node], 1, refresh_s=float("inf"), **self._settings)
+        tree, port = isolate_protocol("tree", node, self._hosts[node], 1, refresh_s=float("inf"), **self._settings)
         assert isinstance(tree, Tree)
         return tree, port
 

@@ -6,7 +6,7 @@ from carrycast.core.protocol.effects import Broadcast, Effect, Note, Send
 from carrycast.core.wire import Message, Parcel, Traffic
 from carrycast.routers.aodv.messages import Packet, RouteReply, RouteRequest
 from carrycast.routers.aodv.router import Aodv
-from carrycast.sim.testing import LoneHost, alone_router
+from carrycast.sim.testing import IsolatedHost, isolate_router
 
 ME = 0
 EVENT = EventId(9, 1)
@@ -43,9 +43,9 @@ class Bench:
     """Node 0, without jitter unless a test wants it."""
 
     def __init__(self, incarnation: int = 0, **settings: object) -> None:
-        host = LoneHost()
+        host = IsolatedHost()
         host.incarnation = incarnation
-        router, self.port, self.told = alone_router("aodv", ME, host, 1, **{"forward_jitter_s": 0.0, **settings})
+        router, self.port, self.told = isolate_router("aodv", ME, host, 1, **{"forward_jitter_s": 0.0, **settings})
         assert isinstance(router, Aodv)
         self.router = router
         self.now = 0.0

@@ -8,14 +8,14 @@ from carrycast.core.protocol.effects import Broadcast, Effect, Note, Send, SetTi
 from carrycast.core.wire import Message, Parcel, Traffic
 from carrycast.routers.gpsr.messages import GeoPacket, Here, Tour
 from carrycast.routers.gpsr.router import Gpsr
-from carrycast.sim.testing import LoneHost, alone_router
+from carrycast.sim.testing import IsolatedHost, isolate_router
 
 ME = 0
 EVENT = EventId(9, 1)
 NOWHERE = Position(math.nan, math.nan)
 
 
-class PlacedHost(LoneHost):
+class PlacedHost(IsolatedHost):
     """A node that knows where it is and how it moves, as a test sets it."""
 
     def __init__(self, x_m: float = 0.0, y_m: float = 0.0) -> None:
@@ -57,7 +57,7 @@ class Bench:
     def __init__(self, *, incarnation: int = 1, **settings: object) -> None:
         self.host = PlacedHost()
         self.host.incarnation = incarnation
-        router, self.port, self.told = alone_router("gpsr", ME, self.host, 1, **settings)
+        router, self.port, self.told = isolate_router("gpsr", ME, self.host, 1, **settings)
         assert isinstance(router, Gpsr)
         self.router = router
         self.now = 0.0

@@ -12,7 +12,7 @@ from carrycast.core.protocol import Capability, Fact, GlobalView, Place
 from carrycast.core.protocol.effects import Note, Send
 from carrycast.core.wire import Parcel, Traffic
 from carrycast.routers.shortest_path.messages import Packet
-from carrycast.sim.testing import LoneHost, alone_router
+from carrycast.sim.testing import IsolatedHost, isolate_router
 
 PARCEL = Parcel(b"x", Traffic.DATA, EventId(9, 1))
 
@@ -45,7 +45,7 @@ class Drawn(GlobalView):
         return None
 
 
-class Seeing(LoneHost):
+class Seeing(IsolatedHost):
     def __init__(self, view: Drawn, nodes: int = 8) -> None:
         super().__init__()
         self.offers |= {Capability.GLOBAL_VIEW, Capability.DIRECTORY}
@@ -61,7 +61,7 @@ class Seeing(LoneHost):
 
 def test_a_packet_goes_to_the_neighbor_that_is_nearest_to_its_target() -> None:
     view = Drawn((0, 1), (1, 2), (2, 3), (0, 4), (4, 3))
-    router, port, _ = alone_router("shortest_path", 0, Seeing(view))
+    router, port, _ = isolate_router("shortest_path", 0, Seeing(view))
     router.on_route(0.0, 3, PARCEL)
     assert port.take() == [Send(4, Packet(PARCEL, origin=0, target=3, hops=1), None, 1)]
     router.on_message(1.0, 4, Packet(PARCEL, origin=3, target=2, hops=2), "radio")
@@ -70,7 +70,7 @@ def test_a_packet_goes_to_the_neighbor_that_is_nearest_to_its_target() -> None:
 
 def test_the_way_to_a_target_is_looked_up_again_only_when_links_have_changed() -> None:
     view = Drawn((0, 1), (1, 2))
-    router, port, _ = alone_router("shortest_path", 0, Seeing(view))
+    router, port, _ = isolate_router("shortest_path", 0, Seeing(view))
     assert [router.hops_to(0.0, node) for node in (0, 1, 2, 3, 99)] == [0, 1, 2, None, None]
     before = view.asked
     for _ in range(5):
@@ -92,7 +92,7 @@ def test_every_hop_is_one_nearer_to_the_target(seed: int) -> None:
     view.graph = nx.gnp_random_graph(30, 0.08, seed=seed)
     truth = dict(nx.all_pairs_shortest_path_length(view.graph))
     for one in range(30):
-        router, port, told = alone_router("shortest_path", one, Seeing(view))
+        router, port, told = isolate_router("shortest_path", one, Seeing(view))
         for target in range(30):
             router.on_route(0.0, target, PARCEL)
             sent = [effect.target for effect in port.take() if isinstance(effect, Send)]
@@ -105,7 +105,7 @@ def test_every_hop_is_one_nearer_to_the_target(seed: int) -> None:
 
 def test_a_hop_that_fails_is_tried_over_the_path_as_it_is_then() -> None:
     view = Drawn((0, 1), (1, 3), (0, 2), (2, 4), (4, 3))
-    router, port, told = alone_router("shortest_path", 0, Seeing(view), retries=1)
+    router, port, told = isolate_router("shortest_path", 0, Seeing(view), retries=1)
     router.on_route(0.0, 3, PARCEL)
     port.take()
     view.graph.remove_edge(0, 1)
@@ -123,7 +123,7 @@ def test_a_hop_that_fails_is_tried_over_the_path_as_it_is_then() -> None:
 
 def test_what_cannot_be_brought_is_dropped_by_name() -> None:
     view = Drawn((0, 1), (1, 2))
-    router, port, told = alone_router("shortest_path", 0, Seeing(view), max_hops=2)
+    router, port, told = isolate_router("shortest_path", 0, Seeing(view), max_hops=2)
     router.on_route(0.0, 5, PARCEL)
     assert port.take() == [Note(Fact("drop", EventId(9, 1), reason="no_route"))]
     router.on_route(0.0, Place(Position(0.0, 0.0)), PARCEL)
@@ -141,7 +141,7 @@ def test_what_cannot_be_brought_is_dropped_by_name() -> None:
 
 
 def test_a_packet_for_this_node_is_handed_up_at_once_or_with_its_hops() -> None:
-    router, port, told = alone_router("shortest_path", 0, Seeing(Drawn((0, 1))))
+    router, port, told = isolate_router("shortest_path", 0, Seeing(Drawn((0, 1))))
     router.on_route(0.0, 0, PARCEL)
     router.on_message(0.0, 1, Packet(PARCEL, origin=3, target=0, hops=4), "radio")
     assert told.packets == [(0, b"x", 0), (3, b"x", 4)]

@@ -25,10 +25,10 @@ from carrycast.core.model.wall_clock import WallTime
 from carrycast.core.protocol import Capability, Fact
 from carrycast.core.protocol.application import Application, application_named
 from carrycast.core.protocol.application_host import ApplicationHost, ApplicationKey, HostedApplications
-from carrycast.sim.testing.alone import LoneHost
+from carrycast.sim.testing.isolation import IsolatedHost
 
 
-class BusHost(LoneHost):
+class BusHost(IsolatedHost):
     """A node with a calendar."""
 
     def __init__(self, roles: tuple[str, ...], ahead_s: float, bus: "Bus", name: str = "") -> None:

@@ -20,7 +20,7 @@ from carrycast.sim.engine.observers.outputs import Made
 from carrycast.sim.engine.observers.requested import RequestedMetrics
 from carrycast.sim.engine.observers.retention import RetentionCheckers
 from carrycast.sim.engine.resources import Batteries, Memories
-from carrycast.sim.radio.medium import Frame, Reach, Volley
+from carrycast.sim.radio.medium import Frame, Reach, UnicastBatch
 from carrycast.trace import Kind, Trace, rows
 from carrycast.trace.facts import (
     CrashFact,
@@ -219,7 +219,7 @@ class Recorder:
             self.requested.on_frame(frame, traffic, len(nodes))
         self.fingerprint.add_frame(self._kernel.now_us, frame, reach.packed)
         if self.trace.full:
-            if isinstance(frame, Volley):
+            if isinstance(frame, UnicastBatch):
                 self._trace_volley(frame, reach, interface)
             else:
                 self._trace_frame(frame, reach, interface)
@@ -344,7 +344,7 @@ class Recorder:
         if self.memories is not None:
             self.memories.on_lease_over(id)
 
-    def _trace_volley(self, volley: Volley, reach: Reach, interface: str) -> None:
+    def _trace_volley(self, volley: UnicastBatch, reach: Reach, interface: str) -> None:
         for target in volley.targets:
             heard = tuple(node for node in reach.nodes if node == target)
             self._trace_frame(volley.to(target), Reach(heard), interface)

@@ -3,9 +3,9 @@
 `python -m carrycast.sim.testing.fuzz --count 10000 --seed 1 --workers 2 --resume build/fuzz.jsonl`
 """
 
-from carrycast.sim.testing.fuzz.case import Case, load_case
-from carrycast.sim.testing.fuzz.pool import Lane, Verdict
+from carrycast.sim.testing.fuzz.case import FuzzCase, load_case
+from carrycast.sim.testing.fuzz.pool import FuzzVerdict, WorkerPair
 from carrycast.sim.testing.fuzz.scenarios import draw_case
-from carrycast.sim.testing.fuzz.shrink import shrunk
+from carrycast.sim.testing.fuzz.shrink import shrink_case
 
-__all__ = ["Case", "Lane", "Verdict", "draw_case", "load_case", "shrunk"]
+__all__ = ["FuzzCase", "WorkerPair", "FuzzVerdict", "draw_case", "load_case", "shrink_case"]

@@ -11,10 +11,10 @@ from typing import TextIO
 
 import msgspec
 
-from carrycast.sim.testing.fuzz.case import Case, load_case
-from carrycast.sim.testing.fuzz.pool import LIMIT_S, Lane, Verdict
+from carrycast.sim.testing.fuzz.case import FuzzCase, load_case
+from carrycast.sim.testing.fuzz.pool import LIMIT_S, FuzzVerdict, WorkerPair
 from carrycast.sim.testing.fuzz.scenarios import draw_case
-from carrycast.sim.testing.fuzz.shrink import ATTEMPTS, shrunk
+from carrycast.sim.testing.fuzz.shrink import ATTEMPTS, shrink_case
 
 COMMAND = "python -m carrycast.sim.testing.fuzz"
 
@@ -47,7 +47,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _replay(path: Path, seed: int, limit_s: float) -> int:
-    with Lane(limit_s=limit_s) as lane:
+    with WorkerPair(limit_s=limit_s) as lane:
         verdict = lane.judge(load_case(path, seed))
     print(msgspec.json.encode(verdict).decode())
     return int(verdict.status == "failed")
@@ -60,13 +60,13 @@ class Campaign:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
         self._lock = threading.Lock()
-        self._found: dict[int, Verdict] = {}
+        self._found: dict[int, FuzzVerdict] = {}
         self._shrunk: set[str] = set()
         arguments.resume.parent.mkdir(parents=True, exist_ok=True)
         if arguments.resume.exists():
             for line in arguments.resume.read_text("utf-8").splitlines():
                 entry = json.loads(line)
-                verdict = msgspec.convert(entry["verdict"], Verdict)
+                verdict = msgspec.convert(entry["verdict"], FuzzVerdict)
                 if entry["seed"] == arguments.seed and verdict.status != "failed":
                     self._found[entry["index"]] = verdict
         wanted = range(arguments.first, arguments.first + arguments.count)
@@ -107,7 +107,7 @@ class Campaign:
             return next(self._todo, None)
 
     def _work(self, number: int, file: TextIO) -> None:
-        with Lane(number, self._arguments.limit) as lane:
+        with WorkerPair(number, self._arguments.limit) as lane:
             while (index := self._next()) is not None:
                 verdict = lane.judge_drawn(self._arguments.seed, index)
                 with self._lock:
@@ -125,13 +125,13 @@ class Campaign:
                 if is_new:
                     self._shrink(lane, index, verdict)
 
-    def _shrink(self, lane: Lane, index: int, verdict: Verdict) -> None:
-        def fails(candidate: Case) -> bool:
+    def _shrink(self, lane: WorkerPair, index: int, verdict: FuzzVerdict) -> None:
+        def fails(candidate: FuzzCase) -> bool:
             return lane.judge(candidate).signature == verdict.signature
 
         # Each attempt at a run that takes too long takes as long.
         attempts = ATTEMPTS if verdict.kind not in ("too_long", "died") else 12
-        small = shrunk(draw_case(self._arguments.seed, index), fails, attempts)
+        small = shrink_case(draw_case(self._arguments.seed, index), fails, attempts)
         path = small.write(self._arguments.failures / f"{self._arguments.seed}-{index}")
         print(f"  {verdict.signature}\n  smaller: {path}\n  replay: {COMMAND} --replay {path} --run-seed {small.seed}")
         print(f"  or: carrycast run {path} --seed {small.seed}", flush=True)

@@ -14,7 +14,7 @@ PROCESSORS = "processors.py"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class Case(msgspec.Struct, frozen=True):
+class FuzzCase(msgspec.Struct, frozen=True):
     """A scenario to run. `files` are those that it names, by name; the processors' file comes by itself."""
 
     tables: dict[str, object]
@@ -33,7 +33,7 @@ class Case(msgspec.Struct, frozen=True):
         return path
 
 
-def load_case(path: Path, seed: int) -> Case:
+def load_case(path: Path, seed: int) -> FuzzCase:
     """A case from a scenario's file, such as one that a failure left."""
     tables = read_toml(path)
     files = {
@@ -41,7 +41,7 @@ def load_case(path: Path, seed: int) -> Case:
         for other in sorted(path.parent.iterdir())
         if other.suffix in (".csv", ".txt", ".policy", ".jsonl")
     }
-    return Case(tables, files, seed)
+    return FuzzCase(tables, files, seed)
 
 
 def toml_text(tables: Mapping[str, object]) -> str:

@@ -17,7 +17,7 @@ from carrycast.sim.engine.observers.checkers import ViolationError
 from carrycast.sim.engine.run import check_run, run
 from carrycast.sim.scenario.movement import check_files, compute_movement
 from carrycast.sim.scenario.scenario import Scenario, load_scenario
-from carrycast.sim.testing.fuzz.case import Case
+from carrycast.sim.testing.fuzz.case import FuzzCase
 from carrycast.trace import Level
 
 PLAIN = "plain"
@@ -26,7 +26,7 @@ OTHER = "other"
 """The full trace, contacts from the cache, every reception through bytes, the run in 500 steps."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class FuzzOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a run: `ran`, `refused` or `failed`."""
 
     status: str
@@ -47,7 +47,7 @@ class TooLongError(BaseException):
     """The run has used its share of the processor. Nothing that catches errors may catch it."""
 
 
-def run_case(case: Case, condition: str, folder: Path, limit_s: float) -> Outcome:
+def run_case(case: FuzzCase, condition: str, folder: Path, limit_s: float) -> FuzzOutcome:
     """Write a case into a folder and run it, at most so many seconds of the processor."""
     begin_s = time.process_time()
     signal.signal(signal.SIGPROF, _end)
@@ -56,7 +56,7 @@ def run_case(case: Case, condition: str, folder: Path, limit_s: float) -> Outcom
         found = _outcome(case, condition, folder)
     except TooLongError:
         text = f"more than {limit_s:g} s of the processor"
-        found = Outcome(status="failed", kind="too_long", text=text, signature="too_long")
+        found = FuzzOutcome(status="failed", kind="too_long", text=text, signature="too_long")
     except MemoryError as error:
         found = _failed("exception", error)
     finally:
@@ -68,7 +68,7 @@ def _end(number: int, frame: FrameType | None) -> None:
     raise TooLongError
 
 
-def _outcome(case: Case, condition: str, folder: Path) -> Outcome:
+def _outcome(case: FuzzCase, condition: str, folder: Path) -> FuzzOutcome:
     try:
         scenario = load_scenario(case.write(folder))
         scenario.make_stack_plan()
@@ -86,7 +86,7 @@ def _outcome(case: Case, condition: str, folder: Path) -> Outcome:
         return _failed("disagree", error) if condition == PLAIN else _refused(error)
     except DerivedEventsError as error:
         # The bound that keeps a run from multiplying events for ever has done its work.
-        return Outcome(
+        return FuzzOutcome(
             status="ran", text=str(error), digest=str(error), protocol=scenario.make_stack_plan().protocol.name
         )
     except ViolationError as error:
@@ -95,14 +95,14 @@ def _outcome(case: Case, condition: str, folder: Path) -> Outcome:
         return _failed("exception", error)
 
 
-def _ran(scenario: Scenario, seed: int, condition: str) -> Outcome:
+def _ran(scenario: Scenario, seed: int, condition: str) -> FuzzOutcome:
     if condition == PLAIN:
         done = run(scenario, seed, Level.METRICS)
     else:
         compute_movement(scenario, seed)
         done = run(scenario, seed, Level.FULL, recode=True, told=lambda now_s: None)
     summary = json.dumps(done.summary(), sort_keys=True, default=str)
-    return Outcome(
+    return FuzzOutcome(
         status="ran",
         digest=hashlib.blake2b(summary.encode(), digest_size=16).hexdigest(),
         text=f"fingerprint {done.fingerprint}",
@@ -111,14 +111,14 @@ def _ran(scenario: Scenario, seed: int, condition: str) -> Outcome:
     )
 
 
-def _refused(error: UserError) -> Outcome:
+def _refused(error: UserError) -> FuzzOutcome:
     text = str(error)
     if "\n" in text or "\0" in text:
-        return Outcome(status="failed", kind="refusal", text=repr(text), signature="refusal of several lines")
-    return Outcome(status="refused", text=text)
+        return FuzzOutcome(status="failed", kind="refusal", text=repr(text), signature="refusal of several lines")
+    return FuzzOutcome(status="refused", text=text)
 
 
-def _failed(kind: str, error: BaseException) -> Outcome:
+def _failed(kind: str, error: BaseException) -> FuzzOutcome:
     cause = error.__cause__ or error
     frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if "carrycast" in frame.filename]
     place = (
@@ -127,6 +127,6 @@ def _failed(kind: str, error: BaseException) -> Outcome:
     said = " ".join(str(error).split())
     # Numbers and names of events differ from run to run; what is left is what went wrong.
     about = "" if kind == "exception" else re.sub(r"[\d.]+|\(.*?\)|[\w -]+/\w+/", "", said)[:120]
-    return Outcome(
+    return FuzzOutcome(
         status="failed", kind=kind, text=said[:600], signature=f"{kind} {type(cause).__name__} {place} {about}"
     )

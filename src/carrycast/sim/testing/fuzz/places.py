@@ -2,9 +2,9 @@
 
 from random import Random
 
-from carrycast.sim.mobility.model import MobilityModel, models
+from carrycast.sim.mobility.model import MobilityModel, movement_models
 from carrycast.sim.radio.radio import radio_named
-from carrycast.sim.testing.fuzz.values import Drawn, Surroundings, Values, log_uniform
+from carrycast.sim.testing.fuzz.values import Drawn, ScenarioBounds, Values, log_uniform
 
 AREA_M = 100.0
 ON_ROADS = ("freeway", "manhattan")
@@ -15,7 +15,7 @@ FROM_OTHERS = ("bonnmotion", "fleet", "ns2", "one", "sumo")
 class Places:
     """Draws `mobility` or `contacts`, `radio` and `wires`. `files` are those that they name."""
 
-    def __init__(self, rng: Random, around: Surroundings, values: Values) -> None:
+    def __init__(self, rng: Random, around: ScenarioBounds, values: Values) -> None:
         self._rng = rng
         self._around = around
         self._values = values
@@ -27,7 +27,7 @@ class Places:
         tables: dict[str, object] = {"area_m": [AREA_M, AREA_M]}
         range_m = AREA_M * rng.choice((0.2, 0.4, 0.6, 0.8, 1.5, 1.5))
         if way < 0.8:
-            table = self._mobility(rng.choice([name for name in models() if name not in FROM_OTHERS]), share)
+            table = self._mobility(rng.choice([name for name in movement_models() if name not in FROM_OTHERS]), share)
             tables["mobility"] = table
             if str(table["model"]) in ON_ROADS:
                 range_m *= 20
@@ -81,7 +81,7 @@ class Places:
             "travelers": lambda: self._rng.randint(0, self._around.nodes),
             "spacing_m": lambda: self._rng.uniform(1, AREA_M / self._around.nodes),
         }
-        kind: type[MobilityModel] = models()[name]
+        kind: type[MobilityModel] = movement_models()[name]
         table = {"model": name, **self._values.settings(kind, share, special)}
         if name == "mixed":
             table["positions"] = [self._place() for _ in range(self._rng.randint(1, max(1, self._around.nodes - 1)))]

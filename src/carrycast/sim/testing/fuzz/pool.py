@@ -10,8 +10,8 @@ from typing import Self
 
 import msgspec
 
-from carrycast.sim.testing.fuzz.case import Case
-from carrycast.sim.testing.fuzz.outcome import OTHER, PLAIN, Outcome
+from carrycast.sim.testing.fuzz.case import FuzzCase
+from carrycast.sim.testing.fuzz.outcome import OTHER, PLAIN, FuzzOutcome
 
 LIMIT_S = 20.0
 """Of the processor, for a case in one condition. Most take a tenth of a second."""
@@ -21,7 +21,7 @@ CASES_EACH = 400
 """After so many a worker is replaced by a new one, so that nothing that piles up ends a later case."""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class FuzzVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What two runs of a case say together."""
 
     status: str
@@ -44,7 +44,7 @@ class _Worker:
         self._process: subprocess.Popen[str] | None = None
         self._done = 0
 
-    def ask(self, order: dict[str, object]) -> Outcome:
+    def ask(self, order: dict[str, object]) -> FuzzOutcome:
         """The outcome of a case; a process that dies or hangs is a failure of the case."""
         if self._process is None or self._done >= CASES_EACH:
             self.close()
@@ -63,11 +63,13 @@ class _Worker:
         except BrokenPipeError:
             pass
         if answer:
-            return msgspec.json.decode(answer, type=Outcome)
+            return msgspec.json.decode(answer, type=FuzzOutcome)
         process.kill()
         process.wait()
         self._process = None
-        return Outcome(status="failed", kind="died", text=f"the process ended: {process.returncode}", signature="died")
+        return FuzzOutcome(
+            status="failed", kind="died", text=f"the process ended: {process.returncode}", signature="died"
+        )
 
     def close(self) -> None:
         """End the process."""
@@ -89,7 +91,7 @@ class _Worker:
         )
 
 
-class Lane:
+class WorkerPair:
     """Runs cases one at a time."""
 
     def __init__(self, number: int = 0, limit_s: float = LIMIT_S) -> None:
@@ -104,15 +106,15 @@ class Lane:
         for worker in self._workers:
             worker.close()
 
-    def judge_drawn(self, seed: int, index: int) -> Verdict:
+    def judge_drawn(self, seed: int, index: int) -> FuzzVerdict:
         """A case of the generator; both processes draw it, so that a draw that depends on the process is found."""
         return self._judged({"drawn": [seed, index]})
 
-    def judge(self, case: Case) -> Verdict:
+    def judge(self, case: FuzzCase) -> FuzzVerdict:
         """Any case."""
         return self._judged({"case": {"tables": case.tables, "files": case.files, "seed": case.seed}})
 
-    def _judged(self, order: dict[str, object]) -> Verdict:
+    def _judged(self, order: dict[str, object]) -> FuzzVerdict:
         plain = self._workers[0].ask(order)
         other = self._workers[1].ask(order) if plain.status != "failed" else plain
         cpu_s = plain.cpu_s + other.cpu_s
@@ -125,8 +127,10 @@ class Lane:
         if plain.digest != other.digest:
             return _failure("difference", "difference", f"{plain.text}, but {other.text}", cpu_s)
         status = "refused" if plain.status == "refused" else "same"
-        return Verdict(status=status, text=plain.text, delivered=plain.delivered, protocol=plain.protocol, cpu_s=cpu_s)
+        return FuzzVerdict(
+            status=status, text=plain.text, delivered=plain.delivered, protocol=plain.protocol, cpu_s=cpu_s
+        )
 
 
-def _failure(kind: str, signature: str, text: str, cpu_s: float) -> Verdict:
-    return Verdict(status="failed", kind=kind, signature=signature, text=text, cpu_s=cpu_s)
+def _failure(kind: str, signature: str, text: str, cpu_s: float) -> FuzzVerdict:
+    return FuzzVerdict(status="failed", kind=kind, signature=signature, text=text, cpu_s=cpu_s)

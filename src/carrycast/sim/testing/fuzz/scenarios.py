@@ -18,10 +18,10 @@ from carrycast.sim.scenario.faults import Fault
 from carrycast.sim.scenario.resources import ComputerSettings, EnergySettings, ServiceSettings
 from carrycast.sim.scenario.scenario import BeaconMode, Scenario, check_scenario
 from carrycast.sim.testing.examples import example_tables
-from carrycast.sim.testing.fuzz.case import Case
+from carrycast.sim.testing.fuzz.case import FuzzCase
 from carrycast.sim.testing.fuzz.places import Places
 from carrycast.sim.testing.fuzz.spoiled import spoil
-from carrycast.sim.testing.fuzz.values import Drawn, Surroundings, Values, log_uniform
+from carrycast.sim.testing.fuzz.values import Drawn, ScenarioBounds, Values, log_uniform
 from carrycast.sim.testing.fuzz.workload import Workloads
 
 ATTEMPTS = 6
@@ -36,16 +36,16 @@ then { set discovery.period_s = 4; run led 'off' }
 """
 
 
-def draw_case(seed: int, index: int) -> Case:
+def draw_case(seed: int, index: int) -> FuzzCase:
     """The case of a number: the same on every machine."""
     rng = Random(f"driftcast fuzz {seed} {index}")
     run_seed = rng.randrange(1, 1_000_000)
-    case = Case({}, {}, run_seed)
+    case = FuzzCase({}, {}, run_seed)
     for attempt in range(ATTEMPTS):
         case = _Draft(rng, share=rng.choice((0.0, 0.1, 0.3, 0.7)) / (1 + attempt)).case(run_seed)
         if _loads(case.tables):
             break
-    return Case(spoil(case.tables, rng), case.files, run_seed) if rng.random() < SPOILED else case
+    return FuzzCase(spoil(case.tables, rng), case.files, run_seed) if rng.random() < SPOILED else case
 
 
 def _loads(tables: Mapping[str, object]) -> bool:
@@ -68,10 +68,10 @@ class _Draft:
         self._name = rng.choice(protocol_names())
         self._kind = protocol_named(self._name)
         self._roles = self._draw_roles()
-        self._around = Surroundings(duration_s, self._nodes, list(self._roles), extreme)
+        self._around = ScenarioBounds(duration_s, self._nodes, list(self._roles), extreme)
         self._values = Values(rng, self._around)
 
-    def case(self, seed: int) -> Case:
+    def case(self, seed: int) -> FuzzCase:
         """All tables."""
         rng, around = self._rng, self._around
         tables: dict[str, object] = {"duration_s": around.duration_s, "nodes": self._nodes}
@@ -95,7 +95,7 @@ class _Draft:
         if rng.random() < 0.06:
             tables |= self._applications(files)
         tables |= self._rest()
-        return Case(tables, files, seed)
+        return FuzzCase(tables, files, seed)
 
     def _draw_roles(self) -> dict[str, object]:
         rng, nodes = self._rng, self._nodes

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from carrycast.sim.testing.fuzz.case import Case
+from carrycast.sim.testing.fuzz.case import FuzzCase
 
 ATTEMPTS = 250
 _KEPT = frozenset({"duration_s", "nodes", "protocol", "name", "kind", "model"})
 Path = tuple[str | int, ...]
 
 
-def shrunk(case: Case, still_fails: Callable[[Case], bool], attempts: int = ATTEMPTS) -> Case:
+def shrink_case(case: FuzzCase, still_fails: Callable[[FuzzCase], bool], attempts: int = ATTEMPTS) -> FuzzCase:
     """The smallest case that was found: of each round's candidates the first that still fails is taken."""
     progress = True
     while progress:
@@ -28,7 +28,7 @@ def shrunk(case: Case, still_fails: Callable[[Case], bool], attempts: int = ATTE
     return msgspec.structs.replace(case, files={name: case.files[name] for name in sorted(used)})
 
 
-def _candidates(case: Case) -> Iterator[Case]:
+def _candidates(case: FuzzCase) -> Iterator[FuzzCase]:
     """From what leaves out most to what changes least."""
     for path in sorted(_paths(case.tables), key=len):
         if path[-1] not in _KEPT and not (len(path) == 1 and path[0] in ("mobility", "contacts")):
@@ -60,7 +60,7 @@ def _at(value: object, path: Path) -> object:
     return value
 
 
-def _changed(case: Case, path: Path, value: object) -> Case:
+def _changed(case: FuzzCase, path: Path, value: object) -> FuzzCase:
     """A copy with another value at a place, or with nothing there."""
     tables = copy.deepcopy(case.tables)
     holder = _at(tables, path[:-1])

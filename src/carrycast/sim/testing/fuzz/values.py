@@ -14,7 +14,7 @@ Drawn = Callable[[], object]
 _PLAIN_TEXTS = ("", "topic", "all", "broker", "a", "ä b")
 
 
-class Surroundings(NamedTuple):
+class ScenarioBounds(NamedTuple):
     """What a value must fit so that a run stays small and does something."""
 
     duration_s: float
@@ -27,7 +27,7 @@ class Surroundings(NamedTuple):
 class Values:
     """Draws values of types from one random stream."""
 
-    def __init__(self, rng: Random, around: Surroundings) -> None:
+    def __init__(self, rng: Random, around: ScenarioBounds) -> None:
         self._rng = rng
         self._around = around
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from carrycast.sim.testing.fuzz.case import Case
+from carrycast.sim.testing.fuzz.case import FuzzCase
 from carrycast.sim.testing.fuzz.outcome import run_case
 from carrycast.sim.testing.fuzz.scenarios import draw_case
 
@@ -29,7 +29,7 @@ def main() -> None:
     for number, line in enumerate(sys.stdin):
         order = json.loads(line)
         given = order.get("case")
-        case = draw_case(*order["drawn"]) if given is None else Case(given["tables"], given["files"], given["seed"])
+        case = draw_case(*order["drawn"]) if given is None else FuzzCase(given["tables"], given["files"], given["seed"])
         with tempfile.TemporaryDirectory(prefix="carrycast-fuzz-") as folder:
             outcome = run_case(case, order["condition"], Path(folder), limit_s)
         answers.write(msgspec.json.encode(outcome).decode() + "\n")

@@ -3,7 +3,7 @@
 from random import Random
 
 from carrycast.sim.testing.fuzz.case import PROCESSORS
-from carrycast.sim.testing.fuzz.values import Surroundings, log_uniform
+from carrycast.sim.testing.fuzz.values import ScenarioBounds, log_uniform
 
 TOPICS = 3
 FILTERS = (
@@ -29,7 +29,7 @@ STATEFUL = ("counted", "every_second", "long_state")
 class Workloads:
     """Draws `subscribe`, `publish`, `advertise`, `request` and `processors`."""
 
-    def __init__(self, rng: Random, around: Surroundings, roles: list[str]) -> None:
+    def __init__(self, rng: Random, around: ScenarioBounds, roles: list[str]) -> None:
         self._rng = rng
         self._around = around
         self._roles = roles

@@ -19,7 +19,7 @@ from carrycast.core.wire import Parcel
 from carrycast.sim.engine.host import MemoryStore
 
 
-class LoneHost(Host):
+class IsolatedHost(Host):
     """A node that has a durable store and knows nothing else. What a test wants it to know, it overrides."""
 
     def __init__(self) -> None:
@@ -70,18 +70,18 @@ def _unknown(capability: Capability) -> TypeError:
     return TypeError(f"a lone host does not know its {capability}")
 
 
-def alone(
+def isolate_protocol(
     name: str, node: NodeId = 0, host: Host | None = None, seed: int = 1, **settings: object
 ) -> tuple[Protocol, RecordingPort]:
     """A protocol by name with its settings, started at time 0, and the port that writes down what it does."""
     kind, chosen = select_protocol({"name": name, **settings}, "alone")
     port = RecordingPort()
-    protocol = kind(node, chosen, port, host or LoneHost(), Random(seed))
+    protocol = kind(node, chosen, port, host or IsolatedHost(), Random(seed))
     protocol.on_start(0.0)
     return protocol, port
 
 
-class Told(RouterUpcalls):
+class RecordedUpcalls(RouterUpcalls):
     """What a router told the layer above: packets as (origin, body, hops), and what it gave up on."""
 
     def __init__(self) -> None:
@@ -95,12 +95,12 @@ class Told(RouterUpcalls):
         self.given_up.append((target, parcel.body))
 
 
-def alone_router(
+def isolate_router(
     name: str, node: NodeId = 0, host: Host | None = None, seed: int = 1, **settings: object
-) -> tuple[Router, RecordingPort, Told]:
+) -> tuple[Router, RecordingPort, RecordedUpcalls]:
     """A router by name with its settings, started at time 0, its port, and what it tells the layer above."""
     kind, chosen = select_router({"name": name, **settings}, "alone")
-    port, told = RecordingPort(), Told()
-    router = kind(node, chosen, port, host or LoneHost(), Random(seed), told)
+    port, told = RecordingPort(), RecordedUpcalls()
+    router = kind(node, chosen, port, host or IsolatedHost(), Random(seed), told)
     router.on_start(0.0)
     return router, port, told
