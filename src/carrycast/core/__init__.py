@@ -1,1 +1,1 @@
-"""What a protocol author uses: values, filters, messages, the protocol interface and parts to compose."""
+"""The protocol author's API: data model, filters, messages, the protocol interface and parts to compose."""

@@ -25,7 +25,7 @@ InputFile: TypeAlias = Annotated[str, Meta(min_length=1, extra={_NAMES: "file"})
 """A setting that names an input file. Only `map_files` resolves relative names, against the folder of the settings, and
 only for settings of this type. The content of such a file is part of the key of a run."""
 FunctionInFile: TypeAlias = Annotated[str, Meta(extra={_NAMES: "function"})]
-"""The same for `file.py:name`."""
+"""A setting that names a function in an input file, as `file.py:name`."""
 
 MAX_FILE_BYTES = 1 << 20
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-LoadWindow = Annotated[float, Meta(gt=0, le=86_400, description="load is the busy share of as many last seconds")]
+LoadWindow = Annotated[float, Meta(gt=0, le=86_400, description="the window over which the load is measured")]
 DEFAULT_WINDOW_S = 10.0
 """Twice the period of the brokers' status messages in the evaluation of paper 002 [002 §4.2]: long enough that one call
 does not make a node look overloaded, short enough to be current."""

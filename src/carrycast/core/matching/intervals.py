@@ -55,7 +55,7 @@ def strings_with_prefix(prefix: str) -> StringIntervals:
 
 
 def intersection(ones: tuple[tuple[Cut, Cut], ...], twos: tuple[tuple[Cut, Cut], ...]) -> tuple[tuple[Cut, Cut], ...]:
-    """What lies in both."""
+    """The intersection of two sets."""
     common: list[tuple[Cut, Cut]] = []
     i = j = 0
     while i < len(ones) and j < len(twos):
@@ -71,7 +71,7 @@ def intersection(ones: tuple[tuple[Cut, Cut], ...], twos: tuple[tuple[Cut, Cut],
 
 
 def union(ones: tuple[tuple[Cut, Cut], ...], twos: tuple[tuple[Cut, Cut], ...]) -> tuple[tuple[Cut, Cut], ...]:
-    """What lies in either, touching intervals merged."""
+    """The union of two sets, with touching intervals merged."""
     merged: list[tuple[Cut, Cut]] = []
     pieces = list(ones)
     pieces.extend(twos)
@@ -85,7 +85,7 @@ def union(ones: tuple[tuple[Cut, Cut], ...], twos: tuple[tuple[Cut, Cut], ...]) 
 
 
 def difference(ones: tuple[tuple[Cut, Cut], ...], twos: tuple[tuple[Cut, Cut], ...]) -> tuple[tuple[Cut, Cut], ...]:
-    """What lies in the first and not in the second."""
+    """The difference: the first set without the second."""
     left: list[tuple[Cut, Cut]] = []
     j = 0
     for start, end in ones:

@@ -32,7 +32,7 @@ _WORD_CHARACTER = re.compile(r"[A-Za-z0-9_.]")
 
 
 class TokenKind(Enum):
-    """What a token is, as far as the grammar cares."""
+    """The kinds of tokens."""
 
     NAME = "name"
     KEYWORD = "keyword"

@@ -29,28 +29,30 @@ class CarrierSettings(Settings, frozen=True):
         Meta(
             ge=1,
             le=10_000_000,
-            description="events carried beside stored ones; the oldest arrival makes room",
+            description="events carried besides stored ones; when it is full, the oldest arrival is evicted",
         ),
     ] = 10_000
     max_lease_s: Annotated[
         float,
-        Meta(gt=0, description="no event is carried for longer; at level stored a longer lease is refused"),
+        Meta(gt=0, description="the longest time that an event is carried; at level stored a longer lease is refused"),
     ] = 3600.0
     seen_grace_s: Annotated[
         float,
         Meta(
             ge=0,
             le=1e9,
-            description="how long past its lease an event is remembered: other copies may end a little later",
+            description="how long past its lease an event is remembered, to recognize copies that expire later",
         ),
     ] = 60.0
     again_s: Annotated[
         float,
-        Meta(ge=0.001, le=86_400, description="what failed, or was asked for and did not come, is tried again then"),
+        Meta(
+            ge=0.001,
+            le=86_400,
+            description="retry interval, after failures and for missing events",
+        ),
     ] = 10.0
-    durable: Annotated[bool, Meta(description="what is carried and what was met is in the node's durable store")] = (
-        False
-    )
+    durable: Annotated[bool, Meta(description="whether events and received ids are in the durable store")] = False
     log_bytes: LogBytes = LOG_BYTES
 
     def needs(self) -> frozenset[Capability]:

@@ -16,12 +16,12 @@ class RelaySettings(Settings, frozen=True):
     """The settings of every protocol that rebroadcasts."""
 
     seen_s: Annotated[
-        float, Meta(ge=0.001, description="how long an event is remembered; it is passed on for half of that at most")
+        float, Meta(ge=0.001, description="how long an event is remembered; it is forwarded for at most half of that")
     ] = 60.0
-    max_hops: Annotated[int, Meta(ge=1, le=65535, description="an event with that many hops is not passed on")] = 255
+    max_hops: Annotated[int, Meta(ge=1, le=65535, description="hop limit: such an event is not forwarded")] = 255
     jitter_s: Annotated[
         float,
-        Meta(ge=0, le=3600, description="the longest random wait before a rebroadcast; keeps neighbors from colliding"),
+        Meta(ge=0, le=3600, description="the longest random delay before a rebroadcast, against collisions"),
     ] = 0.0
 
     def __post_init__(self) -> None:

@@ -32,8 +32,8 @@ LogBytes = Annotated[
         ge=1 << 20,
         le=1 << 40,
         description=(
-            "with durable = true, bytes of events in the store: half for events published here at level stored, a "
-            "quarter for events taken over from others; the rest is copies, of which the oldest makes room"
+            "with durable = true, size of the retention log: half for events published here at level stored, a "
+            "quarter for events in custody; the rest is for other copies, of which the oldest is evicted"
         ),
     ),
 ]

@@ -18,10 +18,10 @@ Work = TypeVar("Work")
 
 StreamAttributes = Annotated[
     tuple[str, ...],
-    Meta(max_length=16, description="attributes that tell streams apart, for processors of several inputs"),
+    Meta(max_length=16, description="attributes that distinguish streams, for processors with several inputs"),
 ]
 MaxStages = Annotated[
-    int, Meta(ge=0, le=64, description="processors in a row; ends what would process itself for ever")
+    int, Meta(ge=0, le=64, description="the most processors that an event passes in a row; ends processing loops")
 ]
 
 MAX_WAITING = 64

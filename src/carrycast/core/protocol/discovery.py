@@ -35,11 +35,15 @@ class BeaconSettings(Settings, frozen=True):
     """The beacon period and the time-out of a silent neighbor."""
 
     period_s: Annotated[float, Meta(ge=0.01, le=3600, description="time between two beacons")] = 1.0
-    missed: Annotated[float, Meta(ge=1, le=100, description="silent periods after which a link is lost")] = 3.0
-    jitter: Annotated[float, Meta(ge=0, le=0.5, description="share by which each period varies")] = 0.1
+    missed: Annotated[float, Meta(ge=1, le=100, description="periods without a beacon until a link is lost")] = 3.0
+    jitter: Annotated[float, Meta(ge=0, le=0.5, description="random share by which each period varies")] = 0.1
     believed_s: Annotated[
         float,
-        Meta(ge=0.01, le=3600, description="longest period of a neighbor that is believed; the own one is in any case"),
+        Meta(
+            ge=0.01,
+            le=3600,
+            description="the longest period that is accepted from a neighbor, besides the own",
+        ),
     ] = 60.0
     """A neighbor that announces a longer period times out as if it had announced this one: with the default, after
     three minutes instead of hours. Networks with nodes that sleep longer between beacons raise it."""
