@@ -11,6 +11,7 @@ from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.trace_files import TraceConfig
 from carrycast.sim.engine.run import run as simulate
 from carrycast.trace import Level
+from carrycast.trace.files import read_some, read_trace
 from tests.cli.console import QUICK, call
 from tests.live.conftest import MakeConfig, Run, config, run
 from tests.pipeline.scenarios import tiny
@@ -96,10 +97,11 @@ def test_what_is_no_trace_is_told(tmp_path: Path) -> None:
     part = tmp_path / "trace" / "events" / "part-00000.parquet"
     table = pq.read_table(part)
     assert table.schema.metadata == {b"carrycast.trace": b"2", b"carrycast.level": b"full"}
-    pq.write_table(table.replace_schema_metadata({b"carrycast.trace": b"0"}), part)
-    assert "part-00000.parquet: is of another version of carrycast" in call("metrics", tmp_path / "trace").refusal()
+    pq.write_table(table.replace_schema_metadata({b"carrycast.trace": b"3"}), part)
+    newer = "part-00000.parquet: is of a newer carrycast: version 3 of traces, not 2; update carrycast"
+    assert newer in call("metrics", tmp_path / "trace").refusal()
     pq.write_table(table.drop_columns(["counted"]), part)
-    assert "part-00000.parquet: is of another version of carrycast" in call("metrics", tmp_path / "trace").refusal()
+    assert "part-00000.parquet: has no column counted; record" in call("metrics", tmp_path / "trace").refusal()
     part.write_bytes(b"PAR1 cut")
     assert "part-00000.parquet: cannot be read: " in call("metrics", tmp_path / "trace").refusal()
 
@@ -110,3 +112,18 @@ def test_traces_are_found_from_where_the_program_is_now(
     assert call("run", QUICK, "--trace", tmp_path / "trace").status == 0
     monkeypatch.chdir(tmp_path)
     assert read_tables(spark, [Path("trace")])[0].count() > 0
+
+
+def test_an_older_trace_is_read_with_nulls_in_columns_that_it_does_not_have(tmp_path: Path) -> None:
+    outcome = simulate(tiny("flooding"), 1, Level.FULL)
+    outcome.trace.save(tmp_path / "trace")
+    for table in ("events", "subscriptions", "trace"):
+        for part in (tmp_path / "trace" / table).glob("*.parquet"):
+            rows = pq.ParquetFile(part).read()
+            older = rows.drop_columns(["processor"]) if "processor" in rows.column_names else rows
+            said = {b"carrycast.trace": b"1", b"carrycast.level": b"full"}
+            pq.write_table(older.replace_schema_metadata(said), part)
+    assert list(metrics(tmp_path / "trace").values()) == [dict(outcome.metrics)]
+    assert read_trace(tmp_path / "trace")[1]["processor"].null_count == outcome.trace.events().num_rows
+    [event] = read_some(tmp_path / "trace", "events", most=1)
+    assert event["processor"] is None

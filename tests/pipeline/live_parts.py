@@ -59,7 +59,7 @@ class LiveParts:
 def write_part(folder: Path, number: int, table: pa.Table, level: Level = Level.FULL) -> Path:
     """One part, named when it is whole."""
     folder.mkdir(parents=True, exist_ok=True)
-    said = {VERSION_KEY: VERSION.encode(), LEVEL_KEY: level.value.encode()}
+    said = {VERSION_KEY: str(VERSION).encode(), LEVEL_KEY: level.value.encode()}
     path = folder / f"part-{number:05d}.parquet"
     pq.write_table(table.replace_schema_metadata(said), folder / ".unfinished")
     (folder / ".unfinished").rename(path)

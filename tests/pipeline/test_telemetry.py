@@ -187,7 +187,7 @@ def test_what_no_table_can_take_is_counted_and_told(spark: SparkSession, tmp_pat
     assert folder.commit.left_out == 8
     refused = {Path(one["file"]).name: one["reason"] for one in pq.read_table(out / "refused").to_pylist()}
     assert refused[broken.name].startswith("cannot be read")
-    assert refused[other.name] == "is of another version of carrycast; record the trace again"
+    assert refused[other.name] == "has no column run; record the trace again"
     by_minute = {minute["minute_s"]: minute for minute in minutes_of(out, None)}
     first = by_minute[int(at)]
     assert (first["published"], first["eligible"], first["delivered"], first["final"]) == (1, 1, 1, True)

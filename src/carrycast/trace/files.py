@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from carrycast.errors import UserError
 from carrycast.trace.schema import (
+    ADDED_COLUMNS,
     EVENT_COLUMNS,
     LEVEL_KEY,
     SUBSCRIPTION_COLUMNS,
@@ -40,7 +41,7 @@ def find_traces(paths: Sequence[Path]) -> list[Path]:
 
 
 def check_trace(folder: Path, wanted: Level) -> None:
-    """A UserError if a trace is of another version, or keeps less than is wanted."""
+    """A UserError if a trace cannot be read, or keeps less than is wanted."""
     for table in TABLES:
         for path in sorted((folder / table).glob("*.parquet")):
             kept = check_part(path, table)
@@ -52,13 +53,23 @@ def check_trace(folder: Path, wanted: Level) -> None:
 
 
 def check_part(path: Path, table: str) -> str:
-    """How much the trace keeps that a part of a table belongs to; a UserError if it is of another version."""
+    """How much the trace keeps that a part of a table belongs to; a UserError if it cannot be read as a trace."""
     schema = _schema(path)
-    said = schema.metadata
-    version = metadata_value(said, VERSION_KEY, VERSION.encode())
-    if version != VERSION.encode() or not schema.equals(arrow_schema(TABLES[table])):
-        raise UserError(f"{path}: is of another version of carrycast; record the trace again")
-    level = metadata_value(said, LEVEL_KEY, b"nobody knows what")
+    version = metadata_value(schema.metadata, VERSION_KEY, str(VERSION).encode()).decode(errors="replace")
+    if not version.isdecimal():
+        raise UserError(f"{path}: has no version of a trace but {version!r}; record the trace again")
+    if int(version) > VERSION:
+        raise UserError(
+            f"{path}: is of a newer carrycast: version {version} of traces, not {VERSION}; update carrycast"
+        )
+    for field in arrow_schema(TABLES[table]):
+        if field.name not in schema.names:
+            if field.name not in ADDED_COLUMNS:
+                raise UserError(f"{path}: has no column {field.name}; record the trace again")
+        elif schema.field(field.name).type != field.type:
+            kind = schema.field(field.name).type
+            raise UserError(f"{path}: the column {field.name} is of type {kind}, not {field.type}; record it again")
+    level = metadata_value(schema.metadata, LEVEL_KEY, b"nobody knows what")
     return level.decode(errors="replace")
 
 
@@ -83,7 +94,7 @@ def read_some(
     for part in sorted((folder / table).glob("*.parquet")):
         try:
             # `partitioning` off: a folder named like `run=1` above the files is no column.
-            found = pq.read_table(part, filters=wanted, partitioning=None)
+            found = pq.read_table(part, filters=wanted, partitioning=None, schema=arrow_schema(TABLES[table]))
         except (OSError, pa.ArrowException) as error:
             raise UserError(f"{part}: cannot be read: {str(error).splitlines()[0]}") from None
         rows += found.slice(0, None if most is None else most - len(rows)).to_pylist()
@@ -92,15 +103,21 @@ def read_some(
     return rows
 
 
+def read_part(path: Path, table: str) -> "pa.Table":
+    """One part of a table, with the columns of this version: null where an older trace has none."""
+    import pyarrow.parquet as pq
+
+    return pq.read_table(path, partitioning=None, schema=arrow_schema(TABLES[table]))
+
+
 def read_trace(folder: Path) -> tuple["pa.Table", "pa.Table", "pa.Table"]:
     """The tables `trace`, `events` and `subscriptions` of one trace, in memory."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     check_trace(folder, Level.DELIVERIES)
     parts = {name: sorted((folder / name).glob("*.parquet")) for name in TABLES}
     try:
-        tables = [pa.concat_tables([pq.ParquetFile(part).read() for part in parts[name]]) for name in TABLES]
+        tables = [pa.concat_tables([read_part(part, name) for part in parts[name]]) for name in TABLES]
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{folder}: cannot be read: {str(error).splitlines()[0]}") from None
     return tables[0], tables[1], tables[2]

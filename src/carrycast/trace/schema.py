@@ -109,8 +109,12 @@ SUBSCRIPTION_COLUMNS = (
 """`processor`: what the filter selects passes through it, and what that makes is delivered."""
 
 
-VERSION = "2"
-"""Of the three tables; another meaning of a column is another version. Written into every file, with the level."""
+VERSION = 2
+"""Of the three tables; another meaning of a column is another version. Written into every file, with the level. A file
+of an older version is read, with nulls in the columns that it does not have; one of a newer version is refused. A
+column more, which may be null, is no new version."""
+ADDED_COLUMNS = frozenset({"processor"})
+"""Columns that traces of version 1 do not have."""
 VERSION_KEY = b"carrycast.trace"
 LEVEL_KEY = b"carrycast.level"
 

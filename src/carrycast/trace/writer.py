@@ -148,7 +148,7 @@ class Trace:
 
     def _write(self, directory: Path, number: int, table: "pa.Table") -> None:
         """One part, which says what it is."""
-        said = {VERSION_KEY: VERSION.encode(), LEVEL_KEY: self.level.value.encode()}
+        said = {VERSION_KEY: str(VERSION).encode(), LEVEL_KEY: self.level.value.encode()}
         _write_part(directory, number, table.replace_schema_metadata(said))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from carrycast.core.matching import Filter, FilterError
 from carrycast.errors import UserError
-from carrycast.trace.files import check_part
+from carrycast.trace.files import check_part, read_part
 from carrycast.trace.schema import SUBSCRIPTION_COLUMNS, Level, arrow_schema
 
 if TYPE_CHECKING:
@@ -75,7 +75,6 @@ class Subscriptions:
 
     def _table(self, path: Path) -> "pa.Table":
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         known, table = self._read.get(path, (None, arrow_schema(SUBSCRIPTION_COLUMNS).empty_table()))
         try:
@@ -84,7 +83,7 @@ class Subscriptions:
             if known == mark:
                 return table
             check_part(path, "subscriptions")
-            table = _sound(pq.ParquetFile(path).read()).replace_schema_metadata(None)
+            table = _sound(read_part(path, "subscriptions")).replace_schema_metadata(None)
         except (OSError, UserError, pa.ArrowException) as error:
             # What it said before still stands; that it cannot be read is told once.
             if path not in self._told:
