@@ -22,7 +22,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from carrycast.analysis.explain.account import KINDS, Account, account
+from carrycast.analysis.explain.delivery_report import KINDS, DeliveryReport, delivery_report
 from carrycast.core.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import LoopbackNetwork
@@ -241,7 +241,7 @@ def _resident_bytes() -> int:
 class Findings(NamedTuple):
     """What the traces tell."""
 
-    account: Account
+    account: DeliveryReport
     violations: list[str]
 
 
@@ -255,7 +255,7 @@ def findings(folder: Path, ids: list[NodeId], late_s: float) -> Findings:
     events = sorted((row for one in traces for row in read_some(one, "events")), key=lambda row: row["time_s"])
     subscriptions = [row for one in traces for row in read_some(one, "subscriptions")]
     end_s = rows[-1]["time_s"]
-    counted = account(rows, events, subscriptions, end_s)
+    counted = delivery_report(rows, events, subscriptions, end_s)
     return Findings(counted, list(_violations(rows, events, subscriptions, ids, late_s)))
 
 

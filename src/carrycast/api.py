@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from carrycast.analysis.explain.tale import Tale
+    from carrycast.analysis.explain.timeline import Timeline
     from carrycast.node.api.arguments import AddressLike
     from carrycast.node.api.async_client import AsyncClient
     from carrycast.node.api.client import Client
@@ -398,11 +398,11 @@ def advise(
     )
 
 
-def explain(trace: PathLike, event: str, node: int) -> "Tale":
+def explain(trace: PathLike, event: str, node: int) -> "Timeline":
     """Why an event (`"SOURCE:NUMBER"`) came to a node, or did not; `trace` is a folder of level full."""
-    from carrycast.analysis.explain.tale import explained
+    from carrycast.analysis.explain.timeline import event_timeline
 
-    return explained(Path(trace), event, node)
+    return event_timeline(Path(trace), event, node)
 
 
 def show(

@@ -124,6 +124,7 @@ def test_an_older_trace_is_read_with_nulls_in_columns_that_it_does_not_have(tmp_
             said = {b"carrycast.trace": b"1", b"carrycast.level": b"full"}
             pq.write_table(older.replace_schema_metadata(said), part)
     assert list(metrics(tmp_path / "trace").values()) == [dict(outcome.metrics)]
-    assert read_trace(tmp_path / "trace")[1]["processor"].null_count == outcome.trace.events().num_rows
+    events = read_trace(tmp_path / "trace")[1]
+    assert events["processor"].null_count == events.num_rows > 0
     [event] = read_some(tmp_path / "trace", "events", most=1)
     assert event["processor"] is None

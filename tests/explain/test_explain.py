@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.analysis.explain.tale import Tale, explained
-from carrycast.analysis.explain.words import told
+from carrycast.analysis.explain.timeline import Timeline, event_timeline
+from carrycast.analysis.explain.timeline_text import timeline_lines
 from carrycast.sim.testing import Net
 from tests.cli.console import EXAMPLES, call
 
 CONTACTS = [(0, 1, 0.0, 10.0), (1, 2, 50.0, 60.0), (2, 3, 100.0, 110.0), (1, 3, 120.0, 130.0)]
 
 
-def story(tmp_path: Path, protocol: str, node: int, lease_s: float = 600.0, **settings: int) -> Tale:
+def story(tmp_path: Path, protocol: str, node: int, lease_s: float = 600.0, **settings: int) -> Timeline:
     """What is told of an event that 0 publishes at 1 s and that 3 wants, and 2 does not."""
     net = Net.contacts(CONTACTS, protocol, None, 1, **settings)
     net.subscribe(3, "topic = 1")
@@ -22,7 +22,7 @@ def story(tmp_path: Path, protocol: str, node: int, lease_s: float = 600.0, **se
     net.run(149)
     net.stop()
     net.simulation.trace.save(tmp_path / "trace")
-    return explained(tmp_path / "trace", "0:0", node)
+    return event_timeline(tmp_path / "trace", "0:0", node)
 
 
 def test_a_delivery_has_its_way(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_a_delivery_has_its_way(tmp_path: Path) -> None:
     assert tale.delivered_s == pytest.approx(100.0, abs=0.1)
     assert [node for node, _ in tale.earliest] == [0, 1, 2, 3]
     assert tale.wanted == "topic = 1"
-    text = "\n".join(told(tale))
+    text = "\n".join(timeline_lines(tale))
     assert "It was delivered at 100.0" in text
     assert "from 0, 1 at 1.0" in text
 
@@ -44,7 +44,7 @@ def test_an_event_that_its_publisher_kept_could_have_come(tmp_path: Path) -> Non
     assert tale.last is not None
     assert (tale.last.node, tale.last.let_go_s) == (0, None)
     assert tale.earliest[-1][1] == pytest.approx(100.0, abs=0.1)
-    text = "\n".join(told(tale))
+    text = "\n".join(timeline_lines(tale))
     assert "In 2 contacts until then it met nobody who carried it." in text
     assert "The last copy is still with node 0." in text
     assert "By the links as the nodes saw them it could have come at 100.0" in text
@@ -55,7 +55,7 @@ def test_an_event_whose_lease_ends_on_the_way_could_not_have_come(tmp_path: Path
     assert not tale.possible
     assert tale.last is not None
     assert tale.last.reason == "lease_over"
-    text = "\n".join(told(tale))
+    text = "\n".join(timeline_lines(tale))
     assert "No protocol could have: no chain of links as the nodes saw them leads there before at 81.000 s" in text
 
 
@@ -65,14 +65,14 @@ def test_a_carrier_next_to_the_node_that_hands_nothing_over_is_named(tmp_path: P
     assert "none of its filters matches" in tale.unwanted
     tale = story(tmp_path / "direct", "spray_and_wait", 2, copies=2)
     assert [(one.holder, round(one.from_s)) for one in tale.missed] == [(1, 50)]
-    assert "Node 1 carried it and was in contact from 50.0" in "\n".join(told(tale))
+    assert "Node 1 carried it and was in contact from 50.0" in "\n".join(timeline_lines(tale))
 
 
 def test_what_nobody_carries_is_told_so(tmp_path: Path) -> None:
     tale = story(tmp_path, "flooding", 3)
     assert tale.last is None
-    assert "Nobody carried it" in "\n".join(told(tale))
-    assert "it published the event itself" in "\n".join(told(explained(tmp_path / "trace", "0:0", 0)))
+    assert "Nobody carried it" in "\n".join(timeline_lines(tale))
+    assert "it published the event itself" in "\n".join(timeline_lines(event_timeline(tmp_path / "trace", "0:0", 0)))
 
 
 def test_a_crash_takes_the_copy_with_it(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_crash_takes_the_copy_with_it(tmp_path: Path) -> None:
     net.run(100)
     net.stop()
     net.simulation.trace.save(tmp_path / "trace")
-    tale = explained(tmp_path / "trace", "0:0", 3)
+    tale = event_timeline(tmp_path / "trace", "0:0", 3)
     assert tale.last is not None
     assert (tale.last.node, tale.last.reason) == (0, "crash")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.soak import good, soak
-from carrycast.analysis.explain.account import KILLED, NOBODY, NOT_HEARD, Account, account
+from carrycast.analysis.explain.delivery_report import KILLED, NOBODY, NOT_HEARD, DeliveryReport, delivery_report
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
@@ -27,16 +27,16 @@ def test_a_minute_of_harm_breaks_nothing(tmp_path: Path, protocol: str) -> None:
     assert good(found), found
 
 
-def told(nodes: list[LiveNode]) -> Account:
+def told(nodes: list[LiveNode]) -> DeliveryReport:
     rows: list[dict[str, Any]] = [row for node in nodes for row in node.trace.table().to_pylist()]
     rows.sort(key=lambda row: row["time_s"])
     events = [row for node in nodes for row in node.trace.events().to_pylist()]
     subscriptions = [row for node in nodes for row in node.trace.subscriptions().to_pylist()]
-    return account(rows, events, subscriptions, rows[-1]["time_s"])
+    return delivery_report(rows, events, subscriptions, rows[-1]["time_s"])
 
 
 def test_what_a_network_did_not_deliver_waits_or_was_dropped_by_name(config: MakeConfig, run: Run) -> None:
-    async def story(protocol: str) -> Account:
+    async def story(protocol: str) -> DeliveryReport:
         async with LoopbackNetwork(config(id, protocol) for id in range(3)) as network:
             nodes = list(network.nodes.values())
             inbox = Inbox()
@@ -60,7 +60,7 @@ def test_what_a_network_did_not_deliver_waits_or_was_dropped_by_name(config: Mak
 
     async def both() -> None:
         carried = await story("epidemic")
-        assert carried == Account(3, 1, 1, {KILLED: 1})
+        assert carried == DeliveryReport(3, 1, 1, {KILLED: 1})
         flooded = await story("flooding")
         assert flooded.exact
         assert (flooded.pairs, flooded.delivered, flooded.waiting) == (3, 1, 0)

@@ -56,7 +56,7 @@ MAY_IMPORT = {
     # What shows runs, and what evaluates them.
     "analysis.player": "core.model sim.mobility sim.contacts sim.radio trace sim.scenario sim.engine",
     "analysis.live_page": "core.model trace node analysis.player",
-    "analysis.explain": "core.matching sim.contacts trace analysis.player",
+    "analysis.explain": "core.model core.matching sim.contacts trace analysis.player",
     "analysis": "core.model core.matching core.protocol sim.mobility sim.contacts trace core.settings sim.scenario "
     "sim.engine lab core.plugins analysis.player analysis.explain core.file_formats",
 }

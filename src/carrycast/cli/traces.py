@@ -95,14 +95,14 @@ def _minutes(arguments: argparse.Namespace) -> int:
 def _explain(arguments: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from carrycast.analysis.explain.tale import explained
-    from carrycast.analysis.explain.words import told
+    from carrycast.analysis.explain.timeline import event_timeline
+    from carrycast.analysis.explain.timeline_text import timeline_lines
 
-    tale = explained(arguments.trace, arguments.event, arguments.node)
+    timeline = event_timeline(arguments.trace, arguments.event, arguments.node)
     if arguments.json:
-        print_json({**asdict(tale), "possible": tale.possible})
+        print_json({**asdict(timeline), "possible": timeline.possible})
         return 0
-    for line in told(tale):
+    for line in timeline_lines(timeline):
         print_line(line)
     return 0
 

@@ -1,1 +1,1 @@
-"""Why an event came, or did not: what a trace and its contacts tell of one event and one node."""
+"""Why an event was delivered to a node, or was not: folds over the facts of a trace, and its contacts."""

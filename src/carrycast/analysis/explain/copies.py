@@ -1,22 +1,22 @@
-"""Who held an event when, from the rows that a trace has of it."""
+"""Which nodes held an event, and when: a fold over the facts of one event."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
-from carrycast.trace import Kind
+from carrycast.trace.facts import CrashFact, DeliverFact, EvictFact, FrameFact, PublishFact, StoreFact, TraceFact
+from carrycast.trace.folds.fold import OrderedFold
 
 
 @dataclass(slots=True)
 class Copy:
-    """What one node had to do with an event."""
+    """The copy of an event at one node."""
 
     node: int
     got_s: float | None = None
     """When it first had the event."""
     giver: int | None = None
-    """Whom it had it from; None if it published it, or if nobody knows."""
+    """The node that it had it from; None if it published the event, or if the trace does not say."""
     delivered_s: float | None = None
     stored_s: float | None = None
     let_go_s: float | None = None
@@ -39,35 +39,48 @@ class Copy:
         return inf if self.let_go_s is None else self.let_go_s
 
 
-def copies_of(rows: Iterable[Mapping[str, Any]]) -> dict[int, Copy]:
-    """By node, in the order in which they had it. Rows come in the order of time."""
-    found: dict[int, Copy] = {}
-    for row in rows:
-        kind, node, time_s = row["kind"], row["node"], row["time_s"]
-        if kind == Kind.CRASH:
-            lost = found.get(node)
+class CopyFold(OrderedFold[dict[int, Copy]]):
+    """The copies of one event by node, in the order in which the nodes had it. It is given the facts of that event, and
+    crashes."""
+
+    reads = (PublishFact, FrameFact, DeliverFact, StoreFact, EvictFact, CrashFact)
+
+    def __init__(self) -> None:
+        self._copies: dict[int, Copy] = {}
+
+    def on_fact(self, fact: TraceFact) -> None:
+        node, time_s = fact.node, fact.time_s
+        if isinstance(fact, CrashFact):
+            lost = self._copies.get(node)
             if lost is not None and lost.holds(time_s, inf):
                 lost.let_go_s, lost.reason = time_s, "crash"
-            continue
-        if kind not in (Kind.PUBLISH, Kind.RECEIVE, Kind.DELIVER, Kind.STORE, Kind.EVICT):
-            continue
-        copy = found.setdefault(node, Copy(node))
-        if copy.got_s is None and kind in (Kind.PUBLISH, Kind.RECEIVE, Kind.DELIVER, Kind.STORE):
-            copy.got_s = time_s
-            copy.giver = row["peer"] if kind == Kind.RECEIVE else None
-        if kind == Kind.DELIVER and copy.delivered_s is None:
-            copy.delivered_s = time_s
-        elif kind == Kind.STORE:
-            copy.stored_s = time_s if copy.stored_s is None else copy.stored_s
-            copy.let_go_s = copy.reason = None
-        elif kind == Kind.EVICT:
-            copy.let_go_s, copy.reason = time_s, row["reason"]
-    return found
+        elif isinstance(fact, FrameFact):
+            for receiver in fact.receivers:
+                self._met(receiver, time_s, giver=node)
+        elif isinstance(fact, EvictFact):
+            copy = self._copies.setdefault(node, Copy(node))
+            copy.let_go_s, copy.reason = time_s, fact.reason or None
+        else:
+            copy = self._met(node, time_s)
+            if isinstance(fact, DeliverFact) and copy.delivered_s is None:
+                copy.delivered_s = time_s
+            elif isinstance(fact, StoreFact):
+                copy.stored_s = time_s if copy.stored_s is None else copy.stored_s
+                copy.let_go_s = copy.reason = None
+
+    def result(self) -> dict[int, Copy]:
+        return self._copies
+
+    def _met(self, node: int, time_s: float, giver: int | None = None) -> Copy:
+        copy = self._copies.setdefault(node, Copy(node))
+        if copy.got_s is None:
+            copy.got_s, copy.giver = time_s, giver
+        return copy
 
 
-def way_to(node: int, copies: Mapping[int, Copy]) -> list[tuple[int, float]]:
-    """Over whom the event came to a node, and when each had it, as far back as the trace tells."""
-    way: list[tuple[int, float]] = []
+def path_of_copies(node: int, copies: Mapping[int, Copy]) -> list[tuple[int, float]]:
+    """The path of the event to a node, and when each node on it had the event, as far back as the trace tells."""
+    path: list[tuple[int, float]] = []
     at: int | None = node
     met: set[int] = set()
     while at is not None and at in copies and at not in met:
@@ -75,6 +88,6 @@ def way_to(node: int, copies: Mapping[int, Copy]) -> list[tuple[int, float]]:
         copy = copies[at]
         if copy.got_s is None:
             break
-        way.append((at, copy.got_s))
+        path.append((at, copy.got_s))
         at = copy.giver
-    return way[::-1]
+    return path[::-1]

@@ -1,0 +1,265 @@
+"""The timeline of one event for one node: what a trace and its contacts tell of it. `timeline_text` prints it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carrycast.analysis.explain.arrival import Meetings, path_to
+from carrycast.analysis.explain.copies import Copy, CopyFold, path_of_copies
+from carrycast.analysis.player.scene import Scene
+from carrycast.core.matching import Filter, FilterError
+from carrycast.errors import UserError
+from carrycast.trace import Kind, Level
+from carrycast.trace.facts import DropFact, TraceFact, facts_of_rows
+from carrycast.trace.files import find_traces, read_some, trace_level
+from carrycast.trace.folds.drops import DropFold
+from carrycast.trace.folds.fold import fold_facts
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+LINKS = (Kind.LINK_UP, Kind.LINK_DOWN, Kind.STOP, Kind.CRASH)
+
+Rows = Sequence[Mapping[str, Any]]
+
+Step = tuple[int, float]
+"""A node, and when it had the event."""
+
+
+@dataclass(frozen=True)
+class EventRecords:
+    """What a trace holds of one event in one run."""
+
+    run: str
+    event: Mapping[str, Any]
+    facts: Sequence[TraceFact]
+    """All facts of the event, and crashes, in the order of time."""
+    subscriptions: Rows
+    """Those of the node that is asked about."""
+    meetings: Meetings
+    seen: bool
+    """Whether the meetings are links as the nodes saw them, not the contacts of the run itself."""
+    end_s: float
+    """The last that the trace tells of anything."""
+
+
+@dataclass(frozen=True)
+class MissedContact:
+    """A contact of the node with a carrier of the event in which the event was not handed over, and the drops in it."""
+
+    holder: int
+    from_s: float
+    to_s: float
+    drops: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What is known of an event and a node. Times are those of the trace's clock."""
+
+    run: str
+    event: str
+    node: int
+    source: int
+    published_s: float
+    ends_s: float
+    """When its lease is over, or the trace."""
+    attributes: Mapping[str, Any]
+    wanted: str | None
+    """The filter by which the node was to get it; None if it was not."""
+    unwanted: str
+    """Why it was not to get it."""
+    copies: list[Copy]
+    delivered_s: float | None
+    way: list[Step]
+    """Over whom it came, if it did."""
+    missed: list[MissedContact]
+    contacts: int
+    """The contacts of the node from the publication until the end of the lease."""
+    drops: dict[str, int]
+    """What was lost of the event anywhere, by reason."""
+    last: Copy | None
+    """The copy that was carried longest."""
+    earliest: list[Step]
+    """An earliest way that the contacts allow; empty if there is none."""
+    seen: bool
+    """Whether contacts are what nodes saw of their links."""
+
+    @property
+    def possible(self) -> bool:
+        """Whether the contacts allow a delivery in time."""
+        return bool(self.earliest)
+
+
+def event_timeline(path: Path, event: str, node: int) -> Timeline:
+    """What a trace tells of an event and a node."""
+    found = _read_records(path, event, node)
+    copies = fold_facts(CopyFold(), found.facts)
+    published_s = float(found.event["time_s"])
+    lease_s = found.event["lease_s"]
+    ends_s = min(inf if lease_s is None else published_s + lease_s, max(found.end_s, published_s))
+    source = int(found.event["source"])
+    wanted, unwanted = _wanted(found, node)
+    mine = copies.get(node)
+    delivered_s = None if mine is None else mine.delivered_s
+    arrivals = found.meetings.arrivals(source, published_s, ends_s)
+    meetings = found.meetings.with_node(node, published_s, ends_s)
+    held = [copy for copy in copies.values() if copy.stored_s is not None]
+    drops = DropFold()
+    fold_facts(drops, found.facts)
+    return Timeline(
+        run=found.run,
+        event=event,
+        node=node,
+        source=source,
+        published_s=published_s,
+        ends_s=ends_s,
+        attributes=json.loads(found.event["attributes"]),
+        wanted=wanted,
+        unwanted=unwanted,
+        copies=list(copies.values()),
+        delivered_s=delivered_s,
+        way=path_of_copies(node, copies) if mine is not None and mine.got_s is not None else [],
+        missed=_missed(found, node, copies, meetings, delivered_s),
+        contacts=len(meetings),
+        drops=dict(sorted(drops.drops.items())),
+        last=max(held, key=lambda copy: (copy.until_s, copy.node), default=None),
+        earliest=path_to(node, arrivals) if node in arrivals and arrivals[node].time_s < ends_s else [],
+        seen=found.seen,
+    )
+
+
+def _wanted(found: EventRecords, node: int) -> tuple[str | None, str]:
+    """The filter by which a node was to get the event, or why it was not to."""
+    event, time_s = found.event, found.event["time_s"]
+    if event["source"] == node:
+        return None, "it published the event itself"
+    if not found.subscriptions:
+        return None, "it has no subscription"
+    attributes = json.loads(event["attributes"])
+    fitting = [one for one in found.subscriptions if Filter(one["filter"]).matches(attributes)]
+    if not fitting:
+        filters = ", ".join(repr(str(one["filter"])) for one in found.subscriptions[:3])
+        return None, f"none of its filters matches ({filters})"
+    standing = [one for one in fitting if one["from_s"] <= time_s and (one["to_s"] is None or time_s < one["to_s"])]
+    if not standing:
+        return None, "it was not subscribed when the event was published"
+    for one in standing:
+        if _admits(event["access"], json.loads(one["attributes"])):
+            return str(one["filter"]), ""
+    return None, f"the event's access policy does not admit it: {event['access']}"
+
+
+def _admits(condition: str | None, attributes: Mapping[str, Any]) -> bool:
+    if condition is None:
+        return True
+    try:
+        return Filter(condition).matches(attributes)
+    except FilterError:
+        return False
+
+
+def _missed(
+    found: EventRecords,
+    node: int,
+    copies: Mapping[int, Copy],
+    meetings: list[tuple[float, float, int]],
+    delivered_s: float | None,
+) -> list[MissedContact]:
+    """The contacts in which the event was next to the node and did not come over."""
+    until_s = inf if delivered_s is None else delivered_s
+    missed = []
+    for start_s, end_s, other in meetings:
+        copy = copies.get(other)
+        if copy is None or not copy.holds(start_s, min(end_s, until_s)):
+            continue
+        from_s = max(start_s, copy.stored_s or start_s)
+        to_s = min(end_s, copy.until_s, until_s)
+        if to_s <= from_s:
+            continue
+        lost = [
+            fact.reason
+            for fact in found.facts
+            if isinstance(fact, DropFact) and from_s <= fact.time_s <= to_s and {fact.node, fact.peer} == {node, other}
+        ]
+        if delivered_s is None or to_s < delivered_s:
+            missed.append(MissedContact(other, from_s, to_s, tuple(dict.fromkeys(lost))))
+    return missed
+
+
+def _read_records(path: Path, event: str, node: int) -> EventRecords:
+    """Read what is needed; a UserError if the trace has no such event, or keeps too little."""
+    folders = find_traces([path])
+    for folder in folders:
+        if trace_level(folder) != Level.FULL:
+            raise UserError(
+                f"{folder}: keeps {trace_level(folder)}, which does not say who held an event; record it again with "
+                '`carrycast run SCENARIO --trace DIR --level full`, on live nodes with level = "full" in [trace]'
+            )
+    field = _field
+    found = [row for folder in folders for row in read_some(folder, "events", field("event") == event)]
+    runs = sorted({row["run"] for row in found})
+    if not runs:
+        known = [row["event"] for folder in folders for row in read_some(folder, "events", None, 3)][:3]
+        example = f", such as {' or '.join(known)}" if known else ""
+        raise UserError(f"{path}: there is no event {event} in it; events are named SOURCE:NUMBER{example}")
+    if len(runs) > 1:
+        raise UserError(f"{path}: event {event} is in {len(runs)} runs ({', '.join(runs[:3])}); name the trace of one")
+    run = runs[0]
+    rows, subscriptions, changes, last_s = [], [], [], 0.0
+    scene = Scene.load(folders[0])
+    for folder in folders:
+        here = field("run") == run
+        rows += read_some(folder, "trace", here & (field("event") == event))
+        subscriptions += read_some(folder, "subscriptions", here & (field("node") == node))
+        kept = read_some(folder, "trace", here & field("kind").isin([kind.value for kind in LINKS]))
+        changes += kept
+        rows += [row for row in kept if row["kind"] == Kind.CRASH]
+        last_s = max([last_s, *(row["time_s"] for row in kept), *(row["time_s"] for row in rows)])
+    rows.sort(key=lambda row: row["time_s"])
+    changes.sort(key=lambda row: row["time_s"])
+    nodes = {row["node"] for row in changes}
+    if nodes and node not in nodes and not subscriptions:
+        raise UserError(f"{path}: there is no node {node} in it")
+    meetings = _linked(changes) if scene is None else Meetings.of(scene.plan, scene.wires)
+    facts = list(facts_of_rows(rows, {event: found[0]}, {}))
+    return EventRecords(run, found[0], facts, subscriptions, meetings, scene is None, last_s)
+
+
+def _field(name: str) -> "pc.Expression":
+    import pyarrow.compute as pc
+
+    return pc.field(name)
+
+
+def _linked(changes: Rows) -> Meetings:
+    """A pair is linked while either of it says so; what is open at the end stays so."""
+    open_s: dict[tuple[int, int], float] = {}
+    found: list[tuple[int, int, float, float]] = []
+
+    def close(pair: tuple[int, int], end_s: float) -> None:
+        start_s = open_s.pop(pair, None)
+        if start_s is not None and end_s > start_s:
+            found.append((min(pair), max(pair), start_s, end_s))
+
+    for row in changes:
+        node, time_s = row["node"], row["time_s"]
+        if row["kind"] == Kind.LINK_UP:
+            open_s.setdefault((node, row["peer"]), time_s)
+        elif row["kind"] == Kind.LINK_DOWN:
+            close((node, row["peer"]), time_s)
+        else:
+            for pair in [pair for pair in open_s if pair[0] == node]:
+                close(pair, time_s)
+    for pair in list(open_s):
+        close(pair, inf)
+    merged: list[tuple[int, int, float, float]] = []
+    for a, b, start_s, end_s in sorted(found):
+        if merged and merged[-1][:2] == (a, b) and start_s <= merged[-1][3]:
+            merged[-1] = (a, b, merged[-1][2], max(end_s, merged[-1][3]))
+        else:
+            merged.append((a, b, start_s, end_s))
+    return Meetings(merged)
