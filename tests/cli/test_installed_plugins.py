@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import tomllib
 import venv
 from pathlib import Path
@@ -109,7 +110,49 @@ def test_protocol_radio_movement_and_application_work_together(python: Path, tmp
     """
     found = simulate(python, tmp_path, SCENARIO + tables)
     assert found["protocol"] == "my_protocol"
+    metrics = found["metrics"]
+    assert isinstance(metrics, dict)
+    assert metrics["my_metric_share"] == 0.0, "the protocol sends no control messages"
     assert delivered(found) == 3, "the event at node 2 and at the application, and its summary"
+
+
+LIVE = """
+import asyncio, sys
+from carrycast.node.config import config_from
+from carrycast.node.node import LiveNode
+
+def config(name, peer):
+    return config_from({
+        "name": name,
+        "protocol": {"name": "my_protocol"},
+        "listen": {"kind": "my_link_adapter", "path": f"{sys.argv[1]}/{name}"},
+        "discovery": {"period_s": 0.05, "peers": [f"{sys.argv[1]}/{peer}"]},
+        "gateways": {"my_gateway": {"port": 0}},
+    })
+
+async def client(node):
+    host, _, port = node.gateways["my_gateway"].address.rpartition(":")
+    return await asyncio.open_connection(host, int(port))
+
+async def story():
+    async with LiveNode(config("a", "b")) as one, LiveNode(config("b", "a")) as two:
+        while one.neighbors != [two.node]:
+            await asyncio.sleep(0.01)
+        (_, sender), (reader, receiver) = await client(one), await client(two)
+        receiver.write(b"subscribe topic = 'news'\\nsubscribe (\\n")
+        assert (await reader.readline()).startswith(b"error")
+        sender.write(b"publish news hello\\n")
+        print((await reader.readline()).decode().strip())
+
+asyncio.run(asyncio.wait_for(story(), 60))
+"""
+
+
+@pytest.mark.live
+def test_a_link_adapter_and_a_gateway_work(python: Path) -> None:
+    # The path of a socket has at most 107 bytes.
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        assert run(python, "-c", LIVE, folder, cwd=Path(folder)).strip() == "news hello"
 
 
 def test_a_router_and_a_file_format_work(python: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def pretend_installed(folder: Path) -> None:
 
 
 def test_every_kind_has_a_template() -> None:
-    assert {*PACKAGED.values(), "protocols"} <= set(KINDS)
+    assert {*PACKAGED.values(), "protocols"} == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", PACKAGED)

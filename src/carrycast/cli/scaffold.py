@@ -28,6 +28,7 @@ PACKAGED = {
     "radio": "radios",
     "metric": "metrics",
     "link-adapter": "link_adapters",
+    "gateway": "gateways",
     "file-format": "file_formats",
 }
 """What `carrycast new` makes as a package: the word on the command line, and the kind of plug-in."""
