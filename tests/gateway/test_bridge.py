@@ -107,7 +107,7 @@ def test_a_message_that_is_refused_for_good_does_not_hold_up_a_bridge(
             bridge.expect(packet_type.CONNACK)
             assert [bridge.expect(packet_type.PUBACK)[1] for _ in range(2)] == [b"\0\1", b"\0\2"]
         assert node.drops("mqtt_not_allowed") == node.drops("mqtt_bridge_discarded") == 1
-        assert any("'closed' of the MQTT client 'there' is refused" in told for told in caplog.messages)
+        assert any("'closed' of the MQTT client 'there' is rejected" in told for told in caplog.messages)
         with Raw(node.port, introduce(version=4), say_message("closed", b"x")) as client:
             client.expect(packet_type.CONNACK)
             assert client.hear() is None, "to any other client, acknowledged means kept"
@@ -139,7 +139,7 @@ def test_a_message_that_is_longer_than_any_packet_does_not_hold_up_a_bridge(
                 bridge.ack(packet_type.PUBREL, 7)
         assert heard_message(client)[:2] == ("a/2", b"y"), "and nothing of the other, not even its beginning"
     assert node.drops("mqtt_packet_too_large") == node.drops("mqtt_bridge_discarded") == 1
-    assert any("'a/1' of the MQTT client 'there' is refused" in told for told in caplog.messages)
+    assert any("'a/1' of the MQTT client 'there' is rejected" in told for told in caplog.messages)
 
 
 def test_a_packet_that_is_too_long_ends_the_connection_of_any_other_client_and_is_logged(

@@ -16,7 +16,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from carrycast.node.gateways.mqtt import codec
 from carrycast.node.gateways.mqtt import properties as packet_type
-from carrycast.node.gateways.mqtt.codec import MAX_WISHES, decode_packet
+from carrycast.node.gateways.mqtt.codec import MAX_TOPIC_FILTERS, decode_packet
 from carrycast.node.gateways.mqtt.fields import MAX_VARIABLE, FieldReader, PacketSplitter, encode_variable_byte_integer
 from carrycast.node.gateways.mqtt.packets import (
     AckPacket,
@@ -214,9 +214,9 @@ PROTOCOL = Reason.PROTOCOL_ERROR
         (0x82, ID + b"\0" + text("a") + b"\x30", PROTOCOL),
         (0x82, ID + b"\0" + text("a") + b"\x40", MALFORMED),
         (0x82, ID + b"\x02\x0b\x00" + text("a") + b"\0", PROTOCOL),  # subscription id 0
-        (0x82, ID + b"\0" + (text("a") + b"\0") * (MAX_WISHES + 1), Reason.QUOTA_EXCEEDED),
+        (0x82, ID + b"\0" + (text("a") + b"\0") * (MAX_TOPIC_FILTERS + 1), Reason.QUOTA_EXCEEDED),
         (0xA2, ID + b"\0", MALFORMED),
-        (0xA2, ID + b"\0" + text("a") * (MAX_WISHES + 1), Reason.QUOTA_EXCEEDED),
+        (0xA2, ID + b"\0" + text("a") * (MAX_TOPIC_FILTERS + 1), Reason.QUOTA_EXCEEDED),
         (0xC0, b"x", MALFORMED),
         (0xE0, b"\0\x02\x11", MALFORMED),
         (0x20, b"\0\0", PROTOCOL),

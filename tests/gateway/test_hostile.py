@@ -123,7 +123,7 @@ def test_half_packets_and_silence_end_a_connection(node: Broker) -> None:
 
 
 def test_who_only_holds_a_place_makes_room_for_others(node: Broker) -> None:
-    holders = [socket.create_connection(("127.0.0.1", node.port)) for _ in range(3 * gateway.MAX_UNKNOWN)]
+    holders = [socket.create_connection(("127.0.0.1", node.port)) for _ in range(3 * gateway.MAX_UNIDENTIFIED)]
     try:
         serves(node)
         assert node.drops("mqtt_flood") > 0

@@ -7,12 +7,12 @@ import pytest
 
 from carrycast.core.model import Event, EventId
 from carrycast.node.gateways.mqtt import codec
-from carrycast.node.gateways.mqtt.config import MOST_PACKET_BYTES
+from carrycast.node.gateways.mqtt.config import MAX_PACKET_BYTES
 from carrycast.node.gateways.mqtt.events import ENCODING, application_message, compress_payload, decompress_payload
 from carrycast.node.gateways.mqtt.packets import V5
 
 
-@pytest.mark.parametrize("payload", [b"", b"x", b"Hello" * 40_000, os.urandom(1000), bytes(MOST_PACKET_BYTES)])
+@pytest.mark.parametrize("payload", [b"", b"x", b"Hello" * 40_000, os.urandom(1000), bytes(MAX_PACKET_BYTES)])
 def test_what_is_packed_is_read_as_it_was(payload: bytes) -> None:
     assert decompress_payload(compress_payload(payload)) == payload
 
@@ -24,7 +24,7 @@ def test_what_is_packed_is_read_as_it_was(payload: bytes) -> None:
         b"Hello",
         compress_payload(b"Hello" * 100)[:-1],
         compress_payload(b"Hello") + b"more",
-        compress_payload(bytes(MOST_PACKET_BYTES + 1)),
+        compress_payload(bytes(MAX_PACKET_BYTES + 1)),
         zlib.compress(bytes(1 << 30)),
     ],
     ids=["nothing", "plain", "cut off", "more behind it", "a byte too long", "a gigabyte in a megabyte"],

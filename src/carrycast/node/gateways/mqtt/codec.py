@@ -30,15 +30,15 @@ FLAGS = {packet_type.PUBREL: 2, packet_type.SUBSCRIBE: 2, packet_type.UNSUBSCRIB
 """The lower half of the first byte, where it is not 0 [MQTT 5, 2.1.3]."""
 BRIDGE = 0x80
 VERSIONS = {b"MQIsdp": 3, b"MQTT": V311}
-"""By the name of the protocol. What differs between 3.1 and 3.1.1 is for clients: 3.1.1 allows more of them."""
-MAX_WISHES = 1000
-"""Topic filters of one packet. Each costs a subscription, and a packet of 64 KB could name 16,000."""
+"""By protocol name. For a server, 3.1.1 only allows more than 3.1."""
+MAX_TOPIC_FILTERS = 1000
+"""Topic filters of one packet. Each makes a subscription, and a packet of 64 KB could have 16,000."""
 
 PINGRESP_PACKET = bytes((packet_type.PINGRESP << 4, 0))
 
 
 def decode_packet(head: int, body: bytes, version: int) -> Packet:
-    """The packet of a first byte and a body, as a client of that version (0 before it has said) may send it."""
+    """Decode a packet of a client from its first byte and its body; `version` is 0 before CONNECT."""
     kind = head >> 4
     if kind == packet_type.PUBLISH:
         return _publish(head, body, version)
@@ -67,7 +67,7 @@ def decode_packet(head: int, body: bytes, version: int) -> Packet:
 
 
 def check_fixed_header(head: int) -> None:
-    """Whether a packet may begin so."""
+    """Check the flags of the fixed header."""
     kind = head >> 4
     if kind != packet_type.PUBLISH and head & 15 != FLAGS.get(kind, 0):
         raise malformed_packet("the first byte has flags that no such packet has")
@@ -79,7 +79,7 @@ def _publish(head: int, body: bytes, version: int) -> PublishPacket:
     if qos == 3:
         raise malformed_packet("there is no QoS 3")
     if again and qos == 0:
-        raise malformed_packet("nothing of QoS 0 comes again")
+        raise malformed_packet("DUP is set with QoS 0")
     end = 2 + int.from_bytes(body[:2], "big")
     if len(body) < end + (2 if qos else 0):
         raise malformed_packet("the packet ends too early")
@@ -95,7 +95,7 @@ def _publish(head: int, body: bytes, version: int) -> PublishPacket:
         end = cursor.at
         _check_message_properties(properties)
         if "subscription_id" in properties:
-            raise protocol_error("a client says no subscription_id of what it publishes")
+            raise protocol_error("a client sends no Subscription Identifier in PUBLISH")
     if "+" in topic or "#" in topic or (not topic and "topic_alias" not in properties):
         raise PacketError(Reason.TOPIC_INVALID, "a topic has at least one character and no wildcard")
     return PublishPacket(ApplicationMessage(topic, body[end:], qos, bool(head & 1), properties), packet_id, again)
@@ -142,8 +142,8 @@ def _connect(cursor: FieldReader) -> ConnectPacket:
 
 
 def _version(cursor: FieldReader) -> tuple[int, bool]:
-    """The version that is spoken, and whether a broker speaks it. Bridges of mosquitto and others set the highest bit
-    of versions 3.1 and 3.1.1; the standard has subscription options for the same purpose since version 5."""
+    """The protocol version, and whether the client is a bridge. Bridges of mosquitto and others set the highest bit of
+    versions 3.1 and 3.1.1; MQTT 5 has subscription options for the same purpose."""
     name, version = cursor.binary(), cursor.byte()
     if name not in VERSIONS:
         raise malformed_packet("this is not MQTT")
@@ -191,8 +191,8 @@ def _unsubscribe(cursor: FieldReader, version: int) -> UnsubscribePacket:
 
 
 def _check_count(count: int) -> None:
-    if count >= MAX_WISHES:
-        raise PacketError(Reason.QUOTA_EXCEEDED, f"a packet names at most {MAX_WISHES} topic filters")
+    if count >= MAX_TOPIC_FILTERS:
+        raise PacketError(Reason.QUOTA_EXCEEDED, f"a packet names at most {MAX_TOPIC_FILTERS} topic filters")
 
 
 def _disconnect(cursor: FieldReader, version: int) -> DisconnectPacket:
@@ -208,13 +208,13 @@ def _packet(head: int, *parts: bytes) -> bytes:
 
 
 def encode_connack(version: int, session_present: bool, reason: int, properties: Properties = NONE) -> bytes:
-    """A client is let in, or not."""
-    said = bytes((session_present, reason))
-    return _packet(packet_type.CONNACK << 4, said, encode_properties(properties) if version == V5 else b"")
+    """CONNACK."""
+    header = bytes((session_present, reason))
+    return _packet(packet_type.CONNACK << 4, header, encode_properties(properties) if version == V5 else b"")
 
 
 def encode_publish(version: int, message: ApplicationMessage, packet_id: int = 0, again: bool = False) -> bytes:
-    """A message for a subscriber."""
+    """PUBLISH."""
     head = packet_type.PUBLISH << 4 | again << 3 | message.qos << 1 | message.retain
     topic = message.topic.encode()
     payload = decompress_payload(message.payload) if message.is_compressed else message.payload
@@ -229,7 +229,7 @@ def encode_publish(version: int, message: ApplicationMessage, packet_id: int = 0
 
 
 def encode_ack(version: int, kind: int, packet_id: int, reason: int = 0) -> bytes:
-    """PUBACK, PUBREC, PUBREL or PUBCOMP. A reason is left out where it is success."""
+    """PUBACK, PUBREC, PUBREL or PUBCOMP. The reason code of success is left out."""
     head = kind << 4 | (2 if kind == packet_type.PUBREL else 0)
     id = packet_id.to_bytes(2, "big")
     if version == V5 and reason:
@@ -238,23 +238,23 @@ def encode_ack(version: int, kind: int, packet_id: int, reason: int = 0) -> byte
 
 
 def encode_suback(version: int, packet_id: int, reasons: Sequence[int], description: str = "") -> bytes:
-    """What became of each wish: the QoS that it gets, or why it gets none."""
+    """SUBACK: for each topic filter the granted QoS, or the reason code."""
     return _encode_reasons(packet_type.SUBACK, version, packet_id, reasons, description)
 
 
 def encode_unsuback(version: int, packet_id: int, reasons: Sequence[int]) -> bytes:
-    """What became of each filter; MQTT 3.1.1 does not say."""
+    """UNSUBACK; in MQTT 3.1.1 without reason codes."""
     return _encode_reasons(packet_type.UNSUBACK, version, packet_id, reasons if version == V5 else (), "")
 
 
 def _encode_reasons(kind: int, version: int, packet_id: int, reasons: Sequence[int], description: str) -> bytes:
     properties: Properties = {"reason": description} if description else NONE
-    said = encode_properties(properties) if version == V5 else b""
-    return _packet(kind << 4, packet_id.to_bytes(2, "big"), said, bytes(reasons))
+    encoded = encode_properties(properties) if version == V5 else b""
+    return _packet(kind << 4, packet_id.to_bytes(2, "big"), encoded, bytes(reasons))
 
 
 def encode_disconnect(reason: int, description: str = "") -> bytes:
-    """The server hangs up, and says why; only to MQTT 5."""
+    """DISCONNECT of the server; only in MQTT 5."""
     return _packet(
         packet_type.DISCONNECT << 4,
         bytes((reason,)),

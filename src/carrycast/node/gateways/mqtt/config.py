@@ -1,4 +1,4 @@
-"""What a node's configuration says of its MQTT listener: the table `[mqtt]`. docs/mqtt.md describes each key."""
+"""The table `[mqtt]` of a node's configuration. docs/mqtt.md describes each key."""
 
 import hmac
 import ipaddress
@@ -22,32 +22,33 @@ NOTHING_GRANTED = (
 )
 Topics = Annotated[tuple[str, ...], Meta(max_length=1000)]
 Seconds = Annotated[float, Meta(gt=0, le=1e9)]
-MOST_PACKET_BYTES = 1 << 20
+MAX_PACKET_BYTES = 1 << 20
 PACKET_BYTES = 1 << 18
-"""Four times what fits in a datagram, deflated: enough for texts and tables."""
+"""Four times a datagram, because long payloads are compressed: enough for texts and tables."""
 
 
 class AnonymousSection(Section, frozen=True):
-    """`[mqtt.anonymous]`: what clients without a user may do. They have no right that does not stand here."""
+    """`[mqtt.anonymous]`: the rights of clients without a user."""
 
     publish: Topics = ()
     subscribe: Topics = ()
     attributes: dict[str, Scalar] = msgspec.field(default_factory=dict)
-    """What they are, for the access rules of events (docs/access.md)."""
+    """Their attributes for the access policies of events (docs/access.md)."""
 
 
 class UserSection(Section, frozen=True):
-    """One `[mqtt.users.NAME]`: who may come in, and with what. A password is required, so the topics need not be."""
+    """One `[mqtt.users.NAME]`: a user with a password, who may use all topics by default."""
 
     password: Annotated[str, Meta(min_length=1, max_length=1024)]
     publish: Topics = ("#",)
     subscribe: Topics = ("#",)
     attributes: dict[str, Scalar] = msgspec.field(default_factory=dict)
-    """What this user is, for the access rules of events (docs/access.md)."""
+    """The attributes of this user for the access policies of events (docs/access.md)."""
 
 
 class MqttSection(Section, frozen=True):
-    """The table. Limits are those of a small device: each client is a socket, each session takes room in the store."""
+    """The table. The default limits suit a small device: each client is a socket, each session takes room in the
+    store."""
 
     port: Port = 1883
     host: str = "127.0.0.1"
@@ -57,22 +58,22 @@ class MqttSection(Section, frozen=True):
     level: Literal["accepted", "stored"] | None = None
     """When a publication is acknowledged; by default stored where the node's protocol keeps events on disk."""
     lease_s: Seconds | None = None
-    """How long a message lives that says nothing of it; by default without an end."""
+    """The lease of a message without a Message Expiry Interval; by default without an end."""
     max_clients: Annotated[int, Meta(ge=1, le=65_536)] = 512
     max_sessions: Annotated[int, Meta(ge=1, le=65_536)] = 1000
-    """Of clients that are away, too."""
+    """Including those of disconnected clients."""
     max_subscriptions: Annotated[int, Meta(ge=1, le=10_000)] = 100
     """Of one client."""
-    max_packet_bytes: Annotated[int, Meta(ge=1024, le=MOST_PACKET_BYTES)] = PACKET_BYTES
+    max_packet_bytes: Annotated[int, Meta(ge=1024, le=MAX_PACKET_BYTES)] = PACKET_BYTES
     max_queued: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000
-    """Messages for a connected client that reads more slowly than they come."""
+    """Queued messages of a connected client that reads slowly."""
     max_retained: Annotated[int, Meta(ge=0, le=1_000_000)] = 10_000
     receive_maximum: Annotated[int, Meta(ge=1, le=65_535)] = 100
-    """Publications of one client, QoS 1 and 2, that are not acknowledged yet."""
+    """In-flight publications of one client, QoS 1 and 2."""
     session_s: Annotated[float, Meta(ge=0, le=1e9)] = 7 * 86_400.0
-    """How long a session outlives its connection at most."""
+    """The longest Session Expiry Interval."""
     connect_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
-    """How long a new connection may take to say who it is, and a packet to come in whole."""
+    """How long a new connection may take to send CONNECT, and a packet to arrive completely."""
 
 
 def read_mqtt_section(table: Mapping[str, object], where: str) -> MqttSection:
@@ -108,12 +109,12 @@ def _check_rights(granted: UserSection | AnonymousSection, where: str) -> None:
 
 
 def _is_unrestricted(section: MqttSection) -> bool:
-    """Whether the table names nobody: every program of this machine may do everything, and nobody else connects."""
+    """Without users and anonymous rights: every program of this machine has all rights, and nobody else connects."""
     return not section.users and section.anonymous is False
 
 
 class AccessRights:
-    """What a client may do: nothing but what is granted."""
+    """The rights of a client: only what is granted."""
 
     def __init__(self, granted: UserSection | AnonymousSection | None = None) -> None:
         self.attributes: Mapping[str, Scalar] = {} if granted is None else granted.attributes
@@ -140,7 +141,7 @@ def _covered(topics: TopicFilter, by: list[TopicFilter]) -> bool:
 
 
 def access_rights(section: MqttSection, user: str | None) -> AccessRights:
-    """What a session of this user, or of none, may do by the present configuration."""
+    """The rights of a user, or of a client without one, by the present configuration."""
     if _is_unrestricted(section):
         return _AllRights()
     if user is not None and section.users:
@@ -149,12 +150,12 @@ def access_rights(section: MqttSection, user: str | None) -> AccessRights:
 
 
 def authenticate(section: MqttSection, user: str | None, password: bytes | None) -> AccessRights | None:
-    """What a client with these credentials may do; None if it may not come in."""
+    """The rights of a client with these credentials; None if they are wrong."""
     if not section.users or (user is None and section.anonymous is not False):
-        # Where there are no users, a client that gives a name anyway is no other.
+        # If no users are configured, the name that a client gives is ignored.
         return access_rights(section, None)
     on_identified = section.users.get(user or "")
-    # Compared for strangers too, so that the time that it takes tells nothing of who is known.
+    # Compared for unknown users too, so that the time does not reveal which users exist.
     expected = (on_identified.password if on_identified is not None else "-").encode()
     same = hmac.compare_digest(expected, password or b"")
     return AccessRights(on_identified) if on_identified is not None and same else None

@@ -1,4 +1,4 @@
-"""One connection: its bytes become packets, in order and no faster than they are served; what breaks a rule ends it."""
+"""One connection of an MQTT client: its packets are handled in order, and read no faster than they are handled."""
 
 import asyncio
 import socket
@@ -18,20 +18,20 @@ from carrycast.node.gateways.mqtt.sessions import SessionTable
 from carrycast.node.recorder import LOG
 
 ROOM_S = 0.005
-"""How often a node that is busy is looked at, if a publisher waits for it."""
+"""How often a publisher that waits checks whether the node is still busy."""
 MAX_UNREAD_BYTES = 1 << 20
-"""What may wait for a client that does not read. Then it gets nothing more until it does."""
+"""Unread bytes of a client; then nothing more is sent until it reads."""
 KERNEL_BYTES = 1 << 18
 CHUNK_BYTES = 1 << 16
-"""What is gathered for one write."""
+"""Bytes that are gathered for one write."""
 MAX_PENDING = 1000
-"""Publications of one client that the node has not answered for yet; then no more are read."""
+"""Publications of one client that the node has not acknowledged yet; then no more are read."""
 LINGER_S = 1.0
-"""How long a client may take to read why it was disconnected."""
+"""How long a client may take to read DISCONNECT."""
 
 
 class ConnectionListener(Protocol):
-    """What a listener is told of its connections."""
+    """The gateway, as its connections notify it."""
 
     def on_connected(self, connection: "MqttConnection") -> None: ...
 
@@ -41,7 +41,7 @@ class ConnectionListener(Protocol):
 
 
 class MqttConnection(asyncio.Protocol):
-    """Between the socket and the dialogue."""
+    """Between the socket and the packet handler."""
 
     def __init__(
         self, context: MqttContext, sessions: SessionTable, section: MqttSection, arrivals: ConnectionListener
@@ -50,8 +50,8 @@ class MqttConnection(asyncio.Protocol):
         self._arrivals = arrivals
         self._connect_s = section.connect_s
         self._loop = asyncio.get_running_loop()
-        self._dialogue = PacketHandler(context, sessions, section, self)
-        self._frames = PacketSplitter(section.max_packet_bytes, self._check_head, self._dialogue.is_skipped)
+        self._handler = PacketHandler(context, sessions, section, self)
+        self._frames = PacketSplitter(section.max_packet_bytes, self._check_head, self._handler.is_skipped)
         self._received_packets: deque[tuple[int, bytes]] = deque()
         self._broken: PacketError | None = None
         self._transport: asyncio.Transport | None = None
@@ -59,9 +59,9 @@ class MqttConnection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._received_s = self._loop.time()
-        """When the last whole packet came in."""
+        """When the last complete packet arrived."""
         self._incomplete_since_s: float | None = None
-        """Since when part of a packet waits for its rest."""
+        """Since when a packet is incomplete."""
 
     # From the socket.
 
@@ -69,7 +69,7 @@ class MqttConnection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=MAX_UNREAD_BYTES)
-        # The system would let megabytes wait for who does not read.
+        # The default send buffer of the system may be megabytes.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES)
         self._arrivals.on_connected(self)
 
@@ -92,9 +92,9 @@ class MqttConnection(asyncio.Protocol):
         self.work()
 
     def _check_head(self, head: int) -> None:
-        """What is not MQTT is not waited for."""
-        if self._dialogue.session is None and not self._received_packets and head >> 4 != packet_type.CONNECT:
-            raise malformed_packet("a client introduces itself first")
+        """Reject a stream that is not MQTT with its first byte."""
+        if self._handler.session is None and not self._received_packets and head >> 4 != packet_type.CONNECT:
+            raise malformed_packet("the first packet is CONNECT")
         check_fixed_header(head)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -103,49 +103,49 @@ class MqttConnection(asyncio.Protocol):
         self._transport = None
         self._received_packets.clear()
         self._arrivals.on_disconnected(self)
-        self._dialogue.leave(with_will=True)
+        self._handler.leave(with_will=True)
 
     def pause_writing(self) -> None:
         self._blocked = True
 
     def resume_writing(self) -> None:
         self._blocked = False
-        session = self._dialogue.session
+        session = self._handler.session
         if session is not None and not self._closing:
             session.in_flight.send_pending()
         self.work()
 
-    # What came in, in its order.
+    # Received packets, in their order.
 
     def work(self) -> None:
-        """Serve what has come in, as far as the client reads its answers and the node can keep up."""
+        """Handle received packets, as far as the client reads and the node can keep up."""
         if self._working or self._closing or self._transport is None:
             return
         self._working = True
-        while self._received_packets and self._may_go_on():
+        while self._received_packets and self._may_continue():
             self._serve(*self._received_packets.popleft())
         self._working = False
-        self._acknowledge(self._transport)
+        self._resume_reading(self._transport)
 
     def _serve(self, head: int, body: bytes) -> None:
-        dialogue = self._dialogue
-        on_identified = dialogue.session is not None
+        handler = self._handler
+        on_identified = handler.session is not None
         try:
-            packet = decode_packet(head, body, dialogue.version)
+            packet = decode_packet(head, body, handler.version)
             if isinstance(body, TruncatedBody):
-                dialogue.discard_oversized(packet)
+                handler.discard_oversized(packet)
             else:
-                dialogue.serve(packet)
+                handler.serve(packet)
         except PacketError as error:
             self._fail(error)
         except Exception as error:
             LOG.error("a packet of an MQTT client failed", exc_info=error)
             self._fail(PacketError(Reason.UNSPECIFIED, "the node failed on this; its log has the reason"))
-        if not on_identified and dialogue.session is not None:
+        if not on_identified and handler.session is not None:
             self._arrivals.on_identified(self)
 
-    def _acknowledge(self, transport: asyncio.Transport) -> None:
-        """Read on, unless something still waits to be served."""
+    def _resume_reading(self, transport: asyncio.Transport) -> None:
+        """Continue reading, unless packets are waiting."""
         if self._closing:
             return
         if self._received_packets:
@@ -154,24 +154,24 @@ class MqttConnection(asyncio.Protocol):
         elif self._broken is not None:
             self._fail(self._broken)
         elif self._reading_paused:
-            # What the client said meanwhile was not heard, which is no silence of its.
+            # The client was not silent while reading was paused.
             self._reading_paused = False
             self._received_s = self._loop.time()
             self._incomplete_since_s = self._received_s if self._frames.has_incomplete_packet else None
             transport.resume_reading()
 
-    def _may_go_on(self) -> bool:
-        """Whether the next packet may be served now. Who waits is woken: by the socket, by the node, or in a moment."""
-        if self._closing or self._blocked or self._dialogue.pending >= MAX_PENDING:
+    def _may_continue(self) -> bool:
+        """Whether the next packet may be handled now; else the socket, the node or a timer calls `work` again."""
+        if self._closing or self._blocked or self._handler.pending >= MAX_PENDING:
             return False
         if self._received_packets[0][0] >> 4 != packet_type.PUBLISH or not self._context.publisher.busy:
             return True
         if not self._waiting:
             self._waiting = True
-            self._loop.call_later(ROOM_S, self._look_again)
+            self._loop.call_later(ROOM_S, self._check_again)
         return False
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         self._waiting = False
         self.work()
 
@@ -183,7 +183,7 @@ class MqttConnection(asyncio.Protocol):
         return self._blocked or self._transport is None or self._closing
 
     def send(self, data: bytes) -> None:
-        """With what else is said in this turn of the loop."""
+        """Send with everything else of this turn of the event loop."""
         if self._closing:
             return
         if not self._out:
@@ -200,9 +200,9 @@ class MqttConnection(asyncio.Protocol):
         self._out_bytes = 0
 
     def _fail(self, error: PacketError) -> None:
-        """The client broke a rule, or may not come in."""
+        """The client violates the protocol, or may not connect."""
         self._context.node_context.node.recorder.bad_datagram(f"mqtt_{error.reason.name.lower()}", None)
-        session = self._dialogue.session
+        session = self._handler.session
         if session is None:
             self._refuse(error.reason)
         elif error.reason is not Reason.KEEP_ALIVE_TIMEOUT:
@@ -210,8 +210,8 @@ class MqttConnection(asyncio.Protocol):
         self.close(error.reason, error.description)
 
     def _refuse(self, reason: Reason) -> None:
-        """A connection that never came to be is answered, if it was one of MQTT at all."""
-        version = self._dialogue.version
+        """Send CONNACK with an error, if the client speaks MQTT."""
+        version = self._handler.version
         if reason is Reason.UNSUPPORTED_VERSION:
             self.send(codec.encode_connack(V311, False, CONNECT_REFUSED_311[reason]))
         elif version == V5:
@@ -220,32 +220,32 @@ class MqttConnection(asyncio.Protocol):
             self.send(codec.encode_connack(V311, False, CONNECT_REFUSED_311[reason]))
 
     def close(self, reason: Reason, description: str = "") -> None:
-        """Hang up; a client of MQTT 5 is told why."""
+        """Close the connection, in MQTT 5 with DISCONNECT."""
         if self._closing or self._transport is None:
             return
-        if reason is not Reason.SUCCESS and self._dialogue.session is not None and self._dialogue.version == V5:
-            self._dialogue.send_disconnect(reason, description)
+        if reason is not Reason.SUCCESS and self._handler.session is not None and self._handler.version == V5:
+            self._handler.send_disconnect(reason, description)
         self._flush()
         self._closing = True
         self._transport.close()
-        # Who does not read is not waited for.
+        # A client that does not read is not waited for.
         self._loop.call_later(LINGER_S, self.abort)
 
     def abort(self) -> None:
-        """Hang up without a word."""
+        """Close the connection at once."""
         self._closing = True
         if self._transport is not None:
             self._transport.abort()
 
     def check_timeouts(self, now_s: float) -> None:
-        """Who is silent for too long is gone, if it was listened to."""
+        """Close the connection if the client is silent for too long (Keep Alive)."""
         if self._closing or self._reading_paused:
             return
         if self._incomplete_since_s is not None and now_s - self._incomplete_since_s > self._connect_s:
             self._fail(PacketError(Reason.KEEP_ALIVE_TIMEOUT, "the rest of a packet did not come"))
-        elif self._dialogue.session is None:
+        elif self._handler.session is None:
             if now_s - self._received_s > self._connect_s:
                 self._context.node_context.node.recorder.bad_datagram("mqtt_silent", None)
                 self.abort()
-        elif now_s - self._received_s > self._dialogue.keep_alive_s:
+        elif now_s - self._received_s > self._handler.keep_alive_s:
             self._fail(PacketError(Reason.KEEP_ALIVE_TIMEOUT, "nothing was heard for too long"))

@@ -1,7 +1,8 @@
-"""Messages of MQTT to events and back.
+"""Conversion of application messages of MQTT to events and back.
 
-An event has the topic as its attribute `topic`, what the payload says if it is JSON, the user properties, and, under
-names that begin with `mqtt.`, what else the message carried, so that it leaves the network as it came in.
+The attributes of an event are the topic as `topic`, the members of a JSON payload, the User Properties, and, under
+names that begin with `mqtt.`, the other properties of the message, so that it leaves the network as it entered. A
+payload that is too long for an event is compressed (DEFLATE, RFC 1951).
 """
 
 import base64
@@ -14,22 +15,22 @@ import msgspec
 
 from carrycast.core.model import Event, Scalar
 from carrycast.core.model.event import MAX_ATTRIBUTES, MAX_NAME_LENGTH, MAX_TEXT_LENGTH
-from carrycast.node.gateways.mqtt.config import MOST_PACKET_BYTES
+from carrycast.node.gateways.mqtt.config import MAX_PACKET_BYTES
 from carrycast.node.gateways.mqtt.packets import ApplicationMessage
 from carrycast.node.gateways.mqtt.topic_filters import TOPIC
 
 QOS = "mqtt.qos"
-"""Every event that was a message has it."""
+"""Every event from an MQTT client has it."""
 RETAIN = "mqtt.retain"
 USER = "mqtt.user"
 RESERVED = "mqtt."
 VALUE = "value"
-"""The attribute of a payload that is one JSON number, text or boolean."""
+"""The attribute of a payload that is a JSON number, string or boolean."""
 MAX_JSON_BYTES = 16_384
-"""A longer payload is carried, but not looked into: its attributes would make the event too long for a datagram."""
+"""A longer payload is not parsed: its attributes would make the event too long for a datagram."""
 MAX_DEPTH = 8
-ROOM = MAX_ATTRIBUTES - 32
-"""Attributes from payload and user properties; the others are for what MQTT itself says."""
+MAX_CONTENT_ATTRIBUTES = MAX_ATTRIBUTES - 32
+"""Attributes from the payload and User Properties; the others are for the properties of MQTT."""
 MAX_TOPIC_BYTES = 65_535
 ENCODING = "mqtt.encoding"
 """The attribute of an event whose payload is compressed."""
@@ -47,10 +48,10 @@ _CARRIED = {
 
 
 def event_attributes(message: ApplicationMessage, look_inside: bool = True) -> tuple[dict[str, Scalar], bool]:
-    """The attributes of an event for a message, and whether all that the payload says is among them.
+    """The attributes of the event for a message, and whether all members of its payload are among them.
 
-    Of one name, the user property counts before what the payload says, and the topic before both. Without looking
-    inside, neither the payload nor user properties give attributes.
+    A User Property wins over a member of the payload with the same name, and the topic over both. Without
+    `look_inside`, neither the payload nor User Properties become attributes.
     """
     attributes: dict[str, Scalar] = {}
     complete = _from_payload(message.payload, attributes) if look_inside else False
@@ -76,13 +77,13 @@ def event_attributes(message: ApplicationMessage, look_inside: bool = True) -> t
 
 
 def event_lease_s(message: ApplicationMessage, otherwise_s: float) -> float:
-    """How long the event lives: the message's expiry, a second at least."""
+    """The lease of the event: the Message Expiry Interval, a second at least."""
     expiry_s = message.properties.get("expiry_s")
     return otherwise_s if expiry_s is None else max(1.0, float(expiry_s))
 
 
 def application_message(event: Event) -> ApplicationMessage | None:
-    """The message for an event, but for its expiry; None if its topic is none that MQTT has."""
+    """The message for an event, without its expiry; None if the event has no valid topic."""
     attributes = event.attributes
     topic = attributes.get(TOPIC)
     if not isinstance(topic, str) or not is_topic(topic):
@@ -99,19 +100,19 @@ def application_message(event: Event) -> ApplicationMessage | None:
     text = "".join(str(attributes[name]) for name in _parts(attributes))
     if text:
         properties |= _user(text)
-    # What says that it is packed and is not goes on as it is.
+    # A payload that claims to be compressed and is not stays as it is.
     is_compressed = attributes.get(ENCODING) == DEFLATE and decompress_payload(event.payload) is not None
     return ApplicationMessage(topic, event.payload, qos, attributes.get(RETAIN) is True, properties, is_compressed)
 
 
 class MessageCache:
-    """The message of an event, made once for all who get it at the same moment."""
+    """The message of the last event, made once for all its subscribers."""
 
     def __init__(self) -> None:
         self._last: tuple[Event, ApplicationMessage | None] | None = None
 
     def of(self, event: Event) -> ApplicationMessage | None:
-        """As `message_of` makes it."""
+        """The message for an event."""
         if self._last is None or self._last[0] is not event:
             self._last = event, application_message(event)
         return self._last[1]
@@ -125,7 +126,7 @@ def is_topic(text: str) -> bool:
 
 
 def _foreign(topic: str, event: Event, properties: dict[str, Any]) -> ApplicationMessage:
-    """An event that no MQTT client made: its attributes are user properties, and the payload if it has none."""
+    """An event that is not from MQTT: its attributes become User Properties, and the payload if it has none."""
     description = {name: value for name, value in event.attributes.items() if name != TOPIC and "\0" not in name}
     payload = event.payload or _json_encode(description)
     properties["user"] = [(name, _written(value)) for name, value in description.items() if "\0" not in str(value)]
@@ -137,7 +138,7 @@ def _written(value: Scalar) -> str:
 
 
 def _scalar(text: str) -> Scalar:
-    """A user property's text, as a number or a boolean if it is written as JSON writes that and nothing is lost."""
+    """The value of a User Property: a number or a boolean if that has the same JSON text, else the text."""
     try:
         value = _json_decode(text.encode())
     except (msgspec.DecodeError, RecursionError):
@@ -160,11 +161,11 @@ def _fits(value: object) -> bool:
 def _free(name: str, attributes: Mapping[str, Scalar]) -> bool:
     if not 0 < len(name) <= MAX_NAME_LENGTH or name.startswith(RESERVED):
         return False
-    return name in attributes or len(attributes) < ROOM
+    return name in attributes or len(attributes) < MAX_CONTENT_ATTRIBUTES
 
 
 def _from_payload(payload: bytes, attributes: dict[str, Scalar]) -> bool:
-    """What a payload of JSON says; whether that is all of it. Of nested objects the names are joined by dots."""
+    """Add the members of a JSON payload; whether all were added. Names of nested objects are joined by dots."""
     if not payload or payload[0] not in b'{"-0123456789tf \t\r\n':
         return True
     if len(payload) > MAX_JSON_BYTES:
@@ -174,19 +175,19 @@ def _from_payload(payload: bytes, attributes: dict[str, Scalar]) -> bool:
     except (msgspec.DecodeError, RecursionError, ValueError):
         return True
     if isinstance(value, dict):
-        return _flattened(value, "", attributes, MAX_DEPTH)
+        return _flatten(value, "", attributes, MAX_DEPTH)
     if _fits(value):
         attributes[VALUE] = value
     return True
 
 
-def _flattened(value: dict[str, object], prefix: str, attributes: dict[str, Scalar], depth: int) -> bool:
-    """Enter the scalars of an object; False if one is left out. Lists and nulls are none of them."""
+def _flatten(value: dict[str, object], prefix: str, attributes: dict[str, Scalar], depth: int) -> bool:
+    """Add the scalars of an object; False if one is left out. Lists and nulls are ignored."""
     complete = True
     for key, inner in value.items():
         name = prefix + key
         if isinstance(inner, dict):
-            complete &= depth > 1 and _flattened(inner, name + ".", attributes, depth - 1)
+            complete &= depth > 1 and _flatten(inner, name + ".", attributes, depth - 1)
         elif isinstance(inner, str | int | float):
             if _fits(inner) and _free(name, attributes):
                 attributes[name] = inner
@@ -210,7 +211,7 @@ def _parts(attributes: Mapping[str, Scalar]) -> list[str]:
 
 
 def _user(text: str) -> dict[str, Any]:
-    """Bytes of other nodes are hostile: what is no list of pairs, or cannot be written, is left out."""
+    """Decode User Properties of another node, which may be malicious: invalid ones are left out."""
     try:
         pairs = _pairs_decode(text)
     except (msgspec.MsgspecError, RecursionError):
@@ -220,15 +221,15 @@ def _user(text: str) -> dict[str, Any]:
 
 
 def compress_payload(payload: bytes) -> bytes:
-    """As it travels."""
+    """Compress a payload."""
     return zlib.compress(payload)
 
 
 def decompress_payload(payload: bytes) -> bytes | None:
-    """As it was; None if it is nothing of the kind, or longer than any message."""
+    """Decompress a payload; None if it is invalid, or longer than any message may be."""
     inflating = zlib.decompressobj()
     try:
-        found = inflating.decompress(payload, MOST_PACKET_BYTES)
+        found = inflating.decompress(payload, MAX_PACKET_BYTES)
     except zlib.error:
         return None
     return found if inflating.eof and not inflating.unused_data else None

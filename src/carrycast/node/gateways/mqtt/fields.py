@@ -1,17 +1,17 @@
-"""The smallest things of MQTT's wire: numbers, texts, and the cut of a stream into packets. Every length is checked."""
+"""The data types of MQTT [MQTT 5, 1.5], and the splitting of a stream into packets. Every length is checked."""
 
 from collections.abc import Callable, Iterator
 
 from carrycast.node.gateways.mqtt.reason_codes import PacketError, Reason, malformed_packet
 
 MAX_VARIABLE = 268_435_455
-"""The largest number of variable length [MQTT 5, 1.5.5]: four bytes of seven bits."""
-BEGINNING_BYTES = 2 + 0xFFFF + 2
-"""Of a packet that is too long so much is kept: a topic of any length, and a packet id."""
+"""The largest Variable Byte Integer [MQTT 5, 1.5.5]: four bytes of seven bits."""
+TRUNCATED_BYTES = 2 + 0xFFFF + 2
+"""The part of an oversized packet that is kept: a topic of any length, and a Packet Identifier."""
 
 
 def encode_variable_byte_integer(number: int) -> bytes:
-    """A number of variable length."""
+    """A Variable Byte Integer."""
     if number < 128:
         return bytes((number,))
     digits = bytearray()
@@ -23,17 +23,17 @@ def encode_variable_byte_integer(number: int) -> bytes:
 
 
 def text(value: str) -> bytes:
-    """A text with its length before it."""
+    """A UTF-8 Encoded String."""
     return binary(value.encode())
 
 
 def binary(value: bytes) -> bytes:
-    """Bytes with their length before them."""
+    """Binary Data."""
     return len(value).to_bytes(2, "big") + value
 
 
 class FieldReader:
-    """Reads a packet's body from front to back; what is not there is malformed."""
+    """Reads the fields of a packet's body; a missing field is malformed."""
 
     __slots__ = ("_body", "_end", "at")
 
@@ -44,18 +44,18 @@ class FieldReader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes are still to be read."""
+        """How many bytes are left."""
         return self._end - self.at
 
     def take(self, count: int) -> bytes:
-        """So many bytes."""
+        """The next bytes."""
         start, self.at = self.at, self.at + count
         if self.at > self._end:
             raise malformed_packet("the packet ends too early")
         return self._body[start : self.at]
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """The rest of the body."""
         return self.take(self.remaining)
 
     def byte(self) -> int:
@@ -85,19 +85,19 @@ class FieldReader:
         raise malformed_packet("a number has more than four bytes")
 
     def within(self, count: int) -> "FieldReader":
-        """A cursor over the next bytes, which this one has passed then."""
+        """A reader of the next bytes, which this one skips."""
         start = self.at
         self.take(count)
         return FieldReader(self._body, start, self.at)
 
     def done(self) -> None:
-        """Nothing may be left."""
+        """Check that the body ends here."""
         if self.remaining:
             raise malformed_packet(f"{self.remaining} bytes too many")
 
 
 def decode_string(raw: bytes) -> str:
-    """A text of MQTT: UTF-8 without surrogates and without the null character [MQTT-1.5.4]."""
+    """A UTF-8 Encoded String: without surrogates and without the null character [MQTT-1.5.4]."""
     try:
         value = raw.decode()
     except UnicodeDecodeError:
@@ -108,40 +108,40 @@ def decode_string(raw: bytes) -> str:
 
 
 class TruncatedBody(bytes):
-    """The beginning of the body of a packet that is longer than allowed. The rest was not kept."""
+    """The beginning of the body of an oversized packet; the rest was skipped."""
 
 
 class PacketSplitter:
-    """Cuts a stream into packets, none longer than allowed."""
+    """Splits a stream into packets of bounded size."""
 
     def __init__(
         self,
-        most_bytes: int,
+        max_bytes: int,
         check: Callable[[int], None] | None = None,
         is_skipped: Callable[[int], bool] = lambda head: False,
     ) -> None:
-        """`most_bytes` counts the whole packet. `check` sees the first byte of each before the rest has come. A packet
-        that is too long ends the stream, unless `is_skipped` says of its first byte that it is read and not kept."""
-        self._most_bytes = most_bytes
+        """`max_bytes` is of the whole packet. `check` gets the first byte of each before the rest has arrived. An
+        oversized packet is an error, unless `is_skipped` of its first byte says that it is skipped."""
+        self._max_bytes = max_bytes
         self._check = check
         self._is_skipped = is_skipped
         self._held = bytearray()
         self._skipped: tuple[int, TruncatedBody] | None = None
         self._left_bytes = 0
-        """Of the packet that is skipped."""
+        """Of the packet that is being skipped."""
 
     @property
     def has_incomplete_packet(self) -> bool:
-        """Whether part of a packet waits for its rest."""
+        """Whether a packet has arrived in part."""
         return bool(self._held)
 
     @property
     def is_skipping(self) -> bool:
-        """Whether the rest of a packet that is too long is under way."""
+        """Whether the rest of an oversized packet is being skipped."""
         return self._skipped is not None
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The packets that are whole now, each as its first byte and its body. A PacketError ends the stream."""
+        """The packets that are complete now, each as its first byte and its body. A PacketError ends the stream."""
         held = self._held
         held += data
         at = 0
@@ -161,10 +161,10 @@ class PacketSplitter:
                 if found is None:
                     break
                 length, start = found
-                if start - at + length > self._most_bytes:
+                if start - at + length > self._max_bytes:
                     if not self._is_skipped(held[at]):
-                        raise PacketError(Reason.PACKET_TOO_LARGE, f"a packet has at most {self._most_bytes} bytes")
-                    end = start + min(length, BEGINNING_BYTES)
+                        raise PacketError(Reason.PACKET_TOO_LARGE, f"a packet has at most {self._max_bytes} bytes")
+                    end = start + min(length, TRUNCATED_BYTES)
                     if end > len(held):
                         break
                     self._skipped = held[at], TruncatedBody(held[start:end])
@@ -179,7 +179,7 @@ class PacketSplitter:
             del held[:at]
 
     def _length(self, at: int) -> tuple[int, int] | None:
-        """The length of the body that begins there, and where it begins; None if more has to come first."""
+        """The Remaining Length of the packet at an index, and where its body begins; None if more bytes are needed."""
         held = self._held
         length = 0
         for place in range(4):

@@ -1,4 +1,4 @@
-"""The listener: clients of MQTT come in, as many as may, and those who only hold a place make room for others."""
+"""The MQTT gateway: listens for clients, bounds their number, and owns the sessions."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,10 +18,11 @@ from carrycast.node.gateways.mqtt.sys_statistics import SysStatistics
 from carrycast.node.link.socket_address import format_socket_address
 from carrycast.node.recorder import LOG
 
-REVIEW_S = 1.0
-MAX_UNKNOWN = 64
-"""Connections that have not said yet who they are. The oldest makes room for a new one."""
-LAST_TURNS = 3
+CHECK_S = 1.0
+"""How often time-outs are checked."""
+MAX_UNIDENTIFIED = 64
+"""Connections that have not sent CONNECT yet. A new one replaces the oldest."""
+SHUTDOWN_TURNS = 3
 
 
 class MqttGateway(Gateway):
@@ -45,7 +46,7 @@ class MqttGateway(Gateway):
         )
         self._sessions = SessionTable(self._context, section)
         self._connections: dict[MqttConnection, None] = {}
-        self._unknown: dict[MqttConnection, None] = {}
+        self._unidentified: dict[MqttConnection, None] = {}
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -54,7 +55,7 @@ class MqttGateway(Gateway):
         return read_mqtt_section(table, where)
 
     async def start(self) -> None:
-        """Take up what was, and listen; a WorkError if the port is taken."""
+        """Restore the sessions and listen; a WorkError if the port is in use."""
         if self._section.anonymous is True:
             LOG.warning(NOTHING_GRANTED)
         self._retained.start()
@@ -66,16 +67,16 @@ class MqttGateway(Gateway):
         except OSError as error:
             where = format_socket_address((host, self._section.port))
             raise WorkError(f"cannot listen for MQTT on {where}: {error.strerror or error}") from None
-        self._timer = loop.call_later(REVIEW_S, self._review)
+        self._timer = loop.call_later(CHECK_S, self._review)
 
     @property
     def address(self) -> str:
-        """What clients connect to."""
+        """The address that clients connect to."""
         assert self._server is not None
         return format_socket_address(self._server.sockets[0].getsockname()[:2])
 
     async def stop(self) -> None:
-        """Tell everybody, hang up, and listen no more."""
+        """Disconnect all clients and stop listening."""
         assert self._server is not None
         assert self._timer is not None
         self._timer.cancel()
@@ -84,38 +85,38 @@ class MqttGateway(Gateway):
         for connection in list(self._connections):
             connection.abort()
         # Connections are lost within the next turns of the loop.
-        for _ in range(LAST_TURNS):
+        for _ in range(SHUTDOWN_TURNS):
             await asyncio.sleep(0)
 
     def _connection(self) -> MqttConnection:
         return MqttConnection(self._context, self._sessions, self._section, self)
 
-    # Of connections.
+    # Notifications of connections.
 
     def on_connected(self, connection: MqttConnection) -> None:
-        """Somebody has come in, who may be anybody."""
+        """A connection was opened."""
         if self._server is None or not self._server.is_serving():
             connection.abort()
             return
-        self._connections[connection] = self._unknown[connection] = None
-        if len(self._unknown) > MAX_UNKNOWN:
-            oldest = next(iter(self._unknown))
-            del self._unknown[oldest]
+        self._connections[connection] = self._unidentified[connection] = None
+        if len(self._unidentified) > MAX_UNIDENTIFIED:
+            oldest = next(iter(self._unidentified))
+            del self._unidentified[oldest]
             self._node_context.node.recorder.bad_datagram("mqtt_flood", None)
             oldest.abort()
 
     def on_identified(self, connection: MqttConnection) -> None:
-        """It has said who it is."""
-        self._unknown.pop(connection, None)
+        """Its client has sent CONNECT."""
+        self._unidentified.pop(connection, None)
 
     def on_disconnected(self, connection: MqttConnection) -> None:
-        """It is gone."""
-        self._unknown.pop(connection, None)
+        """A connection was closed."""
+        self._unidentified.pop(connection, None)
         self._connections.pop(connection, None)
 
     def _review(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(REVIEW_S, self._review)
+        self._timer = loop.call_later(CHECK_S, self._review)
         now_s = loop.time()
         for connection in list(self._connections):
             connection.check_timeouts(now_s)

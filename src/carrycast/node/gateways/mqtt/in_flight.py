@@ -1,6 +1,8 @@
-"""What a client still has to get: messages on their way with their packet ids, and those that wait for a free place.
+"""The outbound messages of a session: in-flight messages with their Packet Identifiers, and queued ones.
 
-QoS 1 ends with PUBACK. QoS 2 is the client's with PUBREC; then its id stays taken until PUBCOMP, over connections.
+A message of QoS 1 is in flight until PUBACK. One of QoS 2 belongs to the client with PUBREC; its Packet Identifier
+stays in use until PUBCOMP, over connections. No more messages are in flight over a connection than the client's Receive
+Maximum allows [MQTT 5, 4.9].
 """
 
 from collections import deque
@@ -16,68 +18,68 @@ from carrycast.node.gateways.mqtt.packets import AckPacket, ApplicationMessage
 from carrycast.node.gateways.mqtt.reason_codes import Reason
 
 MAX_IN_FLIGHT = 64
-"""Messages of one client on their way, however many more it would take: few enough to be sent again at once."""
+"""In-flight messages of one client, if its Receive Maximum is greater: few enough to be sent again at once."""
 MAX_ID = 65_535
 
 
 class DeliveryPosition(Struct, frozen=True):
-    """Where a message waits until it is acknowledged: a named subscription of the node, and its position there. By its
-    id: another one that has the same name later counts its positions anew."""
+    """The place of a message in a backlog: a named subscription of the node, by its id, and the position there. A later
+    subscription of the same name has another id, and its own positions."""
 
     subscription: SubscriptionId
     position: int
 
 
 class OutboundMessage(Struct):
-    """A message for one client."""
+    """A message for one client, not in flight yet."""
 
     message: ApplicationMessage
     until_s: float
-    """When nobody wants it any more."""
+    """When it expires, by the node's clock."""
     delivery_position: DeliveryPosition | None = None
     again: bool = False
     group: str | None = None
-    """Of which somebody else may have it instead."""
+    """The key of a shared subscription: another member may get the message instead."""
 
 
 class InFlightMessage(Struct):
-    """A message on its way, under its packet id."""
+    """A message that was sent and not acknowledged, with its Packet Identifier."""
 
     packet_id: int
     qos: int
     delivery_position: DeliveryPosition | None = None
     outbound: OutboundMessage | None = None
-    """None if the subscription will bring it once more."""
+    """None if the subscription will deliver it again."""
     is_received: bool = False
-    """Whether the client has it, and only the id is still to be freed."""
+    """Whether the client has it (PUBREC), and only its Packet Identifier is still in use."""
     is_sent: bool = True
     """Whether it was sent over the present connection."""
 
 
 class PacketSender(Protocol):
-    """The way to a client that is connected."""
+    """The connection of a session, as its in-flight messages use it."""
 
     @property
     def receive_maximum(self) -> int:
-        """How many messages it takes at a time; 0 while it does not read."""
+        """The Receive Maximum of the client; 0 while it does not read."""
 
     def message(self, message: ApplicationMessage, until_s: float, packet_id: int, again: bool) -> bool:
-        """Send a message; False if the client does not take any so long."""
+        """Send a message; False if it exceeds the client's Maximum Packet Size."""
 
     def ack(self, kind: int, packet_id: int, reason: int = 0) -> None: ...
 
 
 class SessionKeeper(Protocol):
-    """What the rest of the gateway does for an outbox."""
+    """The session, as its in-flight messages use it."""
 
     def is_active(self, delivery_position: DeliveryPosition) -> bool:
-        """Whether the subscription that a message came from is still there."""
+        """Whether the subscription of a message still exists."""
 
     def acknowledge(self, delivery_position: DeliveryPosition, saved: Callable[[], None] | None) -> None:
-        """A message has arrived for good; `saved` is called when that is kept."""
+        """Acknowledge a message to its subscription; `saved` is called when that is on disk."""
 
     def save_in_flight(self, inflight: InFlightMessage, kept: Callable[[], None] | None) -> None:
-        """Remember a flight of QoS 2 over restarts; `kept` is called when that is written."""
+        """Save an in-flight message of QoS 2 for a restart; `kept` is called when that is written."""
 
     def delete_in_flight(self, inflight: InFlightMessage) -> None: ...
 
@@ -87,83 +89,83 @@ class SessionKeeper(Protocol):
 
 
 class InFlightMessages:
-    """Of one client, over its connections."""
+    """The outbound messages of one session, over its connections."""
 
-    def __init__(self, keeper: SessionKeeper, most_waiting: int) -> None:
+    def __init__(self, keeper: SessionKeeper, max_queued: int) -> None:
         self._keeper = keeper
-        self._most_waiting = most_waiting
-        self._line: PacketSender | None = None
-        self._waiting: deque[OutboundMessage] = deque()
+        self._max_queued = max_queued
+        self._sender: PacketSender | None = None
+        self._queue: deque[OutboundMessage] = deque()
         self._later: dict[str, Iterator[OutboundMessage]] = {}
         self._by_packet_id: dict[int, InFlightMessage] = {}
-        self._by_origin: dict[DeliveryPosition, InFlightMessage] = {}
+        self._by_position: dict[DeliveryPosition, InFlightMessage] = {}
         self._retransmissions: deque[InFlightMessage] = deque()
-        """Flights to be sent again, when there is room."""
+        """In-flight messages that have to be sent again."""
         self._last_delivered: dict[SubscriptionId, int] = {}
-        """Of each subscription, the last position that it has brought over this connection."""
+        """For each subscription, the last position that was delivered over this connection."""
         self._not_sent = 0
-        """Flights that were not sent over this connection yet."""
+        """How many in-flight messages were not sent over this connection yet."""
         self._next = 1
 
     @property
     def inflight_ids(self) -> Iterable[int]:
-        """The packet ids that are taken."""
+        """The Packet Identifiers that are in use."""
         return self._by_packet_id
 
     @property
     def positions(self) -> Iterable[DeliveryPosition]:
-        """Where what is on its way came from."""
-        return self._by_origin
+        """The positions of the in-flight messages."""
+        return self._by_position
 
     @property
     def has_room(self) -> bool:
-        """Whether something that is offered now would be sent now."""
-        line = self._line
+        """Whether a message would be sent at once."""
+        sender = self._sender
         return (
-            line is not None
+            sender is not None
             and not self._retransmissions
-            and not self._waiting
-            and self._sent_count < min(line.receive_maximum, MAX_IN_FLIGHT)
+            and not self._queue
+            and self._sent_count < min(sender.receive_maximum, MAX_IN_FLIGHT)
         )
 
     @property
     def _sent_count(self) -> int:
-        """How many were sent over this connection, which are those that its limit counts [MQTT 5, 4.9]."""
+        """How many were sent over this connection; these count against the Receive Maximum [MQTT 5, 4.9]."""
         return len(self._by_packet_id) - self._not_sent
 
     @property
     def connected(self) -> bool:
-        return self._line is not None
+        return self._sender is not None
 
     def is_in_flight(self, delivery_position: DeliveryPosition) -> bool:
-        """Whether a message is on its way to this client, or was when it left."""
-        return delivery_position in self._by_origin
+        """Whether a message is in flight to this client, or was when it disconnected."""
+        return delivery_position in self._by_position
 
     def restore(self, inflight: InFlightMessage) -> None:
-        """A flight of QoS 2 from before a restart."""
+        """Restore an in-flight message of QoS 2 after a restart."""
         inflight.is_sent = False
         self._enter(inflight)
         self._not_sent += 1
 
-    def connect(self, line: PacketSender) -> None:
-        """The client is there: what was on its way comes again [MQTT-4.4.0-1]."""
-        self._line = line
+    def connect(self, sender: PacketSender) -> None:
+        """The client has connected: in-flight messages are sent again [MQTT-4.4.0-1]."""
+        self._sender = sender
         self._not_sent = sum(not inflight.is_sent for inflight in self._by_packet_id.values())
         for inflight in list(self._by_packet_id.values()):
             if inflight.is_received:
-                line.ack(packet_type.PUBREL, inflight.packet_id)
+                sender.ack(packet_type.PUBREL, inflight.packet_id)
             elif inflight.outbound is not None:
                 self._retransmissions.append(inflight)
         self.send_pending()
 
     def disconnect(self) -> list[OutboundMessage]:
-        """The client has gone; what others of its groups may have instead."""
-        self._line = None
+        """The client has disconnected; the messages that other members of its shared subscriptions may get instead."""
+        self._sender = None
         self._retransmissions.clear()
-        handed_back = [outbound for outbound in self._waiting if outbound.group is not None]
-        # What waits in the store is brought again by its subscription.
-        self._waiting = deque(
-            outbound for outbound in self._waiting if outbound.delivery_position is None and outbound.group is None
+        handed_back = [outbound for outbound in self._queue if outbound.group is not None]
+        # Messages from a backlog are delivered again by their subscription.
+        self._queue = deque(
+            outbound for outbound in self._queue if outbound.delivery_position is None and outbound.group is None
         )
         for inflight in list(self._by_packet_id.values()):
             outbound = inflight.outbound
@@ -183,8 +185,8 @@ class InFlightMessages:
         return handed_back
 
     def _will_be_redelivered(self, inflight: InFlightMessage) -> bool:
-        """Whether its subscription will bring it once more. One that has ended does not, nor one that has brought what
-        came after it already: it was dropped there."""
+        """Whether its subscription will deliver it again. One that has ended will not, nor one that has delivered later
+        messages: it has dropped this one."""
         delivery_position = inflight.delivery_position
         if delivery_position is None or not self._keeper.is_active(delivery_position):
             return False
@@ -194,50 +196,50 @@ class InFlightMessages:
         )
 
     def enqueue(self, outbound: OutboundMessage) -> None:
-        """Send a message, or let it wait; if too many do, it is dropped."""
-        line = self._line
+        """Send or queue a message; if the queue is full it is dropped."""
+        sender = self._sender
         if outbound.delivery_position is not None:
             self._last_delivered[outbound.delivery_position.subscription] = outbound.delivery_position.position
         if outbound.message.qos == 0:
-            if line is None or line.receive_maximum == 0:
+            if sender is None or sender.receive_maximum == 0:
                 self._keeper.drop("client_slow")
             else:
-                self._send_once(line, outbound)
+                self._send_once(sender, outbound)
             return
-        inflight = None if outbound.delivery_position is None else self._by_origin.get(outbound.delivery_position)
+        inflight = None if outbound.delivery_position is None else self._by_position.get(outbound.delivery_position)
         if inflight is not None:
             if inflight.is_received:
-                # The client has had it; what failed is only the word of that to the subscription.
+                # The client has it; only its acknowledgement to the subscription was lost.
                 self._acknowledge(inflight.delivery_position)
-            elif line is None:
+            elif sender is None:
                 inflight.outbound = outbound
             elif not inflight.is_sent:
                 inflight.outbound = outbound
                 self._retransmissions.append(inflight)
                 self.send_pending()
             return
-        if outbound.delivery_position is None and len(self._waiting) >= self._most_waiting:
+        if outbound.delivery_position is None and len(self._queue) >= self._max_queued:
             self._keeper.drop("client_slow")
             return
-        self._waiting.append(outbound)
+        self._queue.append(outbound)
         self.send_pending()
 
     def enqueue_later(self, subscription: str, outbounds: Iterator[OutboundMessage]) -> None:
-        """What comes as the client takes it, however much there is, from the next `pump` on. Who asks again for one
-        subscription gets it from the start."""
+        """Queue messages that are made as the client takes them, from the next `send_pending` on. They replace earlier
+        ones of the same subscription."""
         self._later[subscription] = outbounds
 
     def cancel_later(self, subscription: str) -> None:
-        """Nothing more of that."""
+        """Cancel the messages of `enqueue_later`."""
         self._later.pop(subscription, None)
 
     def send_pending(self) -> None:
-        """Send what waits, as far as the client takes it."""
-        line = self._line
+        """Send queued messages, as many as the Receive Maximum allows."""
+        sender = self._sender
         while (
-            line is not None
-            and (self._retransmissions or self._waiting or self._fetch())
-            and (receive_maximum := line.receive_maximum)
+            sender is not None
+            and (self._retransmissions or self._queue or self._fetch())
+            and (receive_maximum := sender.receive_maximum)
         ):
             full = self._sent_count >= min(receive_maximum, MAX_IN_FLIGHT)
             if self._retransmissions:
@@ -245,39 +247,39 @@ class InFlightMessages:
                     break
                 self._send_again(self._retransmissions.popleft())
                 continue
-            outbound = self._waiting[0]
+            outbound = self._queue[0]
             qos = outbound.message.qos
             if qos and full:
                 break
-            self._waiting.popleft()
+            self._queue.popleft()
             if outbound.until_s <= self._keeper.now_s():
                 self._keeper.drop("lease_over")
                 self._acknowledge(outbound.delivery_position)
             elif qos == 0:
-                self._send_once(line, outbound)
+                self._send_once(sender, outbound)
             else:
-                inflight = InFlightMessage(self._free_id(), qos, outbound.delivery_position, outbound)
+                inflight = InFlightMessage(self._next_packet_id(), qos, outbound.delivery_position, outbound)
                 self._enter(inflight)
                 if qos == 2:
-                    # Not before the id is kept: a node that forgot it would give it to another message, which the
-                    # client would take for this one.
-                    self._keeper.save_in_flight(inflight, partial(self._send_saved, line, inflight, outbound))
+                    # After the identifier is saved: after a restart it would be used for another message, which the
+                    # client would take for a duplicate of this one.
+                    self._keeper.save_in_flight(inflight, partial(self._send_saved, sender, inflight, outbound))
                 else:
                     self._send(inflight, outbound, outbound.again)
 
     def _fetch(self) -> bool:
-        """Let the next wait of what comes later; False if there is none."""
+        """Make the next message of `enqueue_later`; False if there is none."""
         while self._later:
             subscription = next(iter(self._later))
             outbound = next(self._later[subscription], None)
             if outbound is not None:
-                self._waiting.append(outbound)
+                self._queue.append(outbound)
                 return True
             del self._later[subscription]
         return False
 
     def on_ack(self, ack: AckPacket) -> None:
-        """A client has answered. What was never sent is no mistake: it may be from before a restart."""
+        """An acknowledgement has arrived. An unknown identifier is ignored: it may be from before a restart."""
         inflight = self._by_packet_id.get(ack.packet_id)
         if ack.kind == packet_type.PUBACK:
             if inflight is not None and inflight.qos == 1:
@@ -290,22 +292,22 @@ class InFlightMessages:
         self.send_pending()
 
     def _on_received(self, inflight: InFlightMessage | None, ack: AckPacket) -> None:
-        line = self._line
-        assert line is not None
+        sender = self._sender
+        assert sender is not None
         if inflight is None or inflight.qos != 2:
-            line.ack(packet_type.PUBREL, ack.packet_id, Reason.PACKET_ID_NOT_FOUND)
+            sender.ack(packet_type.PUBREL, ack.packet_id, Reason.PACKET_ID_NOT_FOUND)
             return
         if ack.reason >= 0x80:
-            # The client wants none of it: nothing follows [MQTT-4.3.3-4].
+            # The client has rejected the message: no PUBREL follows [MQTT-4.3.3-4].
             self._end(inflight)
             self._acknowledge(inflight.delivery_position)
             return
         first, inflight.is_received, inflight.outbound = not inflight.is_received, True, None
 
         def release() -> None:
-            # Over the connection that there is then.
-            if self._line is not None:
-                self._line.ack(packet_type.PUBREL, inflight.packet_id)
+            # Over the connection at that time.
+            if self._sender is not None:
+                self._sender.ack(packet_type.PUBREL, inflight.packet_id)
 
         if inflight.delivery_position is None or not first:
             release()
@@ -313,13 +315,13 @@ class InFlightMessages:
             self._keeper.save_in_flight(inflight, None)
             self._keeper.acknowledge(inflight.delivery_position, release)
 
-    def _send_once(self, line: PacketSender, outbound: OutboundMessage) -> None:
-        """With QoS 0."""
-        if not line.message(outbound.message, outbound.until_s, 0, False):
+    def _send_once(self, sender: PacketSender, outbound: OutboundMessage) -> None:
+        """Send a message of QoS 0."""
+        if not sender.message(outbound.message, outbound.until_s, 0, False):
             self._keeper.drop("mqtt_too_large")
 
     def _send_again(self, inflight: InFlightMessage) -> None:
-        # It may have been answered for, or brought twice, since it was due.
+        # It may have been acknowledged, or delivered again, since it was queued for retransmission.
         if (
             inflight.outbound is not None
             and not inflight.is_sent
@@ -327,15 +329,15 @@ class InFlightMessages:
         ):
             self._send(inflight, inflight.outbound, again=True)
 
-    def _send_saved(self, line: PacketSender, inflight: InFlightMessage, outbound: OutboundMessage) -> None:
-        if self._line is line and self._by_packet_id.get(inflight.packet_id) is inflight:
+    def _send_saved(self, sender: PacketSender, inflight: InFlightMessage, outbound: OutboundMessage) -> None:
+        if self._sender is sender and self._by_packet_id.get(inflight.packet_id) is inflight:
             self._send(inflight, outbound, outbound.again)
 
     def _send(self, inflight: InFlightMessage, outbound: OutboundMessage, again: bool) -> None:
-        assert self._line is not None
+        assert self._sender is not None
         self._not_sent -= not inflight.is_sent
         inflight.outbound, inflight.is_sent = outbound, True
-        if not self._line.message(outbound.message, outbound.until_s, inflight.packet_id, again):
+        if not self._sender.message(outbound.message, outbound.until_s, inflight.packet_id, again):
             self._keeper.drop("mqtt_too_large")
             self._end(inflight)
             self._acknowledge(inflight.delivery_position)
@@ -347,17 +349,17 @@ class InFlightMessages:
     def _enter(self, inflight: InFlightMessage) -> None:
         self._by_packet_id[inflight.packet_id] = inflight
         if inflight.delivery_position is not None:
-            self._by_origin[inflight.delivery_position] = inflight
+            self._by_position[inflight.delivery_position] = inflight
 
     def _end(self, inflight: InFlightMessage) -> None:
         del self._by_packet_id[inflight.packet_id]
         self._not_sent -= not inflight.is_sent
         if inflight.delivery_position is not None:
-            del self._by_origin[inflight.delivery_position]
+            del self._by_position[inflight.delivery_position]
         if inflight.qos == 2:
             self._keeper.delete_in_flight(inflight)
 
-    def _free_id(self) -> int:
+    def _next_packet_id(self) -> int:
         while self._next in self._by_packet_id:
             self._next = self._next % MAX_ID + 1
         found = self._next

@@ -1,4 +1,4 @@
-"""What is said with one client over one connection: its packets are answered, its messages sent."""
+"""The packet handler of one connection: answers the packets of a client, and sends its messages."""
 
 import math
 from typing import Any, Protocol
@@ -29,16 +29,16 @@ from carrycast.node.gateways.mqtt.sys_statistics import is_sys_topic
 from carrycast.node.gateways.mqtt.topic_filters import SHARE, combine_conditions
 
 TOPIC_ALIASES = 64
-"""Topics that a client may give a number to, and that get one towards a client that allows it."""
+"""The Topic Alias Maximum of this server, and the most aliases that it uses towards a client."""
 CONDITION = "filter"
-"""The user property of SUBSCRIBE that holds a condition."""
+"""The User Property of SUBSCRIBE that holds a condition."""
 MAX_EXPIRY_S = 0xFFFFFFFF
-FOR_GOOD = (Reason.NOT_AUTHORIZED, Reason.IMPLEMENTATION_ERROR, Reason.PACKET_TOO_LARGE)
-"""Why a publication is refused that would be refused again."""
+PERMANENT = (Reason.NOT_AUTHORIZED, Reason.IMPLEMENTATION_ERROR, Reason.PACKET_TOO_LARGE)
+"""Reasons for which a publication would be rejected again."""
 
 
 class PacketOutput(ClientConnection, Protocol):
-    """The connection, as the dialogue uses it."""
+    """The connection, as its packet handler uses it."""
 
     @property
     def congested(self) -> bool:
@@ -47,11 +47,11 @@ class PacketOutput(ClientConnection, Protocol):
     def send(self, data: bytes) -> None: ...
 
     def work(self) -> None:
-        """Go on with what has come in."""
+        """Continue with the received packets."""
 
 
 class PacketHandler:
-    """With one client. It is the line of its session's outbox."""
+    """Handles the packets of one connection. It is the `PacketSender` of the session's in-flight messages."""
 
     def __init__(self, context: MqttContext, sessions: SessionTable, section: MqttSection, out: PacketOutput) -> None:
         self._context = context
@@ -59,15 +59,15 @@ class PacketHandler:
         self._section = section
         self._out = out
         self.version = 0
-        """0 until the client has said."""
+        """The protocol version; 0 before CONNECT."""
         self.session: MqttSession | None = None
         self.keep_alive_s = math.inf
-        """After how much silence it is gone."""
+        """How long the client may be silent."""
         self.pending = 0
-        """Its publications that the node has not answered for yet."""
+        """Publications that the node has not acknowledged yet."""
         self._in_flight: set[int] = set()
-        """Packet ids of publications of QoS 1 and 2 over this connection, until PUBACK, PUBCOMP or a PUBREC that
-        refuses: as many as the client counts against the Receive Maximum [MQTT 5, 4.9]."""
+        """Packet Identifiers of publications of QoS 1 and 2 over this connection, until PUBACK, PUBCOMP or a PUBREC
+        with an error: as many as count against the server's Receive Maximum [MQTT 5, 4.9]."""
         self._bridge = False
         self._aliases: dict[int, str] = {}
         self._sent_aliases: dict[str, int] = {}
@@ -78,7 +78,7 @@ class PacketHandler:
         session = self.session
         if session is None:
             if not isinstance(packet, ConnectPacket):
-                raise protocol_error("a client introduces itself first")
+                raise protocol_error("the first packet is CONNECT")
             self._connect(packet)
         elif isinstance(packet, PublishPacket):
             self._publish(session, packet)
@@ -95,15 +95,15 @@ class PacketHandler:
         elif isinstance(packet, DisconnectPacket):
             self._disconnect(session, packet)
         else:
-            raise protocol_error("a client introduces itself once, with CONNECT alone")
+            raise protocol_error("CONNECT is sent once")
 
     def is_skipped(self, head: int) -> bool:
-        """Whether a packet that is longer than allowed, of which the first byte is here, is discarded alone: a message
-        of a bridge, which would connect again and send it again for ever."""
+        """Whether an oversized packet with this first byte is discarded without closing the connection: a message of a
+        bridge, which would reconnect and send it again for ever."""
         return self._bridge and self.session is not None and head >> 4 == packet_type.PUBLISH
 
     def discard_oversized(self, packet: Packet) -> None:
-        """The beginning of a message that is longer than allowed, of a bridge."""
+        """Discard an oversized message of a bridge, of which only the beginning was kept."""
         assert isinstance(packet, PublishPacket)
         assert self.session is not None
         self._context.node_context.node.note_drop("mqtt_packet_too_large")
@@ -115,7 +115,7 @@ class PacketHandler:
             self._is_discarded(self.session, packet.message.topic, Reason.PACKET_TOO_LARGE)
 
     def leave(self, with_will: bool) -> None:
-        """The connection is over."""
+        """The connection has ended."""
         if self.session is not None:
             self._sessions.leave(self.session, self._out, with_will)
 
@@ -151,21 +151,23 @@ class PacketHandler:
         self.leave(with_will=packet.reason != Reason.SUCCESS)
         self._out.close(Reason.SUCCESS)
 
-    # What the client publishes.
+    # Publications of the client.
 
     def _publish(self, session: MqttSession, packet: PublishPacket) -> None:
         message, packet_id = packet.message, packet.packet_id
         self._resolve_alias(message)
-        # A client of MQTT 3.1.1 cannot know; its message is carried, and retained by nodes that retain something.
+        # A client of MQTT 3.1.1 cannot know; its message is published, and retained by nodes that retain messages.
         if message.retain and self._section.max_retained == 0 and self.version == V5:
             raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "nothing is retained here")
         kind = packet_type.PUBACK if message.qos == 1 else packet_type.PUBREC
         if message.qos:
             self._in_flight.add(packet_id)
             if self.version == V5 and len(self._in_flight) > self._section.receive_maximum:
-                raise PacketError(Reason.RECEIVE_MAXIMUM_EXCEEDED, "more publications than may be on their way")
+                raise PacketError(
+                    Reason.RECEIVE_MAXIMUM_EXCEEDED, "more in-flight publications than the Receive Maximum"
+                )
         if message.qos == 2 and packet_id in session.received:
-            # The first may still be on its way to the disk.
+            # The first one may not be on disk yet.
             self._ack_on_disk(kind, packet_id)
             return
         if message.qos:
@@ -180,7 +182,7 @@ class PacketHandler:
 
         self._context.publisher.publish(session.client_id, session.rights, message, done)
         if message.qos == 2 and (not answers or answers[0] < Reason.UNSPECIFIED):
-            # In one commit with the event: if only one of them were kept, it would be lost or come twice.
+            # In one commit with the event: otherwise a crash could lose it or publish it twice.
             session.receive(packet_id)
 
     def _published(self, session: MqttSession, packet: PublishPacket, reason: Reason) -> None:
@@ -190,7 +192,7 @@ class PacketHandler:
             if kind == packet_type.PUBREC:
                 session.release(packet.packet_id)
             if self.version != V5:
-                # It cannot be told [MQTT-3.3.5-2], and acknowledged means kept.
+                # MQTT 3.1.1 has no reason codes [MQTT-3.3.5-2], and an acknowledgement means that it is kept.
                 if not self._is_discarded(session, packet.message.topic, reason):
                     self._out.close(reason)
                     return
@@ -199,13 +201,12 @@ class PacketHandler:
         self._out.work()
 
     def _is_discarded(self, session: MqttSession, topic: str, reason: Reason) -> bool:
-        """Whether a publication that is refused for good is acknowledged all the same. What a bridge says of itself
-        under `$SYS` is news to nobody. Of other messages of a bridge, one that it would send again for ever would hold
-        up all that wait behind it, which other clients have published."""
-        if reason not in FOR_GOOD or not (self._bridge or is_sys_topic(topic)):
+        """Whether a publication that is permanently rejected is acknowledged all the same: a bridge's own status under
+        `$SYS`, and messages of a bridge, which would send them again for ever and so block all messages behind them."""
+        if reason not in PERMANENT or not (self._bridge or is_sys_topic(topic)):
             return False
         if not is_sys_topic(topic):
-            why = f"{reason.name.lower()}; it is discarded, so that those behind it get through"
+            why = f"{reason.name.lower()}; it is discarded, so that later messages are not blocked"
             self._context.rejections.log(session.client_id, f"a message to {topic[:100]!r}", why)
             self._context.node_context.node.note_drop("mqtt_bridge_discarded")
         return True
@@ -215,13 +216,13 @@ class PacketHandler:
         if alias is None:
             return
         if not 0 < alias <= TOPIC_ALIASES:
-            raise PacketError(Reason.TOPIC_ALIAS_INVALID, f"aliases of topics are 1 to {TOPIC_ALIASES}")
+            raise PacketError(Reason.TOPIC_ALIAS_INVALID, f"topic aliases are 1 to {TOPIC_ALIASES}")
         if message.topic:
             self._aliases[alias] = message.topic
         elif alias in self._aliases:
             message.topic = self._aliases[alias]
         else:
-            raise protocol_error("an alias of a topic that was never given")
+            raise protocol_error("an unknown topic alias")
 
     def _acknowledged(self, session: MqttSession, packet: AckPacket) -> None:
         if packet.kind != packet_type.PUBREL:
@@ -230,13 +231,13 @@ class PacketHandler:
         on_identified = session.release(packet.packet_id)
         reason = Reason.SUCCESS if on_identified else Reason.PACKET_ID_NOT_FOUND
         if on_identified and session.is_persistent:
-            # Once this is said the id may be used again; a restart must not take that for a repetition.
+            # After PUBCOMP the identifier may be used again; after a restart that must not look like a duplicate.
             self._ack_on_disk(packet_type.PUBCOMP, packet.packet_id)
         else:
             self.ack(packet_type.PUBCOMP, packet.packet_id, reason)
 
     def _ack_on_disk(self, kind: int, packet_id: int) -> None:
-        """When all that was written so far is on the disk; never, if that fails: the client asks again."""
+        """Acknowledge when all writes so far are on disk; not at all if that fails: the client sends again."""
 
         def saved(lost: WorkError | None) -> None:
             if lost is None:
@@ -244,7 +245,7 @@ class PacketHandler:
 
         self._context.node_context.group_commit.when_synced(saved)
 
-    # What the client wants.
+    # Subscriptions of the client.
 
     def _subscribe(self, session: MqttSession, packet: SubscribePacket) -> None:
         pairs = packet.properties.get("user", ())
@@ -254,7 +255,7 @@ class PacketHandler:
         description = ""
         for options in packet.subscriptions:
             try:
-                reasons.append(self._wish(session, options, conditions, ids[0] if ids else None))
+                reasons.append(self._subscribe_one(session, options, conditions, ids[0] if ids else None))
             except PacketError as error:
                 if error.reason is Reason.PROTOCOL_ERROR:
                     raise
@@ -270,47 +271,47 @@ class PacketHandler:
         self._out.send(codec.encode_suback(self.version, packet.packet_id, reasons, description))
         session.in_flight.send_pending()
 
-    def _wish(
+    def _subscribe_one(
         self, session: MqttSession, options: SubscriptionOptions, conditions: list[str], subscription_id: int | None
     ) -> int:
         if self._bridge:
-            # A bridge is not given back what it brought, and retained messages stay what they are [MQTT 5, 3.8.3.1].
+            # No Local and Retain As Published, as bridges need them [MQTT 5, 3.8.3.1].
             options = replace(options, no_local=not options.filter.startswith(SHARE), as_published=True)
         try:
             return session.subscribe(options, combine_conditions(conditions), subscription_id)
         except (UserError, WorkError) as error:
             raise PacketError(Reason.QUOTA_EXCEEDED, str(error)) from None
 
-    # For the outbox.
+    # For the in-flight messages.
 
     @property
     def receive_maximum(self) -> int:
-        """How many messages the client takes at a time; 0 while it does not read."""
+        """The Receive Maximum of the client; 0 while it does not read."""
         return 0 if self._out.congested else int(self._limits.get("receive_maximum", 65_535))
 
     def message(self, message: ApplicationMessage, until_s: float, packet_id: int, again: bool) -> bool:
-        """Send a message; False if the client does not take any so long."""
+        """Send a message; False if it exceeds the client's Maximum Packet Size."""
         if self.version == V5:
             message = self._with_properties(message, until_s)
         data = codec.encode_publish(self.version, message, packet_id, again)
         if not self._fits(data):
-            # The client does not know of it, so an alias that stood in it is not known either.
+            # The client does not get the topic alias in it.
             self._sent_aliases.pop(message.topic, None)
             return False
         self._out.send(data)
         return True
 
     def send_disconnect(self, reason: Reason, description: str) -> None:
-        """Say why the connection ends, in as many words as the client takes [MQTT-3.14.2-3]."""
+        """Send DISCONNECT with a Reason String, if the client takes it [MQTT-3.14.2-3]."""
         data = codec.encode_disconnect(reason, description)
         self._out.send(data if self._fits(data) else codec.encode_disconnect(reason))
 
     def _fits(self, data: bytes) -> bool:
-        most: int = self._limits.get("maximum_packet_size", MAX_EXPIRY_S)
-        return len(data) <= most
+        max_bytes: int = self._limits.get("maximum_packet_size", MAX_EXPIRY_S)
+        return len(data) <= max_bytes
 
     def ack(self, kind: int, packet_id: int, reason: int = 0) -> None:
-        """Answer a packet of the dialogue of QoS 1 or 2."""
+        """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""
         if kind in (packet_type.PUBACK, packet_type.PUBCOMP) or (
             kind == packet_type.PUBREC and reason >= Reason.UNSPECIFIED
         ):
@@ -318,7 +319,7 @@ class PacketHandler:
         self._out.send(codec.encode_ack(self.version, kind, packet_id, reason))
 
     def _with_properties(self, message: ApplicationMessage, until_s: float) -> ApplicationMessage:
-        """With what is left of its time, and a short name for its topic if the client knows one."""
+        """With the rest of its Message Expiry Interval, and with a topic alias."""
         properties = dict(message.properties)
         if until_s != math.inf:
             left_s = math.ceil(until_s - self._context.node_context.node.recorder.time_s())

@@ -11,7 +11,7 @@ V5 = 5
 
 
 class ApplicationMessage(Struct, gc=False):
-    """What is published: by a client, by its will, or to a subscriber."""
+    """An Application Message: published by a client, as its will message, or to a subscriber."""
 
     topic: str
     payload: bytes = b""
@@ -19,11 +19,11 @@ class ApplicationMessage(Struct, gc=False):
     retain: bool = False
     properties: Properties = NONE
     is_compressed: bool = False
-    """Whether the payload is deflated, as it came through the network."""
+    """Whether the payload is compressed (DEFLATE), as it travels through the network."""
 
 
 class ConnectPacket(Struct):
-    """A client introduces itself."""
+    """CONNECT."""
 
     version: int
     client_id: str
@@ -34,15 +34,15 @@ class ConnectPacket(Struct):
     password: bytes | None = None
     properties: Properties = NONE
     bridge: bool = False
-    """Whether another broker connects, as the highest bit of its version says."""
+    """Whether the client is a bridge of another broker, as the highest bit of its version says."""
 
 
 class PublishPacket(Struct):
-    """An application message on its way."""
+    """PUBLISH."""
 
     message: ApplicationMessage
     packet_id: int = 0
-    """0 with QoS 0."""
+    """The Packet Identifier; 0 with QoS 0."""
     again: bool = False
 
 
@@ -55,7 +55,7 @@ class AckPacket(Struct):
 
 
 class SubscriptionOptions(Struct):
-    """One topic filter of a SUBSCRIBE, with its options."""
+    """One topic filter of a SUBSCRIBE with its Subscription Options [MQTT 5, 3.8.3.1]."""
 
     filter: str
     qos: int = 0
@@ -65,7 +65,7 @@ class SubscriptionOptions(Struct):
 
 
 class SubscribePacket(Struct):
-    """Some topic filters."""
+    """SUBSCRIBE."""
 
     packet_id: int
     subscriptions: list[SubscriptionOptions]
@@ -73,25 +73,25 @@ class SubscribePacket(Struct):
 
 
 class UnsubscribePacket(Struct):
-    """Some topic filters, as they were subscribed to."""
+    """UNSUBSCRIBE."""
 
     packet_id: int
     filters: list[str]
 
 
 class PingreqPacket(Struct):
-    """A client that has nothing else to say."""
+    """PINGREQ."""
 
 
 class DisconnectPacket(Struct):
-    """The client goes, and says why."""
+    """DISCONNECT of a client."""
 
     reason: int = 0
     properties: Properties = NONE
 
 
 class AuthPacket(Struct):
-    """A step of an authentication beyond passwords, of which this server knows none."""
+    """AUTH; this server supports no enhanced authentication."""
 
 
 Packet: TypeAlias = (
@@ -104,4 +104,4 @@ Packet: TypeAlias = (
     | DisconnectPacket
     | AuthPacket
 )
-"""What a client sends."""
+"""The packets that a client sends."""

@@ -1,4 +1,4 @@
-"""The properties of MQTT 5 packets: which there are, where each may stand, and what it may say [MQTT 5, 2.2.2]."""
+"""Packet types, and the properties of MQTT 5: in which packets each is allowed, and its values [MQTT 5, 2.2.2]."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -11,17 +11,17 @@ Properties: TypeAlias = Mapping[str, Any]
 NONE: Properties = {}
 
 MAX_USER_PROPERTIES = 256
-"""Of one packet. As many as an event has attributes."""
+"""User Properties of one packet: as many as an event has attributes."""
 
 CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBSCRIBE, SUBACK = range(1, 10)
 UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT, AUTH = range(10, 16)
 WILL = 16
-"""The will's own properties, which stand within CONNECT."""
+"""The Will Properties, within CONNECT."""
 ACKS = (PUBACK, PUBREC, PUBREL, PUBCOMP)
 
 
 class _Kind(NamedTuple):
-    """How a property is read and written."""
+    """How a property is decoded and encoded."""
 
     read: Callable[[FieldReader], Any]
     write: Callable[[Any], bytes]
@@ -84,26 +84,26 @@ _MANY = frozenset({"user", "subscription_id"})
 
 
 def decode_properties(cursor: FieldReader, packet: int) -> Properties:
-    """The properties of a packet of a kind; a PacketError if one may not stand there, or not say that."""
+    """Decode the properties of a packet; a PacketError if one is not allowed there, or has a wrong value."""
     length = cursor.variable()
     if length == 0:
         return NONE
     inner = cursor.within(length)
     found: dict[str, Any] = {}
     while inner.remaining:
-        # Numbers of properties are of variable length, and all that there are have one byte.
+        # Property identifiers are Variable Byte Integers.
         one = _BY_NUMBER.get(inner.variable())
         if one is None:
             raise malformed_packet("a property that does not exist")
         if packet not in one.where:
-            raise protocol_error(f"{one.name} may not stand in this packet")
+            raise protocol_error(f"{one.name} is not allowed in this packet")
         value = one.kind.read(inner)
         if isinstance(value, int) and (value < one.least or (one.most is not None and value > one.most)):
             raise protocol_error(f"{one.name} must not be {value}")
         if one.name == "user":
             _append_user(found, value, packet)
         elif one.name in found:
-            raise protocol_error(f"{one.name} stands there twice")
+            raise protocol_error(f"{one.name} is given twice")
         else:
             found[one.name] = [value] if one.name in _MANY else value
     return found
@@ -113,13 +113,13 @@ def _append_user(found: dict[str, Any], pair: tuple[str, str], packet: int) -> N
     pairs = found.setdefault("user", [])
     if len(pairs) <= MAX_USER_PROPERTIES:
         pairs.append(pair)
-    # A publication that has too many is answered as such; one more than may be says that it has.
+    # Too many in a PUBLISH are rejected later; one more than allowed is kept to show that.
     if len(pairs) > MAX_USER_PROPERTIES and packet != PUBLISH:
         raise PacketError(Reason.QUOTA_EXCEEDED, f"a packet has at most {MAX_USER_PROPERTIES} user properties")
 
 
 def encode_properties(properties: Properties) -> bytes:
-    """Properties with their length before them."""
+    """Encode properties with their length."""
     if not properties:
         return b"\0"
     parts: list[bytes] = []

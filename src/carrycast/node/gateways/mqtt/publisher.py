@@ -1,4 +1,4 @@
-"""Messages of clients become events of the node, at the level that the listener promises."""
+"""Publishes the messages of clients as events, with the delivery guarantee of the configuration."""
 
 import time
 from collections import OrderedDict
@@ -23,16 +23,16 @@ from carrycast.node.storage.group_commit import OnCommitted
 
 _encode = msgspec.msgpack.Encoder().encode
 
-Done = Callable[[Reason], None]
-"""Told when a message is as safe as it gets, or why it is not taken."""
-AROUND_BYTES = 512
-"""Of an event, besides attributes and payload: ids, times, a signature."""
-REMEMBERED = 10_000
-"""Events of which it is known who published them, for those who do not want their own."""
+OnPublished = Callable[[Reason], None]
+"""Called when the delivery guarantee of a message is met, or with why it is rejected."""
+EVENT_OVERHEAD_BYTES = 512
+"""The size of an event without attributes and payload: ids, times, a signature."""
+MAX_PUBLISHERS = 10_000
+"""Events whose publishing client is remembered, for No Local."""
 
 
 class MqttPublisher:
-    """The way of messages into the node."""
+    """Publishes for all clients of a gateway."""
 
     def __init__(self, node_context: GatewayContext, section: MqttSection, retained: RetainedMessages) -> None:
         self._node = node_context.node
@@ -48,22 +48,22 @@ class MqttPublisher:
         self._stored = keeps and section.level != "accepted"
         log = log_of(protocol) if self._stored else None
         self._longest_s = FOREVER_S if log is None else log.longest_s
-        """The expiry of a message is when it may be kept at the latest, so a longer one is cut, not refused."""
+        """A longer Message Expiry Interval is shortened to this, not rejected."""
         self._publisher: str | None = None
-        """Who publishes this very moment: what is delivered within is its own."""
+        """The client that is publishing now: events delivered during the call are its own."""
         self._publishers: OrderedDict[EventId, str] = OrderedDict()
 
     @property
     def busy(self) -> bool:
-        """Whether publishers should wait a moment."""
+        """Whether publishers should wait."""
         return self._node.is_busy()
 
     def is_own(self, client_id: str, event: EventId) -> bool:
-        """Whether a client has published an event itself, as far as is remembered."""
+        """Whether a client has published an event itself, as far as it is remembered."""
         return client_id in (self._publisher, self._publishers.get(event))
 
-    def publish(self, client_id: str, rights: AccessRights, message: ApplicationMessage, done: Done) -> None:
-        """Publish; `done` is called once, now or when it is on the disk."""
+    def publish(self, client_id: str, rights: AccessRights, message: ApplicationMessage, done: OnPublished) -> None:
+        """Publish a message; `done` is called once, now or when it is on disk."""
         if is_sys_topic(message.topic) or not rights.may_publish(message.topic):
             self._node.note_drop("mqtt_sys" if is_sys_topic(message.topic) else "mqtt_not_allowed")
             done(Reason.NOT_AUTHORIZED)
@@ -84,24 +84,24 @@ class MqttPublisher:
         try:
             id, attributes, payload = self._published(message, lease_s, stored)
         except UserError as error:
-            LOG.info("a message of the MQTT client %r is refused: %s", client_id, error)
+            LOG.info("a message of the MQTT client %r is rejected: %s", client_id, error)
             self._node.note_drop("mqtt_refused")
             authorized = not isinstance(error, NotAuthorizedError)
             done(Reason.IMPLEMENTATION_ERROR if authorized else Reason.NOT_AUTHORIZED)
             return
         except WorkError as error:
             # The retention log or the disk is full: the client may publish again later.
-            LOG.info("a message of the MQTT client %r is refused: %s", client_id, error)
+            LOG.info("a message of the MQTT client %r is rejected: %s", client_id, error)
             self._node.note_drop("mqtt_refused")
             done(Reason.QUOTA_EXCEEDED)
             return
         finally:
             self._publisher = None
         self._publishers[id] = client_id
-        if len(self._publishers) > REMEMBERED:
+        if len(self._publishers) > MAX_PUBLISHERS:
             self._publishers.popitem(last=False)
         if message.retain:
-            # Not every protocol brings a node its own events.
+            # Not every protocol delivers a node its own events.
             self._retained.keep(Event(id, attributes, payload, time.time(), lease_s), is_own=True)
         if stored is None:
             done(Reason.SUCCESS)
@@ -111,10 +111,10 @@ class MqttPublisher:
     ) -> tuple[EventId, dict[str, Scalar], bytes]:
         attributes, complete = event_attributes(message)
         payload = message.payload
-        if _is_long(attributes, payload):
-            # What it says is in it twice, which is too much.
+        if _is_too_long(attributes, payload):
+            # Without attributes from the payload, which would be in the event twice.
             attributes, complete = event_attributes(message, look_inside=False)[0], False
-            if _is_long(attributes, payload):
+            if _is_too_long(attributes, payload):
                 attributes[ENCODING], payload = DEFLATE, compress_payload(payload)
         id = self._node.publish(attributes, payload, lease_s, None, stored, None)
         if not complete:
@@ -122,6 +122,6 @@ class MqttPublisher:
         return id, attributes, payload
 
 
-def _is_long(attributes: dict[str, Scalar], payload: bytes) -> bool:
+def _is_too_long(attributes: dict[str, Scalar], payload: bytes) -> bool:
     """Whether an event of these would not fit in a datagram."""
-    return len(_encode(attributes)) + len(payload) > MAX_EVENT_BYTES - AROUND_BYTES
+    return len(_encode(attributes)) + len(payload) > MAX_EVENT_BYTES - EVENT_OVERHEAD_BYTES

@@ -1,10 +1,10 @@
-"""Why a client is refused or a connection ends, by the numbers of MQTT 5; MQTT 3.1.1 has a few of its own."""
+"""The reason codes of MQTT 5, and the return codes of MQTT 3.1.1."""
 
 from enum import IntEnum
 
 
 class Reason(IntEnum):
-    """[MQTT 5, 2.4], as far as a server says or hears them."""
+    """Reason codes [MQTT 5, 2.4] that a server sends or receives."""
 
     SUCCESS = 0x00
     WITH_WILL = 0x04
@@ -43,12 +43,12 @@ CONNECT_REFUSED_311 = {
     Reason.BAD_CREDENTIALS: 4,
     Reason.NOT_AUTHORIZED: 5,
 }
-"""[MQTT 3.1.1, 3.2.2.3]: what a refused connection is told. For other reasons it is closed without a word."""
+"""The return codes of CONNACK [MQTT 3.1.1, 3.2.2.3]. For other reasons the connection is closed without one."""
 SUBSCRIPTION_FAILED_311 = 0x80
 
 
 class PacketError(Exception):
-    """A client broke the rules; its connection ends for this reason."""
+    """A client violates the protocol; its connection is closed for this reason."""
 
     def __init__(self, reason: Reason, description: str) -> None:
         super().__init__(description)
@@ -57,10 +57,10 @@ class PacketError(Exception):
 
 
 def malformed_packet(description: str) -> PacketError:
-    """Bytes that are no packet."""
+    """A Malformed Packet."""
     return PacketError(Reason.MALFORMED, description)
 
 
 def protocol_error(description: str) -> PacketError:
-    """A packet that may not stand there, or not say that."""
+    """A Protocol Error."""
     return PacketError(Reason.PROTOCOL_ERROR, description)

@@ -1,4 +1,4 @@
-"""A client over its connections: what it subscribed to, what it still has to get, and what it has said of QoS 2."""
+"""The session state of a client [MQTT 5, 4.1]: subscriptions, in-flight messages, and Packet Identifiers of QoS 2."""
 
 import math
 import time
@@ -27,32 +27,32 @@ from carrycast.node.gateways.mqtt.topic_filters import SessionSubscription, pars
 from carrycast.node.recorder import LOG
 
 PREFETCH = 128
-"""Events of one subscription that wait here rather than in the store."""
+"""Unacknowledged events of one subscription that the session takes from its backlog."""
 
-AGAIN_S = 60.0
-"""A client that tries again and again fills no log."""
+LOG_INTERVAL_S = 60.0
+"""How often a rejection of one client is logged."""
 MAX_CLIENTS = 256
-"""Of which it is remembered when the log last named them; while so many are named, nothing is said of others."""
+"""Rejections that are remembered; while there are so many, others are not logged."""
 
 
 class RejectionLog:
-    """The log of one listener."""
+    """Logs rejections: a client of MQTT 3.1.1 gets no reason, so its operator finds it here."""
 
     def __init__(self) -> None:
-        self._said_s: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._logged_s: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     def log(self, client_id: str, what: str, why: str) -> None:
-        """Say it, unless the same was said of this client a moment ago."""
+        """Log a rejection, unless the same was logged for this client a moment ago."""
         now_s, key = time.monotonic(), (client_id, what)
-        while self._said_s and now_s - next(iter(self._said_s.values())) >= AGAIN_S:
-            self._said_s.popitem(last=False)
-        if key not in self._said_s and len(self._said_s) < MAX_CLIENTS:
-            self._said_s[key] = now_s
-            LOG.warning("%s of the MQTT client %r is refused: %s", what, client_id[:100], why[:1000])
+        while self._logged_s and now_s - next(iter(self._logged_s.values())) >= LOG_INTERVAL_S:
+            self._logged_s.popitem(last=False)
+        if key not in self._logged_s and len(self._logged_s) < MAX_CLIENTS:
+            self._logged_s[key] = now_s
+            LOG.warning("%s of the MQTT client %r is rejected: %s", what, client_id[:100], why[:1000])
 
 
 class MqttContext(Struct):
-    """What all sessions of a gateway share."""
+    """The parts of a gateway that all its sessions use."""
 
     node_context: GatewayContext
     publisher: MqttPublisher
@@ -67,7 +67,7 @@ class MqttContext(Struct):
 
 
 class MqttSession:
-    """One client. As the keeper of its outbox it tells the node what has arrived."""
+    """The session of one client. It is the `SessionKeeper` of its in-flight messages."""
 
     def __init__(
         self, context: MqttContext, client_id: str, user: str | None, rights: AccessRights, expiry_s: float
@@ -77,18 +77,18 @@ class MqttSession:
         self.user = user
         self.rights = rights
         self.expiry_s = expiry_s
-        """How long it outlives its connection."""
+        """The Session Expiry Interval."""
         self.is_persistent = expiry_s > 0
-        """Whether it was made to outlive its connections: it is in the store until it ends, also if its client says
-        later that this connection is the last one."""
+        """Whether it was created to outlive its connections: then it is in the store until it ends, also if its client
+        later sets the Session Expiry Interval to 0."""
         self.until_wall_s: float | None = None
         self.in_flight = InFlightMessages(self, context.max_queued)
         self.received: set[int] = set()
-        """Packet ids of QoS 2 that the client has not released."""
+        """Packet Identifiers of QoS 2 that the client has not released (PUBREL)."""
         self._entries: dict[str, SessionSubscription] = {}
 
     def save(self) -> None:
-        """Keep it in the store, if it lasts."""
+        """Save it in the store, if it is persistent."""
         if self.is_persistent:
             subscriptions = [
                 SubscriptionRecord(
@@ -105,7 +105,7 @@ class MqttSession:
             self._context.session_store.keep(record)
 
     def restore(self, subscriptions: list[SubscriptionRecord]) -> None:
-        """What it had subscribed to before a restart; the node still does, for what waits in the store."""
+        """Restore its subscriptions after a restart; the durable subscriptions at the node still exist."""
         self.is_persistent = True
         for one in subscriptions:
             options = SubscriptionOptions(one.text, one.qos, one.no_local, one.as_published)
@@ -120,10 +120,10 @@ class MqttSession:
     # Subscriptions.
 
     def subscribe(self, options: SubscriptionOptions, condition: str, subscription_id: int | None) -> Reason | int:
-        """The QoS that a wish gets; a PacketError says why it gets none."""
+        """Subscribe; the granted QoS. A PacketError says why it is rejected."""
         topic_filter = parse_topic_subscription(options.filter, condition)
         if topic_filter.group is not None and options.no_local:
-            raise PacketError(Reason.PROTOCOL_ERROR, "a shared subscription cannot leave out one's own")
+            raise PacketError(Reason.PROTOCOL_ERROR, "a shared subscription cannot have No Local")
         if not self.rights.may_subscribe(topic_filter.topics):
             raise PacketError(Reason.NOT_AUTHORIZED, "not allowed")
         before = self._entries.get(options.filter)
@@ -133,7 +133,7 @@ class MqttSession:
         entry.name = self._name(entry)
         same = before is not None and (before.name, before.topic_filter) == (entry.name, entry.topic_filter)
         if before is not None and same:
-            # Its options change, what waits for it stays.
+            # Only its options change; its backlog stays.
             before.options, before.subscription_id = options, subscription_id
             entry = before
         else:
@@ -155,7 +155,7 @@ class MqttSession:
         return Reason.SUCCESS
 
     def attach(self) -> None:
-        """The client is connected: what stands in its name brings its events here."""
+        """The client has connected: its subscriptions deliver to this session."""
         for entry in list(self._entries.values()):
             if not self.rights.may_subscribe(entry.topic_filter.topics):
                 self.unsubscribe(entry.text)
@@ -163,10 +163,10 @@ class MqttSession:
                 self._open(entry)
 
     def detach(self) -> None:
-        """The client has gone, and may come back."""
+        """The client has disconnected, and may come back."""
         on_disconnected = self.in_flight.disconnect()
         if not self.expiry_s:
-            # While its groups are still read.
+            # While its shared subscriptions have consumers.
             self._acknowledge_shared()
         for entry in self._entries.values():
             if entry.read and entry.id is not None:
@@ -179,7 +179,7 @@ class MqttSession:
         self._context.shared.reassign(on_disconnected)
 
     def end(self) -> None:
-        """Nothing is left of it."""
+        """The session ends."""
         self._acknowledge_shared()
         for entry in self._entries.values():
             self._end(entry)
@@ -187,13 +187,13 @@ class MqttSession:
         self._context.session_store.forget(self.client_id, self.received, self.in_flight.inflight_ids)
 
     def _acknowledge_shared(self) -> None:
-        """What a group gave it with QoS 2 goes to nobody else when it ends [MQTT-4.8.2-5]."""
+        """Messages of QoS 2 of a shared subscription go to no other member when the session ends [MQTT-4.8.2-5]."""
         for delivery_position in list(self.in_flight.positions):
             if self._context.shared.is_active(self, delivery_position.subscription):
                 self.acknowledge(delivery_position, None)
 
     def _name(self, entry: SessionSubscription) -> str | None:
-        """What waits while the client is away has a name; what is at most once does not wait."""
+        """The name of the durable subscription; None with QoS 0, whose messages are not queued."""
         if entry.topic_filter.group is not None or not self.is_persistent or entry.options.qos == 0:
             return None
         return f"mqtt\0{self.client_id}\0{entry.text}"
@@ -216,7 +216,7 @@ class MqttSession:
             self._context.shared.leave(self, entry)
             return
         if entry.id is None and entry.name is not None:
-            # It stands by its name alone.
+            # It is attached by its name to be ended.
             entry.id = self._subscribed(entry, None)
         self._context.statistics.leave(self, entry)
         if entry.id is not None:
@@ -247,12 +247,12 @@ class MqttSession:
         outbound.delivery_position, outbound.again = delivery_position, delivery.redelivered
         outbound.group = entry.group
         if outbound.message.qos == 0:
-            # A message of QoS 0 is never acknowledged: it has arrived when it is sent.
+            # A message of QoS 0 is not acknowledged by the client.
             self._acknowledge_now(delivery_position)
         self.in_flight.enqueue(outbound)
 
     def _is_excluded(self, entry: SessionSubscription, event: Event) -> bool:
-        """Whether a client has published an event that it does not want if it is its own [MQTT-3.8.3-3]."""
+        """Whether No Local excludes an event that this client has published [MQTT-3.8.3-3]."""
         return entry.options.no_local and self._context.publisher.is_own(self.client_id, event.id)
 
     def _parcel(
@@ -280,35 +280,35 @@ class MqttSession:
             self.in_flight.enqueue(outbound)
 
     def _until_s(self, event: Event, waited_s: float) -> float:
-        """When an event's lease is over, by this node's clock; of others' events it is counted from their arrival."""
+        """When the lease of an event expires, by this node's clock; for other nodes' events from their arrival."""
         if math.isinf(event.lease_s):
             return math.inf
         node_context = self._context.node_context
         begun_s = event.time_s if event.source == node_context.id else node_context.node.recorder.time_s() - waited_s
         return begun_s + event.lease_s
 
-    # For the outbox.
+    # For the in-flight messages.
 
     def is_active(self, delivery_position: DeliveryPosition) -> bool:
-        """Whether what is not acknowledged will be brought again."""
+        """Whether the subscription of a message still exists."""
         id = delivery_position.subscription
         return any(entry.id == id for entry in self._entries.values()) or self._context.shared.is_active(self, id)
 
     def acknowledge(self, delivery_position: DeliveryPosition, saved: Callable[[], None] | None) -> None:
-        """The client has a message, and its subscription need not bring it again."""
+        """Acknowledge a message to its subscription; `saved` is called when that is on disk."""
 
-        def description(lost: WorkError | None) -> None:
-            if lost is None and saved is not None:
+        def on_committed(error: WorkError | None) -> None:
+            if error is None and saved is not None:
                 saved()
 
         try:
             acknowledge = self._context.node_context.node.acknowledge
             acknowledge(
-                delivery_position.subscription, [delivery_position.position], None if saved is None else description
+                delivery_position.subscription, [delivery_position.position], None if saved is None else on_committed
             )
         except UserError:
-            # It has ended in the meantime.
-            description(None)
+            # The subscription has ended in the meantime.
+            on_committed(None)
 
     def _acknowledge_now(self, delivery_position: DeliveryPosition | None) -> None:
         if delivery_position is not None:
@@ -332,16 +332,16 @@ class MqttSession:
     def now_s(self) -> float:
         return self._context.node_context.node.recorder.time_s()
 
-    # QoS 2 of what the client publishes.
+    # Publications of QoS 2.
 
     def receive(self, packet_id: int) -> None:
-        """A publication of QoS 2 was taken in, which is remembered until it is released."""
+        """Remember the Packet Identifier of a publication of QoS 2 until it is released."""
         self.received.add(packet_id)
         if self.is_persistent:
             self._context.session_store.save_packet_id(self.client_id, packet_id)
 
     def release(self, packet_id: int) -> bool:
-        """The client will not send it again; False if it never did."""
+        """The client has sent PUBREL; False if the Packet Identifier is unknown."""
         if packet_id not in self.received:
             return False
         self.received.discard(packet_id)

@@ -1,4 +1,4 @@
-"""What of sessions outlives a restart of the node: who they are, what they want, and the packet ids of QoS 2."""
+"""The durable part of session state: sessions, their subscriptions, and Packet Identifiers of QoS 2."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -26,13 +26,13 @@ class SubscriptionRecord(Struct, frozen=True, array_like=True):
 
 
 class SessionRecord(Struct, array_like=True):
-    """A session without its connection."""
+    """One session."""
 
     client_id: str
     user: str | None
     expiry_s: float
     until_wall_s: float | None = None
-    """When it ends; None while its client is connected."""
+    """When it expires; None while its client is connected."""
     subscriptions: list[SubscriptionRecord] = []
 
 
@@ -42,30 +42,30 @@ _flight = msgspec.msgpack.Decoder(tuple[SubscriptionId | None, int, bool]).decod
 
 
 class StoredSession(NamedTuple):
-    """A session as it is found in the store."""
+    """A session as it is read from the store."""
 
     session: SessionRecord
     received: set[int]
-    """The packet ids of QoS 2 that the client has not released."""
+    """Packet Identifiers of QoS 2 that the client has not released."""
     inflight_ids: list[InFlightMessage]
-    """The messages of QoS 2 that were on their way to the client."""
+    """In-flight messages of QoS 2."""
 
 
 class SessionStore:
-    """The gateway's part of the node's store. No client id has the null character, so it ends one in a key."""
+    """The gateway's keys in the node's store. No client id contains the null character, so it ends one in a key."""
 
     def __init__(self, store: DurableStore) -> None:
         self._store = store
 
     def load(self) -> list[StoredSession]:
-        """All sessions. What cannot be read is forgotten, and said so."""
+        """All sessions. Records that cannot be read are deleted, and logged."""
         found: dict[str, StoredSession] = {}
         for key, value in self._store.items(_SESSION):
             try:
                 record = _session(value)
                 found[record.client_id] = StoredSession(record, set(), [])
             except (msgspec.MsgspecError, ValueError) as error:
-                LOG.error("an MQTT session in the store cannot be read and is forgotten: %s", error)
+                LOG.error("an MQTT session in the store cannot be read and is deleted: %s", error)
                 self._store.delete(key)
         for key, _ in self._store.items(_RECEIVED):
             client_id, packet_id = _parts(key)
@@ -78,7 +78,7 @@ class SessionStore:
             try:
                 subscription, position, is_received = _flight(value)
             except msgspec.MsgspecError as error:
-                LOG.error("an MQTT message on its way in the store cannot be read and is forgotten: %s", error)
+                LOG.error("an in-flight MQTT message in the store cannot be read and is deleted: %s", error)
                 self._store.delete(key)
                 continue
             delivery_position = None if subscription is None else DeliveryPosition(subscription, position)
@@ -89,7 +89,7 @@ class SessionStore:
         self._store.put(_SESSION + record.client_id.encode(), _encode(record))
 
     def forget(self, client_id: str, received: Iterable[int], inflight_ids: Iterable[int]) -> None:
-        """A session and all that belongs to it."""
+        """Delete a session."""
         self._store.delete(_SESSION + client_id.encode())
         for packet_id in received:
             self.delete_packet_id(client_id, packet_id)
@@ -104,7 +104,7 @@ class SessionStore:
 
     def save_in_flight(self, client_id: str, inflight: InFlightMessage) -> None:
         if inflight.delivery_position is None:
-            # Nobody brings it again after a restart, so all that is left to do then is to free its id.
+            # It is not delivered again after a restart; only its Packet Identifier has to be freed.
             value = _encode((None, 0, True))
         else:
             value = _encode(

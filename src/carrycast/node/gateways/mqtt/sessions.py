@@ -1,4 +1,4 @@
-"""Who is there: clients are let in, taken over, remembered while they are away, and forgotten."""
+"""All sessions of a gateway: clients connect, are taken over, disconnect, and sessions expire."""
 
 import asyncio
 import time
@@ -14,24 +14,24 @@ from carrycast.node.gateways.mqtt.sys_statistics import is_sys_topic
 from carrycast.node.recorder import LOG
 
 MAX_CLIENT_ID = 256
-"""Characters. The standard wants 23 to be taken; names and random ids are longer."""
+"""Characters. The standard requires that 23 are accepted; names and random ids are longer."""
 
 
 class WillMessage(NamedTuple):
-    """A message, and how long to wait for its client before it is published."""
+    """A Will Message and its Will Delay Interval."""
 
     message: ApplicationMessage
     delay_s: float = 0.0
 
 
 class PendingWills:
-    """The wills that wait, by client."""
+    """The will messages whose delay has not passed, by client."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
 
     def arm(self, client_id: str, delay_s: float, publish: Callable[[], None]) -> None:
-        """The client is gone; its will waits."""
+        """The client is gone: publish its will message after the delay."""
         if delay_s <= 0:
             publish()
             return
@@ -39,43 +39,43 @@ class PendingWills:
         self._waiting[client_id] = (timer, publish)
 
     def cancel(self, client_id: str) -> None:
-        """The client is back in time."""
+        """The client has reconnected in time."""
         found = self._waiting.pop(client_id, None)
         if found is not None:
             found[0].cancel()
 
     def execute(self, client_id: str) -> None:
-        """It does not come back, or its session is over."""
+        """Publish the will message: the delay has passed, or the session has ended."""
         found = self._waiting.pop(client_id, None)
         if found is not None:
             found[0].cancel()
             found[1]()
 
     def close(self) -> None:
-        """The node stops."""
+        """The node stops: no will message is published."""
         for timer, _ in self._waiting.values():
             timer.cancel()
         self._waiting.clear()
 
 
 class ClientConnection(Protocol):
-    """A connection, as far as sessions know it."""
+    """A connection, as the sessions use it."""
 
     def close(self, reason: Reason, description: str = "") -> None: ...
 
 
 class Admitted(NamedTuple):
-    """A client that was let in."""
+    """A client that has connected."""
 
     session: MqttSession
     resumed: bool
     assigned: bool
-    """Whether its name was made up here."""
+    """Whether the server has assigned the client id."""
     will: WillMessage | None
 
 
 class SessionTable:
-    """All sessions of a gateway, and the connections of those who are there."""
+    """All sessions of a gateway, and the connections of connected clients."""
 
     def __init__(self, context: MqttContext, section: MqttSection) -> None:
         self._context = context
@@ -86,11 +86,11 @@ class SessionTable:
 
     @property
     def clients(self) -> int:
-        """How many are connected."""
+        """How many clients are connected."""
         return len(self._present)
 
     def restore(self) -> None:
-        """The sessions of clients that were known before a restart; all of them are away."""
+        """Restore the sessions after a restart; no client is connected."""
         for kept in self._context.session_store.load():
             record = kept.session
             rights = access_rights(self._section, record.user)
@@ -100,7 +100,7 @@ class SessionTable:
             try:
                 session.restore(record.subscriptions)
             except PacketError as error:
-                LOG.error("the MQTT session of %r is forgotten: %s", record.client_id, error)
+                LOG.error("the MQTT session of %r is deleted: %s", record.client_id, error)
                 self._context.session_store.forget(
                     record.client_id, kept.received, [one.packet_id for one in kept.inflight_ids]
                 )
@@ -109,11 +109,11 @@ class SessionTable:
                 session.in_flight.restore(inflight)
             self._sessions[record.client_id] = session
             if not session.expiry_s:
-                # The node was killed during what was to be its last connection.
+                # The node was killed during the last connection of this session.
                 self._end(session)
 
     def admit(self, connect: ConnectPacket, connection: ClientConnection) -> Admitted:
-        """Let a client in, in place of another connection of the same name; a PacketError says why not."""
+        """Accept a client, in place of another connection with the same client id; a PacketError says why not."""
         section = self._section
         rights = authenticate(section, connect.user, connect.password)
         if rights is None:
@@ -125,7 +125,7 @@ class SessionTable:
             connect.version != V5 and not connect.client_id and not connect.clean
         ):
             raise PacketError(Reason.CLIENT_ID_REFUSED, f"a client id has 1 to {MAX_CLIENT_ID} characters")
-        # A bridge leaves a will under `$SYS`, which is no reason to turn it away: it is not published.
+        # A bridge may have a will message under `$SYS`: it is accepted, and its will message is not published.
         if connect.will is not None and not (
             is_sys_topic(connect.will.topic) or rights.may_publish(connect.will.topic)
         ):
@@ -137,17 +137,17 @@ class SessionTable:
         client_id = connect.client_id or f"auto-{uuid.uuid4()}"
         session = self._sessions.get(client_id)
         user = connect.user if section.users else None
-        # A session that was made when nobody had a name is anybody's.
+        # A session without a user was created when no users were configured.
         if session is not None and session.user not in (None, user):
             raise PacketError(Reason.NOT_AUTHORIZED, "another user has a session of this name")
         if client_id not in self._present and self.clients >= section.max_clients:
             raise PacketError(Reason.QUOTA_EXCEEDED, f"at most {section.max_clients} clients are served")
         expiry_s = _expiry_s(connect, section.session_s)
-        # Who keeps no session finds a place however many are kept for others.
+        # The limit of sessions does not apply to clients without a persistent session.
         if session is None and expiry_s and len(self._sessions) - self.clients >= section.max_sessions:
             raise PacketError(Reason.QUOTA_EXCEEDED, f"at most {section.max_sessions} sessions are kept")
         self._take_over(client_id)
-        session = self._continued(client_id, connect.clean)
+        session = self._resume(client_id, connect.clean)
         resumed = session is not None
         if session is None:
             session = self._sessions[client_id] = MqttSession(self._context, client_id, user, rights, expiry_s)
@@ -157,8 +157,9 @@ class SessionTable:
         session.save()
         return Admitted(session, resumed, not connect.client_id, will)
 
-    def _continued(self, client_id: str, clean: bool) -> MqttSession | None:
-        """The session that a client goes on with. If it wants none the old one is over, and its will with it."""
+    def _resume(self, client_id: str, clean: bool) -> MqttSession | None:
+        """The session that a client resumes. With Clean Start the old session ends, and its will message is
+        published."""
         session = self._sessions.get(client_id)
         if not clean:
             self._wills.cancel(client_id)
@@ -171,12 +172,11 @@ class SessionTable:
     def _take_over(self, client_id: str) -> None:
         found = self._present.get(client_id)
         if found is not None:
-            found[0].close(Reason.TAKEN_OVER, "another connection has come in under this client id")
+            found[0].close(Reason.TAKEN_OVER, "another connection has this client id")
             self.leave(self._sessions[client_id], found[0], with_will=True)
 
     def leave(self, session: MqttSession, connection: ClientConnection, with_will: bool) -> None:
-        """A connection is over, on purpose or not. A second word of it, or one of a connection that was taken over, is
-        none."""
+        """A connection has ended. Later calls, and calls for a connection that was taken over, are ignored."""
         found = self._present.get(session.client_id)
         if found is None or found[0] is not connection:
             return
@@ -191,10 +191,10 @@ class SessionTable:
                 delay_s,
                 lambda: publisher.publish(session.client_id, rights, will.message, lambda reason: None),
             )
-        self._put_away(session)
+        self._keep_or_end(session)
 
-    def _put_away(self, session: MqttSession) -> None:
-        """Keep a session whose client has gone, or not."""
+    def _keep_or_end(self, session: MqttSession) -> None:
+        """Keep the session of a disconnected client until it expires, or end it."""
         if session.expiry_s:
             session.until_wall_s = time.time() + session.expiry_s
             session.save()
@@ -202,24 +202,24 @@ class SessionTable:
             self._end(session)
 
     def check_timeouts(self) -> None:
-        """Forget those whose time is over."""
+        """End the sessions that have expired."""
         now_s = time.time()
-        over = [one for one in self._sessions.values() if one.until_wall_s is not None and one.until_wall_s <= now_s]
-        for session in over:
+        expired = [one for one in self._sessions.values() if one.until_wall_s is not None and one.until_wall_s <= now_s]
+        for session in expired:
             self._wills.execute(session.client_id)
             self._end(session)
 
     def close(self) -> None:
-        """The node stops: everybody is told, and nobody's will is published, for they are not gone."""
+        """The node stops: disconnect all clients, without their will messages."""
         self._wills.close()
         gone = [(self._sessions[client_id], connection) for client_id, (connection, _) in self._present.items()]
         self._present.clear()
         for session, connection in gone:
             connection.close(Reason.SHUTTING_DOWN, "the node stops")
             session.detach()
-        # When nobody is there any more: what some leave is not taken over by others, for the node takes nothing new.
+        # After all have disconnected: the node accepts nothing new, so no other member may get their messages.
         for session, _ in gone:
-            self._put_away(session)
+            self._keep_or_end(session)
 
     def _end(self, session: MqttSession) -> None:
         session.end()

@@ -1,6 +1,6 @@
 """Shared subscriptions: each message goes to one of the clients of this node that share it [MQTT 5, 4.8.2].
 
-A group is this node's own: clients of another node with the same group name are another group, and get their own copy.
+A group is local to a node: clients of another node with the same ShareName are another group, and get their own copy.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from carrycast.node.gateways.mqtt.in_flight import DeliveryPosition, InFlightMes
 from carrycast.node.gateways.mqtt.topic_filters import ParsedTopicFilter, SessionSubscription
 
 PREFETCH = 256
-"""Events with the members of a group that are not acknowledged."""
+"""Unacknowledged events of all members of a group."""
 
 
 class GroupMember(Protocol):
-    """A session, as its groups see it."""
+    """A session, as its shared subscriptions use it."""
 
     @property
     def is_persistent(self) -> bool: ...
@@ -35,7 +35,7 @@ class GroupMember(Protocol):
 
 
 class _Group:
-    """Those who share one subscription."""
+    """The members of one shared subscription."""
 
     def __init__(
         self, node_context: GatewayContext, key: str, topic_filter: ParsedTopicFilter, rights: AccessRights
@@ -45,14 +45,14 @@ class _Group:
         self._wanted = topic_filter
         self._rights = rights
         self.members: dict[GroupMember, SessionSubscription] = {}
-        """Who is to have the next stands first."""
+        """In round-robin order: the next receiver first."""
         self.id: SubscriptionId | None = None
         self.name: str | None = None
         self._attached = False
 
     def refresh(self) -> None:
-        """Let the subscription at the node be as the members need it: with a name while one of them outlives its
-        connection, and read while one of them is connected."""
+        """Adapt the subscription at the node: durable while a member has a persistent session, and with a consumer
+        while a member is connected."""
         is_persistent = any(member.is_persistent and share.options.qos for member, share in self.members.items())
         name = f"mqtt\0\0{self.key}" if is_persistent else None
         connected = any(member.in_flight.connected for member in self.members)
@@ -86,7 +86,7 @@ class _Group:
             delivery_position = DeliveryPosition(subscription, delivery.position)
             for member, share in self.members.items():
                 if member.in_flight.is_in_flight(delivery_position):
-                    # It was on its way to that one, which may have it already.
+                    # It is in flight to this member, which may have it already.
                     member.take(share, delivery, delivery_position)
                     return
         chosen = self._next()
@@ -96,7 +96,7 @@ class _Group:
             self._node_context.node.note_drop("mqtt_no_member")
 
     def reassign(self, outbound: OutboundMessage) -> None:
-        """Somebody has gone who was to have it. If nobody else is there, it waits in the store, or is lost."""
+        """Send a message to another member. If none is connected it stays in the backlog, or is dropped."""
         chosen = self._next()
         if chosen is None:
             if outbound.delivery_position is None:
@@ -115,7 +115,7 @@ class _Group:
         )
 
     def _next(self) -> GroupMember | None:
-        """The next in turn of those who are connected; who could take it at once goes first."""
+        """The next connected member; one that can take a message at once goes first."""
         chosen = None
         for member in self.members:
             if member.in_flight.has_room:
@@ -129,16 +129,16 @@ class _Group:
 
 
 class SharedSubscriptions:
-    """All groups of a gateway."""
+    """All shared subscriptions of a gateway."""
 
     def __init__(self, node_context: GatewayContext) -> None:
         self._node_context = node_context
         self._shared: dict[str, _Group] = {}
         self._of: dict[GroupMember, dict[str, None]] = {}
-        """The groups that each session is in."""
+        """The keys of the shared subscriptions of each session."""
 
     def join(self, member: GroupMember, share: SessionSubscription) -> None:
-        """A session shares a subscription from now on, with those who may see what it may see now."""
+        """A session joins a shared subscription, with the sessions that have the same access rights."""
         key = _key_of(member, share.topic_filter)
         if share.group != key:
             self.leave(member, share)
@@ -151,7 +151,7 @@ class SharedSubscriptions:
         group.refresh()
 
     def leave(self, member: GroupMember, share: SessionSubscription) -> None:
-        """It no longer does."""
+        """A session leaves a shared subscription."""
         key, share.group = share.group, None
         group = None if key is None else self._shared.get(key)
         if key is not None and group is not None and group.members.pop(member, None) is not None:
@@ -163,16 +163,16 @@ class SharedSubscriptions:
                 del self._shared[key]
 
     def refresh(self, member: GroupMember) -> None:
-        """A session is connected, or no longer."""
+        """A session has connected or disconnected."""
         for key in self._of.get(member, ()):
             self._shared[key].refresh()
 
     def is_active(self, member: GroupMember, id: SubscriptionId) -> bool:
-        """Whether a subscription at the node is that of a group of a session."""
+        """Whether a subscription at the node is a shared one of this session."""
         return any(self._shared[key].id == id for key in self._of.get(member, ()))
 
     def reassign(self, outbounds: list[OutboundMessage]) -> None:
-        """What a session that is gone was to have, and others of its groups may have instead."""
+        """Send the messages of a disconnected session to other members."""
         for outbound in outbounds:
             group = None if outbound.group is None else self._shared.get(outbound.group)
             if group is not None:
@@ -180,5 +180,5 @@ class SharedSubscriptions:
 
 
 def _key_of(member: GroupMember, topic_filter: ParsedTopicFilter) -> str:
-    """Who may see different events cannot share."""
+    """Sessions with different access rights cannot share a subscription."""
     return f"{topic_filter.group}\0{topic_filter.filter}\0{sorted(member.rights.attributes.items())}"

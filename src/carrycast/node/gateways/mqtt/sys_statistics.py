@@ -1,4 +1,4 @@
-"""How the node is, under `$SYS`, as MQTT's tools expect it of a broker. Told to clients of this node alone."""
+"""`$SYS` statistics, as tools of MQTT expect them from a broker; only for clients of this node."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -17,12 +17,12 @@ PERIOD_S = 10.0
 
 
 def is_sys_topic(topic: str) -> bool:
-    """Whether a topic is the node's own: what is said there is its word, and nobody else's."""
+    """Whether a topic is one of the `$SYS` statistics, which only the node itself publishes."""
     return topic == SYS or topic.startswith(f"{SYS}/")
 
 
 class StatisticsSubscriber(Protocol):
-    """A session, as far as it is told."""
+    """A session that subscribes to statistics."""
 
     def take(
         self, entry: SessionSubscription, delivery: LocalDelivery, delivery_position: DeliveryPosition | None
@@ -30,7 +30,7 @@ class StatisticsSubscriber(Protocol):
 
 
 class SysStatistics:
-    """Who wants to know."""
+    """The statistics and their subscribers."""
 
     def __init__(self, node_context: GatewayContext, clients: Callable[[], int], retained: Callable[[], int]) -> None:
         self._node_context = node_context
@@ -41,7 +41,7 @@ class SysStatistics:
         self._next_s = 0.0
 
     def join(self, listener: StatisticsSubscriber, entry: SessionSubscription) -> None:
-        """A client that asks for `$SYS` is told with the next review, and from then on again and again."""
+        """A client that subscribes to `$SYS` gets the statistics soon, and then periodically."""
         if entry.topic_filter.topics.levels[0] == SYS:
             self._listeners[listener, entry.text] = entry
             self._new[listener, entry.text] = entry
@@ -51,7 +51,7 @@ class SysStatistics:
         self._new.pop((listener, entry.text), None)
 
     def check_timeouts(self, now_s: float) -> None:
-        """Tell everybody if it is time, and who is new in any case."""
+        """Publish the statistics to all subscribers when it is time, and to new ones in any case."""
         due = now_s >= self._next_s
         description = list((self._listeners if due else self._new).items())
         if due:
@@ -59,9 +59,9 @@ class SysStatistics:
         self._new.clear()
         events = list(self._events()) if description else []
         for (listener, _), entry in description:
-            self._tell(listener, entry, events)
+            self._publish_to(listener, entry, events)
 
-    def _tell(self, listener: StatisticsSubscriber, entry: SessionSubscription, events: list[Event]) -> None:
+    def _publish_to(self, listener: StatisticsSubscriber, entry: SessionSubscription, events: list[Event]) -> None:
         filter = Filter(entry.topic_filter.filter)
         for event in events:
             if filter.matches(event.attributes):

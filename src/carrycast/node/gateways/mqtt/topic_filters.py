@@ -1,11 +1,12 @@
-"""What a client wants of a subscription, read from its topic filter: the plain form, shared, and by content.
+"""Topic filters of subscriptions: plain, shared, and with a condition on the content.
 
     sensors/+/speed                                   topics, as in MQTT
-    $share/GROUP/sensors/#                            one of a group gets each message
-    $filter/speed > 30 and road = 'A1'/sensors/#      only what the condition selects
+    $share/GROUP/sensors/#                            each message goes to one member of the group
+    $filter/speed > 30 and road = 'A1'/sensors/#      only messages that match the condition
 
-A condition is of carrycast's filter language. It has no slash outside of quotes, so the first such slash ends it. Both
-forms may stand together, `$share` first. With MQTT 5 the condition may also be the user property `filter` of SUBSCRIBE.
+A condition is written in carrycast's filter language. It has no slash outside of quotes, so the first such slash ends
+it. Both forms may be combined, `$share` first. In MQTT 5 the condition may also be the User Property `filter` of
+SUBSCRIBE.
 """
 
 from typing import NamedTuple
@@ -26,36 +27,36 @@ TOPIC = "topic"
 
 
 class ParsedTopicFilter(NamedTuple):
-    """A topic filter as it was sent, taken apart."""
+    """A parsed topic filter."""
 
     topics: TopicFilter
     filter: str
     """In carrycast's filter language, in canonical form."""
     group: str | None = None
-    """With whom it is shared."""
+    """The ShareName of a shared subscription."""
 
 
 class SessionSubscription(Struct):
     """A subscription of a session."""
 
     text: str
-    """As it was sent: a subscription is replaced, or ended, by the same text."""
+    """The topic filter as it was sent, by which a subscription is replaced or ended."""
     topic_filter: ParsedTopicFilter
     condition: str
     options: SubscriptionOptions
     subscription_id: int | None
     name: str | None = None
-    """Of one whose events wait in the store."""
+    """The name of the durable subscription at the node, if it is one."""
     id: SubscriptionId | None = None
-    """At the node, as far as it is known there; one with a name stands from before a restart, too."""
+    """The subscription at the node, if there is one."""
     read: bool = False
-    """Whether its events come here."""
+    """Whether its events are delivered to this session."""
     group: str | None = None
-    """The key of the group that it is shared in."""
+    """The key of its shared subscription."""
 
 
 def parse_topic_subscription(text: str, condition: str = "") -> ParsedTopicFilter:
-    """What a topic filter asks for, `condition` besides; a PacketError says what is wrong."""
+    """Parse a topic filter, with a condition besides; a PacketError says what is wrong."""
     group = None
     rest = text
     if rest.startswith(SHARE):
@@ -77,7 +78,7 @@ def parse_topic_subscription(text: str, condition: str = "") -> ParsedTopicFilte
 
 
 def combine_conditions(conditions: list[str]) -> str:
-    """What holds where all of these do. Each is read on its own: a bracket too many must not reach beyond it."""
+    """The conjunction of conditions. Each is parsed on its own, so that an unbalanced bracket is found in it."""
     return " and ".join(f"({_canonical(one)})" for one in conditions)
 
 
@@ -91,7 +92,7 @@ def _canonical(condition: str) -> str:
 
 
 def _split_condition(text: str) -> tuple[str, str]:
-    """A condition, and what follows the slash that ends it."""
+    """A condition, and the text after the slash that ends it."""
     quote = ""
     for at, character in enumerate(text):
         if quote:
