@@ -55,7 +55,7 @@ def test_what_the_node_writes_is_for_its_user_alone_and_where_it_may_write() -> 
     unit = (DEPLOY / "carrycast.service").read_text()
     assert "UMask=0077\n" in unit
     assert "ProtectSystem=strict\n" in unit
-    # Beside the configuration, where the token of a port and a newer list of revocations go by default, is read-only.
+    # Beside the configuration, where the token of a port and a newer revocation list go by default, is read-only.
     written = re.findall(r'^(?:token_file|revocations) = "(.+)"$', PAGE.read_text(), re.M)
     assert len(written) == 2
     assert all(path.startswith("/var/lib/carrycast/") for path in written)

@@ -119,6 +119,7 @@ def test_a_network_with_a_secret(tmp_path: Path) -> None:
         (CONFIG + 'network = "car-1.key"\n', "holds a key of kind identity; expected network"),
         (CONFIG + 'network = "none.key"\n', "there is no such file"),
         ('key_file = "x"\n' + CONFIG + 'network = "n.key"\n', "key_file: is for nodes without"),
+        (CONFIG + 'network = "n.key"\ntogether = 4\n', "keys.together: is now called signature_batch"),
     ],
 )
 def test_a_wrong_table_of_keys_is_refused_in_one_line(text: str, message: str, tmp_path: Path) -> None:
@@ -127,6 +128,11 @@ def test_a_wrong_table_of_keys_is_refused_in_one_line(text: str, message: str, t
     (tmp_path / "car-1.toml").write_text(text)
     with pytest.raises(UserError, match=message):
         load_config(tmp_path / "car-1.toml")
+
+
+def test_a_name_has_the_same_id_in_every_version() -> None:
+    """Stores, certificates and directories have ids, and nodes of two versions may be in one network."""
+    assert node_of(b"sensor") == 4663084449552202168
 
 
 def test_files_that_are_no_keys_are_refused(tmp_path: Path) -> None:

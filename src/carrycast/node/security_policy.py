@@ -122,7 +122,7 @@ class KeyedSecurityPolicy(SecurityPolicy):
 
     def reload(self) -> None:
         # Independently: an invalid certificate must not keep a node from reading the revocation list.
-        for what, read in (("the list of revocations", self._reload_list), ("the certificate", self._reload_keys)):
+        for what, read in (("the revocation list", self._reload_list), ("the certificate", self._reload_keys)):
             try:
                 LOG.info("%s", read())
             except (UserError, WorkError, OSError) as error:
@@ -131,7 +131,7 @@ class KeyedSecurityPolicy(SecurityPolicy):
     def _reload_list(self) -> str:
         from carrycast.node.security.membership import Certified
 
-        return self.membership.reload() if isinstance(self.membership, Certified) else "no list of revocations"
+        return self.membership.reload() if isinstance(self.membership, Certified) else "no revocation list"
 
     def _reload_keys(self) -> str:
         from carrycast.node.security.membership import Certified, date_of

@@ -11,7 +11,7 @@ from carrycast.node.security.primitives import PRIVATE_BYTES, PUBLIC_BYTES, SECR
 from carrycast.version import FORMER_NAME
 
 MAX_FILE_BYTES = 6 << 20
-"""The longest list of revocations in base64, and some."""
+"""The longest revocation list in base64, and some."""
 
 
 class KeyKind(enum.StrEnum):
