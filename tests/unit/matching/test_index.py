@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from carrycast.core.matching import Filter, FilterIndex
-from carrycast.core.matching.conditions import Conditions, all_hold
+from carrycast.core.matching.conjunctions import Conditions, all_hold
 from carrycast.core.matching.intervals import NumberCut
 from carrycast.core.matching.ranges import RangeIndex
 from carrycast.core.model import Attributes, Scalar

@@ -11,8 +11,14 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from carrycast.core.matching.attribute_index import AccessPath, AttributeIndex, access_path_to
-from carrycast.core.matching.conditions import Conditions, conditions_of, is_selective
-from carrycast.core.matching.conjunctions import ConjunctionTree, IndexedConjunction, indexable_conjunctions
+from carrycast.core.matching.conjunctions import (
+    Conditions,
+    ConjunctionTree,
+    IndexedConjunction,
+    conditions_of,
+    indexable_conjunctions,
+    is_selective,
+)
 from carrycast.core.matching.evaluate import Predicate
 from carrycast.core.matching.filter import Filter
 from carrycast.core.matching.relations import Box
