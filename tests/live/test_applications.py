@@ -232,7 +232,7 @@ def test_clients_command_and_request_through_the_control_channel(config: MakeCon
             await asyncio.to_thread(client, node.control_address)
             repository = node.application("policy_repository")
             assert isinstance(repository, Repository)
-            assert [policy.id for policy in repository.catalog.standing()] == ["period"]
+            assert [policy.id for policy in repository.catalog.active_policies()] == ["period"]
 
     run(story())
 

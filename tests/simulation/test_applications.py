@@ -90,7 +90,7 @@ def test_what_a_repository_stored_outlives_its_crash() -> None:
     assert applications is not None
     repository = applications.hosted.application("policy_repository")
     assert isinstance(repository, Repository)
-    assert [policy.id for policy in repository.catalog.standing()] == ["beacons"]
+    assert [policy.id for policy in repository.catalog.active_policies()] == ["beacons"]
     simulation.advance(60.0)
     simulation.finish()
 

@@ -5,7 +5,7 @@ from random import Random
 import msgspec
 import pytest
 
-from carrycast.services.policy.decision import DecisionPoint
+from carrycast.services.policy.decision_point import DecisionPoint
 from carrycast.services.policy.repository import Repository
 from carrycast.sim.engine.run import Simulation
 from carrycast.sim.scenario.scenario import parse_scenario
@@ -57,7 +57,7 @@ def held(simulation: Simulation, node: int) -> list[str]:
         if name in applications.hosted:
             machine = applications.hosted.application(name)
             assert isinstance(machine, DecisionPoint | Repository)
-            return [f"{policy.id} {policy.version}" for policy in machine.catalog.standing()]
+            return [f"{policy.id} {policy.version}" for policy in machine.catalog.active_policies()]
     return []
 
 

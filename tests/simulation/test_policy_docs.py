@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from carrycast.services.policy.conflict import clash
-from carrycast.services.policy.text import policies_from
+from carrycast.services.policy.conflict import find_conflict
+from carrycast.services.policy.policy_text import parse_policies
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.scenario import load_scenario
 from carrycast.trace import Level
@@ -17,15 +17,15 @@ EXAMPLE = REPOSITORY / "examples" / "policy"
 def test_the_policies_of_the_page_are_those_of_the_example() -> None:
     [text] = re.findall(r"```policy\n(.*?)```", PAGE, re.DOTALL)
     assert text == (EXAMPLE / "night.policy").read_text("utf-8")
-    assert [policy.id for policy in policies_from(text)] == ["night", "weak"]
+    assert [policy.id for policy in parse_policies(text)] == ["night", "weak"]
 
 
 def test_the_conflict_of_the_page_is_explained_as_it_says() -> None:
     [(text, says)] = re.findall(r"```conflict\n(.*?)---\n(.*?)\n```", PAGE, re.DOTALL)
-    slow, fast = policies_from(text)
-    found = clash(fast, slow)
+    slow, fast = parse_policies(text)
+    found = find_conflict(fast, slow)
     assert found is not None
-    assert found.explained() == says
+    assert found.explain() == says
 
 
 def test_the_example_runs_and_everybody_does_as_the_policies_say() -> None:

@@ -119,8 +119,7 @@ def _kinds(arguments: argparse.Namespace) -> list[list[str]] | None:
 
 def _text(files: list[Path]) -> str:
     """The text of all files; each is read by itself first, so that a mistake is named with its file and place."""
-    from carrycast.services.policy.form import policies_in
-    from carrycast.services.policy.text import policy_text
+    from carrycast.services.policy.policy_text import format_policy, read_policies
 
     written: list[str] = []
     for file in files:
@@ -129,7 +128,7 @@ def _text(files: list[Path]) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
         try:
-            written += [policy_text(policy) for policy in policies_in(text)]
+            written += [format_policy(policy) for policy in read_policies(text)]
         except UserError as error:
             raise UserError(f"{file}: {error}") from None
     if not written:
@@ -155,17 +154,17 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _checked_alone(text: str, kinds: list[list[str]] | None) -> dict[str, object]:
     """Without a network: only against each other."""
-    from carrycast.services.policy.conflict import clashes, never
-    from carrycast.services.policy.form import policies_in
+    from carrycast.services.policy.conflict import find_conflicts, never
+    from carrycast.services.policy.policy_text import read_policies
 
-    policies = policies_in(text)
+    policies = read_policies(text)
     nodes = None if kinds is None else [frozenset(kind) for kind in kinds]
     refused: list[str] = []
     resolved: list[str] = []
     for place, policy in enumerate(policies):
-        bad, ordered = clashes(policy, policies[:place], nodes)
-        refused += [one.explained() for one in bad]
-        resolved += [one.explained() for one in ordered]
+        bad, ordered = find_conflicts(policy, policies[:place], nodes)
+        refused += [one.explain() for one in bad]
+        resolved += [one.explain() for one in ordered]
     told: dict[str, object] = {
         "policies": [{"id": policy.id, "version": policy.version} for policy in policies],
         "resolved": resolved,

@@ -9,19 +9,19 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from carrycast.core.matching.satisfiability import Satisfiability, check_satisfiability, example_of
-from carrycast.services.policy.period import Meeting, meet
 from carrycast.services.policy.roles import EVERYBODY, Combination, common_roles
-from carrycast.services.policy.rule import Action, Enabled, Policy, contradict, scalar_text, shown
+from carrycast.services.policy.rule import Action, Enabled, Policy, contradicts, format_action, format_scalar
+from carrycast.services.policy.time_period import PeriodOverlap, find_overlap
 
 
-class Clash(NamedTuple):
+class PolicyConflict(NamedTuple):
     """Two rules that contradict each other, and when they would."""
 
     one: Policy
     two: Policy
     roles: Combination
     """Of a node that would be told both."""
-    meeting: Meeting
+    meeting: PeriodOverlap
     conditions: str
     """What then holds; empty if both always do."""
     certain: bool
@@ -36,7 +36,7 @@ class Clash(NamedTuple):
             return None
         return max(self.one, self.two, key=lambda policy: policy.priority)
 
-    def explained(self) -> str:
+    def explain(self) -> str:
         """One line: which rules, to whom, when, about what, and what is to be done."""
         who = "every node" if self.roles == (EVERYBODY,) else f"a node that is {' and '.join(self.roles)}"
         said = [f"{_named(self.one)} and {_named(self.two)} both {'apply' if self.certain else 'may apply'} to {who}"]
@@ -47,7 +47,7 @@ class Clash(NamedTuple):
             said.append("at times that depend on where it is, one being in local time and the other in UTC")
         if self.conditions:
             said.append(f"when {self.conditions}")
-        pairs = " and ".join(f"{shown(one)} against {shown(two)}" for one, two in self.actions)
+        pairs = " and ".join(f"{format_action(one)} against {format_action(two)}" for one, two in self.actions)
         winner = self.winner
         ending = (
             "give one of them the higher priority, or change one"
@@ -61,7 +61,7 @@ def _named(policy: Policy) -> str:
     return f"{policy.id} (version {policy.version})"
 
 
-def clash(one: Policy, two: Policy, nodes: Sequence[frozenset[str]] | None = None) -> Clash | None:
+def find_conflict(one: Policy, two: Policy, nodes: Sequence[frozenset[str]] | None = None) -> PolicyConflict | None:
     """How two rules contradict each other; None if they cannot. `nodes`: the roles of each node, where all are known.
 
     What is cheap is asked first; what cannot be decided counts as a clash.
@@ -69,13 +69,13 @@ def clash(one: Policy, two: Policy, nodes: Sequence[frozenset[str]] | None = Non
     if one.id == two.id or Enabled.ENABLED is not one.enabled or Enabled.ENABLED is not two.enabled:
         # A version replaces another, and what does nothing contradicts nobody.
         return None
-    actions = tuple((a, b) for a in one.actions for b in two.actions if contradict(a, b))
+    actions = tuple((a, b) for a in one.actions for b in two.actions if contradicts(a, b))
     if not actions:
         return None
     roles = common_roles(one.roles, two.roles, nodes)
     if roles is None:
         return None
-    meeting = meet(one.periods, two.periods)
+    meeting = find_overlap(one.periods, two.periods)
     if meeting is None:
         return None
     first, second = one.conditions.filter, two.conditions.filter
@@ -86,15 +86,15 @@ def clash(one: Policy, two: Policy, nodes: Sequence[frozenset[str]] | None = Non
     values = example_of(found.box) if found.answer is Satisfiability.YES else None
     # An example must be one: numbers have gaps that the search does not know of.
     if values and first.matches(values) and second.matches(values):
-        conditions += f", as with {', '.join(f'{name} = {scalar_text(value)}' for name, value in values.items())}"
-    return Clash(one, two, roles, meeting, conditions, found.answer is Satisfiability.YES, actions)
+        conditions += f", as with {', '.join(f'{name} = {format_scalar(value)}' for name, value in values.items())}"
+    return PolicyConflict(one, two, roles, meeting, conditions, found.answer is Satisfiability.YES, actions)
 
 
-def clashes(
+def find_conflicts(
     new: Policy, known: Iterable[Policy], nodes: Sequence[frozenset[str]] | None = None
-) -> tuple[list[Clash], list[Clash]]:
+) -> tuple[list[PolicyConflict], list[PolicyConflict]]:
     """What is to be refused, and what priority decides."""
-    found = [one for policy in known if (one := clash(new, policy, nodes)) is not None]
+    found = [one for policy in known if (one := find_conflict(new, policy, nodes)) is not None]
     refused = [one for one in found if one.winner is None]
     return refused, [one for one in found if one.winner is not None]
 
@@ -103,6 +103,6 @@ def never(policy: Policy) -> str:
     """Why a rule can never apply; empty if it can. No mistake that hurts, but hardly meant."""
     if check_satisfiability([policy.conditions.filter.node]).answer is Satisfiability.NO:
         return f"{_named(policy)} never applies: its conditions cannot hold together"
-    if policy.periods and meet(policy.periods, policy.periods) is None:
+    if policy.periods and find_overlap(policy.periods, policy.periods) is None:
         return f"{_named(policy)} never applies: no moment lies in its periods"
     return ""

@@ -40,23 +40,23 @@ MAX_FILTERS = 64
 Combination = tuple[Role, ...]
 
 
-def combination(roles: Iterable[str]) -> Combination:
+def normalize_combination(roles: Iterable[str]) -> Combination:
     """In order and each once; `all` says nothing beside another role."""
     unique = sorted(set(roles))
     return tuple(role for role in unique if role != EVERYBODY) or (EVERYBODY,)
 
 
-def combinations(several: Iterable[Iterable[str]]) -> tuple[Combination, ...]:
+def normalize_combinations(several: Iterable[Iterable[str]]) -> tuple[Combination, ...]:
     """The same of several, in order and each once."""
-    return tuple(sorted({combination(roles) for roles in several}))
+    return tuple(sorted({normalize_combination(roles) for roles in several}))
 
 
-def mentioned(several: Iterable[Combination]) -> tuple[Role, ...]:
+def roles_in(several: Iterable[Combination]) -> tuple[Role, ...]:
     """Every role in some combinations."""
     return tuple(sorted({role for roles in several for role in roles}))
 
 
-def applies(several: Iterable[Combination], roles: Iterable[str]) -> bool:
+def matches_roles(several: Iterable[Combination], roles: Iterable[str]) -> bool:
     """[RFC 3060 §6.2] Whether a node with some roles has all of those of one combination."""
     held = {EVERYBODY, *roles}
     return any(held.issuperset(needed) for needed in several)
@@ -73,21 +73,21 @@ def common_roles(
     others = list(twos)
     for one in ones:
         for two in others:
-            joined = combination((*one, *two))
+            joined = normalize_combination((*one, *two))
             if nodes is not None:
-                if any(applies([joined], held) for held in nodes):
+                if any(matches_roles([joined], held) for held in nodes):
                     return joined
             elif EVERYBODY in (*one, *two) or set(one) & set(two):
                 return joined
     return None
 
 
-def marks(roles: Iterable[str]) -> dict[str, Scalar]:
+def role_attributes(roles: Iterable[str]) -> dict[str, Scalar]:
     """The attributes of a policy that mentions some roles."""
     return {f"{ROLE_PREFIX}{role}": True for role in roles}
 
 
-def filters(roles: Iterable[str]) -> list[str]:
+def role_filters(roles: Iterable[str]) -> list[str]:
     """What asks for every policy that mentions any of some roles, or everybody; as few filters as hold them."""
     wanted = [EVERYBODY, *sorted(set(roles) - {EVERYBODY})]
     if len(wanted) > MAX_FILTERS * ROLES_OF_A_FILTER:
@@ -100,7 +100,7 @@ def _has(role: str) -> str:
     return f'"{ROLE_PREFIX}{role}" = true'
 
 
-def wider_filters(several: Iterable[Combination]) -> list[str]:
+def overlap_filters(several: Iterable[Combination]) -> list[str]:
     """What asks for every policy that may overlap with one for some combinations."""
-    roles = mentioned(several)
-    return [ANY_POLICY] if EVERYBODY in roles else filters(roles)
+    roles = roles_in(several)
+    return [ANY_POLICY] if EVERYBODY in roles else role_filters(roles)

@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import FilterText, Scalar
-from carrycast.services.policy.period import Period
-from carrycast.services.policy.roles import MAX_ROLES, NAME, Combination, combinations, mentioned
+from carrycast.services.policy.roles import MAX_ROLES, NAME, Combination, normalize_combinations, roles_in
+from carrycast.services.policy.time_period import TimePeriod
 
 Name = Annotated[str, Meta(pattern=f"^{NAME}$")]
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_.-]{0,127}"
@@ -34,7 +34,7 @@ class Enabled(enum.StrEnum):
     """Conditions are looked at and reported, but nothing is done."""
 
 
-class Form(enum.StrEnum):
+class ConditionForm(enum.StrEnum):
     """[RFC 3060 §6.1] How groups of conditions are joined."""
 
     DNF = "dnf"
@@ -43,7 +43,7 @@ class Form(enum.StrEnum):
     """Any of each group, every group."""
 
 
-class Execution(enum.StrEnum):
+class ExecutionStrategy(enum.StrEnum):
     """[RFC 3460 §5.2] How far a list of actions is gone through. Their order is always kept."""
 
     ALL = "all"
@@ -51,7 +51,7 @@ class Execution(enum.StrEnum):
     UNTIL_FAILURE = "until failure"
 
 
-class Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class PolicyCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A filter over what is known of the node, or its opposite. The text is canonical."""
 
     filter: FilterText
@@ -61,29 +61,29 @@ class Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         msgspec.structs.force_setattr(self, "filter", Filter(self.filter).text)
 
 
-class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
+class PolicyConditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """Groups of conditions; none at all always hold."""
 
     groups: Annotated[
-        tuple[Annotated[tuple[Condition, ...], Meta(min_length=1, max_length=32)], ...], Meta(max_length=32)
+        tuple[Annotated[tuple[PolicyCondition, ...], Meta(min_length=1, max_length=32)], ...], Meta(max_length=32)
     ] = ()
-    form: Form = Form.DNF
+    form: ConditionForm = ConditionForm.DNF
 
     @cached_property
     def filter(self) -> Filter:
         """All of it as one filter; a FilterError if it is too long to be one."""
         if not self.groups:
             return Filter("true")
-        inside, between = (" and ", " or ") if self.form is Form.DNF else (" or ", " and ")
+        inside, between = (" and ", " or ") if self.form is ConditionForm.DNF else (" or ", " and ")
         groups = (inside.join(_written(condition) for condition in group) for group in self.groups)
         return Filter(between.join(f"({group})" for group in groups))
 
 
-def _written(condition: Condition) -> str:
+def _written(condition: PolicyCondition) -> str:
     return f"not ({condition.filter})" if condition.negated else f"({condition.filter})"
 
 
-class Set(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="set"):
+class SetVariable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="set"):
     """[RFC 3460 §5.8] Give a variable of the node a value."""
 
     variable: Variable
@@ -98,7 +98,9 @@ class Set(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do
         return self.variable
 
 
-class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="do", tag="run"):
+class RunCommand(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="do", tag="run"
+):
     """Run a command that the node knows by name. The same with other arguments contradicts it."""
 
     command: Name
@@ -114,7 +116,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
         return f"run {self.command}"
 
 
-Action: TypeAlias = Set | Run
+Action: TypeAlias = SetVariable | RunCommand
 
 
 def _check_scalar(value: Scalar) -> None:
@@ -139,44 +141,44 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     enabled: Enabled = Enabled.ENABLED
     about: Text = ""
     roles: Annotated[tuple[Annotated[Combination, Meta(min_length=1, max_length=16)], ...], Meta(min_length=1)]
-    periods: Annotated[tuple[Period, ...], Meta(max_length=16)] = ()
-    conditions: Conditions = Conditions()
-    execution: Execution = Execution.ALL
+    periods: Annotated[tuple[TimePeriod, ...], Meta(max_length=16)] = ()
+    conditions: PolicyConditions = PolicyConditions()
+    execution: ExecutionStrategy = ExecutionStrategy.ALL
     actions: Annotated[tuple[Action, ...], Meta(min_length=1, max_length=64)]
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "roles", combinations(self.roles))
+        msgspec.structs.force_setattr(self, "roles", normalize_combinations(self.roles))
         _check_scalar(self.about)
-        if len(mentioned(self.roles)) > MAX_ROLES:
+        if len(roles_in(self.roles)) > MAX_ROLES:
             raise ValueError(f"roles: a policy mentions at most {MAX_ROLES}")
         # What cannot be one filter cannot be compared with others either.
         _ = self.conditions.filter
         said: dict[str, Action] = {}
         for action in self.actions:
             before = said.setdefault(action.target, action)
-            if contradict(before, action):
-                raise ValueError(f"actions: {shown(before)} and {shown(action)} contradict each other")
+            if contradicts(before, action):
+                raise ValueError(f"actions: {format_action(before)} and {format_action(action)} contradict each other")
 
 
-def contradict(one: Action, two: Action) -> bool:
+def contradicts(one: Action, two: Action) -> bool:
     """Whether two actions are about the same and want it otherwise. True and 1 are two values, as in filters."""
     if one.target != two.target:
         return False
-    if isinstance(one, Set) and isinstance(two, Set):
+    if isinstance(one, SetVariable) and isinstance(two, SetVariable):
         if isinstance(one.value, bool) is not isinstance(two.value, bool):
             return True
         return one.value != two.value
     return one != two
 
 
-def shown(action: Action) -> str:
+def format_action(action: Action) -> str:
     """As it is written in a policy."""
-    if isinstance(action, Set):
-        return f"set {action.variable} = {scalar_text(action.value)}"
-    return " ".join(["run", action.command, *(scalar_text(argument) for argument in action.arguments)])
+    if isinstance(action, SetVariable):
+        return f"set {action.variable} = {format_scalar(action.value)}"
+    return " ".join(["run", action.command, *(format_scalar(argument) for argument in action.arguments)])
 
 
-def scalar_text(value: Scalar) -> str:
+def format_scalar(value: Scalar) -> str:
     """A value as policies and filters write it."""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"

@@ -1,12 +1,13 @@
-"""Surveys: a tool or a repository asks nodes which policies they hold, and what has become of them.
+"""Surveys: a tool or a repository asks nodes which policies they hold, and in which state; and the status that follows.
 
-A policy may be published while no repository is there, and repositories hear nothing of what nodes do with it. So what
-is held is asked for where it is held. Answers are spread over a while, so that many nodes do not answer at once.
+A policy may be published while no repository is connected, and repositories do not learn what nodes do with it. So the
+nodes themselves are asked. Their answers are spread over a time, so that many nodes do not answer at once.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
 from random import Random
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,25 +15,37 @@ from msgspec import Meta
 from carrycast.core.model import Event, EventId, NodeId
 from carrycast.core.protocol import Fact, Host
 from carrycast.core.protocol.application import ApplicationPort, Key
-from carrycast.services.policy.notices import NOTICE_LEASE_S, TO, read
-from carrycast.services.policy.record import MAX_RECORD_BYTES, MalformedError, Record, attributes_of, payload_of
-from carrycast.services.policy.roles import MAX_ROLES, Role
+from carrycast.errors import UserError
+from carrycast.services.policy.catalog import (
+    MAX_RECORD_BYTES,
+    MalformedError,
+    PolicyRecord,
+    encode_record,
+    record_attributes,
+)
+from carrycast.services.policy.messages import NOTICE_LEASE_S, TO, decode_message
+from carrycast.services.policy.roles import EVERYBODY, MAX_ROLES, Role
 from carrycast.services.policy.rule import Name
 
 SURVEY = "policy.survey"
 """Which node asks; the attribute of a survey."""
+
 KIND = "policy.report"
+
 HOLDINGS = "holdings"
 """Of an answer, the value of `policy.report`."""
+
 MAX_PENDING = 16
 """Surveys that a node has still to answer; more at a time are a flood, and are dropped."""
+
 MAX_WHY = 1024
 
 Part = Literal["decision", "enforcement", "repository"]
+
 State = Literal["stored", "held", "under way", "enforced", "failed", "would enforce", "withdrawn"]
 
 
-class Survey(msgspec.Struct, frozen=True, omit_defaults=True):
+class PolicySurvey(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which policies do you hold?"""
 
     number: int
@@ -48,7 +61,7 @@ class Survey(msgspec.Struct, frozen=True, omit_defaults=True):
     """That node is to publish the policies again, as they were first published, instead of an answer."""
 
 
-class Holding(msgspec.Struct, frozen=True, omit_defaults=True):
+class HeldPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     """One policy at one node."""
 
     policy: Name
@@ -59,10 +72,10 @@ class Holding(msgspec.Struct, frozen=True, omit_defaults=True):
     """By which it was published; an enforcement point does not know."""
     roles: Annotated[tuple[Role, ...], Meta(max_length=MAX_ROLES)] = ()
     """Of all versions, as far as the node knows."""
-    record: Record | None = None
+    record: PolicyRecord | None = None
 
 
-class Holdings(msgspec.Struct, frozen=True, omit_defaults=True):
+class SurveyAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """An answer, or a part of one that would be too long for one event."""
 
     number: int
@@ -71,28 +84,28 @@ class Holdings(msgspec.Struct, frozen=True, omit_defaults=True):
     name: Annotated[str, Meta(max_length=256)] = ""
     roles: Annotated[tuple[Role, ...], Meta(max_length=4096)] = ()
     """Of the node."""
-    held: Annotated[tuple[Holding, ...], Meta(max_length=100_000)] = ()
+    held: Annotated[tuple[HeldPolicy, ...], Meta(max_length=100_000)] = ()
 
 
-def send_survey(port: ApplicationPort, node: NodeId, survey: Survey) -> None:
+def send_survey(port: ApplicationPort, node: NodeId, survey: PolicySurvey) -> None:
     """Ask."""
     port.publish({SURVEY: node}, msgspec.json.encode(survey), NOTICE_LEASE_S)
 
 
-def is_holdings(event: Event) -> bool:
+def is_survey_answer(event: Event) -> bool:
     """Whether an event for a tool or a repository is the answer to a survey."""
     return event.attributes.get(KIND) == HOLDINGS
 
 
-def holdings_of(event: Event) -> Holdings:
+def read_survey_answer(event: Event) -> SurveyAnswer:
     """The answer in an event; a MalformedError if there is none, or it is in another node's name."""
-    holdings = read(event, Holdings)
+    holdings = decode_message(event, SurveyAnswer)
     if holdings.node != event.source:
         raise MalformedError("a node tells of itself alone")
     return holdings
 
 
-class SurveyAnswers:
+class SurveyResponder:
     """How one application answers."""
 
     def __init__(
@@ -103,7 +116,7 @@ class SurveyAnswers:
         rng: Random,
         part: Part,
         roles: Callable[[], Iterable[Role]],
-        held: Callable[[float, Survey], Iterable[Holding]],
+        held: Callable[[float, PolicySurvey], Iterable[HeldPolicy]],
     ) -> None:
         self._node = node
         self._port = port
@@ -112,7 +125,7 @@ class SurveyAnswers:
         self._part = part
         self._roles = roles
         self._held = held
-        self._pending: dict[Key, tuple[NodeId, Survey]] = {}
+        self._pending: dict[Key, tuple[NodeId, PolicySurvey]] = {}
 
     def start(self) -> None:
         """Listen."""
@@ -128,7 +141,7 @@ class SurveyAnswers:
         if key != SURVEY:
             return False
         try:
-            survey = read(event, Survey)
+            survey = decode_message(event, PolicySurvey)
         except MalformedError:
             self._port.note(Fact("drop", event.id, event.source, "malformed_survey"))
             return True
@@ -157,11 +170,11 @@ class SurveyAnswers:
             self._publish_again(survey, held)
             return True
         for chunk in _chunks(held):
-            told = Holdings(survey.number, self._node, self._part, self._host.name, tuple(self._roles()), chunk)
+            told = SurveyAnswer(survey.number, self._node, self._part, self._host.name, tuple(self._roles()), chunk)
             self._port.publish({TO: asker, KIND: HOLDINGS}, msgspec.json.encode(told), NOTICE_LEASE_S)
         return True
 
-    def _publish_again(self, survey: Survey, held: list[Holding]) -> None:
+    def _publish_again(self, survey: PolicySurvey, held: list[HeldPolicy]) -> None:
         if survey.node != self._node or not survey.policies:
             self._port.note(Fact("drop", reason="malformed_survey"))
             return
@@ -170,15 +183,15 @@ class SurveyAnswers:
                 publish_again(self._port, one.record, one.event)
 
 
-def publish_again(port: ApplicationPort, record: Record, origin: EventId) -> None:
+def publish_again(port: ApplicationPort, record: PolicyRecord, origin: EventId) -> None:
     """A policy once more, as the one that it was: who has it has nothing new."""
-    again = Record(record.policy, record.reach, record.withdrawn, origin)
-    port.publish(attributes_of(again), payload_of(again))
+    again = PolicyRecord(record.policy, record.reach, record.withdrawn, origin)
+    port.publish(record_attributes(again), encode_record(again))
 
 
-def _chunks(held: list[Holding]) -> Iterator[tuple[Holding, ...]]:
+def _chunks(held: list[HeldPolicy]) -> Iterator[tuple[HeldPolicy, ...]]:
     """As many as travel together; one at least, which says that there is nothing."""
-    chunk: list[Holding] = []
+    chunk: list[HeldPolicy] = []
     size_bytes = 0
     for one in held:
         length = len(msgspec.json.encode(one))
@@ -188,3 +201,64 @@ def _chunks(held: list[Holding]) -> Iterator[tuple[Holding, ...]]:
         chunk.append(one)
         size_bytes += length
     yield tuple(chunk)
+
+
+_Place = tuple[NodeId, Part]
+
+NOT_HELD = "not held"
+
+
+def display_name(node: NodeId, names: dict[NodeId, str]) -> str:
+    """A node, by its name if that is known."""
+    return names.get(node) or str(node)
+
+
+def policy_status(holdings: list[SurveyAnswer], id: str, node: str, names: dict[NodeId, str]) -> list[dict[str, Any]]:
+    """Of each policy, or one, its newest version and what each node, or one, says of it; a UserError if none knows."""
+    held: dict[_Place, dict[str, HeldPolicy]] = {}
+    roles: dict[_Place, set[str]] = {}
+    for answer in holdings:
+        place = (answer.node, answer.part)
+        roles[place] = {EVERYBODY, *answer.roles}
+        held.setdefault(place, {}).update({one.policy: one for one in answer.held})
+    _check_node(node, {display_name(place[0], names): place[0] for place in held})
+    policies = sorted({policy for own in held.values() for policy in own})
+    if id and id not in policies:
+        raise UserError(f"no node and no repository that answered knows a policy {id}")
+    return [_status(policy, held, roles, node, names) for policy in policies]
+
+
+def _check_node(node: str, heard: dict[str, NodeId]) -> None:
+    if not node or node in heard or node in map(str, heard.values()):
+        return
+    near = get_close_matches(node, heard, 1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    known = ", ".join(sorted(heard)) or "nobody"
+    raise UserError(f"a node {node} has not been heard of; {meant}these answered: {known}")
+
+
+def _status(
+    policy: str,
+    held: dict[_Place, dict[str, HeldPolicy]],
+    roles: dict[_Place, set[str]],
+    node: str,
+    names: dict[NodeId, str],
+) -> dict[str, Any]:
+    known = [own[policy] for own in held.values() if policy in own]
+    newest = max(known, key=lambda one: one.version)
+    concerned = {role for one in known for role in one.roles}
+    rows = []
+    for place, own in held.items():
+        if node and node not in (display_name(place[0], names), str(place[0])):
+            continue
+        one = own.get(policy)
+        if one is not None:
+            row: dict[str, Any] = {"version": one.version, "state": one.state, "why": one.why}
+        elif place[1] == "decision" and concerned & roles[place] and newest.state != "withdrawn":
+            row = {"version": None, "state": NOT_HELD, "why": "it has not come to this node yet"}
+        else:
+            continue
+        rows.append({"node": place[0], "name": display_name(place[0], names), "part": place[1], **row})
+    rows.sort(key=lambda row: (row["name"], row["part"]))
+    withdrawn = newest.state == "withdrawn"
+    return {"id": policy, "version": newest.version, "withdrawn": withdrawn, "nodes": rows}

@@ -25,6 +25,8 @@ from carrycast.core.model.wall_clock import WallTime
 from carrycast.core.protocol import Capability, Fact
 from carrycast.core.protocol.application import Application, application_named
 from carrycast.core.protocol.application_host import ApplicationHost, ApplicationKey, HostedApplications
+from carrycast.services.policy.policy_text import parse_policies
+from carrycast.services.policy.rule import Policy
 from carrycast.sim.testing.isolation import IsolatedHost
 
 
@@ -217,3 +219,14 @@ class Bus:
             self.now_s, _, action = heapq.heappop(self._queue)
             action()
         self.now_s = until_s
+
+
+def parse_policy(text: str) -> Policy:
+    """The only policy of a text."""
+    [policy] = parse_policies(text)
+    return policy
+
+
+def policy_json(policy: Policy) -> str:
+    """A policy as users write it in JSON."""
+    return msgspec.json.encode(policy).decode()

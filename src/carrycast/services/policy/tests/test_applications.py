@@ -4,13 +4,19 @@ import msgspec
 import pytest
 
 from carrycast.core.model import Event, EventId
-from carrycast.services.policy.catalog import held_of
-from carrycast.services.policy.decision import DecisionPoint
-from carrycast.services.policy.notices import ENFORCE, ENROLL, Enrollment, Orders
-from carrycast.services.policy.record import MalformedError, Record, attributes_of, payload_of, record_of
+from carrycast.services.policy.catalog import (
+    MalformedError,
+    PolicyRecord,
+    encode_record,
+    read_policy,
+    read_record,
+    record_attributes,
+)
+from carrycast.services.policy.decision_point import DecisionPoint
+from carrycast.services.policy.management_tool import ManagementTool
+from carrycast.services.policy.messages import ENFORCE, ENROLL, EnforcementOrders, Enrollment
 from carrycast.services.policy.repository import Repository
-from carrycast.services.policy.text import policy_from
-from carrycast.services.policy.tool import ManagementTool
+from carrycast.services.policy.tests.bus import parse_policy
 
 from .bus import Bus, BusNode
 
@@ -72,7 +78,7 @@ def test_a_new_version_replaces_the_old_also_where_its_roles_no_longer_are() -> 
     assert node.acted[2:] == [("reset", "period_s")]
     repository = store.hosted.application("policy_repository")
     assert isinstance(repository, Repository)
-    assert [policy.version for policy in repository.catalog.standing()] == [2]
+    assert [policy.version for policy in repository.catalog.active_policies()] == [2]
     # A third version must still reach who held the first, but missed the second.
     publish(tool, "policy slow version 3 roles gateway then { set period_s = 7 }")
     held = repository.catalog.get("slow")
@@ -204,10 +210,10 @@ def test_a_repository_that_crashes_in_the_middle_has_all_that_it_said_to_have_st
     repository = store.hosted.application("policy_repository")
     assert isinstance(repository, Repository)
     bus.pass_s(0)
-    assert [policy.id for policy in repository.catalog.standing()] == ["slow"]
+    assert [policy.id for policy in repository.catalog.active_policies()] == ["slow"]
     # What was published meanwhile it learns of the node that holds it.
     bus.pass_s(10)
-    assert [policy.id for policy in repository.catalog.standing()] == ["other", "slow"]
+    assert [policy.id for policy in repository.catalog.active_policies()] == ["other", "slow"]
     late = bus.node("sensor")
     late.run("policy_decision")
     bus.pass_s(1)
@@ -260,7 +266,7 @@ def test_repositories_by_roles_store_their_own_and_what_is_for_everybody() -> No
     for node in (one, two):
         repository = node.hosted.application("policy_repository")
         assert isinstance(repository, Repository)
-        held.append("".join(policy.id for policy in repository.catalog.standing()))
+        held.append("".join(policy.id for policy in repository.catalog.active_policies()))
     assert held == ["acd", "bcd"]
 
 
@@ -271,8 +277,8 @@ def test_clashes_that_two_tools_published_at_once_are_found_by_the_repository() 
     bus.pass_s(1)
     for node, text in ((tool, SLOW), (other, FAST)):
         # Neither has the other's to compare with.
-        record = Record(policy_from(text))
-        node.publish(attributes_of(record), payload_of(record), 1e9, None)
+        record = PolicyRecord(parse_policy(text))
+        node.publish(record_attributes(record), encode_record(record), 1e9, None)
     bus.pass_s(1)
     for node in (tool, other):
         machine = node.hosted.application("policy_tool")
@@ -287,8 +293,8 @@ def test_of_two_tools_that_chose_the_same_version_one_wins_everywhere() -> None:
     other = bus.node("sensor")
     other.run("policy_decision")
     for place, value in ((tool, 1), (other, 2)):
-        record = Record(policy_from(f"policy p roles sensor then {{ set x = {value} }}"))
-        place.publish(attributes_of(record), payload_of(record), 1e9, None)
+        record = PolicyRecord(parse_policy(f"policy p roles sensor then {{ set x = {value} }}"))
+        place.publish(record_attributes(record), encode_record(record), 1e9, None)
     bus.pass_s(1)
     assert node.acted[-1] == other.acted[-1] == ("set", "x", 2)
 
@@ -329,10 +335,10 @@ def test_decision_points_keep_asking_while_no_repository_answers() -> None:
     [
         ({"policy.id": "p", "policy.role.sensor": True}, b"no json"),
         ({"policy.id": "p", "policy.role.sensor": True}, b"[" * 10_000),
-        ({"policy.id": "p", "policy.role.sensor": True}, payload_of(Record(policy_from(SLOW)))),
+        ({"policy.id": "p", "policy.role.sensor": True}, encode_record(PolicyRecord(parse_policy(SLOW)))),
         (
             {"policy.id": "slow", "policy.role.sensor": True},
-            payload_of(Record(policy_from(SLOW))).replace(b'"sensor"', b'"x y"'),
+            encode_record(PolicyRecord(parse_policy(SLOW))).replace(b'"sensor"', b'"x y"'),
         ),
     ],
 )
@@ -365,7 +371,7 @@ def test_forged_and_old_orders_and_bad_enrollments_are_dropped_by_name() -> None
     manager.run("policy_decision", manager=True)
     lean.run("policy_enforcement", manager=manager.id)
     bus.pass_s(1)
-    orders = msgspec.json.encode(Orders((), -5))
+    orders = msgspec.json.encode(EnforcementOrders((), -5))
     stranger.publish({ENFORCE: lean.id}, orders, 10.0, None)
     manager.publish({ENFORCE: lean.id}, orders, 10.0, None)
     manager.publish({ENFORCE: lean.id}, b"?", 10.0, None)
@@ -390,13 +396,13 @@ def test_roles_too_many_to_ask_for_are_a_named_drop() -> None:
 
 
 def test_a_record_must_say_what_its_attributes_say() -> None:
-    record = Record(policy_from(SLOW), ("relay",))
-    event = Event(EventId(1, 1), attributes_of(record), payload_of(record))
-    assert record_of(event) == record
-    assert held_of(event).rank == (1, EventId(1, 1))
-    forged = Event(EventId(1, 1), {**attributes_of(record), "policy.version": 9}, payload_of(record))
+    record = PolicyRecord(parse_policy(SLOW), ("relay",))
+    event = Event(EventId(1, 1), record_attributes(record), encode_record(record))
+    assert read_record(event) == record
+    assert read_policy(event).rank == (1, EventId(1, 1))
+    forged = Event(EventId(1, 1), {**record_attributes(record), "policy.version": 9}, encode_record(record))
     with pytest.raises(MalformedError):
-        record_of(forged)
+        read_record(forged)
 
 
 def test_an_enrollment_travels_as_json() -> None:

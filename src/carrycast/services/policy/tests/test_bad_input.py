@@ -7,20 +7,20 @@ from carrycast.core.model import Velocity
 from carrycast.core.model.wall_clock import WallTime
 from carrycast.core.protocol import Capability, application_host
 from carrycast.errors import UserError
-from carrycast.services.policy import decision as decisions
-from carrycast.services.policy.conflict import clash
-from carrycast.services.policy.decision import DecisionPoint
-from carrycast.services.policy.notices import ENROLL, TO, Enrollment
-from carrycast.services.policy.record import Record, attributes_of, payload_of, successor
+from carrycast.services.policy import decision_point as decisions
+from carrycast.services.policy.catalog import PolicyRecord, encode_record, make_successor, record_attributes
+from carrycast.services.policy.conflict import find_conflict
+from carrycast.services.policy.decision_point import DecisionPoint
+from carrycast.services.policy.messages import ENROLL, TO, Enrollment
 from carrycast.services.policy.repository import Repository
-from carrycast.services.policy.text import policy_from
+from carrycast.services.policy.tests.bus import parse_policy
 
 from .bus import Bus, BusNode
 
 
 def send(node: BusNode, text: str) -> None:
-    record = Record(policy_from(text))
-    node.publish(attributes_of(record), payload_of(record), 1e9, None)
+    record = PolicyRecord(parse_policy(text))
+    node.publish(record_attributes(record), encode_record(record), 1e9, None)
 
 
 def test_a_store_that_was_damaged_is_read_as_far_as_it_can_be() -> None:
@@ -37,7 +37,7 @@ def test_a_store_that_was_damaged_is_read_as_far_as_it_can_be() -> None:
     bus.pass_s(1)
     repository = store.hosted.application("policy_repository")
     assert isinstance(repository, Repository)
-    assert [policy.id for policy in repository.catalog.standing()] == ["a"]
+    assert [policy.id for policy in repository.catalog.active_policies()] == ["a"]
     assert store.reasons() == ["stored_policy_unreadable"] * 2
 
 
@@ -117,10 +117,10 @@ def test_a_flood_of_answers_is_bounded_and_the_request_is_not_complete(monkeypat
 
 def test_a_policy_that_had_too_many_roles_must_begin_anew() -> None:
     roles = [" , ".join(f"r{many}-{number}" for number in range(100)) for many in range(3)]
-    before = [Record(policy_from(f"policy a roles {roles[0]} then {{ run c }}"))]
-    before.append(successor(policy_from(f"policy a version 2 roles {roles[1]} then {{ run c }}"), before))
+    before = [PolicyRecord(parse_policy(f"policy a roles {roles[0]} then {{ run c }}"))]
+    before.append(make_successor(parse_policy(f"policy a version 2 roles {roles[1]} then {{ run c }}"), before))
     with pytest.raises(UserError, match="more than 200 roles; withdraw it and begin a new one"):
-        successor(policy_from(f"policy a version 3 roles {roles[2]} then {{ run c }}"), before)
+        make_successor(parse_policy(f"policy a version 3 roles {roles[2]} then {{ run c }}"), before)
 
 
 def test_commands_that_nobody_understands_are_answered() -> None:
@@ -200,11 +200,11 @@ def test_a_policy_too_long_to_travel_is_refused_by_the_tool_and_by_whoever_is_se
 def test_periods_at_the_ends_of_the_calendar_break_nothing() -> None:
     edges = ["from 9999-12-31T23:59:59", "until 0001-01-01T00:00:01", "until 9999-12-31T23:59:59", "from 0001-01-01"]
     texts = [f"[{edge}{local}; hours 23:00-01:00]" for edge in edges for local in ("", "; local")]
-    rules = [policy_from(f"policy p{at} roles x {text} then {{ set v = {at} }}") for at, text in enumerate(texts)]
+    rules = [parse_policy(f"policy p{at} roles x {text} then {{ set v = {at} }}") for at, text in enumerate(texts)]
     for one in rules:
         for two in rules:
-            clash(one, two)
+            find_conflict(one, two)
         for utc_s in (-1e12, 0.0, 1e12):
             period = one.periods[0]
-            assert period.holds(WallTime(utc_s)) in (True, False)
+            assert period.is_applicable(WallTime(utc_s)) in (True, False)
             assert period.change_s(WallTime(utc_s, 50_000)) > 0

@@ -11,11 +11,11 @@ from carrycast.core.matching import Filter
 from carrycast.core.matching.satisfiability import Satisfiability, check_satisfiability, example_of
 from carrycast.core.model import Scalar
 from carrycast.core.model.wall_clock import WallTime
-from carrycast.services.policy.conflict import clash, clashes, never
-from carrycast.services.policy.period import Period, holds_any, meet
-from carrycast.services.policy.roles import applies
-from carrycast.services.policy.rule import Policy, Set
-from carrycast.services.policy.text import policy_from
+from carrycast.services.policy.conflict import find_conflict, find_conflicts, never
+from carrycast.services.policy.roles import matches_roles
+from carrycast.services.policy.rule import Policy, SetVariable
+from carrycast.services.policy.tests.bus import parse_policy
+from carrycast.services.policy.time_period import TimePeriod, any_period_includes, find_overlap
 
 SLOW = "policy slow roles sensor if { battery < 0.3 } then { set period_s = 5 }"
 ADVICE = "give one of them the higher priority, or change one"
@@ -59,9 +59,9 @@ WHO = "slow (version 1) and b (version 1) both apply to a node that is sensor"
     ],
 )
 def test_rules_that_clash_are_explained(one: str, two: str, says: str) -> None:
-    found = clash(policy_from(one), policy_from(two))
+    found = find_conflict(parse_policy(one), parse_policy(two))
     assert found is not None
-    assert found.explained() == says
+    assert found.explain() == says
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_rules_that_clash_are_explained(one: str, two: str, says: str) -> None:
     ],
 )
 def test_rules_that_differ_in_one_respect_do_not_clash(why: str, other: str) -> None:
-    assert clash(policy_from(SLOW), policy_from(other)) is None, why
+    assert find_conflict(parse_policy(SLOW), parse_policy(other)) is None, why
 
 
 @pytest.mark.parametrize(
@@ -97,41 +97,41 @@ def test_rules_that_differ_in_one_respect_do_not_clash(why: str, other: str) -> 
     ],
 )
 def test_periods_meet_at_a_moment_or_never(one: str, two: str, meeting: datetime | None) -> None:
-    first, second = (policy_from(f"policy a roles b [{text}] then {{ run c }}").periods for text in (one, two))
+    first, second = (parse_policy(f"policy a roles b [{text}] then {{ run c }}").periods for text in (one, two))
     if "local" in two:
         second = ()
-    found = meet(first, second)
+    found = find_overlap(first, second)
     assert (None if found is None else found.moment) == meeting
 
 
 def test_local_and_utc_periods_a_day_apart_never_meet_wherever_the_node_is() -> None:
-    before = (Period(until=datetime(2026, 1, 1), local=True),)
-    assert meet(before, (Period(from_=datetime(2026, 1, 2)),)) is None
-    assert meet(before, (Period(from_=datetime(2026, 1, 1)),)) is not None
+    before = (TimePeriod(until=datetime(2026, 1, 1), local=True),)
+    assert find_overlap(before, (TimePeriod(from_=datetime(2026, 1, 2)),)) is None
+    assert find_overlap(before, (TimePeriod(from_=datetime(2026, 1, 1)),)) is not None
 
 
 def test_with_the_roles_of_all_nodes_known_overlap_is_exact() -> None:
-    sensor, relay = (policy_from(f"policy {role} roles {role} then {{ set x = '{role}' }}") for role in ("s", "r"))
-    assert clash(sensor, relay, [frozenset("s"), frozenset("r")]) is None
-    assert clash(sensor, relay, [frozenset("sr")]) is not None
-    assert clash(sensor, relay) is None
+    sensor, relay = (parse_policy(f"policy {role} roles {role} then {{ set x = '{role}' }}") for role in ("s", "r"))
+    assert find_conflict(sensor, relay, [frozenset("s"), frozenset("r")]) is None
+    assert find_conflict(sensor, relay, [frozenset("sr")]) is not None
+    assert find_conflict(sensor, relay) is None
 
 
 def test_priority_resolves_what_would_be_refused() -> None:
     known = [
-        policy_from(f"policy p{number} priority {number} roles a then {{ set x = {number} }}") for number in (1, 2)
+        parse_policy(f"policy p{number} priority {number} roles a then {{ set x = {number} }}") for number in (1, 2)
     ]
-    new = policy_from("policy new priority 2 roles a then { set x = 9 }")
-    refused, resolved = clashes(new, known)
+    new = parse_policy("policy new priority 2 roles a then { set x = 9 }")
+    refused, resolved = find_conflicts(new, known)
     assert [one.two.id for one in refused] == ["p2"]
     assert [one.two.id for one in resolved] == ["p1"]
     assert resolved[0].winner == new
 
 
 def test_a_rule_that_never_applies_is_told() -> None:
-    assert "cannot hold together" in never(policy_from("policy a roles b if { x < 1; x > 2 } then { run c }"))
-    assert "no moment" in never(policy_from("policy a roles b [months feb; days 30] then { run c }"))
-    assert never(policy_from("policy a roles b [days 31] if { x < 1 } then { run c }")) == ""
+    assert "cannot hold together" in never(parse_policy("policy a roles b if { x < 1; x > 2 } then { run c }"))
+    assert "no moment" in never(parse_policy("policy a roles b [months feb; days 30] then { run c }"))
+    assert never(parse_policy("policy a roles b [days 31] if { x < 1 } then { run c }")) == ""
 
 
 def test_many_alternatives_are_still_decided_and_hopeless_ones_count_as_a_clash() -> None:
@@ -178,7 +178,7 @@ def test_whether_conditions_can_hold_together_is_what_trying_all_values_says(one
 hours = st.sampled_from([None, (time(0), time(12)), (time(18), time(6)), (time(6), time(7)), (time(12), time(0))])
 periods = st.lists(
     st.builds(
-        lambda hours, weekdays, days, span: Period(
+        lambda hours, weekdays, days, span: TimePeriod(
             hours=hours,
             weekdays=tuple(weekdays),
             days=tuple(days),
@@ -202,14 +202,14 @@ HOURS = [datetime(2026, 2, 24) + timedelta(hours=hour) for hour in range(24 * 9)
 def test_two_rules_clash_exactly_if_some_node_at_some_hour_would_be_told_both(data: st.DataObject) -> None:
     one, two = (data.draw(_rule(id)) for id in ("one", "two"))
     values = [{"x": x, "y": y} for x in (0, 1, 1.5, 2, 3) for y in (True, False)]
-    filters = [rule.conditions.filter for rule in (one, two)]
+    role_filters = [rule.conditions.filter for rule in (one, two)]
     at_once = (
         repr(one.actions) != repr(two.actions)
-        and any(applies(one.roles, node) and applies(two.roles, node) for node in NODES)
-        and any(all(holds_any(rule.periods, _wall(hour)) for rule in (one, two)) for hour in HOURS)
-        and any(all(condition.matches(event) for condition in filters) for event in values)
+        and any(matches_roles(one.roles, node) and matches_roles(two.roles, node) for node in NODES)
+        and any(all(any_period_includes(rule.periods, _wall(hour)) for rule in (one, two)) for hour in HOURS)
+        and any(all(condition.matches(event) for condition in role_filters) for event in values)
     )
-    assert (clash(one, two, NODES) is not None) is at_once
+    assert (find_conflict(one, two, NODES) is not None) is at_once
 
 
 def _rule(id: str) -> st.SearchStrategy[Policy]:
@@ -219,8 +219,8 @@ def _rule(id: str) -> st.SearchStrategy[Policy]:
                 id=id,
                 roles=tuple(parts[0]),
                 periods=tuple(parts[1]),
-                conditions=policy_from(f"policy a roles b if {{ {parts[2]} }} then {{ run c }}").conditions,
-                actions=(Set("v", value),),
+                conditions=parse_policy(f"policy a roles b if {{ {parts[2]} }} then {{ run c }}").conditions,
+                actions=(SetVariable("v", value),),
             )
         )
     )
@@ -232,10 +232,10 @@ def _wall(moment: datetime) -> WallTime:
 
 @settings(max_examples=100, deadline=None)
 @given(periods, st.sampled_from(HOURS))
-def test_a_period_stays_as_it_is_until_it_says_it_may_change(several: list[Period], moment: datetime) -> None:
+def test_a_period_stays_as_it_is_until_it_says_it_may_change(several: list[TimePeriod], moment: datetime) -> None:
     for period in several:
         wall = _wall(moment)
         change_s = period.change_s(wall)
         assert change_s > 0
         for part in (0.25, 0.5, 0.99):
-            assert period.holds(WallTime(wall.utc_s + int(change_s * part))) is period.holds(wall)
+            assert period.is_applicable(WallTime(wall.utc_s + int(change_s * part))) is period.is_applicable(wall)

@@ -9,12 +9,26 @@ from hypothesis import strategies as st
 
 from carrycast.core.matching import Filter
 from carrycast.errors import UserError
-from carrycast.services.policy.errors import PolicyError
-from carrycast.services.policy.form import policies_in, policy_json
-from carrycast.services.policy.period import Period
-from carrycast.services.policy.roles import ANY_POLICY, applies, filters, marks
-from carrycast.services.policy.rule import Action, Condition, Conditions, Enabled, Execution, Form, Policy, Run, Set
-from carrycast.services.policy.text import policies_from, policy_from, policy_text
+from carrycast.services.policy.policy_text import (
+    format_policy,
+    parse_policies,
+    read_policies,
+)
+from carrycast.services.policy.roles import ANY_POLICY, matches_roles, role_attributes, role_filters
+from carrycast.services.policy.rule import (
+    Action,
+    ConditionForm,
+    Enabled,
+    ExecutionStrategy,
+    Policy,
+    PolicyCondition,
+    PolicyConditions,
+    RunCommand,
+    SetVariable,
+)
+from carrycast.services.policy.syntax import PolicyError
+from carrycast.services.policy.tests.bus import parse_policy, policy_json
+from carrycast.services.policy.time_period import TimePeriod
 
 NIGHT = """
 # Saves the battery at night.
@@ -29,7 +43,7 @@ then until success { set discovery.period_s = 5; set on = true; run led 'off' 'i
 
 
 def test_a_policy_says_what_its_text_says() -> None:
-    assert policy_from(NIGHT) == Policy(
+    assert parse_policy(NIGHT) == Policy(
         id="night",
         version=2,
         priority=10,
@@ -37,36 +51,36 @@ def test_a_policy_says_what_its_text_says() -> None:
         about="slow beacons, it's night",
         roles=(("outdoor", "sensor"), ("relay",)),
         periods=(
-            Period(months=(10, 11, 12, 1), weekdays=(6, 7, 1), hours=(time(22), time(6)), local=True),
-            Period(from_=datetime(2026, 3, 1), until=datetime(2026, 4, 1, 8, 30), days=(1, 2, 3, -1)),
+            TimePeriod(months=(10, 11, 12, 1), weekdays=(6, 7, 1), hours=(time(22), time(6)), local=True),
+            TimePeriod(from_=datetime(2026, 3, 1), until=datetime(2026, 4, 1, 8, 30), days=(1, 2, 3, -1)),
         ),
-        conditions=Conditions(
+        conditions=PolicyConditions(
             (
-                (Condition("battery < 0.3"), Condition("mode = 'alarm' and x = 2", negated=True)),
-                (Condition("\"a;b\" = 'x;}'"),),
+                (PolicyCondition("battery < 0.3"), PolicyCondition("mode = 'alarm' and x = 2", negated=True)),
+                (PolicyCondition("\"a;b\" = 'x;}'"),),
             )
         ),
-        execution=Execution.UNTIL_SUCCESS,
-        actions=(Set("discovery.period_s", 5), Set("on", True), Run("led", ("off", "it's"))),
+        execution=ExecutionStrategy.UNTIL_SUCCESS,
+        actions=(SetVariable("discovery.period_s", 5), SetVariable("on", True), RunCommand("led", ("off", "it's"))),
     )
 
 
 def test_a_filter_that_only_begins_with_not_is_one_filter() -> None:
-    policy = policy_from("policy a roles b if { not (x = 1) or (y = 2) } then { run c }")
-    assert policy.conditions.groups == ((Condition("x <> 1 or y = 2"),),)
+    policy = parse_policy("policy a roles b if { not (x = 1) or (y = 2) } then { run c }")
+    assert policy.conditions.groups == ((PolicyCondition("x <> 1 or y = 2"),),)
 
 
 def test_groups_are_joined_in_both_normal_forms() -> None:
     """[RFC 3060 §6.1]"""
-    dnf = policy_from("policy a roles b if { x = 1; y = 1 } or { z = 1 } then { run c }").conditions
-    cnf = policy_from("policy a roles b if any { x = 1; y = 1 } and { z = 1 } then { run c }").conditions
-    assert (dnf.form, cnf.form) == (Form.DNF, Form.CNF)
+    dnf = parse_policy("policy a roles b if { x = 1; y = 1 } or { z = 1 } then { run c }").conditions
+    cnf = parse_policy("policy a roles b if any { x = 1; y = 1 } and { z = 1 } then { run c }").conditions
+    assert (dnf.form, cnf.form) == (ConditionForm.DNF, ConditionForm.CNF)
     assert dnf.filter == Filter("x = 1 and y = 1 or z = 1")
     assert cnf.filter == Filter("(x = 1 or y = 1) and z = 1")
 
 
 def test_a_negated_condition_on_what_is_not_known_does_not_hold() -> None:
-    negated = Conditions(((Condition("x = 1", negated=True),),)).filter
+    negated = PolicyConditions(((PolicyCondition("x = 1", negated=True),),)).filter
     assert negated.matches({"x": 2})
     assert not negated.matches({})
 
@@ -82,7 +96,7 @@ moments = st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)).map(
 hours = st.tuples(st.times(), st.times()).map(lambda two: tuple(one.replace(microsecond=0, fold=0) for one in two))
 conditions = st.sampled_from(["x = 1", "x < 2 or y = 'a'", "z like 'a%'", "not (a is null and b)", "w in (1, 'b')"])
 groups = st.lists(
-    st.lists(st.builds(Condition, conditions, st.booleans()), min_size=1, max_size=3).map(tuple), max_size=3
+    st.lists(st.builds(PolicyCondition, conditions, st.booleans()), min_size=1, max_size=3).map(tuple), max_size=3
 )
 
 
@@ -91,7 +105,7 @@ def policies(draw: st.DrawFn) -> Policy:
     """Any policy."""
     edges = sorted(draw(st.lists(moments, max_size=2, unique=True)))
     when = draw(st.none() | hours.filter(lambda two: two[0] != two[1]))
-    period = Period(
+    period = TimePeriod(
         from_=edges[0] if edges else None,
         until=edges[1] if len(edges) == 2 else None,
         months=tuple(draw(st.lists(st.integers(1, 12), max_size=3))),
@@ -101,8 +115,8 @@ def policies(draw: st.DrawFn) -> Policy:
         local=draw(st.booleans()),
     )
     set_actions = st.dictionaries(st.from_regex(r"\A[a-z][a-z.]{0,4}\Z"), scalars, max_size=3)
-    runs = draw(st.lists(st.builds(Run, names, st.lists(printable, max_size=2).map(tuple)), max_size=1))
-    actions: list[Action] = [*(Set(name, value) for name, value in draw(set_actions).items()), *runs]
+    runs = draw(st.lists(st.builds(RunCommand, names, st.lists(printable, max_size=2).map(tuple)), max_size=1))
+    actions: list[Action] = [*(SetVariable(name, value) for name, value in draw(set_actions).items()), *runs]
     return Policy(
         id=draw(names),
         version=draw(st.integers(1, 2**31)),
@@ -110,30 +124,29 @@ def policies(draw: st.DrawFn) -> Policy:
         enabled=draw(st.sampled_from(Enabled)),
         about=draw(printable),
         roles=tuple(draw(st.lists(st.lists(names, min_size=1, max_size=3).map(tuple), min_size=1, max_size=3))),
-        periods=draw(st.sampled_from([(), (period,), (period, Period(days=(1,)))])),
-        conditions=Conditions(tuple(draw(groups)), draw(st.sampled_from(Form))),
-        execution=draw(st.sampled_from(Execution)),
-        actions=tuple(actions) or (Run("nothing"),),
+        periods=draw(st.sampled_from([(), (period,), (period, TimePeriod(days=(1,)))])),
+        conditions=PolicyConditions(tuple(draw(groups)), draw(st.sampled_from(ConditionForm))),
+        execution=draw(st.sampled_from(ExecutionStrategy)),
+        actions=tuple(actions) or (RunCommand("nothing"),),
     )
 
 
 @settings(max_examples=150, deadline=None)
 @given(policies())
 def test_text_and_json_are_read_as_they_were_written(policy: Policy) -> None:
-    text = policy_text(policy)
-    read = policy_from(text)
+    text = format_policy(policy)
+    parsed = parse_policy(text)
     # The form of no conditions at all is not written: it means nothing.
-    same = policy if policy.conditions.groups else msgspec.structs.replace(policy, conditions=Conditions())
-    assert read == same
-    assert repr(read) == repr(same), "True is not 1, nor 1 1.0"
-    assert policy_text(read) == text
-    assert [repr(one) for one in policies_in(policy_json(policy))] == [repr(policy)]
+    same = policy if policy.conditions.groups else msgspec.structs.replace(policy, conditions=PolicyConditions())
+    assert parsed == same
+    assert repr(parsed) == repr(same), "True is not 1, nor 1 1.0"
+    assert format_policy(parsed) == text
+    assert [repr(one) for one in read_policies(policy_json(policy))] == [repr(policy)]
 
 
 @pytest.mark.parametrize(
     ("text", "line", "column", "says"),
     [
-        ("", 1, 1, "expected one policy, not the end"),
         ("polizy a", 1, 1, "expected 'policy', not 'polizy'"),
         ("policy 1", 1, 8, "expected the name of a policy, not '1'"),
         ("policy a priority x", 1, 19, "expected a whole number, not 'x'"),
@@ -163,9 +176,8 @@ def test_text_and_json_are_read_as_they_were_written(policy: Policy) -> None:
     ],
 )
 def test_a_mistake_gets_its_line_and_column_and_what_was_expected(text: str, line: int, column: int, says: str) -> None:
-    read = policies_from if text else policy_from
     with pytest.raises(PolicyError) as found:
-        read(text)
+        parse_policies(text)
     assert (found.value.line, found.value.column) == (line, column)
     assert says in str(found.value)
     assert "\n" not in str(found.value)
@@ -177,12 +189,12 @@ def test_a_mistake_gets_its_line_and_column_and_what_was_expected(text: str, lin
 )
 def test_json_that_is_no_policy_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(UserError, match="not a policy in JSON"):
-        policies_in(text)
+        read_policies(text)
 
 
 def test_a_text_without_end_is_refused() -> None:
     with pytest.raises(UserError, match="at most"):
-        policies_in("#" * (1 << 20))
+        read_policies("#" * (1 << 20))
 
 
 # Roles.
@@ -190,10 +202,10 @@ def test_a_text_without_end_is_refused() -> None:
 
 def test_a_node_needs_every_role_of_one_combination() -> None:
     """[RFC 3060 §6.2]"""
-    assert applies([("outdoor", "sensor"), ("relay",)], ["sensor", "outdoor", "x"])
-    assert applies([("outdoor", "sensor"), ("relay",)], ["relay"])
-    assert not applies([("outdoor", "sensor")], ["sensor"])
-    assert applies([("all",)], [])
+    assert matches_roles([("outdoor", "sensor"), ("relay",)], ["sensor", "outdoor", "x"])
+    assert matches_roles([("outdoor", "sensor"), ("relay",)], ["relay"])
+    assert not matches_roles([("outdoor", "sensor")], ["sensor"])
+    assert matches_roles([("all",)], [])
 
 
 roles = st.sets(st.sampled_from("abcdef"), min_size=1, max_size=4)
@@ -203,21 +215,21 @@ roles = st.sets(st.sampled_from("abcdef"), min_size=1, max_size=4)
 def test_filters_of_roles_cover_exactly_and_miss_no_policy(
     one: set[str], two: set[str], combined: list[set[str]]
 ) -> None:
-    (wide,), (narrow,) = filters(one), filters(two)
+    (wide,), (narrow,) = role_filters(one), role_filters(two)
     assert Filter(wide).covers(Filter(narrow)) is (one >= two)
     assert Filter(ANY_POLICY).covers(Filter(wide))
-    policy = Policy(id="p", roles=tuple(tuple(sorted(each)) for each in combined), actions=(Run("c"),))
-    attributes = {"policy.id": "p", **marks({role for each in policy.roles for role in each})}
-    if applies(policy.roles, one):
+    policy = Policy(id="p", roles=tuple(tuple(sorted(each)) for each in combined), actions=(RunCommand("c"),))
+    attributes = {"policy.id": "p", **role_attributes({role for each in policy.roles for role in each})}
+    if matches_roles(policy.roles, one):
         assert Filter(wide).matches(attributes)
 
 
 def test_roles_too_many_for_one_filter_are_asked_for_by_several_and_far_too_many_refused() -> None:
     names = [f"role-{'x' * 55}{number:03}" for number in range(150)]
-    several = filters(names)
+    several = role_filters(names)
     assert len(several) == 4
     assert all(Filter(text).covers(Filter(text)) and Filter(text).boxes is not None for text in several)
     for name in names:
-        assert any(Filter(text).matches({"policy.id": "p", **marks([name])}) for text in several)
+        assert any(Filter(text).matches({"policy.id": "p", **role_attributes([name])}) for text in several)
     with pytest.raises(UserError, match="at most 2560 roles"):
-        filters(str(number) for number in range(5000))
+        role_filters(str(number) for number in range(5000))

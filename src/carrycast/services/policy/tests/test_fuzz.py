@@ -7,10 +7,20 @@ from hypothesis import strategies as st
 
 from carrycast.core.model import Event, EventId
 from carrycast.errors import UserError
-from carrycast.services.policy.form import policies_in, policy_json
-from carrycast.services.policy.record import MalformedError, Record, attributes_of, payload_of, record_of
+from carrycast.services.policy.catalog import (
+    MalformedError,
+    PolicyRecord,
+    encode_record,
+    read_record,
+    record_attributes,
+)
+from carrycast.services.policy.policy_text import (
+    format_policy,
+    parse_policies,
+    read_policies,
+)
 from carrycast.services.policy.rule import Policy
-from carrycast.services.policy.text import policies_from, policy_from, policy_text
+from carrycast.services.policy.tests.bus import parse_policy, policy_json
 
 TEXT = """policy night version 2 priority 10 debug about 'it''s' roles sensor && outdoor, relay
 [from 2026-03-01T00:00; until 2026-04-01; months jan-mar, dec; days 1-5, -1; weekdays sat-mon; hours 22:00-06:00; local]
@@ -54,7 +64,7 @@ PARTS += [
     "(" * 500,
     "not " * 200,
 ]
-RECORD = Record(policy_from(TEXT), ("relay",))
+RECORD = PolicyRecord(parse_policy(TEXT), ("relay",))
 
 edits = st.lists(st.tuples(st.integers(0, len(TEXT)), st.integers(0, 12), st.sampled_from(PARTS)), max_size=4)
 
@@ -71,30 +81,30 @@ def test_a_text_with_any_mistake_is_read_or_refused_in_one_line(changes: list[tu
     found: list[Policy] = []
     refusal = ""
     try:
-        found = policies_from(edited(TEXT, changes))
+        found = parse_policies(edited(TEXT, changes))
     except UserError as error:
         refusal = str(error)
     assert "\n" not in refusal
     assert len(refusal) < 600
     for policy in found:
-        assert policy_from(policy_text(policy)) == policy
+        assert parse_policy(format_policy(policy)) == policy
 
 
 @settings(max_examples=300, deadline=None)
 @given(edits)
 def test_json_with_any_mistake_is_read_or_refused(changes: list[tuple[int, int, str]]) -> None:
-    payload = edited(payload_of(RECORD).decode(), changes)
+    payload = edited(encode_record(RECORD).decode(), changes)
     with contextlib.suppress(UserError):
-        for policy in policies_in(edited(policy_json(RECORD.policy), changes)):
-            assert policies_in(policy_json(policy)) == [policy]
+        for policy in read_policies(edited(policy_json(RECORD.policy), changes)):
+            assert read_policies(policy_json(policy)) == [policy]
     with contextlib.suppress(MalformedError):
-        record_of(Event(EventId(1, 1), attributes_of(RECORD), payload.encode()))
+        read_record(Event(EventId(1, 1), record_attributes(RECORD), payload.encode()))
 
 
 @given(st.binary(max_size=200))
 def test_bytes_of_any_kind_are_no_policy(payload: bytes) -> None:
     try:
-        record_of(Event(EventId(1, 1), attributes_of(RECORD), payload))
+        read_record(Event(EventId(1, 1), record_attributes(RECORD), payload))
     except MalformedError:
         return
     raise AssertionError("random bytes made a policy")

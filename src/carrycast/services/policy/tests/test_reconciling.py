@@ -6,13 +6,13 @@ import msgspec
 
 from carrycast.core.model import EventId
 from carrycast.core.protocol import Capability
-from carrycast.services.policy.decision import DecisionPoint
-from carrycast.services.policy.enforcement import EnforcementPoint, EnforcementSettings
-from carrycast.services.policy.notices import TO, Report
-from carrycast.services.policy.record import Record
+from carrycast.services.policy.catalog import PolicyRecord
+from carrycast.services.policy.decision_point import DecisionPoint
+from carrycast.services.policy.enforcement_point import EnforcementPoint, EnforcementSettings
+from carrycast.services.policy.messages import TO, PolicyReport
 from carrycast.services.policy.repository import Repository
-from carrycast.services.policy.survey import HOLDINGS, KIND, SURVEY, Holding, Holdings, Survey
-from carrycast.services.policy.text import policy_from
+from carrycast.services.policy.survey import HOLDINGS, KIND, SURVEY, HeldPolicy, PolicySurvey, SurveyAnswer
+from carrycast.services.policy.tests.bus import parse_policy
 
 from .bus import Bus, BusNode
 
@@ -48,7 +48,7 @@ def stored(store: BusNode) -> dict[str, tuple[int, bool]]:
 def in_force(node: BusNode) -> list[str]:
     point = node.hosted.application("policy_decision")
     assert isinstance(point, DecisionPoint)
-    told = point.enforcer.told()["in_force"]
+    told = point.enforcer.report()["in_force"]
     assert isinstance(told, list)
     return told
 
@@ -204,16 +204,16 @@ def test_a_cluster_manager_is_named_by_its_name() -> None:
     lamp, manager = bus.node("lamp", name="lamp-1"), bus.node(name="boss")
     lamp.run("policy_enforcement", manager="boss", enroll_s=5.0)
     bus.pass_s(1)
-    listed = lamp.command("policy_enforcement", "list")
-    assert listed is not None
-    assert listed["manager"] == "boss, which has not been heard of"
+    listed_policies = lamp.command("policy_enforcement", "list")
+    assert listed_policies is not None
+    assert listed_policies["manager"] == "boss, which has not been heard of"
     manager.run("policy_decision", manager=True)
     tell(tool, "publish", text="policy dim roles lamp then { set level = 1 }")
     assert lamp.acted == [("set", "level", 1)]
     assert states(tool, "dim")["dim"]["lamp-1"] == "enforced"
-    listed = lamp.command("policy_enforcement", "list")
-    assert listed is not None
-    assert (listed["manager"], listed["in_force"]) == ("boss", ["dim version 1"])
+    listed_policies = lamp.command("policy_enforcement", "list")
+    assert listed_policies is not None
+    assert (listed_policies["manager"], listed_policies["in_force"]) == ("boss", ["dim version 1"])
     managing = manager.command("policy_decision", "list")
     assert managing is not None
     assert managing["manages"] == ["lamp-1"]
@@ -231,9 +231,9 @@ def test_a_manager_that_has_nothing_to_say_is_heard_of() -> None:
     point = lamp.run("policy_enforcement", manager="boss", enroll_s=5.0)
     bus.pass_s(1)
     assert isinstance(point, EnforcementPoint)
-    listed = lamp.command("policy_enforcement", "list")
-    assert listed is not None
-    assert listed["manager"] == "boss"
+    listed_policies = lamp.command("policy_enforcement", "list")
+    assert listed_policies is not None
+    assert listed_policies["manager"] == "boss"
 
 
 def test_a_replaced_manager_of_the_same_name_is_obeyed() -> None:
@@ -265,9 +265,9 @@ def test_a_manager_that_is_named_needs_nodes_with_names() -> None:
 def test_a_repository_takes_no_policy_on_a_nodes_word_alone() -> None:
     """A node that may answer but not publish policies must not get one published by somebody who may."""
     bus, tool, store, one, _ = network()
-    evil = Record(policy_from("policy evil roles sensor then { set period_s = 1 }"))
-    lie = Holdings(
-        0, one.id, "decision", "car-1", (), (Holding("evil", 9, "held", "", EventId(7, 7), ("sensor",), evil),)
+    evil = PolicyRecord(parse_policy("policy evil roles sensor then { set period_s = 1 }"))
+    lie = SurveyAnswer(
+        0, one.id, "decision", "car-1", (), (HeldPolicy("evil", 9, "held", "", EventId(7, 7), ("sensor",), evil),)
     )
     for _ in range(3):
         one.publish({TO: store.id, KIND: HOLDINGS}, msgspec.json.encode(lie), 60.0, None)
@@ -284,10 +284,10 @@ def test_a_node_that_claims_what_it_does_not_publish_keeps_nobody_from_publishin
     [held] = one.hosted.application("policy_decision").catalog  # type: ignore[attr-defined]
     store.start()
     claims = (
-        Holding("slow", 1, "held", "", held.event, ("sensor",)),
-        Holding("slow", 1000, "held", "", EventId(liar.id, 1), ("sensor",)),
+        HeldPolicy("slow", 1, "held", "", held.event, ("sensor",)),
+        HeldPolicy("slow", 1000, "held", "", EventId(liar.id, 1), ("sensor",)),
     )
-    lie = Holdings(0, liar.id, "decision", "liar", (), claims)
+    lie = SurveyAnswer(0, liar.id, "decision", "liar", (), claims)
     for _ in range(400):
         # Always before the others.
         liar.publish({TO: store.id, KIND: HOLDINGS}, msgspec.json.encode(lie), 60.0, None)
@@ -299,10 +299,10 @@ def test_a_node_that_claims_what_it_does_not_publish_keeps_nobody_from_publishin
 
 def test_nobody_answers_or_reports_in_the_name_of_another_node() -> None:
     bus, tool, store, one, two = network()
-    lie = Holdings(0, two.id, "decision", "desk", (), ())
+    lie = SurveyAnswer(0, two.id, "decision", "desk", (), ())
     for target in (tool, store):
         one.publish({TO: target.id, KIND: HOLDINGS}, msgspec.json.encode(lie), 60.0, None)
-    report = Report("enforced", "slow", 1, two.id)
+    report = PolicyReport("enforced", "slow", 1, two.id)
     one.publish({TO: tool.id, KIND: "enforced"}, msgspec.json.encode(report), 60.0, None)
     bus.pass_s(1)
     assert tool.reasons() == ["malformed_holdings", "malformed_report"]
@@ -311,12 +311,12 @@ def test_nobody_answers_or_reports_in_the_name_of_another_node() -> None:
 
 def test_a_node_that_claims_the_last_version_is_told_of_and_nothing_unreadable_is_published() -> None:
     _, tool, _, one, _ = network()
-    last = policy_from("policy slow version 2147483648 roles sensor then { set period_s = 1 }")
+    last = parse_policy("policy slow version 2147483648 roles sensor then { set period_s = 1 }")
     point = one.hosted.application("policy_decision")
     assert isinstance(point, DecisionPoint)
     one.publish(
         {"policy.id": "slow", "policy.version": 2**31, "policy.kind": "rule", "policy.role.sensor": True},
-        msgspec.json.encode(Record(last)),
+        msgspec.json.encode(PolicyRecord(last)),
         60.0,
         None,
     )
@@ -329,13 +329,13 @@ def test_surveys_are_bounded_and_what_is_none_is_dropped_by_name() -> None:
     bus.pass_s(200)
     tool.publish({SURVEY: tool.id}, b"[]", 60.0, None)
     for number in range(40):
-        tool.publish({SURVEY: tool.id}, msgspec.json.encode(Survey(number, 3600.0)), 60.0, None)
+        tool.publish({SURVEY: tool.id}, msgspec.json.encode(PolicySurvey(number, 3600.0)), 60.0, None)
     # Whoever asks all nodes to publish everything is asked back nothing.
     bus.pass_s(1)
     assert one.reasons().count("malformed_survey") == 1
     assert one.reasons().count("too_many_surveys") == 24
     bus.pass_s(4000)
-    tool.publish({SURVEY: tool.id}, msgspec.json.encode(Survey(99, 0.0, publish=True)), 60.0, None)
+    tool.publish({SURVEY: tool.id}, msgspec.json.encode(PolicySurvey(99, 0.0, publish=True)), 60.0, None)
     bus.pass_s(1)
     assert one.reasons().count("malformed_survey") == 2
     tool.publish({TO: tool.id, KIND: HOLDINGS}, b"{}", 60.0, None)

@@ -1,4 +1,4 @@
-"""What the parts of policy management tell each other besides policies: events with a short life and JSON inside."""
+"""The messages of policy management besides policies: events with a short lease and a JSON payload."""
 
 from typing import Annotated, Literal, TypeVar
 
@@ -8,16 +8,19 @@ from msgspec import Meta
 from carrycast.core.model import Event, NodeId, Scalar
 from carrycast.core.protocol.application import ApplicationPort
 from carrycast.errors import UserError
-from carrycast.services.policy.record import MalformedError
+from carrycast.services.policy.catalog import MalformedError
 from carrycast.services.policy.roles import Role
-from carrycast.services.policy.rule import Action, Execution, Name
+from carrycast.services.policy.rule import Action, ExecutionStrategy, Name
 
 TO = "policy.to"
 """To which tool a report goes, by its node."""
+
 ENROLL = "policy.enroll"
 """To which decision point an enforcement point gives its roles, by its name or number."""
+
 ENFORCE = "policy.enforce"
 """Which enforcement point is told what to enforce."""
+
 CONTEXT = "policy.context"
 """Of which node, by its name or number, an event tells the attributes that conditions ask about."""
 
@@ -27,7 +30,7 @@ NOTICE_LEASE_S = 120.0
 N = TypeVar("N", bound=msgspec.Struct)
 
 
-class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+class PolicyReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """To the tool that published a policy: what became of it."""
 
     what: Literal["stored", "clash", "enforced", "failed", "ended", "would enforce"]
@@ -42,7 +45,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
     """What people call that node."""
 
 
-class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
+class DesiredPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one policy wants of one node now: those of its actions that no other policy overrules."""
 
     policy: Name
@@ -50,7 +53,7 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
     tool: NodeId
     """Who is told of the outcome."""
     actions: Annotated[tuple[Action, ...], Meta(max_length=64)]
-    execution: Execution = Execution.ALL
+    execution: ExecutionStrategy = ExecutionStrategy.ALL
     debug: bool = False
 
 
@@ -67,28 +70,28 @@ class Enrollment(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether it has had an order of this decision point."""
 
 
-class Orders(msgspec.Struct, frozen=True, omit_defaults=True):
+class EnforcementOrders(msgspec.Struct, frozen=True, omit_defaults=True):
     """A decision point to an enforcement point: everything that it is to enforce."""
 
-    wanted: Annotated[tuple[Wanted, ...], Meta(max_length=4096)]
+    wanted: Annotated[tuple[DesiredPolicy, ...], Meta(max_length=4096)]
     number: int
     """Of two the higher one counts; the decision point's incarnation and its counter."""
     manager: Annotated[str, Meta(max_length=256)] = ""
     """What people call the decision point."""
 
 
-def addressed(attribute: str, node: NodeId, name: str) -> str:
+def address_filter(attribute: str, node: NodeId, name: str) -> str:
     """The filter of what is for a node, by its number or, if it has one, by its name."""
     by_number = f'"{attribute}" = {node}'
     return f"""{by_number} or "{attribute}" = '{name.replace("'", "''")}'""" if name else by_number
 
 
-def send_report(port: ApplicationPort, tool: NodeId, report: Report) -> None:
+def send_report(port: ApplicationPort, tool: NodeId, report: PolicyReport) -> None:
     """To the tool of a node."""
     port.publish({TO: tool, "policy.report": report.what}, msgspec.json.encode(report), NOTICE_LEASE_S)
 
 
-def read(event: Event, kind: type[N]) -> N:
+def decode_message(event: Event, kind: type[N]) -> N:
     """A notice out of an event; a MalformedError if it is none."""
     try:
         return msgspec.json.decode(event.payload, type=kind)

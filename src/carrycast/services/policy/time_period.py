@@ -1,8 +1,8 @@
-"""Time periods: when a policy applies, as PCIM has them.
+"""Time periods: when a policy applies [RFC 3060 §6.3, PolicyTimePeriodCondition].
 
-[RFC 3060 §6.3] A period is a range of dates and masks of months, days, weekdays and hours, all of which must hold. Each
-is asked about the moment itself: `weekdays fri; hours 22:00-06:00` is Friday night and Friday morning, not Saturday's.
-Ends are not included, so that `08:00-12:00` and `12:00-18:00` do not meet.
+A period is a range of dates and masks of months, days, weekdays and hours, all of which must hold. Each applies to the
+moment itself: `weekdays fri; hours 22:00-06:00` is Friday night and Friday morning, not Saturday's. Ends are not
+included, so that `08:00-12:00` and `12:00-18:00` do not overlap.
 """
 
 import calendar
@@ -16,16 +16,19 @@ from msgspec import Meta
 from carrycast.core.model.wall_clock import WallTime
 
 DAY_S = 86_400
+
 FAR_OFF_S = 14 * 3600
 """No two clocks on earth that show local time differ by more from UTC."""
+
 CYCLE_YEARS = 400
 """After so long the calendar repeats, weekdays included."""
 
 Moment = Annotated[datetime, Meta(tz=False)]
+
 Intervals = tuple[tuple[int, int], ...]
 
 
-class Period(
+class TimePeriod(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename={"from_": "from"}
 ):
     """One period; what is not given does not matter."""
@@ -55,7 +58,7 @@ class Period(
         if self.hours is not None and self.hours[0] == self.hours[1]:
             raise ValueError("hours: they end where they begin; leave them out if the whole day is meant")
 
-    def holds(self, wall: WallTime) -> bool:
+    def is_applicable(self, wall: WallTime) -> bool:
         """Whether the moment that a clock shows lies in the period."""
         moment = wall.to_datetime(self.local)
         if (self.from_ is not None and moment < self.from_) or (self.until is not None and moment >= self.until):
@@ -87,13 +90,13 @@ class Period(
         return min((border - moment).total_seconds() for border in borders if border > moment)
 
 
-def holds_any(periods: Iterable[Period], wall: WallTime) -> bool:
+def any_period_includes(periods: Iterable[TimePeriod], wall: WallTime) -> bool:
     """[RFC 3060 §6.1] Several periods of a rule are alternatives; without one it always holds."""
     several = tuple(periods)
-    return not several or any(period.holds(wall) for period in several)
+    return not several or any(period.is_applicable(wall) for period in several)
 
 
-class Meeting(NamedTuple):
+class PeriodOverlap(NamedTuple):
     """A moment that two periods have in common, if the clocks are right about it."""
 
     moment: datetime | None
@@ -101,23 +104,23 @@ class Meeting(NamedTuple):
     local: bool = False
 
 
-def meet(ones: tuple[Period, ...], twos: tuple[Period, ...]) -> Meeting | None:
+def find_overlap(ones: tuple[TimePeriod, ...], twos: tuple[TimePeriod, ...]) -> PeriodOverlap | None:
     """Some moment in both of two sets of periods; None if there is none."""
     if not ones and not twos:
-        return Meeting(None)
-    for one in ones or (Period(local=twos[0].local),):
-        for two in twos or (Period(local=one.local),):
+        return PeriodOverlap(None)
+    for one in ones or (TimePeriod(local=twos[0].local),):
+        for two in twos or (TimePeriod(local=one.local),):
             if one.local is not two.local and ones and twos:
                 if _ranges_come_near(one, two):
-                    return Meeting(None)
+                    return PeriodOverlap(None)
                 continue
             moment = _common_moment(one, two)
             if moment is not None:
-                return Meeting(moment, one.local if ones else two.local)
+                return PeriodOverlap(moment, one.local if ones else two.local)
     return None
 
 
-def _ranges_come_near(one: Period, two: Period) -> bool:
+def _ranges_come_near(one: TimePeriod, two: TimePeriod) -> bool:
     """Of a local and a UTC period only the dates can be compared, and these by a day and no better."""
     slack = timedelta(seconds=FAR_OFF_S)
     for first, second in ((one, two), (two, one)):
@@ -126,7 +129,7 @@ def _ranges_come_near(one: Period, two: Period) -> bool:
     return True
 
 
-def _common_moment(one: Period, two: Period) -> datetime | None:
+def _common_moment(one: TimePeriod, two: TimePeriod) -> datetime | None:
     """A moment in both. Exact: a whole cycle of the calendar is looked through, month by month."""
     seconds = _meeting_seconds(one.seconds(), two.seconds())
     begins = [edge for edge in (one.from_, two.from_) if edge is not None]
@@ -138,7 +141,7 @@ def _common_moment(one: Period, two: Period) -> datetime | None:
 
 
 def _first_moment(
-    one: Period, two: Period, seconds: list[tuple[int, int]], start: datetime, end: datetime
+    one: TimePeriod, two: TimePeriod, seconds: list[tuple[int, int]], start: datetime, end: datetime
 ) -> datetime | None:
     numbers = {length: _common_days(one, two, length) for length in range(28, 32)}
     for year, month in _months(start, end):
@@ -156,12 +159,12 @@ def _first_moment(
     return None
 
 
-def _common_days(one: Period, two: Period, length: int) -> list[int]:
+def _common_days(one: TimePeriod, two: TimePeriod, length: int) -> list[int]:
     """The days that both allow in a month of a length."""
     return [day for day in range(1, length + 1) if _has_day(one, day, length) and _has_day(two, day, length)]
 
 
-def _has_day(period: Period, day: int, length: int) -> bool:
+def _has_day(period: TimePeriod, day: int, length: int) -> bool:
     return not period.days or day in period.days or day - length - 1 in period.days
 
 

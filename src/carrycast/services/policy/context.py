@@ -1,4 +1,4 @@
-"""What is known of a node: the attributes that conditions ask about, and its clock."""
+"""The context of a node: the attributes that policy conditions refer to, and its clock."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from carrycast.core.model.wall_clock import WallTime
 from carrycast.core.protocol import Capability, Host
 
 
-def attributes_of(host: Host, now: float, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
+def observed_attributes(host: Host, now: float, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """What the host can tell, under names of its own; what was given or told goes before it."""
     found: dict[str, Scalar] = {}
     if Capability.ENERGY in host.offers:
@@ -21,12 +21,12 @@ def attributes_of(host: Host, now: float, given: Mapping[str, Scalar]) -> dict[s
     return {**found, **given}
 
 
-def wall_of(host: Host, now: float) -> WallTime | None:
+def wall_time(host: Host, now: float) -> WallTime | None:
     """The date and the time of day, if the node has a calendar."""
     return host.calendar(now) if Capability.CALENDAR in host.offers else None
 
 
-def told_attributes(attributes: Mapping[str, Scalar], before: Mapping[str, Scalar], most: int) -> dict[str, Scalar]:
+def merge_context(attributes: Mapping[str, Scalar], before: Mapping[str, Scalar], most: int) -> dict[str, Scalar]:
     """What an event tells of a node, besides what was told before; bounded, names of policies' own left out."""
     told = {name: value for name, value in attributes.items() if not name.startswith("policy.")}
     merged = {**before, **told}

@@ -1,12 +1,12 @@
-"""PDP, the decision point: fetches the policies of its roles, decides which hold, and has them enforced.
+"""The policy decision point (PDP, RFC 3198): retrieves the policies of its roles, and decides which apply.
 
-[000 §III] It subscribes to the roles of its node and, on joining, asks for what was published before. A cluster manager
-does so for the enforcement points that gave it their roles, too: one subscription for all of them together.
+[000 §III] It subscribes to the roles of its node and, on joining, requests the policies that were published before. A
+cluster manager does so for the enforcement points that enrolled with it, too: one subscription for all of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from random import Random
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -16,30 +16,115 @@ from carrycast.core.model.wall_clock import WallTime
 from carrycast.core.protocol import Fact, Host, Settings
 from carrycast.core.protocol.application import Application, ApplicationPort, Key
 from carrycast.errors import UserError
-from carrycast.services.policy.catalog import Catalog, held_of
-from carrycast.services.policy.circumstances import attributes_of, told_attributes, wall_of
-from carrycast.services.policy.deciding import decide, next_change_s, why_not
-from carrycast.services.policy.enforcer import Enforcer, digest
-from carrycast.services.policy.fetching import TIMER as FETCH
-from carrycast.services.policy.fetching import Fetching
-from carrycast.services.policy.notices import (
+from carrycast.services.policy.catalog import MalformedError, PolicyCatalog, PublishedPolicy, read_policy
+from carrycast.services.policy.context import merge_context, observed_attributes, wall_time
+from carrycast.services.policy.enforcement_point import Enforcer, digest
+from carrycast.services.policy.messages import (
     CONTEXT,
     ENFORCE,
     ENROLL,
     NOTICE_LEASE_S,
+    DesiredPolicy,
+    EnforcementOrders,
     Enrollment,
-    Orders,
-    addressed,
-    read,
+    address_filter,
+    decode_message,
 )
-from carrycast.services.policy.record import MalformedError
-from carrycast.services.policy.roles import Role, filters
-from carrycast.services.policy.survey import Holding, State, Survey, SurveyAnswers
+from carrycast.services.policy.policy_retrieval import TIMER as FETCH
+from carrycast.services.policy.policy_retrieval import PolicyRetrieval
+from carrycast.services.policy.roles import Role, matches_roles, role_filters
+from carrycast.services.policy.rule import Action, Enabled, Policy, contradicts
+from carrycast.services.policy.survey import HeldPolicy, PolicySurvey, State, SurveyResponder
+from carrycast.services.policy.time_period import any_period_includes
+
+
+class PolicyDecision(NamedTuple):
+    """What a node is to do, and which rules of equal priority wanted opposite things."""
+
+    wanted: tuple[DesiredPolicy, ...]
+    tied: tuple[tuple[str, str], ...]
+    """The id of the rule that stands, and of the one that was overruled."""
+
+
+def is_applicable(
+    policy: Policy, roles: Iterable[str], attributes: Mapping[str, Scalar], wall: WallTime | None
+) -> bool:
+    """Whether a rule applies to a node with some roles, of which something is known, at a moment.
+
+    A node without a clock takes a rule with periods for one that does not hold: that does the least.
+    """
+    if policy.enabled is Enabled.DISABLED or not matches_roles(policy.roles, roles):
+        return False
+    if policy.periods and (wall is None or not any_period_includes(policy.periods, wall)):
+        return False
+    return policy.conditions.filter.matches(attributes)
+
+
+def explain_inactive(
+    policy: Policy, roles: Iterable[str], attributes: Mapping[str, Scalar], wall: WallTime | None
+) -> str:
+    """Why a rule that a node holds is not wanted of it now."""
+    if policy.enabled is Enabled.DISABLED:
+        return "it is disabled"
+    if not matches_roles(policy.roles, roles):
+        return "it is for other roles"
+    if policy.periods and wall is None:
+        return "it has time periods, and the node has no clock"
+    if policy.periods and wall is not None and not any_period_includes(policy.periods, wall):
+        return "it is not its time"
+    if not policy.conditions.filter.matches(attributes):
+        return "its conditions do not hold"
+    return "policies of higher priority, or of the same and a lesser name, want otherwise"
+
+
+def decide(
+    known: Iterable[PublishedPolicy], roles: Iterable[str], attributes: Mapping[str, Scalar], wall: WallTime | None
+) -> PolicyDecision:
+    """[RFC 3060 §6.1] Of rules that contradict each other the one with the higher priority stands.
+
+    Of equals the one with the lower id does, so that every decision point says the same; that is told as a tie.
+    """
+    own = tuple(roles)
+    active = [
+        held for held in known if not held.record.withdrawn and is_applicable(held.record.policy, own, attributes, wall)
+    ]
+    active.sort(key=lambda held: (-held.record.policy.priority, held.record.policy.id))
+    active_policies: dict[str, tuple[Policy, Action]] = {}
+    wanted: list[DesiredPolicy] = []
+    tied: list[tuple[str, str]] = []
+    for held in active:
+        policy = held.record.policy
+        debug = policy.enabled is Enabled.DEBUG
+        kept: list[Action] = []
+        for action in policy.actions:
+            winner = active_policies.get(action.target)
+            if winner is None or not contradicts(winner[1], action):
+                kept.append(action)
+                if not debug:
+                    active_policies.setdefault(action.target, (policy, action))
+            elif winner[0].priority == policy.priority:
+                tied.append((winner[0].id, policy.id))
+        if kept:
+            wanted.append(
+                DesiredPolicy(policy.id, policy.version, held.event.source, tuple(kept), policy.execution, debug=debug)
+            )
+    return PolicyDecision(tuple(wanted), tuple(dict.fromkeys(tied)))
+
+
+def next_change_s(known: Iterable[PublishedPolicy], wall: WallTime | None) -> float:
+    """For how long no period begins or ends."""
+    if wall is None:
+        return float("inf")
+    periods = [period for held in known for period in held.record.policy.periods if not held.record.withdrawn]
+    return min((period.change_s(wall) for period in periods), default=float("inf"))
+
 
 MAX_MANAGED = 1000
 """Enforcement points of one cluster; more are not served."""
+
 MAX_ATTRIBUTES = 64
 """That a node is told of itself."""
+
 _LOOK = "look"
 
 
@@ -101,18 +186,20 @@ class DecisionPoint(Application):
         self._context: dict[str, Scalar] = dict(settings.attributes)
         self._managed: dict[NodeId, _Managed] = {}
         self._subscribed: list[str] = []
-        self._fetching = Fetching(port, rng, settings.patience_s, settings.retry_s, settings.refetch_s, elsewhere=False)
+        self._fetching = PolicyRetrieval(
+            port, rng, settings.patience_s, settings.retry_s, settings.refetch_s, elsewhere=False
+        )
         self._orders = 0
         self._deciding = False
         self._tied: tuple[tuple[str, str], ...] = ()
-        self.catalog = Catalog(settings.most_policies)
+        self.catalog = PolicyCatalog(settings.most_policies)
         self.enforcer = Enforcer(node, port, host.name)
-        self._surveys = SurveyAnswers(node, port, host, rng, "decision", lambda: self._own, self._holdings)
+        self._surveys = SurveyResponder(node, port, host, rng, "decision", lambda: self._own, self._holdings)
 
     def on_start(self, now: float) -> None:
-        self.port.subscribe("context", addressed(CONTEXT, self.node, self.host.name))
+        self.port.subscribe("context", address_filter(CONTEXT, self.node, self.host.name))
         if self._settings.manager:
-            self.port.subscribe("enroll", addressed(ENROLL, self.node, self.host.name))
+            self.port.subscribe("enroll", address_filter(ENROLL, self.node, self.host.name))
         self._surveys.start()
         self._ask_for_roles(now)
         self._decide(now)
@@ -126,7 +213,7 @@ class DecisionPoint(Application):
         if self._surveys.on_event(key, event):
             return
         if key == "context":
-            self._context = told_attributes(event.attributes, self._context, MAX_ATTRIBUTES)
+            self._context = merge_context(event.attributes, self._context, MAX_ATTRIBUTES)
         elif key == "enroll":
             # It concerns one node alone: with a thousand of them there is always one that enrolls.
             self._enroll(now, event)
@@ -157,16 +244,21 @@ class DecisionPoint(Application):
         if verb != "list":
             self.port.reply(command, b'{"error":"a decision point knows list"}')
             return
-        standing = [f"{policy.id} version {policy.version}" for policy in self.catalog.standing()]
+        active_policies = [f"{policy.id} version {policy.version}" for policy in self.catalog.active_policies()]
         managed = [one.name or str(node) for node, one in self._managed.items()]
-        told = {"policies": standing, **self.enforcer.told(), "retrieved": self.retrieved, "roles": self._roles()}
+        told = {
+            "policies": active_policies,
+            **self.enforcer.report(),
+            "retrieved": self.retrieved,
+            "roles": self._roles(),
+        }
         if self._settings.manager:
             told["manages"] = managed
         self.port.reply(command, msgspec.json.encode(told))
 
-    def _holdings(self, now: float, survey: Survey) -> Iterator[Holding]:
+    def _holdings(self, now: float, survey: PolicySurvey) -> Iterator[HeldPolicy]:
         """What it holds, and what has become of it."""
-        wall, attributes = wall_of(self.host, now), attributes_of(self.host, now, self._context)
+        wall, attributes = wall_time(self.host, now), observed_attributes(self.host, now, self._context)
         for held in self.catalog:
             record, policy = held.record, held.record.policy
             state: State = "withdrawn" if record.withdrawn else "held"
@@ -175,8 +267,8 @@ class DecisionPoint(Application):
             if found is not None and found[0].version == policy.version:
                 _, state, why = found
             elif not record.withdrawn:
-                why = why_not(policy, self._own, attributes, wall)
-            yield Holding(policy.id, policy.version, state, why, held.event, record.roles, record)
+                why = explain_inactive(policy, self._own, attributes, wall)
+            yield HeldPolicy(policy.id, policy.version, state, why, held.event, record.roles, record)
 
     # Fetching.
 
@@ -186,7 +278,7 @@ class DecisionPoint(Application):
 
     def _ask_for_roles(self, now: float) -> None:
         try:
-            texts = filters(self._roles())
+            texts = role_filters(self._roles())
         except UserError:
             self.port.note(Fact("drop", reason="too_many_roles"))
             return
@@ -209,13 +301,13 @@ class DecisionPoint(Application):
 
     def _take(self, event: Event) -> None:
         try:
-            held = held_of(event)
+            held = read_policy(event)
         except MalformedError:
             self.port.note(Fact("drop", event.id, event.source, "malformed_policy"))
             return
         if self.catalog.is_full(held.record.policy.id):
             self.port.note(Fact("drop", event.id, event.source, "too_many_policies"))
-        elif self.catalog.take(held):
+        elif self.catalog.add(held):
             self.port.note(Fact("policy_received", event.id, value=float(held.record.policy.version)))
 
     # Deciding.
@@ -228,8 +320,8 @@ class DecisionPoint(Application):
 
     def _decide(self, now: float) -> None:
         self._deciding = False
-        wall = wall_of(self.host, now)
-        attributes = attributes_of(self.host, now, self._context)
+        wall = wall_time(self.host, now)
+        attributes = observed_attributes(self.host, now, self._context)
         decision = decide(self.catalog, self._own, attributes, wall)
         if decision.tied != self._tied:
             self._tied = decision.tied
@@ -254,7 +346,7 @@ class DecisionPoint(Application):
             self.port.note(Fact("drop", event.id, node, "cluster_full"))
             return
         try:
-            enrollment = read(event, Enrollment)
+            enrollment = decode_message(event, Enrollment)
         except MalformedError:
             self.port.note(Fact("drop", event.id, node, "malformed_enrollment"))
             return
@@ -266,13 +358,13 @@ class DecisionPoint(Application):
         # is told even that there is nothing to do.
         managed.ordered = enrollment.digest if enrollment.heard else ""
         self._ask_for_roles(now)
-        self._order(node, managed, wall_of(self.host, now))
+        self._order(node, managed, wall_time(self.host, now))
 
     def _order(self, node: NodeId, managed: _Managed, wall: WallTime | None) -> None:
         """Tell an enforcement point what it is to enforce, unless it does."""
         enrollment = managed.enrollment
         wanted = decide(self.catalog, enrollment.roles, enrollment.attributes, wall).wanted
-        orders = Orders(wanted, (self.host.incarnation << 32) + self._orders, self.host.name)
+        orders = EnforcementOrders(wanted, (self.host.incarnation << 32) + self._orders, self.host.name)
         if managed.ordered == digest(orders.wanted):
             return
         managed.ordered = digest(orders.wanted)

@@ -1,12 +1,12 @@
-"""PMT, the management tool: people check, publish, withdraw and list policies through it.
+"""The policy management tool (PMT): users check, publish, withdraw and list policies through it.
 
-[000 §III] Before a policy is published all those that it might conflict with are asked for; only if there is no
-conflict, or priority decides it, is it published. The tool then tells which repositories have stored it.
+[000 §III] Before a policy is published, the tool requests all policies that it might conflict with. It publishes the
+policy only if there is no conflict, or if priority resolves it. Then it reports which repositories have stored it.
 """
 
 from collections import deque
 from random import Random
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -15,31 +15,168 @@ from carrycast.core.model import Event, EventId, NodeId
 from carrycast.core.protocol import Fact, Host, Settings
 from carrycast.core.protocol.application import Application, ApplicationPort, Key
 from carrycast.errors import UserError
-from carrycast.services.policy.catalog import Catalog, held_of
-from carrycast.services.policy.circumstances import wall_of
-from carrycast.services.policy.conflict import clashes, never
-from carrycast.services.policy.form import policies_in
-from carrycast.services.policy.jobs import Ask, Job, listed, questions, survey_of, unstored
-from carrycast.services.policy.notices import TO, Report, read
-from carrycast.services.policy.record import (
-    Held,
+from carrycast.services.policy.catalog import (
     MalformedError,
-    Record,
-    attributes_of,
-    payload_of,
-    successor,
-    withdrawal,
+    PolicyCatalog,
+    PolicyRecord,
+    PublishedPolicy,
+    encode_record,
+    make_successor,
+    make_withdrawal,
+    read_policy,
+    record_attributes,
 )
-from carrycast.services.policy.status import status_of
-from carrycast.services.policy.survey import holdings_of, is_holdings, send_survey
+from carrycast.services.policy.conflict import find_conflicts, never
+from carrycast.services.policy.context import wall_time
+from carrycast.services.policy.messages import TO, PolicyReport, decode_message
+from carrycast.services.policy.policy_text import MAX_TEXT_CHARACTERS, format_policy, read_policies
+from carrycast.services.policy.roles import ANY_POLICY, EVERYBODY, NAME, POLICY_ID, Role, overlap_filters, role_filters
+from carrycast.services.policy.rule import Policy
+from carrycast.services.policy.survey import (
+    PolicySurvey,
+    SurveyAnswer,
+    is_survey_answer,
+    policy_status,
+    read_survey_answer,
+    send_survey,
+)
+
+MAX_SURVEYED = 1000
+"""Policies that nodes are asked for by name; of more they are asked for all."""
+
+
+class ToolRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a command."""
+
+    text: Annotated[str, Meta(max_length=MAX_TEXT_CHARACTERS)] = ""
+    """Policies, for `check` and `publish`."""
+    id: Annotated[str, Meta(pattern=f"^({NAME})?$")] = ""
+    """Of a policy, for `withdraw`, `history` and `status`."""
+    node: Annotated[str, Meta(max_length=256)] = ""
+    """Of which node `status` tells, by its name or number; none: all."""
+    roles: tuple[Role, ...] = ()
+    """Whose policies to list; none: all."""
+    anyway: bool = False
+    """Publish even if not every repository has answered."""
+    next: bool = False
+    """Publish as the version after the last there is."""
+    nodes: tuple[tuple[Role, ...], ...] | None = None
+    """The roles of each node, where people know them: then overlap of roles is exact."""
+
+    def population(self) -> list[frozenset[str]] | None:
+        """The roles of all nodes, if they are known."""
+        return None if self.nodes is None else [frozenset(roles) for roles in self.nodes]
+
+
+class ToolCommand:
+    """A command on its way."""
+
+    def __init__(self, command: int, verb: str, ask: ToolRequest, policies: list[Policy]) -> None:
+        self.command = command
+        self.verb = verb
+        self.ask = ask
+        self.policies = policies
+        self.open: set[str] = set()
+        self.complete = True
+        self.found: dict[EventId, PublishedPolicy] = {}
+        self.attempts = 0
+        self.published: dict[tuple[str, int], PolicyRecord] = {}
+        self.stored: dict[tuple[str, int], list[NodeId]] = {}
+        self.told: dict[str, Any] = {}
+        self.surveying = False
+        self.holdings: list[SurveyAnswer] = []
+        """What nodes say that they hold."""
+
+
+def required_filters(job: ToolCommand) -> list[str]:
+    """The filters of everything a command must know; a UserError if it cannot be meant."""
+    if job.verb in ("check", "publish"):
+        if not job.policies:
+            raise UserError("there is no policy in this")
+        if job.ask.nodes is not None:
+            # A node may have any roles together, so any policy may meet these.
+            return [ANY_POLICY]
+        roles = overlap_filters(roles for policy in job.policies for roles in policy.roles)
+        if roles == [ANY_POLICY]:
+            return roles
+        # Other versions may be for other roles.
+        ids = [policy.id for policy in job.policies]
+        parts = [ids[at : at + 50] for at in range(0, len(ids), 50)]
+        return [*roles, *(f"{POLICY_ID} in ({', '.join(repr(id) for id in part)})" for part in parts)]
+    if job.verb == "list":
+        return role_filters(job.ask.roles) if job.ask.roles else [ANY_POLICY]
+    if job.verb in ("withdraw", "history"):
+        if not job.ask.id:
+            raise UserError(f"{job.verb}: name a policy")
+        return [f"{POLICY_ID} = '{job.ask.id}'"]
+    if job.verb == "status":
+        return []
+    raise UserError("a management tool knows check, publish, withdraw, list, history, status and reports")
+
+
+def make_survey(job: ToolCommand, number: int, spread_s: float) -> PolicySurvey:
+    """What nodes are asked for a command: repositories may never have heard of what they hold."""
+    if job.verb in ("check", "publish"):
+        ids: tuple[str, ...] = tuple(policy.id for policy in job.policies)
+    else:
+        ids = (job.ask.id,) if job.ask.id else ()
+    if len(ids) > MAX_SURVEYED:
+        ids = ()
+    return PolicySurvey(number, spread_s, ids, records=job.verb not in ("status", "list"))
+
+
+def unstored_policies(job: ToolCommand) -> list[dict[str, object]]:
+    """The policies that nodes hold in a newer version than any repository has told of."""
+    stored: dict[str, int] = {}
+    for held in job.found.values():
+        id, version = held.record.policy.id, held.record.policy.version
+        stored[id] = max(version, stored.get(id, 0))
+    nodes: dict[tuple[str, int], list[NodeId]] = {}
+    for holdings in job.holdings:
+        for one in holdings.held:
+            # Whoever asked for some roles alone is not told of others.
+            if job.ask.roles and not {EVERYBODY, *job.ask.roles} & set(one.roles):
+                continue
+            if holdings.part == "decision" and one.state != "withdrawn" and one.version > stored.get(one.policy, 0):
+                nodes.setdefault((one.policy, one.version), []).append(holdings.node)
+    return [{"id": id, "version": version, "nodes": sorted(held)} for (id, version), held in sorted(nodes.items())]
+
+
+def listed_policies(job: ToolCommand) -> list[dict[str, object]]:
+    """The policies that were found: the newest versions that stand, or (`history`) all versions of one."""
+    newest: dict[str, PublishedPolicy] = {}
+    for held in sorted(job.found.values(), key=lambda held: held.rank):
+        newest[held.record.policy.id] = held
+    if job.verb == "history":
+        # One that was published again, since nobody had stored it, is the same.
+        versions = {(held.record.policy.version, held.event.source): held for held in job.found.values()}
+        format_action = sorted(versions.values(), key=lambda held: held.rank)
+    else:
+        format_action = [held for _, held in sorted(newest.items()) if not held.record.withdrawn]
+    return [
+        {
+            "id": held.record.policy.id,
+            "version": held.record.policy.version,
+            "withdrawn": held.record.withdrawn,
+            "from": held.event.source,
+            "event": str(held.event),
+            "text": format_policy(held.record.policy),
+        }
+        for held in format_action
+    ]
+
 
 _SURVEY = "survey"
+
 MAX_JOBS = 64
 """Commands that are worked on at once; more are refused."""
+
 MAX_REPORTS = 1000
 """The last of them are kept for who asks."""
+
 MAX_FOUND = 100_000
 """Versions of policies that one command looks at; as many as a repository keeps."""
+
 MAX_OWN = 10_000
 """Policies that a tool remembers to have published."""
 
@@ -76,9 +213,9 @@ class ManagementTool(Application):
         super().__init__(node, settings, port, host, rng)
         assert isinstance(settings, ToolSettings)
         self._settings = settings
-        self._jobs: dict[int, Job] = {}
-        self._own: dict[str, Record] = {}
-        self.reports: deque[Report] = deque(maxlen=MAX_REPORTS)
+        self._jobs: dict[int, ToolCommand] = {}
+        self._own: dict[str, PolicyRecord] = {}
+        self.reports: deque[PolicyReport] = deque(maxlen=MAX_REPORTS)
         self.skew_s: dict[NodeId, float] = {}
         """By how much the clocks of others differ from this node's, where that is too much."""
         self.names: dict[NodeId, str] = {node: host.name} if host.name else {}
@@ -97,20 +234,20 @@ class ManagementTool(Application):
     def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
         """`check`, `publish`, `withdraw`, `list`, `history`, `status`, `reports`."""
         try:
-            ask = msgspec.json.decode(body or b"{}", type=Ask)
+            ask = msgspec.json.decode(body or b"{}", type=ToolRequest)
             if verb == "reports":
                 self._reply(command, {"reports": list(self.reports), "skew_s": self.skew_s})
                 return
             if len(self._jobs) >= MAX_JOBS:
                 raise UserError(f"the tool works on {MAX_JOBS} commands already; try again")
-            job = Job(command, verb, ask, policies_in(ask.text) if verb in ("check", "publish") else [])
-            texts = questions(job)
+            job = ToolCommand(command, verb, ask, read_policies(ask.text) if verb in ("check", "publish") else [])
+            texts = required_filters(job)
         except (msgspec.MsgspecError, UserError) as error:
             self._reply(command, {"error": str(error)})
             return
         self._jobs[command] = job
         job.surveying = True
-        survey = survey_of(job, self._number(command), self._settings.survey_s / 2)
+        survey = make_survey(job, self._number(command), self._settings.survey_s / 2)
         send_survey(self.port, self.node, survey)
         self.port.set_timer(f"{_SURVEY} {command}", self._settings.survey_s)
         for number, text in enumerate(texts):
@@ -131,7 +268,7 @@ class ManagementTool(Application):
             job.complete = False
             return
         try:
-            held = held_of(event)
+            held = read_policy(event)
             # One that was published again is the same.
             job.found[held.event] = held
         except MalformedError:
@@ -145,26 +282,26 @@ class ManagementTool(Application):
         job.complete = job.complete and complete
         self._go_on(job)
 
-    def _go_on(self, job: Job) -> None:
+    def _go_on(self, job: ToolCommand) -> None:
         if job.open or job.surveying:
             return
         for holdings in job.holdings:
             for one in holdings.held:
                 if one.record is not None and one.event is not None and len(job.found) < MAX_FOUND:
-                    job.found.setdefault(one.event, Held(one.record, one.event))
+                    job.found.setdefault(one.event, PublishedPolicy(one.record, one.event))
         try:
             self._carry_out(job)
         except UserError as error:
             self._end(job, {"error": str(error)})
 
-    def _carry_out(self, job: Job) -> None:
+    def _carry_out(self, job: ToolCommand) -> None:
         """Everything that repositories and nodes know is here, or as much as they said in time."""
         if job.verb == "status":
-            self._end(job, {"policies": status_of(job.holdings, job.ask.id, job.ask.node, self.names)})
+            self._end(job, {"policies": policy_status(job.holdings, job.ask.id, job.ask.node, self.names)})
             return
         if job.verb in ("list", "history"):
-            told: dict[str, object] = {"complete": job.complete, "policies": listed(job)}
-            if job.verb == "list" and (found := unstored(job)):
+            told: dict[str, object] = {"complete": job.complete, "policies": listed_policies(job)}
+            if job.verb == "list" and (found := unstored_policies(job)):
                 told["unstored"] = found
             self._end(job, told)
             return
@@ -180,37 +317,37 @@ class ManagementTool(Application):
             if before[-1].withdrawn:
                 version = before[-1].policy.version
                 raise UserError(f"policy {job.ask.id} is withdrawn already, with its version {version}")
-            self._publish(job, [withdrawal(before)])
+            self._publish(job, [make_withdrawal(before)])
             return
         self._check(job)
 
-    def _check(self, job: Job) -> None:
+    def _check(self, job: ToolCommand) -> None:
         known = self._known(job)
-        explained: list[str] = []
+        explain: list[str] = []
         resolved: list[str] = []
-        records: list[Record] = []
+        records: list[PolicyRecord] = []
         for written in job.policies:
             before = self._versions(job, written.id)
             version = before[-1].policy.version + 1 if job.ask.next and before else written.version
             policy = msgspec.structs.replace(written, version=version)
-            records.append(successor(policy, before))
-            refused, ordered = clashes(policy, known.rivals(policy), job.ask.population())
-            explained += [one.explained() for one in refused]
-            resolved += [one.explained() for one in ordered]
+            records.append(make_successor(policy, before))
+            refused, ordered = find_conflicts(policy, known.possible_conflicts(policy), job.ask.population())
+            explain += [one.explain() for one in refused]
+            resolved += [one.explain() for one in ordered]
             # Those of one file are compared with each other, too.
-            known.take(Held(records[-1], EventId(self.node, 0)))
+            known.add(PublishedPolicy(records[-1], EventId(self.node, 0)))
         job.told = {"resolved": resolved, "warnings": [said for one in job.policies if (said := never(one))]}
         if not job.complete:
             job.told["warnings"] = [*job.told["warnings"], "not every repository has answered"]
-        if explained:
-            self._end(job, {"error": explained[0], "clashes": explained})
+        if explain:
+            self._end(job, {"error": explain[0], "clashes": explain})
         elif job.verb == "check":
             names = [{"id": record.policy.id, "version": record.policy.version} for record in records]
             self._end(job, {"policies": names})
         else:
             self._publish(job, records)
 
-    def _publish(self, job: Job, records: list[Record]) -> None:
+    def _publish(self, job: ToolCommand, records: list[PolicyRecord]) -> None:
         for record in records:
             policy = record.policy
             job.published[policy.id, policy.version] = record
@@ -219,22 +356,22 @@ class ManagementTool(Application):
                 self._own[policy.id] = record
         self._send(job)
 
-    def _send(self, job: Job) -> None:
+    def _send(self, job: ToolCommand) -> None:
         """What no repository has stored yet, once more if need be: with the same version it is the same policy."""
         job.attempts += 1
         for key, record in job.published.items():
             if not job.stored[key]:
-                self.port.publish(attributes_of(record), payload_of(record))
+                self.port.publish(record_attributes(record), encode_record(record))
         self.port.set_timer(f"{job.command}", self._settings.stored_s)
 
     # What becomes of it.
 
     def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
-        if is_holdings(event):
+        if is_survey_answer(event):
             self._on_holdings(event)
             return
         try:
-            report = read(event, Report)
+            report = decode_message(event, PolicyReport)
             if report.node != event.source:
                 raise MalformedError("a node tells of itself alone")
         except MalformedError:
@@ -254,7 +391,7 @@ class ManagementTool(Application):
 
     def _on_holdings(self, event: Event) -> None:
         try:
-            holdings = holdings_of(event)
+            holdings = read_survey_answer(event)
         except MalformedError:
             self.port.note(Fact("drop", event.id, event.source, "malformed_holdings"))
             return
@@ -283,9 +420,9 @@ class ManagementTool(Application):
         else:
             self._end_publish(job)
 
-    def _compare_clocks(self, now: float, report: Report) -> None:
+    def _compare_clocks(self, now: float, report: PolicyReport) -> None:
         """Periods are decided by the clock of each node; who is far off does the right thing at the wrong time."""
-        wall = wall_of(self.host, now)
+        wall = wall_time(self.host, now)
         if wall is None or report.utc_s is None:
             return
         skew_s = report.utc_s - wall.utc_s
@@ -295,12 +432,12 @@ class ManagementTool(Application):
             self.skew_s[report.node] = skew_s
             self.port.note(Fact("clock_differs", peer=report.node, value=skew_s))
 
-    def _end_publish(self, job: Job) -> None:
+    def _end_publish(self, job: ToolCommand) -> None:
         self.port.cancel_timer(f"{job.command}")
         published = [{"id": id, "version": version, "stored_by": nodes} for (id, version), nodes in job.stored.items()]
         self._end(job, {"published": published})
 
-    def _end(self, job: Job, told: dict[str, object]) -> None:
+    def _end(self, job: ToolCommand, told: dict[str, object]) -> None:
         del self._jobs[job.command]
         names = {"names": {str(node): name for node, name in self.names.items()}} if self.names else {}
         self._reply(job.command, {**job.told, **told, **names})
@@ -308,13 +445,13 @@ class ManagementTool(Application):
     def _reply(self, command: int, told: dict[str, object]) -> None:
         self.port.reply(command, msgspec.json.encode(told))
 
-    def _known(self, job: Job) -> Catalog:
-        known = Catalog(1 << 30)
+    def _known(self, job: ToolCommand) -> PolicyCatalog:
+        known = PolicyCatalog(1 << 30)
         for held in job.found.values():
-            known.take(held)
+            known.add(held)
         return known
 
-    def _versions(self, job: Job, id: str) -> list[Record]:
+    def _versions(self, job: ToolCommand, id: str) -> list[PolicyRecord]:
         """All that is known of a policy, the newest last; what this tool published may not be stored anywhere yet."""
         found = [held.record for _, held in sorted(job.found.items()) if held.record.policy.id == id]
         found += [record for record in (self._own.get(id),) if record is not None]

@@ -1,21 +1,19 @@
-"""The text of a time period.
-
-[from 2026-03-01T00:00; months jan-mar, dec; days 1-5, -1; weekdays mon-fri; hours 22:00-06:00; local]
-"""
+"""The text of a time period: parsing and formatting."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, time
 
-from carrycast.services.policy.errors import expectation, flaw
-from carrycast.services.policy.period import Period
-from carrycast.services.policy.scanner import Scanner
+from carrycast.services.policy.syntax import Scanner, expected_error, syntax_error
+from carrycast.services.policy.time_period import TimePeriod
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
 CLAUSES = "'from', 'until', 'months', 'days', 'weekdays', 'hours' or 'local'"
 
 
-def read_period(scanner: Scanner) -> Period:
+def parse_period(scanner: Scanner) -> TimePeriod:
     """A period in brackets; its clauses stand in any order, each once."""
     start = scanner.offset
     scanner.symbol("[", "'['")
@@ -24,9 +22,9 @@ def read_period(scanner: Scanner) -> Period:
         at = scanner.offset
         name = next((clause for clause in _READ if scanner.try_word(clause)), None)
         if name is None:
-            raise expectation(scanner.text, at, CLAUSES)
+            raise expected_error(scanner.text, at, CLAUSES)
         if name in fields:
-            raise flaw(scanner.text, at, f"{name} is given twice")
+            raise syntax_error(scanner.text, at, f"{name} is given twice")
         fields[name] = _READ[name](scanner)
         if not scanner.try_symbol(";"):
             break
@@ -34,9 +32,9 @@ def read_period(scanner: Scanner) -> Period:
     if "from" in fields:
         fields["from_"] = fields.pop("from")
     try:
-        return Period(**fields)  # type: ignore[arg-type]
+        return TimePeriod(**fields)  # type: ignore[arg-type]
     except ValueError as error:
-        raise flaw(scanner.text, start, str(error)) from None
+        raise syntax_error(scanner.text, start, str(error)) from None
 
 
 def _moment(scanner: Scanner) -> datetime:
@@ -45,7 +43,7 @@ def _moment(scanner: Scanner) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
-        raise flaw(scanner.text, at, f"there is no such moment: {error}") from None
+        raise syntax_error(scanner.text, at, f"there is no such moment: {error}") from None
 
 
 def _hour(scanner: Scanner) -> time:
@@ -54,7 +52,7 @@ def _hour(scanner: Scanner) -> time:
     try:
         return time(0) if text in ("24:00", "24:00:00") else time.fromisoformat(text)
     except ValueError as error:
-        raise flaw(scanner.text, at, f"there is no such time: {error}") from None
+        raise syntax_error(scanner.text, at, f"there is no such time: {error}") from None
 
 
 def _hours(scanner: Scanner) -> tuple[time, time]:
@@ -70,10 +68,10 @@ def _named(names: tuple[str, ...], what: str) -> Callable[[Scanner], tuple[int, 
         at = scanner.offset
         word = scanner.take(r"[A-Za-z]{3}(?![A-Za-z])", what).lower()
         if word not in names:
-            raise expectation(scanner.text, at, what)
+            raise expected_error(scanner.text, at, what)
         return names.index(word)
 
-    def read(scanner: Scanner) -> tuple[int, ...]:
+    def decode_message(scanner: Scanner) -> tuple[int, ...]:
         found: list[int] = []
         while True:
             low = one(scanner)
@@ -82,7 +80,7 @@ def _named(names: tuple[str, ...], what: str) -> Callable[[Scanner], tuple[int, 
             if not scanner.try_symbol(","):
                 return tuple(found)
 
-    return read
+    return decode_message
 
 
 def _days(scanner: Scanner) -> tuple[int, ...]:
@@ -91,7 +89,7 @@ def _days(scanner: Scanner) -> tuple[int, ...]:
         low = _day(scanner)
         high = _day(scanner) if scanner.try_symbol("-") else low
         if high < low or (low < 0) is not (high < 0):
-            raise flaw(scanner.text, scanner.offset, f"days {low}-{high} are no range")
+            raise syntax_error(scanner.text, scanner.offset, f"days {low}-{high} are no range")
         found += range(low, high + 1)
         if not scanner.try_symbol(","):
             return tuple(found)
@@ -101,7 +99,7 @@ def _day(scanner: Scanner) -> int:
     at = scanner.offset
     day = int(scanner.take(r"-?\d{1,2}(?![\w.])", "a day of the month, 1 to 31, or -1 for the last"))
     if not 1 <= abs(day) <= 31:
-        raise flaw(scanner.text, at, f"a month has no day {day}")
+        raise syntax_error(scanner.text, at, f"a month has no day {day}")
     return day
 
 
@@ -116,7 +114,7 @@ _READ: Mapping[str, Callable[[Scanner], object]] = {
 }
 
 
-def period_text(period: Period) -> str:
+def format_period(period: TimePeriod) -> str:
     """The text of a period, which is read as an equal one."""
     clauses = []
     if period.from_ is not None:

@@ -1,10 +1,48 @@
-"""A place in the text of a policy, moved on by what is expected there."""
+"""The scanner of policy texts, and errors with line and column."""
 
 import re
 
-from carrycast.services.policy.errors import expectation
+from carrycast.core.matching.errors import quoted
+from carrycast.errors import UserError
+
+
+class PolicyError(UserError):
+    """A policy that cannot be read: line and column, both counted from 1, and what was expected there."""
+
+    def __init__(self, message: str, line: int, column: int, expected: str) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+        self.expected = expected
+
+    def __reduce__(self) -> tuple[type["PolicyError"], tuple[str, int, int, str]]:
+        # Exceptions are rebuilt from args, which holds the message alone.
+        return type(self), (str(self), self.line, self.column, self.expected)
+
+
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """Line and column of an offset."""
+    before = text[:offset]
+    return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+
+
+def expected_error(text: str, offset: int, expected: str) -> PolicyError:
+    """Something else should stand at an offset, or behind the blanks there."""
+    offset += len(text[offset:]) - len(text[offset:].lstrip())
+    line, column = line_and_column(text, offset)
+    rest = text[offset:].split(maxsplit=1)
+    found = quoted(rest[0]) if rest else "the end"
+    return PolicyError(f"line {line}, column {column}: expected {expected}, not {found}", line, column, expected)
+
+
+def syntax_error(text: str, offset: int, problem: str) -> PolicyError:
+    """What stands at an offset cannot be meant."""
+    line, column = line_and_column(text, offset)
+    return PolicyError(f"line {line}, column {column}: {problem}", line, column, problem)
+
 
 _SPACE = re.compile(r"(?:[ \t\r\n]++|#[^\n]*+)*")
+
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -34,7 +72,7 @@ class Scanner:
         """What comes next, if it fits a pattern."""
         found = re.compile(pattern).match(self.text, self.offset)
         if found is None:
-            raise expectation(self.text, self.offset, expected)
+            raise expected_error(self.text, self.offset, expected)
         self.offset = found.end()
         self.skip()
         return found[0]
@@ -50,7 +88,7 @@ class Scanner:
     def symbol(self, symbol: str, expected: str) -> None:
         """A symbol must come next."""
         if not self.try_symbol(symbol):
-            raise expectation(self.text, self.offset, expected)
+            raise expected_error(self.text, self.offset, expected)
 
     def try_word(self, word: str) -> bool:
         """Whether a word comes next, in letters of any size; it is then behind us."""
@@ -64,4 +102,4 @@ class Scanner:
     def word(self, word: str, expected: str) -> None:
         """A word must come next."""
         if not self.try_word(word):
-            raise expectation(self.text, self.offset, expected)
+            raise expected_error(self.text, self.offset, expected)

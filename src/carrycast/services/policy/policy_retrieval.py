@@ -1,8 +1,8 @@
-"""Fetching stored policies: until repositories have answered in full, and now and then again.
+"""Retrieval of stored policies: requests until repositories have answered completely, and periodically after that.
 
-A publication may be lost, or made while a node was cut off; whoever only listened would never know. [000 §III] "clients
-that are disconnected ... can request and retrieve content that has been published" meanwhile. A request is always open
-while no answer is complete, so that one comes as soon as there is a way to a repository.
+A publication may be lost, or made while a node was disconnected; a node that only subscribed would never know. [000
+§III] "clients that are disconnected ... can request and retrieve content that has been published" meanwhile. While no
+answer is complete a request is always open, so that an answer comes as soon as a repository can be reached.
 """
 
 from random import Random
@@ -10,11 +10,12 @@ from random import Random
 from carrycast.core.protocol.application import ApplicationPort, Key
 
 TIMER = "fetch"
+
 LEAST_SPREAD, MOST_SPREAD = 0.75, 1.25
 """How much earlier or later than the others a node asks again."""
 
 
-class Fetching:
+class PolicyRetrieval:
     """The requests of one application for everything of some filters."""
 
     def __init__(
