@@ -29,7 +29,7 @@ from carrycast.protocols.overlay.messages import (
 )
 from carrycast.protocols.overlay.protocol import OpportunisticOverlay
 from carrycast.routers.aodv.messages import Packet as Routed
-from carrycast.services.retrieval.messages import Asked, AskId
+from carrycast.services.retrieval.messages import RetrievalId, RetrievalRequest
 from tests.live.conftest import BEACONS, MakeConfig, Run
 from tests.live.insider import Insider, insider
 from tests.live.keyed import Operator, signed
@@ -197,7 +197,7 @@ def test_a_repository_answers_nobody_who_claims_more_than_is_certified(
             numbers = count()
 
             def ask(attributes: dict[str, Scalar], filter: str = "topic = 't'", *behind: NodeId) -> None:
-                forged.tell(Asked(AskId(1, next(numbers)), filter, attributes, (BAD, *behind), 60.0))
+                forged.tell(RetrievalRequest(RetrievalId(1, next(numbers)), filter, attributes, (BAD, *behind), 60.0))
 
             def claimed(
                 verifier: MessageVerifier, filter: str = "topic = 't'", **attributes: Scalar

@@ -49,7 +49,14 @@ from carrycast.protocols.tree.messages import (
 from carrycast.protocols.tree.overlay import BuiltTree, GivenTree, HomeBrokerLink, TreeOverlay
 from carrycast.protocols.tree.recovery import LEASE, EpidemicRecovery
 from carrycast.protocols.tree.settings import TreeSettings
-from carrycast.services.retrieval import AllAnswered, Answered, Asked, Branch, Retrieval, Ways
+from carrycast.services.retrieval import (
+    RepositoryBranch,
+    ResponseEnd,
+    Retrieval,
+    RetrievalRequest,
+    RetrievalResponse,
+    RetrievalRoutes,
+)
 from carrycast.services.retrieval.messages import MAX_HOPS
 
 MAX_SEEN_S = 3600.0
@@ -114,7 +121,7 @@ class LocalDelivery:
             self._retrieval.subscribe(now, self._local.get(subscription), tuple(sorted(delivered.ids)))
 
 
-class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
+class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, RetrievalRoutes):
     """A broker if that is its role, else a client of a broker."""
 
     name = "tree"
@@ -126,9 +133,9 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
         Advertise,
         Unadvertise,
         Publish,
-        Asked,
-        Answered,
-        AllAnswered,
+        RetrievalRequest,
+        RetrievalResponse,
+        ResponseEnd,
         TableTransfer,
         Digest,
         TableRequest,
@@ -326,9 +333,9 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
             if sender in self._links and sender in self._brokers:
                 self.overlay.on_group_hello(now, sender, message)
                 self._follow_overlay(now)
-        elif isinstance(message, Asked):
-            self._retrieval.on_asked(now, sender, message)
-        elif isinstance(message, Answered | AllAnswered):
+        elif isinstance(message, RetrievalRequest):
+            self._retrieval.on_request(now, sender, message)
+        elif isinstance(message, RetrievalResponse | ResponseEnd):
             self._retrieval.on_answer(now, sender, message)
         elif isinstance(message, RecoveryDigest | RecoveryRequest):
             self._on_recovery(now, sender, message)
@@ -398,13 +405,13 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
 
     # Routes of requests.
 
-    def branches(self, without: NodeId) -> list[Branch]:
+    def branches(self, without: NodeId) -> list[RepositoryBranch]:
         if isinstance(self.overlay, HomeBrokerLink):
             # A client knows no advertisements: its broker does.
             home = self.overlay.home
-            return [Branch(home, "true", 1)] if home is not None and home != without else []
+            return [RepositoryBranch(home, "true", 1)] if home is not None and home != without else []
         return [
-            Branch(neighbor, text, hops)
+            RepositoryBranch(neighbor, text, hops)
             for neighbor in self.forwarding.advertisers()
             if neighbor != without and neighbor in self._links
             for text, hops in self.forwarding.advertised(neighbor).items()

@@ -1,21 +1,21 @@
-"""Retrieval of stored events: repositories that keep, requests that find one, answers that walk back."""
+"""Retrieval of stored events: repositories store them, requests find a repository, responses travel the path back."""
 
-from carrycast.services.retrieval.asks import Ask
-from carrycast.services.retrieval.messages import AllAnswered, Answered, Asked
-from carrycast.services.retrieval.parts import Branch, parts_of
-from carrycast.services.retrieval.service import Retrieval, Ways
+from carrycast.services.retrieval.messages import ResponseEnd, RetrievalRequest, RetrievalResponse
+from carrycast.services.retrieval.repository_choice import RepositoryBranch, split_request
+from carrycast.services.retrieval.requester import OpenRequest
+from carrycast.services.retrieval.service import Retrieval, RetrievalRoutes
 from carrycast.services.retrieval.settings import RetrievalSettings
 from carrycast.services.retrieval.stored import StoredEvents
 
 __all__ = [
-    "AllAnswered",
-    "Answered",
-    "Ask",
-    "Asked",
-    "Branch",
+    "ResponseEnd",
+    "RetrievalResponse",
+    "OpenRequest",
+    "RetrievalRequest",
+    "RepositoryBranch",
     "Retrieval",
     "RetrievalSettings",
     "StoredEvents",
-    "Ways",
-    "parts_of",
+    "RetrievalRoutes",
+    "split_request",
 ]

@@ -1,4 +1,4 @@
-"""A request on its way to repositories, one stored event on its way back, and the end of the answers."""
+"""The messages of retrieval: a request to repositories, a response with one stored event, and the end of responses."""
 
 from typing import Annotated, ClassVar, NamedTuple
 
@@ -8,38 +8,38 @@ from carrycast.core.model import EventId, FilterText, NodeId, Scalar, Subscripti
 from carrycast.core.wire import EventMessage, Message
 
 MAX_PATH = 64
-"""Farther than any tree of brokers is deep twice."""
+"""Twice the depth of any tree of brokers."""
 MAX_IDS = 256
 MAX_ATTEMPT = 255
 MAX_HOPS = 65535
-"""As far as an event message can count; a forged one may begin there."""
+"""The largest hop count of an event message; a forged one may begin there."""
 WHOLE = 1 << 30
 """The credit of a request: its parts share it, and when all of it has come back nothing is missing."""
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 32)]
 Credit = Annotated[int, Meta(ge=1, le=WHOLE)]
 PathStack = Annotated[tuple[NodeId, ...], Meta(max_length=MAX_PATH)]
-"""The nodes that a request has passed, newest first; the answers go back along it."""
+"""The nodes that a request has passed, newest first; the responses travel it back."""
 Ids = Annotated[tuple[EventId, ...], Meta(max_length=MAX_IDS)]
 
 
-class AskId(NamedTuple):
-    """An asker's own number of a request; answers to a node that has crashed since are not taken for later ones.
-    `attempt` counts how often it was asked before: what repositories said then must not be added up with what they say
-    now."""
+class RetrievalId(NamedTuple):
+    """A requester's number of a request. The incarnation keeps responses to a node that has crashed since from counting
+    for later requests; `attempt` counts repetitions, since the responses of different attempts must not be added up."""
 
     incarnation: Count
     number: Count
     attempt: Annotated[int, Meta(ge=0, le=MAX_ATTEMPT)] = 0
 
 
-class Asked(Message, frozen=True, gc=False, tag=6):
-    """[000 §IV] A request: a filter and the nodes that it has passed. An application's request and a subscription that
-    wants its history are asked alike. `known` need not be sent: the asker has them, or will have from on the way."""
+class RetrievalRequest(Message, frozen=True, gc=False, tag=6):
+    """[000 §IV] A request: a filter and the nodes that it has passed. Requests of applications and of subscriptions
+    with history are sent alike. Events in `known` need not be sent: the requester has them, or will get them from a
+    node on the path."""
 
     durations: ClassVar[tuple[str, ...]] = ("remaining_s",)
 
-    ask: AskId
+    ask: RetrievalId
     filter: FilterText
     attributes: dict[str, Scalar]
     path: PathStack
@@ -51,23 +51,23 @@ class Asked(Message, frozen=True, gc=False, tag=6):
         check_attributes(self.attributes)
 
     def claim(self) -> Subscription | None:
-        """Of the node at the end of the path; without one it is no request."""
+        """The subscription of the node at the end of the path; None without a path."""
         if not self.path:
             return None
         return Subscription(SubscriptionId(self.path[-1], 0), self.filter, attributes=self.attributes)
 
 
-class Answered(EventMessage, frozen=True, gc=False, kw_only=True, tag=7):
-    """[000 §IV] One stored event, and the nodes that are still to be passed."""
+class RetrievalResponse(EventMessage, frozen=True, gc=False, kw_only=True, tag=7):
+    """[000 §IV] One stored event, and the remaining nodes of the path."""
 
-    ask: AskId
+    ask: RetrievalId
     path: PathStack
 
 
-class AllAnswered(Message, frozen=True, gc=False, tag=8):
-    """Which events there are to answer a part of a request with. They may be lost or late, so the asker checks."""
+class ResponseEnd(Message, frozen=True, gc=False, tag=8):
+    """The ids of all events that answer a part of a request. Responses may be lost or late, so the requester checks."""
 
-    ask: AskId
+    ask: RetrievalId
     path: PathStack
     credit: Credit
     events: Ids

@@ -1,12 +1,14 @@
 """One node's part in the retrieval of stored events, whatever protocol carries the messages.
 
-[000 §IV] A request goes to one of the repositories that advertise what it asks for, and gathers the nodes it passes;
-each answer carries one event and walks that path back. Tables of subscriptions are never asked on the way, so the
-asker, and only it, receives old events.
+[000 §IV] A request goes to one of the repositories that advertise matching events, and records the nodes it passes.
+Each response carries one event and travels that path back. Subscription tables are not consulted on the way, so only
+the requester receives old events.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from random import Random
+from typing import NamedTuple
 
 from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import Event, EventId, NodeId, Request, RequestId, Subscription, SubscriptionId
@@ -16,24 +18,95 @@ from carrycast.services.retrieval.messages import (
     MAX_HOPS,
     MAX_IDS,
     MAX_PATH,
-    AllAnswered,
-    Answered,
-    Asked,
+    ResponseEnd,
+    RetrievalId,
+    RetrievalRequest,
+    RetrievalResponse,
 )
-from carrycast.services.retrieval.own import OwnRequests
-from carrycast.services.retrieval.parts import Branch, Part, parts_of
+from carrycast.services.retrieval.repository_choice import RepositoryBranch, RequestPart, split_request
+from carrycast.services.retrieval.requester import Requester
 from carrycast.services.retrieval.settings import RetrievalSettings
 from carrycast.services.retrieval.stored import StoredEvents
-from carrycast.services.retrieval.waiting import TIMER as WAITING
-from carrycast.services.retrieval.waiting import WaitingRequests
+
+WAITING_TIMER = "waiting requests"
 
 
-class Ways(ABC):
-    """What the service must know of the protocol that it is part of."""
+class _Waiting(NamedTuple):
+    sender: NodeId
+    request: RetrievalRequest
+    until: float
+
+
+class WaitingRequests:
+    """Requests of other nodes that wait because no route to a repository is known; bounded, each until its time-out.
+    The neighbor with the most of them makes room."""
+
+    def __init__(self, port: Port, most: int) -> None:
+        self._port = port
+        self._most = most
+        self._waiting: dict[tuple[NodeId, RetrievalId], _Waiting] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, now: float, sender: NodeId, request: RetrievalRequest) -> None:
+        """Let a request wait; a later attempt replaces an earlier one."""
+        key = (request.path[-1], request.ask._replace(attempt=0))
+        if key not in self._waiting and len(self._waiting) >= self._most:
+            self._make_room()
+        self._waiting[key] = _Waiting(sender, request, now + request.remaining_s)
+        self._restart_timer(now)
+
+    def take(self, now: float) -> list[tuple[NodeId, RetrievalRequest]]:
+        """Remove and return all waiting requests, with their remaining time."""
+        found = [
+            (one.sender, _with_remaining(one.request, one.until - now))
+            for one in self._waiting.values()
+            if one.until > now
+        ]
+        self._waiting.clear()
+        self._port.cancel_timer(WAITING_TIMER)
+        return found
+
+    def forget(self, neighbor: NodeId) -> None:
+        """A neighbor is lost: drop its requests, since responses could not reach it."""
+        self._drop([key for key, one in self._waiting.items() if one.sender == neighbor], "path_broken")
+
+    def expire(self, now: float) -> None:
+        """Drop requests that have timed out."""
+        self._drop([key for key, one in self._waiting.items() if one.until <= now], "no_advertisement")
+        self._restart_timer(now)
+
+    def stop(self) -> None:
+        """Stop the timer."""
+        self._port.cancel_timer(WAITING_TIMER)
+
+    def _make_room(self) -> None:
+        most = max(Counter(one.sender for one in self._waiting.values()).items(), key=lambda item: item[1])[0]
+        oldest = next(key for key, one in self._waiting.items() if one.sender == most)
+        self._drop([oldest], "too_many_waiting_requests")
+
+    def _drop(self, keys: list[tuple[NodeId, RetrievalId]], reason: str) -> None:
+        for key in keys:
+            self._port.note(Fact("drop", peer=self._waiting.pop(key).sender, reason=reason))
+
+    def _restart_timer(self, now: float) -> None:
+        end = min((one.until for one in self._waiting.values()), default=float("inf"))
+        self._port.set_timer(WAITING_TIMER, max(0.0, end - now))
+
+
+def _with_remaining(request: RetrievalRequest, remaining_s: float) -> RetrievalRequest:
+    return RetrievalRequest(
+        request.ask, request.filter, request.attributes, request.path, remaining_s, request.credit, request.known
+    )
+
+
+class RetrievalRoutes(ABC):
+    """What the service needs to know of the protocol that it is part of."""
 
     @abstractmethod
-    def branches(self, without: NodeId) -> list[Branch]:
-        """Behind which neighbors, but one, events of which filters are stored."""
+    def branches(self, without: NodeId) -> list[RepositoryBranch]:
+        """The filters of stored events behind each neighbor, except one."""
 
     @abstractmethod
     def reaches(self, node: NodeId) -> bool:
@@ -41,147 +114,153 @@ class Ways(ABC):
 
     @abstractmethod
     def history(self, now: float, subscription: SubscriptionId, event: Event, hops: int) -> None:
-        """An event from before a subscription; it may have come meanwhile by itself."""
+        """An event from before a subscription; it may also have arrived as a publication."""
 
 
 class Retrieval:
-    """Asks, passes requests and answers on, and answers from what this node stores."""
+    """Sends requests, forwards requests and responses, and answers from the events that this node stores."""
 
     def __init__(
-        self, node: NodeId, port: Port, host: Host, rng: Random, settings: RetrievalSettings, ways: Ways
+        self, node: NodeId, port: Port, host: Host, rng: Random, settings: RetrievalSettings, ways: RetrievalRoutes
     ) -> None:
         self._node = node
         self._port = port
         self._rng = rng
         self._settings = settings
-        self._ways = ways
+        self._routes = ways
         self.stored = StoredEvents(port, host.store, settings.max_stored)
-        self._own = OwnRequests(port, settings, host.incarnation, self)
+        self._requester = Requester(port, settings, host.incarnation, self)
         self._waits = settings.no_route == "wait"
         self._waiting = WaitingRequests(port, settings.max_asks)
         self._answers_from: dict[NodeId, int] = {}
-        """How many answers came from each neighbor: what it and those behind it have to carry."""
+        """The number of responses from each neighbor: the load of it and the nodes behind it."""
         self._cache = LeasedBuffer(settings.cache) if settings.cache else None
 
-    # What applications, and the host, do.
+    # Applications and the host.
 
     def start(self, now: float) -> None:
-        """The node is up: what it stored before is still there."""
+        """Load the stored events."""
         self.stored.load(now)
 
     def retune(self, settings: RetrievalSettings) -> None:
-        """Whom later requests go to, and how often they are repeated."""
-        self._settings = self._own.settings = settings
+        """Change the settings for later requests."""
+        self._settings = self._requester.settings = settings
 
     def stop(self) -> None:
-        """Disarm everything."""
+        """Stop all timers."""
         self.stored.stop()
         self._waiting.stop()
-        self._own.stop()
+        self._requester.stop()
 
     def request(self, now: float, request: Request) -> None:
-        """An application asks."""
-        self._own.request(now, request)
+        """An application requests stored events."""
+        self._requester.request(now, request)
 
     def cancel(self, request: RequestId) -> None:
-        """It no longer waits for the answers."""
-        self._own.cancel(request)
+        """The application does not wait for the responses any more."""
+        self._requester.cancel(request)
 
     def subscribe(self, now: float, subscription: Subscription, known: tuple[EventId, ...] = ()) -> None:
-        """[000 §IV] A new subscriber wants what was published before, or one that was away what it does not know:
-        called after its subscription went out, so that nothing falls between."""
-        self._own.subscribe(now, subscription, known)
+        """[000 §IV] A new subscriber requests the events that were published before, or one that was disconnected those
+        that it missed: called after its subscription was sent, so that no event is lost in between."""
+        self._requester.subscribe(now, subscription, known)
 
     def unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
-        """A subscription has ended: what still comes of its history is for nobody."""
-        self._own.unsubscribe(now, subscription)
+        """A subscription has ended: further events of its history are dropped."""
+        self._requester.unsubscribe(now, subscription)
 
     def on_timer(self, now: float, key: TimerKey) -> bool:
-        """A timer of retrieval; False if it is none."""
+        """A timer of retrieval; False if it is another timer."""
         if key == "expire":
             self.stored.expire(now)
-        elif key == WAITING:
+        elif key == WAITING_TIMER:
             self._waiting.expire(now)
         else:
-            return self._own.on_timer(now, key)
+            return self._requester.on_timer(now, key)
         return True
 
     def forget(self, neighbor: NodeId) -> None:
-        """A neighbor is gone: what was asked through it is asked again when there is another way."""
+        """A neighbor is lost: requests sent through it are sent again when there is another route."""
         self._answers_from.pop(neighbor, None)
         if self._waits:
-            self._own.lose(neighbor)
+            self._requester.on_neighbor_lost(neighbor)
             self._waiting.forget(neighbor)
 
     def on_routes(self, now: float) -> None:
-        """A neighbor or an advertisement is new: requests that wait for one are passed on."""
+        """A neighbor or an advertisement is new: forward the requests that wait for one."""
         if self._waits:
-            self._own.on_routes(now)
+            self._requester.on_routes(now)
             if len(self._waiting):
-                for sender, asked in self._waiting.take(now):
-                    self._pass_request(now, sender, asked)
+                for sender, request in self._waiting.take(now):
+                    self._forward_request(now, sender, request)
 
-    # Requests on their way to a repository.
+    # Requests.
 
-    def on_asked(self, now: float, sender: NodeId, asked: Asked) -> None:
+    def on_request(self, now: float, sender: NodeId, request: RetrievalRequest) -> None:
         """[000 §IV] A request from a neighbor."""
-        flaw = self._flaw(sender, asked)
+        flaw = self._rejection_reason(sender, request)
         if flaw:
             self._port.note(Fact("drop", peer=sender, reason=flaw))
         else:
-            self._pass_request(now, sender, asked)
+            self._forward_request(now, sender, request)
 
-    def _flaw(self, sender: NodeId, asked: Asked) -> str:
-        if not asked.path or asked.path[0] != sender:
+    def _rejection_reason(self, sender: NodeId, request: RetrievalRequest) -> str:
+        if not request.path or request.path[0] != sender:
             return "path_forged"
-        if self._node in asked.path or len(set(asked.path)) < len(asked.path):
+        if self._node in request.path or len(set(request.path)) < len(request.path):
             return "path_loops"
-        if len(asked.path) >= MAX_PATH:
+        if len(request.path) >= MAX_PATH:
             return "path_too_long"
         try:
-            Filter(asked.filter)
+            Filter(request.filter)
         except FilterError:
             return "filter_unreadable"
         return ""
 
-    def pass_own(self, now: float, asked: Asked, elsewhere: bool) -> tuple[NodeId, ...]:
-        """A request of this node's own: to which neighbors it went, none if nobody can be asked."""
-        return self._pass_request(now, self._node, asked, elsewhere)
+    def forward_own(self, now: float, request: RetrievalRequest, elsewhere: bool) -> tuple[NodeId, ...]:
+        """Forward a request of this node. Returns the neighbors it went to; none if no repository can be reached."""
+        return self._forward_request(now, self._node, request, elsewhere)
 
-    def _pass_request(self, now: float, sender: NodeId, asked: Asked, elsewhere: bool = False) -> tuple[NodeId, ...]:
-        branches = self._ways.branches(sender)
-        own = [] if elsewhere else [Branch(self._node, text, 0) for text in self.stored.filters]
-        parts = self._parts(Filter(asked.filter), own, branches, not asked.path)
-        if self._waits and asked.path and not (parts and self._ways.reaches(sender)):
-            # Nobody can be asked yet, or the way back is not known yet.
-            self._waiting.add(now, sender, asked)
+    def _forward_request(
+        self, now: float, sender: NodeId, request: RetrievalRequest, elsewhere: bool = False
+    ) -> tuple[NodeId, ...]:
+        branches = self._routes.branches(sender)
+        own = [] if elsewhere else [RepositoryBranch(self._node, text, 0) for text in self.stored.filters]
+        parts = self._parts(Filter(request.filter), own, branches, not request.path)
+        if self._waits and request.path and not (parts and self._routes.reaches(sender)):
+            # No repository, or no path back, is known yet.
+            self._waiting.add(now, sender, request)
             return ()
-        if not parts or asked.credit < len(parts):
+        if not parts or request.credit < len(parts):
             if parts or not self._waits:
                 reason = "request_split_too_often" if parts else "no_advertisement"
                 self._port.note(Fact("drop", peer=sender, reason=reason))
             return ()
-        known = asked.known
-        if self._cache is not None and asked.path:
-            known = self._answer_from_cache(now, asked)
-        path = (self._node, *asked.path)
-        share, rest = divmod(asked.credit, len(parts))
+        known = request.known
+        if self._cache is not None and request.path:
+            known = self._answer_from_cache(now, request)
+        path = (self._node, *request.path)
+        share, rest = divmod(request.credit, len(parts))
         for place, part in enumerate(parts):
             credit = share + (rest if place == 0 else 0)
             if part.neighbor == self._node:
-                self._answer(now, asked, part.filter, credit, known)
+                self._answer(now, request, part.filter, credit, known)
             else:
-                onward = Asked(asked.ask, part.filter, asked.attributes, path, asked.remaining_s, credit, known)
+                onward = RetrievalRequest(
+                    request.ask, part.filter, request.attributes, path, request.remaining_s, credit, known
+                )
                 self._port.send(part.neighbor, onward)
         return tuple(part.neighbor for part in parts)
 
-    def _parts(self, wanted: Filter, own: list[Branch], branches: list[Branch], asking: bool) -> list[Part]:
-        # What an application asks of its own node's store needs no message, if that has it all.
+    def _parts(
+        self, wanted: Filter, own: list[RepositoryBranch], branches: list[RepositoryBranch], asking: bool
+    ) -> list[RequestPart]:
+        # A request of this node that its own store can answer completely needs no message.
         if asking and any(Filter(branch.filter).covers(wanted) for branch in own):
-            return [Part(self._node, wanted.text)]
-        return parts_of(wanted, own + branches, self._choose)
+            return [RequestPart(self._node, wanted.text)]
+        return split_request(wanted, own + branches, self._choose)
 
-    def _choose(self, branches: list[Branch]) -> Branch:
+    def _choose(self, branches: list[RepositoryBranch]) -> RepositoryBranch:
         if self._settings.choice == "nearest":
             least = min(branch.hops for branch in branches)
             branches = [branch for branch in branches if branch.hops == least]
@@ -192,42 +271,48 @@ class Retrieval:
 
     # Answers.
 
-    def _answer(self, now: float, asked: Asked, filter: str, credit: int, known: tuple[EventId, ...]) -> None:
+    def _answer(
+        self, now: float, request: RetrievalRequest, filter: str, credit: int, known: tuple[EventId, ...]
+    ) -> None:
         """[000 §IV] "sends back a Response() message for each matching event"; and at the end, which they were."""
-        found = self.stored.wanted(now, filter, asked.attributes)
-        self._port.note(Fact("asked", peer=asked.path[-1] if asked.path else self._node))
+        found = self.stored.wanted(now, filter, request.attributes)
+        self._port.note(Fact("asked", peer=request.path[-1] if request.path else self._node))
         for event, left_s in found:
             if event.id not in known:
                 self._port.note(Fact("respond", event=event.id))
-                self._send_back(now, Answered(event, 0, left_s, ask=asked.ask, path=(self._node, *asked.path)))
+                self._send_back(
+                    now, RetrievalResponse(event, 0, left_s, ask=request.ask, path=(self._node, *request.path))
+                )
         ids = [event.id for event, _ in found]
         chunks = [tuple(ids[start : start + MAX_IDS]) for start in range(0, len(ids), MAX_IDS)] or [()]
         share, rest = divmod(credit, len(chunks))
         for place, chunk in enumerate(chunks):
             part = share + (rest if place == 0 else 0)
             if part:
-                self._send_back(now, AllAnswered(asked.ask, (self._node, *asked.path), part, chunk))
+                self._send_back(now, ResponseEnd(request.ask, (self._node, *request.path), part, chunk))
 
-    def _answer_from_cache(self, now: float, asked: Asked) -> tuple[EventId, ...]:
-        """[000 §VIII] What passed by before need not come all the way again; the repository is told."""
+    def _answer_from_cache(self, now: float, request: RetrievalRequest) -> tuple[EventId, ...]:
+        """[000 §VIII] Answer from responses that passed by before; the repository need not send those again."""
         assert self._cache is not None
         self._cache.expire(now)
-        known = list(asked.known)
-        for kept in self._cache.matching(now, asked.filter, asked.attributes):
+        known = list(request.known)
+        for kept in self._cache.matching(now, request.filter, request.attributes):
             if len(known) < MAX_IDS and kept.id not in known:
                 known.append(kept.id)
                 self._port.note(Fact("respond", event=kept.id, reason="cache"))
-                back = Answered(kept.event, 0, kept.until - now, ask=asked.ask, path=(self._node, *asked.path))
+                back = RetrievalResponse(
+                    kept.event, 0, kept.until - now, ask=request.ask, path=(self._node, *request.path)
+                )
                 self._send_back(now, back)
         return tuple(known)
 
-    def on_answer(self, now: float, sender: NodeId, message: Answered | AllAnswered) -> None:
-        """An answer from a neighbor, for this node or to be passed on."""
+    def on_answer(self, now: float, sender: NodeId, message: RetrievalResponse | ResponseEnd) -> None:
+        """A response from a neighbor, for this node or to be forwarded."""
         if not message.path or message.path[0] != self._node:
             self._port.note(Fact("drop", peer=sender, reason="path_forged"))
             return
-        if isinstance(message, Answered):
-            if self._ways.reaches(sender):
+        if isinstance(message, RetrievalResponse):
+            if self._routes.reaches(sender):
                 self._answers_from[sender] = self._answers_from.get(sender, 0) + 1
             if self._cache is not None and len(message.path) > 1 and message.event.id not in self._cache:
                 event = message.event
@@ -235,28 +320,28 @@ class Retrieval:
                 self._cache.add(BufferedEvent(until, event.id, event, message.hops))
         self._send_back(now, message)
 
-    def _send_back(self, now: float, message: Answered | AllAnswered) -> None:
+    def _send_back(self, now: float, message: RetrievalResponse | ResponseEnd) -> None:
         """[000 §IV] "pops off its identifier from the sequence and forwards it to the first ... of the remaining"."""
         path = message.path[1:]
         if not path:
-            self._own.take(now, message)
-        elif not self._ways.reaches(path[0]):
-            event = message.event.id if isinstance(message, Answered) else None
+            self._requester.take(now, message)
+        elif not self._routes.reaches(path[0]):
+            event = message.event.id if isinstance(message, RetrievalResponse) else None
             self._port.note(Fact("drop", event=event, peer=path[0], reason="path_broken"))
-        elif isinstance(message, Answered):
+        elif isinstance(message, RetrievalResponse):
             hops = min(message.hops + 1, MAX_HOPS)
-            onward = Answered(message.event, hops, message.remaining_s, ask=message.ask, path=path)
+            onward = RetrievalResponse(message.event, hops, message.remaining_s, ask=message.ask, path=path)
             self._port.send(path[0], onward)
         else:
-            self._port.send(path[0], AllAnswered(message.ask, path, message.credit, message.events))
+            self._port.send(path[0], ResponseEnd(message.ask, path, message.credit, message.events))
 
-    # What the node's own requests bring.
+    # Responses to the node's own requests.
 
-    def take_answer(self, now: float, message: Answered) -> None:
-        """A repository that was away, or is new, catches up with the others."""
+    def on_response(self, now: float, message: RetrievalResponse) -> None:
+        """A repository that was disconnected, or is new, stores the responses it gets."""
         if self.stored.wants(message.event):
             self.stored.keep(now, message.event, message.remaining_s)
 
-    def take_history(self, now: float, subscription: SubscriptionId, message: Answered) -> None:
+    def on_history_event(self, now: float, subscription: SubscriptionId, message: RetrievalResponse) -> None:
         """An event from before a subscription."""
-        self._ways.history(now, subscription, message.event, message.hops)
+        self._routes.history(now, subscription, message.event, message.hops)

@@ -1,4 +1,4 @@
-"""The knobs of retrieval."""
+"""The settings of retrieval."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from carrycast.core.protocol import Settings
 
 
 class RetrievalSettings(Settings, frozen=True):
-    """Whom a request goes to, how long it is waited for, and what is done about what was lost."""
+    """The choice of repositories, time-outs, and retransmission."""
 
     # [000 §IV] "The selection ... is random in this paper but we can supply ... traffic statistics or topological
     # knowledge".

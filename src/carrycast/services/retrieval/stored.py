@@ -1,4 +1,4 @@
-"""What a repository keeps: in memory to be asked for, and in the durable store, so that a crash loses nothing."""
+"""The stored events of a repository: in memory for requests, and in the durable store to survive a crash."""
 
 from collections.abc import Iterable
 
@@ -12,14 +12,13 @@ from carrycast.core.protocol import DurableStore, Fact, Port
 _PREFIX = b"event:"
 
 
-class _Kept(msgspec.Struct, frozen=True, array_like=True):
+class _StoredEvent(msgspec.Struct, frozen=True, array_like=True):
     event: Event
     until: float
 
 
 class StoredEvents:
-    """Events of some filters, until the ends of their leases, which are points of the node's own clock. That runs on
-    over a crash."""
+    """Events of some filters, until they expire on the node's own clock, which goes on over a crash."""
 
     def __init__(self, port: Port, store: DurableStore, capacity: int) -> None:
         self._port = port
@@ -31,8 +30,8 @@ class StoredEvents:
         return len(self._buffer)
 
     def load(self, now: float) -> None:
-        """What was kept before the node started anew."""
-        decode = msgspec.msgpack.Decoder(_Kept).decode
+        """Load the events that were stored before a restart."""
+        decode = msgspec.msgpack.Decoder(_StoredEvent).decode
         for key, value in list(self._store.items(_PREFIX)):
             kept = decode(value)
             if kept.until <= now:
@@ -40,60 +39,61 @@ class StoredEvents:
             else:
                 self._buffer.add(BufferedEvent(kept.until, kept.event.id, kept.event, 0))
                 self._port.note(Fact("store", event=kept.event.id))
-        self._watch(now)
+        self._restart_timer(now)
 
     @property
     def filters(self) -> Iterable[str]:
-        """What is kept."""
+        """The filters of the stored events."""
         return self._filters
 
     def open(self, filter: Filter) -> None:
-        """Keep events of a filter from now on."""
+        """Store events of a filter from now on."""
         self._filters[filter.text] = self._filters.get(filter.text, 0) + 1
 
     def close(self, text: str) -> None:
-        """No longer; what is kept stays until its lease is over, and is not offered any more."""
+        """Store no more events of a filter; those that are stored stay until they expire, and are not advertised any
+        more."""
         self._filters[text] -= 1
         if not self._filters[text]:
             del self._filters[text]
 
     def wants(self, event: Event) -> bool:
-        """Whether an event is to be kept."""
+        """Whether an event is to be stored."""
         return any(Filter(text).matches(event.attributes) for text in self._filters)
 
     def keep(self, now: float, event: Event, remaining_s: float) -> bool:
-        """Keep an event until its lease ends; False if it is kept already."""
+        """Store an event until it expires; False if it is stored already."""
         if event.id in self._buffer:
             return False
-        # Who sends it back may say what it likes of what is left; the whole life is the event's own word.
+        # A forged remaining lease cannot exceed the lease of the event itself.
         until = now + min(remaining_s, event.lease_s)
         evicted = self._buffer.add(BufferedEvent(until, event.id, event, 0))
-        self._store.put(_key(event.id), msgspec.msgpack.encode(_Kept(event, until)))
+        self._store.put(_key(event.id), msgspec.msgpack.encode(_StoredEvent(event, until)))
         self._port.note(Fact("store", event=event.id))
         for one in evicted:
             self._drop(one.id)
-        self._watch(now)
+        self._restart_timer(now)
         return True
 
     def wanted(self, now: float, filter: str, attributes: dict[str, Scalar]) -> list[tuple[Event, float]]:
-        """The events that match and that somebody with these attributes may see, with what is left of their leases."""
+        """The events that match and that a node with these attributes may read, with their remaining leases."""
         return [(kept.event, kept.until - now) for kept in self._buffer.matching(now, filter, attributes)]
 
     def expire(self, now: float) -> None:
-        """Let go what has reached the end of its lease."""
+        """Remove expired events."""
         for ended in self._buffer.expire(now):
             self._drop(ended.id)
-        self._watch(now)
+        self._restart_timer(now)
 
     def stop(self) -> None:
-        """Disarm; what is kept stays in the durable store."""
+        """Stop the timer; the events stay in the durable store."""
         self._port.cancel_timer("expire")
 
     def _drop(self, id: EventId) -> None:
         self._store.delete(_key(id))
         self._port.note(Fact("evict", event=id))
 
-    def _watch(self, now: float) -> None:
+    def _restart_timer(self, now: float) -> None:
         end = self._buffer.next_end()
         if end is None:
             self._port.cancel_timer("expire")

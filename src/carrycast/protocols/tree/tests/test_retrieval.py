@@ -18,10 +18,10 @@ from carrycast.core.model import (
 from carrycast.core.protocol.effects import AnswerRequest, CloseRequest, Deliver
 from carrycast.protocols.tree.messages import Advertise, Publish, RecoveryRequest, Subscribe
 from carrycast.protocols.tree.tests.web import Web
-from carrycast.services.retrieval import AllAnswered, Answered, Asked
-from carrycast.services.retrieval.messages import MAX_PATH, WHOLE, AskId
+from carrycast.services.retrieval import ResponseEnd, RetrievalRequest, RetrievalResponse
+from carrycast.services.retrieval.messages import MAX_PATH, WHOLE, RetrievalId
 
-ASK = AskId(0, 1)
+ASK = RetrievalId(0, 1)
 
 
 def policy(source: NodeId, sequence: int = 0, role: str = "router", access: str | None = None) -> Event:
@@ -88,7 +88,9 @@ def test_figure_2_of_the_paper_step_by_step() -> None:
     web.nodes[s_2].on_subscribe(web.now, subscription)
     web.settle()
     sent = web.take_sent()
-    paths = [(sender, target, message.path) for sender, target, message in sent if isinstance(message, Asked)]
+    paths = [
+        (sender, target, message.path) for sender, target, message in sent if isinstance(message, RetrievalRequest)
+    ]
     assert paths == [
         (s_2, n_a, (s_2,)),
         (n_a, n_b, (n_a, s_2)),
@@ -96,7 +98,9 @@ def test_figure_2_of_the_paper_step_by_step() -> None:
         (n_c, pr_1, (n_c, n_b, n_a, s_2)),
     ]
     # Step 4: the response walks the path back, one identifier less at each broker.
-    back = [(sender, target, message.path) for sender, target, message in sent if isinstance(message, Answered)]
+    back = [
+        (sender, target, message.path) for sender, target, message in sent if isinstance(message, RetrievalResponse)
+    ]
     assert back == [
         (pr_1, n_c, (n_c, n_b, n_a, s_2)),
         (n_c, n_b, (n_b, n_a, s_2)),
@@ -223,10 +227,10 @@ def test_what_was_announced_and_lost_is_known_to_be_missing() -> None:
     web.settle()
     web.effects.clear()
     web.nodes[0].on_request(0.0, Request(RequestId(0, 2), "role = 'router'"))
-    second = AskId(0, 2)
+    second = RetrievalId(0, 2)
     for message in (
-        Answered(policy(0, 1), 1, 900.0, ask=second, path=(0,)),
-        AllAnswered(second, (0,), WHOLE, (EventId(0, 0), EventId(0, 1), EventId(0, 2))),
+        RetrievalResponse(policy(0, 1), 1, 900.0, ask=second, path=(0,)),
+        ResponseEnd(second, (0,), WHOLE, (EventId(0, 0), EventId(0, 1), EventId(0, 2))),
     ):
         web.nodes[0].on_message(0.0, 1, message, "radio")
     # What the repository itself sends is held back until the patience is over.
@@ -247,7 +251,7 @@ def test_lost_responses_are_asked_for_again_and_only_those() -> None:
     assert web.of(0, AnswerRequest) == []
     web.links |= {(1, 0)}
     # One of them came all the same.
-    web.nodes[0].on_message(0.5, 1, Answered(policy(0, 1), 1, 900.0, ask=ASK, path=(0,)), "radio")
+    web.nodes[0].on_message(0.5, 1, RetrievalResponse(policy(0, 1), 1, 900.0, ask=ASK, path=(0,)), "radio")
     web.settle()
     web.effects.clear()
     web.run(1.5)
@@ -266,10 +270,10 @@ def test_what_repositories_said_before_is_not_added_to_what_they_say_when_asked_
     asks(web, 0)
     web.run(1.5)
     for attempt in (0, 1):
-        web.nodes[0].on_message(1.6, 1, AllAnswered(AskId(0, 1, attempt), (0,), WHOLE // 2, ()), "radio")
+        web.nodes[0].on_message(1.6, 1, ResponseEnd(RetrievalId(0, 1, attempt), (0,), WHOLE // 2, ()), "radio")
     web.settle()
     assert web.of(0, CloseRequest) == []
-    web.nodes[0].on_message(1.7, 1, AllAnswered(AskId(0, 1, 1), (0,), WHOLE // 2, ()), "radio")
+    web.nodes[0].on_message(1.7, 1, ResponseEnd(RetrievalId(0, 1, 1), (0,), WHOLE // 2, ()), "radio")
     web.settle()
     assert web.of(0, CloseRequest) == [CloseRequest(RequestId(0, 1), complete=True)]
 
@@ -286,7 +290,7 @@ def test_answers_are_cached_on_their_way_and_the_repository_sends_them_no_more()
     web.take_sent()
     third = asks(web, 0, number=9)
     sent = web.take_sent()
-    assert [(sender, target) for sender, target, message in sent if isinstance(message, Answered)] == [(1, 0)]
+    assert [(sender, target) for sender, target, message in sent if isinstance(message, RetrievalResponse)] == [(1, 0)]
     assert web.of(0, CloseRequest)[-1] == CloseRequest(third, complete=True)
 
 
@@ -322,7 +326,7 @@ def test_a_renewal_does_not_ask_again_and_an_end_stops_the_asking() -> None:
     web.nodes[0].on_subscribe(1.0, Subscription(SubscriptionId(0, 2), "role = 'router'", history=True))
     web.nodes[0].on_unsubscribe(1.0, SubscriptionId(0, 2))
     web.settle()
-    late = Answered(policy(9), 1, 900.0, ask=AskId(0, 2), path=(0,))
+    late = RetrievalResponse(policy(9), 1, 900.0, ask=RetrievalId(0, 2), path=(0,))
     web.nodes[0].on_message(2.0, 1, late, "radio")
     web.settle()
     assert web.of(0, Deliver) == []
@@ -345,7 +349,10 @@ def test_a_client_that_was_away_asks_for_what_it_missed_and_only_that() -> None:
     web.link(0, 1)
     web.run(5.0)
     sent = web.take_sent()
-    assert [(a, b, m.event.id.sequence) for a, b, m in sent if isinstance(m, Answered)] == [(2, 1, 1), (1, 0, 1)]
+    assert [(a, b, m.event.id.sequence) for a, b, m in sent if isinstance(m, RetrievalResponse)] == [
+        (2, 1, 1),
+        (1, 0, 1),
+    ]
     assert [effect.event.id.sequence for effect in web.of(0, Deliver) if isinstance(effect, Deliver)] == [0, 1]
 
 
@@ -355,17 +362,17 @@ def test_a_client_that_was_away_asks_for_what_it_missed_and_only_that() -> None:
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        (Asked(ASK, "true", {}, (), 1.0), "path_forged"),
-        (Asked(ASK, "true", {}, (7,), 1.0), "path_forged"),
-        (Asked(ASK, "true", {}, (0, 1, 5), 1.0), "path_loops"),
-        (Asked(ASK, "true", {}, (0, 5, 0), 1.0), "path_loops"),
-        (Asked(ASK, "true", {}, (0, *range(100, 99 + MAX_PATH)), 1.0), "path_too_long"),
-        (Asked(ASK, "role =", {}, (0,), 1.0), "filter_unreadable"),
-        (Asked(ASK, "role = 'nobody'", {}, (0,), 1.0), "no_advertisement"),
-        (Asked(ASK, "role in ('a', 'b')", {}, (0,), 1.0, credit=1), "request_split_too_often"),
+        (RetrievalRequest(ASK, "true", {}, (), 1.0), "path_forged"),
+        (RetrievalRequest(ASK, "true", {}, (7,), 1.0), "path_forged"),
+        (RetrievalRequest(ASK, "true", {}, (0, 1, 5), 1.0), "path_loops"),
+        (RetrievalRequest(ASK, "true", {}, (0, 5, 0), 1.0), "path_loops"),
+        (RetrievalRequest(ASK, "true", {}, (0, *range(100, 99 + MAX_PATH)), 1.0), "path_too_long"),
+        (RetrievalRequest(ASK, "role =", {}, (0,), 1.0), "filter_unreadable"),
+        (RetrievalRequest(ASK, "role = 'nobody'", {}, (0,), 1.0), "no_advertisement"),
+        (RetrievalRequest(ASK, "role in ('a', 'b')", {}, (0,), 1.0, credit=1), "request_split_too_often"),
     ],
 )
-def test_a_request_that_cannot_be_honest_is_dropped_with_its_reason(asked: Asked, reason: str) -> None:
+def test_a_request_that_cannot_be_honest_is_dropped_with_its_reason(asked: RetrievalRequest, reason: str) -> None:
     web = line(3)
     keeps(web, 2, "role = 'a'")
     keeps(web, 1, "role = 'b'")
@@ -381,15 +388,17 @@ def test_a_request_that_cannot_be_honest_is_dropped_with_its_reason(asked: Asked
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Answered(policy(9), 1, 9.0, ask=AskId(0, 77), path=(1,)), "answer_for_nobody"),
-        (AllAnswered(AskId(0, 77), (1,), WHOLE, ()), "answer_for_nobody"),
-        (Answered(policy(9), 1, 9.0, ask=ASK, path=()), "path_forged"),
-        (Answered(policy(9), 1, 9.0, ask=ASK, path=(5, 1)), "path_forged"),
-        (Answered(policy(9), 1, 9.0, ask=ASK, path=(1, 8)), "path_broken"),
-        (Answered(policy(9, role="switch"), 1, 9.0, ask=ASK, path=(1,)), "answer_unasked"),
+        (RetrievalResponse(policy(9), 1, 9.0, ask=RetrievalId(0, 77), path=(1,)), "answer_for_nobody"),
+        (ResponseEnd(RetrievalId(0, 77), (1,), WHOLE, ()), "answer_for_nobody"),
+        (RetrievalResponse(policy(9), 1, 9.0, ask=ASK, path=()), "path_forged"),
+        (RetrievalResponse(policy(9), 1, 9.0, ask=ASK, path=(5, 1)), "path_forged"),
+        (RetrievalResponse(policy(9), 1, 9.0, ask=ASK, path=(1, 8)), "path_broken"),
+        (RetrievalResponse(policy(9, role="switch"), 1, 9.0, ask=ASK, path=(1,)), "answer_unasked"),
     ],
 )
-def test_an_answer_for_nobody_or_with_a_forged_path_is_dropped(answer: Answered | AllAnswered, reason: str) -> None:
+def test_an_answer_for_nobody_or_with_a_forged_path_is_dropped(
+    answer: RetrievalResponse | ResponseEnd, reason: str
+) -> None:
     web = line(3)
     keeps(web, 2)
     web.links.clear()
@@ -408,15 +417,15 @@ def test_nobody_makes_an_event_live_longer_than_it_was_published_for(settings: d
     brief = [msgspec.structs.replace(policy(9, number), lease_s=10.0) for number in range(3)]
     web.nodes[1].on_message(web.now, 0, Publish(brief[0], 1, 1e6), "radio")
     web.nodes[1].on_request(web.now, Request(RequestId(1, 1), "role = 'router'", 1e6, elsewhere=True))
-    web.nodes[1].on_message(web.now, 2, Answered(brief[1], 1, 1e6, ask=ASK, path=(1,)), "radio")
-    web.nodes[1].on_message(web.now, 2, Answered(brief[2], 1, 1e6, ask=ASK, path=(1, 0)), "radio")
+    web.nodes[1].on_message(web.now, 2, RetrievalResponse(brief[1], 1, 1e6, ask=ASK, path=(1,)), "radio")
+    web.nodes[1].on_message(web.now, 2, RetrievalResponse(brief[2], 1, 1e6, ask=ASK, path=(1, 0)), "radio")
     web.settle()
     web.run(11.0)
     web.take_sent()
     asks(web, 0)
     web.nodes[1].on_message(web.now, 0, RecoveryRequest(((9, 0),)), "radio")
     web.settle()
-    assert [message for _, _, message in web.take_sent() if isinstance(message, Answered | Publish)] == []
+    assert [message for _, _, message in web.take_sent() if isinstance(message, RetrievalResponse | Publish)] == []
 
 
 def test_an_answer_that_comes_twice_is_handed_on_once() -> None:
@@ -425,7 +434,7 @@ def test_an_answer_that_comes_twice_is_handed_on_once() -> None:
     web.links.clear()
     asks(web, 0)
     for _ in range(2):
-        web.nodes[0].on_message(0.0, 1, Answered(policy(9), 1, 9.0, ask=ASK, path=(0,)), "radio")
+        web.nodes[0].on_message(0.0, 1, RetrievalResponse(policy(9), 1, 9.0, ask=ASK, path=(0,)), "radio")
     web.settle()
     assert len(web.of(0, AnswerRequest)) == 1
     assert web.drops(0) == ["answer_repeated"]

@@ -6,8 +6,8 @@ from carrycast.core.protocol.effects import AnswerRequest, CloseHistory, CloseRe
 from carrycast.protocols.tree.messages import Advertise, ForwardedFilter
 from carrycast.protocols.tree.tests.test_retrieval import answers_to, asks, keeps, line, policy, publishes
 from carrycast.protocols.tree.tests.web import Web
-from carrycast.services.retrieval import Asked
-from carrycast.services.retrieval.messages import AskId
+from carrycast.services.retrieval import RetrievalRequest
+from carrycast.services.retrieval.messages import RetrievalId
 
 ROUTER = "role = 'router'"
 
@@ -75,7 +75,7 @@ def test_a_request_that_comes_before_its_sender_is_known_waits_for_the_way_back(
     web = Web(2, None, links="given")
     keeps(web, 1)
     publishes(web, policy(1))
-    asked = Asked(AskId(0, 1), ROUTER, {}, (0,), 10.0)
+    asked = RetrievalRequest(RetrievalId(0, 1), ROUTER, {}, (0,), 10.0)
     web.nodes[1].on_message(0.0, 0, asked, "radio")
     web.settle()
     assert web.drops(1) == []
@@ -135,7 +135,7 @@ def test_a_history_that_has_ended_is_asked_for_no_more() -> None:
     web.settle()
     web.take_sent()
     web.link(0, 1)
-    assert not [message for _, _, message in web.take_sent() if isinstance(message, Asked)]
+    assert not [message for _, _, message in web.take_sent() if isinstance(message, RetrievalRequest)]
 
 
 def test_advertisements_do_not_make_a_node_ask_more_often_than_it_would_wait() -> None:
@@ -153,7 +153,7 @@ def test_advertisements_do_not_make_a_node_ask_more_often_than_it_would_wait() -
         web.run(0.5)
         web.nodes[0].on_message(web.now, 1, advertised, "radio")
         web.settle()
-    asked = [message for _, _, message in web.take_sent() if isinstance(message, Asked)]
+    asked = [message for _, _, message in web.take_sent() if isinstance(message, RetrievalRequest)]
     assert 4 <= len(asked) <= 7
 
 
@@ -163,7 +163,7 @@ def test_the_neighbor_with_the_most_waiting_requests_makes_room() -> None:
         web.link(client, 1)
     honest = asks(web, 2)
     for number in range(20):
-        forged = Asked(AskId(0, number), ROUTER, {}, (0,), 1000.0)
+        forged = RetrievalRequest(RetrievalId(0, number), ROUTER, {}, (0,), 1000.0)
         web.nodes[1].on_message(web.now, 0, forged, "radio")
     web.settle()
     assert web.drops(1) == ["too_many_waiting_requests"] * 17
