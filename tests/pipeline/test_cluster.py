@@ -50,7 +50,7 @@ def test_a_master_says_where_it_is_and_with_how_many_cores(
 
 
 def test_spark_connect_is_refused_with_what_to_give_instead() -> None:
-    with pytest.raises(UserError, match=r"is Spark Connect, which sends nothing home.*give spark://HOST:PORT"):
+    with pytest.raises(UserError, match=r"is Spark Connect, which returns nothing.*give spark://HOST:PORT"):
         check_master("sc://somewhere:15002")
 
 

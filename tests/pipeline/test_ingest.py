@@ -19,7 +19,7 @@ from carrycast.analysis.fleets import ingest as ingesting
 from carrycast.analysis.fleets import partitions
 from carrycast.analysis.fleets.cleaning import FINE, REASONS, CleaningRules, FleetRows, clean_rows
 from carrycast.analysis.fleets.ingest import ingest
-from carrycast.analysis.fleets.partitions import Partitioner, number_logs
+from carrycast.analysis.fleets.partitions import Partitioner, clean_dataframe, number_logs
 from carrycast.analysis.fleets.points import ReadOptions
 from carrycast.analysis.fleets.schema import (
     LEGS,
@@ -30,6 +30,7 @@ from carrycast.analysis.fleets.schema import (
     TableSchema,
     arrow_schema,
     column_names,
+    spark_ddl,
 )
 from carrycast.analysis.fleets.survey import FleetNaming, log_indices
 from carrycast.analysis.fleets.tables import TrackPositions, resample
@@ -148,6 +149,19 @@ def test_each_step_finds_what_is_wrong_and_nothing_else() -> None:
     for node, place, reason in Cleaned(rows).wrong():
         found[int(str(node))][place] = reason
     assert found == {case: wrong for case, (_, wrong) in enumerate(CASES)}
+
+
+def test_a_dataframe_of_spark_is_cleaned_by_the_same_kernel(spark: SparkSession) -> None:
+    rows = [row for case, (log, _) in enumerate(CASES) for row in raw_rows(log, node=str(case))]
+    cleaned = clean_dataframe(spark.createDataFrame(rows, spark_ddl(RAW)), CleaningRules(), NOON).collect()
+    assert len(cleaned) == len(rows)
+    found = {(row["node"], row["place"]): row["reason"] for row in cleaned if row["reason"] is not None}
+    assert found == {
+        (str(case), place): reason for case, (_, wrong) in enumerate(CASES) for place, reason in wrong.items()
+    }
+    assert all((row["track"] is None) == (row["reason"] is not None) for row in cleaned)
+    night = {row["place"]: row["track"] for row in cleaned if row["node"] == str(CASES.index((days(), {})))}
+    assert [night[place] for place in range(40)] == [0] * 20 + [1] * 20
 
 
 def test_what_was_not_read_or_not_asked_for_has_its_reason() -> None:

@@ -44,7 +44,7 @@ def test_what_a_dead_worker_did_is_done_and_what_it_began_is_counted(tmp_path: P
     with TaskJournal(tmp_path, 3) as journal:
         assert list(journal.done) == ["one"]
         assert journal.done["one"]["delay_mean_s"] == math.inf
-        assert journal.deaths == {"two": 2}
+        assert journal.crashes == {"two": 2}
 
 
 def test_every_number_survives_a_journal(tmp_path: Path) -> None:

@@ -222,9 +222,9 @@ def test_the_environment_is_left_as_it_was(spark: SparkSession) -> None:
 @pytest.mark.spark
 def test_a_session_can_be_stopped_and_started_anew() -> None:
     script = (
-        "from carrycast.analysis.spark.session import session, stop\n"
+        "from carrycast.analysis.spark.session import session, stop_session\n"
         "first = session('first', cores=1)\n"
-        "stop(); stop()\n"
+        "stop_session(); stop_session()\n"
         "second = session('second', cores=2)\n"
         "print(second.range(3).count(), second.sparkContext.master)"
     )

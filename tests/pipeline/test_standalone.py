@@ -157,7 +157,7 @@ def test_a_sweep_outlives_an_executor_and_a_worker_and_keeps_what_is_home(tmp_pa
                 told = driver.stdout.readline()
                 kept = int(driver.stdout.readline() or driver.stderr.read())
                 assert told.startswith(
-                    f"{cluster.master}: all its executors are gone; {kept} of 36 runs are home and kept in"
+                    f"{cluster.master}: all its executors are gone; {kept} of 36 runs are finished and kept in"
                 )
                 said = driver.stderr.read()
             finally:

@@ -168,7 +168,7 @@ def _other(folder: Path) -> Path:
 INTERRUPTED = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from carrycast.analysis.spark.session import session, stop
+from carrycast.analysis.spark.session import session, stop_session
 from carrycast.analysis.spark.sweep import sweep
 from tests.pipeline.scenarios import tiny_experiment
 
@@ -184,7 +184,7 @@ try:
     sweep([tiny_experiment(runs=2000)], out, session("interrupted", cores=1), quiet=True)
 except KeyboardInterrupt:
     print("interrupted")
-stop()
+stop_session()
 """
 
 

@@ -51,7 +51,7 @@ def test_a_journal_written_under_the_former_name_is_taken_over(tmp_path: Path) -
     journal.start("a run")
     (path,) = tmp_path.glob("*.journal")
     path.write_bytes(path.read_bytes().replace(b"carrycast", FORMER_NAME.encode(), 1))
-    assert TaskJournal(tmp_path, 1).deaths == {"a run": 1}
+    assert TaskJournal(tmp_path, 1).crashes == {"a run": 1}
 
 
 def test_the_former_name_stands_only_where_old_bytes_are_read_or_hashed() -> None:

@@ -4,7 +4,7 @@ A partition is one batch in each Arrow file that `Partitioner.partition` writes.
 stands where a number is missing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,12 +19,15 @@ from carrycast.analysis.fleets.cleaning import (
     REASONS,
     CleaningRules,
     FleetRows,
+    clean_rows,
 )
+from carrycast.analysis.fleets.schema import RAW, column_names, spark_ddl
 from carrycast.analysis.fleets.survey import FleetNaming, Log, float_column, log_indices, raw_batches
 from carrycast.sim.mobility.trajectory import Floats, Integers
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 PARTITION_ROWS = 400_000
 LOGS_FILE = "logs.parquet"
@@ -208,3 +211,38 @@ def write_rejected(tables: "Sequence[pa.Table]", to: Path) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(pa.concat_tables(tables), to)
+
+
+def clean_dataframe(rows: "DataFrame", rules: CleaningRules, median_s: float) -> "DataFrame":
+    """A Spark DataFrame of RAW rows with two more columns: `reason` of those that are rejected, `track` of the others.
+
+    All rows of a node are cleaned at once, by the kernel that `ingest` runs.
+    """
+    schema = f"{spark_ddl(RAW)}, `reason` string, `track` bigint"
+    kernel = _cleaning_kernel(rules, median_s)
+    return rows.select(*column_names(RAW)).groupBy("fleet", "node").applyInArrow(kernel, schema)
+
+
+def _cleaning_kernel(rules: CleaningRules, median_s: float) -> "Callable[[pa.Table], pa.Table]":
+    """For workers: the rows of one node in, the same rows with their reason and track out."""
+
+    def clean(table: "pa.Table") -> "pa.Table":
+        import pyarrow as pa
+
+        table = table.sort_by([("file", "ascending"), ("place", "ascending")]).combine_chunks()
+        (batch,) = table.to_batches()
+        naming = FleetNaming("", by_file=False)
+        _, names, counts = log_indices(batch, naming)
+        logs, _ = number_logs(dict(zip(names, counts.tolist(), strict=True)))
+        marked = Partitioner(Path(), naming, rules, median_s, None).mark(
+            batch, {log: k for k, log in enumerate(logs.names)}
+        )
+        # The place of a row in this table, which rises with its place in the file, leads back to it.
+        cleaned, track = clean_rows(marked._replace(place=np.arange(table.num_rows)), logs.node, rules)
+        order = np.argsort(cleaned.place)
+        codes, tracks = cleaned.reason[order], track[order]
+        reasons = pa.array([None, *REASONS], pa.string()).take(pa.array(codes))
+        kept = pa.array(tracks, pa.int64(), mask=codes != FINE)
+        return table.append_column("reason", reasons).append_column("track", kept)
+
+    return clean

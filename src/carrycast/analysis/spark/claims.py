@@ -1,4 +1,12 @@
-"""Claims: an experiment's statements, held against its runs. `verdict` decides them, by their (paired) intervals."""
+"""Claims: the statements of an experiment, evaluated over its runs.
+
+A claim holds if its whole 95 % confidence interval does, fails if no part of it does, and is undecided otherwise; the
+mean alone never decides. A claim of several cases holds if all of them do and fails if one does. The case that is shown
+has the verdict of the claim.
+
+Of twenty claims with no effect behind them, one is decided by chance more often than not. So the claims of an
+experiment are also decided together, by Holm's method, from their p-values.
+"""
 
 import importlib.util
 import itertools
@@ -25,7 +33,7 @@ class ClaimCase(NamedTuple):
 
 
 class ClaimDecision(NamedTuple):
-    """Whether a claim holds, and how probable it is to decide so by chance."""
+    """Whether a claim holds, and the p-value of that decision."""
 
     holds: bool | None
     """None: undecided."""
@@ -54,7 +62,7 @@ def decide(
     """Whether a mean stands in a relation to a value, given where its interval lies.
 
     `rare` is the share of runs of a kind on which the mean hangs: fewer than show one, with 95 % confidence, decide
-    nothing. Their own spread tells nothing of what they have not seen.
+    nothing: their spread does not include the runs that they have not seen.
     """
     if found.low is None or found.high is None or found.n < runs_to_observe(rare):
         return UNDECIDED
@@ -77,9 +85,9 @@ def decide_all(
     cases: Sequence[ClaimCase], relation: Relation, value: float, tolerance: float = 0.0, rare: float = 0.0
 ) -> ClaimVerdict:
     """Whether all cases do; the decisive case is, of those with the verdict, the one that does so least."""
-    judged = [(decide(case.found, relation, value, tolerance, rare), case) for case in cases]
+    decided = [(decide(case.found, relation, value, tolerance, rare), case) for case in cases]
     for holds in (False, None, True):
-        alike = [(decision, case) for decision, case in judged if decision.holds is holds]
+        alike = [(decision, case) for decision, case in decided if decision.holds is holds]
         if alike:
             _, case = min(alike, key=lambda one: _margin(one[1].found, relation, value, tolerance))
             chances = [decision.chance or 0.0 for decision, _ in alike]
@@ -221,19 +229,19 @@ def make_claim_over_cases(
     paper: float | None = None,
     calibration: bool = False,
 ) -> Claim:
-    """A claim that all its cases must meet; the decisive one stands for all. `notes` are told before its name."""
+    """A claim that all its cases must meet; the decisive one stands for all. `notes` stand before its name."""
     decision, decisive = decide_all(cases, relation, value, tolerance)
     asked = relation_text(relation, value, tolerance)
     name = f"decided by {decisive.name}" if len(cases) > 1 and decisive.name else ""
     missing = "" if decisive.found.low is not None else why_undecided(decisive.found)
-    told = "; ".join(part for part in (*notes, name, missing) if part)
+    note = "; ".join(part for part in (*notes, name, missing) if part)
     return make_claim(
         results,
         figure,
         statement,
         decisive.found,
         decision,
-        note=told,
+        note=note,
         paper=paper,
         calibration=calibration,
         asked=asked,
@@ -288,7 +296,7 @@ def _evaluate_entry(entry: ClaimEntry, results: Results) -> Claim:
     rare = results.experiment.definition.rare.get(entry.metric, 0.0)
     decision, decisive = decide_all(cases, relation, value, entry.tolerance, rare)
     few = why_undecided(decisive.found, rare) if cases else ""
-    told = "; ".join(part for part in (entry.note, note, decisive.name, few) if part)
+    notes = "; ".join(part for part in (entry.note, note, decisive.name, few) if part)
     asked = ("each step " if entry.kind == "trend" else "") + relation_text(relation, value, entry.tolerance)
     return make_claim(
         results,
@@ -296,7 +304,7 @@ def _evaluate_entry(entry: ClaimEntry, results: Results) -> Claim:
         entry.statement,
         decisive.found,
         decision,
-        note=told,
+        note=notes,
         paper=entry.paper,
         calibration=entry.calibration,
         asked=asked,

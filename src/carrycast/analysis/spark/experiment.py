@@ -1,4 +1,4 @@
-"""Experiments: found by name, read, checked, and unfolded into the points that a sweep runs."""
+"""Experiments: found by name or made from command-line options, checked, and expanded into the points of a sweep."""
 
 import difflib
 import itertools
@@ -314,7 +314,7 @@ def _axis(text: str, where: str) -> tuple[str, list[object]]:
 
 
 def _names(keys: Sequence[str]) -> list[str]:
-    """The last word of each key, where that tells them apart."""
+    """The last part of each key, where that is unique."""
     short = [key.rpartition(".")[2] for key in keys]
     return [
         one if short.count(one) == 1 and not one.isdecimal() else _STRANGE.sub("-", key)[-60:].strip("-_")

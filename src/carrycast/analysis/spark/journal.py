@@ -1,9 +1,13 @@
-"""What one task of a sweep has done, line by line, in a file of its own: cheap to add to, whole but for its last line.
+"""The finished runs of a sweep, so that an interrupted one continues: a journal per task, compacted into Parquet.
 
-A line that begins with `>` says that a run begins, one that begins with `{` is the record of a run that is over, and
-one with `<` says that its worker gave it up, and did not die of it. The first line says which columns the records have.
-A worker that dies leaves at most its last line cut; who does its task next finds in its file what is done, and which
-run it died of."""
+Each task appends to a journal of its own. A line that begins with `>` says that a run starts, one with `{` is the
+record of a finished run, and one with `<` says that the worker gave the run up without crashing. The first line names
+the columns of the records. A worker that crashes leaves at most its last line incomplete; the next worker of the task
+finds in the file which runs are finished, and which run it crashed in.
+
+When a sweep starts and ends, `RunLog` compacts all journals into one Parquet file, written atomically. Files that this
+version of carrycast cannot read are moved aside, never removed.
+"""
 
 import errno
 import os
@@ -36,14 +40,14 @@ _RECORD = b"{"
 
 
 class TaskJournal:
-    """The journal of a task, for the worker that does it."""
+    """The journal of one task, written by its worker."""
 
     def __init__(self, folder: Path, task: int) -> None:
-        """Takes over what earlier workers of the same task have left."""
+        """Reads the journals that earlier workers of the same task left."""
         self.done: dict[str, Record] = {}
-        """The runs that are over, by key."""
-        self.deaths: dict[str, int] = {}
-        """How many workers began a run and never came to its end."""
+        """The records of finished runs, by key."""
+        self.crashes: dict[str, int] = {}
+        """How many workers crashed in a run, by its key."""
         for path in sorted(folder.glob(f"task-{task}-*{SUFFIX}")):
             open_runs: dict[str, None] = {}
             for line in complete_lines(path):
@@ -55,29 +59,29 @@ class TaskJournal:
                     self.done[str(record["key"])] = record
                     open_runs.pop(str(record["key"]), None)
             for key in open_runs:
-                self.deaths[key] = self.deaths.get(key, 0) + 1
+                self.crashes[key] = self.crashes.get(key, 0) + 1
         number = 1
         while (path := folder / f"task-{task}-{number:03d}-{os.getpid()}{SUFFIX}").exists():
             number += 1
-        # Every line goes to the system at once: it outlives this process, and lines of one write are never mixed.
+        # Unbuffered: every line reaches the system at once and survives a crash; a single write is never interleaved.
         self._file = path.open("xb", buffering=0)
         self._write(_HEAD)
 
     def start(self, key: str) -> None:
-        """A run begins."""
+        """Record that a run starts."""
         self._write(_START + key.encode())
 
     def give_up(self, key: str) -> None:
-        """A run that has begun is left for another time."""
+        """Record that a run is left for the next sweep."""
         self._write(_GIVEN_UP + key.encode())
 
     def add(self, record: Record) -> None:
-        """A run is over."""
+        """Record a finished run."""
         self._write(json_text(record).encode())
 
     def _write(self, line: bytes) -> None:
         if self._file.write(line + b"\n") != len(line) + 1:
-            # A disk that fills up takes a part of a line and says nothing.
+            # A full disk takes a part of the line without an error.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
 
     def __enter__(self) -> "TaskJournal":
@@ -88,7 +92,7 @@ class TaskJournal:
 
 
 def complete_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file but one that is cut."""
+    """The lines of a file, without an incomplete last one."""
     with path.open("rb") as file:
         for line in file:
             if line.endswith(b"\n"):
@@ -96,9 +100,9 @@ def complete_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_journal(path: Path) -> list[Record] | None:
-    """The runs that are over by a journal; None if it has other columns than this version, or is no journal."""
+    """The records in a journal; None if it has other columns than this version, or is no journal."""
     lines = complete_lines(path)
-    # One that is cut within its first line has nothing to lose.
+    # A journal cut within its first line has no records.
     if next(lines, _HEAD) not in (_HEAD, _FORMER_HEAD):
         return None
     found: list[Record] = []
@@ -112,7 +116,7 @@ def read_journal(path: Path) -> list[Record] | None:
 
 
 class FinishedRunCounter:
-    """How many runs the journals of a folder have finished, counted as they grow."""
+    """Counts the finished runs in the journals of a folder while they grow."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -120,12 +124,12 @@ class FinishedRunCounter:
         self._total = 0
 
     def __call__(self) -> int:
-        """As many as there are by now."""
+        """The number of finished runs so far."""
         for path in self._folder.glob(f"*{SUFFIX}"):
             with path.open("rb") as file:
                 file.seek(self._seen.get(path.name, 0))
                 new = file.read()
-            # A line's end is kept for the next time: it says that what follows is a line.
+            # The last line end is read again next time, because a record is found by the line end before it.
             end = max(0, new.rfind(b"\n"))
             self._total += new[:end].count(b"\n" + _RECORD)
             self._seen[path.name] = self._seen.get(path.name, 0) + end
@@ -145,37 +149,36 @@ QUARANTINE_FOLDER = "set-aside"
 
 
 class RunLog:
-    """The folder `runs/` of a sweep's output. Workers write journals in it, the driver counts, reads and folds them."""
+    """The folder `runs/` of a sweep's output. Workers write journals; the driver counts, reads and compacts them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.set_aside: list[Path] = []
-        """Files that were found unusable, where they are kept now."""
+        """Where unreadable files were moved to."""
         self.count = FinishedRunCounter(folder)
 
     def open(self) -> "pa.Table":
-        """Make the folder, forget what an earlier sweep left half written, and fold; all that finished without error.
+        """Make the folder, remove incomplete files, compact the journals; returns all runs that finished without error.
 
-        A failed run is tried anew by the next sweep.
+        A failed run is tried again by the next sweep.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in self.folder.iterdir():
             if path.name.startswith("."):
                 path.unlink(missing_ok=True)
-        loose = self._loose()
+        uncompacted = self._uncompacted()
         kept = self.finished()
-        if loose:
-            self._fold(kept, loose)
+        if uncompacted:
+            self._compact(kept, uncompacted)
         return kept
 
     def finished(self) -> "pa.Table":
-        """The rows of every run that finished without an error, each once. What is cut or has other columns is set
-        aside."""
+        """The rows of every run that finished without an error, each once. Unreadable files are moved aside."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         tables: list[pa.Table] = []
-        for path in [self.folder / COMPACTED, *self._loose()]:
+        for path in [self.folder / COMPACTED, *self._uncompacted()]:
             if path.suffix == SUFFIX:
                 records = read_journal(path)
                 table = None if records is None else record_table(records)
@@ -192,11 +195,11 @@ class RunLog:
         return found if len(tables) < 2 else _latest(found)
 
     def close(self, kept: "pa.Table") -> None:
-        """Fold what is kept, in place of the journals that it was in."""
-        self._fold(kept, self._loose())
+        """Write these rows in place of the journals."""
+        self._compact(kept, self._uncompacted())
 
     def put_aside(self, path: Path) -> None:
-        """Beside the folder, under a name that is not taken yet."""
+        """Move a file aside, next to the folder, under a name that is free."""
         folder = self.folder.parent / QUARANTINE_FOLDER
         folder.mkdir(exist_ok=True)
         number = 1
@@ -205,13 +208,13 @@ class RunLog:
         path.rename(kept)
         self.set_aside.append(kept)
 
-    def _loose(self) -> list[Path]:
-        """What is not folded yet: journals, and the rows that older versions wrote run by run."""
+    def _uncompacted(self) -> list[Path]:
+        """Files that are not compacted yet: journals, and the rows that older versions wrote run by run."""
         found = [*self.folder.glob(f"*{SUFFIX}"), *self.folder.glob("*.parquet")]
         return sorted(path for path in found if path.name != COMPACTED and not path.name.startswith("."))
 
-    def _fold(self, kept: "pa.Table", read: Sequence[Path]) -> None:
-        """Only what has been read may go."""
+    def _compact(self, kept: "pa.Table", read: Sequence[Path]) -> None:
+        """Write the compacted file, then remove the files that were read."""
         import pyarrow.parquet as pq
 
         with atomic_file(self.folder / COMPACTED) as unfinished:

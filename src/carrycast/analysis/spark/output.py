@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and a disk that fills up: one line that says where."""
+"""The output folder of a sweep: files written atomically, errors of a full disk, and a lock against a second writer."""
 
 import errno
 import fcntl
@@ -21,8 +21,8 @@ DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """A file to write to, which gets its name when the body is over. One that cannot be written is removed, and what
-    had the name before stays; a WorkError tells."""
+    """A temporary file that replaces `path` when the body ends. If it cannot be written, it is removed, the old file
+    stays, and a WorkError says why."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.parent / f".{path.name}-{os.getpid()}.tmp"
     try:
@@ -35,7 +35,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def report_full_disk(folder: Path) -> Iterator[None]:
-    """What the body writes goes into a folder: if there is no room, a WorkError says so. Other errors are not ours."""
+    """Turn the error of a full disk, raised by the body, into a WorkError that names the folder."""
     try:
         yield
     except OSError as error:
@@ -45,13 +45,13 @@ def report_full_disk(folder: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """A file with that content."""
+    """Write a file atomically."""
     with atomic_file(path) as unfinished:
         unfinished.write_bytes(content)
 
 
 def write_error(path: Path, error: OSError) -> str:
-    """Arrow wraps what the system says in words of its own; the number tells the same."""
+    """The message for a failed write. Arrow wraps the system's text in its own, so the error number is used."""
     reason = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
     hint = "; make room and start it again: what is done is kept" if error.errno in DISK_FULL else ""
     return f"{path}: cannot be written: {reason}{hint}"
@@ -62,7 +62,7 @@ LOCK_FILE = ".lock"
 
 @contextmanager
 def lock_folder(out: Path) -> Iterator[None]:
-    """Hold the folder while the body runs. The system lets go of it when the process ends, however it ends."""
+    """Lock a folder while the body runs. The operating system releases the lock when the process ends."""
     path = out / LOCK_FILE
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def lock_folder(out: Path) -> Iterator[None]:
 
 
 def _acquire(path: Path) -> IO[str]:
-    """The lock's file, open and ours."""
+    """Open and lock the lock file; a WorkError names the process that holds it."""
     while True:
         file = path.open("a+")
         try:
@@ -91,7 +91,7 @@ def _acquire(path: Path) -> IO[str]:
             holder = file.read().strip() or "another process"
             file.close()
             raise WorkError(f"{path.parent}: in use by {holder}; wait for it, or give another --out") from None
-        # Whoever held it before removes it: what was locked here may no longer be the file of that name.
+        # The previous holder removes the file, so the locked file may no longer be the one of that name.
         if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
             return file
         file.close()

@@ -1,4 +1,4 @@
-"""The runs of a sweep, in the order and the tasks in which they cost least."""
+"""The runs of a sweep: planned, partitioned into tasks, and executed one by one."""
 
 import gc
 import hashlib
@@ -26,7 +26,7 @@ from carrycast.trace import Level
 
 # A core gets this many tasks: enough that the last ones end together, few enough that starting them costs nothing.
 TASKS_PER_CORE = 8
-# On a cluster results come home by the task, and an executor that dies takes with it what it has not sent.
+# On a cluster, results reach the driver when a task ends; an executor that dies loses those it has not sent.
 TASKS_PER_CORE_REMOTE = 32
 # A task's traces wait in its worker's memory until it ends.
 TRACED_PER_TASK = 4
@@ -73,7 +73,7 @@ def partition_runs(runs: Sequence[PlannedRun], cores: int, remote: bool = False)
         alike = list(group)
         groups += [alike[first : first + most] for first in range(0, len(alike), most)]
     count = min(len(groups), wanted)
-    # Neighboring groups, such as the seeds of one setting, cost about the same: deal them out.
+    # Neighboring groups, such as the seeds of one setting, cost about the same: distribute them round robin.
     return [[run for group in groups[task::count] for run in group] for task in range(count)]
 
 
@@ -121,7 +121,7 @@ MOST_SCENARIOS = 256
 
 
 class Simulate(Protocol):
-    """What runs one row. A sweep over another world than the simulator brings its own."""
+    """The function that executes one run. A sweep over another environment than the simulator passes its own."""
 
     def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> RunResult:
         """One run."""
@@ -129,14 +129,14 @@ class Simulate(Protocol):
 
 @cache
 def freeze_imports() -> None:
-    """Once in a worker's process: what it has imported stays, and need not be looked through again. Spark collects
-    garbage after every task, which took 50 ms each time."""
+    """Exclude imported modules from garbage collection, once per worker process. Spark collects garbage after every
+    task, which took 50 ms each time."""
     gc.collect()
     gc.freeze()
 
 
 def execute_run(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
-    """The row of a run, which stands for an error if it raised one; a WorkError if there is no room for its trace."""
+    """Execute a run and return its record, also if it raised an error; a WorkError if the disk is full."""
     level = Level(planned.trace)
     unfinished = out / TRACES_FOLDER / f".{planned.key}.tmp"
     began = time.process_time()
@@ -189,12 +189,12 @@ def _check_inputs(planned: PlannedRun, scenario: Scenario, has_files: bool) -> N
 
 
 def lost_worker_record(planned: PlannedRun) -> Record:
-    """The row of a run that ended every process that tried it."""
+    """The record of a run that crashed every worker that tried it."""
     return make_record(planned, error=f"the worker died each of the {MAX_WORKER_CRASHES} times that this run was tried")
 
 
 def make_record(planned: PlannedRun, **known: object) -> Record:
-    """What is known of a run beforehand, and what else is said."""
+    """The record of a run: what is known from its plan, and what is given."""
     return {
         "experiment": planned.experiment,
         "point": planned.point,

@@ -1,4 +1,4 @@
-"""From an experiment's name to its report: sweep, metrics, claims, figures, page, and again from a directory."""
+"""From the name of an experiment to its report: warnings, sweep, metrics, claims, figures and page."""
 
 import shutil
 import sys
@@ -133,7 +133,7 @@ def reproduce(
     master: str | None = None,
     quiet: bool = False,
 ) -> ExperimentReport:
-    """Run experiments, judge their claims, draw and write everything into one directory."""
+    """Run experiments, evaluate their claims, draw their figures, and write everything into one directory."""
     experiments = [load_experiment(name, quick, runs) for name in names]
     twice = {experiment.name for experiment in experiments}
     if len(twice) != len(experiments):
@@ -157,7 +157,7 @@ def reproduce_experiments(
 
 
 def sweep_experiment(experiment: Experiment, out: Path, master: str | None = None, quiet: bool = False) -> list[Record]:
-    """Do an experiment's runs and nothing else, for `report` to judge later; which they were, and their errors.
+    """Execute the runs of an experiment, for `report` to evaluate later. Returns the runs and their errors.
 
     If all are done, no Spark starts.
     """
@@ -165,8 +165,8 @@ def sweep_experiment(experiment: Experiment, out: Path, master: str | None = Non
         check_master(master)
     with lock_folder(out):
         rows = _sweep([experiment], out, lambda: session("carrycast", master), quiet)
-    told: list[Record] = rows.select(["experiment", "point", "seed", "error"]).to_pylist()
-    return told
+    runs: list[Record] = rows.select(["experiment", "point", "seed", "error"]).to_pylist()
+    return runs
 
 
 def _sweep(
@@ -190,7 +190,7 @@ def warnings_in(out: Path, experiment: Experiment) -> list[str]:
 
 
 def report(out: Path, master: str | None = None) -> ExperimentReport:
-    """Make claims, figures, tables and page anew from what a sweep left in a directory."""
+    """Write claims, figures, tables and page again from the runs in a directory."""
     read_runs(out)
     stored_experiments(out)
     spark = session("carrycast", master)
@@ -281,19 +281,19 @@ def _write_report(out: Path, spark: "SparkSession", names: Collection[str] | Non
     )
     mine = [record for record in records if names is None or record["experiment"] in names]
     failed = sum(record["error"] is not None for record in mine)
-    judged = [claim for claim in claims if names is None or claim.experiment in names]
+    evaluated = [claim for claim in claims if names is None or claim.experiment in names]
     means = [
         ExperimentMeans(section.experiment, section.summary)
         for section in sections
         if names is None or section.experiment.name in names
     ]
-    told = [section for section in sections if names is None or section.experiment.name in names]
+    shown = [section for section in sections if names is None or section.experiment.name in names]
     warnings = [
-        text if len(told) == 1 else f"{section.experiment.name}: {text}"
-        for section in told
+        text if len(shown) == 1 else f"{section.experiment.name}: {text}"
+        for section in shown
         for text in section.warnings
     ]
-    return ExperimentReport(out, len(mine), failed, judged, failure_lines(mine), means, differences, warnings)
+    return ExperimentReport(out, len(mine), failed, evaluated, failure_lines(mine), means, differences, warnings)
 
 
 def _section(

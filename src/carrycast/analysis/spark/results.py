@@ -1,4 +1,4 @@
-"""The runs of an experiment, as claims and figures ask for them."""
+"""The runs of an experiment as claims and figures need them: metrics by seed, means, differences, and served pairs."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Results:
     records: Sequence[Record]
     out: Path
     spark: "SparkSession | None" = None
-    """For what is told by traces alone."""
+    """Needed only for served pairs, which come from traces."""
     _served: "DataFrame | None" = field(default=None, init=False)
 
     def points(self, selector: Selector) -> list[Point]:

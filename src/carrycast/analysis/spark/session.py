@@ -1,4 +1,4 @@
-"""The one Spark session of a process: embedded in it unless a cluster is named.
+"""The one SparkSession of a process: embedded in it unless a cluster is named.
 
 The settings suit what carrycast asks of Spark: few, long, independent simulations in Python, then small tables. The
 Java side should cost next to nothing beside them."""
@@ -152,7 +152,7 @@ _requested: dict[str, str] = {}
 
 
 def configure(settings: Mapping[str, str]) -> None:
-    """Settings of Spark for the session that this process will start; a UserError if it has others already."""
+    """Set the Spark settings of the SparkSession that this process will start; a UserError if it runs with others."""
     global _requested
     with _lock:
         if _running is not None and dict(settings) != _requested:
@@ -169,7 +169,7 @@ def scratch_folder(spark: "SparkSession") -> Path:
 
 
 def session(name: str, master: str | None = None, cores: int | None = None) -> "SparkSession":
-    """The Spark session of this process, started on the first call.
+    """The SparkSession of this process, started on the first call.
 
     `master` is a cluster's address; without one Spark runs inside this process on `cores` cores (all there are).
     Workers can import whatever this process can when the session starts; those of a cluster are sent carrycast and
@@ -286,7 +286,7 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
     if is_local(master):
         fixed["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(own_import_paths())
     else:
-        # Rows and traces come home by the task, and no more than a few tasks' are held here at once.
+        # Rows and traces arrive with each task, and only those of a few tasks are in memory at once.
         ours["spark.driver.maxResultSize"] = "0"
     return merge_settings(ours, fixed, _requested)
 
@@ -310,7 +310,7 @@ def _variables(master: str, java_home: Path, settings: Mapping[str, str], scratc
 
 
 def _link_spark_home(home: Path, to: Path) -> Path:
-    """Spark's folder once more, as links: the workers of a `local-cluster` keep what they do in it."""
+    """Make a folder of links to Spark's files: the workers of a `local-cluster` write into it."""
     to.mkdir()
     for path in home.iterdir():
         (to / path.name).symlink_to(path)

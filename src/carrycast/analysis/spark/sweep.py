@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-# Rows that go home together: a batch of one costs as much as the shortest of runs.
+# Rows in a batch to the driver: a batch of one row costs as much as the shortest run.
 MOST_AT_ONCE = 256
 
 
@@ -57,7 +57,7 @@ def sweep(
     partitions: int | None = None,
     quiet: bool = False,
 ) -> list[Record]:
-    """`swept` in a folder that nobody else writes to meanwhile."""
+    """Do the missing runs, with a lock on the folder, and return all rows."""
     with lock_folder(out):
         rows: list[Record] = run_missing(experiments, out, lambda: spark, simulate, partitions, quiet).to_pylist()
     return rows
@@ -199,7 +199,7 @@ def _identity(rows: Iterable[tuple[object, ...]]) -> Iterable[tuple[object, ...]
 
 
 def make_worker(out: str, simulate: Simulate) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
-    """What runs in a worker's process: a partition's rows in, their records out. Its journal has each at once."""
+    """The function of a worker process: planned runs of a partition in, their records out and in its journal."""
 
     def work(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         from pyspark import TaskContext
@@ -226,7 +226,7 @@ def make_worker(out: str, simulate: Simulate) -> Callable[[Iterable["pa.RecordBa
 def _execute_once(planned: PlannedRun, journal: TaskJournal, out: Path, simulate: Simulate) -> Record:
     if planned.key in journal.done:
         return journal.done[planned.key]
-    if journal.deaths.get(planned.key, 0) >= MAX_WORKER_CRASHES:
+    if journal.crashes.get(planned.key, 0) >= MAX_WORKER_CRASHES:
         record = lost_worker_record(planned)
     else:
         journal.start(planned.key)

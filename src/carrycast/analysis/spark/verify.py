@@ -1,7 +1,7 @@
-"""Whether the runs of a report would come out the same today: some of them are run again, and fingerprints compared.
+"""Check whether the runs of a report are reproducible: a sample of them runs again, and fingerprints are compared.
 
-A fingerprint covers every transmission, delivery and drop of a run. So a table that an earlier version made is today's
-as far as the runs drawn tell, and nobody need do all of them anew. No Spark: a few runs, one after the other.
+A fingerprint covers every transmission, delivery and drop of a run. If the sample agrees, the tables of an earlier
+version need not be computed again. The runs execute one after the other in this process, without Spark.
 """
 
 from collections.abc import Iterator

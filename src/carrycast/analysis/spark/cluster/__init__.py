@@ -1,1 +1,1 @@
-"""Runs on machines that share nothing with this one: what is sent to them, who they are, and how results come home."""
+"""Runs on a cluster that shares no folder with the driver: artifacts, executors, and results sent to the driver."""

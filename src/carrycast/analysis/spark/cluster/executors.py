@@ -1,6 +1,6 @@
-"""The executors of a cluster: awaited, looked at before the first run, and watched while they work.
+"""The executors of a cluster: awaited, checked before the first run, and watched while a job runs.
 
-Spark itself waits for ever: for executors that never come, and for those that are gone. It is told when to give up.
+Spark itself waits forever for executors that never register or are lost. The time-outs here end such a job.
 """
 
 import threading
@@ -22,14 +22,14 @@ ARRIVAL_S = 120.0
 SETTLING_S = 2.0
 """Executors of one cluster come within this time of each other, or later than it pays to wait."""
 GONE_S = 60.0
-"""For so long nobody may be there: executors that died are replaced within seconds, if they are."""
+"""A job without any executor is given up after this time: lost executors are replaced within seconds, or never."""
 POLL_S = 0.25
 NEEDED = ("msgspec", "numpy", "pyarrow")
 """What a worker must have of its own; carrycast comes from here."""
 
 
 class WorkerState(NamedTuple):
-    """What one worker said of itself."""
+    """What one worker reported about its Python."""
 
     host: str
     python: str
@@ -38,7 +38,7 @@ class WorkerState(NamedTuple):
 
 
 def count_executors(spark: "SparkSession") -> int:
-    """How many are there now."""
+    """The number of registered executors."""
     # The driver counts as one of those that keep blocks.
     return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
@@ -126,7 +126,7 @@ def _inspect_workers(spark: "SparkSession") -> list[WorkerState]:
 
 @contextmanager
 def watch_executors(spark: "SparkSession") -> Iterator[threading.Event]:
-    """While the body runs a job: give it up if all executors are gone for good. The event tells that they are."""
+    """While the body runs a job: cancel it when all executors are lost. The event is set if that happened."""
     gone, over = threading.Event(), threading.Event()
 
     def watch() -> None:
@@ -135,7 +135,7 @@ def watch_executors(spark: "SparkSession") -> Iterator[threading.Event]:
             try:
                 there = count_executors(spark)
             except Exception:
-                # Spark has stopped, as it does when its master tells it to: the job has ended too.
+                # Spark has stopped, as it does on command of its master: the job has ended too.
                 return
             if there:
                 seen = time.monotonic()

@@ -1,4 +1,9 @@
-"""A run in a process of its own: if it dies, only the run is lost, and becomes an error."""
+"""The runs of a sweep on a cluster whose executors share no folder with the driver.
+
+With each task that ends, a worker sends the records and traces of its runs to the driver, through a Spark accumulator.
+The driver writes them at once, so they stay whatever happens to the cluster. After a worker has crashed, the runs of
+its task execute in subprocesses, so that a run that crashes again is recorded as an error.
+"""
 
 import multiprocessing
 import os
@@ -57,29 +62,29 @@ def _in_child(planned: PlannedRun, out: Path, simulate: Simulate) -> Record | No
     child.start()
     theirs.close()
     try:
-        told = json_value(ours.recv_bytes())
+        received = json_value(ours.recv_bytes())
     except EOFError:
         return None
     finally:
         ours.close()
         child.join()
-    if isinstance(told, str):
-        raise WorkError(told)
-    assert isinstance(told, dict)
-    return told
+    if isinstance(received, str):
+        raise WorkError(received)
+    assert isinstance(received, dict)
+    return received
 
 
 def _send_record(to: "Connection[bytes, bytes]", planned: PlannedRun, out: Path, simulate: Simulate) -> None:
     try:
-        told: Record | str = execute_run(planned, out, simulate)
+        outcome: Record | str = execute_run(planned, out, simulate)
     except WorkError as error:
-        told = str(error)
-    to.send_bytes(json_text(told).encode())
+        outcome = str(error)
+    to.send_bytes(json_text(outcome).encode())
     to.close()
 
 
 MOST_TRACE_BYTES = 64 << 20
-"""Of one run, to be sent home by Spark, which holds some of them at once in the memory of this machine."""
+"""Of one run: the driver holds the traces of some runs in memory at once."""
 
 
 class RunResult(msgspec.Struct, frozen=True, array_like=True):
@@ -90,14 +95,14 @@ class RunResult(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ResultAccumulator:
-    """What adds up parcels: in a worker to a list, at home by taking each in. It is no AccumulatorParam by descent, so
-    that nothing of Spark's is imported before it is needed."""
+    """Accumulates results: a list in a worker, `receive` in the driver. It has the methods of an AccumulatorParam but
+    does not derive from it, so that Spark is imported only when it is needed."""
 
     def __init__(self, receive: Callable[[bytes], None] | None = None) -> None:
         self._receive = receive
 
     def __reduce__(self) -> tuple[type["ResultAccumulator"], tuple[()]]:
-        """A worker's has nobody to hand on to."""
+        """In a worker it only collects."""
         return ResultAccumulator, ()
 
     def zero(self, value: list[bytes]) -> list[bytes]:
@@ -108,13 +113,13 @@ class ResultAccumulator:
         """As Spark asks for it."""
         if self._receive is None:
             return held + more
-        for parcel in more:
-            self._receive(parcel)
+        for result in more:
+            self._receive(result)
         return held
 
 
 class ResultReceiver:
-    """Where parcels arrive: traces go where they belong, rows into a journal."""
+    """Receives results in the driver: writes traces to their folder and records to a journal."""
 
     def __init__(self, out: Path, journal: TaskJournal, cancel: Callable[[], None]) -> None:
         self._out = out
@@ -122,31 +127,31 @@ class ResultReceiver:
         self._cancel = cancel
         self._lock = threading.Lock()
         self.records: dict[str, Record] = {}
-        """What has come home, by key."""
+        """The records received, by key."""
         self.error: Exception | None = None
         """Why nothing more is taken in."""
 
-    def receive(self, parcel: bytes) -> None:
+    def receive(self, result: bytes) -> None:
         """Take a run in, once. Spark would only log what is raised here: it is kept, and the job given up."""
         with self._lock:
             if self.error is not None:
                 return
             try:
                 with report_full_disk(self._out):
-                    self._keep(msgspec.msgpack.decode(parcel, type=RunResult))
+                    self._keep(msgspec.msgpack.decode(result, type=RunResult))
             except Exception as error:
                 self.error = error
         if self.error is not None:
             self._cancel()
 
-    def _keep(self, parcel: RunResult) -> None:
-        record = json_value(parcel.record)
+    def _keep(self, result: RunResult) -> None:
+        record = json_value(result.record)
         assert isinstance(record, dict)
         key = str(record["key"])
         if key in self.records:
             return
-        if parcel.trace:
-            _unpack_trace(parcel.trace, self._out / TRACES_FOLDER, key)
+        if result.trace:
+            _unpack_trace(result.trace, self._out / TRACES_FOLDER, key)
         self._journal.add(record)
         self.records[key] = record
 
@@ -154,7 +159,7 @@ class ResultReceiver:
 def run_remotely(
     spark: "SparkSession", frame: "DataFrame", runs: Sequence[PlannedRun], out: Path, simulate: Simulate, scratch: Path
 ) -> list[Record]:
-    """Do runs on a cluster; their rows. A WorkError if not all of them came home."""
+    """Execute runs on a cluster and return their records; a WorkError if some did not reach the driver."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -162,31 +167,34 @@ def run_remotely(
     send_code(spark, scratch)
     places = send_files(spark, scratch, _inputs(runs))
     with TaskJournal(out / RUNS_FOLDER, 0) as journal:
-        home = ResultReceiver(out, journal, context.cancelAllJobs)
-        parcels: Accumulator[list[bytes]] = context.accumulator([], ResultAccumulator(home.receive))  # type: ignore[arg-type]
-        work = make_remote_worker(str(Path.cwd()), places, simulate, parcels)
+        receiver = ResultReceiver(out, journal, context.cancelAllJobs)
+        results: Accumulator[list[bytes]] = context.accumulator([], ResultAccumulator(receiver.receive))  # type: ignore[arg-type]
+        work = make_remote_worker(str(Path.cwd()), places, simulate, results)
         with watch_executors(spark) as gone:
             try:
                 sent = frame.mapInArrow(work, "key string").toArrow()["key"].to_pylist()
             except (PySparkException, Py4JError) as error:
-                if home.error is not None:
-                    raise home.error from None
-                kept = f"{len(home.records)} of {len(runs)} runs are home and kept in {out}; start it again to go on"
+                if receiver.error is not None:
+                    raise receiver.error from None
+                count = f"{len(receiver.records)} of {len(runs)} runs"
+                kept = f"{count} are finished and kept in {out}; start it again to go on"
                 if gone.is_set():
                     raise WorkError(f"{master}: all its executors are gone; {kept}") from None
                 raise WorkError(f"{master}: the sweep failed: {failure_reason(error)}; {kept}") from error
-    if home.error is not None:
-        raise home.error
-    lost = set(sent) - set(home.records)
+    if receiver.error is not None:
+        raise receiver.error
+    lost = set(sent) - set(receiver.records)
     if lost:
-        raise WorkError(f"{master}: {len(lost)} of {len(runs)} runs were done and did not come home; start it again")
-    return list(home.records.values())
+        raise WorkError(
+            f"{master}: {len(lost)} of {len(runs)} runs were done and did not reach the driver; start it again"
+        )
+    return list(receiver.records.values())
 
 
 def make_remote_worker(
-    home: str, places: Mapping[str, str], simulate: Simulate, parcels: "Accumulator[list[bytes]]"
+    working_folder: str, places: Mapping[str, str], simulate: Simulate, results: "Accumulator[list[bytes]]"
 ) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
-    """What runs in a worker's process: a partition's rows in, the keys of those sent home out."""
+    """The function of a worker process: planned runs of a partition in, the keys of those sent to the driver out."""
 
     def work(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         import pyarrow as pa
@@ -196,14 +204,14 @@ def make_remote_worker(
         if context is not None:
             freeze_imports()
         again = context is not None and context.attemptNumber() > 0
-        relocate(Path(home), {path: SparkFiles.get(name) for path, name in places.items()})
+        relocate(Path(working_folder), {path: SparkFiles.get(name) for path, name in places.items()})
         folder = Path(tempfile.mkdtemp(prefix="carrycast-"))
         try:
             for batch in batches:
                 for planned in msgspec.convert(batch.to_pylist(), list[PlannedRun]):
                     # Whatever ended the worker before, a run may have: it cannot end this one.
                     record = (execute_in_subprocess if again else execute_run)(planned, folder, simulate)
-                    parcels.add([_pack_result(planned, record, folder)])
+                    results.add([_pack_result(planned, record, folder)])
                     yield pa.record_batch({"key": pa.array([planned.key], pa.string())})
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -226,7 +234,7 @@ def _pack_result(planned: PlannedRun, record: Record, folder: Path) -> bytes:
         files = sorted(path for path in kept.rglob("*") if path.is_file())
         size = sum(path.stat().st_size for path in files)
         if size > MOST_TRACE_BYTES:
-            text = f"its trace has {size >> 20} MB, and at most {MOST_TRACE_BYTES >> 20} are sent home from a cluster"
+            text = f"its trace has {size >> 20} MB, and at most {MOST_TRACE_BYTES >> 20} are sent back from a cluster"
             record = make_record(planned, error=f"{text}; keep less of it, or run it without --master")
         else:
             trace = {path.relative_to(kept).as_posix(): path.read_bytes() for path in files}
