@@ -12,50 +12,29 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "build" / "compiled"
-# Where the time of a run goes, less what declares settings and messages (msgspec builds those classes when they are
-# imported) and what programs and tests inherit from as they like (mypyc's classes refuse that).
-MODULES = (
-    "mobility/trajectory.py",
-    "radio/contention.py",
-    "radio/csma.py",
-    "radio/disk.py",
-    "radio/ether.py",
-    "radio/medium.py",
-    "radio/station.py",
-    "radio/vicinity.py",
-    "routing/aodv/control.py",
-    "routing/aodv/discovery.py",
-    "routing/aodv/errors.py",
-    "routing/aodv/hello.py",
-    "routing/aodv/router.py",
-    "routing/aodv/rules.py",
-    "routing/aodv/station.py",
-    "routing/aodv/table.py",
-    "routing/aodv/waiting.py",
-    "routing/gpsr/beacons.py",
-    "routing/gpsr/geometry.py",
-    "routing/gpsr/neighbors.py",
-    "routing/gpsr/passed.py",
-    "routing/gpsr/perimeter.py",
-    "routing/gpsr/planar.py",
-    "routing/gpsr/router.py",
-    "simulation/host.py",
-    "simulation/interfaces.py",
-    "simulation/kernel.py",
-    "simulation/missed.py",
-    "simulation/network.py",
-    "simulation/node.py",
-    "simulation/witness/amounts.py",
-    "simulation/witness/answers.py",
-    "simulation/witness/checkers.py",
-    "simulation/witness/fingerprint.py",
-    "simulation/witness/meter.py",
-    "simulation/witness/outputs.py",
-    "simulation/witness/pairs.py",
-    "simulation/witness/recorder.py",
-    "simulation/witness/tally.py",
-    "simulation/world.py",
+SOURCE = ROOT / "src" / "carrycast"
+_PATTERNS = (
+    "routers/aodv/*.py",
+    "routers/gpsr/*.py",
+    "sim/engine/observers/*.py",
+    "sim/radio/*.py",
+    *(
+        f"sim/engine/{name}.py"
+        for name in ("context", "host", "interfaces", "kernel", "missed_events", "network", "node")
+    ),
+    "sim/mobility/trajectory.py",
 )
+# msgspec builds the classes of settings and messages when they are imported, so these modules stay as they are.
+_DECLARATIONS = frozenset({"__init__.py", "disk_settings.py", "dot11.py", "messages.py", "radio.py", "settings.py"})
+MODULES = tuple(
+    sorted(
+        str(path.relative_to(SOURCE))
+        for pattern in _PATTERNS
+        for path in SOURCE.glob(pattern)
+        if path.name not in _DECLARATIONS
+    )
+)
+"""Where the time of a run goes. Plug-ins of a compiled program cannot inherit from the classes in them."""
 _START = """#!/bin/sh
 # carrycast with its engine compiled: made by `make compiled`, from the sources as they stood then.
 PYTHONPATH="{lib}${{PYTHONPATH:+:$PYTHONPATH}}" exec "{python}" -m carrycast "$@"

@@ -7,6 +7,7 @@ from carrycast.core.protocol.application import application_named
 from carrycast.core.settings import file_locator, map_files
 from carrycast.errors import UserError
 from carrycast.sim.scenario.scenario import Scenario
+from carrycast.trace.folds.registry import installed_folds
 
 _ABSENT = b"absent"
 
@@ -35,9 +36,9 @@ def input_files(scenario: Scenario) -> list[Path]:
 
 
 def used_plugins(scenario: Scenario) -> list[type]:
-    """The classes of the plug-ins that a run of the scenario uses: radio, movement models, protocol, router and
-    applications. Their code decides the run, wherever it is installed."""
-    found: list[type] = [type(scenario.radio_model())]
+    """The classes of the plug-ins that a run of the scenario uses: radio, movement models, protocol, router,
+    applications, and the metrics of installed packages. Their code decides the results, wherever it is installed."""
+    found: list[type] = [type(scenario.radio_model()), *installed_folds()]
     model = scenario.mobility_model()
     models = [] if model is None else [model]
     while models:
