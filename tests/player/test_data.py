@@ -12,7 +12,7 @@ from carrycast.analysis.player.story import CRASH, DELIVER, EVICT, REACH, START,
 from carrycast.sim.engine.network import Network
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.overrides import apply_overrides
-from carrycast.trace.eligible import eligible
+from carrycast.trace.eligibility import find_eligible_pairs
 from tests.player.worlds import MOMENTS_S, RANGE_M, SEED, Columned, Truth, recorded, scenario
 
 
@@ -70,7 +70,7 @@ def test_a_moment_is_what_the_trace_says(time_s: float) -> None:
     assert sum(many for time, many in drops if time / 1e6 <= time_s) == truth.drops
     bin = int(time_s / 60 * story.FRAME_BINS)
     assert columns["0.frames"][bin - 1] == Truth(rows, event, bin * 60 / story.FRAME_BINS).frames
-    eligible_pairs = eligible(tables.events.to_pylist(), tables.subscriptions.to_pylist())
+    eligible_pairs = find_eligible_pairs(tables.events.to_pylist(), tables.subscriptions.to_pylist())
     wanted = {node for _, id, node, _, _ in eligible_pairs if id == event}
     pairs = zip(columns["0.want.event"], columns["0.want.node"], strict=True)
     assert {node for place, node in pairs if place == 1} == wanted

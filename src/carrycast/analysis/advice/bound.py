@@ -10,7 +10,7 @@ from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.roles import draw_roles
 from carrycast.sim.scenario.scenario import Scenario
 from carrycast.sim.scenario.workload import draw_workload
-from carrycast.trace.eligible import eligible
+from carrycast.trace.eligibility import find_eligible_pairs
 
 
 class DeliveryBound(NamedTuple):
@@ -71,7 +71,7 @@ def _earliest_delays(scenario: Scenario, seed: int) -> tuple[list[float], int]:
     ]
     leases_s = {str(one.event.id): one.event.lease_s for one in counted}
     wanted: dict[str, list[int]] = {}
-    for _, event, node, _, _ in eligible(events.values(), wanting):
+    for _, event, node, _, _ in find_eligible_pairs(events.values(), wanting):
         wanted.setdefault(event, []).append(node)
     delays_s: list[float] = []
     for event, nodes in wanted.items():

@@ -5,15 +5,13 @@ It is made from the full traces of all nodes, once traffic has stopped. Every pa
 event that is not delivered waits if a node holds a copy whose lease runs; else the last known copy says how it ended.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from carrycast.core.matching import Filter, FilterIndex
 from carrycast.core.model import EventId
 from carrycast.trace import Kind
-from carrycast.trace.eligible import owed
+from carrycast.trace.eligibility import Eligibility
 from carrycast.trace.facts import (
     CrashFact,
     DeliverFact,
@@ -129,16 +127,12 @@ def _counted(
     copies: Mapping[str, _CopyState],
     end_s: float,
 ) -> DeliveryReport:
-    standing = _standing(subscriptions)
-    index: FilterIndex[str] = FilterIndex()
-    for id, one in standing.items():
-        index.add(id, Filter(one["filter"]))
+    eligibility = Eligibility(_standing(subscriptions))
     pairs = had = waiting = 0
     dropped: Counter[str] = Counter()
     for event in events:
-        for id in index.match(json.loads(event["attributes"])):
-            if not owed(event, standing[id]):
-                continue
+        for place in eligibility.subscriptions(event).tolist():
+            id = eligibility.rows[place]["subscription"]
             pairs += 1
             state = copies[event["event"]]
             if (id, event["event"]) in delivered:
@@ -160,16 +154,12 @@ def _end(state: _CopyState) -> str:
     return NO_LONGER if state.received else NOT_HEARD
 
 
-def _standing(subscriptions: Sequence[Record]) -> dict[str, Record]:
+def _standing(subscriptions: Sequence[Record]) -> list[Record]:
     """Each subscription once, from its first start to its last end."""
     found: dict[str, dict[str, Any]] = {}
     for one in subscriptions:
-        if one["processor"] is not None:
-            continue
-        known = found.get(one["subscription"])
-        if known is None:
-            found[one["subscription"]] = {**one, "attributes": json.loads(one["attributes"])}
-        else:
-            known["from_s"] = min(known["from_s"], one["from_s"])
-            known["to_s"] = one["to_s"] if one["from_s"] >= known["from_s"] else known["to_s"]
-    return dict(found)
+        known = found.setdefault(one["subscription"], dict(one))
+        if one["from_s"] >= known["from_s"]:
+            known["to_s"] = one["to_s"]
+        known["from_s"] = min(known["from_s"], one["from_s"])
+    return list(found.values())

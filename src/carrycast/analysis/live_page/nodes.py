@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from carrycast.analysis.live_page.chronicle import Chronicle
+from carrycast.analysis.live_page.feed import LiveFeed
 from carrycast.errors import UserError, WorkError
 from carrycast.node.api.client import Client, connect
 from carrycast.node.api.messages import WatchResponse
@@ -29,7 +29,7 @@ class Watchers:
         if twice:
             raise UserError(f"{twice[0]}: is there twice; name each node once")
         self._addresses = addresses
-        self._chronicle = Chronicle(time.time())
+        self._feed = LiveFeed(time.time())
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._released_s = 0.0
@@ -44,7 +44,7 @@ class Watchers:
                 # A node of an older carrycast says here that it does not understand.
                 clients[-1].watch()
                 status = clients[-1].status()
-                self._chronicle.meet(status.node, status.name)
+                self._feed.add_node(status.node, status.name)
         except BaseException:
             for client in clients:
                 client.close()
@@ -63,8 +63,8 @@ class Watchers:
     def story(self, chapter: int, after: int) -> dict[str, object]:
         """What a page that has so much of a chapter does not have yet."""
         with self._lock:
-            self._chronicle.release(time.time() - HOLD_S)
-            return self._chronicle.story(chapter, after)
+            self._feed.release(time.time() - HOLD_S)
+            return self._feed.story(chapter, after)
 
     def _follow(self, address: str, client: Client | None) -> None:
         while not self._stop.is_set():
@@ -94,9 +94,9 @@ class Watchers:
             while not self._stop.is_set():
                 status = client.status()
                 with self._lock:
-                    self._chronicle.meet(status.node, status.name)
+                    self._feed.add_node(status.node, status.name)
                     for neighbor in status.neighbors:
-                        self._chronicle.meet(neighbor)
+                        self._feed.add_node(neighbor)
                 if (status.position, status.neighbors) != known:
                     known = (status.position, status.neighbors)
                     self._tell(node, "place", status.position)
@@ -112,23 +112,23 @@ class Watchers:
 
     def _tell(self, node: int, what: str, told: object) -> None:
         with self._lock:
-            self._chronicle.meet(node)
-            self._chronicle.tell(node, time.time(), what, told)
+            self._feed.add_node(node)
+            self._feed.report(node, time.time(), what, told)
 
     def _take(self, node: int, said: WatchResponse, ahead_s: float, frames: int, sent: bool = False) -> None:
         with self._lock:
             now_s = time.time()
             if said.subscriptions is not None:
                 # They stood a moment ago: an event that comes with them in one answer may be for them.
-                self._chronicle.tell(node, now_s - PERIOD_S, "wishes", said.subscriptions)
+                self._feed.report(node, now_s - PERIOD_S, "subscriptions", said.subscriptions)
             if said.holds:
-                self._chronicle.tell(node, now_s, "holds", said.holds)
+                self._feed.report(node, now_s, "holds", said.holds)
             if sent:
-                self._chronicle.tell(node, now_s, "frames", said.frames - frames)
-            self._chronicle.miss(said.missed)
-            for sighting in said.events:
-                self._chronicle.tell(node, min(sighting.time_s + ahead_s, now_s), "seen", sighting)
+                self._feed.report(node, now_s, "frames", said.frames - frames)
+            self._feed.add_missed(said.missed)
+            for event in said.events:
+                self._feed.report(node, min(event.time_s + ahead_s, now_s), "event", event)
             # Also while nobody looks: what waits must not pile up.
             if now_s - self._released_s > PERIOD_S:
                 self._released_s = now_s
-                self._chronicle.release(now_s - HOLD_S)
+                self._feed.release(now_s - HOLD_S)

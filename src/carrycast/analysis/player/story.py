@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from carrycast.analysis.player.columns import Columns, Integers
 from carrycast.trace import Kind
-from carrycast.trace.eligible import eligible
+from carrycast.trace.eligibility import Eligibility
+from carrycast.trace.folds.batch import TraceBatch
+from carrycast.trace.folds.traffic import TrafficFold
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,13 +137,9 @@ def _write_drops(columns: Columns, prefix: str, drops: "pa.Table", ids: "pa.Arra
 
 
 def _write_frames(columns: Columns, prefix: str, trace: "pa.Table", stage: Stage) -> None:
-    """How many frames had been sent by the end of each of some equal parts of the run; beacons are no work."""
-    import pyarrow.compute as pc
-
-    kind = trace.column("kind")
-    sent = pc.or_(pc.equal(kind, Kind.SEND.value), pc.equal(kind, Kind.RETRY.value))
-    work = pc.not_equal(pc.fill_null(trace.column("class"), ""), "discovery")
-    time = stage.microseconds(trace.filter(pc.and_(sent, work)).column("time_s"))
+    """How many frames had been sent by the end of each of some equal parts of the run; beacons are not counted."""
+    sent = np.flatnonzero(TrafficFold().amounts(TraceBatch.of(trace))["transmissions"])
+    time = stage.microseconds(trace.column("time_s").take(sent))
     ends = np.arange(1, FRAME_BINS + 1) * stage.duration_s * MICROSECONDS / FRAME_BINS
     columns.add(f"{prefix}frames", np.searchsorted(np.sort(time), ends, side="right"), rising=True)
 
@@ -150,9 +148,8 @@ def _write_events(columns: Columns, prefix: str, events: "pa.Table", subscriptio
     columns.add(f"{prefix}event.time", stage.microseconds(events.column("time_s")), rising=True)
     columns.add(f"{prefix}event.source", stage.nodes(events.column("source")))
     rows: list[dict[str, Any]] = events.to_pylist()
-    place = {row["event"]: index for index, row in enumerate(rows)}
-    # Who wants what a processor makes of an event is served by another event.
-    pairs = [(place[id], node) for _, id, node, _, through in eligible(rows, subscriptions.to_pylist()) if not through]
+    eligibility = Eligibility(subscriptions.to_pylist())
+    pairs = [(place, node) for place, row in enumerate(rows) for node in eligibility.nodes(row).tolist()]
     wanted = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     columns.add(f"{prefix}want.event", wanted[:, 0], rising=True)
     columns.add(f"{prefix}want.node", np.searchsorted(stage.names, wanted[:, 1]))

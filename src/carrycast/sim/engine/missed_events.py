@@ -1,13 +1,11 @@
-"""Who missed what: from the tables of a run, with the last that they tell of each event that did not arrive."""
+"""Events that subscriptions missed, from the tables of a run, with the last row of each such event."""
 
-import json
 import operator
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from carrycast.core.matching import Filter, FilterIndex
 from carrycast.trace import Kind
-from carrycast.trace.eligible import owed
+from carrycast.trace.eligibility import Eligibility
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,29 +36,25 @@ class MissedEvent(NamedTuple):
 
 
 def find_missed_events(trace: "pa.Table", events: "pa.Table", subscriptions: "pa.Table") -> list[MissedEvent]:
-    """Who missed which of the events that count, in the order in which they were published.
+    """The counted events that subscriptions missed, in the order of publication.
 
     A subscription is owed what was published while it stood, by others, and what its filter and the event's access
     policy allow. One that names a processor is left out: what that would have made of an event nobody knows.
     """
-    standing: dict[str, Record] = {}
-    index: FilterIndex[str] = FilterIndex()
-    for one in subscriptions.to_pylist():
-        if one["processor"] is None:
-            standing[one["subscription"]] = {**one, "attributes": json.loads(one["attributes"])}
-            index.add(one["subscription"], Filter(one["filter"]))
+    eligibility = Eligibility(subscriptions.to_pylist())
     rows = trace.select(["time_s", "node", "kind", "event", "subscription", "peer", "reason"]).to_pylist()
-    had = {(row["subscription"], row["event"]) for row in rows if row["kind"] == Kind.DELIVER}
+    delivered = {(row["subscription"], row["event"]) for row in rows if row["kind"] == Kind.DELIVER}
     lasts = _last_rows(rows)
     found: list[MissedEvent] = []
     for event in sorted(events.to_pylist(), key=operator.itemgetter("time_s")):
         if not event["counted"]:
             continue
-        for id in sorted(index.match(json.loads(event["attributes"]))):
-            one = standing[id]
-            if (id, event["event"]) not in had and owed(event, one):
-                last = lasts.get((event["event"], one["node"])) or lasts[event["event"], None]
-                found.append(MissedEvent(one["node"], id, event["event"], event["time_s"], _describe_row(last)))
+        owed = [eligibility.rows[place] for place in eligibility.subscriptions(event).tolist()]
+        for one in sorted(owed, key=operator.itemgetter("subscription")):
+            id, node = one["subscription"], one["node"]
+            if (id, event["event"]) not in delivered:
+                last = lasts.get((event["event"], node)) or lasts[event["event"], None]
+                found.append(MissedEvent(node, id, event["event"], event["time_s"], _describe_row(last)))
     return found
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carrycast.trace.eligible import Eligibility
+from carrycast.trace.eligibility import Eligibility
 from carrycast.trace.schema import Kind
 
 if TYPE_CHECKING:

@@ -4,23 +4,22 @@ from typing import Any
 
 import pytest
 
-from carrycast.analysis.live_page import chronicle
-from carrycast.analysis.live_page.chronicle import Chronicle
-from carrycast.analysis.live_page.shortened import DROP, EVENT, FRAMES, LINK_DOWN, LINK_UP, PLACE
+from carrycast.analysis.live_page import feed
+from carrycast.analysis.live_page.feed import DROP, EVENT, FRAMES, LINK_DOWN, LINK_UP, PLACE, LiveFeed
 from carrycast.analysis.player.story import CRASH, DELIVER, EVICT, REACH, START, STORE
 from carrycast.node.event_feed import ActiveSubscription, FeedEvent
 
 T0 = 1000.0
 
 
-def network(*ids: int) -> Chronicle:
-    found = Chronicle(T0)
+def network(*ids: int) -> LiveFeed:
+    found = LiveFeed(T0)
     for id in ids:
-        found.meet(id, f"node-{id}")
+        found.add_node(id, f"node-{id}")
     return found
 
 
-def rows(of: Chronicle, until_s: float = 1000.0) -> list[list[Any]]:
+def rows(of: LiveFeed, until_s: float = 1000.0) -> list[list[Any]]:
     of.release(T0 + until_s)
     found: list[list[Any]] = of.story(-1, 0)["rows"]
     return found
@@ -32,10 +31,10 @@ def seen(kind: str, event: str | None = "7:0", **more: Any) -> FeedEvent:
 
 def test_what_nodes_tell_at_their_own_pace_is_put_in_order() -> None:
     story = network(7, 9)
-    story.tell(9, T0 + 2.0, "seen", seen("receive", peer=7))
-    story.tell(9, T0 + 0.5, "wishes", [ActiveSubscription("9:0", "n = 1"), ActiveSubscription("9:1", "n = 2")])
-    story.tell(7, T0 + 1.0, "seen", seen("publish", attributes={"n": 1}))
-    story.tell(9, T0 + 2.0, "seen", seen("deliver"))
+    story.report(9, T0 + 2.0, "event", seen("receive", peer=7))
+    story.report(9, T0 + 0.5, "subscriptions", [ActiveSubscription("9:0", "n = 1"), ActiveSubscription("9:1", "n = 2")])
+    story.report(7, T0 + 1.0, "event", seen("publish", attributes={"n": 1}))
+    story.report(9, T0 + 2.0, "event", seen("deliver"))
     assert rows(story, 2.0) == [
         [EVENT, 1.0, 0, "7:0", "n = 1", [1]],
         [REACH, 1.0, 0, 0, -1],
@@ -43,33 +42,33 @@ def test_what_nodes_tell_at_their_own_pace_is_put_in_order() -> None:
         [DELIVER, 2.0, 1, 0, -1],
     ]
     # Who tells of something older is heard late; what comes twice is told once, and what is not carried not evicted.
-    story.tell(7, T0 + 1.5, "seen", seen("store"))
+    story.report(7, T0 + 1.5, "event", seen("store"))
     for kind in ("store", "receive", "deliver", "evict", "evict"):
-        story.tell(7 if kind != "deliver" else 9, T0 + 3.0, "seen", seen(kind))
+        story.report(7 if kind != "deliver" else 9, T0 + 3.0, "event", seen(kind))
     assert rows(story, 3.0)[4:] == [[STORE, 2.0, 0, 0, -1], [EVICT, 3.0, 0, 0, -1]]
 
 
 def test_the_page_gets_what_it_does_not_have() -> None:
     story = network(7)
-    story.tell(7, T0 + 1.0, "seen", seen("drop", None, reason="loss"))
+    story.report(7, T0 + 1.0, "event", seen("drop", None, reason="loss"))
     story.release(T0 + 1.0)
     first = story.story(-1, 0)
     assert (first["begins"], first["names"], first["rows"]) == (True, ["node-7"], [[DROP, 1.0, 0, -1, "loss"]])
     again = story.story(first["chapter"], first["next"])
     assert (again["begins"], again["rows"]) == (False, [])
     # A node that is new is another chapter, and so is a name.
-    story.meet(9)
+    story.add_node(9)
     anew = story.story(first["chapter"], first["next"])
     assert (anew["begins"], anew["names"], len(anew["rows"])) == (True, ["node-7", "9"], 1)
-    story.meet(9, "nine")
+    story.add_node(9, "nine")
     assert story.story(anew["chapter"], anew["next"])["names"] == ["node-7", "nine"]
 
 
 def test_a_pair_is_linked_while_either_says_so() -> None:
     story = network(7, 9)
     for time_s, id, neighbors in ((1, 7, [9]), (2, 9, [7]), (3, 7, []), (4, 9, [5]), (5, 9, [7])):
-        story.tell(id, T0 + time_s, "neighbors", neighbors)
-    story.tell(9, T0 + 6, "gone", None)
+        story.report(id, T0 + time_s, "neighbors", neighbors)
+    story.report(9, T0 + 6, "gone", None)
     assert rows(story) == [
         [LINK_UP, 1.0, 0, 1],
         [LINK_DOWN, 4.0, 0, 1],
@@ -81,9 +80,9 @@ def test_a_pair_is_linked_while_either_says_so() -> None:
 
 def test_a_described_event_is_described_once() -> None:
     story = network(7, 9)
-    story.tell(9, T0 + 1, "holds", ["7:3"])
-    story.tell(9, T0 + 2, "seen", seen("receive", "7:3", attributes={"n": 1}))
-    story.tell(9, T0 + 3, "seen", seen("receive", "7:3", attributes={"n": 1}))
+    story.report(9, T0 + 1, "holds", ["7:3"])
+    story.report(9, T0 + 2, "event", seen("receive", "7:3", attributes={"n": 1}))
+    story.report(9, T0 + 3, "event", seen("receive", "7:3", attributes={"n": 1}))
     assert [row for row in rows(story) if row[0] == EVENT] == [
         [EVENT, 1.0, 0, "7:3", "", []],
         [EVENT, 2.0, 0, "7:3", "n = 1", []],
@@ -125,28 +124,28 @@ class Shown:
 
 @pytest.mark.parametrize("limit", ["rows", "span"])
 def test_a_long_story_goes_on_as_if_all_of_it_were_told(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def played(story: Chronicle) -> Chronicle:
+    def played(story: LiveFeed) -> LiveFeed:
         for step in range(400):
             now, event, id = T0 + step, f"7:{step // 4}", (7, 9, 11)[step % 3]
-            story.tell(id, now, "seen", seen("receive", event, attributes={"n": step}))
+            story.report(id, now, "event", seen("receive", event, attributes={"n": step}))
             if step % 5 == 0:
-                story.tell(id, now, "seen", seen("store", event))
+                story.report(id, now, "event", seen("store", event))
             if step % 7 == 0:
-                story.tell(9, now, "seen", seen("evict", f"7:{step // 8}"))
+                story.report(9, now, "event", seen("evict", f"7:{step // 8}"))
             if step % 50 == 0:
-                story.tell(9, now, "gone" if step % 100 else "up", None)
-            story.tell(7, now, "neighbors", [9, 11] if step % 9 else [])
-            story.tell(11, now, "place", (step, 1.0))
-            story.tell(11, now, "frames", step)
+                story.report(9, now, "gone" if step % 100 else "up", None)
+            story.report(7, now, "neighbors", [9, 11] if step % 9 else [])
+            story.report(11, now, "place", (step, 1.0))
+            story.report(11, now, "frames", step)
             story.release(now)
         return story
 
     whole = Shown(played(network(7, 9, 11)).story(-1, 0)["rows"])
     if limit == "rows":
-        monkeypatch.setattr(chronicle, "MAX_ROWS", 300)
+        monkeypatch.setattr(feed, "MAX_ROWS", 300)
     else:
-        monkeypatch.setattr(chronicle, "MAX_SPAN_S", 100.0)
-        monkeypatch.setattr(chronicle, "KEEP_S", 40.0)
+        monkeypatch.setattr(feed, "MAX_SPAN_S", 100.0)
+        monkeypatch.setattr(feed, "KEEP_S", 40.0)
     story = played(network(7, 9, 11))
     told = story.story(-1, 0)
     short = Shown(told["rows"])

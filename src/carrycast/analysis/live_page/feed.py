@@ -1,19 +1,18 @@
-"""The story of a live network as it happens: rows in order of time, which the page adds to what it has.
+"""The event feed of a live network: rows in order of time, which the page adds to those it has.
 
-Nodes tell at their own pace, so what is told waits a moment until all have, and is then put in order. The story is
-bounded: when it gets too long, a new chapter begins with what still matters, and the page reads anew.
+Nodes report at their own pace, so reports wait a moment until all nodes have reported, and are then put in order. The
+feed is bounded: when it gets too long, a new chapter begins with the rows that still matter, and the page reads again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from carrycast.analysis.live_page.shortened import DROP, EVENT, FRAMES, LINK_DOWN, LINK_UP, PLACE, Row, shortened
-from carrycast.analysis.player.story import CRASH, DELIVER, EVICT, REACH, START, STORE, said
+from carrycast.analysis.player.story import CRASH, DELIVER, EVICT, REACH, START, STOP, STORE, said
 from carrycast.node.event_feed import ActiveSubscription, FeedEvent
 from carrycast.trace import Kind
-from carrycast.trace.eligible import eligible
+from carrycast.trace.eligibility import Eligibility
 
 MAX_ROWS = 200_000
 MAX_SPAN_S = 7200.0
@@ -32,9 +31,14 @@ _CODES: dict[str, int] = {
 }
 
 Pair = tuple[int, int]
+LINK_UP, LINK_DOWN, PLACE, DROP, EVENT, FRAMES = range(7, 13)
+"""Rows of a live feed besides the facts of `player.story`; the page's live.js knows them by these numbers."""
+
+Row = list[Any]
+"""What it is and when, then what belongs to it. Events are numbered in the order of their first rows."""
 
 
-class Chronicle:
+class LiveFeed:
     """One network. Times are seconds on the watcher's clock; nodes are known by their ids and numbered as they come."""
 
     def __init__(self, origin_s: float) -> None:
@@ -53,13 +57,13 @@ class Chronicle:
         self._described: set[int] = set()
         self._have: tuple[set[Pair], set[Pair], set[Pair]] = (set(), set(), set())
         """(event, node): reached, carried, delivered."""
-        self._voices: dict[int, frozenset[int]] = {}
+        self._neighbors: dict[int, frozenset[int]] = {}
         self._links: dict[Pair, int] = {}
-        self._wishes: dict[tuple[int, str], dict[str, Any]] = {}
+        self._subscriptions: dict[tuple[int, str], dict[str, Any]] = {}
 
-    # What nodes tell.
+    # Reports of nodes.
 
-    def meet(self, id: int, name: str | None = None) -> None:
+    def add_node(self, id: int, name: str | None = None) -> None:
         """A node, by its name once that is known."""
         place = self._places.get(id)
         if place is None and len(self._places) < MAX_NODES:
@@ -70,26 +74,26 @@ class Chronicle:
             self._names[place] = name
             self._chapter += 1
 
-    def tell(self, id: int, time_s: float, what: str, told: Any) -> None:
-        """A node has told something: `seen` a sighting, `place` where it is, `neighbors`, `wishes`, `holds`, `frames`,
-        or that it is `up` or `gone`."""
+    def report(self, id: int, time_s: float, what: str, told: Any) -> None:
+        """A node reports an `event` of its feed, its `place`, `neighbors`, `subscriptions` or `frames`, the events that
+        it `holds`, or that it is `up` or `gone`."""
         self._numbered += 1
         self._waiting.append((time_s - self._origin_s, self._numbered, id, what, told))
 
-    def miss(self, count: int) -> None:
-        """So many sightings came too fast to be kept."""
+    def add_missed(self, count: int) -> None:
+        """So many events of feeds came too fast to be kept."""
         self._missed += count
 
     # In order.
 
     def release(self, until_s: float) -> None:
-        """Make rows of all that happened up to a time, by which everybody has told."""
+        """Make rows of all reports up to a time, by which every node has reported."""
         until_s -= self._origin_s
         due = sorted((one for one in self._waiting if one[0] <= until_s), key=lambda one: one[:2])
         self._waiting = [one for one in self._waiting if one[0] > until_s]
         for time_s, _, id, what, told in due:
             if id in self._places:
-                # Who tells late is heard late: rows never go back in time.
+                # A late report gets a late time: rows never go back in time.
                 self._write(max(time_s, self._until_s), id, what, told)
                 self._until_s = max(time_s, self._until_s)
         self._until_s = max(until_s, self._until_s)
@@ -113,14 +117,14 @@ class Chronicle:
 
     def _write(self, now: float, id: int, what: str, told: Any) -> None:
         node = self._places[id]
-        if what == "seen":
-            self._see(now, node, told)
+        if what == "event":
+            self._add_feed_event(now, node, told)
         elif what == "place":
             self._rows.append([PLACE, now, node, *(told or (None, None))])
         elif what == "neighbors":
-            self._hear(now, node, told)
-        elif what == "wishes":
-            self._wish(now, id, told)
+            self._update_links(now, node, told)
+        elif what == "subscriptions":
+            self._subscribe(now, id, told)
         elif what == "frames":
             self._frames[node] = told
             self._rows.append([FRAMES, now, sum(self._frames.values())])
@@ -132,11 +136,11 @@ class Chronicle:
         else:
             assert what == "gone", what
             self._rows.append([CRASH, now, node, -1, -1])
-            self._hear(now, node, ())
-            self._wish(now, id, ())
+            self._update_links(now, node, ())
+            self._subscribe(now, id, ())
             self._have[1].difference_update([pair for pair in self._have[1] if pair[1] == node])
 
-    def _see(self, now: float, node: int, seen: FeedEvent) -> None:
+    def _add_feed_event(self, now: float, node: int, seen: FeedEvent) -> None:
         if seen.kind == Kind.DROP:
             event = self._events.get(seen.event or "", -1)
             self._rows.append([DROP, now, node, event, seen.reason or "unknown"])
@@ -175,11 +179,12 @@ class Chronicle:
         if seen is not None and attributes is not None:
             self._described.add(place)
             text = said(attributes)[:MAX_TEXT]
-            wanted = [self._places[node] for node in self._wanting(now, id, source, seen) if node in self._places]
+            eligible = self._eligible_nodes(now, id, source, seen)
+            wanted = [self._places[node] for node in eligible if node in self._places]
         self._rows.append([EVENT, now, self._places.get(source, -1), id, text, wanted])
         return place
 
-    def _wanting(self, now: float, id: str, source: int, seen: FeedEvent) -> Iterable[int]:
+    def _eligible_nodes(self, now: float, id: str, source: int, seen: FeedEvent) -> Iterable[int]:
         row: Mapping[str, Any] = {
             "run": "",
             "event": id,
@@ -189,27 +194,28 @@ class Chronicle:
             "access": seen.access,
             "processor": seen.processor,
         }
-        return [node for _, _, node, _, through in eligible([row], list(self._wishes.values())) if not through]
+        nodes: list[int] = Eligibility(list(self._subscriptions.values())).nodes(row).tolist()
+        return nodes
 
-    def _wish(self, now: float, id: int, wishes: Sequence[ActiveSubscription]) -> None:
-        for key in [key for key in self._wishes if key[0] == id]:
-            del self._wishes[key]
-        for wish in wishes:
-            self._wishes[id, wish.subscription] = {
-                "subscription": wish.subscription,
+    def _subscribe(self, now: float, id: int, subscriptions: Sequence[ActiveSubscription]) -> None:
+        for key in [key for key in self._subscriptions if key[0] == id]:
+            del self._subscriptions[key]
+        for one in subscriptions:
+            self._subscriptions[id, one.subscription] = {
+                "subscription": one.subscription,
                 "node": id,
-                "filter": wish.filter,
-                "attributes": msgspec.json.encode(wish.attributes).decode(),
+                "filter": one.filter,
+                "attributes": msgspec.json.encode(one.attributes).decode(),
                 "from_s": now,
                 "to_s": None,
-                "processor": wish.processor,
+                "processor": one.processor,
             }
 
-    def _hear(self, now: float, node: int, neighbors: Iterable[int]) -> None:
+    def _update_links(self, now: float, node: int, neighbors: Iterable[int]) -> None:
         """A pair is linked while either of it says so."""
         after = frozenset(self._places[id] for id in neighbors if id in self._places)
-        before = self._voices.get(node, frozenset())
-        self._voices[node] = after
+        before = self._neighbors.get(node, frozenset())
+        self._neighbors[node] = after
         for other in sorted(after ^ before):
             pair = (min(node, other), max(node, other))
             count = self._links.get(pair, 0) + (1 if other in after else -1)
@@ -223,11 +229,11 @@ class Chronicle:
     def _shorten(self) -> None:
         carried = {event for event, _ in self._have[1]}
         from_s = max(self._until_s - KEEP_S, 0.0)
-        self._rows, kept, from_s = shortened(self._rows, from_s, carried, MAX_ROWS // 2)
+        self._rows, kept, from_s = shorten_rows(self._rows, from_s, carried, MAX_ROWS // 2)
         self._until_s -= from_s
         self._origin_s += from_s
         self._waiting = [(one[0] - from_s, *one[1:]) for one in self._waiting]
-        for row in self._wishes.values():
+        for row in self._subscriptions.values():
             row["from_s"] -= from_s
         self._events = {id: kept[place] for id, place in self._events.items() if place in kept}
         self._described = {kept[place] for place in self._described if place in kept}
@@ -236,3 +242,61 @@ class Chronicle:
         )
         self._have = (reached, carries, delivered)
         self._chapter += 1
+
+
+def shorten_rows(
+    rows: list[Row], from_s: float, carried: Collection[int], most: int
+) -> tuple[list[Row], dict[int, int], float]:
+    """The rows from a time on, at most so many, with that time as their 0; the new numbers of the events that are kept;
+    and the time, which is later than asked for where too much has happened since."""
+    if len(rows) > most:
+        from_s = max(from_s, rows[len(rows) - most // 2][1])
+    last: dict[int, float] = {}
+    share: dict[int, int] = {}
+    number = -1
+    ids: dict[str, int] = {}
+    for row in rows:
+        if row[0] == EVENT:
+            number = ids.setdefault(row[3], len(ids))
+        event = number if row[0] == EVENT else row[3] if row[0] < CRASH else -1
+        if event >= 0:
+            last[event] = row[1]
+            share[event] = share.get(event, 0) + 1
+    kept: dict[int, int] = {}
+    room = most
+    # The newest first: they are what is looked at.
+    for event in sorted(last, key=lambda event: -last[event]):
+        if (last[event] >= from_s or event in carried) and share[event] <= room:
+            kept[event] = -1
+            room -= share[event]
+    kept = {event: place for place, event in enumerate(sorted(kept))}
+    return _rows_from(rows, from_s, kept, ids), kept, from_s
+
+
+def _rows_from(rows: list[Row], from_s: float, kept: dict[int, int], ids: dict[str, int]) -> list[Row]:
+    standing: dict[tuple[Any, ...], Row] = {}
+    told: list[Row] = []
+    # What a node had stored when it went is gone with it.
+    born = {row[2]: place for place, row in enumerate(rows) if row[0] in (CRASH, STOP, START) and row[1] < from_s}
+    for place, row in enumerate(rows):
+        code, time_s = row[0], row[1]
+        now = max(time_s - from_s, 0.0)
+        if code == EVENT:
+            if ids[row[3]] in kept:
+                told.append([code, now, *row[2:]])
+        elif code < CRASH:
+            if row[3] in kept and (code not in (STORE, EVICT) or place > born.get(row[2], -1)):
+                told.append([code, now, row[2], kept[row[3]], row[4]])
+        elif code == DROP:
+            if time_s >= from_s:
+                told.append([code, now, row[2], kept.get(row[3], -1), row[4]])
+        elif time_s >= from_s:
+            told.append([code, now, *row[2:]])
+        elif code == LINK_DOWN:
+            standing.pop((LINK_UP, row[2], row[3]), None)
+        else:
+            # Of where nodes are, whether they are up and how many frames there were, the last word counts.
+            what = code if code in (LINK_UP, PLACE, FRAMES) else CRASH
+            whose = tuple(row[2:4]) if code == LINK_UP else (row[2],) if code != FRAMES else ()
+            standing[what, *whose] = [code, 0.0, *row[2:]]
+    return [*standing.values(), *told]

@@ -1,4 +1,4 @@
-"""Who should get which event, as the tables of a trace tell it: filters decide, as they do in a node."""
+"""Eligibility: which nodes should get which event, by the tables of a trace. Filters decide, as they do in a node."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +13,11 @@ Integers = NDArray[np.int64]
 Pair = tuple[str, str, int, float, str | None]
 """Run, event, node, when it was published, and the subscription if it is to get what its processor makes of it."""
 LIKE_EVENTS = 4096
-"""Events with the same attributes have the same subscribers: what filters said of so many is kept."""
+"""Events with the same attributes match the same filters: the matches of so many are cached."""
 
 
 class Eligibility:
-    """The subscriptions of one run, from the rows of its table, and what they select."""
+    """The subscriptions of one run, from the rows of its table, and the events that they select."""
 
     def __init__(self, subscriptions: Sequence[Mapping[str, Any]]) -> None:
         self.rows = subscriptions
@@ -33,13 +33,18 @@ class Eligibility:
         self._selected: dict[str, Integers] = {}
 
     def nodes(self, event: Mapping[str, Any]) -> Integers:
-        """Who is to get an event as it is, each once, in order."""
+        """The nodes that should get an event as it is, each once, in order."""
+        return np.unique(self.node[self.subscriptions(event)])
+
+    def subscriptions(self, event: Mapping[str, Any]) -> Integers:
+        """The places of the subscriptions, without a processor, that should get an event."""
         fitting = self._fitting(event)
-        return np.unique(self.node[fitting[~self._through[fitting]]])
+        found: Integers = fitting[~self._through[fitting]]
+        return found
 
     def through(self, event: Mapping[str, Any]) -> Integers:
-        """The places of subscriptions that are to get what their processor makes of it. What a processor made is not
-        given to it again."""
+        """The places of the subscriptions that should get what their processor makes of an event. An event that a
+        processor made is not given to that processor again."""
         fitting = self._fitting(event)
         chosen = fitting[self._through[fitting]]
         own = [self.rows[place]["processor"] != event["processor"] for place in chosen]
@@ -67,7 +72,7 @@ class Eligibility:
         return found
 
 
-def eligible(events: Iterable[Mapping[str, Any]], subscriptions: Sequence[Mapping[str, Any]]) -> list[Pair]:
+def find_eligible_pairs(events: Iterable[Mapping[str, Any]], subscriptions: Sequence[Mapping[str, Any]]) -> list[Pair]:
     """All eligible pairs of one run, from the rows of its two tables."""
     eligibility = Eligibility(subscriptions)
     found: list[Pair] = []
@@ -85,15 +90,5 @@ def _access(condition: str) -> Filter:
     try:
         return Filter(condition)
     except FilterError:
-        # An unreadable lock stays shut.
+        # A policy that cannot be read admits nobody.
         return Filter("false")
-
-
-def owed(event: Mapping[str, Any], subscription: Mapping[str, Any]) -> bool:
-    """Whether a subscription whose filter fits should have an event: published by others, while it stood, and meant for
-    it as well. Its attributes are read already."""
-    time_s, to_s = event["time_s"], subscription["to_s"]
-    stands = subscription["from_s"] <= time_s and (to_s is None or time_s < to_s)
-    if not stands or event["source"] == subscription["node"]:
-        return False
-    return event["access"] is None or _access(event["access"]).matches(subscription["attributes"])
