@@ -52,7 +52,7 @@ def test_any_messages_in_any_order_do_no_harm(holder: str, mode: str, data: st.D
             case _:
                 bench.node.on_packet(now, peer, message, 3)
         settle()
-        assert len(bench.node.held) <= MOST
+        assert len(bench.node.table) <= MOST
         assert len(bench.node.handled) <= MOST
     bench.node.on_stop(now)
     settle()

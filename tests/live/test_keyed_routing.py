@@ -8,7 +8,7 @@ from carrycast.core.model import Event, EventId
 from carrycast.core.wire import DecodeError, Layer, Parcel, Traffic
 from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
-from carrycast.protocols.topic_holder.messages import ToHolder
+from carrycast.protocols.topic_holder.messages import Publication
 from carrycast.routers.aodv.messages import Packet
 from tests.live.conftest import MakeConfig, Run
 from tests.live.keyed import Operator, signed
@@ -56,7 +56,7 @@ def test_an_unsigned_event_in_a_parcel_goes_no_further(config: MakeConfig) -> No
     signer = OPERATOR.verifier(1)
 
     def carried(event: Event) -> bytes:
-        inner = made.plan.codecs[Layer.DISSEMINATION].encode(ToHolder(event, 1, 60.0))
+        inner = made.plan.codecs[Layer.DISSEMINATION].encode(Publication(event, 1, 60.0))
         return made.plan.codecs[Layer.ROUTING].encode(
             Packet(parcel=Parcel(inner, Traffic.CONTROL), origin=1, target=3, hops=1)
         )

@@ -271,13 +271,13 @@ def test_each_number_is_taken_once_however_far_it_jumps() -> None:
 
 def refreshed(subscription: Subscription) -> tuple[Message, Codec]:
     """A subscription on its way to a topic's holder, and the codec of who judges it."""
-    from carrycast.protocols.topic_holder.messages import Entry, Refresh
+    from carrycast.protocols.topic_holder.messages import Refresh, SubscriptionEntry
 
     plan = make_stack_plan(
         {"name": "topic_holder", "variant": "broker_gpsr"}, None, None, frozenset(Capability), "test"
     )
     vetted = OPERATOR.verifier(2).plan(plan)
-    return Refresh("t", Entry(subscription, Position(0, 0), (0, 0))), vetted.codecs[Layer.DISSEMINATION]
+    return Refresh("t", SubscriptionEntry(subscription, Position(0, 0), (0, 0))), vetted.codecs[Layer.DISSEMINATION]
 
 
 @pytest.mark.promise("certified")

@@ -1,4 +1,4 @@
-"""What publishers, subscribers and holders say to each other [003 §3.2]."""
+"""The messages of publishers, subscribers and holders [003 §3.2]."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated, ClassVar
@@ -10,17 +10,17 @@ from carrycast.core.model import Position, Subscription
 from carrycast.core.wire import EventMessage, Message
 
 MAX_ENTRIES = 512
-"""In one list; a table may have more, and then goes in several."""
+"""Entries in one message; a longer list is sent in several."""
 
 Topic = Annotated[str, Meta(min_length=1, max_length=5000)]
 """A topic as `rules.topic_key` writes it."""
 Count = Annotated[int, Meta(ge=0, lt=1 << 31)]
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """[003 §2, §3.2.1] A subscription as it travels: subscriber, predicate, attributes, and where the subscriber was.
+class SubscriptionEntry(msgspec.Struct, frozen=True, array_like=True):
+    """[003 §2, §3.2.1] A subscription in a message: subscriber, predicate, attributes, and the subscriber's position.
 
-    `version` orders what one subscriber says of it: the start of its node, then a counter.
+    `version` orders the refreshes of one subscriber: the incarnation of its node, then a counter.
     """
 
     subscription: Subscription
@@ -29,68 +29,68 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Refresh(Message, frozen=True, gc=False, tag=1):
-    """[003 §3.2.1] A subscription on its way to its topic's holder; [003 §3.5] and from there to those around it."""
+    """[003 §3.2.1] A subscription, to the holder of its topic; [003 §3.5] and from there to the holder's neighbors."""
 
     topic: Topic
-    entry: Entry
+    entry: SubscriptionEntry
 
 
-class ToHolder(EventMessage, frozen=True, gc=False, tag=2):
-    """[003 §3.2.1] An event on its way to the broker of its topic."""
+class Publication(EventMessage, frozen=True, gc=False, tag=2):
+    """[003 §3.2.1] An event, to the broker of its topic."""
 
 
-class ToSubscriber(EventMessage, frozen=True, gc=False, tag=3):
-    """[003 §3.2] An event for the node of an eligible subscriber."""
+class Notification(EventMessage, frozen=True, gc=False, tag=3):
+    """[003 §3.2] An event, to the node of an eligible subscriber."""
 
 
 class Advertise(Message, frozen=True, gc=False, tag=4):
-    """[003 §3.2.2] A publisher's advertisement to the rendezvous node: whoever holds the topic, send me the list."""
+    """[003 §3.2.2] A publisher's advertisement to the rendezvous node, which answers with the list of subscriptions."""
 
     topic: Topic
     position: Position | None
 
 
-class Subscribers(Message, frozen=True, gc=False, tag=5):
-    """[003 §3.2.2] The list of subscriptions of a topic, without evaluation. `more`: it goes on in another message."""
+class SubscriptionList(Message, frozen=True, gc=False, tag=5):
+    """[003 §3.2.2] The list of subscriptions of a topic, without evaluation. `more`: another part follows."""
 
     topic: Topic
-    entries: Annotated[tuple[Entry, ...], Meta(max_length=MAX_ENTRIES)]
+    entries: Annotated[tuple[SubscriptionEntry, ...], Meta(max_length=MAX_ENTRIES)]
     more: bool = False
 
 
-class Handed(msgspec.Struct, frozen=True, array_like=True):
-    """A subscription out of a table, and how much earlier it ends than the last of those handed over with it."""
+class HandOverEntry(msgspec.Struct, frozen=True, array_like=True):
+    """A subscription of a table, and how much earlier it expires than the last one in the message."""
 
-    entry: Entry
+    entry: SubscriptionEntry
     earlier_s: Annotated[float, Meta(ge=0)]
 
 
 class HandOver(Message, frozen=True, gc=False, tag=6):
-    """A holder has left the topic's place, and this is what it held. Beyond [003 §3.4], which hands over nothing."""
+    """The table of a holder that has left the topic's place. Beyond [003 §3.4], which has no hand-over."""
 
     durations: ClassVar[tuple[str, ...]] = ("remaining_s",)
 
     topic: Topic
-    handed: Annotated[tuple[Handed, ...], Meta(min_length=1, max_length=MAX_ENTRIES)]
+    entries: Annotated[tuple[HandOverEntry, ...], Meta(min_length=1, max_length=MAX_ENTRIES)]
     remaining_s: Annotated[float, Meta(gt=0)]
-    """How long the last of them stands."""
+    """How long the last of them is valid."""
 
-    def standing(self) -> Iterator[tuple[Entry, float]]:
-        """Those that still stand, and for how long."""
-        for one in self.handed:
+    def valid_entries(self) -> Iterator[tuple[SubscriptionEntry, float]]:
+        """The entries that are still valid, and for how long."""
+        for one in self.entries:
             if one.earlier_s < self.remaining_s:
                 yield one.entry, self.remaining_s - one.earlier_s
 
 
-def parts(entries: Iterable[Entry], most_bytes: int) -> list[list[Entry]]:
-    """A list cut so that each part fits a message; one part, empty, if there is nothing to tell."""
-    cut: list[list[Entry]] = [[]]
+def split_entries(entries: Iterable[SubscriptionEntry], most_bytes: int) -> list[list[SubscriptionEntry]]:
+    """Split a list so that each part fits a message; one empty part if there are no entries."""
+    parts: list[list[SubscriptionEntry]] = [[]]
     room_bytes = most_bytes
     for entry in entries:
         size_bytes = len(msgspec.msgpack.encode(entry.subscription))
-        if cut[-1] and (size_bytes > room_bytes or len(cut[-1]) == MAX_ENTRIES):
-            cut.append([])
+        if parts[-1] and (size_bytes > room_bytes or len(parts[-1]) == MAX_ENTRIES):
+            parts.append([])
             room_bytes = most_bytes
-        cut[-1].append(entry)
+        parts[-1].append(entry)
         room_bytes -= size_bytes
-    return cut
+    return parts

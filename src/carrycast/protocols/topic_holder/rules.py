@@ -1,4 +1,4 @@
-"""Which topics there are, and where a hash puts them. Pure functions, the same on every node."""
+"""Topics and the hash that maps them to nodes and places. Pure functions, the same on every node."""
 
 import hashlib
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def home_nodes(topic: str, number: int, holders: int, nodes: Sequence[NodeId], m
 
 
 def is_plausible(position: Position | None, area: Area) -> bool:
-    """Whether a node may be there: in the area, or no farther from it than it is long, since receivers err."""
+    """Whether a position is plausible: in the area, or no farther from it than its longer side, since receivers err."""
     if position is None:
         return False
     x_m, y_m = position

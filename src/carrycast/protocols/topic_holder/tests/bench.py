@@ -15,7 +15,7 @@ from carrycast.core.model.roads import Road, RoadMap
 from carrycast.core.protocol import Place
 from carrycast.core.protocol.effects import Broadcast, Effect, Note, SendRouted
 from carrycast.core.wire import Message
-from carrycast.protocols.topic_holder.messages import Entry
+from carrycast.protocols.topic_holder.messages import SubscriptionEntry
 from carrycast.protocols.topic_holder.protocol import TopicHolder
 from carrycast.sim.testing import IsolatedHost, isolate_protocol
 
@@ -57,8 +57,8 @@ def subscription(node: NodeId, filter: str = "topic = 'jam'", number: int = 1, *
     return Subscription(SubscriptionId(node, number), filter, attributes=attributes)
 
 
-def entry(wanted: Subscription, position: Position | None = None, count: int = 1) -> Entry:
-    return Entry(wanted, position, (0, count))
+def entry(wanted: Subscription, position: Position | None = None, count: int = 1) -> SubscriptionEntry:
+    return SubscriptionEntry(wanted, position, (0, count))
 
 
 class Bench:

@@ -8,7 +8,7 @@ from carrycast.core.model import Area, NodeId, Position
 from carrycast.core.protocol import Place
 from carrycast.core.protocol.effects import SendRoutedEach, SetTimer
 from carrycast.errors import UserError
-from carrycast.protocols.topic_holder.messages import Handed, HandOver, Refresh, ToHolder, ToSubscriber
+from carrycast.protocols.topic_holder.messages import HandOver, HandOverEntry, Notification, Publication, Refresh
 from carrycast.protocols.topic_holder.protocol import TopicHolder
 from carrycast.protocols.topic_holder.rules import home_place, topic_key
 from carrycast.protocols.topic_holder.tests.bench import (
@@ -37,8 +37,8 @@ def test_a_broker_hands_its_router_all_subscribers_at_once() -> None:
     bench = Bench(fan_out="tree")
     for node in (2, 3):
         bench.get(1.0, node, Refresh(JAM, entry(subscription(node))))
-    effects = bench.get(2.0, 8, ToHolder(jam(), 0, 90.0), 4)
-    assert effects == [SendRoutedEach((2, 3), ToSubscriber(jam(), 4, 90.0))]
+    effects = bench.get(2.0, 8, Publication(jam(), 0, 90.0), 4)
+    assert effects == [SendRoutedEach((2, 3), Notification(jam(), 4, 90.0))]
 
 
 @pytest.mark.parametrize("scheme", ["broker_aodv", "broker_gpsr", "rendezvous_aodv", "rendezvous_gpsr"])
@@ -76,11 +76,11 @@ def holder(net: Net, node: NodeId) -> TopicHolder:
 
 
 def within(bench: Bench) -> Position:
-    return bench.node.homes.place(JAM)
+    return bench.node.holders.place(JAM)
 
 
 def outside(bench: Bench) -> Position:
-    home = bench.node.homes.place(JAM)
+    home = bench.node.holders.place(JAM)
     return Position(home.x_m + 126.0, home.y_m)
 
 
@@ -93,7 +93,7 @@ def test_a_holder_that_leaves_its_place_sends_its_table_there() -> None:
     assert bench.tick(4.0, "watch") == [SetTimer("watch", 1.0)], "it is still there"
     bench.host.here = outside(bench)
     effects = bench.tick(5.0, "watch")
-    handed = HandOver(JAM, (Handed(one, 2.0), Handed(two, 0.0)), 7.0)
+    handed = HandOver(JAM, (HandOverEntry(one, 2.0), HandOverEntry(two, 0.0)), 7.0)
     assert routed(effects) == [(Place(within(bench), 125.0), handed)]
     assert SetTimer("watch", 1.0) not in effects, "there is nothing left to watch"
 
@@ -104,23 +104,27 @@ def test_who_captures_a_table_keeps_what_is_newer_and_tells_those_around_it() ->
     newer = entry(subscription(2, "topic = 'jam' and length > 5"), HERE, count=7)
     bench.get(1.0, 2, Refresh(JAM, newer))
     older, other = entry(subscription(2), HERE, count=6), entry(subscription(3), HERE)
-    told = HandOver(JAM, (Handed(older, 0.0), Handed(other, 4.0)), 8.0)
+    told = HandOver(JAM, (HandOverEntry(older, 0.0), HandOverEntry(other, 4.0)), 8.0)
     assert broadcast(bench.get(2.0, 9, told)) == [told]
     assert bench.hear(2.0, 9, told) == [], "who hears it tells nobody"
-    assert bench.node.held.entries(5.9, JAM) == [newer, other]
-    assert bench.node.held.entries(6.0, JAM) == [newer], "it stands no longer than it did where it came from"
+    assert bench.node.table.entries(5.9, JAM) == [newer, other]
+    assert bench.node.table.entries(6.0, JAM) == [newer], "it stands no longer than it did where it came from"
 
 
 def test_a_table_that_waited_is_older_and_no_word_of_others_stands_longer_than_a_time_out() -> None:
-    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 98.0), Handed(entry(subscription(3), HERE), 0.0)), 100.0)
+    told = HandOver(
+        JAM,
+        (HandOverEntry(entry(subscription(2), HERE), 98.0), HandOverEntry(entry(subscription(3), HERE), 0.0)),
+        100.0,
+    )
     later = told.age_by(2.0)
     assert later is not None
-    assert [(entry.subscription.subscriber, left_s) for entry, left_s in later.standing()] == [(3, 98.0)]
+    assert [(entry.subscription.subscriber, left_s) for entry, left_s in later.valid_entries()] == [(3, 98.0)]
     assert told.age_by(100.0) is None
     bench = Bench(holder="place", hand_over=True)
     bench.get(1.0, 9, later)
-    assert bench.node.held.entries(3.9, JAM) != []
-    assert bench.node.held.entries(4.0, JAM) == []
+    assert bench.node.table.entries(3.9, JAM) != []
+    assert bench.node.table.entries(4.0, JAM) == []
 
 
 def test_a_table_goes_in_several_messages_and_an_empty_one_in_none() -> None:
@@ -130,7 +134,7 @@ def test_a_table_goes_in_several_messages_and_an_empty_one_in_none() -> None:
         bench.get(1.0, node, Refresh(JAM, entry(subscription(node, f"topic = 'jam' and x = '{'y' * 90}'"), HERE)))
     bench.host.here = outside(bench)
     parts = [message for _, message in routed(bench.tick(2.0, "watch"))]
-    assert sum(len(part.handed) for part in parts if isinstance(part, HandOver)) == 40
+    assert sum(len(part.entries) for part in parts if isinstance(part, HandOver)) == 40
     assert len(parts) >= 4
     bench.host.here = within(bench)
     bench.get(5.0, 2, Refresh(JAM, entry(subscription(2), HERE, 2)))
@@ -164,24 +168,24 @@ def test_settings_that_make_no_sense_together_are_refused(settings: dict[str, ob
 @pytest.mark.parametrize("holder", ["place", "node"])
 def test_a_table_that_nobody_asked_for_is_dropped_by_name(holder: str) -> None:
     bench = Bench(holder=holder)
-    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 0.0),), 1.0)
+    told = HandOver(JAM, (HandOverEntry(entry(subscription(2), HERE), 0.0),), 1.0)
     assert drops(bench.get(1.0, 9, told)) == ["no_hand_over"]
     assert drops(bench.hear(1.0, 9, told)) == ["no_hand_over"]
-    assert len(bench.node.held) == 0
+    assert len(bench.node.table) == 0
 
 
 def test_a_forged_table_is_sound_entry_by_entry_and_goes_no_further_if_it_is_not() -> None:
     bench = Bench(holder="place", hand_over=True)
     bench.host.here = within(bench)
     good, bad = entry(subscription(2), HERE), entry(subscription(3), Position(1e9, 0.0))
-    effects = bench.get(1.0, 9, HandOver(JAM, (Handed(good, 0.0), Handed(bad, 0.0)), 1.0))
+    effects = bench.get(1.0, 9, HandOver(JAM, (HandOverEntry(good, 0.0), HandOverEntry(bad, 0.0)), 1.0))
     assert (drops(effects), broadcast(effects)) == (["absurd_position"], [])
-    assert bench.node.held.entries(1.5, JAM) == [good]
+    assert bench.node.table.entries(1.5, JAM) == [good]
 
 
 def test_a_table_that_reaches_nobody_is_lost_by_name() -> None:
     bench = Bench(holder="place", hand_over=True)
-    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 0.0),), 1.0)
+    told = HandOver(JAM, (HandOverEntry(entry(subscription(2), HERE), 0.0),), 1.0)
     bench.node.on_unreachable(1.0, Place(HERE, 125.0), told)
     assert drops(bench.port.take()) == ["unreachable"]
 

@@ -8,7 +8,7 @@ import pytest
 from carrycast.core.model import Event, EventId, Position, Subscription, SubscriptionId
 from carrycast.core.protocol import Place
 from carrycast.core.protocol.effects import CancelTimer, Deliver, Note, SetTimer
-from carrycast.protocols.topic_holder.messages import Advertise, Refresh, Subscribers, ToHolder, ToSubscriber
+from carrycast.protocols.topic_holder.messages import Advertise, Notification, Publication, Refresh, SubscriptionList
 from carrycast.protocols.topic_holder.tests.bench import (
     HERE,
     JAM,
@@ -37,7 +37,7 @@ def test_a_subscription_goes_to_its_holder_every_second_with_where_the_subscribe
     (timer,) = bench.port.take()
     assert isinstance(timer, SetTimer)
     assert (timer.key, 0 <= timer.delay_s < 1) == ("refresh", True)
-    (target,) = bench.node.homes.all(0.0, JAM)
+    (target,) = bench.node.holders.all(0.0, JAM)
     for count in (1, 2):
         effects = bench.tick(count, "refresh")
         here = HERE if holder == "place" else None
@@ -93,7 +93,7 @@ def test_interests_change_and_end_without_a_word_to_holders() -> None:
     (sent,) = routed(bench.tick(1.0, "refresh"))
     assert isinstance(sent[1], Refresh)
     assert sent[1].topic == "s:fire"
-    assert drops(bench.get(1.5, 5, ToSubscriber(jam(), 1, 50.0))) == ["not_wanted"], "its old holder does not know yet"
+    assert drops(bench.get(1.5, 5, Notification(jam(), 1, 50.0))) == ["not_wanted"], "its old holder does not know yet"
     bench.node.on_unsubscribe(1.6, SubscriptionId(ME, 1))
     assert bench.tick(2.0, "refresh") == []
 
@@ -111,9 +111,9 @@ def test_an_event_is_delivered_once_with_the_hops_of_both_ways() -> None:
     bench = Bench()
     bench.node.on_subscribe(0.0, subscription(ME))
     bench.port.take()
-    assert bench.get(1.0, 5, ToSubscriber(jam(), 4, 50.0), 2) == [Deliver(SubscriptionId(ME, 1), jam(), 6)]
-    assert drops(bench.get(1.1, 5, ToSubscriber(jam(), 4, 50.0), 2)) == ["already_delivered"]
-    far = bench.get(1.2, 5, ToSubscriber(jam(sequence=2), 65535, 50.0), 9)
+    assert bench.get(1.0, 5, Notification(jam(), 4, 50.0), 2) == [Deliver(SubscriptionId(ME, 1), jam(), 6)]
+    assert drops(bench.get(1.1, 5, Notification(jam(), 4, 50.0), 2)) == ["already_delivered"]
+    far = bench.get(1.2, 5, Notification(jam(sequence=2), 65535, 50.0), 9)
     assert far == [Deliver(SubscriptionId(ME, 1), jam(sequence=2), 65535)]
 
 
@@ -121,7 +121,7 @@ def test_the_subscribers_own_node_looks_at_the_policy_too() -> None:
     bench = Bench()
     bench.node.on_subscribe(0.0, subscription(ME, rank="minor"))
     bench.port.take()
-    assert drops(bench.get(1.0, 5, ToSubscriber(jam(access="rank = 'major'"), 1, 50.0))) == ["not_wanted"]
+    assert drops(bench.get(1.0, 5, Notification(jam(access="rank = 'major'"), 1, 50.0))) == ["not_wanted"]
 
 
 def test_who_a_subscriber_is_and_where_it_is_may_change_too() -> None:
@@ -131,7 +131,7 @@ def test_who_a_subscriber_is_and_where_it_is_may_change_too() -> None:
     bench.tick(1.0, "refresh")
     bench.node.on_subscribe(1.2, subscription(ME, rank="minor"))
     bench.host.here = Position(70.0, 80.0)
-    assert drops(bench.get(1.5, 5, ToSubscriber(jam(access="rank = 'major'"), 1, 50.0))) == ["not_wanted"]
+    assert drops(bench.get(1.5, 5, Notification(jam(access="rank = 'major'"), 1, 50.0))) == ["not_wanted"]
     ((_, refresh),) = routed(bench.tick(2.0, "refresh"))
     assert refresh == Refresh(JAM, entry(subscription(ME, rank="minor"), Position(70.0, 80.0), 2))
 
@@ -149,13 +149,13 @@ def test_the_newest_word_of_a_subscriber_decides_for_whom_an_event_is(mode: str)
         bench.node.on_publish(0.0, jam(ME, sequence=9))
     for one in (said[1], said[0]):
         # They overtook each other.
-        message = Refresh(JAM, one) if mode == "broker" else Subscribers(JAM, (one,))
+        message = Refresh(JAM, one) if mode == "broker" else SubscriptionList(JAM, (one,))
         bench.get(1.0, 2, message)
     cases = [("rank = 'major'", 1, [Place(new, 0.0, 2)]), ("rank = 'minor'", 1, []), ("rank = 'major'", 3, [])]
     for sequence, (access, length, targets) in enumerate(cases):
         event = jam(ME, access, sequence, length=length)
         if mode == "broker":
-            effects = bench.get(1.5, 9, ToHolder(jam(9, access, sequence, length=length), 0, 50.0))
+            effects = bench.get(1.5, 9, Publication(jam(9, access, sequence, length=length), 0, 50.0))
         else:
             bench.node.on_publish(1.5, event)
             effects = bench.port.take()
@@ -165,9 +165,9 @@ def test_the_newest_word_of_a_subscriber_decides_for_whom_an_event_is(mode: str)
 def test_a_flood_of_invented_events_is_remembered_up_to_a_bound() -> None:
     bench = Bench(max_seen=50)
     for sequence in range(200):
-        bench.get(1.0, 8, ToHolder(jam(sequence=sequence), 0, 90.0))
+        bench.get(1.0, 8, Publication(jam(sequence=sequence), 0, 90.0))
     assert len(bench.node.handled) == 50
-    assert drops(bench.get(1.0, 8, ToHolder(jam(sequence=199), 0, 90.0))) == ["already_handled"]
+    assert drops(bench.get(1.0, 8, Publication(jam(sequence=199), 0, 90.0))) == ["already_handled"]
 
 
 # A broker.
@@ -188,10 +188,10 @@ def test_a_broker_serves_those_whose_predicate_and_attributes_fit_and_only_while
     for one in wanted:
         bench.get(1.0, one.subscriber, Refresh(JAM, entry(one, there)))
     event = jam(access="rank = 'major'", length=3)
-    sent = routed(bench.get(2.0, 8, ToHolder(event, 0, 90.0), 4))
+    sent = routed(bench.get(2.0, 8, Publication(event, 0, 90.0), 4))
     target = Place(there, 0.0, 2) if holder == "place" else 2
-    assert sent == [(target, ToSubscriber(event, 4, 90.0))], "not to the publisher: it has it"
-    assert routed(bench.get(4.0, 8, ToHolder(jam(sequence=2, length=9), 0, 90.0))) == [], "timed out after 3 s"
+    assert sent == [(target, Notification(event, 4, 90.0))], "not to the publisher: it has it"
+    assert routed(bench.get(4.0, 8, Publication(jam(sequence=2, length=9), 0, 90.0))) == [], "timed out after 3 s"
 
 
 def test_a_node_with_two_subscriptions_gets_one_message_where_it_was_last() -> None:
@@ -199,15 +199,15 @@ def test_a_node_with_two_subscriptions_gets_one_message_where_it_was_last() -> N
     first, last = Position(1.0, 1.0), Position(2.0, 2.0)
     bench.get(1.0, 2, Refresh(JAM, entry(subscription(2, number=1), last, count=7)))
     bench.get(1.0, 2, Refresh(JAM, entry(subscription(2, number=2), first, count=6)))
-    sent = routed(bench.get(2.0, 8, ToHolder(jam(), 0, 90.0)))
+    sent = routed(bench.get(2.0, 8, Publication(jam(), 0, 90.0)))
     assert [target for target, _ in sent] == [Place(last, 0.0, 2)]
 
 
 def test_an_event_is_handled_once_however_often_it_comes() -> None:
     bench = Bench()
     bench.get(1.0, 2, Refresh(JAM, entry(subscription(2))))
-    assert len(routed(bench.get(2.0, 8, ToHolder(jam(), 0, 90.0)))) == 1
-    assert drops(bench.get(2.1, 8, ToHolder(jam(), 0, 90.0))) == ["already_handled"]
+    assert len(routed(bench.get(2.0, 8, Publication(jam(), 0, 90.0)))) == 1
+    assert drops(bench.get(2.1, 8, Publication(jam(), 0, 90.0))) == ["already_handled"]
 
 
 # Proximity.
@@ -216,11 +216,11 @@ def test_an_event_is_handled_once_however_often_it_comes() -> None:
 def test_who_captures_a_subscription_within_k_tells_those_around_it_and_an_event_nobody() -> None:
     """[003 §3.5]"""
     bench = Bench(holder="place")
-    home = bench.node.homes.place(JAM)
+    home = bench.node.holders.place(JAM)
     refresh = Refresh(JAM, entry(subscription(2), HERE))
     bench.host.here = Position(home.x_m + 125.0, home.y_m)
     assert broadcast(bench.get(1.0, 2, refresh)) == [refresh]
-    assert broadcast(bench.get(1.5, 8, ToHolder(jam(), 0, 90.0))) == []
+    assert broadcast(bench.get(1.5, 8, Publication(jam(), 0, 90.0))) == []
     bench.host.here = Position(home.x_m + 125.1, home.y_m)
     assert broadcast(bench.get(2.0, 2, refresh)) == [], "the nearest, but not within K"
     assert broadcast(Bench(here=home, holder="place", capture_m=0).get(1.0, 2, refresh)) == []
@@ -229,9 +229,9 @@ def test_who_captures_a_subscription_within_k_tells_those_around_it_and_an_event
 
 def test_what_is_broadcast_is_held_and_told_to_nobody() -> None:
     bench = Bench(holder="place")
-    bench.host.here = bench.node.homes.place(JAM)
+    bench.host.here = bench.node.holders.place(JAM)
     assert bench.hear(1.0, 9, Refresh(JAM, entry(subscription(2), HERE))) == []
-    assert [target for target, _ in routed(bench.get(2.0, 8, ToHolder(jam(), 0, 90.0)))] == [Place(HERE, 0.0, 2)]
+    assert [target for target, _ in routed(bench.get(2.0, 8, Publication(jam(), 0, 90.0)))] == [Place(HERE, 0.0, 2)]
 
 
 # A publisher.
@@ -243,8 +243,8 @@ def test_a_publisher_sends_its_event_to_the_broker(holder: str) -> None:
     bench = Bench(holder=holder)
     event = jam(ME)
     bench.node.on_publish(0.0, event)
-    (target,) = bench.node.homes.all(0.0, JAM)
-    assert routed(bench.port.take()) == [(target, ToHolder(event, 0, 100.0))]
+    (target,) = bench.node.holders.all(0.0, JAM)
+    assert routed(bench.port.take()) == [(target, Publication(event, 0, 100.0))]
 
 
 def test_an_event_without_a_topic_reaches_its_own_node_alone() -> None:
@@ -252,7 +252,7 @@ def test_an_event_without_a_topic_reaches_its_own_node_alone() -> None:
     event = Event(EventId(ME, 1), {"length": 3})
     bench.node.on_publish(0.0, event)
     assert drops(bench.port.take()) == ["no_topic"]
-    assert drops(bench.get(1.0, 8, ToHolder(event, 0, 50.0))) == ["no_topic"]
+    assert drops(bench.get(1.0, 8, Publication(event, 0, 50.0))) == ["no_topic"]
 
 
 def test_without_holders_events_go_nowhere_by_name() -> None:
@@ -276,7 +276,7 @@ def test_the_next_node_by_hash_stands_in_for_one_that_cannot_be_reached() -> Non
     assert drops(bench.port.take()) == ["no_holder"]
     bench.node.on_unreachable(1.5, first, Advertise(JAM, None))
     assert drops(bench.port.take()) == ["no_holder"], "all three are passed over for 30 s"
-    assert list(bench.node.homes.all(30.9, JAM)) == [first], "if none stands, the first is tried"
+    assert list(bench.node.holders.all(30.9, JAM)) == [first], "if none stands, the first is tried"
     bench.node.on_unreachable(31.6, order[1], message)
     assert routed(bench.port.take()) == [(first, message)], "the first stands again"
 
@@ -288,7 +288,7 @@ def test_a_link_that_breaks_does_not_part_publishers_and_subscribers() -> None:
     ((first, message),) = routed(bench.port.take())
     bench.node.on_unreachable(1.0, first, message)
     assert drops(bench.port.take()) == ["no_holder"]
-    assert list(bench.node.homes.all(1.0, JAM)) == [first]
+    assert list(bench.node.holders.all(1.0, JAM)) == [first]
 
 
 def test_of_refreshes_that_come_back_the_newest_goes_on() -> None:
@@ -304,8 +304,8 @@ def test_of_refreshes_that_come_back_the_newest_goes_on() -> None:
 
 def test_a_subscriber_or_a_place_that_cannot_be_reached_has_no_next_one() -> None:
     bench = Bench()
-    bench.node.on_unreachable(1.0, 4, ToSubscriber(jam(), 1, 50.0))
-    bench.node.on_unreachable(1.0, 4, Subscribers(JAM, ()))
+    bench.node.on_unreachable(1.0, 4, Notification(jam(), 1, 50.0))
+    bench.node.on_unreachable(1.0, 4, SubscriptionList(JAM, ()))
     bench.node.on_unreachable(1.0, Place(HERE), Advertise(JAM, None))
     assert drops(bench.port.take()) == ["unreachable"] * 3
 
@@ -321,8 +321,12 @@ def test_a_rendezvous_node_lists_the_topic_without_evaluation() -> None:
         bench.get(1.0, one.subscription.subscriber, Refresh(JAM, one))
     bench.get(1.0, 5, Refresh("s:fire", entry(subscription(5, "topic = 'fire'"), HERE)))
     there = Position(7.0, 7.0)
-    assert routed(bench.get(2.0, 9, Advertise(JAM, there))) == [(Place(there, 0.0, 9), Subscribers(JAM, tuple(jams)))]
-    assert routed(bench.get(2.0, 9, Advertise("s:none", there))) == [(Place(there, 0.0, 9), Subscribers("s:none", ()))]
+    assert routed(bench.get(2.0, 9, Advertise(JAM, there))) == [
+        (Place(there, 0.0, 9), SubscriptionList(JAM, tuple(jams)))
+    ]
+    assert routed(bench.get(2.0, 9, Advertise("s:none", there))) == [
+        (Place(there, 0.0, 9), SubscriptionList("s:none", ()))
+    ]
 
 
 def test_a_list_too_long_for_a_message_goes_in_several() -> None:
@@ -331,8 +335,8 @@ def test_a_list_too_long_for_a_message_goes_in_several() -> None:
         wanted = subscription(node, f"topic = 'jam' and x = '{'y' * 90}'")
         bench.get(1.0, node, Refresh(JAM, entry(wanted)))
     lists = [message for _, message in routed(bench.get(2.0, 200, Advertise(JAM, None)))]
-    assert all(isinstance(part, Subscribers) for part in lists)
-    parts = [part for part in lists if isinstance(part, Subscribers)]
+    assert all(isinstance(part, SubscriptionList) for part in lists)
+    parts = [part for part in lists if isinstance(part, SubscriptionList)]
     assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
     assert sum(len(part.entries) for part in parts) == 100
     assert 8 <= max(len(part.entries) for part in parts) <= 1400 // 130
@@ -354,13 +358,13 @@ def test_the_first_event_waits_for_a_list_and_later_ones_do_not() -> None:
     """[003 §3.2.2] The publisher evaluates, and sends directly."""
     bench, holder = publisher()
     entries = [entry(subscription(node, f"topic = 'jam' and length > {node}")) for node in (2, 4)]
-    whole = Subscribers(JAM, tuple(entries))
-    assert routed(bench.get(0.25, holder, Subscribers(JAM, tuple(entries[1:]), more=True))) == []
+    whole = SubscriptionList(JAM, tuple(entries))
+    assert routed(bench.get(0.25, holder, SubscriptionList(JAM, tuple(entries[1:]), more=True))) == []
     first = routed(bench.get(0.25, holder, whole))
-    assert first == [(2, ToSubscriber(jam(ME, length=3), 0, 99.75))], "it is as old as it waited"
+    assert first == [(2, Notification(jam(ME, length=3), 0, 99.75))], "it is as old as it waited"
     again = jam(ME, sequence=2, length=9)
     bench.node.on_publish(1.0, again)
-    assert routed(bench.port.take()) == [(2, ToSubscriber(again, 0, 100.0)), (4, ToSubscriber(again, 0, 100.0))]
+    assert routed(bench.port.take()) == [(2, Notification(again, 0, 100.0)), (4, Notification(again, 0, 100.0))]
     bench.node.on_publish(3.25, jam(ME, sequence=3, length=9))
     assert [message for _, message in routed(bench.port.take())] == [Advertise(JAM, None)], "the list is too old"
 
@@ -368,20 +372,20 @@ def test_the_first_event_waits_for_a_list_and_later_ones_do_not() -> None:
 def test_a_publisher_never_sends_to_a_subscriber_whose_attributes_do_not_satisfy_the_policy() -> None:
     bench, holder = publisher()
     entries = [entry(subscription(2, rank="minor")), entry(subscription(3, rank="major")), entry(subscription(4))]
-    bench.get(0.5, holder, Subscribers(JAM, tuple(entries)))
+    bench.get(0.5, holder, SubscriptionList(JAM, tuple(entries)))
     bench.node.on_publish(1.0, jam(ME, "rank = 'major'", 2))
     assert [target for target, _ in routed(bench.port.take())] == [3]
 
 
 def test_a_publisher_asks_every_second_until_it_has_been_quiet_for_long() -> None:
     bench, holder = publisher()
-    bench.get(0.5, holder, Subscribers(JAM, ()))
+    bench.get(0.5, holder, SubscriptionList(JAM, ()))
     for now in range(1, 30):
         effects = bench.tick(now, "advertise")
         assert [message for _, message in routed(effects)] == [Advertise(JAM, None)]
         assert SetTimer("advertise", 1.0) in effects
     assert bench.tick(30, "advertise") == []
-    assert drops(bench.get(30.1, holder, Subscribers(JAM, ()))) == ["not_asked"]
+    assert drops(bench.get(30.1, holder, SubscriptionList(JAM, ()))) == ["not_asked"]
 
 
 def test_events_for_which_no_list_comes_are_dropped_by_name() -> None:
@@ -395,7 +399,7 @@ def test_events_for_which_no_list_comes_are_dropped_by_name() -> None:
     short, holder = publisher()
     short.node.on_publish(0.0, Event(EventId(ME, 5), {"topic": "jam"}, lease_s=0.5))
     short.port.take()
-    assert drops(short.get(0.5, holder, Subscribers(JAM, ()))) == ["lease_over"]
+    assert drops(short.get(0.5, holder, SubscriptionList(JAM, ()))) == ["lease_over"]
 
 
 # Bad input.
@@ -414,12 +418,12 @@ def test_forged_and_absurd_words_are_dropped_by_name() -> None:
         (2, Refresh(JAM, entry(long, HERE)), "subscription_too_long"),
         (2, Refresh(JAM, entry(subscription(2, "topic ="), HERE)), "filter_unreadable"),
         (2, Advertise(JAM, far), "absurd_position"),
-        (2, Subscribers(JAM, (entry(good, HERE),)), "not_asked"),
+        (2, SubscriptionList(JAM, (entry(good, HERE),)), "not_asked"),
     ]
     for origin, message, reason in cases:
         effects = bench.get(1.0, origin, message)
         assert (drops(effects), routed(effects), broadcast(effects)) == ([reason], [], [])
-    assert len(bench.node.held) == 0
+    assert len(bench.node.table) == 0
     assert drops(bench.hear(1.0, 2, Advertise(JAM, HERE))) == ["not_routed"]
     assert drops(Bench().hear(1.0, 2, Refresh(JAM, entry(good)))) == ["not_routed"]
 
@@ -431,7 +435,7 @@ def test_a_flood_of_subscriptions_fills_no_more_than_the_table() -> None:
         for node in range(200)
         for reason in drops(bench.get(1.0, node, Refresh(f"s:{node}", entry(subscription(node)))))
     ]
-    assert (len(bench.node.held), reasons) == (50, ["table_full"] * 150)
+    assert (len(bench.node.table), reasons) == (50, ["table_full"] * 150)
     assert drops(bench.get(4.0, 7, Refresh(JAM, entry(subscription(7))))) == []
 
 
@@ -439,9 +443,9 @@ def test_a_forged_list_is_believed_from_holders_only_and_up_to_a_bound() -> None
     bench, holder = publisher(max_held=3)
     entries = tuple(entry(subscription(node)) for node in range(20, 30))
     stranger = (holder + 5) % 10
-    assert drops(bench.get(0.5, stranger, Subscribers(JAM, entries))) == ["not_a_holder"]
-    effects = bench.get(0.5, holder, Subscribers(JAM, entries))
+    assert drops(bench.get(0.5, stranger, SubscriptionList(JAM, entries))) == ["not_a_holder"]
+    effects = bench.get(0.5, holder, SubscriptionList(JAM, entries))
     assert drops(effects) == ["table_full"] * 7
     assert len(routed(effects)) == 3
     broken = (entry(subscription(20, "topic =")),)
-    assert drops(bench.get(0.6, holder, Subscribers(JAM, broken))) == ["filter_unreadable"]
+    assert drops(bench.get(0.6, holder, SubscriptionList(JAM, broken))) == ["filter_unreadable"]

@@ -14,7 +14,7 @@ from carrycast.protocols.topic_holder.rules import (
     topic_hash,
     topic_key,
 )
-from carrycast.protocols.topic_holder.table import SubscriptionTable
+from carrycast.protocols.topic_holder.subscription_table import SubscriptionTable
 from carrycast.protocols.topic_holder.tests.bench import JAM, Bench, Ground, entry, subscription
 
 KILOMETER = Area(1000.0, 1000.0)
@@ -59,14 +59,14 @@ def test_a_node_is_chosen_by_rank_and_the_next_by_hash_follow() -> None:
 def test_a_road_takes_the_place_to_its_nearest_point() -> None:
     """[003 §3.6] The road of the bench runs at y = 500; its points are 10 m apart."""
     place = home_place(JAM, 0, KILOMETER)
-    (target,) = Bench(holder="road").node.homes.all(0.0, JAM)
+    (target,) = Bench(holder="road").node.holders.all(0.0, JAM)
     assert target == Place(Position(round(place.x_m / 10) * 10.0, 500.0), 125.0)
-    (target,) = Bench(holder="place").node.homes.all(0.0, JAM)
+    (target,) = Bench(holder="place").node.holders.all(0.0, JAM)
     assert target == Place(place, 125.0)
 
 
 def test_places_are_remembered_up_to_a_bound() -> None:
-    homes = Bench(holder="road").node.homes
+    homes = Bench(holder="road").node.holders
     places = [homes.place(f"s:{number}") for number in range(400)]
     assert [homes.place(f"s:{number}") for number in range(400)] == places
 
@@ -91,43 +91,43 @@ def test_who_is_farther_from_the_area_than_it_is_long_is_not_believed(
 
 def test_a_publisher_turns_to_the_nearest_place_or_to_a_node_by_its_id_or_to_all() -> None:
     """[003 §3.2.1] "its chosen broker nodes"."""
-    homes = Bench(holder="place", holders=3).node.homes
+    homes = Bench(holder="place", holders=3).node.holders
     for number in range(3):
-        assert homes.asked(0.0, JAM, homes.place(JAM, number)) == [Place(homes.place(JAM, number), 125.0)]
-    assert len(Bench(holder="place", holders=3, publish_to="all").node.homes.asked(0.0, JAM, None)) == 3
-    nodes = Bench(holders=3).node.homes
-    assert nodes.asked(0.0, JAM, None) == [list(nodes.all(0.0, JAM))[1]], "node 1 takes the second of three"
+        assert homes.for_publisher(0.0, JAM, homes.place(JAM, number)) == [Place(homes.place(JAM, number), 125.0)]
+    assert len(Bench(holder="place", holders=3, publish_to="all").node.holders.for_publisher(0.0, JAM, None)) == 3
+    nodes = Bench(holders=3).node.holders
+    assert nodes.for_publisher(0.0, JAM, None) == [list(nodes.all(0.0, JAM))[1]], "node 1 takes the second of three"
     assert len(set(nodes.all(0.0, JAM))) == 3
 
 
 def test_without_nodes_of_the_role_nobody_holds() -> None:
     host = Ground()
     host.nodes = ()
-    assert list(Bench(role="nobody").node.homes.all(0.0, JAM)) == []
+    assert list(Bench(role="nobody").node.holders.all(0.0, JAM)) == []
 
 
 def test_a_table_keeps_the_newest_word_of_each_subscriber_until_it_ends() -> None:
     """[003 §3.4]"""
     table = SubscriptionTable(10)
     old, new = entry(subscription(4, "topic = 'a'"), count=1), entry(subscription(4, "topic = 'b'"), count=2)
-    assert table.hold(0.0, JAM, new, 3.0)
-    assert table.hold(0.1, JAM, old, 3.1)
+    assert table.refresh(0.0, JAM, new, 3.0)
+    assert table.refresh(0.1, JAM, old, 3.1)
     assert table.entries(1.0, JAM) == [new], "a message that was overtaken changes nothing"
     assert table.entries(3.0, JAM) == []
-    assert table.hold(3.0, JAM, old, 6.0)
+    assert table.refresh(3.0, JAM, old, 6.0)
     assert table.entries(3.5, JAM) == [old], "what has ended is as if it had never been"
 
 
 def test_a_table_is_bounded_and_what_has_ended_makes_room() -> None:
     table = SubscriptionTable(2)
     ones = [entry(subscription(node)) for node in range(4)]
-    assert table.hold(0.0, "s:a", ones[0], 1.0)
-    assert table.hold(0.0, "s:b", ones[1], 3.0)
-    assert not table.hold(0.5, "s:b", ones[2], 3.5)
-    assert table.hold(0.6, "s:b", ones[1], 3.6), "who is known needs no room"
-    assert table.hold(1.0, "s:b", ones[2], 4.0)
+    assert table.refresh(0.0, "s:a", ones[0], 1.0)
+    assert table.refresh(0.0, "s:b", ones[1], 3.0)
+    assert not table.refresh(0.5, "s:b", ones[2], 3.5)
+    assert table.refresh(0.6, "s:b", ones[1], 3.6), "who is known needs no room"
+    assert table.refresh(1.0, "s:b", ones[2], 4.0)
     assert len(table) == 2
-    assert table.hold(4.0, "s:b", ones[3], 9.0)
+    assert table.refresh(4.0, "s:b", ones[3], 9.0)
     assert (len(table), table.entries(4.0, "s:b")) == (1, [ones[3]])
-    table.forget("s:b")
+    table.remove_topic("s:b")
     assert len(table) == 0

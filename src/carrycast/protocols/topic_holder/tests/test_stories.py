@@ -41,7 +41,7 @@ def grid(scheme: str, **settings: object) -> Net:
 
 def holding(net: Net) -> dict[NodeId, set[NodeId]]:
     """Who holds subscriptions of the topic, and whose."""
-    held = {id: node(net, id).held.entries(net.machine(id).now(), TAU) for id in range(len(GRID))}
+    held = {id: node(net, id).table.entries(net.machine(id).now(), TAU) for id in range(len(GRID))}
     return {id: {entry.subscription.subscriber for entry in entries} for id, entries in held.items() if entries}
 
 
@@ -78,7 +78,7 @@ def test_figures_1_and_2(scheme: str) -> None:
         assert handlers(net, event) == [b1]
     else:
         assert handlers(net, event) == []
-        listed = node(net, P1).publisher.subscribers(net.machine(P1).now(), TAU)
+        listed = node(net, P1).publisher.entries(net.machine(P1).now(), TAU)
         assert listed is not None
         assert {entry.subscription.subscriber for entry in listed} == {S1, S2, S3, S4}
 

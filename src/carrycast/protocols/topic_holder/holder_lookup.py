@@ -1,4 +1,4 @@
-"""Where the topics of a node are held: targets for its router."""
+"""Looks up the holders of a topic: targets for the router."""
 
 from collections.abc import Iterator
 
@@ -8,16 +8,16 @@ from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import NodeId, Position
 from carrycast.core.model.roads import nearest, squared_m
 from carrycast.core.protocol import Host, Place
-from carrycast.protocols.topic_holder.messages import Entry
+from carrycast.protocols.topic_holder.messages import SubscriptionEntry
 from carrycast.protocols.topic_holder.rules import home_nodes, home_place, is_plausible
 from carrycast.protocols.topic_holder.settings import TopicHolderSettings
 
-KEPT_PLACES = 256
-"""Places are found again and again, and looking through the points of a map takes long."""
+MAX_CACHED_PLACES = 256
+"""Cached places: the search through the points of a map takes long."""
 
 
-class Homes:
-    """The holders of each topic, and which of them could not be reached lately."""
+class HolderLookup:
+    """The holders of each topic, and which of them could not be reached recently."""
 
     def __init__(self, node: NodeId, settings: TopicHolderSettings, host: Host) -> None:
         self._node = node
@@ -33,14 +33,14 @@ class Homes:
             self._waypoints = host.road_map().waypoints(settings.waypoint_m)
 
     def all(self, now: float, topic: str) -> Iterator[NodeId | Place]:
-        """[003 §3.2] Every holder of a topic: subscribers tell each of them."""
+        """[003 §3.2] Every holder of a topic: subscribers send their subscription to each of them."""
         for number in range(self._settings.holders):
             target = self._target(now, topic, number)
             if target is not None:
                 yield target
 
-    def asked(self, now: float, topic: str, here: Position | None) -> list[NodeId | Place]:
-        """Those that a publisher turns to: all, or one; the nearest place, or by the publisher's id."""
+    def for_publisher(self, now: float, topic: str, here: Position | None) -> list[NodeId | Place]:
+        """The holders to which a publisher sends: all, or one; the nearest place, or by the publisher's id."""
         settings = self._settings
         if settings.publish_to == "all" or settings.holders == 1:
             return list(self.all(now, topic))
@@ -49,8 +49,8 @@ class Homes:
         target = self._target(now, topic, self._node % settings.holders)
         return [] if target is None else [target]
 
-    def after(self, now: float, failed: NodeId, topic: str) -> NodeId | None:
-        """[003 §3.4] Who is to hold a topic, by hash, since a node that should could not be reached; None: nobody."""
+    def next_after_failure(self, now: float, failed: NodeId, topic: str) -> NodeId | None:
+        """[003 §3.4] The next holder of a topic by hash, after a holder could not be reached; None if there is none."""
         self._failed = {node: until for node, until in self._failed.items() if until > now}
         self._failed[failed] = now + self._settings.failed_s
         for number in range(self._settings.holders):
@@ -59,14 +59,14 @@ class Homes:
                 return next((node for node in nodes if node not in self._failed), None)
         return None
 
-    def holds(self, node: NodeId, topic: str) -> bool:
-        """Whether a node may be a holder of a topic; at places anybody may."""
+    def may_hold(self, node: NodeId, topic: str) -> bool:
+        """Whether a node may be a holder of a topic; at places any node may."""
         if self._settings.by_place:
             return True
         return any(node in self._home_nodes(topic, number) for number in range(self._settings.holders))
 
     def nearest_place(self, topic: str, here: Position) -> Place:
-        """Of the places of a topic the one nearest to a position."""
+        """The place of a topic that is nearest to a position."""
         places = [self.place(topic, number) for number in range(self._settings.holders)]
         return Place(nearest(places, here), self._settings.capture_m)
 
@@ -78,13 +78,14 @@ class Homes:
         numbers = range(self._settings.holders)
         return any(squared_m(here, self.place(topic, number)) <= capture_m * capture_m for number in numbers)
 
-    def believes(self, position: Position | None) -> bool:
-        """Whether a position that somebody claims can be one; without places none is needed."""
+    def is_plausible_position(self, position: Position | None) -> bool:
+        """Whether a claimed position is plausible; without places none is needed."""
         return not self._settings.by_place or is_plausible(position, self._host.area)
 
-    def flaw(self, entry: Entry) -> str | None:
-        """Why an entry cannot be matched, passed on and sent to; None if it can."""
-        if not self.believes(entry.position):
+    def find_flaw(self, entry: SubscriptionEntry) -> str | None:
+        """The reason to drop an entry that cannot be matched or forwarded, or whose subscriber cannot be reached; else
+        None."""
+        if not self.is_plausible_position(entry.position):
             return "absurd_position"
         if len(msgspec.msgpack.encode(entry.subscription)) > self._settings.list_bytes:
             return "subscription_too_long"
@@ -101,7 +102,7 @@ class Homes:
             found = home_place(topic, number, self._host.area)
             if self._waypoints:
                 found = nearest(self._waypoints, found)
-            if len(self._places) >= KEPT_PLACES:
+            if len(self._places) >= MAX_CACHED_PLACES:
                 del self._places[next(iter(self._places))]
             self._places[topic, number] = found
         return found
@@ -110,8 +111,8 @@ class Homes:
         if self._settings.by_place:
             return Place(self.place(topic, number), self._settings.capture_m)
         nodes = self._home_nodes(topic, number)
-        standing = (node for node in nodes if self._failed.get(node, now) <= now)
-        return next(standing, nodes[0] if nodes else None)
+        reachable = (node for node in nodes if self._failed.get(node, now) <= now)
+        return next(reachable, nodes[0] if nodes else None)
 
     def _home_nodes(self, topic: str, number: int) -> list[NodeId]:
         settings = self._settings
