@@ -15,9 +15,7 @@ class TopicHolderSettings(Settings, frozen=True):
 
     mode: Annotated[
         Literal["broker", "rendezvous"],
-        Meta(
-            description="broker: the holder matches events and forwards them; rendezvous: publishers do, with the holder's list"
-        ),
+        Meta(description="broker: the holder matches and forwards events; rendezvous: publishers do, with its list"),
     ] = "broker"
     holder: Annotated[
         Literal["node", "place", "road"],
