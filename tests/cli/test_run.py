@@ -161,7 +161,7 @@ def test_an_interrupted_run_ends_in_one_line_that_says_how_to_go_on(command: str
     assert (process.returncode, out) == (130, "")
     last = err.splitlines()[-1]
     assert last.startswith("carrycast: interrupted at ")
-    assert last.endswith(" of 20000 simulated seconds; nothing is kept, the same command begins anew")
+    assert last.endswith(" of 20000 simulated seconds; nothing is kept, the same command starts again")
 
 
 def test_interrupted_work_that_goes_on_later_says_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_interrupted_work_that_goes_on_later_says_where_it_is(monkeypatch: pytes
 
     monkeypatch.setattr("carrycast.analysis.spark.compare.compare", interrupted)
     line = call("compare", QUICK, "--protocols", "flooding", "--out", tmp_path).refusal(130)
-    assert line == f"carrycast: interrupted; what is done is kept in {tmp_path}; the same command goes on from there"
+    assert line == f"carrycast: interrupted; what is done is kept in {tmp_path}; the same command continues there"
 
 
 def test_somebody_who_watches_a_run_does_not_change_it() -> None:

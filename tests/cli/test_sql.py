@@ -66,7 +66,7 @@ def test_an_answer_is_a_table_and_says_when_there_is_more(swept: Path) -> None:
 def test_what_spark_does_not_understand_is_told_in_a_line(swept: Path, question: str, told: str) -> None:
     line = call("sql", swept, question).refusal()
     assert told in line
-    assert line.endswith("; there are runs, trace, events, subscriptions")
+    assert line.endswith("; there are runs, trace, events, subscriptions, metrics")
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,8 @@ import json, sys
 from pathlib import Path
 from carrycast.core.protocol.registry import protocol_names
 from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import load
-done = run(load(Path(sys.argv[1])), 1)
+from carrycast.sim.scenario.scenario import load_scenario
+done = run(load_scenario(Path(sys.argv[1])), 1)
 print(json.dumps({"names": protocol_names(), "protocol": done.protocol, "delivered": done.metrics["delivered"]}))
 """
 
