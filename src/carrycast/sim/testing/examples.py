@@ -1,26 +1,29 @@
-"""What a protocol needs around it to run at all, said by the protocol itself.
+"""The scenario tables that a protocol needs to run at all, declared by the protocol itself.
 
-Most run on bare links, or bring their router along. One that needs more, such as nodes in roles, says so in its
-folder's package, in tables as a scenario has them: `EXAMPLE = {"router": {"name": "aodv"}, "roles": {"broker": [0]}}`.
+Most protocols run on bare links or name their router. A protocol that needs more, such as nodes in roles, declares it
+in its folder's package, as tables of a scenario: `EXAMPLE = {"router": {"name": "aodv"}, "roles": {"broker": [0]}}`.
 """
 
 import importlib
 from collections.abc import Iterator, Mapping
 
+from carrycast.core.plugins import PROTOCOLS, folders_of
 from carrycast.core.protocol import Capability, UsesRouter
 from carrycast.core.protocol.registry import protocol_named, protocol_names
 from carrycast.core.stacks import select_protocol
 from carrycast.errors import UserError
 
 
-def example_tables(name: str) -> dict[str, object]:
-    """The tables that a scenario must have, besides `protocol`, for a protocol to run in it."""
+def example_tables(name: str, scenario: Mapping[str, object] | None = None) -> dict[str, object]:
+    """The tables that a scenario must have, besides `protocol`, for a protocol to run in it.
+
+    Tables that `scenario` already has replace those of the protocol's package.
+    """
     protocol = protocol_named(name)
-    package = importlib.import_module(protocol.__module__.rpartition(".")[0] or protocol.__module__)
-    written: object = getattr(package, "EXAMPLE", {})
-    if not isinstance(written, Mapping):
-        raise UserError(f"{name}: EXAMPLE is a table of scenario keys, not a {type(written).__name__}")
-    tables = dict(written)
+    offered: object = getattr(importlib.import_module(_package_of(name, protocol)), "EXAMPLE", {})
+    if not isinstance(offered, Mapping):
+        raise UserError(f"{name}: EXAMPLE is a table of scenario keys, not a {type(offered).__name__}")
+    tables = {**offered, **(scenario or {})}
     if issubclass(protocol, UsesRouter) and not protocol.router and "router" not in tables:
         raise UserError(
             f"{name}: sends through a router; it must name one, or its package offer EXAMPLE = {{'router': ...}}"
@@ -28,10 +31,17 @@ def example_tables(name: str) -> dict[str, object]:
     return tables
 
 
-def examples() -> Iterator[dict[str, object]]:
-    """The `protocol` table of every protocol there is: as it comes, and in each of its named variants.
+def _package_of(name: str, protocol: type) -> str:
+    """The package that offers a protocol. The folder of a protocol may import its class from another package."""
+    if name in folders_of(PROTOCOLS):
+        return f"{PROTOCOLS}.{name}"
+    return protocol.__module__.rpartition(".")[0] or protocol.__module__
 
-    But for variants that need a map: the networks of tests have no roads.
+
+def examples() -> Iterator[dict[str, object]]:
+    """The `protocol` table of every protocol: with its defaults, and in each of its named variants.
+
+    Variants that need a map are left out: the networks of tests have no roads.
     """
     for name in protocol_names():
         yield {"name": name}

@@ -57,7 +57,7 @@ class Net:
         plan: ContactPlan | None = None,
         recode: bool = False,
     ) -> None:
-        tables: dict[str, object] = {"discovery": {"mode": "oracle"}, **example_tables(protocol), **(scenario or {})}
+        tables: dict[str, object] = {"discovery": {"mode": "oracle"}, **example_tables(protocol, scenario)}
         radio = tables.pop("radio", {})
         assert isinstance(radio, Mapping)
         tables["radio"] = {"model": "disk", "range_m": RANGE_M, **radio}
