@@ -45,8 +45,10 @@ class Written(NamedTuple):
     @property
     def way(self) -> str:
         """`tutorial`, `live` (with nodes that run), `cluster` (with one, as in tests/pipeline/test_standalone.py),
-        `quick` (a second or two), or `long`."""
+        `debugger` (interactive, as in tests/cli/test_debug.py), `quick` (a second or two), or `long`."""
         name = self.words[0]
+        if name == "debug":
+            return "debugger"
         if any(word.startswith(("spark://", "local-cluster")) for word in self.words):
             return "cluster"
         if name in LIVE or {"--node", "--live"} & {*self.words} or any(word.startswith("node-") for word in self.words):

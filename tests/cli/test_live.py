@@ -113,7 +113,7 @@ def test_status_is_for_people_and_for_programs(node: Path) -> None:
     waiting = cast("dict[str, int]", facts["waiting"])
     assert waiting == {"send/udp": 0, "clients": 0, "buffer": waiting["buffer"]}
     assert f"waiting send/udp 0, clients 0, buffer {waiting['buffer']}\n" in done.out
-    assert done.out.splitlines()[-1].startswith("normal: some neighbors, little waiting")
+    assert done.out.splitlines()[-1].startswith("normal: some neighbors, short queues")
     assert "answer" not in done.out, "how the control channel words its replies is no fact about the node"
 
 
@@ -136,7 +136,7 @@ def test_status_is_for_people_and_for_programs(node: Path) -> None:
         (["sub", "--attribute", "rank=1", "--attribute", "rank=2"], "rank is given twice"),
         (["sub", "speed >"], "filter: expected a value after '>' at position 8: speed >"),
         (["sub", "--processor", "grid"], "subscription: epidemic runs no processors for subscriptions"),
-        (["sub", "--state", "1"], "--state: is what a processor begins with; name it with --processor"),
+        (["sub", "--state", "1"], "--state: is the first state of a processor; name it with --processor"),
         (["sub", "--count", "0"], "--count: at least 1, not 0"),
         (["sub", "--timeout", "-1"], "--timeout: a time above 0, and at most 1e9 s, not -1.0"),
         (["sub", "--timeout", "1e308"], "--timeout: a time above 0, and at most 1e9 s, not 1e+308"),
@@ -245,7 +245,7 @@ def test_a_second_node_with_the_same_control_socket_leaves_the_first_alone(tmp_p
 @pytest.mark.parametrize(
     ("right", "wrong", "told"),
     [
-        ("port = 0", "port = 0\nspeed = 1", "listen: unknown key 'speed'; allowed: host, port"),
+        ("port = 0", "port = 0\nspeed = 1", "listen: unknown key 'speed'; allowed: host, kind, port"),
         ("port = 0", "port = 70000", "listen.port: Expected `int` <= 65535 (it is 70000)"),
         ("port = 0", 'port = "any"', "listen.port: Expected `int`, got `str`"),
         ("127.0.0.1", "here", "listen.host: 'here' is no IP address of this machine"),
@@ -267,7 +267,7 @@ def test_a_wrong_configuration_is_told_with_file_and_key(tmp_path: Path, right: 
 
 def test_fewer_events_than_were_wanted_are_a_failure(node: Path) -> None:
     told = call("sub", "--node", node, "--count", "2", "--timeout", "0.1").refusal(1)
-    assert told == "carrycast: 0 of 2 events came in 0.1 s"
+    assert told == "carrycast: 0 of 2 events arrived in 0.1 s"
 
 
 def test_every_line_of_standard_input_is_an_event(node: Path) -> None:

@@ -238,7 +238,7 @@ def test_a_policy_is_retrieved_when_the_link_comes_and_not_a_retry_later(made: M
             await asyncio.sleep(0.5)
             await linked(network)
             point = network.nodes[CLIENT].application("policy_decision")
-            await until(lambda: [one.id for one in point.catalog.standing()] == ["slow"], PATIENT_S)  # type: ignore[attr-defined]
+            await until(lambda: [one.id for one in point.catalog.active_policies()] == ["slow"], PATIENT_S)  # type: ignore[attr-defined]
             await until(lambda: bool(point.retrieved), PATIENT_S)  # type: ignore[attr-defined]
 
     run(story())
