@@ -122,10 +122,10 @@ class AccessRights:
         self._subscribe = [] if granted is None else [parse_topic_filter(text) for text in granted.subscribe]
 
     def may_publish(self, topic: str) -> bool:
-        return _covered(TopicFilter(tuple(topic.split("/"))), self._publish)
+        return _is_covered(TopicFilter(tuple(topic.split("/"))), self._publish)
 
     def may_subscribe(self, topics: TopicFilter) -> bool:
-        return _covered(topics, self._subscribe)
+        return _is_covered(topics, self._subscribe)
 
 
 class _AllRights(AccessRights):
@@ -136,7 +136,7 @@ class _AllRights(AccessRights):
         return True
 
 
-def _covered(topics: TopicFilter, by: list[TopicFilter]) -> bool:
+def _is_covered(topics: TopicFilter, by: list[TopicFilter]) -> bool:
     return any(topics_cover(one, topics) for one in by)
 
 
@@ -154,8 +154,8 @@ def authenticate(section: MqttSection, user: str | None, password: bytes | None)
     if not section.users or (user is None and section.anonymous is not False):
         # If no users are configured, the name that a client gives is ignored.
         return access_rights(section, None)
-    on_identified = section.users.get(user or "")
+    user_section = section.users.get(user or "")
     # Compared for unknown users too, so that the time does not reveal which users exist.
-    expected = (on_identified.password if on_identified is not None else "-").encode()
+    expected = (user_section.password if user_section is not None else "-").encode()
     same = hmac.compare_digest(expected, password or b"")
-    return AccessRights(on_identified) if on_identified is not None and same else None
+    return AccessRights(user_section) if user_section is not None and same else None

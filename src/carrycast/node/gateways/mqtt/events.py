@@ -129,11 +129,11 @@ def _foreign(topic: str, event: Event, properties: dict[str, Any]) -> Applicatio
     """An event that is not from MQTT: its attributes become User Properties, and the payload if it has none."""
     description = {name: value for name, value in event.attributes.items() if name != TOPIC and "\0" not in name}
     payload = event.payload or _json_encode(description)
-    properties["user"] = [(name, _written(value)) for name, value in description.items() if "\0" not in str(value)]
+    properties["user"] = [(name, _format_value(value)) for name, value in description.items() if "\0" not in str(value)]
     return ApplicationMessage(topic, payload, 2, False, properties)
 
 
-def _written(value: Scalar) -> str:
+def _format_value(value: Scalar) -> str:
     return value if isinstance(value, str) else _json_encode(value).decode()
 
 
@@ -143,7 +143,7 @@ def _scalar(text: str) -> Scalar:
         value = _json_decode(text.encode())
     except (msgspec.DecodeError, RecursionError):
         return text
-    if isinstance(value, int | float) and _fits(value) and _written(value) == text:
+    if isinstance(value, int | float) and _fits(value) and _format_value(value) == text:
         return value
     return text
 

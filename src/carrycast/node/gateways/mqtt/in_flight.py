@@ -75,8 +75,8 @@ class SessionKeeper(Protocol):
     def is_active(self, delivery_position: DeliveryPosition) -> bool:
         """Whether the subscription of a message still exists."""
 
-    def acknowledge(self, delivery_position: DeliveryPosition, saved: Callable[[], None] | None) -> None:
-        """Acknowledge a message to its subscription; `saved` is called when that is on disk."""
+    def acknowledge(self, delivery_position: DeliveryPosition, on_synced: Callable[[], None] | None) -> None:
+        """Acknowledge a message to its subscription; `on_synced` is called when that is on disk."""
 
     def save_in_flight(self, inflight: InFlightMessage, kept: Callable[[], None] | None) -> None:
         """Save an in-flight message of QoS 2 for a restart; `kept` is called when that is written."""

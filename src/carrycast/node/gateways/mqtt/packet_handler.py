@@ -83,7 +83,7 @@ class PacketHandler:
         elif isinstance(packet, PublishPacket):
             self._publish(session, packet)
         elif isinstance(packet, AckPacket):
-            self._acknowledged(session, packet)
+            self._on_acknowledgement(session, packet)
         elif isinstance(packet, SubscribePacket):
             self._subscribe(session, packet)
         elif isinstance(packet, UnsubscribePacket):
@@ -110,7 +110,7 @@ class PacketHandler:
         if packet.message.qos:
             self.pending += 1
             self._in_flight.add(packet.packet_id)
-            self._published(self.session, packet, Reason.PACKET_TOO_LARGE)
+            self._acknowledge_publication(self.session, packet, Reason.PACKET_TOO_LARGE)
         else:
             self._is_discarded(self.session, packet.message.topic, Reason.PACKET_TOO_LARGE)
 
@@ -178,14 +178,14 @@ class PacketHandler:
         def done(reason: Reason) -> None:
             answers.append(reason)
             if message.qos:
-                self._published(session, packet, reason)
+                self._acknowledge_publication(session, packet, reason)
 
         self._context.publisher.publish(session.client_id, session.rights, message, done)
         if message.qos == 2 and (not answers or answers[0] < Reason.UNSPECIFIED):
             # In one commit with the event: otherwise a crash could lose it or publish it twice.
             session.receive(packet_id)
 
-    def _published(self, session: MqttSession, packet: PublishPacket, reason: Reason) -> None:
+    def _acknowledge_publication(self, session: MqttSession, packet: PublishPacket, reason: Reason) -> None:
         self.pending -= 1
         kind = packet_type.PUBACK if packet.message.qos == 1 else packet_type.PUBREC
         if reason >= Reason.UNSPECIFIED:
@@ -224,7 +224,7 @@ class PacketHandler:
         else:
             raise protocol_error("an unknown topic alias")
 
-    def _acknowledged(self, session: MqttSession, packet: AckPacket) -> None:
+    def _on_acknowledgement(self, session: MqttSession, packet: AckPacket) -> None:
         if packet.kind != packet_type.PUBREL:
             session.in_flight.on_ack(packet)
             return
@@ -239,11 +239,11 @@ class PacketHandler:
     def _ack_on_disk(self, kind: int, packet_id: int) -> None:
         """Acknowledge when all writes so far are on disk; not at all if that fails: the client sends again."""
 
-        def saved(lost: WorkError | None) -> None:
+        def on_synced(lost: WorkError | None) -> None:
             if lost is None:
                 self.ack(kind, packet_id)
 
-        self._context.node_context.group_commit.when_synced(saved)
+        self._context.node_context.group_commit.when_synced(on_synced)
 
     # Subscriptions of the client.
 

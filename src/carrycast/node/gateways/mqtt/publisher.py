@@ -73,16 +73,16 @@ class MqttPublisher:
             done(Reason.QUOTA_EXCEEDED)
             return
 
-        def saved(lost: WorkError | None) -> None:
+        def on_stored(lost: WorkError | None) -> None:
             done(Reason.SUCCESS if lost is None else Reason.QUOTA_EXCEEDED)
 
-        stored = saved if self._stored and message.qos else None
+        stored = on_stored if self._stored and message.qos else None
         lease_s = event_lease_s(message, self._lease_s)
         if stored is not None:
             lease_s = min(lease_s, self._longest_s)
         self._publisher = client_id
         try:
-            id, attributes, payload = self._published(message, lease_s, stored)
+            id, attributes, payload = self._publish_event(message, lease_s, stored)
         except UserError as error:
             LOG.info("a message of the MQTT client %r is rejected: %s", client_id, error)
             self._node.note_drop("mqtt_refused")
@@ -106,7 +106,7 @@ class MqttPublisher:
         if stored is None:
             done(Reason.SUCCESS)
 
-    def _published(
+    def _publish_event(
         self, message: ApplicationMessage, lease_s: float, stored: OnCommitted | None
     ) -> tuple[EventId, dict[str, Scalar], bytes]:
         attributes, complete = event_attributes(message)

@@ -113,15 +113,15 @@ class RetainedMessages:
             return
         self._open_requests += 1
 
-        def answered(event: Event, hops: int) -> None:
+        def on_answer(event: Event, hops: int) -> None:
             if event.attributes.get(RETAIN) is True and self.keep(event) and event.payload:
                 found(event, self._now_s() + event.lease_s)
 
-        def closed(complete: bool) -> None:
+        def on_closed(complete: bool) -> None:
             self._open_requests -= 1
 
         try:
-            self._node_context.node.request(f"{RETAIN} and {topic_filter.filter}", PATIENCE_S, answered, closed)
+            self._node_context.node.request(f"{RETAIN} and {topic_filter.filter}", PATIENCE_S, on_answer, on_closed)
         except UserError as error:
             # The filter is too long, or too many requests are open; the known ones were delivered.
             LOG.info("retained messages are not asked for: %s", error)

@@ -142,7 +142,7 @@ class MqttSession:
             self._open(entry)
             self._entries[options.filter] = entry
         if topic_filter.group is None and options.retain_handling < (1 if before is not None else 2):
-            self.in_flight.enqueue_later(entry.text, self._retained(entry))
+            self.in_flight.enqueue_later(entry.text, self._retained_messages(entry))
             self._context.retained.request_retained(topic_filter, partial(self._on_retrieved, entry))
         return options.qos
 
@@ -203,10 +203,10 @@ class MqttSession:
             self._context.shared.join(self, entry)
             return
         reader = Consumer(partial(self._on_delivery, entry), acknowledges=entry.name is not None, prefetch=PREFETCH)
-        entry.id, entry.read = self._subscribed(entry, reader), True
+        entry.id, entry.read = self._subscribe_node(entry, reader), True
         self._context.statistics.join(self, entry)
 
-    def _subscribed(self, entry: SessionSubscription, reader: Consumer | None) -> SubscriptionId:
+    def _subscribe_node(self, entry: SessionSubscription, reader: Consumer | None) -> SubscriptionId:
         node, attributes = self._context.node_context.node, self.rights.attributes
         return node.subscribe(entry.topic_filter.filter, reader, entry.name, FOREVER_S, attributes, None, b"", False)
 
@@ -217,7 +217,7 @@ class MqttSession:
             return
         if entry.id is None and entry.name is not None:
             # It is attached by its name to be ended.
-            entry.id = self._subscribed(entry, None)
+            entry.id = self._subscribe_node(entry, None)
         self._context.statistics.leave(self, entry)
         if entry.id is not None:
             self._context.node_context.node.unsubscribe(entry.id)
@@ -268,7 +268,7 @@ class MqttSession:
         qos = min(message.qos, entry.options.qos)
         return OutboundMessage(replace(message, qos=qos, retain=retain, properties=properties), until_s)
 
-    def _retained(self, entry: SessionSubscription) -> Iterator[OutboundMessage]:
+    def _retained_messages(self, entry: SessionSubscription) -> Iterator[OutboundMessage]:
         for event, until_s in self._context.retained.matching(entry.topic_filter):
             outbound = self._parcel(entry, event, until_s, retained=True)
             if outbound is not None and not self._is_excluded(entry, event):
@@ -294,17 +294,19 @@ class MqttSession:
         id = delivery_position.subscription
         return any(entry.id == id for entry in self._entries.values()) or self._context.shared.is_active(self, id)
 
-    def acknowledge(self, delivery_position: DeliveryPosition, saved: Callable[[], None] | None) -> None:
-        """Acknowledge a message to its subscription; `saved` is called when that is on disk."""
+    def acknowledge(self, delivery_position: DeliveryPosition, on_synced: Callable[[], None] | None) -> None:
+        """Acknowledge a message to its subscription; `on_synced` is called when that is on disk."""
 
         def on_committed(error: WorkError | None) -> None:
-            if error is None and saved is not None:
-                saved()
+            if error is None and on_synced is not None:
+                on_synced()
 
         try:
             acknowledge = self._context.node_context.node.acknowledge
             acknowledge(
-                delivery_position.subscription, [delivery_position.position], None if saved is None else on_committed
+                delivery_position.subscription,
+                [delivery_position.position],
+                None if on_synced is None else on_committed,
             )
         except UserError:
             # The subscription has ended in the meantime.

@@ -62,14 +62,14 @@ def parse_topic_subscription(text: str, condition: str = "") -> ParsedTopicFilte
     if rest.startswith(SHARE):
         group, slash, rest = rest.removeprefix(SHARE).partition("/")
         if not group or not slash or "+" in group or "#" in group:
-            raise _refused("a shared subscription is $share/GROUP/FILTER")
+            raise _packet_error("a shared subscription is $share/GROUP/FILTER")
     if rest.startswith(CONTENT) or rest + "/" == CONTENT:
         found, rest = _split_condition(rest.removeprefix(CONTENT))
         condition = combine_conditions([condition, found] if condition.strip() else [found])
     try:
         topics = parse_topic_filter(rest)
     except ValueError as error:
-        raise _refused(f"expected {error}, not {rest[:100]!r}") from None
+        raise _packet_error(f"expected {error}, not {rest[:100]!r}") from None
     quoted = str(topics).replace("'", "''")
     topic_filter = f"{TOPIC} matches '{quoted}'"
     if condition.strip():
@@ -86,9 +86,9 @@ def _canonical(condition: str) -> str:
     try:
         return Filter(condition).text
     except UserError as error:
-        raise _refused(" ".join(str(error).split())) from None
+        raise _packet_error(" ".join(str(error).split())) from None
     except RecursionError:
-        raise _refused("the condition is too deep") from None
+        raise _packet_error("the condition is too deep") from None
 
 
 def _split_condition(text: str) -> tuple[str, str]:
@@ -101,8 +101,8 @@ def _split_condition(text: str) -> tuple[str, str]:
             quote = character
         elif character == "/":
             return text[:at], text[at + 1 :]
-    raise _refused("a subscription by content is $filter/CONDITION/TOPICS, with # as TOPICS for all of them")
+    raise _packet_error("a subscription by content is $filter/CONDITION/TOPICS, with # as TOPICS for all of them")
 
 
-def _refused(description: str) -> PacketError:
+def _packet_error(description: str) -> PacketError:
     return PacketError(Reason.TOPIC_FILTER_INVALID, description)
