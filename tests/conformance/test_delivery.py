@@ -90,7 +90,7 @@ def test_no_timer_is_left_armed_after_a_clean_stop(subject: Subject, path: Path)
     simulation.advance(33.3)
     up = [node for node in simulation.network.nodes if node.up]
     simulation.finish()
-    assert [node.armed() for node in up] == [[]] * len(up)
+    assert [node.armed_timers() for node in up] == [[]] * len(up)
 
 
 @every_protocol

@@ -71,7 +71,7 @@ def test_most_letters_arrive_and_a_run_repeats_itself(router: str, radio: str) -
     assert isinstance(published, int)
     assert published > 300
     assert len(came) > 0.8 * published
-    assert [node.armed() for node in simulation.network.nodes] == [[]] * NODES
+    assert [node.armed_timers() for node in simulation.network.nodes] == [[]] * NODES
     assert run(scenario, 3).fingerprint == done.fingerprint
 
 

@@ -1,1 +1,1 @@
-"""Who meets whom, when: exactly, from movement, or as given by a plan."""
+"""Contacts between nodes: computed exactly from movement, or read from a contact plan."""

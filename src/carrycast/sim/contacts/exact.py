@@ -3,8 +3,8 @@
 Two nodes on straight legs are within range while a quadratic in time is not positive, so link-up and link-down times
 are its roots: there is no time step and no sampling error. A grid decides which legs are compared: time is cut into
 slices, legs into pieces that lie in one slice and are short in space, and only pieces whose surroundings touch are
-looked at. Standing legs are joined with each other apart, in slices as long as they last, so that nodes that stand
-still for a whole run cost one comparison and not one per slice.
+compared. Legs of standing nodes are compared with each other in a separate pass, whose slices are as long as these
+legs last. Nodes that stand still for a whole run thus cost one comparison and not one per slice.
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from carrycast.errors import UserError
 from carrycast.sim.contacts.plan import ContactPlan, order_by
 from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories
 
-# A leg within a slice is cut into so many pieces at most. A leap across the map that would need more makes the grid of
-# its chunk coarser instead of filling the memory.
+# The maximum number of pieces of one leg within a slice. A leg that would need more, such as a jump across the map,
+# makes the grid of its chunk coarser instead of filling the memory.
 MAX_PARTS = 256
 
 
@@ -54,7 +54,7 @@ class Legs(NamedTuple):
         vx_mps: Floats,
         vy_mps: Floats,
     ) -> "Legs":
-        """Legs given in any order, those of them that are under way between 0 and duration_s."""
+        """The legs, given in any order, that overlap the time from 0 to duration_s."""
         legs = cls(node, start_s, np.minimum(end_s, duration_s), x_m, y_m, vx_mps, vy_mps, np.hypot(vx_mps, vy_mps))
         order = np.argsort(start_s, kind="stable")
         return legs.select(order[(legs.end_s > np.maximum(start_s, 0.0))[order]])
@@ -72,7 +72,7 @@ class Legs(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Parts of legs, each within one slice: the middle in time and space, and how far from it the node gets."""
+    """Parts of legs, each within one slice: the middle in time and space, and the largest distance from it."""
 
     node: Integers
     in_slice: Integers
@@ -90,7 +90,7 @@ class Pieces(NamedTuple):
 
 
 class LegCutter:
-    """Cuts legs into pieces, some slices at a time, holding only the legs that are under way."""
+    """Cuts legs into pieces, some slices at a time; keeps only the legs that have not ended."""
 
     def __init__(self, legs: Legs, slice_s: float, longest_m: float) -> None:
         self.legs = legs
@@ -167,7 +167,7 @@ class CellGrid:
         left_m, width_m = float(x_m.min()) - span_m, float(np.ptp(x_m)) + 2 * span_m
         row_m = max(span_m / ROWS, float(np.ptp(y_m)) / MAX_CELLS)
         column_m = max(span_m / COLUMNS, width_m / MAX_CELLS)
-        # Spare rows at both ends, so that a look at the rows around never ends up in another slice.
+        # Spare rows at both ends, so that a search of the adjacent rows never reaches another slice.
         rows = int(float(np.ptp(y_m)) / row_m) + 2 * ROWS + 2
         return cls(left_m, float(y_m.min()) - ROWS * row_m, row_m, column_m, rows, int(width_m / column_m) + 2, span_m)
 
@@ -181,7 +181,7 @@ class CellGrid:
         return ((x_m - self.x_m) / self.column_m).astype(np.int64)
 
     def width_m(self, rows_away: int) -> float:
-        """How far to look to both sides, so many rows away."""
+        """The distance to search to both sides in a row that is `rows_away` rows away."""
         between_m = max(abs(rows_away) - 1, 0) * self.row_m
         return sqrt(max(self.span_m**2 - between_m**2, 0.0))
 
@@ -197,7 +197,7 @@ class Cells:
         self.grid = grid
 
     def near(self, other: "Cells") -> Iterator[tuple[Integers, Integers]]:
-        """Pieces of this and of the other that may be in contact, block by block; with itself, each pair once."""
+        """Pairs of pieces, of these cells and the others, that may be in contact. `near(self)` has each pair once."""
         grid, x_m, key = self.grid, self.pieces.x_m, other.key
         itself = other is self
         lows: list[Integers] = []
@@ -253,8 +253,8 @@ MAX_PIECES = 10_000_000_000
 def compute_contacts(trajectories: Trajectories, range_m: float, duration_s: float) -> ContactPlan:
     """All maximal intervals in [0, duration_s] in which two nodes are at most range_m apart.
 
-    A contact open at 0 starts at 0, one open at the end ends at duration_s. Times are rounded to a microsecond; what
-    then lasts no time, such as a tangent, is no contact.
+    A contact open at 0 starts at 0, one open at the end ends at duration_s. Times are rounded to a microsecond;
+    intervals that then have no length, such as a tangent, are left out.
     """
     if not (range_m > 0 and duration_s > 0):
         raise UserError(f"contacts need a positive range and duration, not {range_m:g} m and {duration_s:g} s")
@@ -267,7 +267,7 @@ def compute_contacts(trajectories: Trajectories, range_m: float, duration_s: flo
 
 
 def contact_intervals(legs: Legs, nodes: int, range_m: float, duration_s: float) -> "Intervals":
-    """The same by pair and start, with every digit: what is found in parts is rounded when it has been joined."""
+    """Unrounded contacts, ordered by pair and start. They are rounded after the parts of each contact are merged."""
     moving = legs.select(legs.speed_mps > 0)
     standing = legs.select(legs.speed_mps == 0)
     found = _Contacts(nodes, range_m)
@@ -286,7 +286,7 @@ def contact_intervals(legs: Legs, nodes: int, range_m: float, duration_s: float)
 
 
 def _least_slice_s(nodes: int, pieces: float, duration_s: float) -> float:
-    """Slices so long that they do not outnumber the pieces: a few short legs in a long run must not make it fine."""
+    """The shortest slice with which the slices do not outnumber the pieces, as after a few short legs in a long run."""
     return nodes * duration_s / (4 * (pieces + nodes))
 
 
@@ -322,7 +322,7 @@ class _Contacts:
             grid = CellGrid.over(sets, self.range_m)
             cells = [Cells(pieces, grid) for pieces in sets]
             pair, start_s, end_s = _merge_intervals(still_open + self._between(cells))
-            # What is open at the end of the chunk may go on in the next one; the rest is complete in this sweep.
+            # Contacts open at the end of the chunk may continue in the next one; all others are complete.
             going_on = end_s > end * slice_s - RESOLUTION_S
             still_open = [(pair[going_on], start_s[going_on], end_s[going_on])]
             self.done.append((pair[~going_on], start_s[~going_on], end_s[~going_on]))
@@ -386,7 +386,7 @@ def _round_times(time_s: Floats) -> Floats:
 
 
 def _merge_intervals(found: list[Intervals]) -> Intervals:
-    """Intervals by pair and start, those of a pair that touch made one."""
+    """Intervals ordered by pair and start, with touching intervals of a pair merged."""
     if not found:
         return np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
     pair = np.concatenate([columns[0] for columns in found])
@@ -404,14 +404,15 @@ def _merge_intervals(found: list[Intervals]) -> Intervals:
 
 
 def _furthest(other: NDArray[np.bool_], end_s: Floats) -> Floats:
-    """The latest end of each interval and those of its pair before it; `other` is where the next belongs to another.
+    """The latest end among each interval and the earlier ones of its pair; `other` is true where the pair changes.
 
-    Two nodes are on one pair of legs at a time, but a gap that the resolution bridges may hold an interval: the moment
-    between two legs in which a node without a pause stands. Those are joined apart from moving ones, and found later.
+    Ends usually increase, since two nodes are on one pair of legs at a time. The exception is a gap within the
+    resolution that contains an interval: the moment between two legs in which a node stands. Intervals of standing
+    nodes are computed in a separate pass.
     """
     if not bool(((end_s[1:] < end_s[:-1]) > other).any()):
         return end_s
-    # A running maximum that starts anew with each pair: over ranks, which lose no digits when the pair is put before.
+    # A running maximum per pair. It is taken over ranks, to which the pair's offset can be added without rounding.
     order = np.argsort(end_s)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))

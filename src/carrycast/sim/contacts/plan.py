@@ -1,4 +1,4 @@
-"""The contact plan: who can hear whom, from when to when. Saved, loaded and replayed, whatever it came from."""
+"""The contact plan: which nodes are linked, and from when to when. It can be saved, loaded and replayed."""
 
 import os
 import re
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 Booleans = NDArray[np.bool_]
 
 MICROSECONDS = 1_000_000
-# Node numbers in files are bounded, so that a wild one cannot make a run with a billion nodes.
+# Node numbers in files are bounded, so that a wrong one cannot make a run with a billion nodes.
 MAX_NODES = 10_000_000
 # The longest run: three years in seconds, beyond which a microsecond is lost in a 64-bit float.
 MAX_DURATION_S = 1e8
 VERSION_KEY, VERSION = b"carrycast.contacts", b"1"
-"""What a saved plan says of its columns."""
+"""The version of the columns, in the metadata of a saved plan."""
 _HOST = re.compile(r"[^\d\s]*(\d{1,8})")
 
 
@@ -74,7 +74,7 @@ class ContactPlan:
         return len(self.a)
 
     def fault(self) -> str | None:
-        """What is wrong with the plan, in words; None if nothing is."""
+        """An error message for an invalid plan; None for a valid one."""
         a, b, start_s, end_s = self.a, self.b, self.start_s, self.end_s
         if not 0 <= self.nodes <= MAX_NODES:
             return f"the number of nodes must be from 0 to {MAX_NODES}, not {self.nodes}"
@@ -92,9 +92,9 @@ class ContactPlan:
         return None
 
     def tidy(self) -> "ContactPlan":
-        """The same links by the simulator's clock: times in whole microseconds, each contact as long as it can be.
+        """The same links with times rounded to the simulator's clock, in whole microseconds.
 
-        What lasts no time then is no contact, and contacts of a pair that touch are one: the two never part between.
+        Contacts that then have no length are left out, and touching contacts of a pair are merged.
         """
         start_s, end_s = (np.rint(time_s * MICROSECONDS) / MICROSECONDS for time_s in (self.start_s, self.end_s))
         end_s = np.where(self.end_s < self.duration_s, np.minimum(end_s, self.duration_s), self.duration_s)
@@ -110,7 +110,7 @@ class ContactPlan:
         """Every link-up and link-down before a time.
 
         Contacts open at the end of the plan go down there, since a run may last longer than the plan that it replays; a
-        run that ends with the plan leaves them open by asking for what comes before its end.
+        run that ends with the plan leaves them open by passing its end as `before_s`.
         """
         opening, closing = self.start_s < before_s, self.end_s < before_s
         time_s = np.concatenate((self.start_s[opening], self.end_s[closing]))
@@ -122,7 +122,7 @@ class ContactPlan:
         return ContactChanges(time_s[order], up[order], a[order], b[order])
 
     def durations_s(self) -> Floats:
-        """How long each contact lasts. Those cut off by the start or end of the run count as long as they were seen."""
+        """The duration of each contact, without the time before the start or after the end of the run."""
         return self.end_s - self.start_s
 
     def inter_contact_s(self) -> Floats:
@@ -137,7 +137,7 @@ class ContactPlan:
         return 2 * float(self.durations_s().sum()) / (self.nodes * self.duration_s) if self.nodes else 0.0
 
     def summary(self) -> dict[str, float | int | None]:
-        """What a reader wants to know of a plan first."""
+        """The most important statistics of a plan."""
         durations_s, gaps_s = self.durations_s(), self.inter_contact_s()
         return {
             "nodes": self.nodes,
@@ -161,7 +161,7 @@ class ContactPlan:
         return time_s, degree
 
     def save(self, path: Path) -> None:
-        """Write the plan as Parquet: a, b, start_s, end_s. The file appears whole or not at all."""
+        """Write the plan as Parquet: a, b, start_s, end_s. The file is written atomically."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -182,7 +182,7 @@ class ContactPlan:
         """Read and check a plan that `save` wrote, or any Parquet file with its columns and metadata."""
         table = _parquet(path)
         kept = table.schema.metadata or {}
-        # Plans that others made say nothing of a version: their columns are all there is to know.
+        # Plans made by other programs have no version; only their columns are checked.
         if metadata_value(kept, VERSION_KEY, VERSION) != VERSION:
             raise UserError(f"{path}: a contact plan of another version of carrycast; make it again")
         try:
@@ -198,10 +198,10 @@ class ContactPlan:
 
     @classmethod
     def from_one_events(cls, path: Path, nodes: int | None = None, duration_s: float | None = None) -> "ContactPlan":
-        """The connections in an event file of the ONE (StandardEvents); what else is in it is ignored.
+        """The connections in an event file of the ONE (StandardEvents); other events are ignored.
 
-        Without `nodes` there are as many as the highest host number asks for; without `duration_s` the plan ends with
-        the last event. A connection that never goes down lasts to the end.
+        Without `nodes` the highest host number decides the number of nodes; without `duration_s` the plan ends with the
+        last event. A connection that never goes down lasts to the end.
         """
         reader = _OneEvents(TraceFile(path))
         reader.read()
@@ -233,7 +233,7 @@ def _parquet(path: Path) -> "pa.Table":
     return table
 
 
-# What such files also hold, messages created, sent, delivered, aborted, dropped, removed, and the fields of each.
+# The other events of such files (message created, sent, delivered, aborted, dropped, removed) and their least fields.
 _OTHER_EVENTS = {"C": 6, "S": 5, "DE": 5, "A": 5, "DR": 4, "R": 4}
 
 
@@ -300,7 +300,7 @@ class _OneEvents:
         self.end_s.append(end_s)
 
     def plan(self, nodes: int | None, duration_s: float | None) -> ContactPlan:
-        """The contacts read, those still open lasting to the end."""
+        """The contacts read; contacts still open last to the end."""
         if self.highest < 0:
             raise UserError(f"{self.file.path}: no connections; expected lines <time> CONN <host> <host> up|down")
         if nodes is not None and self.highest >= nodes:

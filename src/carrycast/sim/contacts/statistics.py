@@ -1,4 +1,4 @@
-"""What contacts say of a network: how long, how often, how many at a time, in which islands, and how fast at best."""
+"""Statistics of a contact plan: distributions, degrees, islands, link churn and earliest arrivals."""
 
 import heapq
 from math import erfc, inf, sqrt
@@ -10,9 +10,9 @@ from carrycast.errors import UserError
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.mobility.trajectory import Floats, Integers
 
-# Fewer values than this fit any law.
+# Fewer values than this fit any distribution.
 LEAST_VALUES = 50
-# A difference of likelihoods that chance alone makes this often, or more often, decides nothing.
+# The significance level: with a higher p-value neither distribution is called the better one.
 DECIDED_BELOW = 0.1
 
 
@@ -35,21 +35,21 @@ class DistributionFit(NamedTuple):
     ratio: float
     """The difference of both log-likelihoods: above 0 for the power law."""
     p: float
-    """How often chance alone makes one as large, by Vuong's test."""
+    """The p-value of Vuong's test."""
 
     @property
     def better(self) -> str | None:
-        """The law that fits better; None where it cannot be told."""
+        """The distribution that fits better; None if the difference is not significant."""
         if not self.p < DECIDED_BELOW:
             return None
         return "power law" if self.ratio > 0 else "exponential"
 
 
 def fit_distribution(values: Floats) -> DistributionFit | None:
-    """Fit both laws to the tail by likelihood; None for too few values, or where all are alike.
+    """Fit both distributions to the tail by maximum likelihood; None for too few values, or if all are equal.
 
-    The tail begins where the power law follows it best, by the Kolmogorov-Smirnov distance, as Clauset, Shalizi and
-    Newman do it (2009). Both laws are judged on the same tail.
+    The tail begins where the power law fits best, by the Kolmogorov-Smirnov distance (Clauset, Shalizi and Newman,
+    2009). Both distributions are compared on the same tail.
     """
     values = np.sort(values[values > 0])
     if len(values) < LEAST_VALUES or values[0] == values[-1]:
@@ -69,7 +69,7 @@ def fit_distribution(values: Floats) -> DistributionFit | None:
 
 
 def _distance(tail: Floats) -> float:
-    """From a sorted tail to the power law that fits it."""
+    """The Kolmogorov-Smirnov distance of a sorted tail from the power law that fits it."""
     logs = np.log(tail / tail[0])
     above = np.exp(-logs * (len(tail) / logs.sum()))
     place = np.arange(len(tail)) / len(tail)
@@ -96,7 +96,7 @@ def islands_over_time(plan: ContactPlan, samples: int = 200) -> Islands:
 
 
 def island_sizes(nodes: int, a: Integers, b: Integers) -> Integers:
-    """How many nodes each island has, by links; who has none is an island alone."""
+    """The number of nodes in each island. A node without links is an island of its own."""
     label = np.arange(nodes)
     while True:
         low = np.minimum(label[a], label[b])
@@ -121,16 +121,16 @@ def node_degrees(plan: ContactPlan) -> Floats:
 def link_churn(plan: ContactPlan, slices: int = 200) -> tuple[Floats, Floats]:
     """The middle of slices of the run, and the links that come or go in each, for each node and second."""
     changes = plan.changes(plan.duration_s)
-    # What is linked from the start on has not come.
+    # Links that exist from the start are not changes.
     time_s = changes.time_s[changes.time_s > 0]
     counts, edges_s = np.histogram(time_s, bins=slices, range=(0.0, plan.duration_s))
     return (edges_s[1:] + edges_s[:-1]) / 2, 2 * counts / (max(plan.nodes, 1) * plan.duration_s / slices)
 
 
 def earliest_arrivals(plan: ContactPlan, source: int, start_s: float = 0.0) -> Floats:
-    """When a message that a node has from a time on can be at each other node at the earliest; infinite if never.
+    """The earliest times at which a message that `source` has from `start_s` on can reach each node; inf if never.
 
-    Nothing is faster: links take no time here and carry everything. So it is a bound for every protocol.
+    Links are assumed to have no delay and unlimited capacity, so the result is a lower bound for every protocol.
     """
     if not 0 <= source < plan.nodes:
         raise UserError(f"there is no node {source}; they are 0 to {plan.nodes - 1}")

@@ -1,1 +1,1 @@
-"""The engine: a queue of what happens next, nodes, and the media between them."""
+"""The engine: an event queue, nodes, and the media between them."""

@@ -1,4 +1,4 @@
-"""The applications of a simulated node: what they ask for is done in the simulator's time."""
+"""The applications of a simulated node, whose calls take effect in simulated time."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from carrycast.sim.engine.node import SimNode
 
 FIRST_NUMBER = 1 << 40
-"""Of the subscriptions of applications; those of a workload count from 0."""
+"""The first number of applications' subscriptions; subscriptions of a workload are numbered from 0."""
 
 
 class SimApplications(ApplicationHost):
@@ -41,7 +41,7 @@ class SimApplications(ApplicationHost):
         self._kernel = context.kernel
         self._timers: dict[ApplicationKey, Timer] = {}
         self.variables: dict[str, Scalar] = {}
-        """What policies have set that is no setting of the stack."""
+        """Variables set by policies that are not settings of the stack."""
         self.replies: dict[int, bytes] = {}
 
         def maker(hired: PlacedApplication) -> Callable[[ApplicationPort], Application]:
@@ -58,7 +58,7 @@ class SimApplications(ApplicationHost):
         )
 
     def crash(self) -> None:
-        """They are gone, and what they subscribed to and advertised with them."""
+        """Remove the applications with their subscriptions and advertisements."""
         self.hosted.crash()
         self._cancel_all()
         for id in self.hosted.subscriptions:
@@ -72,13 +72,13 @@ class SimApplications(ApplicationHost):
         self._cancel_all()
 
     def command(self, name: str, verb: str, body: bytes) -> int:
-        """Tell one of them something; the number under which it replies."""
+        """Send a command to an application; returns the number of its reply."""
         number = self.next_number()
         if name in self.hosted:
             self.hosted.on_command(name, number, verb, body)
         return number
 
-    # What they ask for.
+    # The interface that applications call.
 
     def call_soon(self, action: Callable[[], None]) -> None:
         self._kernel.at(self._kernel.now_us, lambda _: action(), None)
@@ -138,7 +138,7 @@ class SimApplications(ApplicationHost):
             self.cancel_timer(key)
 
     def perform(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
-        """Settings of the stack change; any other variable is only written down, and commands are only said to run."""
+        """Set or reset a setting of the stack or a variable. Commands (`run`) are recorded but not executed."""
         error = ""
         if verb == "run":
             self.note(Fact("ran", reason=" ".join([name, *map(str, values)])))

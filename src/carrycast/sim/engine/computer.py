@@ -1,4 +1,4 @@
-"""The processor of one simulated node: calls of user code, one after the other, and how busy they keep it."""
+"""The CPU of one simulated node: it runs calls of user code one after the other and measures its utilization."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -14,11 +14,11 @@ from carrycast.sim.engine.observers.outputs import Made
 from carrycast.trace import rows
 
 Tell: TypeAlias = Callable[[Token, bytes, list[Event], float, str], None]
-"""The outcome of a call: token, state, events, what it took, error."""
+"""Reports the outcome of a call: token, state, events, cost in seconds, error."""
 
 
 class ProcessorFailures(NamedTuple):
-    """How often a processor failed, and what it said the first time."""
+    """How often a processor failed, and its first error."""
 
     times: int
     first: str
@@ -26,7 +26,7 @@ class ProcessorFailures(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """A call that runs or waits for those before it."""
+    """A running or queued call."""
 
     boot: int
     processor: ProcessorId
@@ -35,16 +35,16 @@ class _Call(NamedTuple):
     token: Token
     cost_s: float
     error: ProcessorError | None = None
-    """Why it does not run at all."""
+    """Why the call is rejected; None if it runs."""
 
     def size_bytes(self) -> int:
         return len(self.state) + sum(len(rows.encoded_event(event)) for event in self.events)
 
 
 class Computer:
-    """A resource that calls share: each takes its processor's `cost_s`, after those that came before it.
+    """A queue with one server: each call takes its processor's `cost_s`, after the calls before it.
 
-    It outlives the crashes of its node, and what waits then is gone.
+    The object survives crashes of its node; queued calls do not.
     """
 
     def __init__(self, node: NodeId, context: RunContext, clock: Callable[[], float], tell: Tell) -> None:
@@ -62,18 +62,18 @@ class Computer:
         self._boot = 0
 
     def load(self) -> float:
-        """The share of the last seconds in which a call ran."""
+        """The utilization over the load window."""
         return self._busy.share(self._kernel.now_s)
 
     def crash(self) -> None:
-        """Whatever runs or waits will never end."""
+        """Discard running and queued calls."""
         self._boot += 1
         self._busy.cut(self._kernel.now_s)
         self._free_us = 0
         self._open.clear()
 
     def process(self, id: ProcessorId, state: bytes, events: tuple[Event, ...], token: Token) -> None:
-        """Run user code and hand back its outcome after its turn has come, and the time that it is said to take."""
+        """Queue a call of user code. Its outcome is reported when the calls before it and its own `cost_s` are over."""
         installed, now_us = self._installed.get(id), self._kernel.now_us
         error = None
         if installed is None:
@@ -117,13 +117,13 @@ class Computer:
             identity = EventId(self._node, self._context.next_sequence(self._node))
             results.append(derived_event(call.processor, call.events, outcome, identity, self._clock()))
         self._context.count_derived(call.processor, len(results))
-        # Only now: if one of several results is none, nothing has been made.
+        # Recorded only now, because an invalid result fails the whole call.
         for place, result in enumerate(results):
             self._context.recorder.on_event(self._node, result, Made(call.processor, call.events, place))
         return results, state
 
     def _on_failure(self, call: _Call, error: ProcessorError) -> None:
-        """For people: the protocol only learns that there was an error."""
+        """Keep the error for the report of the run; the protocol only learns that there was one."""
         before = self.failures.get(call.processor)
         first = (str(error), self._kernel.now_s) if before is None else (before.first, before.first_s)
         self.failures[call.processor] = ProcessorFailures(1 if before is None else before.times + 1, *first)

@@ -1,4 +1,4 @@
-"""What all nodes of a run have in common."""
+"""The state that all nodes of a run share."""
 
 from dataclasses import dataclass, field
 
@@ -19,12 +19,12 @@ from carrycast.sim.scenario.scenario import Scenario
 
 
 class DerivedEventsError(WorkError):
-    """The processors of a run make more events than it may have."""
+    """The processors of a run derived more events than `computer.max_derived_events`."""
 
 
 @dataclass(slots=True)
 class RunContext:
-    """A scenario with one seed: what was drawn for it, its clock and its witness."""
+    """A scenario with one seed: its random draws, its kernel and its recorder."""
 
     scenario: Scenario
     seed: int
@@ -41,10 +41,10 @@ class RunContext:
     sequences: dict[NodeId, int] = field(default_factory=dict)
     """The number of each node's last event."""
     applications: dict[NodeId, list[PlacedApplication]] = field(default_factory=dict)
-    """Those of each node that has some."""
+    """The applications of each node that has any."""
     slow: SlowLinks = field(init=False, default_factory=SlowLinks)
     offers: frozenset[Capability] = field(init=False)
-    """What nodes may know in this scenario."""
+    """The capabilities that hosts offer in this scenario."""
     derived: dict[ProcessorId, int] = field(init=False, default_factory=dict)
     """How many events each processor has made, at all nodes."""
     _roads: RoadMap | None = field(init=False, default=None)
@@ -58,12 +58,12 @@ class RunContext:
                 self._roles_of[node] = (*self.roles_of(node), role)
 
     def roles_of(self, node: NodeId) -> tuple[str, ...]:
-        """What the scenario has a node be."""
+        """The roles of a node in this scenario."""
         return self._roles_of.get(node, ())
 
     @property
     def memories(self) -> Memories | None:
-        """What nodes have in use, if the scenario says how much there is."""
+        """The memory in use at nodes; None unless the scenario limits it."""
         return self.recorder.memories
 
     def next_sequence(self, node: NodeId) -> int:
@@ -72,7 +72,7 @@ class RunContext:
         return self.sequences[node]
 
     def count_derived(self, processor: ProcessorId, events: int) -> None:
-        """A processor has made some events. A run in which too many are made ends: it would take hours."""
+        """Count derived events. Too many end the run, which would otherwise take hours."""
         self.derived[processor] = self.derived.get(processor, 0) + events
         made, most = sum(self.derived.values()), self.scenario.computer.max_derived_events
         if made > most:
@@ -84,22 +84,22 @@ class RunContext:
             )
 
     def position(self, node: NodeId) -> Position | None:
-        """Where a node is right now; None if it is not there."""
+        """The position of a node right now; None while it is absent."""
         if self.trajectories is None:
             raise TypeError("a replayed contact plan has no positions")
         where = self.trajectories.position(node, self.kernel.now_s)
-        # As `Position(*where)`, at a third of the cost: routers ask at every frame.
+        # Same as `Position(*where)` at a third of the cost: routers call this for every frame.
         return None if where is None else tuple.__new__(Position, where)
 
     def road_map(self) -> RoadMap:
-        """The map that nodes move on, read when somebody first asks."""
+        """The map that nodes move on, read at the first call."""
         if self._roads is None:
             model = self.scenario.mobility_model()
             self._roads = None if model is None else model.road_map()
             if self._roads is None:
-                raise TypeError("nobody moves on roads here; a protocol that reads the map declares it in `needs`")
+                raise TypeError("no node moves on roads here; a protocol that reads the map declares it in `needs`")
         return self._roads
 
     def contacts_within(self, range_m: float) -> ContactPlan:
-        """Who comes within another distance of whom."""
+        """The contact plan of the same movement with another range."""
         return compute_movement(self.scenario, self.seed, range_m)[0]

@@ -1,6 +1,6 @@
 """Stop a simulation at a node and time: the debugger opens in the first handler that the node enters from then on.
 
-The engine is not changed for it: Python's trace function watches for the handler, so a run without it costs nothing.
+Python's trace function detects the handler, so runs without the debugger are not slowed down.
 """
 
 import pdb

@@ -1,4 +1,4 @@
-"""Links that are slower than their radio for a while: how much later what goes over them comes, and in what order."""
+"""Applies the faults of a scenario at their times: crashes, link cuts, absences and slow links."""
 
 from collections.abc import Callable, Iterable
 from random import Random
@@ -12,22 +12,23 @@ from carrycast.sim.scenario.faults import FaultPlan, LinkCuts, LinkSlow, Outage
 
 
 class SlowLinks:
-    """The slow links of this moment, and what is still under way over those that were slow.
+    """The links that are slow right now, and the messages still in transit over formerly slow links.
 
-    Between two nodes order is kept: what comes after the link has recovered does not overtake what came before.
+    Messages between two nodes stay in order: a message sent after the link has recovered does not overtake an earlier
+    one.
     """
 
     def __init__(self) -> None:
         self._active: list[LinkSlow] = []
         self._extra_us: dict[tuple[NodeId, NodeId], int] = {}
         self._due_us: dict[tuple[NodeId, NodeId], int] = {}
-        """Sender and receiver -> when the last message that is under way is due."""
+        """Sender and receiver -> when the last message in transit is due."""
 
     def __bool__(self) -> bool:
         return bool(self._extra_us or self._due_us)
 
     def set_slow(self, fault: LinkSlow, on: bool) -> None:
-        """A fault begins or ends; several of one link add up."""
+        """A fault begins or ends; delays of several faults of one link add up."""
         if on:
             self._active.append(fault)
         else:
@@ -39,19 +40,19 @@ class SlowLinks:
                 self._extra_us[pair] = self._extra_us.get(pair, 0) + microseconds(one.delay_s)
 
     def extra_s(self, node: NodeId, neighbor: NodeId) -> float:
-        """How much longer a message takes between the two than their radio says."""
+        """The additional delay of a message between two nodes."""
         return self._extra_us.get((node, neighbor), 0) / US_PER_S
 
     def due_us(self, now_us: int, sender: NodeId, receiver: NodeId) -> int:
-        """When a message that the radio brings now is there; now, if nothing holds it up."""
+        """When a message that the radio delivers now arrives; now, if no fault delays it."""
         pair = (sender, receiver)
         due_us = max(now_us + self._extra_us.get(pair, 0), self._due_us.get(pair, 0))
         if due_us > now_us:
             self._due_us[pair] = due_us
         return due_us
 
-    def arrived(self, now_us: int, sender: NodeId, receiver: NodeId) -> None:
-        """A message that was under way is there."""
+    def on_arrival(self, now_us: int, sender: NodeId, receiver: NodeId) -> None:
+        """A delayed message has arrived."""
         if self._due_us.get((sender, receiver), 0) <= now_us:
             self._due_us.pop((sender, receiver), None)
 
@@ -60,7 +61,7 @@ LinkPair = tuple[NodeId, NodeId]
 
 
 class RandomLinkCuts:
-    """One `link_cuts` of a scenario. At each strike it cuts so many links that `at_once` are cut, each for a while."""
+    """One `link_cuts` of a scenario. Each time, it cuts links until `at_once` links are cut, each for `for_s`."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class RandomLinkCuts:
         self._next_s = fault.from_s
 
     def start(self) -> None:
-        """Wait for the first strike, one interval after the start."""
+        """Schedule the first cut, one interval after `from_s`."""
         self._wait()
 
     def _wait(self) -> None:
@@ -107,7 +108,7 @@ class RandomLinkCuts:
 
 
 def linked_pairs(topologies: Iterable[Topology], nodes: int) -> list[LinkPair]:
-    """The pairs of nodes that hear each other right now, over whatever interface."""
+    """The pairs of nodes that are linked right now, over any interface."""
     pairs = {
         (node, other)
         for topology in topologies
@@ -119,7 +120,7 @@ def linked_pairs(topologies: Iterable[Topology], nodes: int) -> list[LinkPair]:
 
 
 class FaultyLinks(Protocol):
-    """What faults of links do things to."""
+    """The interface that link faults act on."""
 
     def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
         """Two nodes cannot hear each other, or can again."""
@@ -129,20 +130,20 @@ class FaultyLinks(Protocol):
 
 
 class FaultyNetwork(FaultyLinks, Protocol):
-    """What all faults do things to."""
+    """The interface that all faults act on."""
 
     def crash(self, id: NodeId) -> None:
         """A node loses everything but its durable store."""
 
     def restart(self, id: NodeId) -> None:
-        """It starts anew."""
+        """A crashed node starts again."""
 
     def set_slow(self, fault: LinkSlow, on: bool) -> None:
-        """A link is slow, or no longer."""
+        """A slow-link fault begins or ends."""
 
 
 class LinkFaultSchedule:
-    """Who is cut off from whom, and when, in one run."""
+    """The link cuts and absences of one run."""
 
     def __init__(self, faults: FaultPlan, kernel: Kernel, links: FaultyLinks) -> None:
         self._faults = faults
@@ -151,14 +152,14 @@ class LinkFaultSchedule:
         self._drawn: list[RandomLinkCuts] = []
 
     def draw_cuts(self, seed: int, there: Callable[[], list[LinkPair]], duration_s: float) -> None:
-        """Cuts of links that are there at the time."""
+        """Create the random cuts; `there` returns the links that exist at the time of a cut."""
         self._drawn = [
             RandomLinkCuts(fault, stream(seed, name), self._kernel, there, self._links.set_cut, duration_s)
             for name, fault in self._faults.drawn_cuts
         ]
 
     def start(self) -> None:
-        """From here on they come as their times do."""
+        """Schedule all faults."""
         links = self._links
         for cut in self._faults.cuts:
             self._at(cut.at_s, links.set_cut, *cut.between, True)

@@ -1,4 +1,4 @@
-"""The whole network at one moment, for oracles: who is linked with whom, and how far everybody is from everybody."""
+"""The whole network at one moment, for oracles: neighbors, positions and shortest paths."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -13,7 +13,7 @@ from carrycast.sim.radio.medium import Medium
 
 
 class NetworkView(GlobalView):
-    """Looks at the topologies of all media. What it computes it keeps until a link changes."""
+    """Reads the topologies of all media. Shortest paths are cached until a link changes."""
 
     def __init__(self, media: Sequence[Medium], context: RunContext) -> None:
         self._topologies = [medium.topology for medium in media]
@@ -45,8 +45,8 @@ class NetworkView(GlobalView):
 def compute_all_hops(neighbors: Sequence[Sequence[NodeId]]) -> NDArray[np.int16]:
     """The shortest paths of a network in which links go both ways, breadth first from all nodes at once.
 
-    Which nodes a node has reached is a row of bits; in each step it takes over what its neighbors reached in the one
-    before. So a step costs the number of links times a 64th of the nodes.
+    The nodes that a node has reached are a row of bits; in each step a node adds the nodes that its neighbors reached
+    in the step before. A step costs the number of links times the number of nodes divided by 64.
     """
     nodes = len(neighbors)
     hops = np.full((nodes, nodes), -1, dtype=np.int16)

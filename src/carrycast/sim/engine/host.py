@@ -1,4 +1,4 @@
-"""What the simulator lets a node know: its readings and its durable store."""
+"""The host of a simulated node: sensor readings and the durable store."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from carrycast.sim.engine.context import RunContext
 
 
 class MemoryStore(DurableStore):
-    """A durable store that outlives the node's crashes because the simulator keeps it."""
+    """A durable store in memory. It belongs to the simulator and so survives crashes of the node."""
 
     def __init__(self) -> None:
         self._values: dict[bytes, bytes] = {}
@@ -29,7 +29,7 @@ class MemoryStore(DurableStore):
 
 
 class SimHost(Host):
-    """What one layer of one node may know."""
+    """The host of one layer of one node."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class SimHost(Host):
         return tuple(self._context.roles.get(role, ()))
 
     def calendar(self, now: float) -> WallTime:
-        """As far off as the node's clock is."""
+        """The wall time, with the error of the node's clock."""
         calendar = self._context.scenario.calendar
         return WallTime(calendar.start_s + now, calendar.ahead_s)
 

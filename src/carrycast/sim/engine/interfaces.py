@@ -1,4 +1,4 @@
-"""From ports to media: which nodes have which interfaces, and over which of its own a node's message goes out."""
+"""Interface selection: which interfaces each node has, and over which of them a message is sent."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ RADIO: Interface = "radio"
 
 
 class Interfaces:
-    """The media of a run, of which a node has those that it is named under in `own`."""
+    """The media of a run. `own` lists the interfaces of each node."""
 
     def __init__(
         self,
@@ -42,25 +42,25 @@ class Interfaces:
         named: Interface | None,
         token: Token | None,
     ) -> None:
-        """One message, by unicast or, without a target, by broadcast."""
+        """Send one message by unicast or, without a target, by broadcast."""
         encoded = self._encoders[layer](message)
         now_us = self._kernel.now_us
         only = self._only
         if only is not None and (named is None or named == only.interface):
             only.transmit(Frame(sender, target, layer, message, encoded, token, now_us, only.interface))
             return
-        chosen = self._chosen(sender, target, named)
+        chosen = self._select_media(sender, target, named)
         if not chosen:
             refused = Frame(sender, target, layer, message, encoded, token, now_us, named or RADIO)
             self._air.on_lost(refused, sender, Failure.OUT_OF_REACH)
             if token is not None:
-                # Told from the queue, never from inside the handler that is still sending.
+                # Reported from the event queue, because a handler must not be re-entered while it is sending.
                 self._kernel.at(now_us, self._refuse, refused)
         for medium in chosen:
             medium.transmit(Frame(sender, target, layer, message, encoded, token, now_us, medium.interface))
 
     def transmit_each(self, sender: NodeId, targets: Sequence[NodeId], layer: Layer, message: Message) -> None:
-        """One message to several nodes."""
+        """Send one message to several nodes."""
         if self._only is not None:
             encoded = self._encoders[layer](message)
             interface = self._only.interface
@@ -71,10 +71,10 @@ class Interfaces:
         for target in targets:
             self.transmit(sender, target, layer, message, None, None)
 
-    def _chosen(self, sender: NodeId, target: NodeId | None, named: Interface | None) -> Sequence[Medium]:
-        """A named interface, nothing if the node lacks it; else all it has for a broadcast.
+    def _select_media(self, sender: NodeId, target: NodeId | None, named: Interface | None) -> Sequence[Medium]:
+        """The named interface, or nothing if the node lacks it. Without a name, a broadcast uses all interfaces.
 
-        A unicast takes the cheapest that leads to its target; if none does, the first is as good as any to try.
+        A unicast uses the cheapest interface that is linked to its target, or the first one if none is.
         """
         own = self.own[sender]
         if named is not None:

@@ -3,8 +3,9 @@
 Time is counted in whole microseconds. Rounding it once, on the way in, keeps two machines from disagreeing about which
 of two nearly equal times comes first.
 
-Only what is due within the current second stands in a heap. What is due later waits unsorted, by the second, and is
-sorted in when its second begins. So the heap stays small and near, however many timers a large network has armed.
+Only the entries due within the current second are in a heap. Later entries are kept unsorted, by the second, and become
+the heap when their second begins (a calendar queue, R. Brown, CACM 1988, with buckets of one second). So the heap stays
+small and in the processor's caches, however many timers a large network has armed.
 """
 
 import math
@@ -17,14 +18,14 @@ US_PER_S = 1_000_000
 _SECOND_US = US_PER_S
 _COMPACT_FROM = 1024
 _NEVER_S = 1e12
-"""After any run; a later time would not fit the numbers that times are kept in."""
+"""Later than the end of any run; a much later time would not fit a 64-bit integer."""
 
 _Entry = tuple[int, int, Callable[[object], None] | None, object]
-"""When, in which order, what to call and with what. Without a call, what stands there is a timer."""
+"""Time, sequence number, action and argument. Without an action the argument is a timer."""
 
 
 class Timer:
-    """A scheduled call that can be called off; what is called off is dropped when its time comes, or earlier."""
+    """A scheduled call that can be cancelled. A cancelled timer leaves the queue at its time, or earlier."""
 
     __slots__ = ("action", "alive", "argument")
 
@@ -56,10 +57,10 @@ class Kernel(Scheduler):
         self.popped = 0
         self._queue: list[_Entry] = []
         self._horizon_us = _SECOND_US
-        """Where the queue ends and the waiting seconds begin."""
+        """Entries before this time are in `_queue`, others in `_later`."""
         self._later: dict[int, list[_Entry]] = {}
         self._seconds: list[int] = []
-        """The seconds in which something waits, as a heap."""
+        """The keys of `_later`, as a heap."""
         self._waiting = 0
         self._sequence = 0
         self._cancelled = 0
@@ -76,7 +77,7 @@ class Kernel(Scheduler):
             self._put_off((time_us, self._sequence, action, argument))
 
     def timer(self, delay_s: float, action: Callable[[object], None], argument: object) -> Timer:
-        """Call after a delay, unless called off before."""
+        """Call after a delay, unless cancelled before."""
         timer = Timer(action, argument)
         time_us = self.now_us + delay_us(delay_s)
         self._sequence += 1
@@ -87,7 +88,7 @@ class Kernel(Scheduler):
         return timer
 
     def cancel(self, timer: Timer) -> None:
-        """Call a timer off. When most of the queue has been called off it is swept, so re-arming costs no memory."""
+        """Cancel a timer. Cancelled entries are removed once they are most of the queue: re-arming cannot grow it."""
         if timer.alive:
             timer.alive = False
             self._cancelled += 1
@@ -95,7 +96,7 @@ class Kernel(Scheduler):
                 self._sweep()
 
     def run(self, until_us: int) -> None:
-        """Work through everything that is due up to a time, that time included; the clock stands there afterwards."""
+        """Run all entries that are due up to and including a time, and set the clock to that time."""
         while self._queue or self._begin_second(until_us):
             queue = self._queue
             if queue[0][0] > until_us:
@@ -128,7 +129,7 @@ class Kernel(Scheduler):
         self._waiting += 1
 
     def _begin_second(self, until_us: int) -> bool:
-        """Sort in the next second in which something waits, if it begins by then; whether there is one."""
+        """Make the next second with entries the current one, if it begins by `until_us`; returns whether it does."""
         if not self._seconds or self._seconds[0] * _SECOND_US > until_us:
             return False
         second = heappop(self._seconds)
@@ -139,11 +140,12 @@ class Kernel(Scheduler):
         return True
 
     def _sweep(self) -> None:
-        """Drop everything that was called off."""
-        self._queue = [entry for entry in self._queue if _wanted(entry[3])]
+        """Remove all cancelled timers."""
+        self._queue = [entry for entry in self._queue if _is_pending(entry[3])]
         heapify(self._queue)
-        kept = ((second, [entry for entry in entries if _wanted(entry[3])]) for second, entries in self._later.items())
-        # A second in which nothing is left is forgotten: `run` relies on a second that begins to have an entry.
+        later = self._later.items()
+        kept = ((second, [entry for entry in entries if _is_pending(entry[3])]) for second, entries in later)
+        # Seconds without entries are removed: `run` relies on a second that begins to have an entry.
         self._later = {second: entries for second, entries in kept if entries}
         self._seconds = list(self._later)
         heapify(self._seconds)
@@ -151,13 +153,13 @@ class Kernel(Scheduler):
         self._cancelled = 0
 
 
-def _wanted(argument: object) -> bool:
+def _is_pending(argument: object) -> bool:
     return not isinstance(argument, Timer) or argument.alive
 
 
 def delay_us(delay_s: float) -> int:
-    """A delay rounded up. One rounded down would end before its deadline, and whoever then waits for the rest, less
-    than half a microsecond, would wait for ever at the same moment. Below a nanosecond it is the error of a float."""
+    """A delay rounded up to microseconds. Rounded down, a timer would fire before its deadline, and a handler that arms
+    it again for the rest would do so for ever. An excess below a nanosecond is a rounding error and is ignored."""
     if not delay_s > 0:
         return 0
     whole_us = math.ceil((delay_s if delay_s < _NEVER_S else _NEVER_S) * US_PER_S - 1e-3)
@@ -165,5 +167,5 @@ def delay_us(delay_s: float) -> int:
 
 
 def microseconds(time_s: float) -> int:
-    """A time or a duration as the kernel counts it."""
+    """A time or a duration in the kernel's unit."""
     return round(time_s * US_PER_S)

@@ -25,21 +25,22 @@ _SUBJECTS = {
 
 
 class MissedEvent(NamedTuple):
-    """One event that one subscription should have had."""
+    """One event that was eligible for one subscription and not delivered to it."""
 
     node: int
     subscription: str
     event: str
     published_s: float
     last: str
-    """The last that the trace tells of the event: at this node, or else anywhere."""
+    """The last trace row about the event: at this node, or else at any node."""
 
 
 def find_missed_events(trace: "pa.Table", events: "pa.Table", subscriptions: "pa.Table") -> list[MissedEvent]:
     """The counted events that subscriptions missed, in the order of publication.
 
-    A subscription is owed what was published while it stood, by others, and what its filter and the event's access
-    policy allow. One that names a processor is left out: what that would have made of an event nobody knows.
+    An event is eligible for a subscription if another node published it while the subscription existed and both the
+    filter and the event's access policy admit it. Subscriptions that name a processor are left out, since the trace
+    does not say which results the processor would have derived.
     """
     eligibility = Eligibility(subscriptions.to_pylist())
     rows = trace.select(["time_s", "node", "kind", "event", "subscription", "peer", "reason"]).to_pylist()

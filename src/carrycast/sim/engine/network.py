@@ -1,4 +1,4 @@
-"""Messages wait for the node that is to look at them: one server and one queue at each node."""
+"""The network of a run: its nodes, the media between them, and the contacts and faults that change their links."""
 
 import contextlib
 from collections import deque
@@ -24,33 +24,35 @@ from carrycast.sim.scenario.faults import LinkSlow
 from carrycast.sim.scenario.resources import ServiceSettings
 from carrycast.sim.scenario.scenario import OracleDiscovery
 
-Served = Callable[[Frame, NodeId], None]
+FrameHandler = Callable[[Frame, NodeId], None]
 
 
 class ServiceQueues:
-    """Of each node, what waits, in the order in which it came. What a crash finds in a queue is lost with it."""
+    """One queue with one server per node, first in, first out. A crash of the node empties its queue."""
 
-    def __init__(self, service: ServiceSettings, nodes: int, kernel: Kernel, served: Served, refused: Served) -> None:
+    def __init__(
+        self, service: ServiceSettings, nodes: int, kernel: Kernel, on_served: FrameHandler, on_full: FrameHandler
+    ) -> None:
         self._time_us = microseconds(service.time_s)
         self._length = service.queue
         self._kernel = kernel
-        self._served = served
-        self._refused = refused
+        self._on_served = on_served
+        self._on_full = on_full
         self._waiting: list[deque[Frame]] = [deque() for _ in range(nodes)]
 
     def take(self, frame: Frame, node: NodeId) -> None:
         """A message has arrived at a node."""
         waiting = self._waiting[node]
-        # The one that is being looked at stands in front.
+        # The message in service is the first of the queue and does not count against its length.
         if len(waiting) > self._length:
-            self._refused(frame, node)
+            self._on_full(frame, node)
             return
         waiting.append(frame)
         if len(waiting) == 1:
             self._kernel.at(self._kernel.now_us + self._time_us, self._done, (node, frame))
 
     def crash(self, node: NodeId) -> None:
-        """What waits is gone."""
+        """Discard the queued messages of a node."""
         self._waiting[node] = deque()
 
     def _done(self, what: object) -> None:
@@ -63,16 +65,16 @@ class ServiceQueues:
         waiting.popleft()
         if waiting:
             self._kernel.at(self._kernel.now_us + self._time_us, self._done, (node, waiting[0]))
-        self._served(frame, node)
+        self._on_served(frame, node)
 
 
 TRANSIT_US = 2_000
-"""What takes longer has waited: for its turn, for a quiet moment, for the end of its own airtime. That time is taken
-off the leases it carries. What is quicker is the checkers' slack to bear, and costs nothing."""
+"""A frame that takes longer (queueing, channel access, airtime) ages its message: the time is subtracted from its
+leases. Shorter times are ignored, which saves the work; the slack of the checkers covers them."""
 
 
 class Network(MediumUpcalls):
-    """Hands frames from the medium to the nodes and links from the contact plan to those who should know."""
+    """Passes frames from the media to the nodes, and applies the contact plan and the faults to the links."""
 
     def __init__(self, context: RunContext, recode: bool = False) -> None:
         scenario, faults, seed = context.scenario, context.faults, context.seed
@@ -84,8 +86,8 @@ class Network(MediumUpcalls):
         self._slow = context.slow
         self._recode = recode
         self._rng: Random = stream(seed, "frame faults")
-        # The stack says whether a message may go straight to a layer's handler; clocks of their own, faults of
-        # frames and decoding must come between here.
+        # The stack decides whether a message may go directly to a layer's handler. Drifting clocks, frame faults and
+        # decoding do not allow that.
         self._disturbs = faults.disturbs_frames
         self._plain = not self._disturbs and not faults.clocks and not recode
         self.medium = self._radio(context)
@@ -108,7 +110,7 @@ class Network(MediumUpcalls):
         self.view = NetworkView(list(self._media.values()), context)
         self.nodes = [SimNode(node, context, interfaces, self.view) for node in range(scenario.nodes)]
         self._receivers: list[list[Receiver]] = [[] for _ in Layer]
-        """Of each layer those of all nodes, while each has one and nothing must come between."""
+        """The handlers of all nodes by layer, if messages may go directly to them."""
         changes = context.plan.changes(scenario.duration_s)
         self._change_us = [microseconds(time_s) for time_s in changes.time_s.tolist()]
         self._change_up = changes.up.tolist()
@@ -117,14 +119,14 @@ class Network(MediumUpcalls):
         self._next_change = 0
         self._restarted_us: dict[NodeId, int] = {}
         self._absent: set[NodeId] = set()
-        """Who is cut off."""
+        """The nodes that are cut off by an absence."""
         self._queues: ServiceQueues | None = None
         if scenario.service is not None:
-            refused = partial(self.on_lost, reason="service_queue_full")
-            self._queues = ServiceQueues(scenario.service, scenario.nodes, self._kernel, self._receive_late, refused)
+            on_full = partial(self.on_lost, reason="service_queue_full")
+            self._queues = ServiceQueues(scenario.service, scenario.nodes, self._kernel, self._receive_late, on_full)
         there = partial(linked_pairs, [medium.topology for medium in self._media.values()], scenario.nodes)
-        self._timetable = FaultSchedule(faults, self._kernel, self)
-        self._timetable.draw_cuts(seed, there, scenario.duration_s)
+        self._fault_schedule = FaultSchedule(faults, self._kernel, self)
+        self._fault_schedule.draw_cuts(seed, there, scenario.duration_s)
 
     def _radio(self, context: RunContext) -> Medium:
         scenario, kernel, trajectories = context.scenario, self._kernel, context.trajectories
@@ -146,7 +148,7 @@ class Network(MediumUpcalls):
         return scenario.radio_model().medium(radio)
 
     def start(self) -> None:
-        """Start every node; links and faults come as their times do."""
+        """Start every node and schedule link changes and faults."""
         for node in self.nodes:
             node.start()
         for layer in self._codecs if self._plain else ():
@@ -154,11 +156,11 @@ class Network(MediumUpcalls):
             straight = [receiver for receiver in receivers if receiver is not None]
             if len(straight) == len(self.nodes):
                 self._receivers[layer] = straight
-        self._timetable.start()
+        self._fault_schedule.start()
         for wire in self._wires:
             for a, b in wire.pairs(len(self.nodes)):
                 self._media[wire.interface].topology.set_contact(a, b, up=True)
-                self._tell(a, b, wire.interface)
+                self._report_link(a, b, wire.interface)
         if self._change_us:
             self._kernel.at(self._change_us[0], self._change_links, None)
 
@@ -172,14 +174,14 @@ class Network(MediumUpcalls):
 
     def on_received(self, frame: Frame, reach: Reach) -> None:
         if frame.sent_us < self._restarted_us.get(frame.sender, 0):
-            # It still stood in the queue when its sender crashed, and the queue went with it.
+            # The frame was still queued when its sender crashed.
             self.on_lost(frame, frame.sender, "sender_crashed")
             return
         if self._disturbs:
-            reach = self._disturbed(frame, reach)
+            reach = self._apply_frame_faults(frame, reach)
         self._recorder.on_frame(frame, reach, frame.interface)
         if self._slow:
-            reach = self._prompt(frame, reach)
+            reach = self._defer_slow(frame, reach)
         if self._queues is not None and frame.layer is Layer.DISSEMINATION:
             for node in reach.nodes:
                 self._queues.take(frame, node)
@@ -215,17 +217,17 @@ class Network(MediumUpcalls):
         if failure is Failure.UNREACHABLE:
             self.on_unreachable((frame,))
         else:
-            self._tell_sent(frame, failure)
+            self._report_sent(frame, failure)
 
     def on_unreachable(self, frames: Sequence[Frame]) -> None:
-        # First what failed, then the link: who sends again at once knows of it when the link is said to be gone.
-        told = [self._tell_sent(frame, Failure.UNREACHABLE) for frame in frames]
+        # Frames are reported before the link: a node that sends again at once then has its new frames on record.
+        reported = [self._report_sent(frame, Failure.UNREACHABLE) for frame in frames]
         node, target, interface = self.nodes[frames[0].sender], frames[0].target, frames[0].interface
-        if any(told) and target is not None:
+        if any(reported) and target is not None:
             node.stack.on_neighbor_failed(node.now(), target, interface, Failure.UNREACHABLE)
 
-    def _tell_sent(self, frame: Frame, failure: Failure | None) -> bool:
-        """Tell a node what became of its frame. One that has crashed since then is another object, and sent nothing."""
+    def _report_sent(self, frame: Frame, failure: Failure | None) -> bool:
+        """Report the outcome of a frame to its sender, unless the node has crashed since it sent the frame."""
         node = self.nodes[frame.sender]
         if not node.up or frame.sent_us < node.started_us:
             return False
@@ -240,15 +242,15 @@ class Network(MediumUpcalls):
         self._recorder.on_missed(frame, nodes, reason)
 
     def _receive(self, frame: Frame, message: Message, id: NodeId) -> None:
-        """One reception that cannot go straight to the protocol's handler."""
+        """Process a reception that cannot go directly to the protocol's handler."""
         node = self.nodes[id]
         if self._recode:
             codec = self._codecs[frame.layer]
             message = codec.decode(codec.encode(message))
         node.stack.on_message(node.now(), frame.layer, frame.sender, message, frame.interface)
 
-    def _prompt(self, frame: Frame, reach: Reach) -> Reach:
-        """Those whom a frame reaches at once; the others are behind slow links, and get it when it is due."""
+    def _defer_slow(self, frame: Frame, reach: Reach) -> Reach:
+        """The receivers without delay. For receivers behind slow links the arrival is scheduled."""
         now_us, prompt = self._kernel.now_us, []
         for node in reach.nodes:
             due_us = self._slow.due_us(now_us, frame.sender, node)
@@ -261,14 +263,14 @@ class Network(MediumUpcalls):
     def _arrive_late(self, late: object) -> None:
         assert isinstance(late, tuple)
         frame, id = late
-        self._slow.arrived(self._kernel.now_us, frame.sender, id)
+        self._slow.on_arrival(self._kernel.now_us, frame.sender, id)
         if self._queues is not None and frame.layer is Layer.DISSEMINATION and self.nodes[id].up:
             self._queues.take(frame, id)
         else:
             self._receive_late(frame, id)
 
     def _receive_late(self, frame: Frame, id: NodeId) -> None:
-        """What waited after it had arrived: behind a slow link, or for the node itself."""
+        """Process a frame that waited after the radio delivered it: behind a slow link or in a service queue."""
         node, now_us = self.nodes[id], self._kernel.now_us
         if not node.up or frame.sent_us < node.started_us:
             self.on_lost(frame, id, Failure.OUT_OF_REACH)
@@ -279,15 +281,15 @@ class Network(MediumUpcalls):
         else:
             self._receive(frame, message, id)
 
-    def _disturbed(self, frame: Frame, reach: Reach) -> Reach:
-        """Who hears a frame after faults had their way: some do not, some twice in a row."""
+    def _apply_frame_faults(self, frame: Frame, reach: Reach) -> Reach:
+        """The receivers after loss, corruption and duplication; with duplication a node occurs twice."""
         faults, draw = self._faults, self._rng.random
         heard: list[NodeId] = []
         for node in reach.nodes:
             if faults.loss > 0 and draw() < faults.loss:
                 self.on_lost(frame, node, "fault_loss")
             elif faults.corruption > 0 and draw() < faults.corruption:
-                self._meet_corrupt(frame)
+                self._decode_corrupted(frame)
                 self.on_lost(frame, node, "fault_corruption")
             else:
                 heard.append(node)
@@ -295,8 +297,8 @@ class Network(MediumUpcalls):
                     heard.append(node)
         return Reach(tuple(heard))
 
-    def _meet_corrupt(self, frame: Frame) -> None:
-        """Let the decoder meet flipped bits. A link layer's checksum drops the frame whatever the decoder says."""
+    def _decode_corrupted(self, frame: Frame) -> None:
+        """Test the decoder with flipped bits. The frame is dropped in any case, as by a link layer's checksum."""
         bits = bytearray(frame.encoded)
         for _ in range(1 + self._rng.randrange(8)):
             bits[self._rng.randrange(len(bits))] ^= 1 << self._rng.randrange(8)
@@ -306,24 +308,24 @@ class Network(MediumUpcalls):
     # Links and faults.
 
     def _change_links(self, _: object) -> None:
-        """Every change that is due now; one queue entry stands for all that are to come."""
+        """Apply every link change that is due now, and schedule the next one."""
         now_us, place, count = self._kernel.now_us, self._next_change, len(self._change_us)
         while place < count and self._change_us[place] <= now_us:
             a, b, up = self._change_a[place], self._change_b[place], self._change_up[place]
             self.medium.topology.set_contact(a, b, up)
-            self._tell(a, b, RADIO)
+            self._report_link(a, b, RADIO)
             place += 1
         self._next_change = place
         if place < count:
             self._kernel.at(self._change_us[place], self._change_links, None)
 
-    def _tell(self, a: NodeId, b: NodeId, interface: Interface) -> None:
-        """With an oracle, both ends know at once."""
+    def _report_link(self, a: NodeId, b: NodeId, interface: Interface) -> None:
+        """With oracle discovery, report the state of a link to both ends."""
         if self._oracle:
             up = self._media[interface].topology.linked(a, b)
             for one, other in ((a, b), (b, a)):
                 if self.nodes[one].up:
-                    self.nodes[one].tell_link(self._link(one, other, interface), up)
+                    self.nodes[one].report_link(self._link(one, other, interface), up)
 
     def _link(self, node: NodeId, neighbor: NodeId, interface: Interface) -> Link:
         return Link(neighbor, interface, self._cost_s[interface] + self._slow.extra_s(node, neighbor))
@@ -339,10 +341,10 @@ class Network(MediumUpcalls):
             self._queues.crash(id)
         self.nodes[id].crash()
         for other, interface in links:
-            self._tell(id, other, interface)
+            self._report_link(id, other, interface)
 
     def restart(self, id: NodeId) -> None:
-        """A node that was down starts anew."""
+        """Start a node that is down."""
         self.nodes[id].start()
         for layer, receivers in zip(Layer, self._receivers, strict=True):
             receiver = self.nodes[id].stack.receiver(layer) if receivers else None
@@ -354,16 +356,16 @@ class Network(MediumUpcalls):
         for medium in self._media.values():
             medium.topology.set_node(id, up=True)
             for other in medium.topology.reach(id).nodes:
-                self._tell(id, other, medium.interface)
+                self._report_link(id, other, medium.interface)
 
     def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
         """Two nodes cannot hear each other, however near they are, or can again."""
         for medium in self._media.values():
             medium.topology.set_cut(a, b, cut)
-            self._tell(a, b, medium.interface)
+            self._report_link(a, b, medium.interface)
 
     def set_absent(self, id: NodeId, absent: bool) -> None:
-        """A node hears nobody and is heard by nobody, though it goes on, or is back."""
+        """Cut a running node off from all others, or connect it again."""
         if absent:
             self._absent.add(id)
         else:
@@ -372,12 +374,12 @@ class Network(MediumUpcalls):
             others = medium.topology.reach(id).nodes
             medium.topology.set_node(id, up=not absent and self.nodes[id].up)
             for other in others or medium.topology.reach(id).nodes:
-                self._tell(id, other, medium.interface)
+                self._report_link(id, other, medium.interface)
 
     def set_slow(self, fault: LinkSlow, on: bool) -> None:
-        """A link is slow, or as quick as ever again, and both ends know."""
+        """A slow-link fault begins or ends; both ends learn the new cost."""
         self._slow.set_slow(fault, on)
         for one, other in (fault.between, fault.between[::-1]):
             for interface in self._media:
                 if self.nodes[one].up:
-                    self.nodes[one].tell_cost(self._link(one, other, interface))
+                    self.nodes[one].report_cost(self._link(one, other, interface))

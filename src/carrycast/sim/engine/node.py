@@ -41,7 +41,7 @@ from carrycast.trace import Kind
 
 
 class SimPort(Port):
-    """The way out of one layer of one node."""
+    """The port of one layer of one node."""
 
     __slots__ = ("_layer", "_node", "_transmit", "_transmit_each")
 
@@ -92,7 +92,7 @@ class SimPort(Port):
             self._node.applications.hosted.on_closed(request, complete)
 
     def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
-        """Simulated subscribers do not wait for it; the facts of the retrieval are in the trace."""
+        """Ignored: simulated subscribers do not wait for it, and the trace has the facts of the retrieval."""
 
     def acknowledge_replica(self, event: EventId, neighbor: NodeId) -> None:
         self._node.recorder.on_fact(self._node.id, self._layer, Fact("held", event, neighbor))
@@ -105,7 +105,7 @@ class SimPort(Port):
 
 
 class SimNode:
-    """A node across its crashes: each start makes a new stack; stores, subscriptions and counters outlive it."""
+    """A node across its crashes: each start makes a new stack; stores, subscriptions and counters survive."""
 
     def __init__(self, id: NodeId, context: RunContext, interfaces: Interfaces, view: GlobalView) -> None:
         self.id = id
@@ -116,19 +116,19 @@ class SimNode:
         self.stack: Stack
         self.protocol: Protocol
         self.links: dict[tuple[NodeId, Interface], Link] = {}
-        """What this node has been told of its links; only with oracle discovery."""
+        """The links reported to this node; only with oracle discovery."""
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self.applications: SimApplications | None = None
         self.application_numbers = 0
-        self.computer = Computer(id, context, self.now, self._tell_processed)
+        self.computer = Computer(id, context, self.now, self._report_processed)
         self._context = context
         self._kernel = context.kernel
         self._interfaces = interfaces
         self._view = view
         self._installed = context.installed[id]
         self._stores: dict[Layer | str, MemoryStore] = {}
-        """Of each layer and of each application."""
+        """The durable store of each layer and each application."""
         self._timers: list[dict[TimerKey, Timer]] = [{} for _ in Layer]
         self._boot = 0
 
@@ -138,7 +138,7 @@ class SimNode:
         return true_s if self.clock is None else self.clock.offset_s + (1 + self.clock.drift) * true_s
 
     def start(self) -> None:
-        """Boot: a new stack that knows nothing but its store, its standing subscriptions and its processors."""
+        """Boot with a new stack, which is given the store, the subscriptions, advertisements and processors."""
         boot = self._boot
         self._boot += 1
 
@@ -174,7 +174,7 @@ class SimNode:
             self.applications.hosted.start()
 
     def _host(self, whose: Layer | str, boot: int) -> SimHost:
-        """For a layer or, by its name, for an application."""
+        """The host of a layer or of a named application."""
         store = self._stores.setdefault(whose, MemoryStore())
         return SimHost(self.id, self._context, self._view, store, self.computer, boot)
 
@@ -187,7 +187,7 @@ class SimNode:
         self.up = False
 
     def crash(self) -> None:
-        """Everything in memory is gone, timers included."""
+        """Lose everything in memory, timers included."""
         self.up = False
         if self.applications is not None:
             self.applications.crash()
@@ -200,18 +200,18 @@ class SimNode:
         self.computer.crash()
         self.recorder.on_node(self.id, Kind.CRASH)
 
-    def armed(self) -> list[tuple[Layer, TimerKey]]:
-        """The timers that would still fire."""
+    def armed_timers(self) -> list[tuple[Layer, TimerKey]]:
+        """The timers that have not fired."""
         return [(layer, key) for layer in Layer for key in self._timers[layer]]
 
-    def _tell_processed(self, token: Token, state: bytes, events: list[Event], cost_s: float, error: str) -> None:
+    def _report_processed(self, token: Token, state: bytes, events: list[Event], cost_s: float, error: str) -> None:
         if self.up:
             self.stack.on_processed(self.now(), token, state, events, cost_s, error)
 
-    # What applications do.
+    # Calls of applications.
 
     def publish(self, event: Event) -> None:
-        """An application publishes; on a node that is down nobody does."""
+        """An application publishes an event. On a node that is down no application runs."""
         if self.up:
             self.recorder.on_event(self.id, event)
             log = log_of(self.protocol)
@@ -239,7 +239,7 @@ class SimNode:
             self.stack.on_unsubscribe(self.now(), id)
 
     def command(self, application: str, verb: str, body: bytes) -> int | None:
-        """Somebody tells an application something; None if nobody is there to hear it."""
+        """Send a command to an application; None if the node runs none."""
         return None if self.applications is None else self.applications.command(application, verb, body)
 
     def advertise(self, advertisement: Advertisement) -> None:
@@ -255,20 +255,20 @@ class SimNode:
             self.stack.on_unadvertise(self.now(), advertisement)
 
     def request(self, request: Request) -> None:
-        """An application asks for stored events; on a node that is down nobody does."""
+        """An application requests stored events. On a node that is down no application runs."""
         if self.up:
             self.recorder.on_request(self.id, request)
             self.stack.on_request(self.now(), request)
 
     def cancel_request(self, id: RequestId) -> None:
-        """It no longer waits for the answers."""
+        """The application cancels a request."""
         if self.up:
             self.stack.on_request_canceled(self.now(), id)
 
-    # Links, as an oracle tells them.
+    # Links with oracle discovery.
 
-    def tell_link(self, link: Link, up: bool) -> None:
-        """A link has come or gone."""
+    def report_link(self, link: Link, up: bool) -> None:
+        """A link has come up or gone down."""
         key = (link.neighbor, link.interface)
         if up == (key in self.links):
             return
@@ -283,8 +283,8 @@ class SimNode:
     def _cost_s(self, neighbor: NodeId, interface: Interface) -> float:
         return self._interfaces.cost_s[interface] + self._context.slow.extra_s(self.id, neighbor)
 
-    def tell_cost(self, link: Link) -> None:
-        """A link costs something else; told if the node knows of it at all."""
+    def report_cost(self, link: Link) -> None:
+        """The cost of a link has changed. Ignored if the node does not know the link."""
         key = (link.neighbor, link.interface)
         discovery = self.stack.discovery
         if key in self.links:
@@ -297,7 +297,7 @@ class SimNode:
     # Timers.
 
     def set_timer(self, layer: Layer, key: TimerKey, delay_s: float) -> None:
-        """Arm, or arm anew."""
+        """Arm a timer, or arm it again."""
         timers = self._timers[layer]
         armed = timers.get(key)
         if armed is not None:
@@ -310,7 +310,7 @@ class SimNode:
         timers[key] = self._kernel.timer(delay_s, self._on_timer, (layer, key))
 
     def cancel_timer(self, layer: Layer, key: TimerKey) -> None:
-        """Disarm."""
+        """Disarm a timer."""
         timer = self._timers[layer].pop(key, None)
         if timer is not None:
             self._kernel.cancel(timer)

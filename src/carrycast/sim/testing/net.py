@@ -241,7 +241,7 @@ class Net:
 
     def armed(self, node: NodeId) -> list[object]:
         """The keys of a node's timers that would still fire, of every layer."""
-        return [key for _, key in self.machine(node).armed()]
+        return [key for _, key in self.machine(node).armed_timers()]
 
     def delivered(self, node: NodeId, subscription: SubscriptionId | None = None) -> list[Event]:
         """What a node's applications, or one of them, were given, in order."""
