@@ -15,9 +15,8 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from carrycast.analysis.advice.advise import Candidate, apply_candidate, find_candidates
-from carrycast.analysis.advice.fleet import EVERYBODY as EVERYBODY_ROLE
-from carrycast.analysis.advice.fleet import HELD_OUT_SEEDS
+from carrycast.analysis.advice.advisor import Candidate, apply_candidate, find_candidates
+from carrycast.analysis.advice.fleet import EVERYBODY as EVERYBODY_ROLE, HELD_OUT_SEEDS
 from carrycast.analysis.advice.objective import Objective, parse_objective
 from carrycast.analysis.advice.successive_halving import (
     NEAR,
@@ -29,7 +28,7 @@ from carrycast.analysis.advice.successive_halving import (
 )
 from carrycast.analysis.spark.statistics import confidence_interval, paired_differences
 from carrycast.sim.engine.failure import RunError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 
 WALK = {"model": "random_waypoint", "start": "steady"}

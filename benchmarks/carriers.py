@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from carrycast.sim.engine.run import run as simulate
+from carrycast.sim.engine.simulation import run as simulate
 from carrycast.sim.scenario.overrides import apply_overrides
 from carrycast.sim.scenario.scenario import load_scenario
 

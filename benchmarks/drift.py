@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 import carrycast
-from carrycast.sim.engine.run import Simulation
+from carrycast.sim.engine.simulation import Simulation
 from carrycast.sim.scenario.overrides import resolve_scenario
 
 EXPERIMENTS = Path(carrycast.__file__).parent / "experiments"

@@ -4,7 +4,7 @@ import math
 import time
 
 from benchmarks.simpy_epidemic import copies
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.sim.scenario.workload import draw_workload

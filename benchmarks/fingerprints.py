@@ -23,7 +23,7 @@ import msgspec
 
 from carrycast.analysis.spark.experiment import experiment_names, load_experiment
 from carrycast.analysis.spark.plan import movement_key
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import Scenario, load_scenario
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -74,7 +74,7 @@ def on_spark(folder: Path) -> int:
     import pyarrow.parquet as pq
 
     from carrycast.analysis.fleets.contacts import fleet_contacts, save_plan
-    from carrycast.analysis.spark.session import session
+    from carrycast.analysis.spark.spark_session import session
     from carrycast.sim.mobility.fleet import FleetFacts
 
     facts = FleetFacts.read(folder)
@@ -85,7 +85,7 @@ def on_spark(folder: Path) -> int:
 
 def spark_alone(folder: Path) -> int:
     """What it costs to start it, and a worker."""
-    from carrycast.analysis.spark.session import session
+    from carrycast.analysis.spark.spark_session import session
 
     return session("benchmark").range(2).mapInArrow(lambda batches: batches, "id bigint").count()
 

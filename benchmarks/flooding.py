@@ -3,7 +3,7 @@
 import math
 import time
 
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.trace import Level

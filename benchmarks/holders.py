@@ -9,7 +9,7 @@ import json
 import sys
 import time
 
-from carrycast.sim.engine.run import run as simulate
+from carrycast.sim.engine.simulation import run as simulate
 from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 

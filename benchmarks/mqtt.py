@@ -21,8 +21,7 @@ from pathlib import Path
 from carrycast.core.model import Scalar
 from carrycast.node.api.client import connect
 from carrycast.node.api.messages import Level
-from carrycast.node.gateways.mqtt import codec
-from carrycast.node.gateways.mqtt import properties as packet_type
+from carrycast.node.gateways.mqtt import codec, properties as packet_type
 from carrycast.node.gateways.mqtt.fields import PacketSplitter, encode_variable_byte_integer, text
 from carrycast.node.gateways.mqtt.packets import V311, ApplicationMessage
 

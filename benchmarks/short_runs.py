@@ -14,10 +14,10 @@ from benchmarks.sweep import experiment_of, own_cpu_s, process_cpu_s, scenario, 
 from carrycast.analysis.spark.master import count_available_cores
 from carrycast.analysis.spark.plan import plan_runs
 from carrycast.analysis.spark.records import metric_columns, record_table
-from carrycast.analysis.spark.reproduce import sweep_experiment
-from carrycast.analysis.spark.session import session, stop_session
-from carrycast.analysis.spark.sweep import sweep
-from carrycast.sim.engine.run import run as simulate
+from carrycast.analysis.spark.reproduction import sweep_experiment
+from carrycast.analysis.spark.spark_session import session, stop_session
+from carrycast.analysis.spark.sweep import run_sweep
+from carrycast.sim.engine.simulation import run as simulate
 from carrycast.sim.scenario.scenario import Scenario
 
 # So many that a run of them takes 6.5 ms and still simulates some seconds.
@@ -36,9 +36,10 @@ def short(runs: int = 1000, seconds: float = 0.0065) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         spark = session("benchmark")
         try:
-            sweep([experiment_of(scenario(1.0, NODES), list(range(1, 65)))], Path(folder, "warm"), spark, quiet=True)
+            warm_up = experiment_of(scenario(1.0, NODES), list(range(1, 65)))
+            run_sweep([warm_up], Path(folder, "warm"), spark, quiet=True)
             before = parts_cpu_s()
-            sweep([experiment_of(timed, list(range(1, runs + 1)))], Path(folder, "timed"), spark, quiet=True)
+            run_sweep([experiment_of(timed, list(range(1, runs + 1)))], Path(folder, "timed"), spark, quiet=True)
             spent = [after - began for after, began in zip(parts_cpu_s(), before, strict=True)]
         finally:
             stop_session()

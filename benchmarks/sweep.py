@@ -14,9 +14,9 @@ import msgspec
 from benchmarks.cost import children
 from carrycast.analysis.spark.definition import Axis, Definition
 from carrycast.analysis.spark.experiment import Experiment, expand_experiment
-from carrycast.analysis.spark.session import session, stop_session
-from carrycast.analysis.spark.sweep import sweep
-from carrycast.sim.engine.run import run as simulate
+from carrycast.analysis.spark.spark_session import session, stop_session
+from carrycast.analysis.spark.sweep import run_sweep
+from carrycast.sim.engine.simulation import run as simulate
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 
 LEAST_S, LONGER_S = 0.5, 60.0
@@ -51,10 +51,10 @@ def run(runs: int = 60, seconds: float = 0.5) -> dict[str, object]:
         spark = session("benchmark")
         try:
             warm = experiment_of(scenario_of_length(0.01), list(range(1, 17)))
-            sweep([warm], Path(folder, "warm"), spark, quiet=True)
+            run_sweep([warm], Path(folder, "warm"), spark, quiet=True)
             before_s = process_cpu_s(os.getpid())
             began = time.monotonic()
-            records = sweep([experiment_of(timed, seeds)], Path(folder, "timed"), spark, quiet=True)
+            records = run_sweep([experiment_of(timed, seeds)], Path(folder, "timed"), spark, quiet=True)
             wall_s = time.monotonic() - began
             sweep_cpu_s = process_cpu_s(os.getpid()) - before_s
         finally:

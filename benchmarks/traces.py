@@ -30,7 +30,7 @@ def make(shape: str, rows: int, folder: Path) -> list[Path]:
     """Traces of at least so many rows, in folders of their own."""
     import pyarrow.parquet as pq
 
-    from carrycast.sim.engine.run import run
+    from carrycast.sim.engine.simulation import run
     from carrycast.trace import Level
 
     models = []
@@ -86,7 +86,7 @@ def in_spark(folders: list[Path]) -> Found:
 
 def spark_alone(folders: list[Path]) -> Found:
     """What it costs to start it, and a worker."""
-    from carrycast.analysis.spark.session import session
+    from carrycast.analysis.spark.spark_session import session
 
     session("benchmark").range(2).mapInArrow(lambda batches: batches, "id bigint").count()
     return {}

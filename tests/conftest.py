@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> "Iterator[SparkSession]":
     """One session for all tests, since starting one takes seconds; on two cores, so that the order of partitions is
     never certain."""
-    from carrycast.analysis.spark.session import session, stop_session
+    from carrycast.analysis.spark.spark_session import session, stop_session
 
     yield session("carrycast tests", cores=2)
     stop_session()

@@ -67,7 +67,7 @@ PATHS = {
         ("Experiment", "analysis/spark/experiment.py"),
         ("plan of runs", "analysis/spark/plan.py"),
         ("Spark task", "analysis/spark/sweep.py"),
-        ("run()", "sim/engine/run.py"),
+        ("run()", "sim/engine/simulation.py"),
         ("folds: metrics", "trace/folds"),
         ("TaskJournal", "analysis/spark/journal.py"),
         ("runs.parquet", "analysis/spark/records.py"),
@@ -81,7 +81,7 @@ PATHS = {
         ("positions, legs", "analysis/fleets/tables.py"),
         ("exact contacts", "analysis/fleets/contacts.py"),
         ("FleetMovement", "sim/mobility/fleet.py"),
-        ("a simulated run", "sim/engine/run.py"),
+        ("a simulated run", "sim/engine/simulation.py"),
     ),
     "trace row": (
         ("something happens", "simulator or live node"),

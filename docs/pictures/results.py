@@ -16,7 +16,7 @@ mpl.use("agg")
 import matplotlib.pyplot as plt
 
 from carrycast.analysis.spark.experiment import Experiment
-from carrycast.analysis.spark.reproduce import stored_experiments
+from carrycast.analysis.spark.reproduction import stored_experiments
 
 HERE = Path(__file__).parent
 COLUMNS = 3

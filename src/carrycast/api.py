@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from carrycast.analysis.explain.timeline import Timeline
-    from carrycast.node.api.arguments import AddressLike
-    from carrycast.node.api.async_client import AsyncClient
-    from carrycast.node.api.client import Client
-    from carrycast.node.embedded import Node
-    from carrycast.sim.contacts.plan import ContactPlan
-    from carrycast.sim.engine.missed_events import MissedEvent
-    from carrycast.sim.scenario.scenario import Scenario
+    from carrycast.analysis.explain import Timeline
+    from carrycast.node import Node
+    from carrycast.node.api import AddressLike, AsyncClient, Client
+    from carrycast.sim.contacts import ContactPlan
+    from carrycast.sim.engine import MissedEvent
+    from carrycast.sim.scenario import Scenario
 
 __all__ = [
     "AdviceResult",
@@ -56,7 +54,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """`Node` needs asyncio, which programs that only simulate do without."""
     if name == "Node":
-        from carrycast.node.embedded import Node
+        from carrycast.node import Node
 
         return Node
     raise AttributeError(f"module 'carrycast.api' has no attribute {name!r}")
@@ -110,7 +108,7 @@ class SimulationResult(Tabular):
 
     def missed(self) -> "list[MissedEvent]":
         """The subscriptions that missed an event, with the last trace row of each missed event."""
-        from carrycast.sim.engine.missed_events import find_missed_events
+        from carrycast.sim.engine import find_missed_events
 
         if self.level == "metrics":
             raise UserError('missed() reads the trace; simulate with level="deliveries", or "full" to know more')
@@ -193,7 +191,7 @@ class Fleet:
 
     def __init__(self, folder: PathLike) -> None:
         """Open a fleet's folder; a `UserError` says why it is not one."""
-        from carrycast.sim.mobility.fleet import FleetFacts
+        from carrycast.sim.mobility import FleetFacts
 
         self.folder = Path(folder)
         facts = FleetFacts.read(self.folder)
@@ -220,9 +218,7 @@ class Fleet:
 
         `options` are those of `carrycast ingest` that say how files are read: `format`, `columns` (a dict), `crs`, ...
         """
-        from carrycast.analysis.fleets.cleaning import CleaningRules
-        from carrycast.analysis.fleets.ingest import ingest
-        from carrycast.analysis.fleets.points import ReadOptions
+        from carrycast.analysis.fleets import CleaningRules, ReadOptions, ingest
         from carrycast.core.settings import parse_settings
 
         given = {"max_speed_mps": max_speed_mps, "gap_s": gap_s, "every_s": every_s}
@@ -239,7 +235,7 @@ class Fleet:
 
     def contacts(self, range_m: float, duration_s: float | None = None, master: str | None = None) -> "ContactPlan":
         """The exact times at which two nodes come within range of each other and part again."""
-        from carrycast.analysis.fleets.contacts import save_fleet_plan
+        from carrycast.analysis.fleets import save_fleet_plan
 
         with tempfile.TemporaryDirectory(prefix="carrycast-") as scratch:
             return save_fleet_plan(self.folder, range_m, duration_s, Path(scratch) / "contacts.parquet", master)
@@ -271,8 +267,8 @@ def simulate(
     others by their dotted keys (`{"radio.range_m": 100}`). The tables are kept at the given level: "metrics" (empty),
     "deliveries" or "full".
     """
-    from carrycast.sim.engine.run import run
-    from carrycast.sim.scenario.warnings import warnings_of
+    from carrycast.sim.engine import run
+    from carrycast.sim.scenario import warnings_of
     from carrycast.trace import Level
 
     levels = [one.value for one in Level]
@@ -310,9 +306,8 @@ def compare(
     `protocols` is a text such as `"flooding,gossip:p=0.3"` or a list of such names. The runs and the report are kept
     in `out`, by default a new temporary folder.
     """
-    from carrycast.analysis.spark.compare import COMPARED_METRICS, NO_INTERVAL
-    from carrycast.analysis.spark.compare import compare as run_comparison
-    from carrycast.sim.scenario.overrides import parse_protocols
+    from carrycast.analysis.spark import COMPARED_METRICS, NO_INTERVAL, compare as run_comparison
+    from carrycast.sim.scenario import parse_protocols
 
     found = run_comparison(
         Path(scenario),
@@ -348,9 +343,7 @@ def sweep(
 
     With `vary`, `experiment` is a scenario and `vary` its axes: `{"radio.range_m": [100, 200]}`, in all combinations.
     """
-    from carrycast.analysis.spark.experiment import load_experiment, vary_scenario
-    from carrycast.analysis.spark.records import record_table
-    from carrycast.analysis.spark.reproduce import sweep_experiment, warnings_in
+    from carrycast.analysis.spark import load_experiment, record_table, sweep_experiment, vary_scenario, warnings_in
 
     if vary is None:
         loaded = load_experiment(str(experiment), quick, runs)
@@ -380,11 +373,14 @@ def advise(
 
     `fleet` is a `Fleet`, its folder, a scenario, a contact plan or recorded movement.
     """
-    from carrycast.analysis.advice.advise import advise as find_advice
-    from carrycast.analysis.advice.deploy import write_node_configurations
-    from carrycast.analysis.advice.fleet import read_fleet
-    from carrycast.analysis.advice.objective import parse_objective
-    from carrycast.analysis.advice.page import advice_sentences, write_advice_page
+    from carrycast.analysis.advice import (
+        advice_sentences,
+        advise as find_advice,
+        parse_objective,
+        read_fleet,
+        write_advice_page,
+        write_node_configurations,
+    )
 
     path = fleet.folder if isinstance(fleet, Fleet) else Path(fleet)
     scenario = read_fleet(path, None if workload is None else Path(workload), range_m, duration_s)
@@ -400,7 +396,7 @@ def advise(
 
 def explain(trace: PathLike, event: str, node: int) -> "Timeline":
     """Why an event (`"SOURCE:NUMBER"`) came to a node, or did not; `trace` is a folder of level full."""
-    from carrycast.analysis.explain.timeline import event_timeline
+    from carrycast.analysis.explain import event_timeline
 
     return event_timeline(Path(trace), event, node)
 
@@ -415,7 +411,7 @@ def show(
 ) -> Path:
     """Write one HTML page that plays a scenario or a trace, and return its path. It needs no network."""
     from carrycast.analysis.player import player_of_scenario, player_of_trace
-    from carrycast.sim.scenario.overrides import protocol_label
+    from carrycast.sim.scenario import protocol_label
 
     path = Path(source)
     if path.suffix == ".toml":
@@ -436,7 +432,7 @@ def show(
 
 def connect(address: "AddressLike") -> "Client":
     """A client of the live node whose control channel is at `address`: its socket's path, or `127.0.0.1:port`."""
-    from carrycast.node.api.client import connect as connect_to
+    from carrycast.node.api import connect as connect_to
 
     return connect_to(address)
 
@@ -444,7 +440,7 @@ def connect(address: "AddressLike") -> "Client":
 def connect_async(address: "AddressLike", patience_s: float = 30.0) -> "AsyncClient":
     """The same for asyncio, as in `async with connect_async(address) as client`. It connects again whenever the node
     was away; a question waits for the node for up to `patience_s`."""
-    from carrycast.node.api.async_client import AsyncClient
+    from carrycast.node.api import AsyncClient
 
     return AsyncClient(address, patience_s)
 
@@ -453,7 +449,7 @@ def _scenario(
     scenario: PathLike | Mapping[str, object], protocol: str | None, changes: Mapping[str, object]
 ) -> "Scenario":
     """A scenario as callers give it, with its protocol and settings replaced."""
-    from carrycast.sim.scenario.overrides import resolve_scenario
+    from carrycast.sim.scenario import resolve_scenario
 
     if not isinstance(scenario, str | Path | Mapping):
         raise UserError(f"scenario: a file's path or its tables as a dict, not {scenario!r}")

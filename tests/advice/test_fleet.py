@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from carrycast.analysis.advice.advise import SETTINGS_TO_TRY, Candidate, apply_candidate, find_candidates
+from carrycast.analysis.advice.advisor import SETTINGS_TO_TRY, Candidate, apply_candidate, find_candidates
 from carrycast.analysis.advice.bound import delivery_bound
 from carrycast.analysis.advice.deploy import write_node_configurations
 from carrycast.analysis.advice.fleet import read_fleet, split_fleet
@@ -14,7 +14,7 @@ from carrycast.core.protocol.registry import protocol_names
 from carrycast.errors import UserError
 from carrycast.node.config import load_config
 from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.movement import compute_movement, read_contact_plan
 from carrycast.sim.scenario.overrides import apply_overrides
 from tests.cli.console import EXAMPLES

@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks.advice import scenario_of
-from carrycast.analysis.advice.advise import apply_candidate, find_candidates
-from carrycast.sim.engine.run import run
+from carrycast.analysis.advice.advisor import apply_candidate, find_candidates
+from carrycast.sim.engine.simulation import run
 
 
 @pytest.mark.parametrize(

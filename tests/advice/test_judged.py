@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrycast.analysis.advice.advise import Candidate, evaluate_candidate
+from carrycast.analysis.advice.advisor import Candidate, evaluate_candidate
 
 HIGH: dict[int, dict[str, float | None]] = {
     seed: {"delivery_ratio": value} for seed, value in enumerate([1.0, 1.0, 0.8, 1.0, 0.6])

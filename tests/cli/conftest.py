@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.spark.session import session, stop_session
+from carrycast.analysis.spark.spark_session import session, stop_session
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 from carrycast.cli import main
 from carrycast.errors import UserError
 from carrycast.sim.engine.debugging import debug_run
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import load_scenario
 from carrycast.trace.diff import diff_tables
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from carrycast.analysis.spark.trace_tables import read_tables
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.trace_files import TraceConfig
-from carrycast.sim.engine.run import run as simulate
+from carrycast.sim.engine.simulation import run as simulate
 from carrycast.trace import Level
 from carrycast.trace.files import read_some, read_trace
 from tests.cli.console import QUICK, call

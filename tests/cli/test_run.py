@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.measures import METRIC_MEANINGS
 from carrycast.sim.scenario.scenario import load_scenario
 from tests.cli.console import EXAMPLES, QUICK, call, environment, spawn
@@ -168,7 +168,7 @@ def test_interrupted_work_that_goes_on_later_says_where_it_is(monkeypatch: pytes
     def interrupted(*arguments: object, **settings: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("carrycast.analysis.spark.compare.compare", interrupted)
+    monkeypatch.setattr("carrycast.analysis.spark.comparison.compare", interrupted)
     line = call("compare", QUICK, "--protocols", "flooding", "--out", tmp_path).refusal(130)
     assert line == f"carrycast: interrupted; what is done is kept in {tmp_path}; the same command continues there"
 

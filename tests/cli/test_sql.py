@@ -81,5 +81,5 @@ def test_what_spark_does_not_understand_is_told_in_a_line(swept: Path, question:
 def test_what_cannot_be_asked_is_told_before_spark_starts(
     tmp_path: Path, arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("carrycast.analysis.spark.session.session", None)
+    monkeypatch.setattr("carrycast.analysis.spark.spark_session.session", None)
     assert told in call("sql", *(argument.format(tmp_path) for argument in arguments)).refusal()

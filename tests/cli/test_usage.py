@@ -164,7 +164,7 @@ def test_all_experiments_at_once_say_what_they_take(monkeypatch: pytest.MonkeyPa
     def ended(*arguments: object, **settings: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("carrycast.analysis.spark.reproduce.reproduce", ended)
+    monkeypatch.setattr("carrycast.analysis.spark.reproduction.reproduce", ended)
     assert "many hours; --quick takes minutes" in call("reproduce", "--out", tmp_path).err
     for said in (["--quick"], ["baselines"], ["--json"]):
         assert "hours" not in call("reproduce", *said, "--out", tmp_path).err

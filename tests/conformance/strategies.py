@@ -4,8 +4,7 @@ import math
 from typing import TypeVar
 
 import msgspec
-from hypothesis import reject
-from hypothesis import strategies as st
+from hypothesis import reject, strategies as st
 from msgspec import inspect
 
 S = TypeVar("S", bound=msgspec.Struct)

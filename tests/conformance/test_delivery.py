@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.core.matching import Filter
-from carrycast.sim.engine.run import RunResult, Simulation, run
+from carrycast.sim.engine.simulation import RunResult, Simulation, run
 from carrycast.sim.testing import Net
 from carrycast.trace import Level
 from tests.conformance.memory import containers

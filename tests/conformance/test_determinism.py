@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.core.plugins import PROTOCOLS
-from carrycast.sim.engine.run import Simulation, run
+from carrycast.sim.engine.simulation import Simulation, run
 from carrycast.trace import Level
 from tests.conformance.memory import globals_of
 from tests.conformance.subjects import FAULTS, MOBILE, SUBJECTS, Subject, label, scenario_of
@@ -20,7 +20,7 @@ every_protocol = pytest.mark.parametrize("subject", SUBJECTS, ids=label)
 
 SCRIPT = """
 import json
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from tests.conformance.subjects import FAULTS, SUBJECTS, label, scenario_of
 print(json.dumps({label(subject): run(scenario_of(FAULTS, subject), 5).fingerprint for subject in SUBJECTS}))
 """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.trace import Level
 from tests.conformance.subjects import FAULTS, SUBJECTS, Subject, label, replay, scenario_of
 

@@ -57,7 +57,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from carrycast.core.protocol.registry import protocol_names
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import load_scenario
 done = run(load_scenario(Path(sys.argv[1])), 1)
 print(json.dumps({"names": protocol_names(), "protocol": done.protocol, "delivered": done.metrics["delivered"]}))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrycast.sim.engine.run import Simulation
+from carrycast.sim.engine.simulation import Simulation
 from tests.conformance.memory import size
 from tests.conformance.subjects import MOBILE, SUBJECTS, Subject, label, scenario_of
 

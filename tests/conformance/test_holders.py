@@ -1,8 +1,7 @@
 """Whatever valid messages come to a topic holder, in whatever order: it raises nothing and keeps its bounds."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from carrycast.core.model import Position
 from carrycast.core.protocol import Place, TimerKey

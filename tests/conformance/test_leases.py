@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from tests.conformance.subjects import MOBILE, SUBJECTS, Subject, label, scenario_of
 
 

@@ -1,8 +1,7 @@
 """Every message type of every protocol, router and discovery: to bytes and back, and what mutated bytes do."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from carrycast.core.protocol import BeaconDiscovery
 from carrycast.core.protocol.machine import StateMachine

@@ -3,7 +3,7 @@
 import pytest
 
 from carrycast.core.wire import LEASE_EXPIRED
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.sim.testing import example_tables
 from carrycast.trace import Level

@@ -12,7 +12,7 @@ from carrycast.core.protocol.retention import GUARANTEED, MAY_END, RetentionLeve
 from carrycast.core.protocol.retention_accounting import RetentionAccounts
 from carrycast.errors import UserError
 from carrycast.sim.engine.observers.checkers import ViolationError
-from carrycast.sim.engine.run import Simulation
+from carrycast.sim.engine.simulation import Simulation
 from carrycast.sim.testing import Net
 from carrycast.trace import Level as TraceLevel
 from tests.conformance.subjects import FAULTS, scenario_of

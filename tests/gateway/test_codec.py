@@ -6,16 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from paho.mqtt.client import Client, MQTTMessageInfo
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from carrycast.node.gateways.mqtt import codec
-from carrycast.node.gateways.mqtt import properties as packet_type
+from carrycast.node.gateways.mqtt import codec, properties as packet_type
 from carrycast.node.gateways.mqtt.codec import MAX_TOPIC_FILTERS, decode_packet
 from carrycast.node.gateways.mqtt.fields import MAX_VARIABLE, FieldReader, PacketSplitter, encode_variable_byte_integer
 from carrycast.node.gateways.mqtt.packets import (

@@ -9,8 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from carrycast.node.gateways.mqtt import gateway
-from carrycast.node.gateways.mqtt import properties as packet_type
+from carrycast.node.gateways.mqtt import gateway, properties as packet_type
 from carrycast.node.gateways.mqtt.connection import LINGER_S, MAX_UNREAD_BYTES
 from carrycast.node.gateways.mqtt.reason_codes import Reason
 from carrycast.node.gateways.mqtt.topic_filters import parse_topic_subscription

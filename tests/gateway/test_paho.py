@@ -10,17 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paho.mqtt import publish as paho_publish
-from paho.mqtt import subscribe as paho_subscribe
+from paho.mqtt import publish as paho_publish, subscribe as paho_subscribe
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from carrycast.node.commands import SubscriptionOptions
-from carrycast.node.commands import publish as carrycast_publish
-from carrycast.node.commands import subscribe as carrycast_subscribe
+from carrycast.node.commands import SubscriptionOptions, publish as carrycast_publish, subscribe as carrycast_subscribe
 from tests.gateway.world import WAIT_S, Broker, broker, until
 
 V311, V5 = MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5

@@ -10,7 +10,7 @@ from carrycast.errors import UserError
 from carrycast.lab.links import link_changes
 from carrycast.lab.loopback.reach import ReachAdapter
 from carrycast.lab.play import emulate
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.faults import draw_faults
 from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.overrides import apply_overrides

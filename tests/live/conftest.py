@@ -10,8 +10,7 @@ from typing import Protocol
 import pytest
 
 from carrycast.core.model import NodeId
-from carrycast.core.protocol import BeaconSettings, Interface, StackPlan
-from carrycast.core.protocol import Protocol as Machine
+from carrycast.core.protocol import BeaconSettings, Interface, Protocol as Machine, StackPlan
 from carrycast.core.protocol.registry import protocol_named
 from carrycast.node.config import NodeConfig
 from carrycast.node.link.config import UDP, InterfaceConfig, LinkSettings

@@ -4,8 +4,7 @@ import asyncio
 import socket
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from carrycast.core.model import NodeId
 from carrycast.lab.loopback.network import until

@@ -3,8 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from carrycast.core.model import MAX_NODE_ID
 from carrycast.node.link.frame import (

@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from carrycast.sim.engine.run import RunResult, run
+from carrycast.sim.engine.simulation import RunResult, run
 from carrycast.sim.scenario.scenario import Scenario
 from carrycast.trace import Level
 

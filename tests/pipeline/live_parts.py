@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import Scenario
 from carrycast.trace import Level
 from carrycast.trace.schema import LEVEL_KEY, VERSION, VERSION_KEY

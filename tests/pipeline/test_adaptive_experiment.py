@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.experiment import Experiment, Point, load_experiment
 from carrycast.analysis.spark.records import Record, metric_columns
-from carrycast.analysis.spark.reproduce import reproduce_experiments
+from carrycast.analysis.spark.reproduction import reproduce_experiments
 from carrycast.analysis.spark.results import Results
 from carrycast.protocols.adaptive.settings import AdaptiveSettings
 from carrycast.sim.scenario.scenario import load_scenario

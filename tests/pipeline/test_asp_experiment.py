@@ -15,11 +15,11 @@ from carrycast.analysis.spark.definition import Definition
 from carrycast.analysis.spark.experiment import FOLDER, Experiment, load_experiment, read_definition
 from carrycast.analysis.spark.plan import plan_runs
 from carrycast.analysis.spark.records import Record, metric_columns, metric_value
-from carrycast.analysis.spark.reproduce import ExperimentReport, reproduce_experiments
+from carrycast.analysis.spark.reproduction import ExperimentReport, reproduce_experiments
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.statistics import ratio_confidence_interval
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.measures import RequestedMetric
 from carrycast.sim.scenario.scenario import load_scenario
 from carrycast.trace import Level

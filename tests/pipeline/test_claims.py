@@ -6,8 +6,7 @@ from random import Random
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from benchmarks.coverage import decided_by_chance
 from carrycast.analysis.spark.claims import (

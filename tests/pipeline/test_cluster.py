@@ -18,12 +18,12 @@ from carrycast.analysis.spark.journal import RunLog, TaskJournal
 from carrycast.analysis.spark.master import check_master, count_cores, is_local, is_on_this_machine
 from carrycast.analysis.spark.plan import execute_run, partition_runs, plan_runs
 from carrycast.analysis.spark.records import Record
-from carrycast.analysis.spark.session import JAVA_OPTIONS, merge_settings, parse_conf, read_spark_defaults
 from carrycast.analysis.spark.spark_errors import failure_reason
+from carrycast.analysis.spark.spark_session import JAVA_OPTIONS, merge_settings, parse_conf, read_spark_defaults
 from carrycast.analysis.spark.sweep import runs_dataframe
 from carrycast.core.model import Area
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.trace import Level
 from tests.cli.console import QUICK, call
 from tests.pipeline.deaths import DyingAlways

@@ -79,7 +79,7 @@ def test_the_layers_that_count_are_those_that_the_simulator_may_import() -> None
 
 DECIDES = [
     "core/stacks.py",
-    "sim/engine/run.py",
+    "sim/engine/simulation.py",
     "core/parts/seen.py",
     "core/matching/filter.py",
     "protocols/flooding/protocol.py",

@@ -11,14 +11,14 @@ from rich.console import Console
 
 from carrycast.analysis.reports.style import metric_label
 from carrycast.analysis.reports.tables import mean_text
-from carrycast.analysis.spark.compare import COMPARED_METRICS, Comparison, compare
+from carrycast.analysis.spark.comparison import COMPARED_METRICS, Comparison, compare
 from carrycast.analysis.spark.definition import Axis, Definition
 from carrycast.analysis.spark.experiment import expand_experiment
 from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, confidence_interval, paired_differences
 from carrycast.analysis.spark.sweep import read_runs
 from carrycast.analysis.spark.watch import player_page
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.overrides import parse_protocols, resolve_scenario
 
 SCENARIO = """

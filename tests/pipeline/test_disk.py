@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from carrycast.analysis.spark.experiment import Experiment
 from carrycast.analysis.spark.journal import RunLog
 from carrycast.analysis.spark.output import write_atomically
-from carrycast.analysis.spark.sweep import sweep
+from carrycast.analysis.spark.sweep import run_sweep
 from carrycast.errors import WorkError
-from carrycast.sim.engine.run import RunResult, run
+from carrycast.sim.engine.simulation import RunResult, run
 from carrycast.sim.scenario.scenario import Scenario
 from carrycast.trace import Level
 from tests.pipeline.scenarios import tiny_experiment
@@ -34,7 +34,7 @@ from carrycast.analysis.spark.journal import RunLog
 from carrycast.analysis.spark.plan import plan_runs
 from carrycast.analysis.spark.records import record_table
 from carrycast.analysis.spark.sweep import make_worker, write_runs
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from tests.pipeline.scenarios import tiny_experiment
 
 out = Path(sys.argv[1])
@@ -102,12 +102,12 @@ def test_a_sweep_without_room_for_a_trace_ends_in_one_line(spark: SparkSession, 
     plain = tiny_experiment(("flooding",), runs=3)
     traced = Experiment(msgspec.structs.replace(plain.definition, trace=Level.DELIVERIES), plain.points, plain.seeds)
     with pytest.raises(WorkError) as raised:
-        sweep([traced], tmp_path, spark, Filling(), partitions=1, quiet=True)
+        run_sweep([traced], tmp_path, spark, Filling(), partitions=1, quiet=True)
     assert str(raised.value) == f"the sweep failed: {tmp_path}: {NO_ROOM}"
     assert not (tmp_path / "runs.parquet").exists()
     kept = RunLog(tmp_path / "runs").finished()
     assert sorted(kept["seed"].to_pylist()) == [1, 2]
     assert sorted(path.name for path in (tmp_path / "traces").iterdir()) == sorted(kept["key"].to_pylist())
-    again = sweep([traced], tmp_path, spark, partitions=1, quiet=True)
+    again = run_sweep([traced], tmp_path, spark, partitions=1, quiet=True)
     assert [record["error"] for record in again] == [None] * 3
     assert isinstance(pq.read_table(tmp_path / "runs.parquet"), pa.Table)

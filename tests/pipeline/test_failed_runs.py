@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from carrycast.analysis.spark.records import Record, failure_lines
 from carrycast.analysis.spark.sweep import read_runs
 from carrycast.sim.engine.failure import RunError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from tests.cli.console import QUICK, call
 from tests.pipeline.scenarios import tiny
 

@@ -16,8 +16,8 @@ from carrycast.analysis.spark.experiment import Experiment
 from carrycast.analysis.spark.journal import RunLog
 from carrycast.analysis.spark.output import lock_folder
 from carrycast.analysis.spark.records import record_table
-from carrycast.analysis.spark.reproduce import report, reproduce_experiments, stored_experiments
-from carrycast.analysis.spark.sweep import read_runs, sweep
+from carrycast.analysis.spark.reproduction import report, reproduce_experiments, stored_experiments
+from carrycast.analysis.spark.sweep import read_runs, run_sweep
 from carrycast.errors import UserError, WorkError
 from tests.pipeline.scenarios import tiny_experiment
 
@@ -48,7 +48,7 @@ def test_a_second_sweep_is_refused_and_names_the_first_until_that_is_dead(spark:
             WorkError,
             match=rf"in use by process {first.pid} on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC; wait for it, or",
         ):
-            sweep([named("one")], tmp_path, spark, quiet=True)
+            run_sweep([named("one")], tmp_path, spark, quiet=True)
         assert not (tmp_path / "runs.parquet").exists()
     finally:
         first.send_signal(signal.SIGKILL)
@@ -56,7 +56,7 @@ def test_a_second_sweep_is_refused_and_names_the_first_until_that_is_dead(spark:
         assert first.stdout is not None
         first.stdout.close()
     assert (tmp_path / ".lock").exists(), "a dead process leaves its lock behind"
-    assert len(sweep([named("one")], tmp_path, spark, quiet=True)) == 2
+    assert len(run_sweep([named("one")], tmp_path, spark, quiet=True)) == 2
     assert not (tmp_path / ".lock").exists()
 
 
@@ -106,7 +106,7 @@ def test_a_ledger_of_other_columns_is_set_aside_whole(
     (tmp_path / "runs").mkdir()
     old = record_table([{"key": str(number), "seed": number} for number in range(1000)]).drop_columns(["cpu_s"])
     pq.write_table(old, tmp_path / "runs" / "folded.parquet")
-    sweep([named("one", runs=1)], tmp_path, spark, quiet=True)
+    run_sweep([named("one", runs=1)], tmp_path, spark, quiet=True)
     kept = tmp_path / "set-aside" / "folded-1.parquet"
     assert pq.read_table(kept).num_rows == 1000
     assert f"{kept}: has other columns than this version, or is cut; set aside" in capsys.readouterr().err
@@ -114,12 +114,12 @@ def test_a_ledger_of_other_columns_is_set_aside_whole(
 
 
 def test_what_is_of_another_version_is_set_aside_too(spark: SparkSession, tmp_path: Path) -> None:
-    sweep([named("one", runs=1)], tmp_path, spark, quiet=True)
+    run_sweep([named("one", runs=1)], tmp_path, spark, quiet=True)
     for path in (tmp_path / "runs.parquet", tmp_path / "runs" / "folded.parquet"):
         table = pq.read_table(path)
         assert table.schema.metadata[b"carrycast.runs"] == b"1"
         pq.write_table(table.replace_schema_metadata({b"carrycast.runs": b"0"}), path)
-    sweep([named("two", runs=1)], tmp_path, spark, quiet=True)
+    run_sweep([named("two", runs=1)], tmp_path, spark, quiet=True)
     assert [row["experiment"] for row in read_runs(tmp_path)] == ["two"]
     aside = sorted(path.name for path in (tmp_path / "set-aside").iterdir())
     assert aside == ["folded-1.parquet", "runs-1.parquet"]

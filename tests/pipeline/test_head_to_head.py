@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.core.protocol.registry import protocol_names
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.overrides import parse_protocols, resolve_scenario
 
 ROOT = Path(__file__).parents[2]

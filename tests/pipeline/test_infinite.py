@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from carrycast.analysis.spark.definition import Axis, Definition
 from carrycast.analysis.spark.experiment import expand_experiment
 from carrycast.analysis.spark.plan import plan_runs
-from carrycast.analysis.spark.reproduce import report, reproduce_experiments, stored_experiments
+from carrycast.analysis.spark.reproduction import report, reproduce_experiments, stored_experiments
 from carrycast.analysis.spark.sweep import read_runs
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import parse_scenario
 from tests.cli.console import QUICK, call
 from tests.pipeline.scenarios import tiny

@@ -15,10 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.fleets import ingest as ingesting
-from carrycast.analysis.fleets import partitions
+from carrycast.analysis.fleets import ingestion as ingesting, partitions
 from carrycast.analysis.fleets.cleaning import FINE, REASONS, CleaningRules, FleetRows, clean_rows
-from carrycast.analysis.fleets.ingest import ingest
+from carrycast.analysis.fleets.ingestion import ingest
 from carrycast.analysis.fleets.partitions import Partitioner, clean_dataframe, number_logs
 from carrycast.analysis.fleets.points import ReadOptions
 from carrycast.analysis.fleets.schema import (

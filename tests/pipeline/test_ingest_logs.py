@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from carrycast.analysis.fleets import logs
 from carrycast.analysis.fleets.cleaning import CleaningRules
-from carrycast.analysis.fleets.ingest import ingest
+from carrycast.analysis.fleets.ingestion import ingest
 from carrycast.analysis.fleets.points import ReadOptions
 from carrycast.analysis.fleets.summary import check_rows, fleet_sentences
 from carrycast.errors import UserError, WorkError

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from carrycast.analysis.spark.definition import Axis, Definition
 from carrycast.analysis.spark.experiment import Experiment, expand_experiment
 from carrycast.analysis.spark.plan import plan_runs
-from carrycast.analysis.spark.sweep import sweep
+from carrycast.analysis.spark.sweep import run_sweep
 from carrycast.core import maps
-from carrycast.sim.engine.run import RunResult, run
+from carrycast.sim.engine.simulation import RunResult, run
 from carrycast.sim.mobility.model import movement_models
 from carrycast.sim.mobility.movement_file import MovementFormat
 from carrycast.sim.scenario.inputs import input_digest, input_files
@@ -97,12 +97,12 @@ def experiment(folder: Path, **changes: object) -> Experiment:
 OPENED = """
 import json, sys
 from pathlib import Path
-from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.engine.simulation import run
+from carrycast.sim.scenario.scenario import parse_scenario
 
 opened = set()
 folder = Path(sys.argv[1]).resolve()
-scenario = scenario_from({**json.loads(sys.argv[2]), "base": str(folder)}, "s")
+scenario = parse_scenario({**json.loads(sys.argv[2]), "base": str(folder)}, "s")
 def hook(event, arguments):
     if event == "open" and isinstance(arguments[0], str) and folder in Path(arguments[0]).resolve().parents:
         opened.add(Path(arguments[0]).name)
@@ -170,12 +170,12 @@ def test_a_sweep_into_the_same_folder_runs_again_what_a_new_file_concerns(
     replayed = experiment(folder, contacts="conn.txt")
     still = experiment(folder, mobility={"model": "line", "spacing_m": 10.0})
     other = Experiment(msgspec.structs.replace(still.definition, name="still"), still.points, still.seeds)
-    first = sweep([replayed, other], out, spark, Counting(memory), quiet=True)
+    first = run_sweep([replayed, other], out, spark, Counting(memory), quiet=True)
     assert [record["delivery_ratio"] for record in first] == [1.0] * 8
     for path in memory.iterdir():
         path.unlink()
     (folder / "conn.txt").write_text(STRANGERS)
-    again = sweep([replayed, other], out, spark, Counting(memory), quiet=True)
+    again = run_sweep([replayed, other], out, spark, Counting(memory), quiet=True)
     assert [record["delivery_ratio"] for record in again] == [0.0] * 4 + [1.0] * 4
     assert sorted(path.name.rsplit("-", 1)[0] for path in memory.iterdir()) == [
         f"replayed-{point}-{seed}" for point in (0, 1) for seed in (1, 2)
@@ -195,7 +195,7 @@ class Changing:
 
 def test_a_file_that_changes_under_a_sweep_gives_no_result(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     replayed = experiment(folder, contacts="conn.txt")
-    records = sweep([replayed], tmp_path / "out", spark, Changing(folder / "conn.txt"), quiet=True)
+    records = run_sweep([replayed], tmp_path / "out", spark, Changing(folder / "conn.txt"), quiet=True)
     assert {record["error"] for record in records} == {
         "a file that the scenario names is not what it was when the sweep began; start it again"
     }

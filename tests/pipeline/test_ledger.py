@@ -12,10 +12,10 @@ from carrycast.analysis.spark.experiment import Experiment
 from carrycast.analysis.spark.journal import COMPACTED, FinishedRunCounter, RunLog, TaskJournal
 from carrycast.analysis.spark.plan import Simulate, plan_runs
 from carrycast.analysis.spark.records import Record, record_table
-from carrycast.analysis.spark.reproduce import sweep_experiment
+from carrycast.analysis.spark.reproduction import sweep_experiment
 from carrycast.analysis.spark.sweep import make_worker, read_runs
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from tests.pipeline.deaths import Counting
 from tests.pipeline.scenarios import tiny_experiment
 
@@ -147,7 +147,7 @@ def test_a_run_that_ended_three_workers_is_not_tried_a_fourth_time(tmp_path: Pat
 def test_where_all_is_done_no_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = tiny_experiment(("flooding",))
     rows = worked(experiment, tmp_path)
-    monkeypatch.setattr("carrycast.analysis.spark.reproduce.session", forbidden)
+    monkeypatch.setattr("carrycast.analysis.spark.reproduction.session", forbidden)
     told = sweep_experiment(experiment, tmp_path, quiet=True)
     assert [row["seed"] for row in told] == [1, 2, 3]
     assert read_runs(tmp_path) == rows

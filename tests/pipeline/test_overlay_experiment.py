@@ -13,7 +13,7 @@ from carrycast.analysis.spark.experiment import Experiment, Point, load_experime
 from carrycast.analysis.spark.records import Record, metric_columns
 from carrycast.analysis.spark.results import Results
 from carrycast.core.model import Event, EventId
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.radio.disk_settings import DiskRadio
 from carrycast.sim.radio.dot11 import CsmaRadio
 from carrycast.sim.scenario.faults import LinkCut

@@ -10,7 +10,7 @@ from carrycast.analysis.spark.experiment import load_experiment
 from carrycast.analysis.spark.own_metrics import load_metrics, metric, values_of
 from carrycast.analysis.spark.trace_tables import read_tables
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.trace import Level
 from tests.cli.console import EXAMPLES, call
 from tests.pipeline.scenarios import tiny

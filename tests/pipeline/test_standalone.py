@@ -48,9 +48,9 @@ from carrycast.analysis.spark.cluster import executors, remote_executor
 from carrycast.analysis.spark.experiment import load_experiment
 from carrycast.analysis.spark.journal import RunLog
 from carrycast.analysis.spark.plan import plan_runs
-from carrycast.analysis.spark.session import configure, parse_conf, session, stop_session
-from carrycast.analysis.spark.sweep import make_worker, sweep
-from carrycast.sim.engine.run import run
+from carrycast.analysis.spark.spark_session import configure, parse_conf, session, stop_session
+from carrycast.analysis.spark.sweep import make_worker, run_sweep
+from carrycast.sim.engine.simulation import run
 
 master, out = sys.argv[1], Path(sys.argv[2])
 experiment = load_experiment("experiment.toml")
@@ -80,7 +80,7 @@ remote_executor.send_files = sent_and_hidden
 spark = session("away", master)
 assert spark.sparkContext.defaultParallelism == 2, spark.sparkContext.defaultParallelism
 print("there", flush=True)
-rows = sweep([experiment], out / "first", spark, Slow(), quiet=True)
+rows = run_sweep([experiment], out / "first", spark, Slow(), quiet=True)
 Path("hidden").rename(plan)
 planned = [msgspec.structs.asdict(planned) for planned in plan_runs(experiment)]
 work = make_worker(str(out / "here"), run)
@@ -91,7 +91,7 @@ assert files(out / "first") == files(out / "here") and len(files(out / "here")) 
 print("alike", flush=True)
 executors.GONE_S = 3.0
 try:
-    sweep([experiment], out / "second", spark, Slow(), quiet=True)
+    run_sweep([experiment], out / "second", spark, Slow(), quiet=True)
 except WorkError as error:
     print(error, flush=True)
 kept = RunLog(out / "second" / "runs").open().to_pylist()

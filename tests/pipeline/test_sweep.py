@@ -15,9 +15,9 @@ from carrycast.analysis.spark.experiment import Experiment
 from carrycast.analysis.spark.journal import RunLog, TaskJournal
 from carrycast.analysis.spark.plan import partition_runs, plan_runs
 from carrycast.analysis.spark.records import METRICS, Record, record_schema
-from carrycast.analysis.spark.sweep import read_runs, sweep
+from carrycast.analysis.spark.sweep import read_runs, run_sweep
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.trace import Level
 from tests.pipeline.deaths import Counting, DyingAlways, DyingOnce
 from tests.pipeline.scenarios import tiny, tiny_experiment
@@ -29,9 +29,9 @@ def without_cost(records: list[Record]) -> list[Record]:
 
 def test_any_partitioning_gives_the_rows_of_a_plain_loop(spark: SparkSession, tmp_path: Path) -> None:
     experiment = tiny_experiment()
-    one = sweep([experiment], tmp_path / "one", spark, partitions=1, quiet=True)
+    one = run_sweep([experiment], tmp_path / "one", spark, partitions=1, quiet=True)
     # More partitions than there are runs: some are empty.
-    many = sweep([experiment], tmp_path / "many", spark, partitions=9, quiet=True)
+    many = run_sweep([experiment], tmp_path / "many", spark, partitions=9, quiet=True)
     assert without_cost(one) == without_cost(many) == without_cost(read_runs(tmp_path / "one"))
     plain = [run(point.scenario, seed) for point in experiment.points for seed in experiment.seeds]
     assert [{metric: record[metric] for metric in METRICS} for record in one] == [outcome.metrics for outcome in plain]
@@ -45,12 +45,12 @@ def test_what_is_done_is_skipped_and_what_failed_is_tried_again(spark: SparkSess
     memory = tmp_path / "memory"
     memory.mkdir()
     out, experiment = tmp_path / "out", tiny_experiment(("flooding",))
-    first = sweep([experiment], out, spark, Counting(memory, refuse=(2,)), quiet=True)
+    first = run_sweep([experiment], out, spark, Counting(memory, refuse=(2,)), quiet=True)
     assert [record["error"] is None for record in first] == [True, False, True]
     assert str(first[1]["error"]).startswith("ValueError: seed 2 is refused (pipeline/deaths.py:")
     assert first[1]["delivery_ratio"] is None
     assert first[1]["fingerprint"] is None
-    again = sweep([tiny_experiment(("flooding",), runs=4)], out, spark, Counting(memory), quiet=True)
+    again = run_sweep([tiny_experiment(("flooding",), runs=4)], out, spark, Counting(memory), quiet=True)
     assert [record["error"] for record in again] == [None] * 4
     times = Counter(path.name.split("-")[2] for path in memory.iterdir())
     assert times == {"1": 1, "2": 1, "3": 1, "4": 1}
@@ -61,7 +61,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(spark: SparkSession, tmp_
     memory = tmp_path / "memory"
     memory.mkdir()
     out, experiment = tmp_path / "out", tiny_experiment(("flooding",))
-    whole = sweep([experiment], tmp_path / "whole", spark, quiet=True)
+    whole = run_sweep([experiment], tmp_path / "whole", spark, quiet=True)
     # What an interruption leaves: journals of finished runs, one of them cut, a fold half written, no runs.parquet.
     runs = out / "runs"
     runs.mkdir(parents=True)
@@ -74,7 +74,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(spark: SparkSession, tmp_
     (cut,) = runs.glob("task-1-*")
     cut.write_bytes(cut.read_bytes()[:-9])
     (runs / ".folded.parquet-77.tmp").write_bytes(b"PAR1")
-    resumed = sweep([experiment], out, spark, Counting(memory), quiet=True)
+    resumed = run_sweep([experiment], out, spark, Counting(memory), quiet=True)
     assert without_cost(resumed) == without_cost(whole)
     assert sorted(path.name.split("-")[2] for path in memory.iterdir()) == ["2", "3"]
     assert [path.name for path in runs.iterdir()] == ["folded.parquet"]
@@ -82,14 +82,14 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(spark: SparkSession, tmp_
 
 def test_a_dead_worker_is_replaced_and_its_runs_are_done(spark: SparkSession, tmp_path: Path) -> None:
     experiment = tiny_experiment()
-    records = sweep([experiment], tmp_path / "out", spark, DyingOnce(2, tmp_path), quiet=True)
+    records = run_sweep([experiment], tmp_path / "out", spark, DyingOnce(2, tmp_path), quiet=True)
     assert len(list(tmp_path.glob("died-*"))) == 2
-    assert without_cost(records) == without_cost(sweep([experiment], tmp_path / "calm", spark, quiet=True))
+    assert without_cost(records) == without_cost(run_sweep([experiment], tmp_path / "calm", spark, quiet=True))
 
 
 def test_a_run_that_kills_every_worker_becomes_an_error_row(spark: SparkSession, tmp_path: Path) -> None:
     experiment = tiny_experiment(("flooding",))
-    records = sweep([experiment], tmp_path, spark, DyingAlways(2), partitions=1, quiet=True)
+    records = run_sweep([experiment], tmp_path, spark, DyingAlways(2), partitions=1, quiet=True)
     assert [record["error"] for record in records] == [
         None,
         "the worker died each of the 3 times that this run was tried",
@@ -99,7 +99,7 @@ def test_a_run_that_kills_every_worker_becomes_an_error_row(spark: SparkSession,
 
 def test_a_run_whose_files_are_missing_becomes_an_error_row(spark: SparkSession, tmp_path: Path) -> None:
     experiment = tiny_experiment(("flooding",), runs=1, mobility=None, contacts="gone.parquet")
-    (record,) = sweep([experiment], tmp_path, spark, quiet=True)
+    (record,) = run_sweep([experiment], tmp_path, spark, quiet=True)
     assert "gone.parquet" in str(record["error"])
     assert "\n" not in str(record["error"])
 
@@ -107,7 +107,7 @@ def test_a_run_whose_files_are_missing_becomes_an_error_row(spark: SparkSession,
 def test_traces_are_kept_under_the_runs_keys(spark: SparkSession, tmp_path: Path) -> None:
     plain = tiny_experiment(("flooding",), runs=1)
     traced = msgspec.structs.replace(plain.definition, trace=Level.DELIVERIES)
-    (record,) = sweep([Experiment(traced, plain.points, plain.seeds)], tmp_path, spark, quiet=True)
+    (record,) = run_sweep([Experiment(traced, plain.points, plain.seeds)], tmp_path, spark, quiet=True)
     assert [path.name for path in (tmp_path / "traces").iterdir()] == [record["key"]]
     rows = pq.read_table(tmp_path / "traces" / str(record["key"]) / "trace").to_pylist()
     assert {row["run"] for row in rows} == {record["run"]}
@@ -148,7 +148,7 @@ def test_a_key_stands_for_all_that_decides_a_run() -> None:
 def test_a_directory_that_is_none_is_told(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="file: cannot be written to: "):
-        sweep([tiny_experiment()], tmp_path / "file", spark, quiet=True)
+        run_sweep([tiny_experiment()], tmp_path / "file", spark, quiet=True)
     with pytest.raises(UserError, match=r"runs\.parquet: there is no such file; give a directory that sweep"):
         read_runs(tmp_path)
     (tmp_path / "runs.parquet").write_bytes(b"PAR1 and no more")
@@ -168,8 +168,8 @@ def _other(folder: Path) -> Path:
 INTERRUPTED = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from carrycast.analysis.spark.session import session, stop_session
-from carrycast.analysis.spark.sweep import sweep
+from carrycast.analysis.spark.spark_session import session, stop_session
+from carrycast.analysis.spark.sweep import run_sweep
 from tests.pipeline.scenarios import tiny_experiment
 
 out = Path(sys.argv[1])
@@ -181,7 +181,7 @@ def interrupt():
 
 threading.Thread(target=interrupt, daemon=True).start()
 try:
-    sweep([tiny_experiment(runs=2000)], out, session("interrupted", cores=1), quiet=True)
+    run_sweep([tiny_experiment(runs=2000)], out, session("interrupted", cores=1), quiet=True)
 except KeyboardInterrupt:
     print("interrupted")
 stop_session()

@@ -253,7 +253,7 @@ def test_minutes_are_named_by_the_clock_of_the_trace() -> None:
 @pytest.fixture
 def before_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is refused is refused before Spark starts."""
-    monkeypatch.setattr("carrycast.analysis.spark.session.session", None)
+    monkeypatch.setattr("carrycast.analysis.spark.spark_session.session", None)
 
 
 @pytest.mark.usefixtures("before_spark")

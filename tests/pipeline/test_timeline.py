@@ -14,7 +14,7 @@ from carrycast.analysis.spark.records import MORE, Record, metric_columns, metri
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.validation import check_definition
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.measures import RequestedMetric
 from tests.pipeline.scenarios import tiny
 

@@ -12,7 +12,7 @@ from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.definition import Figure
 from carrycast.analysis.spark.experiment import Experiment, Point, experiment_names, load_experiment
 from carrycast.analysis.spark.records import Record, metric_columns
-from carrycast.analysis.spark.reproduce import reproduce_experiments
+from carrycast.analysis.spark.reproduction import reproduce_experiments
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.validation import check_definition
 from carrycast.core.maps import read_map, share_beyond

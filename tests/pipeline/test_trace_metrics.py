@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from carrycast.analysis.spark.records import METRICS
 from carrycast.analysis.spark.trace_metrics import eligible_pairs, folder_metrics
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import Scenario
 from carrycast.trace import Level
 from tests.pipeline.scenarios import tiny

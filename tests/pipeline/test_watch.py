@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.analysis.spark import reproduce, sweep
+from carrycast.analysis.spark import reproduction, sweep
 from carrycast.analysis.spark.definition import Axis, Definition
 from carrycast.analysis.spark.experiment import Experiment, expand_experiment
 from carrycast.analysis.spark.records import Record
@@ -63,7 +63,7 @@ def test_a_report_leads_to_its_runs_or_to_how_to_have_them(tmp_path: Path, monke
     assert f"carrycast show {tmp_path} --experiment field" in promised
     assert "about 30 s" in promised
     assert len(promised) < 2000
-    reproduce._store([experiment], tmp_path)
+    reproduction._store([experiment], tmp_path)
     monkeypatch.setattr(sweep, "read_runs", lambda out: records)
     # The command makes what is promised, and it stays.
     assert call("show", tmp_path, "--experiment", "field", "--json").object()["page"] == str(page)

@@ -10,7 +10,7 @@ from carrycast.analysis.player.scene import Scene
 from carrycast.analysis.player.show import player_data
 from carrycast.analysis.player.story import CRASH, DELIVER, EVICT, REACH, START, STOP, STORE
 from carrycast.sim.engine.network import Network
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.overrides import apply_overrides
 from carrycast.trace.eligibility import find_eligible_pairs
 from tests.player.worlds import MOMENTS_S, RANGE_M, SEED, Columned, Truth, recorded, scenario

@@ -28,7 +28,7 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 def published(trace: Trace, time_s: float, id: EventId, **attributes: str) -> None:
     trace.add_event(Event(id, dict(attributes)), time_s, 10)
-    trace.add(rows.published(time_s, id.source, id, 10))
+    trace.add(rows.publication_row(time_s, id.source, id, 10))
 
 
 def opened(window: Browser, text: str, folder: Path) -> None:
@@ -118,7 +118,7 @@ def test_nodes_that_are_away_and_beyond_the_ground(window: Browser, tmp_path: Pa
 def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
     for place, time_s in enumerate((float("inf"), float("nan"), 1e300)):
         trace = Trace("forever", Level.FULL)
-        trace.add(rows.published(1.0, 0, EventId(0, 0), 10))
+        trace.add(rows.publication_row(1.0, 0, EventId(0, 0), 10))
         trace.add(Row(time_s, 0, "dissemination", "drop", reason="late"))
         trace.save(tmp_path / str(place))
         with pytest.raises(UserError, match="has times that are none"):
@@ -127,7 +127,7 @@ def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_a_trace_that_is_cut_off_is_told_in_one_line(tmp_path: Path) -> None:
     trace = Trace("cut", Level.FULL)
-    trace.add(rows.published(1.0, 0, EventId(0, 0), 10))
+    trace.add(rows.publication_row(1.0, 0, EventId(0, 0), 10))
     trace.save(tmp_path / "trace")
     for file in sorted((tmp_path / "trace").rglob("*.parquet")):
         whole = file.read_bytes()

@@ -98,7 +98,7 @@ def test_nodes_of_a_live_network_are_one_run_on_their_clock(tmp_path: Path) -> N
     for node in (7, 2**60):
         trace = Trace("cars", Level.FULL)
         trace.extend([up(1.7e9 + 1, node, 2**60 if node == 7 else 7)])
-        trace.add(rows.published(1.7e9 + 3, node, EventId(node, 0), 10))
+        trace.add(rows.publication_row(1.7e9 + 3, node, EventId(node, 0), 10))
         trace.save(tmp_path / str(node))
     told = header(player_of_trace(tmp_path))
     assert told["names"] == ["7", str(2**60)]
@@ -130,7 +130,7 @@ def test_mistakes_are_told_in_one_line(arguments: list[str], complaint: str) -> 
 def test_a_trace_of_several_runs_or_with_a_spoiled_scene_is_refused(tmp_path: Path) -> None:
     for name in ("one", "other"):
         trace = Trace(name, Level.FULL)
-        trace.add(rows.published(1.0, 0, EventId(0, 0), 10))
+        trace.add(rows.publication_row(1.0, 0, EventId(0, 0), 10))
         trace.save(tmp_path / name)
     assert "holds 2 runs (one, other" in call("show", str(tmp_path)).refusal()
     (tmp_path / "one" / "scene").mkdir()
@@ -141,7 +141,7 @@ def test_a_trace_of_several_runs_or_with_a_spoiled_scene_is_refused(tmp_path: Pa
 
 def test_a_name_cannot_break_out_of_the_page(tmp_path: Path) -> None:
     trace = Trace("</script><script>alert(1)</script>", Level.FULL)
-    trace.add(rows.published(1.0, 0, EventId(0, 0), 10))
+    trace.add(rows.publication_row(1.0, 0, EventId(0, 0), 10))
     trace.save(tmp_path / "trace")
     text = player_of_trace(tmp_path / "trace")
     assert "<script>alert" not in text

@@ -7,7 +7,7 @@ from pathlib import Path
 from carrycast.analysis.player.columns import Columns
 from carrycast.analysis.player.scene import Scene
 from carrycast.analysis.player.story import Tables
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.overrides import apply_overrides
 from carrycast.sim.scenario.scenario import Scenario, load_scenario
 from carrycast.trace import Level, Row

@@ -4,8 +4,7 @@ from random import Random
 
 import networkx as nx
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from carrycast.sim.testing import Net
 from tests.routing.networks import aodv, loop, next_hops, over

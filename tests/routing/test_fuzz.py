@@ -3,8 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from carrycast.core.model import Failure, NodeId, Position
 from carrycast.core.protocol import Link, Place, RecordingPort, Router, TimerKey
@@ -12,7 +11,7 @@ from carrycast.core.protocol.effects import CancelTimer, Send, SetTimer
 from carrycast.core.protocol.registry import router_named
 from carrycast.core.wire import Parcel, Traffic
 from carrycast.routers.gpsr.tests.bench import PlacedHost
-from carrycast.sim.engine.run import Simulation
+from carrycast.sim.engine.simulation import Simulation
 from carrycast.sim.testing import isolate_router
 from tests.conformance.memory import size
 from tests.conformance.strategies import messages

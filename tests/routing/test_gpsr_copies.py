@@ -3,8 +3,7 @@
 from collections import Counter
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from carrycast.sim.testing import Net
 from tests.routing.networks import arrived, placed

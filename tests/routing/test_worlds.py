@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import Simulation, run
+from carrycast.sim.engine.simulation import Simulation, run
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.trace import Level
 from tests.cli.console import call

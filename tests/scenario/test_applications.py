@@ -6,7 +6,7 @@ import pytest
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Event
-from carrycast.sim.engine.run import RunResult, run
+from carrycast.sim.engine.simulation import RunResult, run
 from carrycast.sim.scenario.overrides import apply_overrides
 from carrycast.sim.scenario.scenario import Scenario, load_scenario
 from carrycast.sim.scenario.workload import draw_workload

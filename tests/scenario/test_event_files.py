@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario import event_files
 from carrycast.sim.scenario.event_files import RecordedEvent, read_events
 from carrycast.sim.scenario.inputs import input_digest

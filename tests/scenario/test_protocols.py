@@ -119,7 +119,8 @@ def test_reading_protocols_and_experiments_needs_no_spark() -> None:
         "import sys\n"
         "import carrycast.sim.scenario.overrides, carrycast.sim.scenario.overrides\n"
         "import carrycast.analysis.spark.experiment\n"
-        "import carrycast.analysis.spark.compare, carrycast.analysis.spark.reproduce, carrycast.analysis.spark.sweep\n"
+        "import carrycast.analysis.spark.comparison, carrycast.analysis.spark.reproduction\n"
+        "import carrycast.analysis.spark.sweep\n"
         "print([name for name in ('pyspark', 'pandas', 'matplotlib') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

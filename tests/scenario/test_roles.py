@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from carrycast.core.protocol import Protocol, Settings
 from carrycast.errors import UserError
 from carrycast.node.config import load_config
-from carrycast.sim.engine.run import Simulation
+from carrycast.sim.engine.simulation import Simulation
 from carrycast.sim.scenario.roles import Role, RoleEntry, check_roles, draw_roles
 from tests.simulation.worlds import line, register
 

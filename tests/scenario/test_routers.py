@@ -13,7 +13,7 @@ from carrycast.core.protocol import Link, Place, Protocol, StackPlan, UsesRouter
 from carrycast.core.protocol.registry import protocol_names
 from carrycast.core.wire import Message
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.overrides import parse_protocol, parse_protocols, protocol_label
 from carrycast.sim.scenario.scenario import parse_scenario
 from tests.pipeline.scenarios import tiny

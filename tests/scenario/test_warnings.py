@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.analysis.spark.experiment import experiment_names, load_experiment
-from carrycast.analysis.spark.reproduce import experiment_warnings
+from carrycast.analysis.spark.reproduction import experiment_warnings
 from carrycast.core.settings import read_toml
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.scenario.overrides import resolve_scenario

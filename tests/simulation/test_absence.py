@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.core.model import Position, Velocity
-from carrycast.sim.engine.run import Simulation
+from carrycast.sim.engine.simulation import Simulation
 from carrycast.sim.scenario.scenario import parse_scenario
 
 # Node 1 is absent until 10 s; then it stands 50 m beside node 0.

@@ -6,7 +6,7 @@ from carrycast.core.model import Event, NodeId
 from carrycast.core.protocol import Fact, Place, Protocol, UsesRouter
 from carrycast.core.wire import Codec, Layer, Message
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import RunResult, run
+from carrycast.sim.engine.simulation import RunResult, run
 from carrycast.sim.scenario.measures import RequestedMetric, aggregate
 from tests.simulation.worlds import line, register
 

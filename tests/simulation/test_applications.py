@@ -12,7 +12,7 @@ from carrycast.core.protocol.application import Application, Key
 from carrycast.core.streams import stream
 from carrycast.errors import UserError
 from carrycast.services.policy.repository import Repository
-from carrycast.sim.engine.run import Simulation, run
+from carrycast.sim.engine.simulation import Simulation, run
 from carrycast.sim.scenario.scenario import load_scenario, parse_scenario
 from carrycast.trace import Level
 

@@ -6,7 +6,7 @@ from carrycast.core.model import Event, EventId, NodeId, Subscription, Subscript
 from carrycast.core.protocol import Fact, Interface, Protocol, TimerKey
 from carrycast.core.wire import EventMessage, Message
 from carrycast.sim.engine.observers.checkers import Checkers, ViolationError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import parse_scenario
 from tests.simulation.worlds import line, register
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.errors import WorkError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.sim.testing.fuzz import FuzzCase
 

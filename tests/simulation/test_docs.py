@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import load_scenario
 
 PAGE = Path(__file__).parents[2] / "docs" / "scenarios.md"

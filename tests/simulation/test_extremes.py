@@ -16,7 +16,7 @@ from carrycast.node.config_file import NodeFile, ProcessorSection, TraceSection
 from carrycast.node.link.config import DiscoverySection, LinkSettings, ListenSection
 from carrycast.sim.engine.failure import RunError
 from carrycast.sim.engine.kernel import Kernel
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.mobility.model import movement_models
 from carrycast.sim.radio.disk_settings import DiskRadio
 from carrycast.sim.radio.dot11 import CsmaRadio

@@ -10,7 +10,7 @@ from carrycast.core.model import Event, EventId, Failure, NodeId, Position, Velo
 from carrycast.core.protocol import Interface, Link, Protocol, Token
 from carrycast.core.wire import EventMessage, Message
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import RunResult, Simulation, run
+from carrycast.sim.engine.simulation import RunResult, Simulation, run
 from carrycast.sim.scenario.faults import (
     ClockSkew,
     Crash,

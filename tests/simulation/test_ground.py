@@ -5,7 +5,7 @@ import pytest
 from carrycast.core.maps import read_map
 from carrycast.core.model import Area
 from carrycast.core.protocol import Host
-from carrycast.sim.engine.run import Simulation
+from carrycast.sim.engine.simulation import Simulation
 from carrycast.sim.scenario.scenario import parse_scenario
 from carrycast.sim.testing import Net
 from tests.simulation.worlds import line

@@ -4,7 +4,7 @@ import pytest
 
 from carrycast.core.model import Event, EventId, Failure
 from carrycast.core.protocol import Interface, Token
-from carrycast.sim.engine.run import Simulation, run
+from carrycast.sim.engine.simulation import Simulation, run
 from carrycast.trace import Kind, Level
 from tests.live.talker import Talker, Word
 from tests.simulation.worlds import line, register

@@ -4,12 +4,11 @@ from heapq import heappop, heappush
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from carrycast.sim.engine import kernel as kernel_module
 from carrycast.sim.engine.kernel import Kernel, Timer, delay_us
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import parse_scenario
 
 

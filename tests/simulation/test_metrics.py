@@ -5,7 +5,7 @@ import pytest
 
 from carrycast.core.model import Event, EventId
 from carrycast.core.wire import HEADER_BYTES
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.measures import METRIC_MEANINGS
 from carrycast.trace.folds.fold import quantile
 from tests.simulation.worlds import line

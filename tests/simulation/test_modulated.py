@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import Simulation
+from carrycast.sim.engine.simulation import Simulation
 from carrycast.sim.scenario.draws import Drawable
 from carrycast.sim.scenario.scenario import Scenario
 from carrycast.sim.scenario.workload import SubscribeEntry, draw_workload

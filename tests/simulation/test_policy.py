@@ -7,7 +7,7 @@ import pytest
 
 from carrycast.services.policy.decision_point import DecisionPoint
 from carrycast.services.policy.repository import Repository
-from carrycast.sim.engine.run import Simulation
+from carrycast.sim.engine.simulation import Simulation
 from carrycast.sim.scenario.scenario import parse_scenario
 from carrycast.trace import Level
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from carrycast.services.policy.conflict import find_conflict
 from carrycast.services.policy.policy_text import parse_policies
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import load_scenario
 from carrycast.trace import Level
 

@@ -8,7 +8,7 @@ import pytest
 from carrycast.core.model import Event
 from carrycast.core.protocol import Probe, Protocol, Snapshot
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import RunResult, run
+from carrycast.sim.engine.simulation import RunResult, run
 from carrycast.trace import Level
 from tests.simulation.worlds import line, register
 

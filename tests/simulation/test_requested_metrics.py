@@ -6,7 +6,7 @@ from carrycast.core.model import Event, EventId
 from carrycast.core.protocol import Fact
 from carrycast.errors import UserError
 from carrycast.sim.engine.observers.requested import RequestedMetrics
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.measures import RequestedMetric
 from carrycast.trace import Level
 from tests.simulation.worlds import line

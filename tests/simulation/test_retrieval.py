@@ -9,7 +9,7 @@ from carrycast.core.protocol import AnswersRequests, Fact, Interface, Protocol
 from carrycast.core.wire import EventMessage, Message
 from carrycast.errors import UserError
 from carrycast.sim.engine.observers.checkers import ViolationError
-from carrycast.sim.engine.run import RunResult, Simulation, run
+from carrycast.sim.engine.simulation import RunResult, Simulation, run
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.trace import Level
 from tests.simulation.worlds import line, register

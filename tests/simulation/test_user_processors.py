@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import load_scenario
 from carrycast.sim.testing import Net
 from carrycast.trace import Kind

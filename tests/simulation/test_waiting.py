@@ -5,7 +5,7 @@ import pytest
 from carrycast.core.model import Event, NodeId
 from carrycast.core.protocol import Interface, Protocol
 from carrycast.core.wire import EventMessage, Message
-from carrycast.sim.engine.run import Simulation, run
+from carrycast.sim.engine.simulation import Simulation, run
 from carrycast.trace import Kind, Level
 from tests.simulation.worlds import line, register
 

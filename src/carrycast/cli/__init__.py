@@ -140,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _configure(arguments: argparse.Namespace) -> None:
     """Settings of Spark, for the one session that a command may start."""
     if getattr(arguments, "conf", None):
-        from carrycast.analysis.spark.session import configure, parse_conf
+        from carrycast.analysis.spark import configure, parse_conf
 
         configure(parse_conf(arguments.conf))
 

@@ -42,11 +42,15 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _advise(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.advice.advise import advise
-    from carrycast.analysis.advice.deploy import write_node_configurations
-    from carrycast.analysis.advice.fleet import read_fleet, recorded_file
-    from carrycast.analysis.advice.objective import parse_objective
-    from carrycast.analysis.advice.page import advice_sentences, write_advice_page
+    from carrycast.analysis.advice import (
+        advice_sentences,
+        advise,
+        parse_objective,
+        read_fleet,
+        recorded_file,
+        write_advice_page,
+        write_node_configurations,
+    )
 
     objective = parse_objective(arguments.objective)
     scenario = read_fleet(arguments.fleet, arguments.workload, arguments.range_m, arguments.duration_s)

@@ -104,8 +104,7 @@ def _bounds(meta: "msgspec.Meta") -> str:
 
 
 def _protocols(arguments: argparse.Namespace) -> int:
-    from carrycast.core.protocol.optional import INTERFACES
-    from carrycast.core.protocol.registry import protocol_named, protocol_names
+    from carrycast.core.protocol import INTERFACES, protocol_named, protocol_names
 
     def row(name: str) -> dict[str, object]:
         kind = protocol_named(name)
@@ -134,7 +133,7 @@ def _rows(
 
 
 def _routers(arguments: argparse.Namespace) -> int:
-    from carrycast.core.protocol.registry import router_named, router_names
+    from carrycast.core.protocol import router_named, router_names
 
     rows = _rows(arguments.name, router_names, lambda name: _machine(router_named(name)))
     return _show(
@@ -143,7 +142,7 @@ def _routers(arguments: argparse.Namespace) -> int:
 
 
 def _applications(arguments: argparse.Namespace) -> int:
-    from carrycast.core.protocol.application import application_named, applications
+    from carrycast.core.protocol import application_named, applications
 
     kinds = [application_named(arguments.name)] if arguments.name else list(applications().values())
     rows: list[dict[str, object]] = []
@@ -171,7 +170,7 @@ def _machine(kind: "type[StateMachine]") -> dict[str, object]:
 
 
 def _mobility(arguments: argparse.Namespace) -> int:
-    from carrycast.sim.mobility.model import find_movement_model, movement_models
+    from carrycast.sim.mobility import find_movement_model, movement_models
 
     kinds = movement_models() if arguments.name is None else {arguments.name: find_movement_model(arguments.name)}
     rows = [{"name": name, "summary": kind.summary, "settings": settings_of(kind)} for name, kind in kinds.items()]
@@ -179,7 +178,7 @@ def _mobility(arguments: argparse.Namespace) -> int:
 
 
 def _radios(arguments: argparse.Namespace) -> int:
-    from carrycast.sim.radio.radio import radio_named, radio_names
+    from carrycast.sim.radio import radio_named, radio_names
 
     def row(name: str) -> dict[str, object]:
         kind = radio_named(name)
@@ -212,7 +211,7 @@ def _plugins(arguments: argparse.Namespace) -> int:
 
 
 def _experiments(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.spark.experiment import experiment_names, load_experiment
+    from carrycast.analysis.spark import experiment_names, load_experiment
 
     rows: list[dict[str, object]] = []
     for experiment in map(load_experiment, experiment_names() if arguments.name is None else [arguments.name]):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from carrycast.cli.options import add_json, add_scenario, print_json, print_line
 
 if TYPE_CHECKING:
-    from carrycast.trace.diff import Difference
+    from carrycast.trace import Difference
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -41,7 +41,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    from carrycast.trace.diff import diff_traces
+    from carrycast.trace import diff_traces
 
     with tempfile.TemporaryDirectory(prefix="carrycast-") as scratch:
         first, second = (
@@ -61,11 +61,11 @@ def _diff(arguments: argparse.Namespace) -> int:
 def _recorded(path: Path, seed: int, scratch: Path) -> Path:
     """The folder of a run's trace; a scenario is simulated first."""
     if path.suffix != ".toml":
-        from carrycast.trace.files import find_traces
+        from carrycast.trace import find_traces
 
         return find_traces([path])[0]
-    from carrycast.sim.engine.run import run
-    from carrycast.sim.scenario.scenario import load_scenario
+    from carrycast.sim.engine import run
+    from carrycast.sim.scenario import load_scenario
     from carrycast.trace import Level
 
     run(load_scenario(path), seed, Level.FULL).trace.save(scratch)
@@ -91,8 +91,8 @@ def _row_text(row: dict[str, object]) -> str:
 
 
 def _debug(arguments: argparse.Namespace) -> int:
-    from carrycast.sim.engine.debugging import debug_run
-    from carrycast.sim.scenario.overrides import parse_assignment, resolve_scenario
+    from carrycast.sim.engine import debug_run
+    from carrycast.sim.scenario import parse_assignment, resolve_scenario
 
     settings = dict(parse_assignment(text) for text in arguments.set)
     scenario = resolve_scenario(arguments.scenario, arguments.protocol, settings)

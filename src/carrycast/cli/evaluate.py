@@ -13,11 +13,7 @@ from carrycast.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from carrycast.analysis.spark.claims import Claim
-    from carrycast.analysis.spark.experiment import Experiment
-    from carrycast.analysis.spark.reproduce import ExperimentReport
-    from carrycast.analysis.spark.tour import ExperimentTour, OpeningRun
-    from carrycast.analysis.spark.verify import VerifiedRun
+    from carrycast.analysis.spark import Claim, Experiment, ExperimentReport, ExperimentTour, OpeningRun, VerifiedRun
 
 PAPERS = {"000": "policy", "001": "asp", "002": "overlay", "003": "topic-holders", "004": "adaptive"}
 
@@ -120,8 +116,8 @@ def add_out(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.spark.compare import compare
-    from carrycast.sim.scenario.overrides import parse_assignment, parse_protocols
+    from carrycast.analysis.spark import compare
+    from carrycast.sim.scenario import parse_assignment, parse_protocols
 
     out = Path(str(arguments.out).replace("SCENARIO", arguments.scenario.stem))
     with resumable(out):
@@ -151,8 +147,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.spark.records import failure_lines
-    from carrycast.analysis.spark.reproduce import sweep_experiment, warnings_in
+    from carrycast.analysis.spark import failure_lines, sweep_experiment, warnings_in
 
     experiment, out = _to_sweep(arguments), arguments.out
     with resumable(out):
@@ -171,8 +166,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 def _to_sweep(arguments: argparse.Namespace) -> "Experiment":
     """An experiment by its name or file, or a scenario with what is to vary."""
-    from carrycast.analysis.spark.experiment import load_experiment, vary_scenario
-    from carrycast.analysis.spark.session import check_spark_installed
+    from carrycast.analysis.spark import check_spark_installed, load_experiment, vary_scenario
 
     if not arguments.vary:
         if arguments.set:
@@ -187,8 +181,7 @@ def _to_sweep(arguments: argparse.Namespace) -> "Experiment":
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.spark.experiment import experiment_names
-    from carrycast.analysis.spark.reproduce import reproduce
+    from carrycast.analysis.spark import experiment_names, reproduce
 
     names = [_named(name) for name in arguments.experiments] or experiment_names()
     if not arguments.experiments and not (arguments.quick or arguments.runs or arguments.json or arguments.quiet):
@@ -212,7 +205,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.spark.reproduce import report
+    from carrycast.analysis.spark import report
 
     if not arguments.directory.is_dir():
         raise UserError(f"{arguments.directory}: there is no such directory")
@@ -223,8 +216,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.spark.progress import progress
-    from carrycast.analysis.spark.verify import sample_runs, verify_runs
+    from carrycast.analysis.spark import progress, sample_runs, verify_runs
 
     if not arguments.directory.is_dir():
         raise UserError(f"{arguments.directory}: there is no such directory")
@@ -280,7 +272,7 @@ def _claims_table(claims: "list[Claim]") -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
-    from carrycast.analysis.reports.tables import interval_texts
+    from carrycast.analysis.reports import interval_texts
 
     table = Table(title="Claims", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for column in ("", "claim", "ours", "95 % interval"):
@@ -310,8 +302,7 @@ def add_tour(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 
 def _tour(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.spark.session import check_spark_installed
-    from carrycast.analysis.spark.tour import run_opening, tour
+    from carrycast.analysis.spark import check_spark_installed, run_opening, run_tour
 
     check_spark_installed()
     out: Path = arguments.out
@@ -319,7 +310,7 @@ def _tour(arguments: argparse.Namespace) -> int:
         opening = run_opening(out)
         if not arguments.json:
             _open(opening)
-        found = tour(out, arguments.master, quiet=arguments.json or arguments.quiet)
+        found = run_tour(out, arguments.master, quiet=arguments.json or arguments.quiet)
     explain(found.report.reasons)
     if arguments.json:
         print_json({**found.report.as_row(), "islands": str(opening.page)})

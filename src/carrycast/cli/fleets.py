@@ -9,7 +9,7 @@ from carrycast.cli.options import add_json, add_master, console, make_folder, me
 from carrycast.errors import UserError
 
 if TYPE_CHECKING:
-    from carrycast.sim.contacts.plan import ContactPlan
+    from carrycast.sim.contacts import ContactPlan
 
 DOUBTFUL = 3
 """The exit status of an ingest that rejected many rows."""
@@ -62,12 +62,15 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _ingest(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.fleets.cleaning import CleaningRules
-    from carrycast.analysis.fleets.columns import parse_columns
-    from carrycast.analysis.fleets.ingest import ingest
-    from carrycast.analysis.fleets.points import ReadOptions, parse_clock
-    from carrycast.analysis.fleets.summary import fleet_sentences
-    from carrycast.analysis.spark.session import check_spark_installed
+    from carrycast.analysis.fleets import (
+        CleaningRules,
+        ReadOptions,
+        fleet_sentences,
+        ingest,
+        parse_clock,
+        parse_columns,
+    )
+    from carrycast.analysis.spark import check_spark_installed
     from carrycast.core.settings import parse_settings
 
     check_spark_installed()
@@ -110,7 +113,7 @@ def _ingest(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.fleets.writers import write_fleet
+    from carrycast.analysis.fleets import write_fleet
 
     unsaid = write_fleet(arguments.folder, arguments.out, arguments.format)
     if unsaid:
@@ -150,7 +153,7 @@ def _contacts(arguments: argparse.Namespace) -> int:
     if arguments.source.is_dir():
         plan = _of_fleet(arguments, path)
     else:
-        from carrycast.sim.scenario.movement import read_contact_plan
+        from carrycast.sim.scenario import read_contact_plan
 
         if arguments.master is not None:
             raise UserError("--master: is for a fleet's folder; `carrycast ingest` makes one of a file")
@@ -159,7 +162,7 @@ def _contacts(arguments: argparse.Namespace) -> int:
         plan.save(path)
     facts: dict[str, object] = {**plan.summary(), **_earliest(plan, arguments)}
     if arguments.page:
-        from carrycast.analysis.fleets.page import write_contact_page
+        from carrycast.analysis.fleets import write_contact_page
 
         fits = write_contact_page(plan, arguments.out)
     if arguments.json:
@@ -173,9 +176,9 @@ def _contacts(arguments: argparse.Namespace) -> int:
 
 
 def _of_fleet(arguments: argparse.Namespace, path: Path) -> "ContactPlan":
-    from carrycast.analysis.fleets.contacts import save_fleet_plan
-    from carrycast.sim.mobility.fleet import FleetFacts
-    from carrycast.sim.scenario.movement import check_extent
+    from carrycast.analysis.fleets import save_fleet_plan
+    from carrycast.sim.mobility import FleetFacts
+    from carrycast.sim.scenario import check_extent
 
     FleetFacts.read(arguments.source)
     if arguments.range_m is None:
@@ -187,7 +190,7 @@ def _of_fleet(arguments: argparse.Namespace, path: Path) -> "ContactPlan":
 
 def _earliest(plan: "ContactPlan", arguments: argparse.Namespace) -> dict[str, object]:
     """How early others can hear from a node, if that was asked."""
-    from carrycast.sim.contacts.statistics import earliest_arrivals
+    from carrycast.sim.contacts import earliest_arrivals
 
     if arguments.from_node is None:
         if arguments.to_node is not None:

@@ -82,8 +82,7 @@ def _add_operator(parser: argparse.ArgumentParser) -> None:
 
 
 def _new(arguments: argparse.Namespace) -> int:
-    from carrycast.node.security.commands import describe_key_file, make_key_pair
-    from carrycast.node.security.key_files import KeyKind
+    from carrycast.node.security import KeyKind, describe_key_file, make_key_pair
 
     public = make_key_pair(arguments.file, KeyKind.IDENTITY)
     print_line(f"{arguments.file} is the node's secret; {public} may be shown to anybody")
@@ -92,7 +91,7 @@ def _new(arguments: argparse.Namespace) -> int:
 
 
 def _network(arguments: argparse.Namespace) -> int:
-    from carrycast.node.security.commands import make_network_secret
+    from carrycast.node.security import make_network_secret
 
     make_network_secret(arguments.file)
     print_line(f"{arguments.file} is the network's secret: every node that has it is a member")
@@ -100,8 +99,7 @@ def _network(arguments: argparse.Namespace) -> int:
 
 
 def _operator(arguments: argparse.Namespace) -> int:
-    from carrycast.node.security.commands import make_key_pair
-    from carrycast.node.security.key_files import KeyKind
+    from carrycast.node.security import KeyKind, make_key_pair
 
     public = make_key_pair(arguments.file, KeyKind.OPERATOR)
     print_line(f"{arguments.file} is the operator's secret, and stays off the nodes; every node needs {public}")
@@ -109,9 +107,8 @@ def _operator(arguments: argparse.Namespace) -> int:
 
 
 def _certify(arguments: argparse.Namespace) -> int:
-    from carrycast.node.commands import parse_attributes
-    from carrycast.node.security.commands import certify
-    from carrycast.node.security.key_files import KeyKind, read_key
+    from carrycast.node import parse_attributes
+    from carrycast.node.security import KeyKind, certify, read_key
 
     if arguments.out.exists():
         # Only an older certificate may be overwritten: a key that is overwritten is lost.
@@ -133,8 +130,7 @@ def _certify(arguments: argparse.Namespace) -> int:
 
 
 def _revoke(arguments: argparse.Namespace) -> int:
-    from carrycast.node.security.commands import issuance_log, revoke
-    from carrycast.node.security.revocations import NEVER_S
+    from carrycast.node.security import NEVER_S, issuance_log, revoke
 
     after = revoke(arguments.nodes, arguments.operator, arguments.list_file)
     print_line(f"{arguments.list_file}: list number {after.number}, {len(after.entries)} nodes are revoked")
@@ -148,7 +144,7 @@ def _revoke(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from carrycast.node.security.commands import describe_key_file
+    from carrycast.node.security import describe_key_file
 
     facts = describe_key_file(arguments.file)
     if arguments.json:

@@ -125,13 +125,13 @@ def _add_node(parser: argparse.ArgumentParser) -> None:
 
 
 def _node(arguments: argparse.Namespace) -> int:
-    from carrycast.node.commands import run_node
+    from carrycast.node import run_node
 
     return run_node(arguments.config)
 
 
 def _pub(arguments: argparse.Namespace) -> int:
-    from carrycast.node.commands import parse_attributes, publish, publish_lines
+    from carrycast.node import parse_attributes, publish, publish_lines
 
     if arguments.lease_s is not None and not arguments.lease_s > 0:
         raise UserError(f"--lease: a time above 0, not {arguments.lease_s}")
@@ -158,7 +158,7 @@ def _print_id(event: "EventId", as_json: bool) -> None:
 
 
 def _payload(arguments: argparse.Namespace) -> bytes:
-    from carrycast.core.model.event import MAX_PAYLOAD_BYTES
+    from carrycast.core.model import MAX_PAYLOAD_BYTES
 
     path: Path | None = arguments.payload_file
     if path is None:
@@ -176,7 +176,7 @@ def _payload(arguments: argparse.Namespace) -> bytes:
 
 
 def _sub(arguments: argparse.Namespace) -> int:
-    from carrycast.node.commands import SubscriptionOptions, parse_attributes, subscribe
+    from carrycast.node import SubscriptionOptions, parse_attributes, subscribe
 
     if arguments.timeout_s is not None and not 0 < arguments.timeout_s <= 1e9:
         raise UserError(f"--timeout: a time above 0, and at most 1e9 s, not {arguments.timeout_s}")
@@ -207,7 +207,7 @@ def _sub(arguments: argparse.Namespace) -> int:
 
 
 def _position(arguments: argparse.Namespace) -> int:
-    from carrycast.node.commands import move
+    from carrycast.node import move
 
     if len(arguments.place) != (0 if arguments.unknown else 2):
         raise UserError("a position is two numbers, X and Y, or --unknown")
@@ -218,7 +218,7 @@ def _position(arguments: argparse.Namespace) -> int:
 def _status(arguments: argparse.Namespace) -> int:
     import msgspec
 
-    from carrycast.node.commands import status
+    from carrycast.node import status
 
     facts = msgspec.to_builtins(status(arguments.node))
     if arguments.json:

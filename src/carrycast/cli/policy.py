@@ -119,7 +119,7 @@ def _kinds(arguments: argparse.Namespace) -> list[list[str]] | None:
 
 def _text(files: list[Path]) -> str:
     """The text of all files; each is read by itself first, so that a mistake is named with its file and place."""
-    from carrycast.services.policy.policy_text import format_policy, read_policies
+    from carrycast.services.policy import format_policy, read_policies
 
     written: list[str] = []
     for file in files:
@@ -137,8 +137,8 @@ def _text(files: list[Path]) -> str:
 
 
 def _command(arguments: argparse.Namespace, verb: str, body: Mapping[str, object]) -> dict[str, object]:
-    from carrycast.node.api.client import connect
-    from carrycast.node.commands import PATIENCE_S
+    from carrycast.node import PATIENCE_S
+    from carrycast.node.api import connect
 
     with connect(arguments.node, PATIENCE_S) as client:
         return client.command(TOOL, verb, body)
@@ -154,8 +154,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _checked_alone(text: str, kinds: list[list[str]] | None) -> dict[str, object]:
     """Without a network: only against each other."""
-    from carrycast.services.policy.conflict import find_conflicts, never
-    from carrycast.services.policy.policy_text import read_policies
+    from carrycast.services.policy import find_conflicts, never, read_policies
 
     policies = read_policies(text)
     nodes = None if kinds is None else [frozenset(kind) for kind in kinds]
@@ -262,8 +261,8 @@ def _status(arguments: argparse.Namespace) -> int:
 
 def _state(arguments: argparse.Namespace) -> int:
     """Of each of the node's own parts in policy management."""
-    from carrycast.node.api.client import connect
-    from carrycast.node.commands import PATIENCE_S
+    from carrycast.node import PATIENCE_S
+    from carrycast.node.api import connect
 
     told: dict[str, object] = {}
     with connect(arguments.node, PATIENCE_S) as client:
@@ -284,8 +283,8 @@ def _state(arguments: argparse.Namespace) -> int:
 
 
 def _request(arguments: argparse.Namespace) -> int:
-    from carrycast.node.api.client import connect
-    from carrycast.node.commands import PATIENCE_S
+    from carrycast.node import PATIENCE_S
+    from carrycast.node.api import connect
 
     if not 0 < arguments.patience_s <= 3600:
         raise UserError(f"--patience: a time above 0 and at most an hour, not {arguments.patience_s}")

@@ -69,7 +69,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _new_protocol(arguments: argparse.Namespace) -> int:
-    from carrycast.core.protocol.registry import protocol_names
+    from carrycast.core.protocol import protocol_names
 
     name = _checked_name(arguments.name, "a protocol's", "fleet_cast")
     if name in protocol_names():

@@ -10,7 +10,7 @@ from carrycast.cli.watching import watched
 from carrycast.errors import UserError, WorkError
 
 if TYPE_CHECKING:
-    from carrycast.sim.scenario.scenario import Scenario
+    from carrycast.sim.scenario import Scenario
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -94,9 +94,7 @@ def _tell(page: Path, as_json: bool) -> None:
 
 def _show_report(arguments: argparse.Namespace) -> int:
     """The page that a report leads to."""
-    from carrycast.analysis.spark.reproduce import stored_experiments
-    from carrycast.analysis.spark.sweep import read_runs
-    from carrycast.analysis.spark.watch import make_player
+    from carrycast.analysis.spark import make_player, read_runs, stored_experiments
 
     source: Path = arguments.source
     given = (arguments.protocol, arguments.seed, arguments.out)
@@ -117,8 +115,7 @@ def _show_live(arguments: argparse.Namespace) -> int:
         raise UserError("--live: takes control channels and --port, and nothing of a scenario or a trace")
     if arguments.port is not None and not 0 <= arguments.port <= 65535:
         raise UserError(f"--port: 0 to 65535, not {arguments.port}")
-    from carrycast.analysis.live_page.nodes import Watchers
-    from carrycast.analysis.live_page.server import PageServer
+    from carrycast.analysis.live_page import PageServer, Watchers
 
     watchers = Watchers(arguments.live)
     with PageServer(watchers, _title(arguments.live), arguments.port or 0) as server:
@@ -143,14 +140,14 @@ def _title(addresses: list[str]) -> str:
 
 def _scenarios(arguments: argparse.Namespace) -> "dict[str, Scenario]":
     """The scenario under each protocol, by the protocol's label."""
-    from carrycast.sim.scenario.overrides import (
+    from carrycast.sim.scenario import (
         apply_overrides,
+        load_scenario,
         parse_assignment,
         parse_protocols,
         protocol_label,
         resolve_scenario,
     )
-    from carrycast.sim.scenario.scenario import load_scenario
 
     settings = dict(parse_assignment(text) for text in arguments.set)
     if arguments.protocol is None:

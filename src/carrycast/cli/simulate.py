@@ -20,9 +20,9 @@ from carrycast.cli.watching import watched
 from carrycast.errors import UserError, WorkError
 
 if TYPE_CHECKING:
-    from carrycast.analysis.player.scene import Scene
+    from carrycast.analysis.player import Scene
     from carrycast.core.protocol import StackPlan
-    from carrycast.sim.scenario.scenario import Scenario
+    from carrycast.sim.scenario import Scenario
     from carrycast.trace import Trace
 
 
@@ -51,11 +51,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.player.scene import Scene
-    from carrycast.sim.engine.run import run
-    from carrycast.sim.scenario.measures import metric_meanings
-    from carrycast.sim.scenario.overrides import resolve_scenario
-    from carrycast.sim.scenario.warnings import warnings_of
+    from carrycast.analysis.player import Scene
+    from carrycast.sim.engine import run
+    from carrycast.sim.scenario import metric_meanings, resolve_scenario, warnings_of
     from carrycast.trace import Level
 
     scenario = resolve_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
@@ -88,7 +86,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, object]:
-    from carrycast.sim.scenario.overrides import parse_assignment
+    from carrycast.sim.scenario import parse_assignment
 
     return dict(parse_assignment(text) for text in arguments.set)
 
@@ -109,10 +107,8 @@ def _save_whole(trace: "Trace", scene: "Scene", directory: Path) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from carrycast.sim.engine.run import check_run
-    from carrycast.sim.scenario.movement import check_files
-    from carrycast.sim.scenario.overrides import resolve_scenario
-    from carrycast.sim.scenario.warnings import warnings_of
+    from carrycast.sim.engine import check_run
+    from carrycast.sim.scenario import check_files, resolve_scenario, warnings_of
 
     scenario = resolve_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
     plan = scenario.make_stack_plan()
@@ -160,9 +156,8 @@ def add_emulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 def _emulate(arguments: argparse.Namespace) -> int:
-    from carrycast.lab.play import emulate
-    from carrycast.sim.scenario.measures import metric_meanings
-    from carrycast.sim.scenario.overrides import parse_assignment, resolve_scenario
+    from carrycast.lab import emulate
+    from carrycast.sim.scenario import metric_meanings, parse_assignment, resolve_scenario
 
     settings = dict(parse_assignment(text) for text in arguments.set)
     if arguments.duration_s is not None:

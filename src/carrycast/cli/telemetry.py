@@ -16,7 +16,7 @@ from carrycast.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from carrycast.analysis.telemetry.stream import Watcher
+    from carrycast.analysis.telemetry import Watcher
 
 WEEK_S = 604_800.0
 
@@ -58,10 +58,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _watch(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.spark.output import lock_folder
-    from carrycast.analysis.spark.session import check_spark_installed, session
-    from carrycast.analysis.telemetry.folder import Settings, WatchFolder
-    from carrycast.analysis.telemetry.stream import Watcher, checked_folders
+    from carrycast.analysis.spark import check_spark_installed, lock_folder, session
+    from carrycast.analysis.telemetry import Settings, Watcher, WatchFolder, checked_folders
 
     for option, least in (("late", 1.0), ("wait", 0.0), ("every", 0.1)):
         value = getattr(arguments, option)
@@ -121,7 +119,7 @@ def _picture(watcher: "Watcher", whole: bool = False) -> "Group":
     from rich.console import Group
     from rich.text import Text
 
-    from carrycast.analysis.telemetry.picture import RECENT, minutes_of, table_of_minutes
+    from carrycast.analysis.telemetry import RECENT, minutes_of, table_of_minutes
 
     minutes = minutes_of(watcher.folder.out, None if whole else RECENT)
     lines = [Text(_status(watcher))]
@@ -146,7 +144,7 @@ def _status(watcher: "Watcher") -> str:
 
 
 def _print(watcher: "Watcher", whole: bool) -> None:
-    from carrycast.analysis.telemetry.picture import RECENT, minutes_of
+    from carrycast.analysis.telemetry import RECENT, minutes_of
 
     found = watcher.commit
     print_json(

@@ -60,9 +60,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _metrics(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.spark.own_metrics import load_metrics
-    from carrycast.analysis.spark.trace_metrics import metrics_of_traces
-    from carrycast.sim.scenario.measures import metric_meanings
+    from carrycast.analysis.spark import load_metrics, metrics_of_traces
+    from carrycast.sim.scenario import metric_meanings
 
     if arguments.minutes:
         return _minutes(arguments)
@@ -81,8 +80,7 @@ def _metrics(arguments: argparse.Namespace) -> int:
 def _minutes(arguments: argparse.Namespace) -> int:
     if arguments.files:
         raise UserError("--from: metrics of your own are of whole runs; leave --minutes out")
-    from carrycast.analysis.telemetry.minutes import minutes_of_traces
-    from carrycast.analysis.telemetry.picture import table_of_minutes
+    from carrycast.analysis.telemetry import minutes_of_traces, table_of_minutes
 
     minutes = minutes_of_traces(arguments.traces, arguments.deliveries, arguments.master)
     if arguments.json:
@@ -95,8 +93,7 @@ def _minutes(arguments: argparse.Namespace) -> int:
 def _explain(arguments: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from carrycast.analysis.explain.timeline import event_timeline
-    from carrycast.analysis.explain.timeline_text import timeline_lines
+    from carrycast.analysis.explain import event_timeline, timeline_lines
 
     timeline = event_timeline(arguments.trace, arguments.event, arguments.node)
     if arguments.json:
@@ -111,8 +108,7 @@ def _sql(arguments: argparse.Namespace) -> int:
     from rich.markup import escape
     from rich.table import Table
 
-    from carrycast.analysis.spark.session import session
-    from carrycast.analysis.spark.views import answer, asked
+    from carrycast.analysis.spark import answer, asked, session
 
     if arguments.most < 1:
         raise UserError(f"--most {arguments.most}: at least one row is shown")

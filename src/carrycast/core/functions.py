@@ -16,10 +16,17 @@ from typing import TypeAlias
 
 import msgspec
 
-from carrycast.core.matching.eligibility import joint_policy
-from carrycast.core.model import FOREVER_S, Attributes, Event, EventId, Processor, ProcessorId
-from carrycast.core.model.event import MAX_PAYLOAD_BYTES
-from carrycast.core.model.subscription import MAX_STATE_BYTES
+from carrycast.core.matching import joint_policy
+from carrycast.core.model import (
+    FOREVER_S,
+    MAX_PAYLOAD_BYTES,
+    MAX_STATE_BYTES,
+    Attributes,
+    Event,
+    EventId,
+    Processor,
+    ProcessorId,
+)
 
 UserFunction: TypeAlias = Callable[..., object]
 

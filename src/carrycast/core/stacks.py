@@ -7,9 +7,18 @@ router has a default one; `router` in its table, or `[router]`, selects another.
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, TypeVar
 
-from carrycast.core.protocol import BeaconSettings, Capability, Settings, StackPlan, UsesRouter
-from carrycast.core.protocol.machine import Protocol, Router, StateMachine
-from carrycast.core.protocol.registry import protocol_named, router_named
+from carrycast.core.protocol import (
+    BeaconSettings,
+    Capability,
+    Protocol,
+    Router,
+    Settings,
+    StackPlan,
+    StateMachine,
+    UsesRouter,
+    protocol_named,
+    router_named,
+)
 from carrycast.core.settings import parse_settings, unknown_key
 from carrycast.errors import UserError
 

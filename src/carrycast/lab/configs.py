@@ -10,16 +10,13 @@ from carrycast.core.protocol import Interface, StackPlan
 from carrycast.core.stacks import make_stack_plan
 from carrycast.core.streams import stream
 from carrycast.errors import UserError
-from carrycast.node.config import NodeConfig
-from carrycast.node.link.config import InterfaceConfig, LinkSettings
-from carrycast.node.runtime.host import HostFacts, Whereabouts, offered_capabilities
-from carrycast.node.runtime.processing import ProcessorConfig
-from carrycast.node.trace_files import TraceConfig
-from carrycast.sim.engine.interfaces import RADIO
-from carrycast.sim.mobility.trajectory import Trajectories
-from carrycast.sim.radio.disk_settings import DiskRadio
-from carrycast.sim.scenario.draws import resolve_selection
-from carrycast.sim.scenario.scenario import ProcessorEntry, Scenario
+from carrycast.node import NodeConfig, TraceConfig
+from carrycast.node.link import InterfaceConfig, LinkSettings
+from carrycast.node.runtime import HostFacts, ProcessorConfig, Whereabouts, offered_capabilities
+from carrycast.sim.engine import RADIO
+from carrycast.sim.mobility import Trajectories
+from carrycast.sim.radio import DiskRadio
+from carrycast.sim.scenario import ProcessorEntry, Scenario, resolve_selection
 from carrycast.trace import Level
 
 MARGIN_S = 10.0

@@ -6,13 +6,10 @@ from typing import NamedTuple
 
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import Interface
-from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.engine.fault_schedule import FaultyLinks, LinkFaultSchedule, linked_pairs
-from carrycast.sim.engine.interfaces import RADIO
-from carrycast.sim.engine.kernel import Kernel, microseconds
-from carrycast.sim.radio.medium import Topology
-from carrycast.sim.scenario.faults import FaultPlan
-from carrycast.sim.scenario.scenario import Scenario
+from carrycast.sim.contacts import ContactPlan
+from carrycast.sim.engine import RADIO, FaultyLinks, Kernel, LinkFaultSchedule, linked_pairs, microseconds
+from carrycast.sim.radio import Topology
+from carrycast.sim.scenario import FaultPlan, Scenario
 
 
 class LinkChange(NamedTuple):

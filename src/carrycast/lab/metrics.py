@@ -4,13 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from carrycast.core.model import NodeId
-from carrycast.sim.engine.observers.recorder import Window
-from carrycast.sim.engine.observers.requested import RequestedMetrics
-from carrycast.sim.scenario.scenario import Scenario
-from carrycast.trace import Kind, Trace
-from carrycast.trace.facts import Record, facts_of_rows
-from carrycast.trace.folds.fold import Fold, Metrics
-from carrycast.trace.folds.registry import BUILT_IN, installed_folds, usual_metrics
+from carrycast.sim.engine import RequestedMetrics, Window
+from carrycast.sim.scenario import Scenario
+from carrycast.trace import BUILT_IN, Fold, Kind, Metrics, Record, Trace, facts_of_rows, installed_folds, usual_metrics
 
 COUNTED_MORE = frozenset({"facts", "ratio", "values", "pairs", "missed", "sources", "reached"})
 """The kinds of `measure.more` that rows of live nodes tell."""

@@ -17,23 +17,22 @@ from carrycast.lab.links import LinkChange, link_changes
 from carrycast.lab.loopback.network import LoopbackNetwork
 from carrycast.lab.metrics import collect_tables, emulation_metrics
 from carrycast.lab.refusals import check_playable
-from carrycast.node.node import LiveNode
-from carrycast.sim.mobility.trajectory import Trajectories
-from carrycast.sim.scenario.faults import draw_faults
-from carrycast.sim.scenario.movement import compute_movement
-from carrycast.sim.scenario.roles import draw_roles
-from carrycast.sim.scenario.scenario import Scenario
-from carrycast.sim.scenario.workload import (
+from carrycast.node import LiveNode
+from carrycast.sim.mobility import Trajectories
+from carrycast.sim.scenario import (
+    Scenario,
     TimedAdvertisement,
     TimedPublication,
     TimedRequest,
     TimedSubscription,
+    compute_movement,
     draw_advertisements,
+    draw_faults,
     draw_requests,
+    draw_roles,
     draw_workload,
 )
-from carrycast.trace import Trace
-from carrycast.trace.folds.fold import Metrics
+from carrycast.trace import Metrics, Trace
 
 TELL_S = 5.0
 """Between two words of progress."""

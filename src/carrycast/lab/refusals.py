@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from carrycast.errors import UserError
-from carrycast.sim.radio.disk_settings import DiskRadio
-from carrycast.sim.scenario.faults import CutOff, LinkCut, LinkCuts
-from carrycast.sim.scenario.scenario import OracleDiscovery, Scenario
+from carrycast.sim.radio import DiskRadio
+from carrycast.sim.scenario import CutOff, LinkCut, LinkCuts, OracleDiscovery, Scenario
 
 PLAYED_FAULTS = (LinkCut, LinkCuts, CutOff)
 

@@ -3,3 +3,38 @@
 `carrycast.node.api.client.connect` is for applications, `carrycast.node.node.LiveNode` runs a node within a program.
 Nothing is imported here, so that the processes of processors start with what they need and no more.
 """
+
+from typing import TYPE_CHECKING
+
+from carrycast.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from carrycast.node.commands import (
+        PATIENCE_S as PATIENCE_S,
+        SubscriptionOptions as SubscriptionOptions,
+        move as move,
+        parse_attributes as parse_attributes,
+        publish as publish,
+        publish_lines as publish_lines,
+        run_node as run_node,
+        status as status,
+        subscribe as subscribe,
+    )
+    from carrycast.node.config import NodeConfig as NodeConfig
+    from carrycast.node.embedded import Node as Node
+    from carrycast.node.event_feed import ActiveSubscription as ActiveSubscription, FeedEvent as FeedEvent
+    from carrycast.node.node import LiveNode as LiveNode
+    from carrycast.node.trace_files import TraceConfig as TraceConfig
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "commands": "PATIENCE_S SubscriptionOptions move parse_attributes publish publish_lines run_node status "
+        "subscribe",
+        "config": "NodeConfig",
+        "embedded": "Node",
+        "event_feed": "ActiveSubscription FeedEvent",
+        "node": "LiveNode",
+        "trace_files": "TraceConfig",
+    },
+)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carrycast.core.model import Event, EventId, ProcessorId, Scalar, check_attributes
 from carrycast.errors import UserError
-from carrycast.node.api.client import ConnectionLostError, connect
-from carrycast.node.api.messages import Level, Status
+from carrycast.node.api import ConnectionLostError, Level, Status, connect
 
 if TYPE_CHECKING:
     import asyncio
@@ -111,7 +110,7 @@ async def _start_when_possible(node: "LiveNode", stop: "asyncio.Event") -> bool:
     """Start as soon as the machine has the addresses to listen on; False if it was stopped before."""
     import asyncio
 
-    from carrycast.node.link.adapter import AddressUnavailableError
+    from carrycast.node.link import AddressUnavailableError
 
     deadline: float | None = None
     while not stop.is_set():

@@ -9,8 +9,7 @@ from carrycast.core.functions import ProcessorError, split_function
 from carrycast.core.maps import read_map
 from carrycast.core.matching import Filter
 from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap
-from carrycast.core.protocol import Advertises, BeaconSettings, Capability, RunsProcessors, StackPlan
-from carrycast.core.protocol.application import application_named
+from carrycast.core.protocol import Advertises, BeaconSettings, Capability, RunsProcessors, StackPlan, application_named
 from carrycast.core.settings import parse_settings
 from carrycast.core.stacks import make_stack_plan, needed_roles
 from carrycast.core.utilization import DEFAULT_WINDOW_S
@@ -25,18 +24,21 @@ from carrycast.node.config_file import (
 )
 from carrycast.node.gateways import GatewayFactory, configure_gateway
 from carrycast.node.identity import read_identity
-from carrycast.node.link.config import InterfaceConfig, several_interfaces, single_interface
-from carrycast.node.link.socket_address import SocketAddress
-from carrycast.node.runtime.actions import AllowedActions
-from carrycast.node.runtime.application_host import ApplicationConfig
-from carrycast.node.runtime.host import HostFacts, Whereabouts, offered_capabilities
-from carrycast.node.runtime.processing import ProcessorConfig
-from carrycast.node.security.identity import node_of
-from carrycast.node.storage.backlog import BacklogSettings
+from carrycast.node.link import InterfaceConfig, SocketAddress, several_interfaces, single_interface
+from carrycast.node.runtime import (
+    AllowedActions,
+    ApplicationConfig,
+    HostFacts,
+    ProcessorConfig,
+    Whereabouts,
+    offered_capabilities,
+)
+from carrycast.node.security import node_of
+from carrycast.node.storage import BacklogSettings
 from carrycast.node.trace_files import TraceConfig
 
 if TYPE_CHECKING:
-    from carrycast.node.security.config import Keys
+    from carrycast.node.security import Keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,16 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from carrycast.core.model import FilterText, NodeId
-from carrycast.core.model.identity import Coordinate, Extent
+from carrycast.core.model import Coordinate, Extent, FilterText, NodeId
 from carrycast.core.settings import parse_settings, read_toml
 from carrycast.core.stacks import DEFAULT_PROTOCOL
 from carrycast.core.utilization import DEFAULT_WINDOW_S, LoadWindow
 from carrycast.errors import UserError
-from carrycast.node.link.config import DiscoverySection, LinkSettings, Name, Section
-from carrycast.node.link.rate_limit import QuotaSettings
-from carrycast.node.link.socket_address import Port, SocketAddress
+from carrycast.node.link import DiscoverySection, LinkSettings, Name, Port, QuotaSettings, Section, SocketAddress
 from carrycast.node.logs import LogSection
-from carrycast.node.runtime.actions import AllowedActions, AllowedCommand
-from carrycast.node.security.identity import KeysSection
-from carrycast.node.storage.backlog import BacklogSettings
+from carrycast.node.runtime import AllowedActions, AllowedCommand
+from carrycast.node.security import KeysSection
+from carrycast.node.storage import BacklogSettings
 from carrycast.trace import Level
 
 

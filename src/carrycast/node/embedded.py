@@ -8,8 +8,7 @@ from types import TracebackType
 
 from carrycast.core.model import FOREVER_S, Event, EventId, Scalar, SubscriptionId
 from carrycast.errors import WorkError
-from carrycast.node.api.arguments import FilterLike, Payload, filter_text, plain_attributes, plain_bytes
-from carrycast.node.api.client_publishing import BUSY, POLL_S, WAIT_S
+from carrycast.node.api import BUSY, POLL_S, WAIT_S, FilterLike, Payload, filter_text, plain_attributes, plain_bytes
 from carrycast.node.config import config_from, load_config
 from carrycast.node.node import LiveNode
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from carrycast.core.model import NodeId
 from carrycast.errors import UserError, WorkError
-from carrycast.node.security.identity import KeysSection, node_of
+from carrycast.node.security import KeysSection, node_of
 
 if TYPE_CHECKING:
-    from carrycast.node.security.config import Keys
+    from carrycast.node.security import Keys
 
 KEY_BYTES = 32
 
@@ -23,7 +23,7 @@ def read_identity(
         return None, node_of(name.encode() if key_file is None else read_or_create_key(path.parent / key_file))
     if key_file is not None:
         raise UserError(f"{path}: key_file: is for nodes without [keys], whose identity is their key; leave it out")
-    from carrycast.node.security.config import read_keys
+    from carrycast.node.security import read_keys
 
     read = read_keys(keys, path)
     return read, read.membership().mine.node

@@ -16,35 +16,50 @@ from carrycast.core.model import (
     SubscriptionId,
     Velocity,
 )
-from carrycast.core.protocol import Interface, Link
-from carrycast.core.protocol.application import Application
-from carrycast.core.protocol.effects import Process
+from carrycast.core.protocol import Application, Interface, Link, Process
 from carrycast.core.wire import Layer
 from carrycast.errors import UserError, WorkError
-from carrycast.node.api.control import ControlServer
-from carrycast.node.api.durable_subscription import Consumer
-from carrycast.node.api.messages import Status
-from carrycast.node.api.metrics import MetricsServer
-from carrycast.node.api.notifications import retention_reports
-from carrycast.node.api.requests import LocalAdvertisements, LocalRequests, OnAnswer, OnClosed
-from carrycast.node.api.subscriptions import ClientSubscriptions, Listener
+from carrycast.node.api import (
+    ClientSubscriptions,
+    Consumer,
+    ControlServer,
+    Listener,
+    LocalAdvertisements,
+    LocalRequests,
+    MetricsServer,
+    OnAnswer,
+    OnClosed,
+    Status,
+    retention_reports,
+)
 from carrycast.node.config import NodeConfig
 from carrycast.node.gateways import Gateway, make_gateways
-from carrycast.node.link.adapter import LinkAdapter, LinkAddress
-from carrycast.node.link.interface import resolve_all_peers
+from carrycast.node.link import LinkAdapter, LinkAddress, resolve_all_peers
 from carrycast.node.recorder import NodeRecorder
-from carrycast.node.runtime.application_host import Cancel, LiveApplicationHost, OnReply
-from carrycast.node.runtime.application_layer import ApplicationLayer
-from carrycast.node.runtime.host import STANDING, LiveHost
-from carrycast.node.runtime.load import LoadMeter
-from carrycast.node.runtime.processing import ProcessorOutcome, ProcessorPool
-from carrycast.node.runtime.publisher import EventPublisher, PublicationRequest
-from carrycast.node.runtime.replication import RequiredCopies
-from carrycast.node.runtime.runtime import CertifyingRuntime
+from carrycast.node.runtime import (
+    STANDING,
+    ApplicationLayer,
+    Cancel,
+    CertifyingRuntime,
+    EventPublisher,
+    LiveApplicationHost,
+    LiveHost,
+    LoadMeter,
+    OnReply,
+    ProcessorOutcome,
+    ProcessorPool,
+    PublicationRequest,
+    RequiredCopies,
+)
 from carrycast.node.security_policy import security_policy_of
-from carrycast.node.storage.group_commit import GroupCommit, OnCommitted
-from carrycast.node.storage.sequence_numbers import SequenceNumbers, UnpredictableSequenceNumbers, next_incarnation
-from carrycast.node.storage.store import NodeStore
+from carrycast.node.storage import (
+    GroupCommit,
+    NodeStore,
+    OnCommitted,
+    SequenceNumbers,
+    UnpredictableSequenceNumbers,
+    next_incarnation,
+)
 from carrycast.node.trace_files import TraceWriter
 from carrycast.trace import Trace
 

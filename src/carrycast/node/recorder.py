@@ -8,11 +8,26 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from carrycast.core.model import Event, EventId, Failure, NodeId, ProcessorId, Subscription, SubscriptionId
-from carrycast.core.protocol import Fact, Gap, Link
-from carrycast.core.protocol.retention_accounting import CUSTODY, RetentionAccounts
+from carrycast.core.protocol import CUSTODY, Fact, Gap, Link, RetentionAccounts
 from carrycast.core.wire import Layer, Message
 from carrycast.node.event_feed import EventFeed
-from carrycast.trace import Kind, Row, Trace, rows
+from carrycast.trace import (
+    Kind,
+    Row,
+    Trace,
+    Transfer,
+    delivery_row,
+    drop_row,
+    event_bytes,
+    fact_row,
+    lifecycle_row,
+    link_change_row,
+    link_row,
+    publication_row,
+    refusal_row,
+    subscription_row,
+    unsubscription_row,
+)
 
 LOG = logging.getLogger("carrycast.node")
 
@@ -93,7 +108,7 @@ class NodeRecorder:
     def mark(self, kind: Kind) -> None:
         """The node starts or stops."""
         if self.trace.full:
-            self._add_row(rows.lived(self.time_s(), self._node, kind))
+            self._add_row(lifecycle_row(self.time_s(), self._node, kind))
 
     def publish(self, event: Event, processor: ProcessorId | None = None) -> None:
         """A local application or a processor published an event."""
@@ -101,9 +116,9 @@ class NodeRecorder:
         if self.feed.is_watched:
             self.feed.publish(self.time_s(), event, processor)
         if self.trace.deliveries:
-            now_s, size_bytes = self.time_s(), rows.event_bytes(event)
+            now_s, size_bytes = self.time_s(), event_bytes(event)
             self.trace.add_event(event, now_s, size_bytes, processor=processor)
-            self._add_row(rows.published(now_s, self._node, event.id, size_bytes))
+            self._add_row(publication_row(now_s, self._node, event.id, size_bytes))
 
     def subscribe(self, subscription: Subscription) -> None:
         """A local application subscribed, or a subscription was restored."""
@@ -111,7 +126,7 @@ class NodeRecorder:
         if self.trace.deliveries:
             now_s = self.time_s()
             self.trace.add_subscription(subscription, now_s)
-            self._add_row(rows.subscribed(now_s, self._node, subscription.id))
+            self._add_row(subscription_row(now_s, self._node, subscription.id))
 
     def unsubscribe(self, subscription: SubscriptionId) -> None:
         """A subscription has ended."""
@@ -119,7 +134,7 @@ class NodeRecorder:
         if self.trace.deliveries:
             now_s = self.time_s()
             self.trace.end_subscription(subscription, now_s)
-            self._add_row(rows.unsubscribed(now_s, self._node, subscription))
+            self._add_row(unsubscription_row(now_s, self._node, subscription))
 
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         """An event was delivered to a local application."""
@@ -128,7 +143,7 @@ class NodeRecorder:
         if self.feed.is_watched:
             self.feed.note(self.time_s(), Kind.DELIVER, event.id)
         if self.trace.deliveries:
-            self._add_row(rows.delivered(self.time_s(), self._node, subscription, event.id, hops))
+            self._add_row(delivery_row(self.time_s(), self._node, subscription, event.id, hops))
 
     def send(
         self,
@@ -144,8 +159,8 @@ class NodeRecorder:
         # Beacons are not counted, as in the player of a trace.
         self.feed.frames += layer is not Layer.DISCOVERY
         if self.trace.full:
-            transfer = rows.Transfer(layer, message, interface, size_bytes)
-            self._add_row(transfer.sent(self.time_s(), self._node, peer, attempt))
+            transfer = Transfer(layer, message, interface, size_bytes)
+            self._add_row(transfer.send_row(self.time_s(), self._node, peer, attempt))
 
     def receive(self, layer: Layer, message: Message, peer: NodeId, interface: str, size_bytes: int) -> None:
         """A reception, without duplicates by retransmission."""
@@ -153,7 +168,7 @@ class NodeRecorder:
         if self.feed.is_watched:
             self.feed.receive(self.time_s(), message, peer)
         if self.trace.full:
-            [row] = rows.Transfer(layer, message, interface, size_bytes).received(self.time_s(), [self._node], peer)
+            [row] = Transfer(layer, message, interface, size_bytes).receive_rows(self.time_s(), [self._node], peer)
             self._add_row(row)
 
     def link(self, link: Link, lost: Failure | None) -> None:
@@ -161,12 +176,12 @@ class NodeRecorder:
         fields = {"neighbor": link.neighbor, "interface": link.interface} | ({"cause": str(lost)} if lost else {})
         LOG.info("link up" if lost is None else "link down", extra={"fields": fields})
         if self.trace.full:
-            self._add_row(rows.linked(self.time_s(), self._node, link, lost))
+            self._add_row(link_row(self.time_s(), self._node, link, lost))
 
     def link_changed(self, link: Link) -> None:
         """The cost of a link has changed."""
         if self.trace.full:
-            self._add_row(rows.link_changed(self.time_s(), self._node, link))
+            self._add_row(link_change_row(self.time_s(), self._node, link))
 
     def note(self, layer: Layer, fact: Fact) -> None:
         """Record a fact that a state machine notes, or the host about one."""
@@ -183,7 +198,7 @@ class NodeRecorder:
         if fact.kind in (Kind.STORE, Kind.EVICT, Kind.DROP):
             self.feed.note(self.time_s(), fact.kind, fact.event, fact.reason or None)
         if self.trace.full:
-            self._add_row(rows.noted(self.time_s(), self._node, layer, fact))
+            self._add_row(fact_row(self.time_s(), self._node, layer, fact))
 
     def _account(self, kind: str, event: EventId, reason: str) -> None:
         flaw = None
@@ -206,7 +221,7 @@ class NodeRecorder:
         self.drops[reason] += 1
         self.feed.drop(self.time_s(), reason, message)
         if self.trace.full:
-            self._add_row(rows.dropped(self.time_s(), self._node, layer, reason, peer, message))
+            self._add_row(drop_row(self.time_s(), self._node, layer, reason, peer, message))
 
     def bad_datagram(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
         """A datagram was dropped, or several, which share one trace row."""
@@ -222,7 +237,7 @@ class NodeRecorder:
             self._bad_second, self._bad_rows = second, 0
         self._bad_rows += 1
         if self._bad_rows <= BAD_ROWS_PER_S:
-            self._add_row(rows.refused(self.time_s(), self._node, reason, peer))
+            self._add_row(refusal_row(self.time_s(), self._node, reason, peer))
 
     def _log_foreign(self, reason: str, peer: NodeId | None) -> None:
         """Log foreign datagrams once a minute for each reason."""

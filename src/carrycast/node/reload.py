@@ -11,14 +11,11 @@ from typing import Protocol
 import msgspec
 
 from carrycast.core.model import Scalar
-from carrycast.core.protocol import Interface, StackPlan
-from carrycast.core.protocol.machine import Settings
+from carrycast.core.protocol import Interface, Settings, StackPlan
 from carrycast.errors import UserError, WorkError
 from carrycast.node.config import NodeConfig, load_config
 from carrycast.node.config_file import NodeFile, read_config_file
-from carrycast.node.link.adapter import LinkAdapter, LinkAddress
-from carrycast.node.link.config import InterfaceConfig
-from carrycast.node.link.interface import RESOLVE_S
+from carrycast.node.link import RESOLVE_S, InterfaceConfig, LinkAdapter, LinkAddress
 from carrycast.node.logs import set_up_logging
 from carrycast.node.recorder import LOG
 

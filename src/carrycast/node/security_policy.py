@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, TypeVar
 from carrycast.core.model import Event, Request, Scalar, Subscription
 from carrycast.core.protocol import StackPlan
 from carrycast.errors import UserError, WorkError
-from carrycast.node.api.metrics import Health
+from carrycast.node.api import Health
 from carrycast.node.config import NodeConfig
-from carrycast.node.link.adapter import LinkAdapter
-from carrycast.node.link.channel import FrameChannel, PlainChannel
+from carrycast.node.link import FrameChannel, LinkAdapter, PlainChannel
 from carrycast.node.recorder import LOG
-from carrycast.node.runtime.application_layer import ApplicationLayer
+from carrycast.node.runtime import ApplicationLayer
 
 if TYPE_CHECKING:
-    from carrycast.node.security.config import Keys
+    from carrycast.node.security import Keys
 
 Asking = TypeVar("Asking", bound=Subscription | Request)
 
@@ -74,7 +73,7 @@ class KeyedSecurityPolicy(SecurityPolicy):
     warning = None
 
     def __init__(self, config: NodeConfig, keys: "Keys") -> None:
-        from carrycast.node.security.certificate_monitor import monitor_for
+        from carrycast.node.security import monitor_for
 
         self._config = config
         self._keys = keys
@@ -86,7 +85,7 @@ class KeyedSecurityPolicy(SecurityPolicy):
         self.check_subscription = verifier.check_own_subscription  # type: ignore[method-assign]
 
     def channel(self, adapter: LinkAdapter) -> FrameChannel:
-        from carrycast.node.security.sealed import SealedChannel
+        from carrycast.node.security import SealedChannel
 
         return SealedChannel(adapter, self._config.node, self.membership, self._config.interfaces[0].quotas.neighbors)
 
@@ -94,7 +93,7 @@ class KeyedSecurityPolicy(SecurityPolicy):
         return self._verifier.plan(plan)
 
     def applications(self, applications: ApplicationLayer, dropped: Callable[[str], None]) -> ApplicationLayer:
-        from carrycast.node.runtime.application_layer import VerifiedApplicationLayer
+        from carrycast.node.runtime import VerifiedApplicationLayer
 
         self._verifier.dropped = dropped
         return VerifiedApplicationLayer(applications, self._verifier.signatures, dropped)
@@ -129,13 +128,12 @@ class KeyedSecurityPolicy(SecurityPolicy):
                 LOG.error("%s was not read again: %s", what, error)
 
     def _reload_list(self) -> str:
-        from carrycast.node.security.membership import Certified
+        from carrycast.node.security import Certified
 
         return self.membership.reload() if isinstance(self.membership, Certified) else "no revocation list"
 
     def _reload_keys(self) -> str:
-        from carrycast.node.security.membership import Certified, date_of
-        from carrycast.node.security.primitives import SigningKey
+        from carrycast.node.security import Certified, SigningKey, date_of
 
         before, after = self._keys, self._keys.reread()
         if (before.secret, before.operator) != (after.secret, after.operator):

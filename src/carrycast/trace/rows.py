@@ -32,58 +32,58 @@ def encoded_event(event: Event) -> bytes:
     return msgspec.msgpack.encode(event)
 
 
-def published(time_s: float, node: NodeId, event: EventId, size_bytes: int) -> Row:
+def publication_row(time_s: float, node: NodeId, event: EventId, size_bytes: int) -> Row:
     """An application publishes, or a processor has made an event."""
     return Row(time_s, node, _TOP, Kind.PUBLISH, event=str(event), size_bytes=size_bytes)
 
 
-def subscribed(time_s: float, node: NodeId, id: SubscriptionId) -> Row:
+def subscription_row(time_s: float, node: NodeId, id: SubscriptionId) -> Row:
     """An application subscribes."""
     return Row(time_s, node, _TOP, Kind.SUBSCRIBE, subscription=str(id))
 
 
-def unsubscribed(time_s: float, node: NodeId, id: SubscriptionId) -> Row:
+def unsubscription_row(time_s: float, node: NodeId, id: SubscriptionId) -> Row:
     """A subscription has ended."""
     return Row(time_s, node, _TOP, Kind.UNSUBSCRIBE, subscription=str(id))
 
 
-def delivered(time_s: float, node: NodeId, id: SubscriptionId, event: EventId, hops: int) -> Row:
+def delivery_row(time_s: float, node: NodeId, id: SubscriptionId, event: EventId, hops: int) -> Row:
     """An event is handed to an application."""
     return Row(time_s, node, _TOP, Kind.DELIVER, event=str(event), subscription=str(id), hops=hops)
 
 
-def requested(time_s: float, node: NodeId, id: RequestId) -> Row:
+def request_row(time_s: float, node: NodeId, id: RequestId) -> Row:
     """An application asks for stored events; the request stands where otherwise a subscription does."""
     return Row(time_s, node, _TOP, Kind.REQUEST, subscription=str(id))
 
 
-def answered(time_s: float, node: NodeId, id: RequestId, event: EventId, hops: int) -> Row:
+def answer_row(time_s: float, node: NodeId, id: RequestId, event: EventId, hops: int) -> Row:
     """A stored event is handed to who asked for it."""
     return Row(time_s, node, _TOP, Kind.ANSWER, event=str(event), subscription=str(id), hops=hops)
 
 
-def closed(time_s: float, node: NodeId, id: RequestId, complete: bool) -> Row:
+def close_row(time_s: float, node: NodeId, id: RequestId, complete: bool) -> Row:
     """No more answers to a request will come; 1 if those were all, else 0."""
     return Row(time_s, node, _TOP, Kind.CLOSE, subscription=str(id), value=float(complete))
 
 
-def lived(time_s: float, node: NodeId, kind: Kind) -> Row:
+def lifecycle_row(time_s: float, node: NodeId, kind: Kind) -> Row:
     """A node starts, stops or crashes."""
     return Row(time_s, node, _TOP, kind)
 
 
-def linked(time_s: float, node: NodeId, link: Link, lost: Failure | None) -> Row:
+def link_row(time_s: float, node: NodeId, link: Link, lost: Failure | None) -> Row:
     """A node learns that a link has come, or that it has gone and why."""
     kind = Kind.LINK_UP if lost is None else Kind.LINK_DOWN
     return Row(time_s, node, _TOP, kind, peer=link.neighbor, interface=link.interface, reason=lost)
 
 
-def link_changed(time_s: float, node: NodeId, link: Link) -> Row:
+def link_change_row(time_s: float, node: NodeId, link: Link) -> Row:
     """A link costs something else."""
     return Row(time_s, node, _TOP, Kind.LINK_CHANGED, peer=link.neighbor, interface=link.interface, value=link.cost_s)
 
 
-def noted(time_s: float, node: NodeId, layer: Layer, fact: Fact) -> Row:
+def fact_row(time_s: float, node: NodeId, layer: Layer, fact: Fact) -> Row:
     """What a state machine notes, or its host about it; drops among it."""
     event = None if fact.event is None else str(fact.event)
     subscription = str(fact.subscription) if isinstance(fact, Gap) else None
@@ -96,16 +96,16 @@ def processor_error(inputs: Sequence[Event], error: str) -> Fact:
     return Fact(Kind.PROCESSOR_ERROR, inputs[0].id if inputs else None, reason=error)
 
 
-def dropped(
+def drop_row(
     time_s: float, node: NodeId, layer: Layer, reason: str, peer: NodeId | None = None, message: Message | None = None
 ) -> Row:
     """A world drops something of a layer: a message to or from a peer, or what is none."""
     if message is None:
         return Row(time_s, node, _LAYERS[layer], Kind.DROP, peer=peer, reason=reason)
-    return Transfer(layer, message).dropped(time_s, node, reason, peer)
+    return Transfer(layer, message).drop_row(time_s, node, reason, peer)
 
 
-def refused(time_s: float, node: NodeId, reason: str, peer: NodeId | None) -> Row:
+def refusal_row(time_s: float, node: NodeId, reason: str, peer: NodeId | None) -> Row:
     """A datagram is dropped before it is a message of any layer."""
     return Row(time_s, node, LINK_LAYER, Kind.DROP, peer=peer, reason=reason)
 
@@ -127,13 +127,13 @@ class Transfer:
         self._size_bytes = size_bytes
         self._hops = message.hops if isinstance(message, EventMessage) else None
 
-    def sent(self, time_s: float, node: NodeId, target: NodeId | None, attempt: int = 1) -> Row:
+    def send_row(self, time_s: float, node: NodeId, target: NodeId | None, attempt: int = 1) -> Row:
         """On the air, to one node or to all in reach; attempts after the first are retries."""
         kind = Kind.SEND if attempt == 1 else Kind.RETRY
         where = (target, self._interface, self._size_bytes, self._hops)
         return Row(time_s, node, self._layer, kind, self._message, self._traffic, self._event, None, *where)
 
-    def received(self, time_s: float, nodes: Iterable[NodeId], sender: NodeId) -> list[Row]:
+    def receive_rows(self, time_s: float, nodes: Iterable[NodeId], sender: NodeId) -> list[Row]:
         """Heard by each of some nodes."""
         layer, message, traffic, event = self._layer, self._message, self._traffic, self._event
         via, size_bytes, hops, kind = self._interface, self._size_bytes, self._hops, Kind.RECEIVE
@@ -142,7 +142,7 @@ class Transfer:
             for node in nodes
         ]
 
-    def dropped(self, time_s: float, node: NodeId, reason: str, peer: NodeId | None) -> Row:
+    def drop_row(self, time_s: float, node: NodeId, reason: str, peer: NodeId | None) -> Row:
         """Not heard, or not sent."""
         where = (peer, None, None, None, reason)
         return Row(time_s, node, self._layer, Kind.DROP, self._message, self._traffic, self._event, None, *where)

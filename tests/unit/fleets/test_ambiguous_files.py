@@ -17,7 +17,7 @@ from carrycast.analysis.fleets.columns import refuse_ambiguous, refuse_times, re
 from carrycast.analysis.fleets.formats import FORMATS, format_of
 from carrycast.analysis.fleets.geojson import GeoJsonFile
 from carrycast.analysis.fleets.gpx import GpxFile
-from carrycast.analysis.fleets.ingest import ingest
+from carrycast.analysis.fleets.ingestion import ingest
 from carrycast.analysis.fleets.inputs import FleetFile, RowCount
 from carrycast.analysis.fleets.points import ReadOptions, TrackPoint, parse_clock
 from carrycast.analysis.fleets.staging import RowStager

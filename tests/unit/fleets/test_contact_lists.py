@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from carrycast.analysis.fleets import contact_lists
-from carrycast.analysis.fleets.ingest import ingest
+from carrycast.analysis.fleets.ingestion import ingest
 from carrycast.analysis.fleets.points import ReadOptions
 from carrycast.errors import UserError, WorkError
 from carrycast.sim.contacts.plan import ContactPlan

@@ -5,11 +5,10 @@ import tempfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from carrycast.analysis.fleets.formats import FORMATS
-from carrycast.analysis.fleets.ingest import ingest
+from carrycast.analysis.fleets.ingestion import ingest
 from carrycast.analysis.fleets.inputs import FleetFile, RowCount
 from carrycast.analysis.fleets.points import ReadOptions
 from carrycast.analysis.fleets.staging import RowStager

@@ -1,8 +1,7 @@
 """A jump costs the rows that jumped, and no others."""
 
 import numpy as np
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from carrycast.analysis.fleets.cleaning import CODES, FINE, NOTHING, CleaningRules, FleetRows, clean_rows
 

@@ -5,8 +5,7 @@ from math import sqrt
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from carrycast.core.maps import read_map, share_beyond
 from carrycast.core.model import Position

@@ -4,8 +4,7 @@ import re
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from carrycast.core.matching import Filter
 from carrycast.core.matching.patterns import like_matcher, parse_like

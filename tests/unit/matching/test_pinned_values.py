@@ -1,8 +1,7 @@
 """The values to which a filter pins an attribute."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from carrycast.core.matching import Filter, pinned_values
 from carrycast.core.model import Scalar

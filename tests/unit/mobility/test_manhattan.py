@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from carrycast.core.maps import Lane, lanes_of, read_map
 from carrycast.errors import UserError

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from carrycast.core.model import Position
 from carrycast.sim.mobility.road_model import drive_legs, limit_speeds, merge_legs, place_vehicles, road_capacity

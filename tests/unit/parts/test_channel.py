@@ -9,8 +9,7 @@ from typing import ClassVar
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from carrycast.core.model import Event, EventId, Failure, NodeId
 from carrycast.core.parts.channel import (

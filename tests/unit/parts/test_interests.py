@@ -1,8 +1,7 @@
 """Known filters: matching, covering, and tables without idle entries."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from carrycast.core.matching import Filter, shared
 from carrycast.core.model import Event, EventId

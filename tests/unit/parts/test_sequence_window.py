@@ -1,7 +1,6 @@
 """Numbers of a counter, met or not."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from carrycast.core.parts.sequence_window import SequenceWindow
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from carrycast.sim.engine.run import RunResult, run
+from carrycast.sim.engine.simulation import RunResult, run
 from carrycast.sim.scenario.scenario import load_scenario
 from carrycast.trace import Level
 from carrycast.trace.facts import facts_of_rows

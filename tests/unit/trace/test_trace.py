@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from carrycast.sim.engine.run import RunResult, run
+from carrycast.sim.engine.simulation import RunResult, run
 from carrycast.trace import Level, Row, Trace, writer
 from carrycast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, arrow_schema
 from tests.simulation.worlds import line

@@ -5,8 +5,7 @@ from enum import StrEnum
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from carrycast.core.model import AccessPolicy, Event, EventId, Position
 from carrycast.core.model.event import MAX_PAYLOAD_BYTES

@@ -1,1 +1,28 @@
 """Advice: which protocol, with which settings, serves a fleet best, by what its user wants."""
+
+from typing import TYPE_CHECKING
+
+from carrycast.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from carrycast.analysis.advice.advisor import advise as advise
+    from carrycast.analysis.advice.bound import delivery_bound as delivery_bound
+    from carrycast.analysis.advice.deploy import write_node_configurations as write_node_configurations
+    from carrycast.analysis.advice.fleet import read_fleet as read_fleet, recorded_file as recorded_file
+    from carrycast.analysis.advice.objective import parse_objective as parse_objective
+    from carrycast.analysis.advice.page import (
+        advice_sentences as advice_sentences,
+        write_advice_page as write_advice_page,
+    )
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "advisor": "advise",
+        "bound": "delivery_bound",
+        "deploy": "write_node_configurations",
+        "fleet": "read_fleet recorded_file",
+        "objective": "parse_objective",
+        "page": "advice_sentences write_advice_page",
+    },
+)

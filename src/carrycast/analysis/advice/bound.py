@@ -5,12 +5,9 @@ from collections.abc import Sequence
 from math import inf, isinf
 from typing import NamedTuple
 
-from carrycast.analysis.explain.arrival import Meetings
-from carrycast.sim.scenario.movement import compute_movement
-from carrycast.sim.scenario.roles import draw_roles
-from carrycast.sim.scenario.scenario import Scenario
-from carrycast.sim.scenario.workload import draw_workload
-from carrycast.trace.eligibility import find_eligible_pairs
+from carrycast.analysis.explain import Meetings
+from carrycast.sim.scenario import Scenario, compute_movement, draw_roles, draw_workload
+from carrycast.trace import find_eligible_pairs
 
 
 class DeliveryBound(NamedTuple):

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from carrycast.analysis.advice.advise import Candidate, apply_candidate
-from carrycast.analysis.spark.output import write_atomically
+from carrycast.analysis.advice.advisor import Candidate, apply_candidate
+from carrycast.analysis.spark import write_atomically
 from carrycast.core.protocol import Capability
-from carrycast.sim.scenario.scenario import BeaconMode, Scenario
+from carrycast.sim.scenario import BeaconMode, Scenario
 
 MOST_FILES = 1000
 """Of a larger fleet only the first get one; the others differ in their name alone."""

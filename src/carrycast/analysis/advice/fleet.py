@@ -7,15 +7,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from carrycast.analysis.fleets.contact_lists import PLAN_FILE, SCENARIO_FILE
-from carrycast.analysis.fleets.formats import FORMATS, format_of
+from carrycast.analysis.fleets import FORMATS, PLAN_FILE, SCENARIO_FILE, format_of
 from carrycast.core.settings import read_toml
 from carrycast.errors import UserError
-from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.mobility.fleet import FACTS_FILE, FleetFacts, FleetMovement
-from carrycast.sim.mobility.model import movement_models
-from carrycast.sim.mobility.movement_file import MovementFormat
-from carrycast.sim.scenario.scenario import Scenario, load_scenario, parse_scenario
+from carrycast.sim.contacts import ContactPlan
+from carrycast.sim.mobility import FACTS_FILE, FleetFacts, FleetMovement, MovementFormat, movement_models
+from carrycast.sim.scenario import Scenario, load_scenario, parse_scenario
 
 WORKLOAD = ("roles", "subscribe", "publish", "faults", "measure")
 """What a workload file may say, as scenarios do."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from carrycast.errors import UserError
-from carrycast.sim.scenario.measures import metric_meanings
+from carrycast.sim.scenario import metric_meanings
 
 SHORT = {
     "delivery": "delivery_ratio",

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from carrycast.analysis.advice.advise import Advice, EvaluatedCandidate, training_means
-from carrycast.analysis.reports.tables import interval_texts
-from carrycast.analysis.spark.output import write_atomically
-from carrycast.analysis.spark.statistics import Interval
+from carrycast.analysis.advice.advisor import Advice, EvaluatedCandidate, training_means
+from carrycast.analysis.reports import interval_texts
+from carrycast.analysis.spark import Interval, write_atomically
 
 PAGE = "advice.md"
 PICTURE = "pareto.png"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from carrycast.analysis.advice.objective import Objective
-from carrycast.analysis.spark.statistics import confidence_interval, paired_differences
+from carrycast.analysis.spark import confidence_interval, paired_differences
 
 BUDGET = 0.4
 """Of the runs that all candidates on all seeds would take."""

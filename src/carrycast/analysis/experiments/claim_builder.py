@@ -2,11 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 
-from carrycast.analysis.spark.claims import Claim, ClaimCase, make_claim_over_cases
-from carrycast.analysis.spark.definition import Relation, Selector
-from carrycast.analysis.spark.records import metric_bounds
-from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import Interval, confidence_interval, paired_differences
+from carrycast.analysis.spark import (
+    Claim,
+    ClaimCase,
+    Interval,
+    Relation,
+    Results,
+    Selector,
+    confidence_interval,
+    make_claim_over_cases,
+    metric_bounds,
+    paired_differences,
+)
 
 SeedValues = Mapping[int, float]
 """A value for each seed that has one."""

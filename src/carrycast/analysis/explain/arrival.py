@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.contacts import ContactPlan
 
 
 @dataclass(frozen=True, slots=True)

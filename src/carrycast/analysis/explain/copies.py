@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from carrycast.trace.facts import CrashFact, DeliverFact, EvictFact, FrameFact, PublishFact, StoreFact, TraceFact
-from carrycast.trace.folds.fold import OrderedFold
+from carrycast.trace import CrashFact, DeliverFact, EvictFact, FrameFact, OrderedFold, PublishFact, StoreFact, TraceFact
 
 
 @dataclass(slots=True)

@@ -10,22 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from carrycast.core.model import EventId
-from carrycast.trace import Kind
-from carrycast.trace.eligibility import Eligibility
-from carrycast.trace.facts import (
+from carrycast.trace import (
     CrashFact,
     DeliverFact,
     DropFact,
+    Eligibility,
     EvictFact,
     FrameFact,
+    Kind,
+    OrderedFold,
     Record,
     StartFact,
     StoreFact,
     TraceFact,
     event_id,
     facts_of_rows,
+    fold_facts,
 )
-from carrycast.trace.folds.fold import OrderedFold, fold_facts
 
 KINDS = frozenset(
     {Kind.PUBLISH, Kind.DELIVER, Kind.STORE, Kind.EVICT, Kind.DROP, Kind.SEND, Kind.RECEIVE, Kind.CRASH, Kind.START}

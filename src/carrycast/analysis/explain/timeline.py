@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from carrycast.analysis.explain.arrival import Meetings, path_to
 from carrycast.analysis.explain.copies import Copy, CopyFold, path_of_copies
-from carrycast.analysis.player.scene import Scene
+from carrycast.analysis.player import Scene
 from carrycast.core.matching import Filter, FilterError
 from carrycast.errors import UserError
-from carrycast.trace import Kind, Level
-from carrycast.trace.facts import DropFact, TraceFact, facts_of_rows
-from carrycast.trace.files import find_traces, read_some, trace_level
-from carrycast.trace.folds.drops import DropFold
-from carrycast.trace.folds.fold import fold_facts
+from carrycast.trace import (
+    DropFact,
+    DropFold,
+    Kind,
+    Level,
+    TraceFact,
+    facts_of_rows,
+    find_traces,
+    fold_facts,
+    read_some,
+    trace_level,
+)
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

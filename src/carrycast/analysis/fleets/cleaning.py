@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from carrycast.sim.mobility.trajectory import Floats, Integers
+from carrycast.sim.mobility import Floats, Integers
 
 # A million kilometers, as trace files have it.
 MAX_COORDINATE_M = 1e9

@@ -19,9 +19,8 @@ from carrycast.analysis.fleets.summary import BY_WISH, MOST_REJECTED
 from carrycast.analysis.fleets.tables import natural_order, refuse_wrong
 from carrycast.analysis.fleets.text import BLANKS, detect_delimiter, not_text_error, read_start
 from carrycast.errors import UserError
-from carrycast.sim.contacts.plan import MAX_DURATION_S, MICROSECONDS, ContactPlan
-from carrycast.sim.mobility.compression import decompressed_file
-from carrycast.sim.mobility.movement_file import TraceFile
+from carrycast.sim.contacts import MAX_DURATION_S, MICROSECONDS, ContactPlan
+from carrycast.sim.mobility import TraceFile, decompressed_file
 
 PLAN_FILE = "contacts.parquet"
 SCENARIO_FILE = "scenario.toml"

@@ -20,10 +20,17 @@ import numpy as np
 from carrycast.analysis.fleets.schema import CONTACTS, spark_ddl
 from carrycast.analysis.fleets.workers import refuse_full_disk, spark_path
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.contacts.exact import RESOLUTION_S, Intervals, Legs, compute_contacts, contact_intervals
-from carrycast.sim.contacts.plan import VERSION, VERSION_KEY, ContactPlan
-from carrycast.sim.mobility.fleet import FleetFacts, FleetMovement, legs_between
-from carrycast.sim.mobility.model import Area
+from carrycast.sim.contacts import (
+    RESOLUTION_S,
+    VERSION,
+    VERSION_KEY,
+    ContactPlan,
+    Intervals,
+    Legs,
+    compute_contacts,
+    contact_intervals,
+)
+from carrycast.sim.mobility import Area, FleetFacts, FleetMovement, legs_between
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,8 +51,7 @@ def save_fleet_plan(
         moving = FleetMovement(folder=str(folder)).trajectories(facts.nodes, Area(1.0, 1.0), lasts_s, rng)
         compute_contacts(moving, range_m, lasts_s).save(to)
     else:
-        from carrycast.analysis.spark.cluster.executors import check_shared_paths
-        from carrycast.analysis.spark.session import session
+        from carrycast.analysis.spark import check_shared_paths, session
 
         with _explain_spark_errors(to):
             spark = session("carrycast", master)
@@ -160,8 +166,7 @@ def joined_parts(parts: "DataFrame", duration_s: float) -> "DataFrame":
     All go through one shuffle. Whole ones need none, but to take them past it, Spark would solve every task again: for
     them apart, and once more to look at what it is to sort.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
+    from pyspark.sql import Window, functions as f
 
     pair = Window.partitionBy("a", "b").orderBy("start_s", "end_s")
     until = f.max("end_s").over(pair.rowsBetween(Window.unboundedPreceding, -1))

@@ -10,7 +10,7 @@ from carrycast.analysis.fleets.columns import COLUMN_NAMES, plain_name, refuse_u
 from carrycast.analysis.fleets.points import PositionFormat, ReadOptions, TrackPoint
 from carrycast.analysis.fleets.text import not_text_error
 from carrycast.errors import UserError
-from carrycast.sim.mobility.compression import decompressed_file
+from carrycast.sim.mobility import decompressed_file
 
 # A collection is one JSON value and must be in memory as a whole, at about ten times its size.
 MAX_COLLECTION_BYTES = 256 << 20

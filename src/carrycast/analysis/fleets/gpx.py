@@ -8,7 +8,7 @@ from xml.parsers import expat
 from carrycast.analysis.fleets.points import PositionFormat, ReadOptions, TrackPoint
 from carrycast.analysis.fleets.text import is_xml_with
 from carrycast.errors import UserError
-from carrycast.sim.mobility.compression import decompressed_file
+from carrycast.sim.mobility import decompressed_file
 
 CHUNK_BYTES = 1 << 16
 # A name or a time is short; a text that goes on and on would fill the memory.

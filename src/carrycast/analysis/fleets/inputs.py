@@ -10,7 +10,7 @@ from carrycast.analysis.fleets.formats import IngestFormat
 from carrycast.analysis.fleets.points import ReadOptions
 from carrycast.analysis.fleets.text import BLANKS, copy_text, detect_delimiter, detect_encoding, read_start
 from carrycast.errors import UserError
-from carrycast.sim.mobility.compression import BZIP2, GZIP, detect_compression
+from carrycast.sim.mobility import BZIP2, GZIP, detect_compression
 
 SUFFIXES = r"(\.\w+)?(\.(gz|bz2|xz|zip|zst))?$"
 """Of a file's name, in the words of Python and of Java."""

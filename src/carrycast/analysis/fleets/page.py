@@ -10,10 +10,9 @@ import numpy as np
 from carrycast.analysis.fleets.cleaning import REASONS
 from carrycast.analysis.fleets.picture import PictureData, draw_fleet
 from carrycast.analysis.fleets.summary import fleet_sentences
-from carrycast.analysis.reports.css import CSS
-from carrycast.analysis.reports.style import COLORS, DASHES, RESOLUTION_DPI, paper_style
-from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.contacts.statistics import (
+from carrycast.analysis.reports import COLORS, CSS, DASHES, RESOLUTION_DPI, paper_style
+from carrycast.sim.contacts import (
+    ContactPlan,
     DistributionFit,
     ccdf,
     fit_distribution,
@@ -21,7 +20,7 @@ from carrycast.sim.contacts.statistics import (
     link_churn,
     node_degrees,
 )
-from carrycast.sim.mobility.trajectory import Floats
+from carrycast.sim.mobility import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

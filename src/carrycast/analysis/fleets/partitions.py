@@ -23,7 +23,7 @@ from carrycast.analysis.fleets.cleaning import (
 )
 from carrycast.analysis.fleets.schema import RAW, column_names, spark_ddl
 from carrycast.analysis.fleets.survey import FleetNaming, Log, float_column, log_indices, raw_batches
-from carrycast.sim.mobility.trajectory import Floats, Integers
+from carrycast.sim.mobility import Floats, Integers
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from carrycast.analysis.reports.style import COLORS, RESOLUTION_DPI, group_digits, paper_style
-from carrycast.sim.mobility.trajectory import Floats, Integers
+from carrycast.analysis.reports import COLORS, RESOLUTION_DPI, group_digits, paper_style
+from carrycast.sim.mobility import Floats, Integers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

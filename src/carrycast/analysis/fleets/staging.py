@@ -11,8 +11,7 @@ from carrycast.analysis.fleets.points import PositionFormat, ReadOptions
 from carrycast.analysis.fleets.schema import RAW, arrow_schema
 from carrycast.core.plugins import find_plugin
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.mobility.movement_file import MovementFormat, RecordedMovement, Waypoints, extract_waypoints
-from carrycast.sim.mobility.sumo import read_fcd
+from carrycast.sim.mobility import MovementFormat, RecordedMovement, Waypoints, extract_waypoints, read_fcd
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,8 +9,7 @@ import numpy as np
 
 from carrycast.analysis.fleets.columns import DATES_FROM_S
 from carrycast.analysis.fleets.staging import lost_rows_error
-from carrycast.sim.mobility.fleet import LEGS_FOLDER
-from carrycast.sim.mobility.trajectory import Floats
+from carrycast.sim.mobility import LEGS_FOLDER, Floats
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ import numpy as np
 from carrycast.analysis.fleets.inputs import file_stem
 from carrycast.analysis.fleets.workers import run_each
 from carrycast.errors import UserError
-from carrycast.sim.mobility.trajectory import Floats, Integers
+from carrycast.sim.mobility import Floats, Integers
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,8 +19,7 @@ from carrycast.analysis.fleets.partitions import (
 from carrycast.analysis.fleets.picture import MapGrid
 from carrycast.analysis.fleets.schema import LEGS, column_names
 from carrycast.errors import UserError
-from carrycast.sim.mobility.fleet import LEGS_FOLDER
-from carrycast.sim.mobility.trajectory import Floats, Integers
+from carrycast.sim.mobility import LEGS_FOLDER, Floats, Integers
 
 ROW_GROUP = 1 << 17
 NODE_SUMS = ("number", "rows", "first_s", "last_s", "present_s", "path_m", "tracks")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from carrycast.errors import UserError
-from carrycast.sim.mobility.compression import decompressed_file
+from carrycast.sim.mobility import decompressed_file
 
 SNIFFED_BYTES = 1 << 16
 DELIMITERS = ",;\t|"

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 import numpy as np
 
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.mobility.fleet import FleetFacts
-from carrycast.sim.mobility.movement_file import MAX_LINES
+from carrycast.sim.mobility import MAX_LINES, FleetFacts
 
 if TYPE_CHECKING:
     import pyarrow as pa

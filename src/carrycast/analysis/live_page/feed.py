@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-from carrycast.analysis.player.story import CRASH, DELIVER, EVICT, REACH, START, STOP, STORE, said
-from carrycast.node.event_feed import ActiveSubscription, FeedEvent
-from carrycast.trace import Kind
-from carrycast.trace.eligibility import Eligibility
+from carrycast.analysis.player import CRASH, DELIVER, EVICT, REACH, START, STOP, STORE, said
+from carrycast.node import ActiveSubscription, FeedEvent
+from carrycast.trace import Eligibility, Kind
 
 MAX_ROWS = 200_000
 MAX_SPAN_S = 7200.0

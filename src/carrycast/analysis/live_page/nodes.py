@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from carrycast.analysis.live_page.feed import LiveFeed
 from carrycast.errors import UserError, WorkError
-from carrycast.node.api.client import Client, connect
-from carrycast.node.api.messages import WatchResponse
+from carrycast.node.api import Client, WatchResponse, connect
 
 MAX_CHANNELS = 256
 """Each is asked by a thread of its own, so that one that hangs holds up no other."""

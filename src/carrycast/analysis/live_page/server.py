@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from carrycast.analysis.live_page.nodes import Watchers
-from carrycast.analysis.player.html import live_page
+from carrycast.analysis.player import live_page
 from carrycast.errors import WorkError
 
 HOST = "127.0.0.1"

@@ -1,5 +1,33 @@
 """The player: a run as one HTML file that moves. Python says what happened; the page's own scripts draw it."""
 
-from carrycast.analysis.player.show import player_of_scenario, player_of_trace
+from typing import TYPE_CHECKING
 
-__all__ = ["player_of_scenario", "player_of_trace"]
+from carrycast.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from carrycast.analysis.player.html import live_page as live_page
+    from carrycast.analysis.player.scene import Scene as Scene
+    from carrycast.analysis.player.show import (
+        player_of_scenario as player_of_scenario,
+        player_of_trace as player_of_trace,
+    )
+    from carrycast.analysis.player.story import (
+        CRASH as CRASH,
+        DELIVER as DELIVER,
+        EVICT as EVICT,
+        REACH as REACH,
+        START as START,
+        STOP as STOP,
+        STORE as STORE,
+        said as said,
+    )
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "html": "live_page",
+        "scene": "Scene",
+        "show": "player_of_scenario player_of_trace",
+        "story": "CRASH DELIVER EVICT REACH START STOP STORE said",
+    },
+)

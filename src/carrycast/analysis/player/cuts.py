@@ -4,13 +4,10 @@ from collections import Counter
 from functools import partial
 
 from carrycast.core.model import NodeId
-from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.engine.fault_schedule import FaultSchedule, FaultyNetwork, linked_pairs
-from carrycast.sim.engine.kernel import Kernel, microseconds
-from carrycast.sim.radio.medium import Topology
-from carrycast.sim.scenario.faults import LinkSlow, draw_faults
-from carrycast.sim.scenario.roles import draw_roles
-from carrycast.sim.scenario.scenario import Scenario
+from carrycast.sim.contacts import ContactPlan
+from carrycast.sim.engine import FaultSchedule, FaultyNetwork, Kernel, linked_pairs, microseconds
+from carrycast.sim.radio import Topology
+from carrycast.sim.scenario import LinkSlow, Scenario, draw_faults, draw_roles
 
 Cut = tuple[int, int, int, int]
 """a, b, start and end in microseconds; b is -1 where a is cut off from everybody."""

@@ -8,10 +8,9 @@ import numpy as np
 
 from carrycast.analysis.player.cuts import Cut, cuts_of
 from carrycast.errors import UserError
-from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.mobility.trajectory import Trajectories
-from carrycast.sim.scenario.movement import compute_movement
-from carrycast.sim.scenario.scenario import DEFAULT_AREA_M, Scenario
+from carrycast.sim.contacts import ContactPlan
+from carrycast.sim.mobility import Trajectories
+from carrycast.sim.scenario import DEFAULT_AREA_M, Scenario, compute_movement
 
 SCENE_FOLDER = "scene"
 """In the folder of a trace, beside its tables."""

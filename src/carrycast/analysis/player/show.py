@@ -14,10 +14,9 @@ from carrycast.analysis.player.links import links_of
 from carrycast.analysis.player.scene import Ground, Scene
 from carrycast.analysis.player.story import MICROSECONDS, Stage, Tables, write_story
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import run
-from carrycast.sim.scenario.scenario import Scenario
-from carrycast.trace import Level
-from carrycast.trace.files import find_traces, read_trace
+from carrycast.sim.engine import run
+from carrycast.sim.scenario import Scenario
+from carrycast.trace import Level, find_traces, read_trace
 
 MAX_RUNS = 2
 CENTIMETERS = 100

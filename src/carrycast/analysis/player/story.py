@@ -9,10 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carrycast.analysis.player.columns import Columns, Integers
-from carrycast.trace import Kind
-from carrycast.trace.eligibility import Eligibility
-from carrycast.trace.folds.batch import TraceBatch
-from carrycast.trace.folds.traffic import TrafficFold
+from carrycast.trace import Eligibility, Kind, TraceBatch, TrafficFold
 
 if TYPE_CHECKING:
     import pyarrow as pa

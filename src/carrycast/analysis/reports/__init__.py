@@ -1,1 +1,41 @@
 """What readers see: figures, tables and one self-contained page."""
+
+from typing import TYPE_CHECKING
+
+from carrycast.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from carrycast.analysis.reports.css import CSS as CSS
+    from carrycast.analysis.reports.figures import draw_figure as draw_figure
+    from carrycast.analysis.reports.page import (
+        ReportSection as ReportSection,
+        Summary as Summary,
+        report_page as report_page,
+    )
+    from carrycast.analysis.reports.style import (
+        COLORS as COLORS,
+        DASHES as DASHES,
+        RESOLUTION_DPI as RESOLUTION_DPI,
+        group_digits as group_digits,
+        metric_label as metric_label,
+        metric_scale as metric_scale,
+        paper_style as paper_style,
+    )
+    from carrycast.analysis.reports.tables import (
+        csv_text as csv_text,
+        distinct_texts as distinct_texts,
+        interval_texts as interval_texts,
+        mean_text as mean_text,
+        number_text as number_text,
+    )
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "css": "CSS",
+        "figures": "draw_figure",
+        "page": "ReportSection Summary report_page",
+        "style": "COLORS DASHES RESOLUTION_DPI group_digits metric_label metric_scale paper_style",
+        "tables": "csv_text distinct_texts interval_texts mean_text number_text",
+    },
+)

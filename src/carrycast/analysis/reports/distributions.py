@@ -13,10 +13,8 @@ from carrycast.analysis.reports.style import (
     metric_scale,
     value_limits,
 )
-from carrycast.analysis.spark.definition import Figure, Selector
-from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import confidence_interval
-from carrycast.trace.folds.fold import quantile
+from carrycast.analysis.spark import Figure, Results, Selector, confidence_interval
+from carrycast.trace import quantile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

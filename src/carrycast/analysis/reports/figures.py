@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carrycast.analysis.reports.distributions import KINDS as DISTRIBUTIONS
-from carrycast.analysis.reports.distributions import draw_distribution
+from carrycast.analysis.reports.distributions import KINDS as DISTRIBUTIONS, draw_distribution
 from carrycast.analysis.reports.map_figure import draw_map
 from carrycast.analysis.reports.style import (
     COLORS,
@@ -23,11 +22,20 @@ from carrycast.analysis.reports.style import (
     paper_style,
     value_limits,
 )
-from carrycast.analysis.spark.definition import Axis, Figure, Selector, axis_labels
-from carrycast.analysis.spark.experiment import Experiment, Point
-from carrycast.analysis.spark.records import metric_bounds
-from carrycast.analysis.spark.results import Results, served_share_over_time, time_grid
-from carrycast.analysis.spark.statistics import Interval, confidence_interval
+from carrycast.analysis.spark import (
+    Axis,
+    Experiment,
+    Figure,
+    Interval,
+    Point,
+    Results,
+    Selector,
+    axis_labels,
+    confidence_interval,
+    metric_bounds,
+    served_share_over_time,
+    time_grid,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

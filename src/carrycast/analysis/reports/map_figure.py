@@ -4,10 +4,8 @@ import math
 from typing import TYPE_CHECKING
 
 from carrycast.analysis.reports.style import COLORS, WIDTH_IN
-from carrycast.analysis.spark.definition import Figure, Selector
-from carrycast.analysis.spark.results import Results
-from carrycast.core.model import Position
-from carrycast.core.model.roads import RoadMap, nearest, squared_m
+from carrycast.analysis.spark import Figure, Results, Selector
+from carrycast.core.model import Position, RoadMap, nearest, squared_m
 from carrycast.errors import UserError
 
 if TYPE_CHECKING:

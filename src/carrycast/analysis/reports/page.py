@@ -13,11 +13,8 @@ from carrycast.analysis.reports.css import CSS
 from carrycast.analysis.reports.figures import DrawnFigure
 from carrycast.analysis.reports.style import metric_label, metric_scale
 from carrycast.analysis.reports.tables import interval_texts, mean_text, number_text
-from carrycast.analysis.spark.claims import Claim
-from carrycast.analysis.spark.experiment import Experiment, Point
-from carrycast.analysis.spark.records import Record
-from carrycast.analysis.spark.statistics import Interval
-from carrycast.sim.scenario.measures import metric_meanings
+from carrycast.analysis.spark import Claim, Experiment, Interval, Point, Record
+from carrycast.sim.scenario import metric_meanings
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

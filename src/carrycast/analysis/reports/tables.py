@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from carrycast.analysis.spark.statistics import Interval
+from carrycast.analysis.spark import Interval
 
 SKEWED_FROM = 0.1
 """Where the sides of an interval differ by more than this share, both ends are told."""

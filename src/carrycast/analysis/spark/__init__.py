@@ -3,6 +3,137 @@
 Spark is imported where a job starts, never here: a machine without it can still import the whole package.
 """
 
-from carrycast.analysis.spark.own_metrics import OwnMetric, metric
+from typing import TYPE_CHECKING
 
-__all__ = ["OwnMetric", "metric"]
+from carrycast.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from carrycast.analysis.spark.claims import (
+        UNDECIDED as UNDECIDED,
+        Claim as Claim,
+        ClaimCase as ClaimCase,
+        decide as decide,
+        make_claim as make_claim,
+        make_claim_over_cases as make_claim_over_cases,
+        relation_text as relation_text,
+    )
+    from carrycast.analysis.spark.cluster.executors import check_shared_paths as check_shared_paths
+    from carrycast.analysis.spark.comparison import (
+        COMPARED_METRICS as COMPARED_METRICS,
+        NO_INTERVAL as NO_INTERVAL,
+        compare as compare,
+    )
+    from carrycast.analysis.spark.definition import (
+        Axis as Axis,
+        Definition as Definition,
+        Figure as Figure,
+        Label as Label,
+        Relation as Relation,
+        Selector as Selector,
+        axis_labels as axis_labels,
+        label_text as label_text,
+    )
+    from carrycast.analysis.spark.experiment import (
+        Experiment as Experiment,
+        Point as Point,
+        experiment_names as experiment_names,
+        load_experiment as load_experiment,
+        vary_scenario as vary_scenario,
+    )
+    from carrycast.analysis.spark.output import lock_folder as lock_folder, write_atomically as write_atomically
+    from carrycast.analysis.spark.own_metrics import (
+        OwnMetric as OwnMetric,
+        load_metrics as load_metrics,
+        metric as metric,
+    )
+    from carrycast.analysis.spark.progress_bar import progress as progress
+    from carrycast.analysis.spark.records import (
+        METRICS as METRICS,
+        Record as Record,
+        failure_lines as failure_lines,
+        metric_bounds as metric_bounds,
+        metric_value as metric_value,
+        record_table as record_table,
+        series_value as series_value,
+    )
+    from carrycast.analysis.spark.reproduction import (
+        ExperimentReport as ExperimentReport,
+        report as report,
+        reproduce as reproduce,
+        stored_experiments as stored_experiments,
+        sweep_experiment as sweep_experiment,
+        warnings_in as warnings_in,
+    )
+    from carrycast.analysis.spark.results import (
+        Results as Results,
+        common_pairs as common_pairs,
+        served_share_over_time as served_share_over_time,
+        time_grid as time_grid,
+    )
+    from carrycast.analysis.spark.spark_session import (
+        check_spark_installed as check_spark_installed,
+        configure as configure,
+        parse_conf as parse_conf,
+        session as session,
+    )
+    from carrycast.analysis.spark.statistics import (
+        DIFFERENCE_OF_SHARES as DIFFERENCE_OF_SHARES,
+        SHARE as SHARE,
+        Bounds as Bounds,
+        Interval as Interval,
+        confidence_interval as confidence_interval,
+        paired_differences as paired_differences,
+        ratio_confidence_interval as ratio_confidence_interval,
+    )
+    from carrycast.analysis.spark.sweep import read_runs as read_runs, run_sweep as run_sweep
+    from carrycast.analysis.spark.tour import (
+        ExperimentTour as ExperimentTour,
+        OpeningRun as OpeningRun,
+        run_opening as run_opening,
+        run_tour as run_tour,
+    )
+    from carrycast.analysis.spark.trace_metrics import (
+        checked_traces as checked_traces,
+        eligible_pairs as eligible_pairs,
+        metrics_of_traces as metrics_of_traces,
+    )
+    from carrycast.analysis.spark.trace_tables import (
+        ORDER as ORDER,
+        read_parts as read_parts,
+        read_tables as read_tables,
+        spark_schema as spark_schema,
+    )
+    from carrycast.analysis.spark.verify import (
+        VerifiedRun as VerifiedRun,
+        sample_runs as sample_runs,
+        verify_runs as verify_runs,
+    )
+    from carrycast.analysis.spark.views import answer as answer, asked as asked
+    from carrycast.analysis.spark.watch import make_player as make_player
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "claims": "Claim ClaimCase UNDECIDED decide make_claim make_claim_over_cases relation_text",
+        "cluster.executors": "check_shared_paths",
+        "comparison": "COMPARED_METRICS NO_INTERVAL compare",
+        "definition": "Axis Definition Figure Label Relation Selector axis_labels label_text",
+        "experiment": "Experiment Point experiment_names load_experiment vary_scenario",
+        "output": "lock_folder write_atomically",
+        "own_metrics": "OwnMetric load_metrics metric",
+        "progress_bar": "progress",
+        "records": "METRICS Record failure_lines metric_bounds metric_value record_table series_value",
+        "reproduction": "ExperimentReport report reproduce stored_experiments sweep_experiment warnings_in",
+        "results": "Results common_pairs served_share_over_time time_grid",
+        "spark_session": "check_spark_installed configure parse_conf session",
+        "statistics": "Bounds DIFFERENCE_OF_SHARES Interval SHARE confidence_interval paired_differences "
+        "ratio_confidence_interval",
+        "sweep": "read_runs run_sweep",
+        "tour": "ExperimentTour OpeningRun run_opening run_tour",
+        "trace_metrics": "checked_traces eligible_pairs metrics_of_traces",
+        "trace_tables": "ORDER read_parts read_tables spark_schema",
+        "verify": "VerifiedRun sample_runs verify_runs",
+        "views": "answer asked",
+        "watch": "make_player",
+    },
+)

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from carrycast.core.plugins import PROTOCOLS, ROUTERS
-from carrycast.sim.engine import run
+from carrycast.sim.engine import Simulation
 
 PACKAGE = "carrycast"
 _OPEN = (PROTOCOLS, ROUTERS)
@@ -34,7 +34,7 @@ def code_digest(*packages: str) -> str:
 def code_units(*packages: str) -> list[str]:
     """The layers of carrycast, and the folders of protocols and routers, whose code counts."""
     found: set[str] = set()
-    waiting = [_unit(run.__name__), *map(_unit, packages)]
+    waiting = [_unit(Simulation.__module__), *map(_unit, packages)]
     while waiting:
         unit = waiting.pop()
         if unit in found:

@@ -6,8 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from carrycast.sim.scenario.measures import RequestedMetric
-from carrycast.sim.scenario.overrides import parse_protocol, protocol_label
+from carrycast.sim.scenario import RequestedMetric, parse_protocol, protocol_label
 from carrycast.trace import Level
 
 ExperimentName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w-]*$", max_length=60)]

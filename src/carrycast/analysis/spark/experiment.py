@@ -23,9 +23,16 @@ from carrycast.analysis.spark.records import METRICS
 from carrycast.analysis.spark.validation import check_definition
 from carrycast.core.settings import parse_settings, read_toml
 from carrycast.errors import UserError
-from carrycast.sim.scenario.overrides import apply_overrides, parse_assignment, parse_protocols, parse_value
-from carrycast.sim.scenario.scenario import Scenario, load_scenario, parse_scenario
-from carrycast.trace.folds.registry import installed_metrics
+from carrycast.sim.scenario import (
+    Scenario,
+    apply_overrides,
+    load_scenario,
+    parse_assignment,
+    parse_protocols,
+    parse_scenario,
+    parse_value,
+)
+from carrycast.trace import installed_metrics
 
 FILE = "experiment.toml"
 HOOK = "claims.py"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from carrycast.analysis.spark.spark_errors import query_error
 from carrycast.errors import UserError
-from carrycast.sim.scenario.measures import SERIES, metric_meanings
+from carrycast.sim.scenario import SERIES, metric_meanings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,10 +18,8 @@ from carrycast.analysis.spark.experiment import Experiment, Point
 from carrycast.analysis.spark.output import DISK_FULL, TRACES_FOLDER, write_error
 from carrycast.analysis.spark.records import Record, json_text, json_value, metric_columns
 from carrycast.errors import WorkError
-from carrycast.sim.engine.failure import describe_error
-from carrycast.sim.engine.run import RunResult
-from carrycast.sim.scenario.inputs import input_digest, input_files, used_plugins
-from carrycast.sim.scenario.scenario import Scenario, parse_scenario
+from carrycast.sim.engine import RunResult, describe_error
+from carrycast.sim.scenario import Scenario, input_digest, input_files, parse_scenario, used_plugins
 from carrycast.trace import Level
 
 # A core gets this many tasks: enough that the last ones end together, few enough that starting them costs nothing.

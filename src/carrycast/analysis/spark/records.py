@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, Bounds
-from carrycast.sim.scenario.measures import METRIC_MEANINGS, SERIES
+from carrycast.sim.scenario import METRIC_MEANINGS, SERIES
 from carrycast.version import metadata_value
 
 if TYPE_CHECKING:

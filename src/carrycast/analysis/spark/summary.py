@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carrycast.analysis.reports.style import metric_label, metric_scale
-from carrycast.analysis.reports.tables import distinct_texts, mean_text
+from carrycast.analysis.reports import distinct_texts, mean_text, metric_label, metric_scale
 from carrycast.analysis.spark.experiment import Experiment
 from carrycast.analysis.spark.statistics import MIN_RUNS, Interval
 

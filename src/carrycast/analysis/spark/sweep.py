@@ -27,7 +27,7 @@ from carrycast.analysis.spark.plan import (
     partition_runs,
     plan_runs,
 )
-from carrycast.analysis.spark.progress import progress
+from carrycast.analysis.spark.progress_bar import progress
 from carrycast.analysis.spark.records import (
     Record,
     is_record_schema,
@@ -35,11 +35,10 @@ from carrycast.analysis.spark.records import (
     record_schema,
     record_table,
 )
-from carrycast.analysis.spark.session import scratch_folder
 from carrycast.analysis.spark.spark_errors import failure_reason
+from carrycast.analysis.spark.spark_session import scratch_folder
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.engine.failure import describe_error
-from carrycast.sim.engine.run import run as simulate_run
+from carrycast.sim.engine import describe_error, run as simulate_run
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 MOST_AT_ONCE = 256
 
 
-def sweep(
+def run_sweep(
     experiments: Sequence[Experiment],
     out: Path,
     spark: "SparkSession",

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carrycast.analysis.player import player_of_scenario
-from carrycast.analysis.reports.style import metric_label, metric_scale
-from carrycast.analysis.reports.tables import number_text
+from carrycast.analysis.reports import metric_label, metric_scale, number_text
 from carrycast.analysis.spark.experiment import Experiment, experiment_names, load_experiment
 from carrycast.analysis.spark.output import write_atomically
-from carrycast.analysis.spark.reproduce import ExperimentReport, read_summaries, reproduce_experiments
-from carrycast.analysis.spark.session import session
+from carrycast.analysis.spark.reproduction import ExperimentReport, read_summaries, reproduce_experiments
+from carrycast.analysis.spark.spark_session import session
 from carrycast.analysis.spark.statistics import Interval
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine import run
 from carrycast.trace import Level
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def distinguishing_axes(experiment: Experiment) -> list[str]:
     return axes
 
 
-def tour(out: Path, master: str | None = None, quiet: bool = False) -> ExperimentTour:
+def run_tour(out: Path, master: str | None = None, quiet: bool = False) -> ExperimentTour:
     """Run the headline of every experiment that has one."""
     experiments = []
     for name in experiment_names():

@@ -15,16 +15,28 @@ import numpy as np
 
 from carrycast.analysis.spark.own_metrics import OwnMetric, values_of
 from carrycast.analysis.spark.trace_tables import ORDER, read_tables
-from carrycast.trace import Level
-from carrycast.trace.facts import facts_of_rows
-from carrycast.trace.files import check_trace, find_traces
-from carrycast.trace.folds.batch import COLUMNS, TEXTS, RunTables, TraceBatch
-from carrycast.trace.folds.delivery import DeliveryFold, delivery_pairs
-from carrycast.trace.folds.fold import MergeableFold, MetricInfo, Metrics
-from carrycast.trace.folds.partials import EventPartials, Partials
-from carrycast.trace.folds.registry import BUILT_IN, METRICS, installed_folds
-from carrycast.trace.schema import Kind
-from carrycast.trace.writer import PART_ROWS
+from carrycast.trace import (
+    BUILT_IN,
+    COLUMNS,
+    METRICS,
+    PART_ROWS,
+    TEXTS,
+    DeliveryFold,
+    EventPartials,
+    Kind,
+    Level,
+    MergeableFold,
+    MetricInfo,
+    Metrics,
+    Partials,
+    RunTables,
+    TraceBatch,
+    check_trace,
+    delivery_pairs,
+    facts_of_rows,
+    find_traces,
+    installed_folds,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +66,7 @@ def metrics_of_traces(
     `deliveries` is content with what deliveries tell, of traces that keep no more too; `own` are metrics besides.
     """
     # Not for workers, which import this module and need no session.
-    from carrycast.analysis.spark.session import session
+    from carrycast.analysis.spark.spark_session import session
 
     folders = checked_traces(paths, deliveries)
     spark = session("carrycast", master)

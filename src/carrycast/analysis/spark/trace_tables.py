@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carrycast.analysis.spark.cluster.executors import check_shared_paths
-from carrycast.trace.files import TABLES
+from carrycast.trace import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from carrycast.analysis.spark.definition import Definition, Figure, Selector, axis_labels, label_text, label_texts
 from carrycast.errors import UserError
-from carrycast.sim.scenario.measures import metric_meanings
+from carrycast.sim.scenario import metric_meanings
 
 
 def check_definition(definition: Definition, where: str, own: Sequence[str] = ()) -> None:

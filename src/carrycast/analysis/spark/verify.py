@@ -11,11 +11,10 @@ from random import Random
 import msgspec
 
 from carrycast.analysis.spark.plan import PlannedRun, execute_run, plan_runs
-from carrycast.analysis.spark.reproduce import stored_experiments
+from carrycast.analysis.spark.reproduction import stored_experiments
 from carrycast.analysis.spark.sweep import read_runs
 from carrycast.errors import UserError
-from carrycast.sim.engine.observers.fingerprint import VERSION, version_of
-from carrycast.sim.engine.run import run as simulate_run
+from carrycast.sim.engine import VERSION, run as simulate_run, version_of
 from carrycast.trace import Level
 
 

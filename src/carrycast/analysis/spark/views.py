@@ -13,8 +13,7 @@ from carrycast.analysis.spark.sweep import read_runs_table
 from carrycast.analysis.spark.trace_metrics import folder_metrics, folds_of_level
 from carrycast.analysis.spark.trace_tables import read_tables
 from carrycast.errors import UserError, WorkError
-from carrycast.trace import Level
-from carrycast.trace.files import TABLES, check_trace, find_traces, trace_level
+from carrycast.trace import TABLES, Level, check_trace, find_traces, trace_level
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ from carrycast.analysis.player import player_of_scenario
 from carrycast.analysis.spark.experiment import Experiment, Point
 from carrycast.analysis.spark.records import Record
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.scenario.scenario import Scenario
+from carrycast.sim.scenario import Scenario
 
 PLAYERS = "players"
 MAX_NODE_S = 2e6

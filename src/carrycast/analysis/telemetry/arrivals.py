@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from carrycast.core.matching import Filter, FilterError
 from carrycast.errors import UserError
-from carrycast.trace.files import check_part, read_part
-from carrycast.trace.schema import SUBSCRIPTION_COLUMNS, Level, arrow_schema
+from carrycast.trace import SUBSCRIPTION_COLUMNS, Level, arrow_schema, check_part, read_part
 
 if TYPE_CHECKING:
     import pyarrow as pa

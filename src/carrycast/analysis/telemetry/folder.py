@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from carrycast.analysis.spark.output import write_atomically
+from carrycast.analysis.spark import write_atomically
 from carrycast.errors import UserError
 
 if TYPE_CHECKING:

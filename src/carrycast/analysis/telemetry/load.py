@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from carrycast.analysis.telemetry.minutes import MINUTE_S, summed
-from carrycast.trace.schema import arrow_schema
+from carrycast.trace import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

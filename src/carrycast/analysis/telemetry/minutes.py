@@ -10,15 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from carrycast.analysis.spark.trace_metrics import checked_traces, eligible_pairs
-from carrycast.analysis.spark.trace_tables import read_tables
+from carrycast.analysis.spark import checked_traces, eligible_pairs, read_tables
 from carrycast.analysis.telemetry.picture import Minute, put_together
-from carrycast.trace.folds.batch import TraceBatch, code_of
-from carrycast.trace.folds.drops import drop_reason
-from carrycast.trace.folds.fold import SumFold
-from carrycast.trace.folds.registry import installed_folds
-from carrycast.trace.folds.traffic import TrafficFold
-from carrycast.trace.schema import Kind
+from carrycast.trace import Kind, SumFold, TraceBatch, TrafficFold, code_of, drop_reason, installed_folds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +34,7 @@ def minutes_of_traces(paths: Sequence[Path], deliveries: bool = False, master: s
     # Not for workers, which import this module and need no session.
     from pyspark.sql import functions as f
 
-    from carrycast.analysis.spark.session import session
+    from carrycast.analysis.spark import session
 
     tables = read_tables(session("carrycast", master), checked_traces(paths, deliveries))
     published = _rows(deliveries_by_minute(*tables))

@@ -7,12 +7,12 @@ the events that it delivers, and those in which other subscriptions stood than w
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
-from carrycast.analysis.spark.trace_tables import ORDER, spark_schema
+from carrycast.analysis.spark import ORDER, spark_schema
 from carrycast.analysis.telemetry.arrivals import changed_since
 from carrycast.analysis.telemetry.folder import WatchFolder, read_rows, write_rows
 from carrycast.analysis.telemetry.load import WAITING_COLUMNS, is_final, last_final, left_out
 from carrycast.analysis.telemetry.minutes import KEY, MINUTE_S, deliveries_by_minute, minute, usable
-from carrycast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, Kind, arrow_schema
+from carrycast.trace import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, Kind, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.analysis.spark.trace_tables import read_parts, spark_schema
+from carrycast.analysis.spark import read_parts, spark_schema
 from carrycast.analysis.telemetry.arrivals import Arrivals, Subscriptions
 from carrycast.analysis.telemetry.folder import Commit, WatchFolder, read_rows, write_rows
 from carrycast.analysis.telemetry.load import drops_table, last_final, late, load_table, merged, still_open
 from carrycast.analysis.telemetry.minutes import minute_counts
 from carrycast.analysis.telemetry.publications import Publications
-from carrycast.trace.schema import EVENT_COLUMNS, TRACE_COLUMNS
+from carrycast.trace import EVENT_COLUMNS, TRACE_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa

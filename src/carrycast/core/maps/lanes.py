@@ -4,8 +4,7 @@ from collections import Counter
 from math import sqrt
 from typing import NamedTuple
 
-from carrycast.core.model import Position
-from carrycast.core.model.roads import Road, RoadMap, squared_m
+from carrycast.core.model import Position, Road, RoadMap, squared_m
 
 
 class Lane(NamedTuple):

@@ -10,8 +10,7 @@ import numpy as np
 from msgspec import Meta
 
 from carrycast.core.maps.lanes import lanes_of
-from carrycast.core.model import Position
-from carrycast.core.model.roads import Road, RoadMap, foot, squared_m
+from carrycast.core.model import Position, Road, RoadMap, foot, squared_m
 from carrycast.core.settings import parse_settings, read_toml
 from carrycast.errors import UserError
 

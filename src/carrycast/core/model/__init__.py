@@ -1,44 +1,79 @@
 """The data model: immutable values that every layer uses. No input or output."""
 
-from carrycast.core.model.event import FOREVER_S, AccessPolicy, Attributes, Event, Scalar, check_attributes
+from carrycast.core.model.event import (
+    FOREVER_S,
+    MAX_ATTRIBUTES,
+    MAX_NAME_LENGTH,
+    MAX_PAYLOAD_BYTES,
+    MAX_TEXT_LENGTH,
+    AccessPolicy,
+    Attributes,
+    Event,
+    Scalar,
+    check_attributes,
+)
 from carrycast.core.model.failure import Failure
 from carrycast.core.model.identity import (
     MAX_NODE_ID,
     AdvertisementId,
     Area,
+    Coordinate,
     EventId,
+    Extent,
     NodeId,
     Position,
     ProcessorId,
     RequestId,
+    Sequence,
     SubscriptionId,
     Velocity,
 )
-from carrycast.core.model.roads import RoadMap
-from carrycast.core.model.subscription import Advertisement, FilterText, Processor, Request, Subscription
+from carrycast.core.model.roads import Road, RoadMap, foot, nearest, squared_m
+from carrycast.core.model.subscription import (
+    MAX_STATE_BYTES,
+    Advertisement,
+    FilterText,
+    Processor,
+    Request,
+    Subscription,
+)
+from carrycast.core.model.wall_clock import WallTime
 
 __all__ = [
-    "FOREVER_S",
-    "MAX_NODE_ID",
     "AccessPolicy",
     "Advertisement",
     "AdvertisementId",
     "Area",
     "Attributes",
+    "Coordinate",
     "Event",
     "EventId",
+    "Extent",
+    "FOREVER_S",
     "Failure",
     "FilterText",
+    "MAX_ATTRIBUTES",
+    "MAX_NAME_LENGTH",
+    "MAX_NODE_ID",
+    "MAX_PAYLOAD_BYTES",
+    "MAX_STATE_BYTES",
+    "MAX_TEXT_LENGTH",
     "NodeId",
     "Position",
     "Processor",
     "ProcessorId",
     "Request",
     "RequestId",
+    "Road",
     "RoadMap",
     "Scalar",
+    "Sequence",
     "Subscription",
     "SubscriptionId",
     "Velocity",
+    "WallTime",
     "check_attributes",
+    "foot",
+    "nearest",
+    "squared_m",
 ]

@@ -19,10 +19,11 @@ from carrycast.core.protocol import (
     Link,
     Port,
     Protocol,
+    RetentionLog,
     TimerKey,
     Token,
+    Usage,
 )
-from carrycast.core.protocol.retention import RetentionLog, Usage
 from carrycast.core.wire import Message
 
 

@@ -10,13 +10,13 @@ from carrycast.core.parts.local import LocalSubscriptions
 from carrycast.core.parts.log import LOG_BYTES, DurableLog, LogBytes, LogRecord
 from carrycast.core.parts.requests import OpenRequests
 from carrycast.core.protocol import (
+    CUSTODY,
     Capability,
     DurableStore,
     Fact,
     Port,
     Settings,
 )
-from carrycast.core.protocol.retention_accounting import CUSTODY
 
 LEASE = "lease"
 

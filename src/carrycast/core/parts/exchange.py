@@ -24,8 +24,7 @@ from carrycast.core.parts.exchange_messages import (
 from carrycast.core.parts.neighbors import Neighbors
 from carrycast.core.parts.replicas import KnownReplicas
 from carrycast.core.parts.subscription_exchange import SubscriptionExchange, SubscriptionUpdate
-from carrycast.core.protocol import DurableStore, Link, Port, Token
-from carrycast.core.protocol.retention import CUSTODY_TAKEN
+from carrycast.core.protocol import CUSTODY_TAKEN, DurableStore, Link, Port, Token
 from carrycast.core.wire import Message, hops_after
 
 

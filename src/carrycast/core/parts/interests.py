@@ -2,8 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from carrycast.core.matching import Filter, FilterError
-from carrycast.core.matching.shared import MATCHER, relation
+from carrycast.core.matching import MATCHER, Filter, FilterError, relation
 from carrycast.core.model import Event
 
 EVERYTHING = Filter("").text

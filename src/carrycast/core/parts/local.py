@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 
-from carrycast.core.matching.eligibility import admits
-from carrycast.core.matching.filter import Filter
-from carrycast.core.matching.index import FilterIndex
+from carrycast.core.matching import Filter, FilterIndex, admits
 from carrycast.core.model import Event, Subscription, SubscriptionId
 from carrycast.core.protocol import Port
 

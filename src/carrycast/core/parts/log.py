@@ -12,8 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.core.model import Event, EventId, NodeId
-from carrycast.core.protocol import DurableStore
-from carrycast.core.protocol.retention import GUARANTEED, UNBOUNDED, RetentionLevel, RetentionLog, Usage
+from carrycast.core.protocol import GUARANTEED, UNBOUNDED, DurableStore, RetentionLevel, RetentionLog, Usage
 from carrycast.errors import UserError, WorkError
 
 _RECORD = b"held/"

@@ -5,8 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap, Velocity
-from carrycast.core.model.wall_clock import WallTime
+from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap, Velocity, WallTime
 from carrycast.core.wire import Codec, decoder_of
 
 if TYPE_CHECKING:

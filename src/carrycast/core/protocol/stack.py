@@ -12,8 +12,18 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, TypeAlias
 
-from carrycast.core.model import Advertisement, Event, Failure, Processor, Request, Subscription
-from carrycast.core.model.identity import EventId, NodeId, RequestId, SubscriptionId
+from carrycast.core.model import (
+    Advertisement,
+    Event,
+    EventId,
+    Failure,
+    NodeId,
+    Processor,
+    Request,
+    RequestId,
+    Subscription,
+    SubscriptionId,
+)
 from carrycast.core.protocol.discovery import BeaconDiscovery, BeaconSettings, DiscoveryUpcalls
 from carrycast.core.protocol.host import Capability, Host
 from carrycast.core.protocol.machine import Protocol, Router, RouterUpcalls, Settings, StateMachine

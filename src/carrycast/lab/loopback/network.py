@@ -14,11 +14,9 @@ from carrycast.core.model import Event, EventId, NodeId, SubscriptionId
 from carrycast.core.protocol import Interface
 from carrycast.errors import UserError, WorkError
 from carrycast.lab.loopback.reach import ReachAdapter
-from carrycast.node.config import NodeConfig
-from carrycast.node.link.config import UDP
-from carrycast.node.link.udp import UdpAdapter
-from carrycast.node.node import LiveNode
-from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.node import LiveNode, NodeConfig
+from carrycast.node.link import UDP, UdpAdapter
+from carrycast.sim.contacts import ContactPlan
 
 POLL_S = 0.005
 HELD_UP_S = 0.1

@@ -4,16 +4,17 @@ import asyncio
 import random
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.adapter import (
+from carrycast.node.link import (
     AdapterSettings,
     AddressScope,
     LinkAdapter,
     LinkAddress,
     ReceiveDatagram,
     ReportDrop,
+    UdpAdapter,
+    UdpSettings,
+    sender_in,
 )
-from carrycast.node.link.frame import sender_in
-from carrycast.node.link.udp import UdpAdapter, UdpSettings
 
 
 class ReachAdapter(LinkAdapter):

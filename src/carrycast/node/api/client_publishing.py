@@ -8,8 +8,7 @@ from carrycast.errors import UserError, WorkError
 from carrycast.node.api.messages import AnyRequest, AnyResponse, ErrorResponse, PublishRequest, PublishResponse
 from carrycast.node.api.node_interface import NodeInterface
 from carrycast.node.recorder import LOG
-from carrycast.node.runtime.publisher import PublicationRequest
-from carrycast.node.runtime.replication import RequiredCopies
+from carrycast.node.runtime import PublicationRequest, RequiredCopies
 
 POLL_S = 0.005
 """How often a publisher that waits checks whether the node is still busy."""

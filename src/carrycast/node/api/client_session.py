@@ -47,9 +47,9 @@ from carrycast.node.api.node_interface import NodeInterface
 from carrycast.node.api.notifications import delivery_notification, retrieved_event
 from carrycast.node.api.outbound_queue import OutboundQueue, QueuedKind
 from carrycast.node.api.token import looks_like_http
-from carrycast.node.link.moderation import InterruptModeration
-from carrycast.node.runtime.application_host import Cancel
-from carrycast.node.storage.group_commit import OnCommitted
+from carrycast.node.link import InterruptModeration
+from carrycast.node.runtime import Cancel
+from carrycast.node.storage import OnCommitted
 
 MAX_CLIENT_SUBSCRIPTIONS = 256
 MAX_CLIENT_REQUESTS = 64

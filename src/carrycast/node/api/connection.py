@@ -9,7 +9,7 @@ from collections import deque
 
 from carrycast.errors import ConnectionLostError, UserError, WorkError
 from carrycast.node.api.token import first_line, split_token
-from carrycast.node.link.socket_address import SocketAddress, parse_socket_address
+from carrycast.node.link import SocketAddress, parse_socket_address
 
 CONNECT_S = 5.0
 SEND_S = 30.0

@@ -14,8 +14,7 @@ from carrycast.core.model import Event, SubscriptionId
 from carrycast.core.wire import LEASE_EXPIRED, Layer
 from carrycast.errors import WorkError
 from carrycast.node.recorder import LOG, NodeRecorder
-from carrycast.node.storage.backlog import Backlog, QueuedEvent, UnreadableEvent
-from carrycast.node.storage.group_commit import GroupCommit
+from carrycast.node.storage import Backlog, GroupCommit, QueuedEvent, UnreadableEvent
 
 PREFETCH = 512
 """Events that a consumer may have received and not acknowledged."""

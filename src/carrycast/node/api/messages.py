@@ -8,9 +8,17 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from carrycast.core.model import MAX_NODE_ID, EventId, FilterText, Position, Scalar, SubscriptionId, Velocity
-from carrycast.core.model.subscription import MAX_STATE_BYTES
-from carrycast.core.protocol.retention import GUARANTEED, MAY_END
+from carrycast.core.model import (
+    MAX_NODE_ID,
+    MAX_STATE_BYTES,
+    EventId,
+    FilterText,
+    Position,
+    Scalar,
+    SubscriptionId,
+    Velocity,
+)
+from carrycast.core.protocol import GUARANTEED, MAY_END
 from carrycast.node.event_feed import ActiveSubscription, FeedEvent
 
 MAX_LINE_BYTES = 1 << 19

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from carrycast.errors import WorkError
 from carrycast.node.api.messages import Status
-from carrycast.node.link.socket_address import SocketAddress, format_socket_address
+from carrycast.node.link import SocketAddress, format_socket_address
 from carrycast.node.recorder import DelayHistogram
 
 MAX_REQUEST_BYTES = 8192

@@ -9,10 +9,8 @@ from carrycast.node.api.durable_subscription import Consumer
 from carrycast.node.api.messages import Status
 from carrycast.node.api.subscriptions import Listener
 from carrycast.node.recorder import NodeRecorder
-from carrycast.node.runtime.application_host import Cancel, OnReply
-from carrycast.node.runtime.publisher import PublicationRequest
-from carrycast.node.runtime.replication import RequiredCopies
-from carrycast.node.storage.group_commit import OnCommitted
+from carrycast.node.runtime import Cancel, OnReply, PublicationRequest, RequiredCopies
+from carrycast.node.storage import OnCommitted
 
 
 class NodeInterface(Protocol):

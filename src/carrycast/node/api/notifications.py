@@ -3,7 +3,7 @@
 from carrycast.core.model import FOREVER_S, Event, SubscriptionId
 from carrycast.node.api.durable_subscription import LocalDelivery
 from carrycast.node.api.messages import DeliveryNotification, RetentionReport, RetrievedEvent
-from carrycast.node.storage.retention import Retention
+from carrycast.node.storage import Retention
 
 
 def retention_reports(retention: Retention) -> dict[str, RetentionReport]:

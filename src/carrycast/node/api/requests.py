@@ -8,9 +8,8 @@ from carrycast.core.matching import Filter
 from carrycast.core.model import Advertisement, AdvertisementId, Event, NodeId, Request, RequestId
 from carrycast.core.protocol import Advertises
 from carrycast.errors import UserError
-from carrycast.node.runtime.application_host import Cancel
-from carrycast.node.runtime.runtime import Runtime
-from carrycast.node.storage.sequence_numbers import SequenceNumbers
+from carrycast.node.runtime import Cancel, Runtime
+from carrycast.node.storage import SequenceNumbers
 
 OnAnswer = Callable[[Event, int], None]
 """Called with each stored event and its hops."""

@@ -12,16 +12,13 @@ import msgspec
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import FOREVER_S, Event, NodeId, ProcessorId, Scalar, Subscription, SubscriptionId
-from carrycast.core.protocol.optional import AnswersRequests, serves_processors
+from carrycast.core.protocol import AnswersRequests, serves_processors
 from carrycast.core.wire import Layer
 from carrycast.errors import UserError, WorkError
 from carrycast.node.api.durable_subscription import Consumer, DurableSubscription, LocalDelivery
 from carrycast.node.recorder import LOG, NodeRecorder
-from carrycast.node.runtime.runtime import Runtime
-from carrycast.node.storage.backlog import Backlog, BacklogSettings
-from carrycast.node.storage.group_commit import GroupCommit
-from carrycast.node.storage.sequence_numbers import SequenceNumbers
-from carrycast.node.storage.store import NodeStore, StoredSubscription
+from carrycast.node.runtime import Runtime
+from carrycast.node.storage import Backlog, BacklogSettings, GroupCommit, NodeStore, SequenceNumbers, StoredSubscription
 
 Listener: TypeAlias = Callable[[SubscriptionId, Event, int], None]
 

@@ -11,11 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from carrycast.core.model import NodeId
 from carrycast.core.plugins import find_plugin
-from carrycast.core.protocol import DurableStore
-from carrycast.core.protocol import Protocol as DisseminationProtocol
-from carrycast.node.api.node_interface import NodeInterface
-from carrycast.node.storage.group_commit import GroupCommit
-from carrycast.node.storage.store import NodeStore
+from carrycast.core.protocol import DurableStore, Protocol as DisseminationProtocol
+from carrycast.node.api import NodeInterface
+from carrycast.node.storage import GroupCommit, NodeStore
 
 GATEWAYS = {"mqtt": "carrycast.node.gateways.mqtt.gateway:MqttGateway"}
 """The built-in gateways by name."""

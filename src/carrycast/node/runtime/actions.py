@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from carrycast.core.model import Scalar
-from carrycast.core.protocol.tuning import Tuner
+from carrycast.core.protocol import Tuner
 from carrycast.node.recorder import LOG
 
 COMMAND_S = 10.0

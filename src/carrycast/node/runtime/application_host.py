@@ -8,18 +8,24 @@ from dataclasses import dataclass
 from random import Random
 
 from carrycast.core.model import Advertisement, Event, NodeId, Request, RequestId, Scalar, Subscription, SubscriptionId
-from carrycast.core.protocol import Fact, Host, Settings
-from carrycast.core.protocol.application import Application, ApplicationPort
-from carrycast.core.protocol.application_host import ApplicationHost, ApplicationKey, HostedApplications
-from carrycast.core.protocol.tuning import Tuner
+from carrycast.core.protocol import (
+    Application,
+    ApplicationHost,
+    ApplicationKey,
+    ApplicationPort,
+    Fact,
+    Host,
+    HostedApplications,
+    Settings,
+    Tuner,
+)
 from carrycast.core.wire import Layer
 from carrycast.errors import UserError, WorkError
 from carrycast.node.recorder import LOG, NodeRecorder
 from carrycast.node.runtime.actions import ActionRunner, AllowedActions
 from carrycast.node.runtime.publisher import PublicationRequest
 from carrycast.node.runtime.runtime import Runtime
-from carrycast.node.storage.group_commit import GroupCommit
-from carrycast.node.storage.sequence_numbers import SequenceNumbers
+from carrycast.node.storage import GroupCommit, SequenceNumbers
 
 MAX_COMMANDS = 64
 """Commands that applications have not replied to yet."""

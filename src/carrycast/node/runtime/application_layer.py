@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from carrycast.core.model import Event, EventId, NodeId, RequestId, SubscriptionId
-from carrycast.core.protocol.effects import Process
+from carrycast.core.protocol import Process
 
 if TYPE_CHECKING:
-    from carrycast.node.security.event_signatures import EventSignatures
+    from carrycast.node.security import EventSignatures
 
 
 class ApplicationLayer(ABC):

@@ -11,8 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from carrycast.core.model import NodeId
-from carrycast.core.protocol import Interface, Token
-from carrycast.core.protocol.effects import Broadcast, Send
+from carrycast.core.protocol import Broadcast, Interface, Send, Token
 from carrycast.core.wire import Layer, Message
 
 SendBatch: TypeAlias = Callable[[Layer, Send | Broadcast, tuple[Token, ...]], None]

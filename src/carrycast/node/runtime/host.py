@@ -4,12 +4,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap, Velocity
-from carrycast.core.model.wall_clock import WallTime
+from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap, Velocity, WallTime
 from carrycast.core.protocol import Capability, DurableStore, GlobalView, Host
 from carrycast.core.wire import Layer
 from carrycast.node.runtime.load import LoadMeter, free_memory_bytes
-from carrycast.node.storage.store import NodeStore
+from carrycast.node.storage import NodeStore
 
 STANDING = Velocity(0.0, 0.0)
 

@@ -8,7 +8,8 @@ import asyncio
 import os
 import sys
 import time
-from asyncio.subprocess import PIPE, Process
+from asyncio import subprocess
+from asyncio.subprocess import PIPE
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,7 @@ import msgspec
 
 from carrycast.core.functions import MAX_JOBS, Fault, Result
 from carrycast.core.model import Event, Processor, ProcessorId
-from carrycast.core.protocol import Token
-from carrycast.core.protocol import effects as effect
+from carrycast.core.protocol import Process, Token
 from carrycast.errors import UserError
 from carrycast.node.recorder import LOG
 from carrycast.node.runtime.load import LoadMeter
@@ -64,8 +64,8 @@ class _Worker:
         self._config = config
         self._load_meter = load_meter
         self._on_processed = on_processed
-        self._jobs: asyncio.Queue[effect.Process] = asyncio.Queue(JOBS)
-        self._process: Process | None = None
+        self._jobs: asyncio.Queue[Process] = asyncio.Queue(JOBS)
+        self._process: subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -83,7 +83,7 @@ class _Worker:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._kill()
 
-    def submit(self, job: effect.Process) -> bool:
+    def submit(self, job: Process) -> bool:
         """Queue a job; False if the queue is full."""
         try:
             self._jobs.put_nowait(job)
@@ -106,7 +106,7 @@ class _Worker:
             except Exception as error:
                 LOG.error("the outcome of processor %s could not be handled", job.processor, exc_info=error)
 
-    async def _run(self, job: effect.Process) -> WorkerOutcome:
+    async def _run(self, job: Process) -> WorkerOutcome:
         if self._process is None:
             error = await self._spawn()
             if error:
@@ -197,7 +197,7 @@ class ProcessorPool:
         for worker in self._workers.values():
             await worker.stop()
 
-    def submit(self, job: effect.Process, refused: str = "") -> None:
+    def submit(self, job: Process, refused: str = "") -> None:
         """Run a processor on events; with a reason in `refused`, report that instead."""
         worker = self._workers.get(job.processor)
         if refused:
@@ -207,6 +207,6 @@ class ProcessorPool:
         elif not worker.submit(job):
             self._refuse(job, Fault.BUSY)
 
-    def _refuse(self, job: effect.Process, error: str) -> None:
+    def _refuse(self, job: Process, error: str) -> None:
         finished = ProcessorOutcome(job.processor, job.token, job.events, job.state, (), 0.0, error)
         asyncio.get_running_loop().call_soon(self._on_processed, finished)

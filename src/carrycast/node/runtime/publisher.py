@@ -12,20 +12,17 @@ import msgspec
 from carrycast.core.functions import Fault, ProcessorError, derived_event
 from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Scalar
-from carrycast.core.protocol import Protocol
-from carrycast.core.protocol.optional import KeepsEvents
+from carrycast.core.protocol import KeepsEvents, Protocol
 from carrycast.core.wire import Layer
 from carrycast.errors import UserError, WorkError
-from carrycast.node.link.frame import MAX_BODY_BYTES
+from carrycast.node.link import MAX_BODY_BYTES
 from carrycast.node.recorder import LOG, NodeRecorder
 from carrycast.node.runtime.backpressure import Backpressure
 from carrycast.node.runtime.processing import ProcessorOutcome
 from carrycast.node.runtime.replication import ReplicationAcknowledgements, RequiredCopies
 from carrycast.node.runtime.runtime import Runtime
-from carrycast.node.storage.group_commit import GroupCommit, OnCommitted
-from carrycast.node.storage.retention import Retention
-from carrycast.node.storage.sequence_numbers import SequenceNumbers, UnpredictableSequenceNumbers
-from carrycast.trace import rows
+from carrycast.node.storage import GroupCommit, OnCommitted, Retention, SequenceNumbers, UnpredictableSequenceNumbers
+from carrycast.trace import processor_error
 
 EVENT_OVERHEAD_BYTES = 100
 """The size of an event without its payload, approximately."""
@@ -170,7 +167,7 @@ class EventPublisher:
             error, events = f"{Fault.RESULT}: {problems[0]}", []
         if error:
             LOG.warning("processor %s: %s", outcome.processor, error)
-            self._recorder.note(Layer.DISSEMINATION, rows.processor_error(outcome.inputs, error))
+            self._recorder.note(Layer.DISSEMINATION, processor_error(outcome.inputs, error))
         for event in events:
             self._recorder.publish(event, outcome.processor)
         self._runtime.on_processed(self._runtime.now, outcome.token, outcome.state, events, outcome.cost_s, error)

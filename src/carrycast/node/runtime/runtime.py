@@ -14,34 +14,38 @@ from typing import Any
 import msgspec
 
 from carrycast.core.model import Failure, NodeId, Request, Subscription, SubscriptionId
-from carrycast.core.protocol import BufferedPort, Host, Interface, Link, Stack, StackPlan, TimerKey, Token
-from carrycast.core.protocol.effects import (
+from carrycast.core.protocol import (
     AcknowledgeReplica,
     AnswerRequest,
     Broadcast,
+    BufferedPort,
     CancelTimer,
     CloseHistory,
     CloseRequest,
     Deliver,
     Effect,
+    Host,
+    Interface,
+    Link,
     Note,
     Process,
     Send,
     SendRouted,
     SendRoutedEach,
     SetTimer,
+    Stack,
+    StackPlan,
+    TimerKey,
+    Token,
 )
 from carrycast.core.wire import LEASE_EXPIRED, Layer, Message
 from carrycast.errors import WorkError
-from carrycast.node.link.channel import FrameChannel
-from carrycast.node.link.config import InterfaceConfig
-from carrycast.node.link.frame import MAX_BODY_BYTES
-from carrycast.node.link.interface import LiveInterface, Unicast
+from carrycast.node.link import MAX_BODY_BYTES, FrameChannel, InterfaceConfig, LiveInterface, Unicast
 from carrycast.node.recorder import LOG, NodeRecorder
 from carrycast.node.runtime.application_layer import ApplicationLayer
 from carrycast.node.runtime.batching import MessageBatching
 from carrycast.node.runtime.load import LoadMeter
-from carrycast.node.storage.group_commit import GroupCommit
+from carrycast.node.storage import GroupCommit
 from carrycast.trace import Kind
 
 _replace = msgspec.structs.replace

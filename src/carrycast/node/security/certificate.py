@@ -16,8 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.core.matching import Filter
-from carrycast.core.model import FilterText, NodeId, Scalar
-from carrycast.core.model.event import check_attributes
+from carrycast.core.model import FilterText, NodeId, Scalar, check_attributes
 from carrycast.errors import UserError
 from carrycast.node.security.primitives import PUBLIC_BYTES, SIGNATURE_BYTES, SigningKey, digest, is_signed_by
 

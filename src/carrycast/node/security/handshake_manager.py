@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.adapter import LinkAdapter, LinkAddress
-from carrycast.node.link.frame import COOKIE_BYTES, LinkFrame, LinkKind, pack
-from carrycast.node.link.rate_limit import HandshakeLimiter
+from carrycast.node.link import COOKIE_BYTES, HandshakeLimiter, LinkAdapter, LinkAddress, LinkFrame, LinkKind, pack
 from carrycast.node.security.handshake import (
     INITIATION_BYTES,
     OFFER_BYTES,

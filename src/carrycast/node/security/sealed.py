@@ -23,20 +23,23 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.adapter import LinkAdapter, LinkAddress, ReportDrop
-from carrycast.node.link.channel import FrameChannel, ReceiveFrame
-from carrycast.node.link.frame import (
+from carrycast.node.link import (
     LINK_HEADER_BYTES,
     MAGIC,
+    FrameChannel,
+    LinkAdapter,
+    LinkAddress,
     LinkFlaw,
     LinkFrame,
     LinkKind,
+    LogLimiter,
+    ReceiveFrame,
+    ReplayCheck,
+    ReportDrop,
     associated_data,
     pack,
     unpack,
 )
-from carrycast.node.link.rate_limit import LogLimiter
-from carrycast.node.link.replay_window import ReplayCheck
 from carrycast.node.security.handshake import OURS, LinkEnd
 from carrycast.node.security.handshake_manager import HandshakeManager, HandshakeUser
 from carrycast.node.security.membership import Membership, Rejection

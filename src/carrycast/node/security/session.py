@@ -20,8 +20,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.adapter import LinkAddress
-from carrycast.node.link.replay_window import ReplayCheck, ReplayWindow
+from carrycast.node.link import LinkAddress, ReplayCheck, ReplayWindow
 from carrycast.node.security.membership import Member
 from carrycast.node.security.primitives import MAC_BYTES, SECRET_BYTES, Cipher, digest, mac
 

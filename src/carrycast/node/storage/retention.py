@@ -6,10 +6,7 @@ The accounts are written in the same commit as the retention log, so they contin
 from collections.abc import Mapping
 
 from carrycast.core.model import Event
-from carrycast.core.protocol import Protocol
-from carrycast.core.protocol.optional import log_of
-from carrycast.core.protocol.retention import RetentionLevel, Usage
-from carrycast.core.protocol.retention_accounting import LevelAccount
+from carrycast.core.protocol import LevelAccount, Protocol, RetentionLevel, Usage, log_of
 from carrycast.errors import UserError, WorkError
 from carrycast.node.recorder import LOG, NodeRecorder
 from carrycast.node.storage.group_commit import GroupCommit

@@ -17,8 +17,7 @@ from typing import Any
 import msgspec
 
 from carrycast.core.model import NodeId, Subscription, SubscriptionId
-from carrycast.core.protocol import DurableStore
-from carrycast.core.protocol.application_host import ApplicationStore
+from carrycast.core.protocol import ApplicationStore, DurableStore
 from carrycast.core.wire import Layer
 from carrycast.errors import WorkError
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple, TypeAlias
 
 from carrycast.core.model import NodeId
-from carrycast.core.parts.horizon import KnownNode
-from carrycast.core.parts.interests import EVERYTHING, KnownFilters
+from carrycast.core.parts import EVERYTHING, KnownFilters, KnownNode
 from carrycast.protocols.adaptive.messages import MAX_ENTRIES, UtilityReport
 from carrycast.protocols.adaptive.rules import visible_utilities
 

@@ -1,7 +1,6 @@
 """Prediction of the utility as a carrier: one predictor for each context attribute, and their weighted sum [004 §3]."""
 
-from carrycast.core.parts.interests import EVERYTHING
-from carrycast.core.parts.kalman import LevelFilter, ResidualMonitor, steady_variance
+from carrycast.core.parts import EVERYTHING, LevelFilter, ResidualMonitor, steady_variance
 from carrycast.protocols.adaptive.context import ATTRIBUTES, HostAttribute, InterestAttribute, ObservedContext
 from carrycast.protocols.adaptive.rules import weighted_sum
 from carrycast.protocols.adaptive.settings import AdaptiveSettings

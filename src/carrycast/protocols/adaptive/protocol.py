@@ -13,13 +13,29 @@ import msgspec
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Event, Failure, NodeId, Subscription, SubscriptionId
-from carrycast.core.parts.horizon import Horizon
-from carrycast.core.parts.interests import EVERYTHING
-from carrycast.core.parts.link_selection import LinkRules, LinkSelection, ReportFormat, SpreadSettings
-from carrycast.core.parts.log import DurableLog, capacity_of
-from carrycast.core.parts.retransmission import UNLIMITED
-from carrycast.core.protocol import Fact, Host, Interface, KeepsEvents, Link, Port, Protocol, TimerKey
-from carrycast.core.protocol.retention import RetentionLog, Usage
+from carrycast.core.parts import (
+    EVERYTHING,
+    UNLIMITED,
+    DurableLog,
+    Horizon,
+    LinkRules,
+    LinkSelection,
+    ReportFormat,
+    SpreadSettings,
+    capacity_of,
+)
+from carrycast.core.protocol import (
+    Fact,
+    Host,
+    Interface,
+    KeepsEvents,
+    Link,
+    Port,
+    Protocol,
+    RetentionLog,
+    TimerKey,
+    Usage,
+)
 from carrycast.core.wire import Message
 from carrycast.protocols.adaptive.context import ObservedContext
 from carrycast.protocols.adaptive.messages import MAX_ENTRIES, ForwardedEvent, UtilityReport

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from carrycast.core.parts.log import LOG_BYTES, LogBytes
+from carrycast.core.parts import LOG_BYTES, LogBytes
 from carrycast.core.protocol import Capability, Settings
 from carrycast.protocols.adaptive.context import ATTRIBUTES
 from carrycast.protocols.adaptive.messages import MAX_HORIZON, MAX_REACH

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from carrycast.core.model import NodeId
 from carrycast.core.parts.horizon import KnownNode

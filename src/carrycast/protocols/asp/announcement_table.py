@@ -7,7 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 from carrycast.core.model import Event, ProcessorId
-from carrycast.core.parts.sequence_window import SequenceWindow
+from carrycast.core.parts import SequenceWindow
 from carrycast.protocols.asp.messages import AnnouncementFlag
 from carrycast.protocols.asp.path_state import PathState
 

@@ -4,8 +4,7 @@ import msgspec
 
 from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import Event, EventId, NodeId, Scalar
-from carrycast.core.parts.horizon import next_sequence
-from carrycast.core.parts.local import LocalSubscriptions
+from carrycast.core.parts import LocalSubscriptions, next_sequence
 from carrycast.core.protocol import Fact, Port
 from carrycast.core.wire import HEADER_BYTES, Message, hops_after
 from carrycast.protocols.asp.announcement_table import AnnouncementTable, KnownAnnouncement, StreamMessage

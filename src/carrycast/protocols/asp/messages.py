@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from msgspec import Meta
 
-from carrycast.core.parts.fragments import MAX_FRAGMENTS
+from carrycast.core.parts import MAX_FRAGMENTS
 from carrycast.core.wire import EventMessage, Message, Traffic
 
 US_PER_S = 1_000_000

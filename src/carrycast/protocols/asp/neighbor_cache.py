@@ -10,7 +10,7 @@ from math import ceil
 import msgspec
 
 from carrycast.core.model import Failure, NodeId
-from carrycast.core.parts.outbox import MessagePolicy, PathSelector, PeerOutbox, PeerPath, Undelivered
+from carrycast.core.parts import MessagePolicy, PathSelector, PeerOutbox, PeerPath, Undelivered
 from carrycast.core.protocol import Interface, Link, Port, Token
 from carrycast.core.wire import Message
 from carrycast.protocols.asp.messages import (

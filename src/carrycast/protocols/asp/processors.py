@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Processor, ProcessorId
-from carrycast.core.parts.processing import ProcessorCalls, parse_filter
+from carrycast.core.parts import ProcessorCalls, parse_filter
 from carrycast.core.protocol import Token
 from carrycast.protocols.asp.announcement_table import Derivation, KnownAnnouncement, StreamMessage
 from carrycast.protocols.asp.broker import AspBroker

@@ -5,7 +5,7 @@ from random import Random
 from typing import ClassVar
 
 from carrycast.core.model import Event, Failure, NodeId, Processor, Subscription, SubscriptionId
-from carrycast.core.parts.outbox import Undelivered
+from carrycast.core.parts import Undelivered
 from carrycast.core.protocol import Host, Interface, Link, Port, Protocol, RunsProcessors, TimerKey, Token
 from carrycast.core.wire import Message
 from carrycast.protocols.asp.announcements import AnnouncementCache, AnnouncementPhase, DigestExchange

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from carrycast.core.model import Event, NodeId
-from carrycast.core.parts.fragments import MAX_FRAGMENTS, Assembly, split
+from carrycast.core.parts import MAX_FRAGMENTS, Assembly, split
 from carrycast.core.protocol import Fact
 from carrycast.core.wire import DecodeError, Flaw, hops_after
 from carrycast.protocols.asp.announcement_table import KnownAnnouncement, StreamMessage, StreamState

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from carrycast.core.model import Event, ProcessorId, Scalar
-from carrycast.core.parts.horizon import COUNTER_BITS
+from carrycast.core.parts import COUNTER_BITS
 
 TOLERANCE_S = 1e-9
 """Sums of the same costs in another order differ in their last digits; a path is better only by more than a nanosecond.

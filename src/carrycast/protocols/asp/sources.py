@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from carrycast.core.model import Event
-from carrycast.core.parts.horizon import next_sequence
+from carrycast.core.parts import next_sequence
 from carrycast.core.protocol import Fact, Token
 from carrycast.protocols.asp.announcement_table import KnownAnnouncement, StreamMessage, StreamState
 from carrycast.protocols.asp.announcements import AnnouncementPhase

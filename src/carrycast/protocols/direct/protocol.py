@@ -4,10 +4,7 @@ it meets interested nodes. No other node carries them."""
 from random import Random
 
 from carrycast.core.model import NodeId
-from carrycast.core.parts.buffer import BufferedEvent
-from carrycast.core.parts.carrier import CarrierProtocol
-from carrycast.core.parts.carrier_buffer import CarrierSettings
-from carrycast.core.parts.copies import CopyRule, CopyShare
+from carrycast.core.parts import BufferedEvent, CarrierProtocol, CarrierSettings, CopyRule, CopyShare
 from carrycast.core.protocol import Host, Port
 
 

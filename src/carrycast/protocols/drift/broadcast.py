@@ -16,7 +16,7 @@ from math import inf
 from random import Random
 
 from carrycast.core.model import EventId, Failure, NodeId
-from carrycast.core.parts.buffer import BufferedEvent
+from carrycast.core.parts import BufferedEvent
 from carrycast.core.protocol import Fact, Port, Token
 from carrycast.core.wire import LEASE_EXPIRED, hops_after
 from carrycast.protocols.drift.known_events import KnownEvents

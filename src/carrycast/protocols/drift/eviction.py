@@ -8,7 +8,7 @@ the highest weight keeps it, and two neighbors never evict the same event each r
 from collections.abc import Mapping
 
 from carrycast.core.model import EventId, NodeId
-from carrycast.core.parts.buffer import LeasedBuffer
+from carrycast.core.parts import LeasedBuffer
 from carrycast.protocols.drift.messages import ADDRESS_BYTES
 from carrycast.protocols.drift.neighbor_table import DriftNeighborTable
 from carrycast.protocols.drift.pull import ProxiedPull

@@ -7,8 +7,7 @@ from collections.abc import Collection
 from random import Random
 
 from carrycast.core.model import EventId, NodeId
-from carrycast.core.parts.buffer import BufferedEvent
-from carrycast.core.parts.replicas import KnownReplicas
+from carrycast.core.parts import BufferedEvent, KnownReplicas
 from carrycast.core.protocol import Fact, Port
 from carrycast.protocols.drift.broadcast import SelfPruningBroadcast
 from carrycast.protocols.drift.known_events import KnownEvents

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator
 from math import inf
 
 from carrycast.core.model import EventId, NodeId
-from carrycast.core.parts.buffer import BufferedEvent, make_memory, restore_buffer
-from carrycast.core.parts.log import DurableLog
-from carrycast.core.parts.seen import BoundedSeenCache
+from carrycast.core.parts import BoundedSeenCache, BufferedEvent, DurableLog, make_memory, restore_buffer
 from carrycast.core.protocol import DurableStore, Fact, Port
 from carrycast.core.wire import LEASE_EXPIRED
 from carrycast.protocols.drift.eviction import RendezvousEviction

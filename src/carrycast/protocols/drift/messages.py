@@ -11,8 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from msgspec import Meta
 
-from carrycast.core.model import EventId, FilterText, NodeId
-from carrycast.core.model.identity import Sequence
+from carrycast.core.model import EventId, FilterText, NodeId, Sequence
 from carrycast.core.wire import EventMessage, Message
 from carrycast.protocols.drift.runs import RunsOf, pack_ids, unpack
 

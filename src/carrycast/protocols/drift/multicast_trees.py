@@ -16,7 +16,7 @@ from random import Random
 
 from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import Event, NodeId
-from carrycast.core.parts.buffer import BufferedEvent
+from carrycast.core.parts import BufferedEvent
 from carrycast.core.protocol import Fact, Port
 from carrycast.core.wire import LEASE_EXPIRED, hops_after
 from carrycast.protocols.drift.audit import TreeAudit

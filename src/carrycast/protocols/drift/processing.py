@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from carrycast.core.model import Event, EventId, NodeId, Processor, ProcessorId
-from carrycast.core.parts.buffer import BufferedEvent
-from carrycast.core.parts.processing import ProcessorCalls, ProcessorInputs, parse_filter, stream_of
+from carrycast.core.parts import BufferedEvent, ProcessorCalls, ProcessorInputs, parse_filter, stream_of
 from carrycast.core.protocol import Fact, Port, Token
 from carrycast.core.wire import LEASE_EXPIRED
 from carrycast.protocols.drift.settings import DriftSettings

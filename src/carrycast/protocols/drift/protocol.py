@@ -20,10 +20,14 @@ from carrycast.core.model import (
     Subscription,
     SubscriptionId,
 )
-from carrycast.core.parts.buffer import BufferedEvent
-from carrycast.core.parts.local import LocalSubscriptions
-from carrycast.core.parts.log import capacity_of
-from carrycast.core.parts.requests import REQUESTS, AnswersFromBuffer, OpenRequests
+from carrycast.core.parts import (
+    REQUESTS,
+    AnswersFromBuffer,
+    BufferedEvent,
+    LocalSubscriptions,
+    OpenRequests,
+    capacity_of,
+)
 from carrycast.core.protocol import (
     AcknowledgesReplicas,
     Fact,
@@ -33,12 +37,13 @@ from carrycast.core.protocol import (
     Link,
     Port,
     Protocol,
+    RetentionLog,
     RunsProcessors,
     Settings,
     TimerKey,
     Token,
+    Usage,
 )
-from carrycast.core.protocol.retention import RetentionLog, Usage
 from carrycast.core.wire import Message
 from carrycast.protocols.drift.audit import AUDIT
 from carrycast.protocols.drift.broadcast import REBROADCAST, WINDOW, SelfPruningBroadcast

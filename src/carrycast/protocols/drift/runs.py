@@ -9,8 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 
-from carrycast.core.model import EventId, NodeId
-from carrycast.core.model.identity import MAX_NODE_ID
+from carrycast.core.model import MAX_NODE_ID, EventId, NodeId
 
 MAX_IDS = 1 << 16
 """Ids in one message: a few bytes may encode very many."""

@@ -4,8 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from carrycast.core.parts.log import LOG_BYTES, LogBytes
-from carrycast.core.parts.processing import MaxStages, StreamAttributes
+from carrycast.core.parts import LOG_BYTES, LogBytes, MaxStages, StreamAttributes
 from carrycast.core.protocol import Capability, Settings
 
 

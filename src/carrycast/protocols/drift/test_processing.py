@@ -14,7 +14,7 @@ from carrycast.errors import UserError
 from carrycast.protocols.drift.processing import FAILOVER, MAX_REMEMBERED, DriftProcessing
 from carrycast.protocols.drift.protocol import Drift
 from carrycast.protocols.drift.settings import DriftSettings
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import parse_scenario
 from carrycast.sim.testing import Net, isolate_protocol
 from carrycast.trace import Kind, Level

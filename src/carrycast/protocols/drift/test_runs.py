@@ -1,8 +1,7 @@
 """Ids in few bytes, and what bytes that are none do."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from carrycast.core.model import EventId
 from carrycast.core.model.identity import MAX_NODE_ID

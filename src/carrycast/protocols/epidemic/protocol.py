@@ -9,12 +9,20 @@ that one. Anti-entropy repeats lost summary vectors every `tell_again_s`, and re
 from random import Random
 
 from carrycast.core.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
-from carrycast.core.parts.buffer import BufferedEvent, LeaseTimer, make_memory, restore_buffer
-from carrycast.core.parts.local import LocalSubscriptions
-from carrycast.core.parts.log import DurableLog, capacity_of
-from carrycast.core.parts.neighbors import Neighbors
-from carrycast.core.parts.replicas import KnownReplicas
-from carrycast.core.parts.requests import REQUESTS, AnswersFromBuffer, OpenRequests
+from carrycast.core.parts import (
+    REQUESTS,
+    AnswersFromBuffer,
+    BufferedEvent,
+    DurableLog,
+    KnownReplicas,
+    LeaseTimer,
+    LocalSubscriptions,
+    Neighbors,
+    OpenRequests,
+    capacity_of,
+    make_memory,
+    restore_buffer,
+)
 from carrycast.core.protocol import (
     AcknowledgesReplicas,
     Fact,
@@ -24,11 +32,12 @@ from carrycast.core.protocol import (
     Link,
     Port,
     Protocol,
+    RetentionLog,
     Settings,
     TimerKey,
     Token,
+    Usage,
 )
-from carrycast.core.protocol.retention import RetentionLog, Usage
 from carrycast.core.wire import LEASE_EXPIRED, Message, hops_after
 from carrycast.protocols.epidemic.messages import HolderQuery, SummaryVector, Transfer, TransferRequest, split_ids
 from carrycast.protocols.epidemic.settings import EpidemicSettings

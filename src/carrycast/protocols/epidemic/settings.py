@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from carrycast.core.parts.log import LOG_BYTES, LogBytes
+from carrycast.core.parts import LOG_BYTES, LogBytes
 from carrycast.core.protocol import Capability, Settings
 from carrycast.protocols.epidemic.messages import MAX_IDS
 

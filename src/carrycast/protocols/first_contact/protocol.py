@@ -4,10 +4,7 @@ first neighbor that has not carried it."""
 from random import Random
 
 from carrycast.core.model import NodeId
-from carrycast.core.parts.buffer import BufferedEvent
-from carrycast.core.parts.carrier import ReplicatingCarrierProtocol
-from carrycast.core.parts.carrier_buffer import CarrierSettings
-from carrycast.core.parts.copies import CopyRule, CopyShare
+from carrycast.core.parts import BufferedEvent, CarrierSettings, CopyRule, CopyShare, ReplicatingCarrierProtocol
 from carrycast.core.protocol import Host, Port
 
 

@@ -4,7 +4,7 @@ events."""
 from random import Random
 
 from carrycast.core.model import Event, NodeId, Subscription, SubscriptionId
-from carrycast.core.parts.flood import Flood, RelaySettings
+from carrycast.core.parts import Flood, RelaySettings
 from carrycast.core.protocol import Host, Interface, Port, Protocol, TimerKey
 from carrycast.core.wire import EventMessage, Message
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from carrycast.core.model import Event, NodeId, Subscription, SubscriptionId
-from carrycast.core.parts.flood import Flood, RelaySettings
+from carrycast.core.parts import Flood, RelaySettings
 from carrycast.core.protocol import Host, Interface, Port, Protocol, Settings, TimerKey
 from carrycast.core.wire import EventMessage, Message
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from carrycast.core.matching import serves
 from carrycast.core.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
-from carrycast.core.parts.sequence_window import SequenceWindow
+from carrycast.core.parts import SequenceWindow
 from carrycast.core.protocol import Gap
 from carrycast.core.wire import Message, hops_after
 from carrycast.protocols.overlay.context import NodeContext

@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from carrycast.core.matching import Filter, FilterError, serves
-from carrycast.core.matching.index import FilterIndex
+from carrycast.core.matching import Filter, FilterError, FilterIndex, serves
 from carrycast.core.model import Event, NodeId, SubscriptionId
 from carrycast.protocols.overlay.context import NodeContext
 from carrycast.protocols.overlay.messages import (

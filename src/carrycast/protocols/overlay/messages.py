@@ -5,9 +5,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from carrycast.core.model import Event, EventId, NodeId, Subscription, SubscriptionId
-from carrycast.core.model.subscription import MAX_STATE_BYTES
-from carrycast.core.parts.channel import ChannelAck, ChannelPacket
+from carrycast.core.model import MAX_STATE_BYTES, Event, EventId, NodeId, Subscription, SubscriptionId
+from carrycast.core.parts import ChannelAck, ChannelPacket
 from carrycast.core.wire import EventMessage, Message, ParcelMessage
 
 MAX_PATH = 64

@@ -8,7 +8,7 @@ output has arrived.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from carrycast.core.model import Event, EventId, NodeId, Subscription, SubscriptionId
-from carrycast.core.parts.processing import ProcessorCalls
+from carrycast.core.parts import ProcessorCalls
 from carrycast.core.protocol import Token
 from carrycast.core.wire import hops_after
 from carrycast.protocols.overlay.context import NodeContext

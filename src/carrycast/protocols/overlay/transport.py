@@ -11,8 +11,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from carrycast.core.model import NodeId
-from carrycast.core.parts.channel import Channel, ChannelLimits, ChannelTypes
-from carrycast.core.parts.outbox import Undelivered
+from carrycast.core.parts import Channel, ChannelLimits, ChannelTypes, Undelivered
 from carrycast.core.protocol import Fact, Host, Port, Token
 from carrycast.core.wire import DecodeError, Message, Parcel, classify
 from carrycast.protocols.overlay.messages import CHANNEL_MESSAGES, Ack, Hop, Packet

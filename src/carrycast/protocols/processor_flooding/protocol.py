@@ -11,17 +11,20 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta
 
 from carrycast.core.model import Event, Failure, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
-from carrycast.core.parts.local import LocalSubscriptions
-from carrycast.core.parts.outbox import MessagePolicy, PathSelector, PeerOutbox, PeerPath
-from carrycast.core.parts.processing import (
+from carrycast.core.parts import (
+    LocalSubscriptions,
     MaxStages,
+    MessagePolicy,
+    PathSelector,
+    PeerOutbox,
+    PeerPath,
     ProcessorCalls,
     ProcessorInputs,
+    SeenCache,
     StreamAttributes,
     parse_filter,
     stream_of,
 )
-from carrycast.core.parts.seen import SeenCache
 from carrycast.core.protocol import Fact, Host, Interface, Link, Port, Protocol, RunsProcessors, Settings, Token
 from carrycast.core.wire import EventMessage, Message, hops_after
 

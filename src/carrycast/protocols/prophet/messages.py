@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 
 from carrycast.core.model import NodeId
-from carrycast.core.parts.subscription_exchange import Filters
+from carrycast.core.parts import Filters
 from carrycast.core.wire import Message
 
 MAX_ENTRIES = 512

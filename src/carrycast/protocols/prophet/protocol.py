@@ -7,11 +7,16 @@ place of a bundle's destination, an event has as destinations the nodes whose su
 from random import Random
 
 from carrycast.core.model import Failure, NodeId, Subscription, SubscriptionId
-from carrycast.core.parts.buffer import BufferedEvent
-from carrycast.core.parts.carrier import ReplicatingCarrierProtocol
-from carrycast.core.parts.copies import CopyRule, CopyShare
-from carrycast.core.parts.exchange_messages import MESSAGES
-from carrycast.core.parts.subscription_exchange import MAX_FILTER_BYTES, MAX_FILTERS, canonical_filters
+from carrycast.core.parts import (
+    MAX_FILTER_BYTES,
+    MAX_FILTERS,
+    MESSAGES,
+    BufferedEvent,
+    CopyRule,
+    CopyShare,
+    ReplicatingCarrierProtocol,
+    canonical_filters,
+)
 from carrycast.core.protocol import Fact, Host, Interface, Link, Port, TimerKey
 from carrycast.core.wire import Message
 from carrycast.protocols.prophet.messages import (

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from carrycast.core.parts.carrier_buffer import CarrierSettings
+from carrycast.core.parts import CarrierSettings
 
 
 class ProphetSettings(CarrierSettings, frozen=True):

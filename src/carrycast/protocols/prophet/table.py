@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from carrycast.core.model import Event, NodeId
-from carrycast.core.parts.interests import KnownFilters
+from carrycast.core.parts import KnownFilters
 from carrycast.protocols.prophet.messages import ProfileVersion
 from carrycast.protocols.prophet.rules import age, update_encounter, update_transitivity
 from carrycast.protocols.prophet.settings import ProphetSettings

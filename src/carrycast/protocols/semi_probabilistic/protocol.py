@@ -9,10 +9,19 @@ from typing import ClassVar
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Event, Failure, NodeId, Subscription, SubscriptionId
-from carrycast.core.parts.link_selection import LinkRules, LinkSelection, ReportFormat, SpreadSettings
-from carrycast.core.parts.log import DurableLog, capacity_of
-from carrycast.core.protocol import Fact, Host, Interface, KeepsEvents, Link, Port, Protocol, TimerKey
-from carrycast.core.protocol.retention import RetentionLog, Usage
+from carrycast.core.parts import DurableLog, LinkRules, LinkSelection, ReportFormat, SpreadSettings, capacity_of
+from carrycast.core.protocol import (
+    Fact,
+    Host,
+    Interface,
+    KeepsEvents,
+    Link,
+    Port,
+    Protocol,
+    RetentionLog,
+    TimerKey,
+    Usage,
+)
 from carrycast.core.wire import Message
 from carrycast.protocols.semi_probabilistic.messages import MAX_FILTERS, ForwardedEvent, SubscriptionReport
 from carrycast.protocols.semi_probabilistic.settings import SemiProbabilisticSettings

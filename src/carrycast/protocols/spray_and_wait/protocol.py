@@ -10,10 +10,14 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from carrycast.core.model import NodeId
-from carrycast.core.parts.buffer import BufferedEvent
-from carrycast.core.parts.carrier import ReplicatingCarrierProtocol
-from carrycast.core.parts.carrier_buffer import CarrierSettings
-from carrycast.core.parts.copies import MAX_COPIES, CopyRule, CopyShare
+from carrycast.core.parts import (
+    MAX_COPIES,
+    BufferedEvent,
+    CarrierSettings,
+    CopyRule,
+    CopyShare,
+    ReplicatingCarrierProtocol,
+)
 from carrycast.core.protocol import Host, Port
 
 

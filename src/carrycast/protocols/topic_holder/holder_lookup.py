@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from carrycast.core.matching import Filter, FilterError
-from carrycast.core.model import NodeId, Position
-from carrycast.core.model.roads import nearest, squared_m
+from carrycast.core.model import NodeId, Position, nearest, squared_m
 from carrycast.core.protocol import Host, Place
 from carrycast.protocols.topic_holder.messages import SubscriptionEntry
 from carrycast.protocols.topic_holder.rules import home_nodes, home_place, is_plausible

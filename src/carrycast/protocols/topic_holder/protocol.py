@@ -12,8 +12,7 @@ import msgspec
 
 from carrycast.core.matching import Filter, pinned_values, serves
 from carrycast.core.model import Event, NodeId, Position, Subscription, SubscriptionId
-from carrycast.core.parts.local import LocalSubscriptions
-from carrycast.core.parts.seen import BoundedSeenCache
+from carrycast.core.parts import BoundedSeenCache, LocalSubscriptions
 from carrycast.core.protocol import Fact, Host, Interface, Place, Port, Protocol, TimerKey, UsesRouter
 from carrycast.core.wire import EventMessage, Message
 from carrycast.protocols.topic_holder.holder_lookup import HolderLookup

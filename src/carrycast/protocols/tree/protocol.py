@@ -12,10 +12,7 @@ from typing import ClassVar
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Advertisement, Event, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
-from carrycast.core.parts.local import LocalSubscriptions
-from carrycast.core.parts.log import capacity_of
-from carrycast.core.parts.neighbors import Neighbors
-from carrycast.core.parts.seen import SeenCache
+from carrycast.core.parts import LocalSubscriptions, Neighbors, SeenCache, capacity_of
 from carrycast.core.protocol import (
     Advertises,
     AnswersRequests,
@@ -27,10 +24,11 @@ from carrycast.core.protocol import (
     Link,
     Port,
     Protocol,
+    RetentionLog,
     Settings,
     TimerKey,
+    Usage,
 )
-from carrycast.core.protocol.retention import RetentionLog, Usage
 from carrycast.core.wire import Message
 from carrycast.protocols.tree.forwarding import SubscriptionForwarding
 from carrycast.protocols.tree.messages import (
@@ -50,6 +48,7 @@ from carrycast.protocols.tree.overlay import BuiltTree, GivenTree, HomeBrokerLin
 from carrycast.protocols.tree.recovery import LEASE, EpidemicRecovery
 from carrycast.protocols.tree.settings import TreeSettings
 from carrycast.services.retrieval import (
+    MAX_HOPS,
     RepositoryBranch,
     ResponseEnd,
     Retrieval,
@@ -57,7 +56,6 @@ from carrycast.services.retrieval import (
     RetrievalResponse,
     RetrievalRoutes,
 )
-from carrycast.services.retrieval.messages import MAX_HOPS
 
 MAX_SEEN_S = 3600.0
 """The longest time for which an event is remembered; copies do not travel for an hour."""

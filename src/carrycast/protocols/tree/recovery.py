@@ -11,12 +11,11 @@ from collections.abc import Callable, Container
 from random import Random
 
 from carrycast.core.model import Event, EventId, NodeId
-from carrycast.core.parts.buffer import BufferedEvent, LeaseTimer, make_memory, restore_buffer
-from carrycast.core.parts.log import DurableLog
+from carrycast.core.parts import BufferedEvent, DurableLog, LeaseTimer, make_memory, restore_buffer
 from carrycast.core.protocol import DurableStore, Fact, Port
 from carrycast.protocols.tree.messages import Publish, RecoveryDigest, RecoveryRequest
 from carrycast.protocols.tree.settings import TreeSettings
-from carrycast.services.retrieval.messages import MAX_HOPS
+from carrycast.services.retrieval import MAX_HOPS
 
 LEASE = "recovery lease"
 MAX_IDS = 256

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from carrycast.core.parts.log import LOG_BYTES, LogBytes
+from carrycast.core.parts import LOG_BYTES, LogBytes
 from carrycast.services.retrieval import RetrievalSettings
 
 

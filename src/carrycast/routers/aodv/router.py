@@ -5,7 +5,7 @@ from random import Random
 from typing import ClassVar
 
 from carrycast.core.model import Failure, NodeId
-from carrycast.core.parts.neighbors import Neighbors
+from carrycast.core.parts import Neighbors
 from carrycast.core.protocol import (
     Capability,
     Host,

@@ -8,7 +8,7 @@ two with different priorities the higher one wins, and that is no conflict but a
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from carrycast.core.matching.satisfiability import Satisfiability, check_satisfiability, example_of
+from carrycast.core.matching import Satisfiability, check_satisfiability, example_of
 from carrycast.services.policy.roles import EVERYBODY, Combination, common_roles
 from carrycast.services.policy.rule import Action, Enabled, Policy, contradicts, format_action, format_scalar
 from carrycast.services.policy.time_period import PeriodOverlap, find_overlap

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from carrycast.core.model import Scalar
-from carrycast.core.model.wall_clock import WallTime
+from carrycast.core.model import Scalar, WallTime
 from carrycast.core.protocol import Capability, Host
 
 

@@ -11,10 +11,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from carrycast.core.model import Event, NodeId, Scalar
-from carrycast.core.model.wall_clock import WallTime
-from carrycast.core.protocol import Fact, Host, Settings
-from carrycast.core.protocol.application import Application, ApplicationPort, Key
+from carrycast.core.model import Event, NodeId, Scalar, WallTime
+from carrycast.core.protocol import Application, ApplicationPort, Fact, Host, Key, Settings
 from carrycast.errors import UserError
 from carrycast.services.policy.catalog import MalformedError, PolicyCatalog, PublishedPolicy, read_policy
 from carrycast.services.policy.context import merge_context, observed_attributes, wall_time
@@ -30,8 +28,7 @@ from carrycast.services.policy.messages import (
     address_filter,
     decode_message,
 )
-from carrycast.services.policy.policy_retrieval import TIMER as FETCH
-from carrycast.services.policy.policy_retrieval import PolicyRetrieval
+from carrycast.services.policy.policy_retrieval import TIMER as FETCH, PolicyRetrieval
 from carrycast.services.policy.roles import Role, matches_roles, role_filters
 from carrycast.services.policy.rule import Action, Enabled, Policy, contradicts
 from carrycast.services.policy.survey import HeldPolicy, PolicySurvey, State, SurveyResponder

@@ -15,8 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.core.model import Event, NodeId, Scalar
-from carrycast.core.protocol import Capability, Fact, Host, Settings
-from carrycast.core.protocol.application import Application, ApplicationPort, Key
+from carrycast.core.protocol import Application, ApplicationPort, Capability, Fact, Host, Key, Settings
 from carrycast.services.policy.catalog import MalformedError
 from carrycast.services.policy.context import merge_context, observed_attributes, wall_time
 from carrycast.services.policy.messages import (

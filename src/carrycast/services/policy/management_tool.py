@@ -12,8 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.core.model import Event, EventId, NodeId
-from carrycast.core.protocol import Fact, Host, Settings
-from carrycast.core.protocol.application import Application, ApplicationPort, Key
+from carrycast.core.protocol import Application, ApplicationPort, Fact, Host, Key, Settings
 from carrycast.errors import UserError
 from carrycast.services.policy.catalog import (
     MalformedError,

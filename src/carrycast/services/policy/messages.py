@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.core.model import Event, NodeId, Scalar
-from carrycast.core.protocol.application import ApplicationPort
+from carrycast.core.protocol import ApplicationPort
 from carrycast.errors import UserError
 from carrycast.services.policy.catalog import MalformedError
 from carrycast.services.policy.roles import Role

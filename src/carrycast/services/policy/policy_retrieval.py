@@ -7,7 +7,7 @@ answer is complete a request is always open, so that an answer comes as soon as 
 
 from random import Random
 
-from carrycast.core.protocol.application import ApplicationPort, Key
+from carrycast.core.protocol import ApplicationPort, Key
 
 TIMER = "fetch"
 

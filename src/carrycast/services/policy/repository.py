@@ -19,17 +19,16 @@ from msgspec import Meta
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Event, EventId, NodeId
-from carrycast.core.protocol import Capability, Fact, Host, Settings
-from carrycast.core.protocol.application import Application, ApplicationPort, Key
+from carrycast.core.protocol import Application, ApplicationPort, Capability, Fact, Host, Key, Settings
 from carrycast.services.policy.catalog import MalformedError, PolicyCatalog, PolicyRecord, PublishedPolicy, read_policy
 from carrycast.services.policy.conflict import find_conflicts
 from carrycast.services.policy.context import wall_time
 from carrycast.services.policy.messages import TO, PolicyReport, send_report
-from carrycast.services.policy.policy_retrieval import TIMER as FETCH
-from carrycast.services.policy.policy_retrieval import PolicyRetrieval
+from carrycast.services.policy.policy_retrieval import TIMER as FETCH, PolicyRetrieval
 from carrycast.services.policy.roles import ANY_POLICY, Role, role_attributes, role_filters
 from carrycast.services.policy.survey import (
     HOLDINGS,
+    KIND as REPORT_KIND,
     HeldPolicy,
     PolicySurvey,
     State,
@@ -39,7 +38,6 @@ from carrycast.services.policy.survey import (
     read_survey_answer,
     send_survey,
 )
-from carrycast.services.policy.survey import KIND as REPORT_KIND
 
 SPREAD_S = 5.0
 """Over which time nodes answer: a thousand of them are then 200 a second."""

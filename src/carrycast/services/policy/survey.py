@@ -13,8 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.core.model import Event, EventId, NodeId
-from carrycast.core.protocol import Fact, Host
-from carrycast.core.protocol.application import ApplicationPort, Key
+from carrycast.core.protocol import ApplicationPort, Fact, Host, Key
 from carrycast.errors import UserError
 from carrycast.services.policy.catalog import (
     MAX_RECORD_BYTES,

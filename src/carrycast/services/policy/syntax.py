@@ -2,7 +2,7 @@
 
 import re
 
-from carrycast.core.matching.errors import quoted
+from carrycast.core.matching import quoted
 from carrycast.errors import UserError
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from carrycast.core.model.wall_clock import WallTime
+from carrycast.core.model import WallTime
 
 DAY_S = 86_400
 

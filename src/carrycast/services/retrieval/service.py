@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import Event, EventId, NodeId, Request, RequestId, Subscription, SubscriptionId
-from carrycast.core.parts.buffer import BufferedEvent, LeasedBuffer
+from carrycast.core.parts import BufferedEvent, LeasedBuffer
 from carrycast.core.protocol import Fact, Host, Port, TimerKey
 from carrycast.services.retrieval.messages import (
     MAX_HOPS,

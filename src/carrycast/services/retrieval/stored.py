@@ -6,7 +6,7 @@ import msgspec
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Event, EventId, Scalar
-from carrycast.core.parts.buffer import BufferedEvent, LeasedBuffer
+from carrycast.core.parts import BufferedEvent, LeasedBuffer
 from carrycast.core.protocol import DurableStore, Fact, Port
 
 _PREFIX = b"event:"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from carrycast.errors import UserError
 from carrycast.sim.contacts.plan import ContactPlan, order_by
-from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories
+from carrycast.sim.mobility import Floats, Integers, Trajectories
 
 # The maximum number of pieces of one leg within a slice. A leg that would need more, such as a jump across the map,
 # makes the grid of its chunk coarser instead of filling the memory.

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.mobility.movement_file import TraceFile
-from carrycast.sim.mobility.trajectory import Floats, Integers
+from carrycast.sim.mobility import Floats, Integers, TraceFile
 from carrycast.version import metadata_value
 
 if TYPE_CHECKING:

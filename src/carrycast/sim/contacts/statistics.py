@@ -8,7 +8,7 @@ import numpy as np
 
 from carrycast.errors import UserError
 from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.mobility.trajectory import Floats, Integers
+from carrycast.sim.mobility import Floats, Integers
 
 # Fewer values than this fit any distribution.
 LEAST_VALUES = 50

@@ -15,15 +15,21 @@ from carrycast.core.model import (
     Subscription,
     SubscriptionId,
 )
-from carrycast.core.protocol import Fact, Host
-from carrycast.core.protocol.application import Application, ApplicationPort
-from carrycast.core.protocol.application_host import ApplicationHost, ApplicationKey, HostedApplications
-from carrycast.core.protocol.tuning import Tuner
+from carrycast.core.protocol import (
+    Application,
+    ApplicationHost,
+    ApplicationKey,
+    ApplicationPort,
+    Fact,
+    Host,
+    HostedApplications,
+    Tuner,
+)
 from carrycast.core.streams import stream
 from carrycast.core.wire import Layer
 from carrycast.sim.engine.context import RunContext
 from carrycast.sim.engine.kernel import Timer
-from carrycast.sim.scenario.applications import PlacedApplication
+from carrycast.sim.scenario import PlacedApplication
 
 if TYPE_CHECKING:
     from carrycast.sim.engine.node import SimNode

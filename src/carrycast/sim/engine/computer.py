@@ -11,7 +11,7 @@ from carrycast.core.wire import Layer
 from carrycast.sim.engine.context import RunContext
 from carrycast.sim.engine.kernel import US_PER_S, delay_us
 from carrycast.sim.engine.observers.outputs import Made
-from carrycast.trace import rows
+from carrycast.trace import encoded_event, processor_error
 
 Tell: TypeAlias = Callable[[Token, bytes, list[Event], float, str], None]
 """Reports the outcome of a call: token, state, events, cost in seconds, error."""
@@ -38,7 +38,7 @@ class _Call(NamedTuple):
     """Why the call is rejected; None if it runs."""
 
     def size_bytes(self) -> int:
-        return len(self.state) + sum(len(rows.encoded_event(event)) for event in self.events)
+        return len(self.state) + sum(len(encoded_event(event)) for event in self.events)
 
 
 class Computer:
@@ -127,4 +127,4 @@ class Computer:
         before = self.failures.get(call.processor)
         first = (str(error), self._kernel.now_s) if before is None else (before.first, before.first_s)
         self.failures[call.processor] = ProcessorFailures(1 if before is None else before.times + 1, *first)
-        self._context.recorder.on_fact(self._node, Layer.DISSEMINATION, rows.processor_error(call.events, error.report))
+        self._context.recorder.on_fact(self._node, Layer.DISSEMINATION, processor_error(call.events, error.report))

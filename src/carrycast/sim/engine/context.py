@@ -6,16 +6,13 @@ from carrycast.core.functions import InstalledFunction
 from carrycast.core.model import NodeId, Position, ProcessorId, RoadMap
 from carrycast.core.protocol import Capability, StackPlan
 from carrycast.errors import WorkError
-from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.contacts import ContactPlan
 from carrycast.sim.engine.fault_schedule import SlowLinks
 from carrycast.sim.engine.kernel import Kernel
 from carrycast.sim.engine.observers.recorder import Recorder
 from carrycast.sim.engine.resources import Batteries, Memories
-from carrycast.sim.mobility.trajectory import Trajectories
-from carrycast.sim.scenario.applications import PlacedApplication
-from carrycast.sim.scenario.faults import FaultPlan
-from carrycast.sim.scenario.movement import compute_movement
-from carrycast.sim.scenario.scenario import Scenario
+from carrycast.sim.mobility import Trajectories
+from carrycast.sim.scenario import FaultPlan, PlacedApplication, Scenario, compute_movement
 
 
 class DerivedEventsError(WorkError):

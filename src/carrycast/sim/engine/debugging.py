@@ -12,8 +12,8 @@ from typing import Any
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import StateMachine
 from carrycast.errors import UserError
-from carrycast.sim.engine.run import RunResult, Simulation
-from carrycast.sim.scenario.scenario import Scenario
+from carrycast.sim.engine.simulation import RunResult, Simulation
+from carrycast.sim.scenario import Scenario
 
 Stop = Callable[[FrameType], None]
 

@@ -4,7 +4,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-from carrycast.core.protocol.machine import StateMachine
+from carrycast.core.protocol import StateMachine
 from carrycast.errors import UserError, WorkError
 
 

@@ -7,8 +7,8 @@ from typing import Protocol
 from carrycast.core.model import NodeId
 from carrycast.core.streams import stream
 from carrycast.sim.engine.kernel import US_PER_S, Kernel, microseconds
-from carrycast.sim.radio.medium import Topology
-from carrycast.sim.scenario.faults import FaultPlan, LinkCuts, LinkSlow, Outage
+from carrycast.sim.radio import Topology
+from carrycast.sim.scenario import FaultPlan, LinkCuts, LinkSlow, Outage
 
 
 class SlowLinks:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from carrycast.core.model import NodeId, Position
 from carrycast.core.protocol import GlobalView
 from carrycast.sim.engine.context import RunContext
-from carrycast.sim.radio.medium import Medium
+from carrycast.sim.radio import Medium
 
 
 class NetworkView(GlobalView):

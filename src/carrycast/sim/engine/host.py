@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap, Velocity
-from carrycast.core.model.wall_clock import WallTime
+from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap, Velocity, WallTime
 from carrycast.core.protocol import DurableStore, GlobalView, Host
 from carrycast.sim.engine.computer import Computer
 from carrycast.sim.engine.context import RunContext

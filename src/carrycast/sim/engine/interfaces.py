@@ -6,7 +6,7 @@ from carrycast.core.model import Failure, NodeId
 from carrycast.core.protocol import Interface, Token
 from carrycast.core.wire import Layer, Message
 from carrycast.sim.engine.context import RunContext
-from carrycast.sim.radio.medium import Frame, Medium, MediumUpcalls, UnicastBatch
+from carrycast.sim.radio import Frame, Medium, MediumUpcalls, UnicastBatch
 
 RADIO: Interface = "radio"
 """The interface that every simulated node has."""

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from carrycast.sim.radio.medium import Scheduler
+from carrycast.sim.radio import Scheduler
 
 US_PER_S = 1_000_000
 _SECOND_US = US_PER_S

@@ -4,8 +4,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from carrycast.trace import Kind
-from carrycast.trace.eligibility import Eligibility
+from carrycast.trace import Eligibility, Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,8 +7,7 @@ from functools import partial
 from random import Random
 
 from carrycast.core.model import Failure, NodeId
-from carrycast.core.protocol import Interface, Link
-from carrycast.core.protocol.stack import Receiver
+from carrycast.core.protocol import Interface, Link, Receiver
 from carrycast.core.streams import stream
 from carrycast.core.wire import LEASE_EXPIRED, DecodeError, Layer, Message
 from carrycast.sim.engine.context import RunContext
@@ -17,12 +16,8 @@ from carrycast.sim.engine.global_view import NetworkView
 from carrycast.sim.engine.interfaces import RADIO, Interfaces
 from carrycast.sim.engine.kernel import US_PER_S, Kernel, microseconds
 from carrycast.sim.engine.node import SimNode
-from carrycast.sim.radio.disk import DiskMedium
-from carrycast.sim.radio.medium import Frame, Medium, MediumUpcalls, Reach
-from carrycast.sim.radio.radio import RadioContext
-from carrycast.sim.scenario.faults import LinkSlow
-from carrycast.sim.scenario.resources import ServiceSettings
-from carrycast.sim.scenario.scenario import OracleDiscovery
+from carrycast.sim.radio import DiskMedium, Frame, Medium, MediumUpcalls, RadioContext, Reach
+from carrycast.sim.scenario import LinkSlow, OracleDiscovery, ServiceSettings
 
 FrameHandler = Callable[[Frame, NodeId], None]
 

@@ -27,8 +27,8 @@ from carrycast.core.protocol import (
     Stack,
     TimerKey,
     Token,
+    log_of,
 )
-from carrycast.core.protocol.optional import log_of
 from carrycast.core.streams import stream
 from carrycast.core.wire import Layer, Message
 from carrycast.sim.engine.application_host import SimApplications

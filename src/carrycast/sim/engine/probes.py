@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from carrycast.core.model import NodeId
-from carrycast.core.protocol.machine import Snapshot
+from carrycast.core.protocol import Snapshot
 from carrycast.sim.engine.context import RunContext
 from carrycast.sim.engine.kernel import microseconds
 from carrycast.sim.engine.network import Network
-from carrycast.sim.scenario.measures import RequestedMetric, aggregate
-from carrycast.trace.folds.fold import Metrics
+from carrycast.sim.scenario import RequestedMetric, aggregate
+from carrycast.trace import Metrics
 
 Series = dict[str, list[tuple[float, float | None]]]
 """Metric -> time and value of each sample; None where there was nothing to measure."""

@@ -5,8 +5,8 @@ from random import Random
 import msgspec
 
 from carrycast.core.model import Event, EventId, NodeId
-from carrycast.sim.radio.medium import Frame, Reach
-from carrycast.sim.scenario.resources import EnergySettings
+from carrycast.sim.radio import Frame, Reach
+from carrycast.sim.scenario import EnergySettings
 
 
 class Batteries:

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from carrycast.core.model.roads import RoadMap
+from carrycast.core.model import RoadMap
 from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area, MobilityModel, Recording, find_movement_model

@@ -6,8 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from carrycast.core.maps import Lane, lanes_of
-from carrycast.core.model import Position
-from carrycast.core.model.roads import RoadMap
+from carrycast.core.model import Position, RoadMap
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area
 from carrycast.sim.mobility.road_model import RoadModel, drive_legs, limit_speeds, merge_legs, place_vehicles

@@ -13,8 +13,7 @@ import numpy as np
 from msgspec import Meta
 
 from carrycast.core.maps import lanes_of, read_map
-from carrycast.core.model import Position
-from carrycast.core.model.roads import RoadMap
+from carrycast.core.model import Position, RoadMap
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area, MobilityModel
 from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories

@@ -1,1 +1,23 @@
 """Who hears whom, when, and at what cost. Knows nothing of protocols."""
+
+from carrycast.sim.radio.disk import DiskMedium
+from carrycast.sim.radio.disk_settings import DiskRadio
+from carrycast.sim.radio.medium import Frame, Medium, MediumUpcalls, Reach, Scheduler, Topology, UnicastBatch
+from carrycast.sim.radio.radio import DEFAULT_RADIO, Radio, RadioContext, radio_named, radio_names
+
+__all__ = [
+    "DEFAULT_RADIO",
+    "DiskMedium",
+    "DiskRadio",
+    "Frame",
+    "Medium",
+    "MediumUpcalls",
+    "Radio",
+    "RadioContext",
+    "Reach",
+    "Scheduler",
+    "Topology",
+    "UnicastBatch",
+    "radio_named",
+    "radio_names",
+]

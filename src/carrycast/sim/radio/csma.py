@@ -13,7 +13,7 @@ from random import Random
 
 from carrycast.core.model import Failure, NodeId
 from carrycast.core.wire import Layer, ParcelMessage
-from carrycast.sim.contacts.plan import MICROSECONDS, ContactPlan
+from carrycast.sim.contacts import MICROSECONDS, ContactPlan
 from carrycast.sim.radio.contention import Contention
 from carrycast.sim.radio.dot11 import ACK_BYTES, CTS_BYTES, RTS_BYTES, CsmaRadio
 from carrycast.sim.radio.ether import Ether, Places

@@ -8,7 +8,7 @@ import msgspec
 
 from carrycast.core.model import NodeId
 from carrycast.core.plugins import find_plugin, plugin_names
-from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.contacts import ContactPlan
 from carrycast.sim.radio.medium import Medium, MediumUpcalls, Scheduler
 
 RADIOS = {

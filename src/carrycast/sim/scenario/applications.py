@@ -9,9 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.core.model import NodeId
-from carrycast.core.protocol import Settings
-from carrycast.core.protocol.application import Application, application_named
-from carrycast.core.protocol.host import Capability
+from carrycast.core.protocol import Application, Capability, Settings, application_named
 from carrycast.core.settings import InputFile, parse_settings
 from carrycast.core.streams import stream
 from carrycast.errors import UserError

@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.core.matching import Filter, FilterError
-from carrycast.core.model import Scalar, check_attributes
-from carrycast.core.model.event import MAX_ATTRIBUTES
+from carrycast.core.model import MAX_ATTRIBUTES, Scalar, check_attributes
 from carrycast.errors import UserError
 
 

@@ -15,8 +15,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from carrycast.core.model import Scalar
-from carrycast.core.model.event import MAX_PAYLOAD_BYTES, check_attributes
+from carrycast.core.model import MAX_PAYLOAD_BYTES, Scalar, check_attributes
 from carrycast.errors import UserError
 
 MAX_LINE_BYTES = 1 << 21

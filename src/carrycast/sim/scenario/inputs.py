@@ -3,11 +3,11 @@
 import hashlib
 from pathlib import Path
 
-from carrycast.core.protocol.application import application_named
+from carrycast.core.protocol import application_named
 from carrycast.core.settings import file_locator, map_files
 from carrycast.errors import UserError
 from carrycast.sim.scenario.scenario import Scenario
-from carrycast.trace.folds.registry import installed_folds
+from carrycast.trace import installed_folds
 
 _ABSENT = b"absent"
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.errors import UserError
-from carrycast.trace.folds.registry import METRICS, installed_metrics
+from carrycast.trace import METRICS, installed_metrics
 
 METRIC_MEANINGS: Mapping[str, str] = {name: info.meaning for name, info in METRICS.items()}
 """The built-in metrics of every run."""

@@ -9,16 +9,18 @@ import numpy as np
 
 from carrycast.core.streams import array_stream, check_seed
 from carrycast.errors import UserError
-from carrycast.sim.contacts.exact import compute_contacts
-from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.mobility.compression import decompressed_file
-from carrycast.sim.mobility.csv_table import COLUMNS, CsvTable
-from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.movement_file import MovementFormat
-from carrycast.sim.mobility.ns2 import Ns2
-from carrycast.sim.mobility.one import One
-from carrycast.sim.mobility.sumo import Sumo
-from carrycast.sim.mobility.trajectory import Trajectories
+from carrycast.sim.contacts import ContactPlan, compute_contacts
+from carrycast.sim.mobility import (
+    COLUMNS,
+    Area,
+    CsvTable,
+    MovementFormat,
+    Ns2,
+    One,
+    Sumo,
+    Trajectories,
+    decompressed_file,
+)
 from carrycast.sim.scenario.event_files import read_events
 from carrycast.sim.scenario.inputs import input_digest, input_files
 from carrycast.sim.scenario.scenario import Scenario, load_scenario

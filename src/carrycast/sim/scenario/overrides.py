@@ -10,7 +10,7 @@ import msgspec
 
 from carrycast.core.stacks import DEFAULT_PROTOCOL
 from carrycast.errors import UserError
-from carrycast.sim.radio.radio import DEFAULT_RADIO
+from carrycast.sim.radio import DEFAULT_RADIO
 from carrycast.sim.scenario.scenario import Scenario, load_scenario, parse_scenario
 
 _BARE_WORD = re.compile(r"[A-Za-z_][\w./+-]*")

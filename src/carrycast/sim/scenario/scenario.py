@@ -9,9 +9,7 @@ from msgspec import Meta
 
 from carrycast.core.functions import ProcessorError, split_function
 from carrycast.core.model import Processor
-from carrycast.core.protocol import BeaconSettings, StackPlan
-from carrycast.core.protocol.host import Capability
-from carrycast.core.protocol.optional import serves_processors
+from carrycast.core.protocol import BeaconSettings, Capability, StackPlan, serves_processors
 from carrycast.core.settings import (
     FunctionInFile,
     InputFile,
@@ -24,10 +22,8 @@ from carrycast.core.settings import (
 )
 from carrycast.core.stacks import make_stack_plan, needs_beacons
 from carrycast.errors import UserError
-from carrycast.sim.mobility.model import Area, MobilityModel
-from carrycast.sim.mobility.model import find_movement_model as mobility_named
-from carrycast.sim.radio.disk_settings import DiskRadio
-from carrycast.sim.radio.radio import DEFAULT_RADIO, Radio, radio_named, radio_names
+from carrycast.sim.mobility import Area, MobilityModel, find_movement_model as mobility_named
+from carrycast.sim.radio import DEFAULT_RADIO, DiskRadio, Radio, radio_named, radio_names
 from carrycast.sim.scenario.applications import ApplicationEntry, Calendar, CommandEntry, check_applications
 from carrycast.sim.scenario.draws import Selection, check_filter, check_selection
 from carrycast.sim.scenario.faults import Fault, GpsError, check_fault

@@ -10,13 +10,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from carrycast.core.protocol import RunsProcessors
-from carrycast.core.protocol.host import Capability
-from carrycast.core.protocol.registry import protocol_named, protocol_names
+from carrycast.core.protocol import Capability, RunsProcessors, protocol_named, protocol_names
 from carrycast.errors import UserError
-from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.mobility.model import MobilityModel, Recording
-from carrycast.sim.mobility.trajectory import Trajectories
+from carrycast.sim.contacts import ContactPlan
+from carrycast.sim.mobility import MobilityModel, Recording, Trajectories
 from carrycast.sim.scenario.inputs import input_digest
 from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.roles import draw_roles

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.core.model import (
+    MAX_STATE_BYTES,
     AccessPolicy,
     Advertisement,
     AdvertisementId,
@@ -20,7 +21,6 @@ from carrycast.core.model import (
     Subscription,
     SubscriptionId,
 )
-from carrycast.core.model.subscription import MAX_STATE_BYTES
 from carrycast.core.settings import InputFile
 from carrycast.core.streams import stream
 from carrycast.errors import UserError

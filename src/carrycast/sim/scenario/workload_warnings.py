@@ -5,13 +5,12 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from carrycast.core.matching import Filter
-from carrycast.core.matching.satisfiability import Satisfiability, check_satisfiability
-from carrycast.core.matching.terms import (
+from carrycast.core.matching import (
     And,
     Between,
     Compare,
     Constant,
+    Filter,
     In,
     IsNull,
     Like,
@@ -21,7 +20,9 @@ from carrycast.core.matching.terms import (
     Not,
     Operator,
     Or,
+    Satisfiability,
     ValueKind,
+    check_satisfiability,
 )
 from carrycast.core.model import Scalar
 from carrycast.sim.scenario.draws import (

@@ -8,7 +8,7 @@
 True
 """
 
-from carrycast.sim.testing.examples import example_tables, examples
+from carrycast.sim.testing.example_scenarios import example_tables, examples
 from carrycast.sim.testing.isolation import IsolatedHost, RecordedUpcalls, isolate_protocol, isolate_router
 from carrycast.sim.testing.net import Net
 

@@ -16,7 +16,7 @@ from carrycast.core.protocol import (
 )
 from carrycast.core.stacks import select_protocol, select_router
 from carrycast.core.wire import Parcel
-from carrycast.sim.engine.host import MemoryStore
+from carrycast.sim.engine import MemoryStore
 
 
 class IsolatedHost(Host):

@@ -22,11 +22,10 @@ from carrycast.core.model import (
     SubscriptionId,
 )
 from carrycast.core.protocol import Protocol
-from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.engine.node import SimNode
-from carrycast.sim.engine.run import RunResult, Simulation
-from carrycast.sim.scenario.scenario import parse_scenario
-from carrycast.sim.testing.examples import example_tables
+from carrycast.sim.contacts import ContactPlan
+from carrycast.sim.engine import RunResult, SimNode, Simulation
+from carrycast.sim.scenario import parse_scenario
+from carrycast.sim.testing.example_scenarios import example_tables
 from carrycast.trace import Kind, Level
 
 HORIZON_S = 1e6

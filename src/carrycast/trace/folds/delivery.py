@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from carrycast.core.matching.eligibility import admits
-from carrycast.core.matching.filter import Filter
-from carrycast.core.matching.index import FilterIndex
+from carrycast.core.matching import Filter, FilterIndex, admits
 from carrycast.core.model import Event, EventId, NodeId, ProcessorId, Subscription, SubscriptionId
 from carrycast.trace.facts import DeliverFact, PublishFact, SubscribeFact, TraceFact, UnsubscribeFact
 from carrycast.trace.folds.batch import (

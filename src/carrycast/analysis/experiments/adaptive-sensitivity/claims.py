@@ -4,11 +4,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from carrycast.analysis.experiments.claim_builder import difference_interval, ratio_of_seeds, values_by_seed
-from carrycast.analysis.spark.claims import UNDECIDED, Claim, decide, make_claim
-from carrycast.analysis.spark.definition import Relation, Selector
-from carrycast.analysis.spark.records import metric_bounds
-from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import Interval, confidence_interval
+from carrycast.analysis.spark import (
+    UNDECIDED,
+    Claim,
+    Interval,
+    Relation,
+    Results,
+    Selector,
+    confidence_interval,
+    decide,
+    make_claim,
+    metric_bounds,
+)
 
 NEAR = 0.1
 """How near a ratio must come to the paper's."""

@@ -8,10 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from carrycast.analysis.experiments.claim_builder import ClaimBuilder, ratio_of_seeds
-from carrycast.analysis.spark.claims import Claim, ClaimCase
-from carrycast.analysis.spark.definition import Label, Selector
-from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import Interval
+from carrycast.analysis.spark import Claim, ClaimCase, Interval, Label, Results, Selector
 
 ALIKE = 0.05
 """Deliveries that differ by less are alike: the marks of the paper's plots cannot be read more finely."""

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from carrycast.analysis.experiments.claim_builder import ratios_by_seed, values_by_seed
-from carrycast.analysis.spark.claims import Claim, decide, make_claim
-from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import confidence_interval
+from carrycast.analysis.spark import Claim, Results, confidence_interval, decide, make_claim
 
 NEARLY_ALL = 0.8
 """Of the copies that are stored where everybody stores all."""

@@ -3,10 +3,16 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from carrycast.analysis.spark.claims import Claim, decide, make_claim
-from carrycast.analysis.spark.definition import Selector
-from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import SHARE, confidence_interval, ratio_confidence_interval
+from carrycast.analysis.spark import (
+    SHARE,
+    Claim,
+    Results,
+    Selector,
+    confidence_interval,
+    decide,
+    make_claim,
+    ratio_confidence_interval,
+)
 
 SENT = 100
 SINKS = ("sink_0", "sink_1")

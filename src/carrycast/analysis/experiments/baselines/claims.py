@@ -2,10 +2,17 @@
 
 from collections.abc import Iterator
 
-from carrycast.analysis.spark.claims import Claim, decide, make_claim, relation_text
-from carrycast.analysis.spark.definition import Selector
-from carrycast.analysis.spark.results import Results, common_pairs
-from carrycast.analysis.spark.statistics import Interval, confidence_interval
+from carrycast.analysis.spark import (
+    Claim,
+    Interval,
+    Results,
+    Selector,
+    common_pairs,
+    confidence_interval,
+    decide,
+    make_claim,
+    relation_text,
+)
 
 GOSSIPS = ("gossip p=0.3", "gossip p=0.5", "gossip p=0.7")
 # Times are whole microseconds; half of one is noise of the last bits.

@@ -5,12 +5,9 @@ from collections.abc import Mapping, Set
 from functools import lru_cache
 from pathlib import Path
 
-from carrycast.analysis.advice.bound import delivery_bound
-from carrycast.sim.contacts.plan import ContactPlan
-from carrycast.sim.scenario.movement import compute_movement
-from carrycast.sim.scenario.roles import draw_roles
-from carrycast.sim.scenario.scenario import load_scenario
-from carrycast.sim.scenario.workload import draw_workload
+from carrycast.analysis.advice import delivery_bound
+from carrycast.sim.contacts import ContactPlan
+from carrycast.sim.scenario import compute_movement, draw_roles, draw_workload, load_scenario
 
 HERE = Path(__file__).parent
 """Where the networks are; a report keeps a copy of the claims alone."""

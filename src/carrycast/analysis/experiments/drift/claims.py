@@ -6,10 +6,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carrycast.analysis.experiments.drift.bounds import HERE, reachable, tree_frames
-from carrycast.analysis.spark.claims import Claim, ClaimCase, make_claim_over_cases
-from carrycast.analysis.spark.definition import Selector
-from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import SHARE, Interval, confidence_interval, paired_differences
+from carrycast.analysis.spark import (
+    SHARE,
+    Claim,
+    ClaimCase,
+    Interval,
+    Results,
+    Selector,
+    confidence_interval,
+    make_claim_over_cases,
+    paired_differences,
+)
 
 OWN = ("drift", "no offers", "no paths", "no waits", "no hashes", "drift of 100")
 # A pair in five hundred: two protocols meet the same contacts at other milliseconds.

@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 
 from carrycast.analysis.experiments.drift.claims import COSTS, Where, standing
-from carrycast.analysis.spark.claims import Claim
-from carrycast.analysis.spark.definition import Selector
-from carrycast.analysis.spark.results import Results
+from carrycast.analysis.spark import Claim, Results, Selector
 
 APART = ("community", "mule", "sources", "interest")
 """Networks with a figure of their own."""

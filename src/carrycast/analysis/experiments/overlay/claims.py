@@ -18,10 +18,16 @@ from carrycast.analysis.experiments.overlay.study import (
     ratio,
     share_below,
 )
-from carrycast.analysis.spark.claims import Claim, ClaimCase
-from carrycast.analysis.spark.definition import Relation, Selector
-from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, confidence_interval
+from carrycast.analysis.spark import (
+    DIFFERENCE_OF_SHARES,
+    SHARE,
+    Claim,
+    ClaimCase,
+    Relation,
+    Results,
+    Selector,
+    confidence_interval,
+)
 
 SLOW = 1.5
 """Growth is not rapid up to this factor."""

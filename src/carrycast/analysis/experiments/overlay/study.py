@@ -4,10 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from carrycast.analysis.experiments.claim_builder import ClaimBuilder
-from carrycast.analysis.spark.claims import Claim, ClaimCase
-from carrycast.analysis.spark.definition import Relation, Selector
-from carrycast.analysis.spark.records import series_value
-from carrycast.analysis.spark.statistics import Bounds, Interval, confidence_interval
+from carrycast.analysis.spark import (
+    Bounds,
+    Claim,
+    ClaimCase,
+    Interval,
+    Relation,
+    Selector,
+    confidence_interval,
+    series_value,
+)
 
 Values: TypeAlias = Mapping[int, float]
 """Of each seed that has one."""

@@ -17,8 +17,7 @@ from carrycast.analysis.experiments.policy.study import (
     WHOLE,
     PolicyClaims,
 )
-from carrycast.analysis.spark.claims import Claim, ClaimCase
-from carrycast.analysis.spark.statistics import confidence_interval
+from carrycast.analysis.spark import Claim, ClaimCase, confidence_interval
 
 MUCH = 0.1
 """Near saturation the rate costs more than the paper says it does anywhere."""

@@ -23,9 +23,7 @@ from carrycast.analysis.experiments.policy.study import (
     TWO,
     PolicyClaims,
 )
-from carrycast.analysis.spark.claims import Claim, ClaimCase
-from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, confidence_interval
+from carrycast.analysis.spark import DIFFERENCE_OF_SHARES, Claim, ClaimCase, Results, confidence_interval
 
 LITTLE, MORE = 0.05, 0.1
 """[000 §VI] "less than 5%-10% reduction": held against both."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from carrycast.analysis.spark.statistics import Interval, confidence_interval
+from carrycast.analysis.spark import Interval, confidence_interval
 
 GROUPS = 10
 """As many are left out in turn; each has a tenth of the seeds."""

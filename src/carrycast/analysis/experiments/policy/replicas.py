@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from carrycast.analysis.experiments.policy.study import ONE, PUBLISH, TESTBED, TWO, WAYS, WHOLE, PolicyClaims
-from carrycast.analysis.spark.claims import Claim, ClaimCase
+from carrycast.analysis.spark import Claim, ClaimCase
 
 BETTER = 0.1
 """[000 §VI] "at least 10% better"."""

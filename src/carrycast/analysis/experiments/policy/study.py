@@ -3,14 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from carrycast.analysis.experiments.claim_builder import ClaimBuilder, difference_interval, ratio_of_seeds
-from carrycast.analysis.spark.definition import label_text
-from carrycast.analysis.spark.experiment import Point
-from carrycast.analysis.spark.records import metric_bounds
-from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import Interval, confidence_interval
-from carrycast.sim.scenario.faults import LinkCuts
-from carrycast.sim.scenario.roles import draw_roles
-from carrycast.sim.scenario.scenario import Scenario
+from carrycast.analysis.spark import Interval, Point, Results, confidence_interval, label_text, metric_bounds
+from carrycast.sim.scenario import LinkCuts, Scenario, draw_roles
 
 Where = Mapping[str, str]
 

@@ -6,13 +6,14 @@ Tolerances stand here, so before the runs.
 from collections.abc import Iterator, Sequence
 
 from carrycast.analysis.experiments.claim_builder import ClaimBuilder, difference_interval, ratio_of_seeds
-from carrycast.analysis.spark.claims import Claim, ClaimCase
-from carrycast.analysis.spark.definition import Selector
-from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import (
+from carrycast.analysis.spark import (
     DIFFERENCE_OF_SHARES,
     SHARE,
+    Claim,
+    ClaimCase,
     Interval,
+    Results,
+    Selector,
     confidence_interval,
 )
 

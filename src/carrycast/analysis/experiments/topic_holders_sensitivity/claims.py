@@ -4,10 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from carrycast.analysis.experiments.claim_builder import difference_interval, ratio_of_seeds, values_by_seed
-from carrycast.analysis.spark.claims import Claim, decide, make_claim
-from carrycast.analysis.spark.definition import Relation, Selector
-from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import confidence_interval
+from carrycast.analysis.spark import Claim, Relation, Results, Selector, confidence_interval, decide, make_claim
 
 FAR = 0.2
 """As in topic-holders: a delivery is far above another if it is by a fifth of all pairs."""

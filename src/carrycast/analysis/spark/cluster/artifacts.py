@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from carrycast.analysis.spark.code import PACKAGE, is_test
 from carrycast.core.plugins import installed_packages, package_files
 from carrycast.errors import UserError
-from carrycast.sim.mobility.fleet import FACTS_FILE, LEGS_FOLDER
+from carrycast.sim.mobility import FACTS_FILE, LEGS_FOLDER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

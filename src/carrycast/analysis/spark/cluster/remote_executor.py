@@ -35,7 +35,7 @@ from carrycast.analysis.spark.records import Record, json_text, json_value
 from carrycast.analysis.spark.spark_errors import failure_reason
 from carrycast.core.settings import relocate
 from carrycast.errors import WorkError
-from carrycast.sim.scenario.inputs import input_files
+from carrycast.sim.scenario import input_files
 from carrycast.trace import Level
 
 if TYPE_CHECKING:

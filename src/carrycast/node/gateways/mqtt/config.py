@@ -8,13 +8,11 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from carrycast.core.matching.topics import TopicFilter, parse_topic_filter, topics_cover
-from carrycast.core.model import Scalar
-from carrycast.core.model.event import check_attributes
+from carrycast.core.matching import TopicFilter, parse_topic_filter, topics_cover
+from carrycast.core.model import Scalar, check_attributes
 from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
-from carrycast.node.link.config import Section
-from carrycast.node.link.socket_address import Port
+from carrycast.node.link import Port, Section
 
 NOTHING_GRANTED = (
     "mqtt.anonymous = true lets clients without a user connect and grants them no topic; write [mqtt.anonymous] with "

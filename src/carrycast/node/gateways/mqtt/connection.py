@@ -5,8 +5,7 @@ import socket
 from collections import deque
 from typing import Protocol
 
-from carrycast.node.gateways.mqtt import codec
-from carrycast.node.gateways.mqtt import properties as packet_type
+from carrycast.node.gateways.mqtt import codec, properties as packet_type
 from carrycast.node.gateways.mqtt.codec import check_fixed_header, decode_packet
 from carrycast.node.gateways.mqtt.config import MqttSection
 from carrycast.node.gateways.mqtt.fields import PacketSplitter, TruncatedBody

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from carrycast.core.model import Event, Scalar
-from carrycast.core.model.event import MAX_ATTRIBUTES, MAX_NAME_LENGTH, MAX_TEXT_LENGTH
+from carrycast.core.model import MAX_ATTRIBUTES, MAX_NAME_LENGTH, MAX_TEXT_LENGTH, Event, Scalar
 from carrycast.node.gateways.mqtt.config import MAX_PACKET_BYTES
 from carrycast.node.gateways.mqtt.packets import ApplicationMessage
 from carrycast.node.gateways.mqtt.topic_filters import TOPIC

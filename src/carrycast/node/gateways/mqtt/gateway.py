@@ -15,7 +15,7 @@ from carrycast.node.gateways.mqtt.session_store import SessionStore
 from carrycast.node.gateways.mqtt.sessions import SessionTable
 from carrycast.node.gateways.mqtt.shared_subscriptions import SharedSubscriptions
 from carrycast.node.gateways.mqtt.sys_statistics import SysStatistics
-from carrycast.node.link.socket_address import format_socket_address
+from carrycast.node.link import format_socket_address
 from carrycast.node.recorder import LOG
 
 CHECK_S = 1.0

@@ -6,8 +6,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from carrycast.errors import UserError, WorkError
-from carrycast.node.gateways.mqtt import codec
-from carrycast.node.gateways.mqtt import properties as packet_type
+from carrycast.node.gateways.mqtt import codec, properties as packet_type
 from carrycast.node.gateways.mqtt.config import MqttSection
 from carrycast.node.gateways.mqtt.packets import (
     V5,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from carrycast.core.model import FOREVER_S, Event, EventId, Scalar
-from carrycast.core.protocol.optional import KeepsEvents, log_of
+from carrycast.core.protocol import KeepsEvents, log_of
 from carrycast.errors import NotAuthorizedError, UserError, WorkError
 from carrycast.node.gateways import GatewayContext
 from carrycast.node.gateways.mqtt.config import AccessRights, MqttSection
@@ -18,8 +18,8 @@ from carrycast.node.gateways.mqtt.reason_codes import Reason
 from carrycast.node.gateways.mqtt.retained import RetainedMessages
 from carrycast.node.gateways.mqtt.sys_statistics import is_sys_topic
 from carrycast.node.recorder import LOG
-from carrycast.node.runtime.publisher import MAX_EVENT_BYTES, check_stores_events
-from carrycast.node.storage.group_commit import OnCommitted
+from carrycast.node.runtime import MAX_EVENT_BYTES, check_stores_events
+from carrycast.node.storage import OnCommitted
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -12,7 +12,7 @@ import msgspec
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import FOREVER_S, Event, SubscriptionId
-from carrycast.core.protocol.optional import AnswersRequests
+from carrycast.core.protocol import AnswersRequests
 from carrycast.errors import UserError
 from carrycast.node.gateways import GatewayContext
 from carrycast.node.gateways.mqtt.events import RETAIN

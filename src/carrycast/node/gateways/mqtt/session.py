@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from carrycast.core.model import FOREVER_S, Event, SubscriptionId
 from carrycast.errors import UserError, WorkError
-from carrycast.node.api.durable_subscription import Consumer, LocalDelivery
+from carrycast.node.api import Consumer, LocalDelivery
 from carrycast.node.gateways import GatewayContext
 from carrycast.node.gateways.mqtt.config import AccessRights
 from carrycast.node.gateways.mqtt.events import MessageCache

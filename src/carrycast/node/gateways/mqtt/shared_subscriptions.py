@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from carrycast.core.model import FOREVER_S, SubscriptionId
-from carrycast.node.api.durable_subscription import Consumer, LocalDelivery
+from carrycast.node.api import Consumer, LocalDelivery
 from carrycast.node.gateways import GatewayContext
 from carrycast.node.gateways.mqtt.config import AccessRights
 from carrycast.node.gateways.mqtt.in_flight import DeliveryPosition, InFlightMessages, OutboundMessage

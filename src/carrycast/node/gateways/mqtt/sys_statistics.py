@@ -5,7 +5,7 @@ from typing import Protocol
 
 from carrycast.core.matching import Filter
 from carrycast.core.model import Event, EventId, Scalar
-from carrycast.node.api.durable_subscription import LocalDelivery
+from carrycast.node.api import LocalDelivery
 from carrycast.node.gateways import GatewayContext
 from carrycast.node.gateways.mqtt.events import QOS, VALUE
 from carrycast.node.gateways.mqtt.in_flight import DeliveryPosition

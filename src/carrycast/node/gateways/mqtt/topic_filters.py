@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from carrycast.core.matching import Filter
-from carrycast.core.matching.topics import TopicFilter, parse_topic_filter
+from carrycast.core.matching import Filter, TopicFilter, parse_topic_filter
 from carrycast.core.model import SubscriptionId
 from carrycast.errors import UserError
 from carrycast.node.gateways.mqtt.packets import SubscriptionOptions

@@ -24,7 +24,7 @@ from carrycast.protocols.asp.tests.bench import (
     station,
     subscribe,
 )
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import parse_scenario
 
 FUNCTIONS = Path(carrycast.sim.testing.__file__).parent / "fuzz" / "processors.py"

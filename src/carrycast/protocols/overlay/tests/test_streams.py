@@ -2,8 +2,7 @@
 
 from random import Random
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from carrycast.core.model import Event, EventId
 from carrycast.protocols.overlay.streams import MAX_REORDERED, StreamEvent, StreamReceiver, StreamSender

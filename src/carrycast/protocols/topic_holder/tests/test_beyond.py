@@ -22,7 +22,7 @@ from carrycast.protocols.topic_holder.tests.bench import (
     routed,
     subscription,
 )
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import parse_scenario
 from carrycast.sim.testing import Net
 

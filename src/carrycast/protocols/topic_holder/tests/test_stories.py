@@ -8,7 +8,7 @@ from carrycast.core.model import Area, Event, NodeId, SubscriptionId
 from carrycast.protocols.topic_holder.protocol import TopicHolder
 from carrycast.protocols.topic_holder.rules import home_nodes, home_place, topic_key
 from carrycast.protocols.topic_holder.settings import SCHEMES
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
 from carrycast.sim.testing import Net
 from carrycast.trace import Level

@@ -9,7 +9,7 @@ from carrycast.protocols.tree.messages import RecoveryDigest
 from carrycast.protocols.tree.recovery import MAX_IDS
 from carrycast.protocols.tree.settings import TreeSettings
 from carrycast.protocols.tree.tests.web import Web
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import parse_scenario
 
 EVERYTHING = Subscription(SubscriptionId(0, 0), "true")

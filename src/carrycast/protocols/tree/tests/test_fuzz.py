@@ -1,7 +1,6 @@
 """Whatever a neighbor says, a broker and a client go on: no message of any content makes a handler fail."""
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from carrycast.core.model import (
     Advertisement,

@@ -23,7 +23,7 @@ from carrycast.protocols.tree.messages import (
 )
 from carrycast.protocols.tree.overlay import BuiltTree, HomeBrokerLink
 from carrycast.protocols.tree.tests.web import Web
-from carrycast.sim.engine.run import run
+from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import parse_scenario
 
 EVERYTHING = Subscription(SubscriptionId(0, 1), "true")

@@ -2,8 +2,7 @@
 
 from fractions import Fraction
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from carrycast.core.model import Position
 from carrycast.routers.gpsr.geometry import crossing, facing, first_met, is_shorter, square_m2, turn

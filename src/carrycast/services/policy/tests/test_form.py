@@ -4,8 +4,7 @@ from datetime import datetime, time
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from carrycast.core.matching import Filter
 from carrycast.errors import UserError

@@ -2,8 +2,7 @@
 
 import contextlib
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from carrycast.core.model import Event, EventId
 from carrycast.errors import UserError

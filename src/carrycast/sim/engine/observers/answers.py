@@ -1,6 +1,6 @@
 """What must hold for answers to requests: each was stored, fits, is admitted, comes once, and to the asker alone."""
 
-from carrycast.core.matching.eligibility import serves
+from carrycast.core.matching import serves
 from carrycast.core.model import Event, EventId, NodeId, Request, RequestId, Subscription, SubscriptionId
 from carrycast.sim.engine.observers.checkers import Checkers, ViolationError
 

@@ -5,7 +5,7 @@ A run that breaks one stops: numbers from a protocol that delivers wrongly are w
 
 from array import array
 
-from carrycast.core.matching.eligibility import serves
+from carrycast.core.matching import serves
 from carrycast.core.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from carrycast.errors import WorkError
 from carrycast.sim.engine.observers.outputs import Made, Outputs

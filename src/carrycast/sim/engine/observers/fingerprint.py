@@ -12,7 +12,7 @@ import msgspec
 
 from carrycast.core.model import Event, EventId, NodeId, Subscription
 from carrycast.core.wire import HEADER_BYTES, EventMessage, Message
-from carrycast.sim.radio.medium import Frame
+from carrycast.sim.radio import Frame
 
 VERSION = 2
 

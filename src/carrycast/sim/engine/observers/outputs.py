@@ -7,7 +7,7 @@ which processor made it, of what, as which of its results; and of those events, 
 
 from typing import NamedTuple, TypeAlias
 
-from carrycast.core.matching.eligibility import serves
+from carrycast.core.matching import serves
 from carrycast.core.model import Event, EventId, ProcessorId, Subscription, SubscriptionId
 
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from carrycast.core.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
-from carrycast.core.protocol import Fact, Link
-from carrycast.core.protocol.retention import RetentionLog
+from carrycast.core.protocol import Fact, Link, RetentionLog
 from carrycast.core.wire import Layer, Message, Traffic, classify
 from carrycast.sim.engine.kernel import US_PER_S, Kernel, microseconds
 from carrycast.sim.engine.observers import fingerprint as codes
@@ -20,31 +19,47 @@ from carrycast.sim.engine.observers.outputs import Made
 from carrycast.sim.engine.observers.requested import RequestedMetrics
 from carrycast.sim.engine.observers.retention import RetentionCheckers
 from carrycast.sim.engine.resources import Batteries, Memories
-from carrycast.sim.radio.medium import Frame, Reach, UnicastBatch
-from carrycast.trace import Kind, Trace, rows
-from carrycast.trace.facts import (
+from carrycast.sim.radio import Frame, Reach, UnicastBatch
+from carrycast.trace import (
+    BufferFold,
     CrashFact,
     DeliverFact,
+    DeliveryFold,
     DropFact,
+    DuplicateFold,
     EvictFact,
     FrameFact,
+    Kind,
     LinkDownFact,
     LinkUpFact,
+    Metrics,
     NoteFact,
     PublishFact,
     StartFact,
     StopFact,
     StoreFact,
     SubscribeFact,
+    Trace,
     TraceFact,
+    TrafficFold,
+    Transfer,
     UnsubscribeFact,
+    answer_row,
+    close_row,
+    delivery_row,
+    drop_row,
+    event_bytes,
+    fact_row,
+    installed_folds,
+    lifecycle_row,
+    link_change_row,
+    link_row,
+    publication_row,
+    request_row,
+    subscription_row,
+    unsubscription_row,
+    usual_metrics,
 )
-from carrycast.trace.folds.buffers import BufferFold
-from carrycast.trace.folds.delivery import DeliveryFold
-from carrycast.trace.folds.duplicates import DuplicateFold
-from carrycast.trace.folds.fold import Metrics
-from carrycast.trace.folds.registry import installed_folds, usual_metrics
-from carrycast.trace.folds.traffic import TrafficFold
 
 _FOUR = struct.Struct("<qqqq")
 _FACTS: dict[str, int] = {
@@ -115,9 +130,9 @@ class Recorder:
             self.memories.on_event(event)
         self.fingerprint.add_event(self._kernel.now_us, node, event)
         if self.trace.deliveries:
-            size_bytes = rows.event_bytes(event)
+            size_bytes = event_bytes(event)
             self.trace.add_event(event, now_s, size_bytes, counted, processor)
-            self.trace.add(rows.published(now_s, node, event.id, size_bytes))
+            self.trace.add(publication_row(now_s, node, event.id, size_bytes))
         over_s = self.checkers.lease_over_s(now_s, event.lease_s) + LEASE_SLACK_S
         over_us = microseconds(over_s) if over_s < 1e9 else self._end_us + 1
         if over_us <= self._end_us:
@@ -150,7 +165,7 @@ class Recorder:
         self.fingerprint.add_subscription(self._kernel.now_us, node, subscription)
         if self.trace.deliveries:
             self.trace.add_subscription(subscription, self._kernel.now_s)
-            self.trace.add(rows.subscribed(self._kernel.now_s, node, subscription.id))
+            self.trace.add(subscription_row(self._kernel.now_s, node, subscription.id))
 
     def on_unsubscribe(self, node: NodeId, id: SubscriptionId) -> None:
         """A subscription ended."""
@@ -163,7 +178,7 @@ class Recorder:
         self.fingerprint.add(codes.UNSUBSCRIBE, self._kernel.now_us, node, id.sequence)
         if self.trace.deliveries:
             self.trace.end_subscription(id, self._kernel.now_s)
-            self.trace.add(rows.unsubscribed(self._kernel.now_s, node, id))
+            self.trace.add(unsubscription_row(self._kernel.now_s, node, id))
 
     def on_deliver(self, node: NodeId, id: SubscriptionId, event: Event, hops: int) -> None:
         """A protocol handed an event to an application."""
@@ -180,14 +195,14 @@ class Recorder:
         if self.on_delivery is not None:
             self.on_delivery(node, id, event)
         if self.trace.deliveries:
-            self.trace.add(rows.delivered(now_s, node, id, event.id, hops))
+            self.trace.add(delivery_row(now_s, node, id, event.id, hops))
 
     def on_request(self, node: NodeId, request: Request) -> None:
         """An application asked for stored events."""
         self.answers.on_request(request)
         self.fingerprint.add(codes.REQUEST, self._kernel.now_us, node, request.id.sequence, request.filter.encode())
         if self.trace.deliveries:
-            self.trace.add(rows.requested(self._kernel.now_s, node, request.id))
+            self.trace.add(request_row(self._kernel.now_s, node, request.id))
 
     def on_answer(self, node: NodeId, id: RequestId, event: Event, hops: int) -> None:
         """A protocol handed a stored event to who asked for it."""
@@ -195,14 +210,14 @@ class Recorder:
         detail = _FOUR.pack(id.sequence, event.id.source, event.id.sequence, hops)
         self.fingerprint.add(codes.ANSWER, self._kernel.now_us, node, id.requester, detail)
         if self.trace.deliveries:
-            self.trace.add(rows.answered(self._kernel.now_s, node, id, event.id, hops))
+            self.trace.add(answer_row(self._kernel.now_s, node, id, event.id, hops))
 
     def on_close(self, node: NodeId, id: RequestId, complete: bool) -> None:
         """No more answers will come."""
         self.answers.on_close(self._kernel.now_s, node, id)
         self.fingerprint.add(codes.CLOSE, self._kernel.now_us, node, id.sequence, bytes([complete]))
         if self.trace.deliveries:
-            self.trace.add(rows.closed(self._kernel.now_s, node, id, complete))
+            self.trace.add(close_row(self._kernel.now_s, node, id, complete))
 
     def on_frame(self, frame: Frame, reach: Reach, interface: str) -> None:
         """A transmission ended; `reach` heard it."""
@@ -237,7 +252,7 @@ class Recorder:
         if self.installed:
             self._tell(DropFact(self._kernel.now_s, node, reason=reason, event=event, peer=peer))
         if self.trace.full:
-            self.trace.add(rows.dropped(self._kernel.now_s, node, frame.layer, reason, peer, frame.message))
+            self.trace.add(drop_row(self._kernel.now_s, node, frame.layer, reason, peer, frame.message))
 
     def on_missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
         """Several nodes did not hear a frame. One entry of the fingerprint: there may be many in every transmission."""
@@ -248,8 +263,8 @@ class Recorder:
             for node in nodes:
                 self._tell(DropFact(self._kernel.now_s, node, reason=reason, event=event, peer=frame.sender))
         if self.trace.full:
-            transfer, now_s = rows.Transfer(frame.layer, frame.message), self._kernel.now_s
-            self.trace.extend([transfer.dropped(now_s, node, reason, frame.sender) for node in nodes])
+            transfer, now_s = Transfer(frame.layer, frame.message), self._kernel.now_s
+            self.trace.extend([transfer.drop_row(now_s, node, reason, frame.sender) for node in nodes])
 
     def on_fact(self, node: NodeId, layer: Layer, fact: Fact) -> None:
         """A protocol noted something."""
@@ -271,7 +286,7 @@ class Recorder:
         if self.installed:
             self._tell(_noted(self._kernel.now_s, node, fact))
         if self.trace.full:
-            self.trace.add(rows.noted(self._kernel.now_s, node, layer, fact))
+            self.trace.add(fact_row(self._kernel.now_s, node, layer, fact))
 
     def _on_stored(self, node: NodeId, event: EventId, copies: int) -> None:
         self.buffers.on_stored(node, copies)
@@ -287,13 +302,13 @@ class Recorder:
             up = LinkUpFact(now_s, node, peer=peer)
             self._tell(up if lost is None else LinkDownFact(now_s, node, peer=peer, reason=lost))
         if self.trace.full:
-            self.trace.add(rows.linked(self._kernel.now_s, node, link, lost))
+            self.trace.add(link_row(self._kernel.now_s, node, link, lost))
 
     def on_link_changed(self, node: NodeId, link: Link) -> None:
         """A node was told that a link costs something else."""
         self.fingerprint.add_note(codes.LINK_CHANGE, self._kernel.now_us, node, link.neighbor, None, link.cost_s)
         if self.trace.full:
-            self.trace.add(rows.link_changed(self._kernel.now_s, node, link))
+            self.trace.add(link_change_row(self._kernel.now_s, node, link))
 
     def on_node(self, node: NodeId, kind: Kind) -> None:
         """A node started, stopped or crashed."""
@@ -307,7 +322,7 @@ class Recorder:
             if self.memories is not None:
                 self.memories.on_crash(node)
         if self.trace.full:
-            self.trace.add(rows.lived(self._kernel.now_s, node, kind))
+            self.trace.add(lifecycle_row(self._kernel.now_s, node, kind))
 
     def metrics(self) -> Metrics:
         """The metrics of every run, and those that the scenario asks for besides."""
@@ -350,11 +365,11 @@ class Recorder:
             self._trace_frame(volley.to(target), Reach(heard), interface)
 
     def _trace_frame(self, frame: Frame, reach: Reach, interface: str) -> None:
-        transfer = rows.Transfer(frame.layer, frame.message, interface, len(frame.encoded))
+        transfer = Transfer(frame.layer, frame.message, interface, len(frame.encoded))
         sender, sent_s = frame.sender, frame.sent_us / US_PER_S
         for attempt in range(frame.attempts):
-            self.trace.add(transfer.sent(sent_s, sender, frame.target, attempt + 1))
-        self.trace.extend(transfer.received(self._kernel.now_s, reach.nodes, sender))
+            self.trace.add(transfer.send_row(sent_s, sender, frame.target, attempt + 1))
+        self.trace.extend(transfer.receive_rows(self._kernel.now_s, reach.nodes, sender))
 
 
 def _noted(now_s: float, node: NodeId, note: Fact) -> TraceFact:

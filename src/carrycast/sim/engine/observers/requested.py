@@ -9,21 +9,22 @@ from carrycast.core.model import Event, EventId, NodeId, Subscription, Subscript
 from carrycast.core.protocol import Fact
 from carrycast.core.wire import Layer, Message, Traffic
 from carrycast.sim.engine.kernel import US_PER_S
-from carrycast.sim.radio.medium import Frame
-from carrycast.sim.scenario.measures import RequestedMetric, aggregate
-from carrycast.trace.facts import (
+from carrycast.sim.radio import Frame
+from carrycast.sim.scenario import RequestedMetric, aggregate
+from carrycast.trace import (
     DeliverFact,
     DropFact,
     EvictFact,
+    Kind,
+    Metrics,
     NoteFact,
+    OrderedFold,
     PublishFact,
     StoreFact,
     SubscribeFact,
     TraceFact,
     UnsubscribeFact,
 )
-from carrycast.trace.folds.fold import Metrics, OrderedFold
-from carrycast.trace.schema import Kind
 
 # Looking a member up in its enumeration costs a call, in every transmission.
 _CONTROL, _DISCOVERY = Traffic.CONTROL, Traffic.DISCOVERY

@@ -5,8 +5,7 @@ leaves a log for no other reason than the contract names, and is back after each
 """
 
 from carrycast.core.model import EventId, NodeId
-from carrycast.core.protocol.retention import RetentionLevel, RetentionLog
-from carrycast.core.protocol.retention_accounting import CUSTODY, RetentionAccounts
+from carrycast.core.protocol import CUSTODY, RetentionAccounts, RetentionLevel, RetentionLog
 from carrycast.sim.engine.observers.checkers import ViolationError
 from carrycast.trace import Kind
 

@@ -12,11 +12,8 @@ from types import FrameType
 import msgspec
 
 from carrycast.errors import UserError
-from carrycast.sim.engine.context import DerivedEventsError
-from carrycast.sim.engine.observers.checkers import ViolationError
-from carrycast.sim.engine.run import check_run, run
-from carrycast.sim.scenario.movement import check_files, compute_movement
-from carrycast.sim.scenario.scenario import Scenario, load_scenario
+from carrycast.sim.engine import DerivedEventsError, ViolationError, check_run, run
+from carrycast.sim.scenario import Scenario, check_files, compute_movement, load_scenario
 from carrycast.sim.testing.fuzz.case import FuzzCase
 from carrycast.trace import Level
 

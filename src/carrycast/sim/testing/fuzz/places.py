@@ -2,8 +2,8 @@
 
 from random import Random
 
-from carrycast.sim.mobility.model import MobilityModel, movement_models
-from carrycast.sim.radio.radio import radio_named
+from carrycast.sim.mobility import MobilityModel, movement_models
+from carrycast.sim.radio import radio_named
 from carrycast.sim.testing.fuzz.values import Drawn, ScenarioBounds, Values, log_uniform
 
 AREA_M = 100.0

@@ -7,17 +7,30 @@ drawn again, with fewer of them, so that most cases run. A few are spoiled on pu
 from collections.abc import Mapping
 from random import Random
 
-from carrycast.core.protocol import RunsProcessors, UsesRouter
-from carrycast.core.protocol.application import applications
-from carrycast.core.protocol.machine import StateMachine
-from carrycast.core.protocol.optional import Advertises, AnswersRequests
-from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
+from carrycast.core.protocol import (
+    Advertises,
+    AnswersRequests,
+    RunsProcessors,
+    StateMachine,
+    UsesRouter,
+    applications,
+    protocol_named,
+    protocol_names,
+    router_named,
+    router_names,
+)
 from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
-from carrycast.sim.scenario.faults import Fault
-from carrycast.sim.scenario.resources import ComputerSettings, EnergySettings, ServiceSettings
-from carrycast.sim.scenario.scenario import BeaconMode, Scenario, check_scenario
-from carrycast.sim.testing.examples import example_tables
+from carrycast.sim.scenario import (
+    BeaconMode,
+    ComputerSettings,
+    EnergySettings,
+    Fault,
+    Scenario,
+    ServiceSettings,
+    check_scenario,
+)
+from carrycast.sim.testing.example_scenarios import example_tables
 from carrycast.sim.testing.fuzz.case import FuzzCase
 from carrycast.sim.testing.fuzz.places import Places
 from carrycast.sim.testing.fuzz.spoiled import spoil

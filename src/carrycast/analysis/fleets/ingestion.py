@@ -39,10 +39,9 @@ from carrycast.analysis.fleets.tables import (
     refuse_wrong,
 )
 from carrycast.analysis.fleets.workers import refuse_full_disk, run_each
-from carrycast.analysis.spark.cluster.executors import check_shared_paths
-from carrycast.analysis.spark.session import session
+from carrycast.analysis.spark import check_shared_paths, session
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.mobility.fleet import FACTS_FILE, LEGS_FOLDER, VERSION
+from carrycast.sim.mobility import FACTS_FILE, LEGS_FOLDER, VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

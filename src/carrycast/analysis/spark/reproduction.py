@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from carrycast.analysis.reports.figures import draw_figure
-from carrycast.analysis.reports.page import ReportSection, Summary, report_page
-from carrycast.analysis.reports.tables import csv_text
+from carrycast.analysis.reports import ReportSection, Summary, csv_text, draw_figure, report_page
 from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.code import code_digest
 from carrycast.analysis.spark.definition import Definition
@@ -26,14 +24,14 @@ from carrycast.analysis.spark.output import RUNS_FILE, lock_folder, write_atomic
 from carrycast.analysis.spark.plan import movement_key, plugin_modules
 from carrycast.analysis.spark.records import Record, failure_lines, json_text, json_value
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.session import session
+from carrycast.analysis.spark.spark_session import session
 from carrycast.analysis.spark.statistics import Interval
 from carrycast.analysis.spark.summary import ExperimentMeans, comparison_sentences, reference_pairs
 from carrycast.analysis.spark.sweep import read_runs, read_runs_table, run_missing
 from carrycast.analysis.spark.watch import linked_player, make_players
 from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
-from carrycast.sim.scenario.warnings import MOST_NODE_SECONDS, merged, warnings_of
+from carrycast.sim.scenario import MOST_NODE_SECONDS, merged, warnings_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from carrycast.analysis.reports.style import metric_label, metric_scale
-from carrycast.analysis.reports.tables import csv_text, mean_text
+from carrycast.analysis.reports import csv_text, mean_text, metric_label, metric_scale
 from carrycast.analysis.spark.definition import Axis, Definition, Figure
 from carrycast.analysis.spark.experiment import Experiment, expand_experiment
 from carrycast.analysis.spark.output import write_atomically
-from carrycast.analysis.spark.reproduce import ExperimentReport, reproduce_experiments
-from carrycast.analysis.spark.session import session
+from carrycast.analysis.spark.reproduction import ExperimentReport, reproduce_experiments
+from carrycast.analysis.spark.spark_session import session
 from carrycast.analysis.spark.statistics import Interval
 from carrycast.analysis.spark.summary import comparison_sentences
 from carrycast.core.settings import read_toml
 from carrycast.errors import UserError
-from carrycast.sim.scenario.overrides import apply_overrides, protocol_label
-from carrycast.sim.scenario.scenario import Scenario, load_scenario, parse_scenario
-from carrycast.trace.folds.registry import installed_metrics
+from carrycast.sim.scenario import Scenario, apply_overrides, load_scenario, parse_scenario, protocol_label
+from carrycast.trace import installed_metrics
 
 if TYPE_CHECKING:
     from rich.table import Table

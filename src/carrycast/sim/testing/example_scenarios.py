@@ -8,8 +8,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 
 from carrycast.core.plugins import PROTOCOLS, folders_of
-from carrycast.core.protocol import Capability, UsesRouter
-from carrycast.core.protocol.registry import protocol_named, protocol_names
+from carrycast.core.protocol import Capability, UsesRouter, protocol_named, protocol_names
 from carrycast.core.stacks import select_protocol
 from carrycast.errors import UserError
 

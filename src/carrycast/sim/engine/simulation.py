@@ -13,7 +13,7 @@ from carrycast.core.functions import InstalledFunction, ProcessorError, load_fun
 from carrycast.core.model import NodeId, ProcessorId
 from carrycast.core.streams import check_seed, stream
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.contacts import ContactPlan
 from carrycast.sim.engine.computer import ProcessorFailures
 from carrycast.sim.engine.context import RunContext
 from carrycast.sim.engine.failure import RunError, describe_run_error
@@ -24,23 +24,24 @@ from carrycast.sim.engine.observers.recorder import Recorder, Window
 from carrycast.sim.engine.observers.requested import RequestedMetrics
 from carrycast.sim.engine.probes import Probes, Series
 from carrycast.sim.engine.resources import Batteries, Memories
-from carrycast.sim.scenario.applications import ApplicationCommand, draw_commands, place_applications
-from carrycast.sim.scenario.draws import resolve_selection
-from carrycast.sim.scenario.faults import draw_faults
-from carrycast.sim.scenario.movement import compute_movement
-from carrycast.sim.scenario.roles import draw_roles
-from carrycast.sim.scenario.scenario import Scenario
-from carrycast.sim.scenario.workload import (
+from carrycast.sim.scenario import (
+    ApplicationCommand,
+    Scenario,
     TimedAdvertisement,
     TimedPublication,
     TimedRequest,
     TimedSubscription,
+    compute_movement,
     draw_advertisements,
+    draw_commands,
+    draw_faults,
     draw_requests,
+    draw_roles,
     draw_workload,
+    place_applications,
+    resolve_selection,
 )
-from carrycast.trace import Level, Trace
-from carrycast.trace.folds.fold import Metrics
+from carrycast.trace import Level, Metrics, Trace
 
 LOG = logging.getLogger("carrycast.sim.engine")
 SEEN_SETTINGS = ("seen_s", "max_seen", "max_met", "seen_grace_s")

@@ -17,16 +17,24 @@ from carrycast.analysis.advice.successive_halving import (
     seed_means,
     successive_halving,
 )
-from carrycast.analysis.spark.definition import Axis, Definition
-from carrycast.analysis.spark.experiment import Experiment, Point
-from carrycast.analysis.spark.records import METRICS, metric_bounds, metric_value
-from carrycast.analysis.spark.session import session
-from carrycast.analysis.spark.statistics import Bounds, Interval, confidence_interval, paired_differences
-from carrycast.analysis.spark.sweep import sweep
-from carrycast.core.protocol.registry import protocol_named, protocol_names
+from carrycast.analysis.spark import (
+    METRICS,
+    Axis,
+    Bounds,
+    Definition,
+    Experiment,
+    Interval,
+    Point,
+    confidence_interval,
+    metric_bounds,
+    metric_value,
+    paired_differences,
+    run_sweep,
+    session,
+)
+from carrycast.core.protocol import protocol_named, protocol_names
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.scenario.overrides import apply_overrides, parse_protocol, parse_protocols, protocol_label
-from carrycast.sim.scenario.scenario import Scenario
+from carrycast.sim.scenario import Scenario, apply_overrides, parse_protocol, parse_protocols, protocol_label
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -214,7 +222,7 @@ def measure_candidates(
 ) -> dict[int, dict[int, Metrics]]:
     """Run some candidates on some seeds; of a run that failed there are no metrics, and if all failed no advice."""
     experiments = [_experiment(scenario, part, number, candidates[number], seeds) for number in chosen]
-    records = sweep(experiments, out / part, spark, quiet=True)
+    records = run_sweep(experiments, out / part, spark, quiet=True)
     numbers = {experiment.name: number for experiment, number in zip(experiments, chosen, strict=True)}
     found: dict[int, dict[int, Metrics]] = {number: {} for number in chosen}
     for record in records:

@@ -164,7 +164,7 @@ def scratch_folder(spark: "SparkSession") -> Path:
     """A directory that goes when the session of this process does."""
     with _lock:
         if _running is None or _running.spark is not spark:
-            raise WorkError("on a cluster only a session of carrycast.analysis.spark.session can be used")
+            raise WorkError("on a cluster only a session of carrycast.analysis.spark.spark_session can be used")
         return _running.scratch
 
 
