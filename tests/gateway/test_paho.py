@@ -17,7 +17,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from carrycast.node.commands import SubscriptionOptions, publish as carrycast_publish, subscribe as carrycast_subscribe
+from carrycast.node.commands import SubscribeArguments, publish as carrycast_publish, subscribe as carrycast_subscribe
 from tests.gateway.world import WAIT_S, Broker, broker, until
 
 V311, V5 = MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5
@@ -322,7 +322,7 @@ def test_events_of_carrycast_and_messages_of_mqtt_are_the_same(node: Broker, ver
             assert raw.properties.UserProperty == [("speed", "7")]
         before = node.subscriptions
         found: list[Any] = []
-        wanted = SubscriptionOptions("speed > 40")
+        wanted = SubscribeArguments("speed > 40")
         reader = threading.Thread(target=lambda: found.extend(carrycast_subscribe(node.control, wanted, 1, WAIT_S)))
         reader.start()
         until(lambda: node.subscriptions > before)

@@ -19,13 +19,13 @@ from carrycast.node.node import LiveNode
 from carrycast.node.security.verification import MessageVerifier
 from carrycast.protocols.overlay.messages import (
     Attach,
+    DirectoryEntry,
     DirectoryReply,
     DirectoryUpdate,
     HomeVersion,
     Packet,
     Publish,
     Subscribe,
-    SubscriptionEntry,
 )
 from carrycast.protocols.overlay.protocol import OpportunisticOverlay
 from carrycast.routers.aodv.messages import Packet as Routed
@@ -125,9 +125,9 @@ def test_a_home_broker_takes_no_forged_event_to_its_modulators(config: MakeConfi
     run(story())
 
 
-def interest(verifier: MessageVerifier | None, node: NodeId, **attributes: str) -> SubscriptionEntry:
+def interest(verifier: MessageVerifier | None, node: NodeId, **attributes: str) -> DirectoryEntry:
     made = subscription(0, node, **attributes)
-    return SubscriptionEntry(made if verifier is None else verifier.attach_certificate(made), VERSION, BROKER, BROKER)
+    return DirectoryEntry(made if verifier is None else verifier.attach_certificate(made), VERSION, BROKER, BROKER)
 
 
 def test_rows_of_a_list_count_one_by_one() -> None:

@@ -22,7 +22,7 @@ from carrycast.node.api.client import connect
 from carrycast.node.api.control import MAX_CLIENTS
 from carrycast.node.api.messages import MAX_LINE_BYTES
 from carrycast.node.api.token import first_line, split_token
-from carrycast.node.commands import SubscriptionOptions, move, parse_attributes, publish, status, subscribe
+from carrycast.node.commands import SubscribeArguments, move, parse_attributes, publish, status, subscribe
 from carrycast.node.node import LiveNode
 from carrycast.node.runtime.publisher import MAX_EVENT_BYTES
 from tests.live.conftest import MakeConfig, Run
@@ -95,7 +95,7 @@ def test_the_commands_publish_subscribe_and_tell_the_status(config: MakeConfig, 
     async def story() -> None:
         async with LiveNode(config(1, control=place)) as node:
             received = asyncio.create_task(
-                asyncio.to_thread(lambda: list(subscribe(str(place), SubscriptionOptions("n > 1"), 2, 5)))
+                asyncio.to_thread(lambda: list(subscribe(str(place), SubscribeArguments("n > 1"), 2, 5)))
             )
             await until(lambda: node.status().subscriptions == 1)
             await asyncio.to_thread(publish, str(place), {"n": 1})
@@ -105,8 +105,7 @@ def test_the_commands_publish_subscribe_and_tell_the_status(config: MakeConfig, 
             answer = await asyncio.to_thread(status, str(place))
             assert (answer.name, answer.protocol, answer.counts["published"]) == ("node-1", "flooding", 3)
             assert (
-                await asyncio.to_thread(lambda: list(subscribe(str(place), SubscriptionOptions(), timeout_s=0.02)))
-                == []
+                await asyncio.to_thread(lambda: list(subscribe(str(place), SubscribeArguments(), timeout_s=0.02))) == []
             )
 
     run(story())
@@ -282,7 +281,7 @@ def test_a_node_that_stops_hangs_up_on_its_clients(config: MakeConfig, run: Run,
     async def story() -> None:
         async with LiveNode(config(1, control=place)) as node:
             assert place.stat().st_mode & 0o077 == 0
-            waiting = asyncio.create_task(asyncio.to_thread(lambda: list(subscribe(str(place), SubscriptionOptions()))))
+            waiting = asyncio.create_task(asyncio.to_thread(lambda: list(subscribe(str(place), SubscribeArguments()))))
             await until(lambda: node.status().subscriptions == 1)
         with pytest.raises(WorkError, match=r"hung up|gone"):
             await waiting

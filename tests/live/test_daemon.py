@@ -18,7 +18,7 @@ from carrycast.cli import main
 from carrycast.errors import UserError, WorkError
 from carrycast.lab.loopback.network import Inbox, until
 from carrycast.node import commands
-from carrycast.node.commands import SubscriptionOptions, publish, run_node, subscribe
+from carrycast.node.commands import SubscribeArguments, publish, run_node, subscribe
 from carrycast.node.config import load_config
 from carrycast.node.link import interface, udp
 from carrycast.node.link.socket_address import SocketAddress, format_socket_address
@@ -351,7 +351,7 @@ def test_a_subscriber_through_one_node_hears_a_publisher_through_another(
             one.add_peer(two.address)
             address = str(tmp_path / "2.sock")
             heard = asyncio.create_task(
-                asyncio.to_thread(lambda: list(subscribe(address, SubscriptionOptions("speed > 30"), 1, 5)))
+                asyncio.to_thread(lambda: list(subscribe(address, SubscribeArguments("speed > 30"), 1, 5)))
             )
             await until(lambda: two.status().subscriptions == 1)
             id = await asyncio.to_thread(publish, str(tmp_path / "1.sock"), {"speed": 31})

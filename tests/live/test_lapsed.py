@@ -11,7 +11,7 @@ from carrycast.errors import UserError
 from carrycast.lab.loopback.network import until
 from carrycast.node.api import client_session
 from carrycast.node.api.client import connect
-from carrycast.node.commands import SubscriptionOptions, subscribe
+from carrycast.node.commands import SubscribeArguments, subscribe
 from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.test_control import raw, with_node
@@ -118,7 +118,7 @@ def test_the_command_ends_and_says_why(
         with connect(address) as one:
             one.subscribe("n = 1", name="log", lease_s=2 * LEASE_S)
             published = one.publish({"n": 1})
-        assert [event.id for event in subscribe(address, SubscriptionOptions("n = 1", name="log"))] == [published]
+        assert [event.id for event in subscribe(address, SubscribeArguments("n = 1", name="log"))] == [published]
 
     with_node(config, run, tmp_path / "1.sock", client)
     assert "the subscription has ended with its lease" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from carrycast.analysis.spark.cluster import remote_executor
 from carrycast.analysis.spark.cluster.artifacts import send_files
 from carrycast.analysis.spark.cluster.executors import WorkerState, check_workers
-from carrycast.analysis.spark.cluster.remote_executor import ResultReceiver, RunResult, run_remotely
+from carrycast.analysis.spark.cluster.remote_executor import ResultReceiver, WorkerResult, run_remotely
 from carrycast.analysis.spark.definition import Axis, Definition
 from carrycast.analysis.spark.experiment import expand_experiment
 from carrycast.analysis.spark.journal import RunLog, TaskJournal
@@ -127,13 +127,13 @@ def test_a_parcel_is_taken_in_once_and_cannot_lead_out_of_its_folder(tmp_path: P
     (tmp_path / "runs").mkdir()
     with TaskJournal(tmp_path / "runs", 0) as journal:
         home = ResultReceiver(tmp_path, journal, lambda: cancelled.append(True))
-        parcel = msgspec.msgpack.encode(RunResult('{"key": "one", "error": null}', {"trace/part": b"1"}))
+        parcel = msgspec.msgpack.encode(WorkerResult('{"key": "one", "error": null}', {"trace/part": b"1"}))
         home.receive(parcel)
         home.receive(parcel)
         assert (tmp_path / "traces" / "one" / "trace" / "part").read_bytes() == b"1"
         for name in ("../../x", "/x"):
             home.error = None
-            home.receive(msgspec.msgpack.encode(RunResult('{"key": "two"}', {name: b"1"})))
+            home.receive(msgspec.msgpack.encode(WorkerResult('{"key": "two"}', {name: b"1"})))
             assert "leads out of its folder" in str(home.error)
         assert len(cancelled) == 2
     assert list(home.records) == ["one"]

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from carrycast.analysis.spark.trace_metrics import metrics_of_traces
 from carrycast.analysis.telemetry.arrivals import changed_since
-from carrycast.analysis.telemetry.folder import SETTINGS_FILE, Settings, WatchFolder
+from carrycast.analysis.telemetry.folder import SETTINGS_FILE, TelemetrySettings, WatchFolder
 from carrycast.analysis.telemetry.minutes import minutes_of_traces
 from carrycast.analysis.telemetry.picture import Minute, clock, minutes_of
 from carrycast.analysis.telemetry.step import Steps
@@ -46,7 +46,7 @@ def parts() -> LiveParts:
 
 def opened(out: Path, traces: Path, late_s: float = 120.0, wait_s: float = 240.0) -> WatchFolder:
     out.mkdir(exist_ok=True)
-    return WatchFolder(out, Settings(folders=[str(traces)], late_s=late_s, wait_s=wait_s))
+    return WatchFolder(out, TelemetrySettings(folders=[str(traces)], late_s=late_s, wait_s=wait_s))
 
 
 def watched(spark: SparkSession, folder: WatchFolder) -> None:

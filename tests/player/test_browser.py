@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from carrycast.analysis.player.show import player, player_of_scenario
-from carrycast.analysis.player.story import Tables
+from carrycast.analysis.player.story import TraceTables
 from carrycast.sim.scenario.overrides import apply_overrides
 from carrycast.sim.scenario.scenario import parse_scenario
 from tests.player.browser import HOW, Browser, browser
@@ -379,7 +379,8 @@ def test_two_protocols_with_long_names_fit_1280_pixels(window: Browser, tmp_path
     labels = ("spray_and_wait:copies=16,buffer=1000", "topic_holder/replicated_aodv")
     reason = "a_reason_with_a_very_long_name_for_a_drop"
     dropped = [
-        Tables(_renamed(tables.trace, reason), tables.events, tables.subscriptions) for tables in (epidemic, flooding)
+        TraceTables(_renamed(tables.trace, reason), tables.events, tables.subscriptions)
+        for tables in (epidemic, flooding)
     ]
     file = tmp_path / "two.html"
     file.write_text(

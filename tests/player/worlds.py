@@ -6,7 +6,7 @@ from pathlib import Path
 
 from carrycast.analysis.player.columns import Columns
 from carrycast.analysis.player.scene import Scene
-from carrycast.analysis.player.story import Tables
+from carrycast.analysis.player.story import TraceTables
 from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.overrides import apply_overrides
 from carrycast.sim.scenario.scenario import Scenario, load_scenario
@@ -31,13 +31,13 @@ def scenario(protocol: str = "epidemic") -> Scenario:
     )
 
 
-def recorded(protocol: str = "epidemic") -> tuple[Scene, Tables, list[Row]]:
+def recorded(protocol: str = "epidemic") -> tuple[Scene, TraceTables, list[Row]]:
     """Where it was, its tables, and the rows of its trace."""
     one = scenario(protocol)
     trace = run(one, SEED, Level.FULL).trace
     table = trace.table()
     rows = [Row(*list(row.values())[1:]) for row in table.to_pylist()]
-    return Scene.of(one, SEED), Tables(table, trace.events(), trace.subscriptions()), rows
+    return Scene.of(one, SEED), TraceTables(table, trace.events(), trace.subscriptions()), rows
 
 
 def is_cut(pair: tuple[int, int], time_s: float) -> bool:

@@ -176,7 +176,7 @@ def _payload(arguments: argparse.Namespace) -> bytes:
 
 
 def _sub(arguments: argparse.Namespace) -> int:
-    from carrycast.node import SubscriptionOptions, parse_attributes, subscribe
+    from carrycast.node import SubscribeArguments, parse_attributes, subscribe
 
     if arguments.timeout_s is not None and not 0 < arguments.timeout_s <= 1e9:
         raise UserError(f"--timeout: a time above 0, and at most 1e9 s, not {arguments.timeout_s}")
@@ -186,7 +186,7 @@ def _sub(arguments: argparse.Namespace) -> int:
     if arguments.state and arguments.processor is None:
         raise UserError("--state: is the first state of a processor; name it with --processor")
     state = arguments.state.encode()
-    options = SubscriptionOptions(
+    options = SubscribeArguments(
         arguments.filter, attributes, arguments.processor, state, arguments.history, arguments.name
     )
     received = 0

@@ -59,14 +59,14 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _watch(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.spark import check_spark_installed, lock_folder, session
-    from carrycast.analysis.telemetry import Settings, Watcher, WatchFolder, checked_folders
+    from carrycast.analysis.telemetry import TelemetrySettings, Watcher, WatchFolder, checked_folders
 
     for option, least in (("late", 1.0), ("wait", 0.0), ("every", 0.1)):
         value = getattr(arguments, option)
         if not (math.isfinite(value) and least <= value <= WEEK_S):
             raise UserError(f"--{option} {value:g}: give from {least:g} to {WEEK_S:g} seconds")
     out = arguments.out
-    settings = Settings(
+    settings = TelemetrySettings(
         folders=checked_folders(arguments.directories, out), late_s=arguments.late, wait_s=arguments.wait
     )
     check_spark_installed()

@@ -1,4 +1,4 @@
-"""`metrics`, `explain`, `sql`: what traces tell, whatever world they come from."""
+"""`metrics`, `explain`, `sql`: they read traces of every environment."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The emulated lab: a scenario's world played to live nodes of one process, on real sockets and in real time."""
+"""The emulated lab: it runs a scenario with live nodes of one process, on real sockets and in real time."""
 
 from typing import TYPE_CHECKING
 

@@ -12,7 +12,7 @@ COUNTED_MORE = frozenset({"facts", "ratio", "values", "pairs", "missed", "source
 """The kinds of `measure.more` that rows of live nodes tell."""
 
 
-class Tables(NamedTuple):
+class LabTables(NamedTuple):
     """What the nodes wrote, together: rows in the order in which they happened, times from the start of the run."""
 
     rows: list[Record]
@@ -20,7 +20,7 @@ class Tables(NamedTuple):
     subscriptions: dict[str, Record]
 
 
-def collect_tables(traces: Iterable[Trace], zero_s: float, duration_s: float) -> Tables:
+def collect_tables(traces: Iterable[Trace], zero_s: float, duration_s: float) -> LabTables:
     """The traces of all nodes, as far as the run goes. Nothing is delivered before it was published, whatever two
     nodes' clocks say of microseconds."""
     rows: list[Record] = []
@@ -39,10 +39,10 @@ def collect_tables(traces: Iterable[Trace], zero_s: float, duration_s: float) ->
             kept.append({**row, "time_s": time_s})
     # At one time, what a node does with an event follows its publication.
     kept.sort(key=lambda row: (row["time_s"], row["kind"] != Kind.PUBLISH, row["kind"] == Kind.DELIVER))
-    return Tables(kept, events, subscriptions)
+    return LabTables(kept, events, subscriptions)
 
 
-def emulation_metrics(scenario: Scenario, roles: Mapping[str, list[NodeId]], tables: Tables) -> Metrics:
+def emulation_metrics(scenario: Scenario, roles: Mapping[str, list[NodeId]], tables: LabTables) -> Metrics:
     """Every usual metric, and those of `measure.more` that rows tell."""
     measure = scenario.measure
     window = Window(measure.from_s, scenario.duration_s if measure.to_s is None else measure.to_s)

@@ -100,8 +100,8 @@ class _Lab:
         async with network:
             _silence(network, self._changes)
             traces = tuple(node.trace for node in network.nodes.values())
-            due = (deed for deed in self._deeds(network) if deed[0] <= scenario.duration_s)
-            schedule = sorted(due, key=lambda deed: deed[0])
+            due = (action for action in self._actions(network) if action[0] <= scenario.duration_s)
+            schedule = sorted(due, key=lambda action: action[0])
             zero_s = time.time()
             await self._play(schedule)
         tables = collect_tables(traces, zero_s, scenario.duration_s)
@@ -127,8 +127,8 @@ class _Lab:
             self._late_s = max(self._late_s, loop.time() - begun_s - time_s)
             act()
 
-    def _deeds(self, network: LoopbackNetwork) -> Iterator[tuple[float, Act]]:
-        """Everything that is done to nodes, with its time; what is due together comes in the simulator's order."""
+    def _actions(self, network: LoopbackNetwork) -> Iterator[tuple[float, Act]]:
+        """All actions on nodes with their times; actions due at the same time are in the simulator's order."""
         scenario, seed, nodes = self._scenario, self._seed, network.nodes
         for change in self._changes:
             if change.time_s > 0:

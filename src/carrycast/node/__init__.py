@@ -1,4 +1,4 @@
-"""The live world: the same protocols on real sockets, with asyncio.
+"""The live environment: the same protocols on real sockets, with asyncio.
 
 `carrycast.node.api.client.connect` is for applications, `carrycast.node.node.LiveNode` runs a node within a program.
 Nothing is imported here, so that the processes of processors start with what they need and no more.
@@ -11,7 +11,7 @@ from carrycast.exports import lazy_exports
 if TYPE_CHECKING:
     from carrycast.node.commands import (
         PATIENCE_S as PATIENCE_S,
-        SubscriptionOptions as SubscriptionOptions,
+        SubscribeArguments as SubscribeArguments,
         move as move,
         parse_attributes as parse_attributes,
         publish as publish,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "commands": "PATIENCE_S SubscriptionOptions move parse_attributes publish publish_lines run_node status "
+        "commands": "PATIENCE_S SubscribeArguments move parse_attributes publish publish_lines run_node status "
         "subscribe",
         "config": "NodeConfig",
         "embedded": "Node",

@@ -173,7 +173,7 @@ def publish_lines(
         yield from client.publish_all(events(), lease_s, access, level, copies)
 
 
-class SubscriptionOptions(NamedTuple):
+class SubscribeArguments(NamedTuple):
     """The options of `carrycast sub`."""
 
     filter: str = ""
@@ -186,7 +186,7 @@ class SubscriptionOptions(NamedTuple):
 
 
 def subscribe(
-    address: str, options: SubscriptionOptions, count: int | None = None, timeout_s: float | None = None
+    address: str, options: SubscribeArguments, count: int | None = None, timeout_s: float | None = None
 ) -> Iterator[Event]:
     """The events of a subscription: at most `count`, and none after `timeout_s` in all.
 
@@ -210,7 +210,7 @@ def subscribe(
 
 
 def _deliveries(
-    address: str, options: SubscriptionOptions, patience_s: float, deadline: float, count: int | None
+    address: str, options: SubscribeArguments, patience_s: float, deadline: float, count: int | None
 ) -> Iterator[Event]:
     """The events of one connection. An event is acknowledged when the next one is taken, and at the end."""
     with connect(address, patience_s) as client:

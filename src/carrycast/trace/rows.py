@@ -1,7 +1,7 @@
-"""What happened, as a row of the trace. Every world builds its rows here, so one fact is one row wherever it happens.
+"""The rows of the trace. Every environment builds its rows here, so a fact gives the same row in each of them.
 
-Each function takes the time on the trace's clock and the node where it happened. A world decides when and how much it
-writes, never what a row looks like.
+Each function takes the time on the trace's clock and the node where it happened. An environment decides which rows
+it writes, never what a row looks like.
 """
 
 from collections.abc import Iterable, Sequence
@@ -99,7 +99,7 @@ def processor_error(inputs: Sequence[Event], error: str) -> Fact:
 def drop_row(
     time_s: float, node: NodeId, layer: Layer, reason: str, peer: NodeId | None = None, message: Message | None = None
 ) -> Row:
-    """A world drops something of a layer: a message to or from a peer, or what is none."""
+    """An environment drops a message to or from a peer, or something else of a layer."""
     if message is None:
         return Row(time_s, node, _LAYERS[layer], Kind.DROP, peer=peer, reason=reason)
     return Transfer(layer, message).drop_row(time_s, node, reason, peer)

@@ -1,4 +1,4 @@
-"""The one trace schema of every world."""
+"""The trace schema of all environments."""
 
 import enum
 from typing import TYPE_CHECKING, NamedTuple

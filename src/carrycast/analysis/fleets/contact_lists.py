@@ -178,7 +178,7 @@ def _join_contacts(nodes: int, duration_s: float, *columns: "np.ndarray[Any, Any
     order = np.lexsort((start_s, b, a))
     a, b, start_s, end_s = a[order], b[order], start_s[order], end_s[order]
     other = (np.diff(a) != 0) | (np.diff(b) != 0)
-    # A running maximum of the ends that starts anew with each pair; whole microseconds, so that no digit is lost.
+    # A running maximum of the ends for each pair; whole microseconds, so that no digit is lost.
     pair = np.cumsum(np.append(0, other))
     end_us = np.rint(end_s * MICROSECONDS).astype(np.int64)
     offset = pair * (int(end_us.max()) + 1)

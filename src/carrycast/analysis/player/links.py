@@ -35,7 +35,7 @@ def _given(scene: Scene) -> Links:
 
 
 def _learned(trace: "pa.Table", stage: Stage) -> Links:
-    """A pair is linked while either of it says so. Who stops or begins anew knows of nobody."""
+    """A pair is linked while one of the two nodes reports the link. A node that stops or restarts has no links."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

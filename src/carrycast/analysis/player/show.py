@@ -12,7 +12,7 @@ from carrycast.analysis.player.cuts import Cut
 from carrycast.analysis.player.html import page
 from carrycast.analysis.player.links import links_of
 from carrycast.analysis.player.scene import Ground, Scene
-from carrycast.analysis.player.story import MICROSECONDS, Stage, Tables, write_story
+from carrycast.analysis.player.story import MICROSECONDS, Stage, TraceTables, write_story
 from carrycast.errors import UserError
 from carrycast.sim.engine import run
 from carrycast.sim.scenario import Scenario
@@ -39,7 +39,7 @@ def player_of_scenario(scenarios: Mapping[str, Scenario], seed: int, watching: W
     for label, one in scenarios.items():
         with watching(one) as told:
             trace = run(one, seed, Level.FULL, told=told).trace
-        runs[label] = Tables(trace.table(), trace.events(), trace.subscriptions())
+        runs[label] = TraceTables(trace.table(), trace.events(), trace.subscriptions())
     return player(f"{scenario.name}, seed {seed}", Scene.of(scenario, seed), runs)
 
 
@@ -49,7 +49,7 @@ def player_of_trace(path: Path) -> str:
 
     folders = find_traces([path])
     read = [read_trace(folder) for folder in folders]
-    tables = Tables(*(pa.concat_tables(parts) for parts in zip(*read, strict=True)))
+    tables = TraceTables(*(pa.concat_tables(parts) for parts in zip(*read, strict=True)))
     names = sorted(
         {*tables.trace.column("run").unique().to_pylist(), *tables.events.column("run").unique().to_pylist()}
     )
@@ -63,13 +63,13 @@ def player_of_trace(path: Path) -> str:
     return player(name, Scene.load(folders[0]) if len(folders) == 1 else None, {name: tables})
 
 
-def player(title: str, scene: Scene | None, runs: Mapping[str, Tables]) -> str:
+def player(title: str, scene: Scene | None, runs: Mapping[str, TraceTables]) -> str:
     """The page of some runs on one scene."""
     header, columns = player_data(title, scene, runs)
     return page(title, header, columns.text())
 
 
-def player_data(title: str, scene: Scene | None, runs: Mapping[str, Tables]) -> tuple[dict[str, Any], Columns]:
+def player_data(title: str, scene: Scene | None, runs: Mapping[str, TraceTables]) -> tuple[dict[str, Any], Columns]:
     """All that the page is told: a header, and columns of numbers."""
     assert 1 <= len(runs) <= MAX_RUNS, "the page has room for two"
     stage = _stage(scene, list(runs.values()))
@@ -104,7 +104,7 @@ def player_data(title: str, scene: Scene | None, runs: Mapping[str, Tables]) -> 
     return header, columns
 
 
-def _stage(scene: Scene | None, runs: Sequence[Tables]) -> Stage:
+def _stage(scene: Scene | None, runs: Sequence[TraceTables]) -> Stage:
     if scene is not None:
         return Stage(np.arange(scene.ground.nodes), 0.0, scene.ground.duration_s)
     seen: list[Integers] = []

@@ -34,7 +34,7 @@ FRAME_BINS = 2000
 
 
 @dataclass(frozen=True)
-class Tables:
+class TraceTables:
     """The three tables of a run's trace."""
 
     trace: "pa.Table"
@@ -65,7 +65,7 @@ class Stage:
         return np.rint(since_s * MICROSECONDS).astype(np.int64)
 
 
-def write_story(columns: Columns, prefix: str, tables: Tables, stage: Stage) -> dict[str, object]:
+def write_story(columns: Columns, prefix: str, tables: TraceTables, stage: Stage) -> dict[str, object]:
     """Add the columns of a run, their names after a prefix, and say what else the page must know of it."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RUNS = "runs"
 METRICS_VIEW = "metrics"
-"""A row for each run of the traces. It is made only if it is asked for: frames are counted anew."""
+"""A row for each run of the traces. It is computed only if a query names it, because all frames are counted."""
 # A question changes nothing; what changes something is not asked here.
 _QUESTION = re.compile(r"\s*\(*\s*(select|with|from|values|table|describe|desc|show|explain)\b", re.IGNORECASE)
 

@@ -69,7 +69,7 @@ def make_players(
             continue
         cpu_s = sum(float(str(run["cpu_s"])) for run in runs)
         text = player_page(experiment) if at_once or cpu_s <= QUICK_CPU_S else None
-        _write(file, _promise(experiment, out, cpu_s) if text is None else text + key)
+        _write(file, _placeholder_page(experiment, out, cpu_s) if text is None else text + key)
 
 
 def make_player(experiment: Experiment, records: Sequence[Record], out: Path) -> Path:
@@ -94,7 +94,7 @@ def _runs(experiment: Experiment, records: Sequence[Record]) -> list[Record]:
 
 
 def _key(runs: Sequence[Record]) -> str:
-    """At the end of a page: of which runs it is, so that it is not made anew for nothing."""
+    """The keys of the runs of a page, at its end: a page that is up to date is not written again."""
     return f"<!-- {' '.join(str(run['key']) for run in runs)} -->\n"
 
 
@@ -105,7 +105,7 @@ def _write(file: Path, text: str) -> None:
     unfinished.replace(file)
 
 
-def _promise(experiment: Experiment, out: Path, cpu_s: float) -> str:
+def _placeholder_page(experiment: Experiment, out: Path, cpu_s: float) -> str:
     """How to have the page."""
     title, name = escape(experiment.definition.title or experiment.name), escape(experiment.name)
     return (

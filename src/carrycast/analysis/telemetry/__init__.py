@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from carrycast.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from carrycast.analysis.telemetry.folder import Settings as Settings, WatchFolder as WatchFolder
+    from carrycast.analysis.telemetry.folder import TelemetrySettings as TelemetrySettings, WatchFolder as WatchFolder
     from carrycast.analysis.telemetry.minutes import minutes_of_traces as minutes_of_traces
     from carrycast.analysis.telemetry.picture import (
         RECENT as RECENT,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "folder": "Settings WatchFolder",
+        "folder": "TelemetrySettings WatchFolder",
         "minutes": "minutes_of_traces",
         "picture": "RECENT minutes_of table_of_minutes",
         "stream": "Watcher checked_folders",

@@ -1,7 +1,7 @@
 """The files that are new: which table of which trace each belongs to, and which belong to none.
 
 A node gives a part its name when it is whole, and never changes it afterwards, but for its subscriptions: of these it
-writes one file, again and again. So parts of `trace` and `events` are followed, and subscriptions are read anew.
+writes one file, again and again. So parts of `trace` and `events` are followed, and subscriptions are read again.
 """
 
 import json

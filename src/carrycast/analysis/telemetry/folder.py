@@ -26,7 +26,7 @@ DAY_S = 86_400
 _SAID = {"folders": "the folders", "late_s": "--late", "wait_s": "--wait"}
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a watch was begun with; other settings would mean other numbers in the same tables."""
 
     version: int = VERSION
@@ -57,7 +57,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 class WatchFolder:
     """The output folder of one watch."""
 
-    def __init__(self, out: Path, settings: Settings) -> None:
+    def __init__(self, out: Path, settings: TelemetrySettings) -> None:
         self.out = out
         self.settings = settings
         self._open()
@@ -102,7 +102,7 @@ class WatchFolder:
             path.unlink(missing_ok=True)
 
     def put(self, table: str, rows: "pa.Table") -> None:
-        """All rows of a table that each step writes anew."""
+        """Replace a table by these rows, as each step does."""
         write_rows(self.out / table / "now.parquet", rows)
 
     def done(self, commit: Commit) -> None:

@@ -34,8 +34,8 @@ _DELIVERY_SCHEMA = (
 )
 
 
-class Judged(NamedTuple):
-    """What a step finds of publications."""
+class PublicationStep(NamedTuple):
+    """The publications as they are after a step."""
 
     rows: "pa.Table"
     """Of every minute that was not final before."""
@@ -54,7 +54,7 @@ class Publications:
 
     def judge(
         self, step: int, trace: "DataFrame", events: "DataFrame", subscriptions: "pa.Table", watermark_s: float | None
-    ) -> Judged:
+    ) -> PublicationStep:
         """Take new rows into account. `watermark_s` is what it is after them; what is late goes by that before."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -81,7 +81,7 @@ class Publications:
         write_rows(state / "judged.parquet", rows.filter(pc.invert(final)))
         write_rows(state / "subscriptions.parquet", subscriptions)
         lost = pa.concat_tables([late, stray], promote_options="default")
-        return Judged(rows.append_column("final", final), lost, waiting)
+        return PublicationStep(rows.append_column("final", final), lost, waiting)
 
     def _state(self, name: str, schema: str) -> "DataFrame":
         path = self._folder.state(self._folder.commit.step) / name
@@ -119,7 +119,7 @@ class Publications:
     def _rows(
         self, touched: set[tuple[str, int]], delivered: "DataFrame", known: "DataFrame", subscriptions: "pa.Table"
     ) -> "pa.Table":
-        """Of all minutes that were not final: those that are touched anew, the others as they were."""
+        """The rows of all minutes that were not final: computed again where rows have arrived, else unchanged."""
         import pyarrow as pa
 
         path = self._folder.state(self._folder.commit.step) / "judged.parquet"

@@ -31,7 +31,7 @@ LEASE_EXPIRED = "lease_over"
 CUSTODY_TAKEN = "custody"
 """Another node has confirmed, after its own commit, that the event is in its log."""
 MAY_END = frozenset({LEASE_EXPIRED, CUSTODY_TAKEN})
-"""The reasons for which a promised event may leave a log."""
+"""The reasons for which a guaranteed event may leave a log."""
 
 
 class Usage(NamedTuple):

@@ -14,11 +14,11 @@ from carrycast.core.matching import Filter, FilterError, FilterIndex, serves
 from carrycast.core.model import Event, NodeId, SubscriptionId
 from carrycast.protocols.overlay.context import NodeContext
 from carrycast.protocols.overlay.messages import (
+    DirectoryEntry,
     DirectoryReply,
     DirectoryRequest,
     HomeVersion,
     Publish,
-    SubscriptionEntry,
 )
 
 PARALLEL_REQUESTS = 2
@@ -79,17 +79,17 @@ class SubscriptionDirectory:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._index: FilterIndex[SubscriptionId] = FilterIndex()
-        self._entries: dict[SubscriptionId, tuple[SubscriptionEntry, float]] = {}
+        self._entries: dict[SubscriptionId, tuple[DirectoryEntry, float]] = {}
         self._homes: dict[NodeId, tuple[HomeVersion, NodeId]] = {}
         self._by_client: dict[NodeId, set[SubscriptionId]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[SubscriptionEntry]:
+    def __iter__(self) -> Iterator[DirectoryEntry]:
         return iter([entry for entry, _ in self._entries.values()])
 
-    def get(self, id: SubscriptionId) -> SubscriptionEntry | None:
+    def get(self, id: SubscriptionId) -> DirectoryEntry | None:
         """The entry of a subscription, or None."""
         known = self._entries.get(id)
         return None if known is None else known[0]
@@ -99,7 +99,7 @@ class SubscriptionDirectory:
         known = self._homes.get(client)
         return None if known is None else known[1]
 
-    def put(self, entry: SubscriptionEntry, until: float) -> str:
+    def put(self, entry: DirectoryEntry, until: float) -> str:
         """Add an entry or renew it. Returns the reason if it is rejected."""
         id = entry.subscription.id
         known = self.get(id)
@@ -143,7 +143,7 @@ class SubscriptionDirectory:
             self.remove(id)
         return expired
 
-    def matching(self, event: Event) -> list[SubscriptionEntry]:
+    def matching(self, event: Event) -> list[DirectoryEntry]:
         """The subscriptions that an event is for, by filter and access policy."""
         found = (self._entries[id][0] for id in self._index.match(event.attributes))
         return [entry for entry in found if event.access is None or serves(event, entry.subscription)]

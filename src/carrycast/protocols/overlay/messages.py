@@ -65,7 +65,7 @@ class StreamSlot(NamedTuple):
     first: Count
 
 
-class SubscriptionEntry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """A row of the subscription directory: a subscription, the broker of its modulator, its client's home broker."""
 
     subscription: Subscription
@@ -118,7 +118,7 @@ class ProducerRecord(NamedTuple):
     expected: Count
     events: tuple[BufferedEventRecord, ...]
     streams: tuple[StreamRecord, ...]
-    entries: tuple[SubscriptionEntry, ...]
+    entries: tuple[DirectoryEntry, ...]
     """The subscriptions of the streams, in case the new home broker does not know them."""
     first_number: Count = 0
     """The number with which new streams begin."""
@@ -324,7 +324,7 @@ class DirectoryRequest(Message, frozen=True, gc=False, tag=30):
 class DirectoryReply(Message, frozen=True, gc=False, tag=32):
     """The directory of the sender, or a part of it; `complete` says whether the sender has finished its own request."""
 
-    entries: Annotated[tuple[SubscriptionEntry, ...], Meta(max_length=64)]
+    entries: Annotated[tuple[DirectoryEntry, ...], Meta(max_length=64)]
     more: bool
     complete: bool
 
@@ -332,7 +332,7 @@ class DirectoryReply(Message, frozen=True, gc=False, tag=32):
 class DirectoryUpdate(Message, frozen=True, gc=False, tag=21):
     """[002 §2.4 step 3] "asks all producers' home brokers to compute paths to the new home broker, and switches"."""
 
-    entries: Annotated[tuple[SubscriptionEntry, ...], Meta(max_length=64)]
+    entries: Annotated[tuple[DirectoryEntry, ...], Meta(max_length=64)]
     positions: Annotated[tuple[tuple[SubscriptionId, StreamPosition], ...], Meta(max_length=MAX_ENTRIES)] = ()
 
 

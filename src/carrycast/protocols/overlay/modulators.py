@@ -14,6 +14,7 @@ from carrycast.core.wire import hops_after
 from carrycast.protocols.overlay.context import NodeContext
 from carrycast.protocols.overlay.messages import (
     MAX_ENTRIES,
+    DirectoryEntry,
     HomeVersion,
     InputAck,
     ModulatorRecord,
@@ -23,7 +24,6 @@ from carrycast.protocols.overlay.messages import (
     StreamPosition,
     StreamSkip,
     StreamSlot,
-    SubscriptionEntry,
 )
 from carrycast.protocols.overlay.producers import PROBE_INTERVALS
 from carrycast.protocols.overlay.resource_monitor import ResourceMonitor
@@ -147,11 +147,11 @@ class Modulators:
         """The modulators of one client."""
         return list(self._of.get(client, {}).values())
 
-    def directory_entry(self, modulator: RunningModulator) -> SubscriptionEntry:
+    def directory_entry(self, modulator: RunningModulator) -> DirectoryEntry:
         """The subscription as all brokers know it, without the parts that only its modulator needs."""
         whole = modulator.subscription
         lean = Subscription(whole.id, whole.filter, attributes=whole.attributes)
-        return SubscriptionEntry(lean, modulator.version, self._context.node, modulator.home)
+        return DirectoryEntry(lean, modulator.version, self._context.node, modulator.home)
 
     def report(self, name: Callable[[NodeId], str]) -> dict[str, str]:
         """The modulators that run here and their clients, as text for users."""

@@ -61,7 +61,7 @@ MAX_SEEN_S = 3600.0
 """The longest time for which an event is remembered; copies do not travel for an hour."""
 
 
-class LocalDelivery:
+class TreeDelivery:
     """Delivers events to the local subscriptions, to each once, whether an event was forwarded or retrieved."""
 
     def __init__(self, port: Port, forwarding: SubscriptionForwarding, retrieval: Retrieval) -> None:
@@ -161,7 +161,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, RetrievalRoutes):
         self._seen = self._recovery.seen
         self.forwarding = SubscriptionForwarding(node, port, settings)
         self._retrieval = Retrieval(node, port, host, rng, settings, self)
-        self._delivery = LocalDelivery(port, self.forwarding, self._retrieval)
+        self._delivery = TreeDelivery(port, self.forwarding, self._retrieval)
         self._advertised: dict[object, str] = {}
         self._lost: dict[NodeId, None] = {}
         """Lost neighbors whose filters are kept for `defer_s`."""

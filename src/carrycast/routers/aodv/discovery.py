@@ -27,7 +27,7 @@ class Discovery:
         self._rests: dict[NodeId, float] = {}
         """Until when a destination that was not found is left alone."""
         self._quiet = False
-        # A node that starts anew must not repeat the ids of its past, which others still remember.
+        # A node that restarts must not repeat earlier RREQ ids, which other nodes still remember [RFC 6.3].
         self._next_search = first_number(incarnation)
         self._limit = RateLimit(station.settings.request_rate)
 
@@ -36,7 +36,7 @@ class Discovery:
 
     @property
     def quiet(self) -> bool:
-        """Whether the node has just started anew and must not ask yet."""
+        """Whether the node has just restarted and must not send a RREQ yet [RFC 6.13]."""
         return self._quiet
 
     # [RFC 6.13] "each node on reboot waits for DELETE_PERIOD before transmitting any route discovery messages"

@@ -21,7 +21,7 @@ Hops = Annotated[int, Meta(ge=0, le=255)]
 
 
 class RouteRequest(Message, frozen=True, gc=False, tag=1):
-    """RREQ [RFC 5.1]. The `ttl` of the packet is a field, since the waist has none."""
+    """RREQ [RFC 5.1]. The `ttl` of the packet is a field, since the protocol interface has none."""
 
     origin: NodeId
     origin_sequence: Number

@@ -26,7 +26,7 @@ from carrycast.routers.aodv.hello import Hellos
 from carrycast.routers.aodv.messages import MAX_OTHERS, Bundle, Hello, Packet, RouteError, RouteReply, RouteRequest
 from carrycast.routers.aodv.rules import may_repair, repair_ttl
 from carrycast.routers.aodv.settings import NS2, AodvSettings
-from carrycast.routers.aodv.station import Carried, Station
+from carrycast.routers.aodv.station import AodvPacketInTransit, Station
 from carrycast.routers.aodv.table import Route
 from carrycast.routers.aodv.waiting import Waiting
 
@@ -87,7 +87,7 @@ class Aodv(Router):
                 self.up.deliver_packet(node, parcel, 0)
             else:
                 packet = Packet(parcel, origin=self.node, target=node, hops=1)
-                own.append(Carried(packet, target, None, now, now + self._settings.buffer_s))
+                own.append(AodvPacketInTransit(packet, target, None, now, now + self._settings.buffer_s))
         self._carry_each(now, own)
 
     def _on_packet(self, now: float, sender: NodeId, packet: Packet) -> None:
@@ -107,7 +107,7 @@ class Aodv(Router):
             onward = [
                 Packet(packet.parcel, origin=packet.origin, target=target, hops=packet.hops + 1) for target in targets
             ]
-            self._carry_each(now, [Carried(one, one.target, sender, now, until) for one in onward])
+            self._carry_each(now, [AodvPacketInTransit(one, one.target, sender, now, until) for one in onward])
 
     # [RFC 6.2] A packet prolongs the routes to its source and to the neighbor it came from.
     def _refresh(self, now: float, sender: NodeId, packet: Packet) -> None:
@@ -118,12 +118,12 @@ class Aodv(Router):
             # Deviation: only if it came the way the route goes; another packet says nothing of that way.
             self.table.touch(now, packet.origin, until)
 
-    def _carry_each(self, now: float, packets: Sequence[Carried]) -> None:
+    def _carry_each(self, now: float, packets: Sequence[AodvPacketInTransit]) -> None:
         """One parcel to several nodes: those over the same next hop share a packet to it."""
         if len(packets) == 1:
             self._carry(now, packets[0])
             return
-        together: dict[NodeId, list[Carried]] = {}
+        together: dict[NodeId, list[AodvPacketInTransit]] = {}
         for carried in packets:
             route = self.table.valid(now, carried.packet.target)
             if route is not None:
@@ -137,7 +137,7 @@ class Aodv(Router):
             if carried.packet.target not in gone:
                 self._carry(now, carried)
 
-    def _send_each(self, now: float, next_hop: NodeId, group: Sequence[Carried]) -> None:
+    def _send_each(self, now: float, next_hop: NodeId, group: Sequence[AodvPacketInTransit]) -> None:
         until = now + self._settings.active_route_timeout_s
         first, *others = [carried.packet.target for carried in group]
         for target in (first, *others, next_hop):
@@ -148,7 +148,7 @@ class Aodv(Router):
             sent = Bundle(parcel, origin=packet.origin, target=first, hops=packet.hops, others=tuple(others))
         self._station.send(next_hop, sent, group)
 
-    def _carry(self, now: float, carried: Carried) -> None:
+    def _carry(self, now: float, carried: AodvPacketInTransit) -> None:
         packet = carried.packet
         target = packet.target
         until = now + self._settings.active_route_timeout_s
@@ -167,12 +167,12 @@ class Aodv(Router):
             self._wait(now, carried)
         else:
             if self._discovery.quiet:
-                # [RFC 6.13] Somebody still routes over a node that has forgotten all: wait anew.
+                # [RFC 6.13] Another node still routes over this one, which has lost its routes: the delay starts again.
                 self._discovery.keep_quiet()
             self._errors.tell_sender(now, carried.sender, target)
             self._give_up(now, carried, "no_route")
 
-    def _wait(self, now: float, carried: Carried) -> None:
+    def _wait(self, now: float, carried: AodvPacketInTransit) -> None:
         self._age(now)
         evicted = self._waiting.add(carried)
         if evicted is not None:
@@ -182,7 +182,7 @@ class Aodv(Router):
         for aged in self._waiting.age_by(now):
             self._give_up(now, aged, "buffer_timeout")
 
-    def _give_up(self, now: float, carried: Carried, reason: str) -> None:
+    def _give_up(self, now: float, carried: AodvPacketInTransit, reason: str) -> None:
         self._station.drop(reason, event=carried.packet.parcel.event)
         if carried.sender is None:
             self.up.report_unreachable(carried.asked, carried.parcel(now))
@@ -282,7 +282,7 @@ class Aodv(Router):
             self._break(now, link.neighbor)
 
     # [RFC 6.11 (i)]
-    def _break(self, now: float, neighbor: NodeId, packets: Sequence[Carried] = ()) -> None:
+    def _break(self, now: float, neighbor: NodeId, packets: Sequence[AodvPacketInTransit] = ()) -> None:
         """A link is broken, and packets may have failed on it."""
         self._hellos.forget(neighbor)
         lost = self.table.lose(now, neighbor)
@@ -297,7 +297,7 @@ class Aodv(Router):
             else:
                 self._give_up(now, carried, Failure.UNREACHABLE)
 
-    def _repairs(self, now: float, carried: Carried) -> bool:
+    def _repairs(self, now: float, carried: AodvPacketInTransit) -> bool:
         """Begin to repair the route of a packet, if that is for this node to do."""
         packet, settings = carried.packet, self._settings
         route: Route | None = self.table.known(now, packet.target)

@@ -12,7 +12,7 @@ from carrycast.routers.aodv.settings import AodvSettings
 from carrycast.routers.aodv.table import RouteTable
 
 
-class Carried(NamedTuple):
+class AodvPacketInTransit(NamedTuple):
     """A packet on its way through this node."""
 
     packet: Packet
@@ -42,7 +42,7 @@ class Station:
         self.sequence = first_number(incarnation)
         self.last_broadcast_s = 0.0
         self._tokens = 0
-        self._under_way: dict[Token, tuple[NodeId, Sequence[Carried]]] = {}
+        self._under_way: dict[Token, tuple[NodeId, Sequence[AodvPacketInTransit]]] = {}
 
     # [RFC 6.1]
     def raise_sequence(self, least: int = 0) -> int:
@@ -58,13 +58,13 @@ class Station:
         route = self.table.known(now, target)
         return route is not None and route.sequence > 0 and not is_plausible(sequence, route.sequence)
 
-    def send(self, neighbor: NodeId, message: Message, carried: Sequence[Carried] = ()) -> None:
+    def send(self, neighbor: NodeId, message: Message, carried: Sequence[AodvPacketInTransit] = ()) -> None:
         """To a neighbor, with an outcome."""
         self._tokens += 1
         self._under_way[self._tokens] = (neighbor, carried)
         self.port.send(neighbor, message, token=self._tokens)
 
-    def sent(self, token: Token) -> tuple[NodeId, Sequence[Carried]]:
+    def sent(self, token: Token) -> tuple[NodeId, Sequence[AodvPacketInTransit]]:
         """What an outcome is about: to whom, and the packets in it, none if it was a control message."""
         return self._under_way.pop(token)
 

@@ -1,7 +1,7 @@
 """Packets that wait for a route, oldest first [RFC 6.3]."""
 
 from carrycast.core.model import NodeId
-from carrycast.routers.aodv.station import Carried
+from carrycast.routers.aodv.station import AodvPacketInTransit
 
 
 class Waiting:
@@ -9,24 +9,24 @@ class Waiting:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._packets: list[Carried] = []
+        self._packets: list[AodvPacketInTransit] = []
 
     def __len__(self) -> int:
         return len(self._packets)
 
-    def add(self, carried: Carried) -> Carried | None:
+    def add(self, carried: AodvPacketInTransit) -> AodvPacketInTransit | None:
         """One more; the oldest, if it had to make room."""
         self._packets.append(carried)
         return self._packets.pop(0) if len(self._packets) > self._most else None
 
-    def age_by(self, now: float) -> list[Carried]:
+    def age_by(self, now: float) -> list[AodvPacketInTransit]:
         """Those that have waited too long, taken out."""
         over = [carried for carried in self._packets if carried.until <= now]
         if over:
             self._packets = [carried for carried in self._packets if carried.until > now]
         return over
 
-    def take(self, target: NodeId) -> list[Carried]:
+    def take(self, target: NodeId) -> list[AodvPacketInTransit]:
         """Those for a destination, taken out."""
         found = [carried for carried in self._packets if carried.packet.target == target]
         if found:

@@ -8,7 +8,7 @@ from carrycast.core.wire import Parcel
 from carrycast.routers.gpsr.messages import GeoPacket
 
 
-class Carried(NamedTuple):
+class GeoPacketInTransit(NamedTuple):
     """A packet at this node, as it came."""
 
     packet: GeoPacket

@@ -21,7 +21,7 @@ from carrycast.core.protocol import (
 )
 from carrycast.core.wire import Message, Parcel
 from carrycast.routers.gpsr.beacons import Beacons, is_position
-from carrycast.routers.gpsr.carried import Carried
+from carrycast.routers.gpsr.carried import GeoPacketInTransit
 from carrycast.routers.gpsr.geometry import square_m2
 from carrycast.routers.gpsr.messages import MAX_HOPS, MAX_OTHERS, GeoBundle, GeoPacket, Here, Tour
 from carrycast.routers.gpsr.neighbors import NeighborTable
@@ -68,7 +68,7 @@ class Gpsr(Router):
         self._here: tuple[float, Position | None] = (float("nan"), None)
         """Where this node is: asked for once in each moment."""
         self._tokens = 0
-        self._under_way: dict[Token, tuple[NodeId, Sequence[Carried]]] = {}
+        self._under_way: dict[Token, tuple[NodeId, Sequence[GeoPacketInTransit]]] = {}
 
     def hops_to(self, now: float, target: NodeId) -> int | None:
         """How far a node is, as far as the table tells."""
@@ -103,9 +103,11 @@ class Gpsr(Router):
         if not self._passed.comes_first(now, sender, message):
             self._drop("repeated", message, sender)
         elif isinstance(message, GeoBundle):
-            self._forward_each(now, [Carried(packet, packet.place, sender, now) for packet in message.packets()])
+            self._forward_each(
+                now, [GeoPacketInTransit(packet, packet.place, sender, now) for packet in message.packets()]
+            )
         else:
-            self._forward(now, Carried(message, message.place, sender, now))
+            self._forward(now, GeoPacketInTransit(message, message.place, sender, now))
 
     def on_overheard(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         # [GPSR00 §2.1] Interfaces are promiscuous: who is in reach learns where the forwarding node is.
@@ -147,7 +149,7 @@ class Gpsr(Router):
         own = (self._own(now, target, parcel) for target in targets)
         self._forward_each(now, [carried for carried in own if carried is not None])
 
-    def _own(self, now: float, target: NodeId | Place, parcel: Parcel) -> Carried | None:
+    def _own(self, now: float, target: NodeId | Place, parcel: Parcel) -> GeoPacketInTransit | None:
         place = target if isinstance(target, Place) else None
         if place is None:
             self.table.expire(now)
@@ -160,12 +162,12 @@ class Gpsr(Router):
             place = Place(self.table.position(now, target), 0.0, target)
         self._numbers += 1
         packet = GeoPacket(parcel, origin=self.node, number=self._numbers, place=place, hops=0)
-        return Carried(packet, target, None, now)
+        return GeoPacketInTransit(packet, target, None, now)
 
-    def _forward_each(self, now: float, packets: Sequence[Carried]) -> None:
+    def _forward_each(self, now: float, packets: Sequence[GeoPacketInTransit]) -> None:
         """One parcel to several places: those that go greedily to the same neighbor share a packet to it."""
         here = self._position(now)
-        together: dict[NodeId, list[Carried]] = {}
+        together: dict[NodeId, list[GeoPacketInTransit]] = {}
         if here is not None and len(packets) > 1:
             self.table.expire(now)
             for carried in packets:
@@ -183,7 +185,7 @@ class Gpsr(Router):
             if carried.packet.place not in shared:
                 self._forward(now, carried)
 
-    def _forward(self, now: float, carried: Carried) -> None:
+    def _forward(self, now: float, carried: GeoPacketInTransit) -> None:
         packet = carried.packet
         place, goal = packet.place, packet.place.position
         here = self._position(now)
@@ -228,7 +230,7 @@ class Gpsr(Router):
             return node if square_m2(self.table.position(now, node), place.position) <= own_m2 else None
         return None
 
-    def _around(self, now: float, carried: Carried, here: Position, tour: Tour | None) -> None:
+    def _around(self, now: float, carried: GeoPacketInTransit, here: Position, tour: Tour | None) -> None:
         """Nobody is nearer: the right-hand rule, until the tour of the face around the target is over."""
         place = carried.packet.place
         goal = place.position
@@ -251,7 +253,7 @@ class Gpsr(Router):
         else:
             self._send(now, carried, here, *step)
 
-    def _came_from(self, now: float, carried: Carried) -> Position | None:
+    def _came_from(self, now: float, carried: GeoPacketInTransit) -> Position | None:
         """Where the last sender is, as the planar graph has it; None if there was none, or it does not say."""
         sender = carried.sender
         if sender is not None and sender in self.table:
@@ -259,13 +261,13 @@ class Gpsr(Router):
         return carried.packet.at
 
     def _planar(self, now: float, here: Position) -> list[Edge]:
-        """Computed anew only when the table has changed: packets in between use the same edges."""
+        """Computed again only when the neighbor table has changed."""
         if self._graph is None or self._graph[0] != self.table.version:
             made = planar(self.node, here, self.table.positions(now), self._settings.planarization)
             self._graph = (self.table.version, made)
         return self._graph[1]
 
-    def _send(self, now: float, carried: Carried, here: Position, onward: NodeId, tour: Tour | None) -> None:
+    def _send(self, now: float, carried: GeoPacketInTransit, here: Position, onward: NodeId, tour: Tour | None) -> None:
         packet = carried.packet
         if packet.hops >= self._max_hops:
             self._give_up(now, carried, "hops_exhausted")
@@ -282,7 +284,7 @@ class Gpsr(Router):
         )
         self._hand_on(onward, sent, (carried,))
 
-    def _send_each(self, now: float, group: Sequence[Carried], here: Position, onward: NodeId) -> None:
+    def _send_each(self, now: float, group: Sequence[GeoPacketInTransit], here: Position, onward: NodeId) -> None:
         packet = group[0].packet
         if len(group) == 1 or packet.hops >= self._max_hops:
             for carried in group:
@@ -299,13 +301,13 @@ class Gpsr(Router):
         )
         self._hand_on(onward, sent, group)
 
-    def _hand_on(self, onward: NodeId, sent: GeoPacket, group: Sequence[Carried]) -> None:
+    def _hand_on(self, onward: NodeId, sent: GeoPacket, group: Sequence[GeoPacketInTransit]) -> None:
         self._tokens += 1
         self._under_way[self._tokens] = (onward, group)
         self._beacons.packet_sent()
         self.port.send(onward, sent, token=self._tokens)
 
-    def _take(self, now: float, carried: Carried) -> None:
+    def _take(self, now: float, carried: GeoPacketInTransit) -> None:
         packet = carried.packet
         if self._passed.ends_first(now, packet):
             self.up.deliver_packet(packet.origin, carried.parcel(now), packet.hops)
@@ -313,7 +315,7 @@ class Gpsr(Router):
             # Its sender did not hear that it had arrived, and found another way for it.
             self._drop("repeated", packet, carried.sender)
 
-    def _end(self, now: float, carried: Carried, is_nearest: bool, reason: str) -> None:
+    def _end(self, now: float, carried: GeoPacketInTransit, is_nearest: bool, reason: str) -> None:
         if is_nearest:
             self._take(now, carried)
         else:
@@ -334,7 +336,7 @@ class Gpsr(Router):
             for carried in group:
                 self._give_up(now, carried, failure)
 
-    def _give_up(self, now: float, carried: Carried, reason: str) -> None:
+    def _give_up(self, now: float, carried: GeoPacketInTransit, reason: str) -> None:
         self._drop(reason, carried.packet, carried.sender)
         if carried.packet.origin == self.node:
             self.up.report_unreachable(carried.asked, carried.parcel(now))

@@ -23,7 +23,7 @@ class GpsrSettings(Settings, frozen=True):
     piggyback: Annotated[bool, Meta(description="positions travel with packets too, and who receives them learns")] = (
         True
     )
-    # [GPSR00 §2.1] has it on; not every world lets a node hear what is meant for others.
+    # [GPSR00 §2.1] has it on; not every environment lets a node overhear packets for others.
     overhear: Annotated[
         bool, Meta(description="positions are also learned from packets for others, where nodes can hear those")
     ] = False

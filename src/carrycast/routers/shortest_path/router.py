@@ -35,7 +35,7 @@ class ShortestPathSettings(Settings, frozen=True):
     retries: Annotated[int, Meta(ge=0, le=20, description="how often a hop that failed is tried again")] = 3
 
 
-class Carried(NamedTuple):
+class UnconfirmedPacket(NamedTuple):
     """A packet that was sent on and has no outcome yet."""
 
     packet: Packet
@@ -64,7 +64,7 @@ class ShortestPath(Router):
         self._version: int | None = None
         self._next: dict[NodeId, NodeId] = {}
         """The neighbor towards each target that was asked for since links last changed."""
-        self._under_way: dict[Token, Carried] = {}
+        self._under_way: dict[Token, UnconfirmedPacket] = {}
         self._tokens = 0
 
     def hops_to(self, now: float, target: NodeId) -> int | None:
@@ -83,7 +83,7 @@ class ShortestPath(Router):
             self.up.deliver_packet(node, parcel, 0)
         else:
             packet = Packet(parcel, origin=self.node, target=node, hops=1)
-            self._carry(now, Carried(packet, target, now, self._settings.retries))
+            self._carry(now, UnconfirmedPacket(packet, target, now, self._settings.retries))
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, Packet)
@@ -96,7 +96,7 @@ class ShortestPath(Router):
             self._drop("hops_exhausted", sender, parcel.event)
         else:
             onward = Packet(parcel, origin=message.origin, target=message.target, hops=hops + 1)
-            self._carry(now, Carried(onward, message.target, now, self._settings.retries))
+            self._carry(now, UnconfirmedPacket(onward, message.target, now, self._settings.retries))
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         carried = self._under_way.pop(token)
@@ -110,7 +110,7 @@ class ShortestPath(Router):
         else:
             self._give_up(again, failure)
 
-    def _carry(self, now: float, carried: Carried) -> None:
+    def _carry(self, now: float, carried: UnconfirmedPacket) -> None:
         neighbor = self._neighbor_towards(carried.packet.target)
         if neighbor is None:
             self._give_up(carried, "no_route")
@@ -135,7 +135,7 @@ class ShortestPath(Router):
         self._next[target] = found
         return found
 
-    def _give_up(self, carried: Carried, reason: str) -> None:
+    def _give_up(self, carried: UnconfirmedPacket, reason: str) -> None:
         self._drop(reason, event=carried.packet.parcel.event)
         if carried.packet.origin == self.node:
             self.up.report_unreachable(carried.asked, carried.packet.parcel)

@@ -89,9 +89,9 @@ class Enforcer:
         self._utc_s = utc_s
         before = self._courses
         begun = [one for one in wanted if (course := before.get(one.policy)) is None or course.wanted != one]
-        anew = {one.policy: _ActionList(one) for one in begun}
-        # Not to be taken up in the middle of another order: what is wanted otherwise begins anew.
-        self._courses = {one.policy: anew.get(one.policy) or before[one.policy] for one in wanted}
+        restarted = {one.policy: _ActionList(one) for one in begun}
+        # An action list whose policy has changed starts from its beginning.
+        self._courses = {one.policy: restarted.get(one.policy) or before[one.policy] for one in wanted}
         for id, course in before.items():
             if id not in self._courses:
                 self._report(course.wanted, "ended")
@@ -242,7 +242,7 @@ class EnforcementPoint(Application):
         if manager != (orders.manager if isinstance(manager, str) else event.source):
             self.port.note(Fact("drop", event.id, event.source, "not_my_manager"))
             return
-        # Another node of that name counts anew: the one before was replaced.
+        # Another node under that name has replaced the former one, and counts from the start.
         if event.source == self._obeyed and orders.number <= self._number:
             self.port.note(Fact("drop", event.id, event.source, "old_orders"))
             return

@@ -287,7 +287,7 @@ class CsmaMedium(Medium):
         if station.failure:
             self._fail(transmission)
             return
-        # [IEEE 802.11-1999 §9.2.5.3] The question has got through: its tries count anew, the window stays.
+        # [IEEE 802.11-1999 §9.2.5.3] The RTS has been answered: the retry counter is reset, the window is not.
         station.asked, station.tries = True, 0
         start_us = transmission.end_us + self._sifs_us
         self._begin(_DATA, station.node, station, frame, start_us, airtime_us)

@@ -112,7 +112,7 @@ class Reach:
 
 
 class MediumUpcalls(ABC):
-    """What a medium tells the world about frames."""
+    """The callbacks by which a medium reports frames."""
 
     __slots__ = ()
 

@@ -24,7 +24,7 @@ class _Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Crash(_Fault, frozen=True, tag="crash"):
-    """Nodes lose everything but their durable store, and start anew after `down_s`."""
+    """Nodes lose everything but their durable store, and restart after `down_s`."""
 
     nodes: Selection
     at_s: Time | None = None
@@ -118,8 +118,8 @@ Fault: TypeAlias = (
 class PositionError:
     """The error of one node's position: an offset that wanders, never farther than `error_m`.
 
-    At every multiple of `change_s` it is drawn anew, from everywhere in the disk alike; in between it goes in a
-    straight line from each to the next. It follows from the seed, the fault, the node and the time alone, so it is the
+    At every multiple of `change_s` it is drawn again, uniformly from the disk; in between it moves in a straight
+    line from each to the next. It follows from the seed, the fault, the node and the time alone, so it is the
     same however often it is asked for and by whom.
     """
 

@@ -37,9 +37,7 @@ def parse_assignment(text: str, where: str = "--set") -> tuple[str, object]:
 
 
 def apply_overrides(scenario: Scenario, overrides: Mapping[str, object], where: str = "--set") -> Scenario:
-    """The scenario with some settings replaced, checked anew. A list is entered by number: `publish.0.count`."""
-    from carrycast.sim.scenario.overrides import parse_protocol
-
+    """The scenario with some settings replaced, and checked. List elements are named by number: `publish.0.count`."""
     table: dict[str, object] = msgspec.to_builtins(scenario)
     # So that `radio.range_m` can be set in a scenario that leaves out its radio.
     table["radio"] = table["radio"] or {"model": DEFAULT_RADIO}

@@ -120,7 +120,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     radio: dict[str, object] = {}
     wires: list[Wire] = []
     discovery: OracleDiscovery | BeaconMode | NoDiscovery = BeaconMode()
-    """Beacons unless it says otherwise, for every command: they exist in every world, and cost what they cost there."""
+    """Beacons by default: they exist in every environment, with their cost."""
     protocol: dict[str, object] = {}
     router: dict[str, object] | None = None
     roles: dict[str, RoleEntry] = {}

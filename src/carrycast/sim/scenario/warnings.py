@@ -32,7 +32,7 @@ computes it anyway."""
 
 
 class _Recordings:
-    """What recordings hold: of the last few, so that the points of a sweep do not read their file anew."""
+    """A cache of the last few recordings, so that the points of a sweep do not read their file again."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Recording | None] = {}

@@ -203,7 +203,7 @@ class Net:
         self._simulation.network.crash(node)
 
     def restart(self, node: NodeId) -> None:
-        """A node that crashed starts anew."""
+        """A crashed node restarts."""
         self._simulation.network.restart(node)
 
     def cut(self, a: NodeId, b: NodeId) -> None:

@@ -91,7 +91,7 @@ def beyond(study: PolicyClaims) -> Iterator[Claim]:
         "cuts", "each link more that is down at once costs answers", falls, "<", 0.0, note="not in the paper"
     )
     yield from better(study, "cuts", f"{labels[-1]} links down at once", [("", {"cuts": labels[-1]})])
-    worlds: list[tuple[str, dict[str, str]]] = [
+    conditions: list[tuple[str, dict[str, str]]] = [
         ("", {}),
         ("15 s of 20", {"recovery": "15"}),
         ("4 links", {"cuts": "4"}),
@@ -100,7 +100,7 @@ def beyond(study: PolicyClaims) -> Iterator[Claim]:
     whole = [
         ClaimCase(f"{metric} {name}".strip(), study.mean(metric, {**where, "scheme": "recovery"}))
         for metric in (PUBLISH, RESPONDED)
-        for name, where in worlds
+        for name, where in conditions
     ]
     yield study.claim(
         "recovering",
@@ -111,7 +111,7 @@ def beyond(study: PolicyClaims) -> Iterator[Claim]:
         note="the paper expects 100 %",
         tolerance=WHOLE,
     )
-    cost = [ClaimCase(name, study.ratio(SENT, {**where, "scheme": "recovery"}, where)) for name, where in worlds]
+    cost = [ClaimCase(name, study.ratio(SENT, {**where, "scheme": "recovery"}, where)) for name, where in conditions]
     yield study.claim(
         "recovering", f"recovery costs less than {AFFORDABLE:g} times the bytes (ratio)", cost, "<", AFFORDABLE
     )

@@ -87,7 +87,7 @@ MOST_TRACE_BYTES = 64 << 20
 """Of one run: the driver holds the traces of some runs in memory at once."""
 
 
-class RunResult(msgspec.Struct, frozen=True, array_like=True):
+class WorkerResult(msgspec.Struct, frozen=True, array_like=True):
     """A run that is over: its row as JSON, and the files of its trace by their names in it."""
 
     record: str
@@ -138,13 +138,13 @@ class ResultReceiver:
                 return
             try:
                 with report_full_disk(self._out):
-                    self._keep(msgspec.msgpack.decode(result, type=RunResult))
+                    self._keep(msgspec.msgpack.decode(result, type=WorkerResult))
             except Exception as error:
                 self.error = error
         if self.error is not None:
             self._cancel()
 
-    def _keep(self, result: RunResult) -> None:
+    def _keep(self, result: WorkerResult) -> None:
         record = json_value(result.record)
         assert isinstance(record, dict)
         key = str(record["key"])
@@ -239,7 +239,7 @@ def _pack_result(planned: PlannedRun, record: Record, folder: Path) -> bytes:
         else:
             trace = {path.relative_to(kept).as_posix(): path.read_bytes() for path in files}
         shutil.rmtree(kept)
-    return msgspec.msgpack.encode(RunResult(json_text(record), trace))
+    return msgspec.msgpack.encode(WorkerResult(json_text(record), trace))
 
 
 def _unpack_trace(trace: Mapping[str, bytes], folder: Path, key: str) -> None:

@@ -13,6 +13,7 @@ from carrycast.protocols.overlay.client_tables import SubscriptionDirectory
 from carrycast.protocols.overlay.messages import (
     Attach,
     ClientAlive,
+    DirectoryEntry,
     DirectoryUpdate,
     HomeVersion,
     Hop,
@@ -32,7 +33,6 @@ from carrycast.protocols.overlay.messages import (
     StreamSlot,
     Subscribe,
     SubscriptionEnded,
-    SubscriptionEntry,
     TopologyItem,
     Unsubscribe,
 )
@@ -175,26 +175,24 @@ def test_two_brokers_that_both_believe_to_be_home_agree_on_one() -> None:
     # And with the same word, as no sound client says it.
     table = SubscriptionDirectory(9)
     lean = Subscription(ID, "")
-    assert table.put(SubscriptionEntry(lean, FIRST, 1, 1), 9.0) == ""
-    assert table.put(SubscriptionEntry(lean, FIRST, 0, 0), 9.0) == "interest_contested"
-    assert table.put(SubscriptionEntry(lean, FIRST, 2, 2), 9.0) == ""
-    assert table.put(SubscriptionEntry(lean, HomeVersion(1, 0), 0, 0), 9.0) == "interest_outdated"
+    assert table.put(DirectoryEntry(lean, FIRST, 1, 1), 9.0) == ""
+    assert table.put(DirectoryEntry(lean, FIRST, 0, 0), 9.0) == "interest_contested"
+    assert table.put(DirectoryEntry(lean, FIRST, 2, 2), 9.0) == ""
+    assert table.put(DirectoryEntry(lean, HomeVersion(1, 0), 0, 0), 9.0) == "interest_outdated"
 
 
 def test_interests_are_bounded_readable_and_of_brokers() -> None:
     table = SubscriptionDirectory(1)
-    assert table.put(SubscriptionEntry(Subscription(ID, "a = "), FIRST, 1, 1), 9.0) == "filter_unreadable"
-    assert table.put(SubscriptionEntry(Subscription(ID, ""), FIRST, 1, 1), 9.0) == ""
-    assert table.put(SubscriptionEntry(Subscription(SubscriptionId(3, 2), ""), FIRST, 1, 1), 9.0) == "interests_full"
+    assert table.put(DirectoryEntry(Subscription(ID, "a = "), FIRST, 1, 1), 9.0) == "filter_unreadable"
+    assert table.put(DirectoryEntry(Subscription(ID, ""), FIRST, 1, 1), 9.0) == ""
+    assert table.put(DirectoryEntry(Subscription(SubscriptionId(3, 2), ""), FIRST, 1, 1), 9.0) == "interests_full"
     assert table.home_of(3) == 1
     assert table.expire(9.0) == [ID]
     assert table.home_of(3) is None
     net = bench()
-    forged = DirectoryUpdate((SubscriptionEntry(Subscription(ID, ""), FIRST, 1, 1),))
+    forged = DirectoryUpdate((DirectoryEntry(Subscription(ID, ""), FIRST, 1, 1),))
     assert told(net, 0, 2, forged) == ["unknown_broker"], "of a modulator at another broker"
-    assert told(net, 0, 1, DirectoryUpdate((SubscriptionEntry(Subscription(ID, ""), FIRST, 1, 4),))) == [
-        "unknown_broker"
-    ]
+    assert told(net, 0, 1, DirectoryUpdate((DirectoryEntry(Subscription(ID, ""), FIRST, 1, 4),))) == ["unknown_broker"]
     assert told(net, 0, 1, forged) == []
     told(net, 0, 2, SubscriptionEnded(ID, HomeVersion(1, 0)))
     assert len(net.broker(0).directory) == 1, "older than what is known"
@@ -212,7 +210,7 @@ def test_a_broker_that_starts_holds_what_is_published_until_it_has_been_told(mon
         return told(net, 0, 3, Publish(EVENT, 0, 9.0, version=FIRST, number=number, first=0))
 
     assert [publish(number) for number in range(3)] == [[], [], ["starting"]]
-    told(net, 0, 2, messages.DirectoryReply((SubscriptionEntry(Subscription(ID, ""), FIRST, 1, 1),), False, True))
+    told(net, 0, 2, messages.DirectoryReply((DirectoryEntry(Subscription(ID, ""), FIRST, 1, 1),), False, True))
     net.run(2)
     [(_, target, _)] = [one for one in net.carried if one[0] == 0 and classify(one[2])[1] == EVENT.id][:1]
     assert target == 1, "they go where the answer says"

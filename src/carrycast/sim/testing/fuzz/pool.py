@@ -108,13 +108,13 @@ class WorkerPair:
 
     def judge_drawn(self, seed: int, index: int) -> FuzzVerdict:
         """A case of the generator; both processes draw it, so that a draw that depends on the process is found."""
-        return self._judged({"drawn": [seed, index]})
+        return self._run_twice({"drawn": [seed, index]})
 
     def judge(self, case: FuzzCase) -> FuzzVerdict:
         """Any case."""
-        return self._judged({"case": {"tables": case.tables, "files": case.files, "seed": case.seed}})
+        return self._run_twice({"case": {"tables": case.tables, "files": case.files, "seed": case.seed}})
 
-    def _judged(self, order: dict[str, object]) -> FuzzVerdict:
+    def _run_twice(self, order: dict[str, object]) -> FuzzVerdict:
         plain = self._workers[0].ask(order)
         other = self._workers[1].ask(order) if plain.status != "failed" else plain
         cpu_s = plain.cpu_s + other.cpu_s
