@@ -37,7 +37,7 @@ def test_all_nodes_are_told_of_the_same_area_and_the_same_map() -> None:
 def test_who_asks_for_a_map_without_having_declared_it_is_told() -> None:
     [host, *_] = hosts(Simulation(line(area_m=(300.0, 50.0)), 1))
     assert host.area == Area(300.0, 50.0)
-    with pytest.raises(TypeError, match="nobody moves on roads here"):
+    with pytest.raises(TypeError, match="no node moves on roads here"):
         host.road_map()
 
 
@@ -45,5 +45,5 @@ def test_where_contacts_are_replayed_there_is_neither() -> None:
     host = Net.graph([(0, 1)]).protocol(0).host
     with pytest.raises(TypeError, match="has no area"):
         _ = host.area
-    with pytest.raises(TypeError, match="nobody moves on roads here"):
+    with pytest.raises(TypeError, match="no node moves on roads here"):
         host.road_map()
