@@ -27,7 +27,6 @@ def test_there_are_thirty_questions_or_more() -> None:
     assert len({question["ask"] for question in QUESTIONS}) >= 30
 
 
-@pytest.mark.xfail(reason="the layout that answers them is not built yet", strict=False)
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question["ask"])
 def test_a_search_for_the_term_leads_to_the_file(question: dict[str, str]) -> None:
     assert question["file"] in found_by(question["term"])[:FIRST_FILES]

@@ -28,21 +28,21 @@ class MessageBatching:
         self._loop = loop
         self._send_batch = send
         self._waiting: dict[_Destination, tuple[Send | Broadcast, list[Token]]] = {}
-        self._is_mergeable: dict[type[Message], bool] = {}
+        self._can_merge: dict[type[Message], bool] = {}
 
     def send(self, layer: Layer, effect: Send | Broadcast) -> None:
         """Send a message at once, or merged with others of its type."""
         kind = type(effect.message)
-        mergeable = self._is_mergeable.get(kind)
-        if mergeable is None:
-            mergeable = self._is_mergeable[kind] = kind.merge_with is not Message.merge_with
+        can_merge = self._can_merge.get(kind)
+        if can_merge is None:
+            can_merge = self._can_merge[kind] = kind.merge_with is not Message.merge_with
         if isinstance(effect, Send):
             tokens = () if effect.token is None else (effect.token,)
             destination: _Destination = (layer, kind, effect.target, effect.via)
         else:
             tokens = ()
             destination = (layer, kind, None, effect.on)
-        if mergeable:
+        if can_merge:
             self._merge(destination, effect, tokens)
         else:
             self._send_batch(layer, effect, tokens)

@@ -1,7 +1,8 @@
-"""Who may send when: waiting for a quiet medium, backoff that is frozen while others send, and the turn that comes.
+"""Medium access: carrier sense, and a backoff from the contention window [IEEE 802.11-1999 §9.2.4, §9.2.5].
 
-Those who wait for the end of a transmission are kept with it, those who count down in a set. All who begin to count
-down in the same moment form a group, and one queue entry stands for the group's next turn.
+A station counts its backoff down while the medium is idle; the count is frozen while others send. Stations that wait
+for the end of a transmission are kept with that transmission, stations that count down in a set. Stations that start
+to count down at the same moment form a group, with one queue entry for the next transmission of the group.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ _by_node = attrgetter("node")
 
 
 class Contention:
-    """The backoffs of all stations. `send` is called for a station whose turn has come."""
+    """The backoffs of all stations. `send` is called for a station when its backoff ends."""
 
     def __init__(
         self,
@@ -35,11 +36,11 @@ class Contention:
         self._rng = rng
         self._send = send
         self._counting: set[NodeId] = set()
-        """Who counts down."""
+        """The stations that count down."""
         self._ending: Transmission | None = None
-        """The transmission whose end is being worked through."""
+        """The transmission whose end is being processed."""
         self._gathering: list[CsmaStation] | None = None
-        """Who begins to count down meanwhile."""
+        """The stations that start to count down meanwhile."""
         self._slot_us = dot11.slot_us
         self._difs_us = dot11.difs_us
         self._eifs_us = dot11.eifs_us if dot11.eifs else dot11.difs_us
@@ -47,31 +48,30 @@ class Contention:
         self._busy_slot = dot11.busy_slot_counts
 
     def forget(self, station: CsmaStation) -> None:
-        """A node crashes: it wants nothing any more, and knows of nobody's reservation."""
+        """Reset a station whose node has crashed: no backoff, no reservation (NAV)."""
         station.access_us, station.slots, station.nav_us = NEVER, 0, LONG_AGO_US
         self._counting.discard(station.node)
         for transmission in self._ether.on_air:
             transmission.frozen.discard(station.node)
 
     def draw(self, window: int) -> int:
-        """A backoff of 0 to `window` slots."""
+        """Draw a backoff of 0 to `window` slots, `window` being the contention window (CW)."""
         return int(self._rng.random() * (window + 1))
 
     def rest(self, station: CsmaStation, slots: int) -> None:
-        """A backoff begins with nothing to send, now or when others' reservation is over."""
+        """Start a backoff without a frame to send: now, or when the reservation of others ends."""
         station.slots = slots
         now_us, reserved_us = self._scheduler.now_us, station.nav_us + self._difs_us
         station.rested_us = reserved_us if reserved_us > now_us else now_us
 
     def reserve(self, station: CsmaStation, until_us: int) -> None:
-        """Others have reserved the medium from a node whose backoff goes on with nothing to send: no quiet time,
-        either."""
+        """Freeze a backoff without a frame to send, because others have reserved the medium (NAV)."""
         station.nav_us = until_us
         station.slots = self._slots_left(station)[0]
         station.rested_us = until_us + self._difs_us
 
     def _slots_left(self, station: CsmaStation) -> tuple[int, int]:
-        """Of a backoff with nothing to send; and from when on they count, if it is quiet."""
+        """The slots left of a backoff without a frame to send, and the time from which they count on an idle medium."""
         if station.rested_us <= self._ether.calm_us:
             return 0, station.rested_us
         return self._ether.rested(station.node, station.slots, station.rested_us, self._scheduler.now_us)

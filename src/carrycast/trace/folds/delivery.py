@@ -31,7 +31,7 @@ _ELIGIBLE, _REACHED = 1, 2
 
 
 class _Audience:
-    """The nodes that should get one event, and those that have: a mark for each node."""
+    """The eligible nodes of one event, and those that have received it: a mark for each node."""
 
     __slots__ = ("marks", "published_s", "through")
 
@@ -39,11 +39,13 @@ class _Audience:
         self.published_s = published_s
         self.marks: bytearray | Marks = marks(nodes)
         self.through: dict[SubscriptionId, bool] = {}
-        """The subscriptions to which it is owed through their processors, and whether they had it."""
+        """The subscriptions eligible through their processors, and whether they have received the event."""
 
 
 class DeliveryFold(MergeableFold, EventPartials):
-    """Counts eligible pairs of event and node, and the first delivery at each. `nodes`: node ids are below it.
+    """The delivery ratio: counts eligible pairs of event and node, and the first delivery at each.
+
+    Node ids are below `nodes`.
 
     A pair of a subscription with a processor is (event, subscription): what the processor makes of the event is owed.
     """
@@ -82,12 +84,12 @@ class DeliveryFold(MergeableFold, EventPartials):
         return len(self._audiences)
 
     def on_subscribe(self, subscription: Subscription) -> None:
-        """A subscription stands from now on."""
+        """A subscription begins."""
         self._subscriptions[subscription.id] = subscription
         self._index.add(subscription.id, Filter(subscription.filter))
 
     def on_unsubscribe(self, id: SubscriptionId) -> None:
-        """It no longer does."""
+        """A subscription ends."""
         if self._subscriptions.pop(id, None) is not None:
             self._index.remove(id)
 

@@ -49,7 +49,7 @@ class OrderedFold(Fold[T]):
 
 
 class MergeableFold(Fold[Metrics]):
-    """A fold whose states can be merged: of pieces of a run, or of runs.
+    """A mergeable fold: the states of pieces of a run, or of several runs, can be merged.
 
     `on_fact` is called with the facts of one run in order. `on_batch` is called with a piece of a trace:
     consecutive rows of a file. Then the states of all pieces of a run are merged, in any order, and `resolve` is called
