@@ -1,4 +1,4 @@
-"""What the error of a filter says: the position, what was expected, and a piece of the text, in one short line."""
+"""The error of a filter is one short line with the position, the correction and an excerpt of the text."""
 
 import pickle
 
@@ -7,29 +7,29 @@ import pytest
 from carrycast.core.matching.errors import (
     EXCERPT_CHARACTERS,
     FilterError,
+    escape_unprintable,
     excerpt,
-    expectation,
-    limit,
-    printable,
-    quoted,
+    expected_error,
+    filter_error,
+    quote_token,
 )
 
 
 def test_an_expectation_names_the_position_counted_from_one() -> None:
-    found = expectation("a ==", 2, "a literal", "=")
+    found = expected_error("a ==", 2, "a literal", "=")
     assert str(found) == "filter: expected a literal after '=' at position 3: a =="
     assert (found.position, found.expected) == (3, "a literal")
-    assert str(expectation("", 0, "a condition")) == "filter: expected a condition at position 1: "
+    assert str(expected_error("", 0, "a condition")) == "filter: expected a condition at position 1: "
 
 
-def test_a_limit_names_the_position_counted_from_one() -> None:
-    found = limit("a = 1", 4, "a number too large")
+def test_a_problem_names_the_position_counted_from_one() -> None:
+    found = filter_error("a = 1", 4, "a number too large")
     assert str(found) == "filter: a number too large at position 5: a = 1"
     assert (found.position, found.expected) == (5, "a number too large")
 
 
-def test_an_error_survives_the_way_to_another_process() -> None:
-    found = pickle.loads(pickle.dumps(expectation("a ==", 2, "a literal", "=")))
+def test_an_error_survives_pickling() -> None:
+    found = pickle.loads(pickle.dumps(expected_error("a ==", 2, "a literal", "=")))
     assert isinstance(found, FilterError)
     assert (str(found), found.position, found.expected) == (
         "filter: expected a literal after '=' at position 3: a ==",
@@ -52,7 +52,7 @@ def test_an_error_survives_the_way_to_another_process() -> None:
     ],
 )
 def test_a_token_is_short_and_in_quotes(token: str, shown: str) -> None:
-    assert quoted(token) == shown
+    assert quote_token(token) == shown
 
 
 def test_a_text_that_fits_is_shown_whole() -> None:
@@ -79,6 +79,6 @@ def test_of_a_long_text_the_part_around_the_position_is_shown(offset: int, start
 
 
 def test_control_characters_are_written_as_escapes() -> None:
-    assert printable("a\tb\x00c\u2028é") == "a\\tb\\x00c\\u2028é"
+    assert escape_unprintable("a\tb\x00c\u2028é") == "a\\tb\\x00c\\u2028é"
     assert excerpt("a\n= 1", 0) == "a\\n= 1"
     assert excerpt("\n" * 100, 0) == "\\n" * 72 + "..."

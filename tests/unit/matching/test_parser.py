@@ -1,4 +1,4 @@
-"""What is a filter and what is not, and where the error is."""
+"""The grammar of filters, and the position and correction in each error."""
 
 import pickle
 
@@ -71,6 +71,41 @@ def test_an_error_has_the_exact_position_and_what_was_expected(text: str, positi
     assert raised.value.expected == expected
     assert f"expected {expected}" in str(raised.value)
     assert f" at position {position}: " in str(raised.value)
+
+
+SPELLINGS = [
+    # (text, position counted from 1, correction)
+    ("speed == 5", 7, "write = for equality"),
+    ("speed==5", 6, "write = for equality"),
+    ("speed === 5", 7, "write = for equality"),
+    ("5 == speed", 3, "write = for equality"),
+    ("speed > 5 && armed", 11, "write and"),
+    ("speed > 5 || armed", 11, "write or"),
+    ("!armed", 1, "write not"),
+    ("a and !(b = 1)", 7, "write not"),
+    ("!!armed", 1, "write not"),
+    ('road = "A1"', 8, "write text in single quotes"),
+    ('road = ""', 8, "write text in single quotes"),
+    ('road <> "A1"', 9, "write text in single quotes"),
+    ("road in ('A1', \"A2\")", 16, "write text in single quotes"),
+    ('road between "A" and "B"', 14, "write text in single quotes"),
+    ('road like "A%"', 11, "write text in single quotes"),
+    ("road like 'A!%' escape \"!\"", 24, "write text in single quotes"),
+    ('topic matches "a/#"', 15, "write text in single quotes"),
+]
+
+
+@pytest.mark.parametrize(("text", "position", "correction"), SPELLINGS)
+def test_a_spelling_of_another_language_is_corrected(text: str, position: int, correction: str) -> None:
+    with pytest.raises(FilterError) as raised:
+        Filter(text)
+    assert str(raised.value) == f"filter: {correction} at position {position}: {text}"
+    assert (raised.value.position, raised.value.expected) == (position, correction)
+
+
+def test_operators_of_other_languages_are_plain_text_in_strings_and_names() -> None:
+    assert Filter("a = '== && || !'").matches({"a": "== && || !"})
+    assert Filter('"a==b" != 1').matches({"a==b": 2})
 
 
 def test_the_message_is_one_line_that_shows_the_filter() -> None:

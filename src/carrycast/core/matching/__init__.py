@@ -2,7 +2,7 @@
 
 from carrycast.core.matching.covering import CoverChange, CoverForest, CoverIndex
 from carrycast.core.matching.eligibility import admits, joint_policy, serves
-from carrycast.core.matching.errors import FilterError, quoted
+from carrycast.core.matching.errors import FilterError, quote_token
 from carrycast.core.matching.filter import Filter, pinned_values
 from carrycast.core.matching.index import FilterIndex
 from carrycast.core.matching.satisfiability import Satisfiability, check_satisfiability, example_of
@@ -55,7 +55,7 @@ __all__ = [
     "joint_policy",
     "parse_topic_filter",
     "pinned_values",
-    "quoted",
+    "quote_token",
     "relation",
     "serves",
     "topics_cover",

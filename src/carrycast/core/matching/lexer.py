@@ -1,29 +1,38 @@
-"""The text of a filter, cut into tokens that know their position."""
+"""Lexical analysis: the text of a filter becomes tokens with their positions."""
 
 import math
 import re
 from dataclasses import dataclass
 from enum import Enum
 
-from carrycast.core.matching.errors import expectation, limit
+from carrycast.core.matching.errors import FilterError, expected_error, filter_error
 from carrycast.core.model import Scalar
 
 KEYWORDS = frozenset(
     ("and", "between", "escape", "false", "in", "is", "like", "matches", "not", "null", "or", "true"),
 )
 
-# Longer than any filter written by a person; short enough that hostile text costs next to nothing. It equals the bound
-# that the model puts on a filter that travels.
+# Longer than any filter that people write, and short enough that hostile text costs little. It equals the model's
+# limit for filters in messages.
 MAX_TEXT_CHARACTERS = 4096
 
-# Quantifiers are possessive: a string that never ends is found at its opening quote, in one pass. Not that of
-# the exponent: Python before 3.11.5 takes part of what a possessive group has tried in vain.
+# Operators of other languages, and the correction that the error states.
+FOREIGN_OPERATORS = {
+    "==": "write = for equality",
+    "&&": "write and",
+    "||": "write or",
+    "!": "write not",
+}
+
+# Possessive quantifiers find a string without a closing quote in one pass. The exponent has none: Python before 3.11.5
+# consumes part of a possessive group that does not match.
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]++)
       | (?P<number>(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)
       | (?P<word>[A-Za-z_][A-Za-z0-9_.]*+)
       | (?P<string>'[^']*+(?:''[^']*+)*+')
       | (?P<quoted>"[^"]*+(?:""[^"]*+)*+")
+      | (?P<foreign>==|&&|\|\||!(?!=))
       | (?P<symbol><>|!=|<=|>=|[=<>(),+-])""",
     re.VERBOSE,
 )
@@ -44,7 +53,7 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FilterToken:
-    """A token: how it was written, where (counted from 0), and what it stands for."""
+    """A token: its text, its offset (counted from 0) and its value."""
 
     kind: TokenKind
     written: str
@@ -55,43 +64,47 @@ class FilterToken:
         """Whether this is the given operator or punctuation."""
         return self.kind is TokenKind.SYMBOL and self.value == symbol
 
+    def is_quoted_name(self) -> bool:
+        """Whether this is a name in double quotes."""
+        return self.kind is TokenKind.NAME and self.written.startswith('"')
+
     def is_keyword(self, word: str) -> bool:
         """Whether this is the given keyword (in lower case)."""
         return self.kind is TokenKind.KEYWORD and self.value == word
 
 
 def tokenize(text: str) -> list[FilterToken]:
-    """The tokens of the text, an END token last; raises FilterError."""
+    """Return the tokens of the text and a final END token, or raise FilterError."""
     check_text(text)
     tokens: list[FilterToken] = []
     offset = 0
     while offset < len(text):
         found = _TOKEN.match(text, offset)
         if found is None:
-            raise _unreadable(text, offset)
+            raise _no_token_error(text, offset)
         if found.lastgroup != "space":
-            tokens.append(_token(text, found))
+            tokens.append(_make_token(text, found))
         offset = found.end()
     tokens.append(FilterToken(TokenKind.END, "", len(text), ""))
     return tokens
 
 
 def check_text(text: str) -> None:
-    """Refuse text that is too long, or that could not be sent as UTF-8."""
+    """Reject text that is too long or that UTF-8 cannot encode."""
     if len(text) > MAX_TEXT_CHARACTERS:
         problem = f"{len(text)} characters, but a filter has at most {MAX_TEXT_CHARACTERS}; the limit is passed"
-        raise limit(text, MAX_TEXT_CHARACTERS, problem)
+        raise filter_error(text, MAX_TEXT_CHARACTERS, problem)
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise expectation(text, error.start, "a valid Unicode character") from None
+        raise expected_error(text, error.start, "a valid Unicode character") from None
 
 
-def _token(text: str, found: re.Match[str]) -> FilterToken:
+def _make_token(text: str, found: re.Match[str]) -> FilterToken:
     written, offset = found.group(), found.start()
     match found.lastgroup:
         case "number":
-            return FilterToken(TokenKind.NUMBER, written, offset, _number(text, written, offset))
+            return FilterToken(TokenKind.NUMBER, written, offset, _parse_number(text, written, offset))
         case "word":
             lower = written.lower()
             if lower in KEYWORDS:
@@ -100,32 +113,32 @@ def _token(text: str, found: re.Match[str]) -> FilterToken:
         case "string":
             return FilterToken(TokenKind.STRING, written, offset, written[1:-1].replace("''", "'"))
         case "quoted":
-            if written == '""':
-                raise expectation(text, offset + 1, "an attribute name", '"')
             return FilterToken(TokenKind.NAME, written, offset, written[1:-1].replace('""', '"'))
+        case "foreign":
+            raise filter_error(text, offset, FOREIGN_OPERATORS[written])
         case _:
             return FilterToken(TokenKind.SYMBOL, written, offset, "<>" if written == "!=" else written)
 
 
-def _number(text: str, written: str, offset: int) -> int | float:
+def _parse_number(text: str, written: str, offset: int) -> int | float:
     end = offset + len(written)
     if _WORD_CHARACTER.match(text, end):
-        raise expectation(text, end, "the end of the number", written)
+        raise expected_error(text, end, "the end of the number", written)
     if written.isdigit():
-        # One more than the largest 64-bit integer is let through here: with a minus sign it is in range.
+        # 2**63 passes here, although it exceeds 64 bits: with a minus sign it is in range.
         if len(written.lstrip("0")) > 19 or int(written) > 2**63:
-            raise expectation(text, offset, "an integer of at most 64 bits (or a decimal: append '.0')")
+            raise expected_error(text, offset, "an integer of at most 64 bits (or a decimal: append '.0')")
         return int(written)
     value = float(written)
     if math.isinf(value):
-        raise expectation(text, offset, "a number below 1.8e308")
+        raise expected_error(text, offset, "a number below 1.8e308")
     return value
 
 
-def _unreadable(text: str, offset: int) -> Exception:
+def _no_token_error(text: str, offset: int) -> FilterError:
     character = text[offset]
     if character == "'":
-        return expectation(text, len(text), "a closing ' of the string", text[offset:])
+        return expected_error(text, len(text), "a closing ' of the string", text[offset:])
     if character == '"':
-        return expectation(text, len(text), 'a closing " of the name', text[offset:])
-    return expectation(text, offset, f"an attribute, a value or an operator instead of {character!r}")
+        return expected_error(text, len(text), 'a closing " of the name', text[offset:])
+    return expected_error(text, offset, f"an attribute, a value or an operator instead of {character!r}")

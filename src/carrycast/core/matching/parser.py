@@ -1,4 +1,4 @@
-"""From text to terms: a recursive-descent parser with exact positions.
+"""A recursive-descent parser from text to terms, with exact error positions.
 
 filter     = [ or ]
 or         = and { "or" and }
@@ -14,7 +14,7 @@ test       = comparison literal
 comparison = "=" | "<>" | "!=" | "<" | "<=" | ">" | ">="
 """
 
-from carrycast.core.matching.errors import FilterError, expectation, limit
+from carrycast.core.matching.errors import FilterError, expected_error, filter_error
 from carrycast.core.matching.lexer import FilterToken, TokenKind, tokenize
 from carrycast.core.matching.patterns import parse_like
 from carrycast.core.matching.terms import (
@@ -36,17 +36,17 @@ from carrycast.core.matching.terms import (
 )
 from carrycast.core.matching.topics import parse_topic_filter
 
-# Deeper than filters that people write, far below the depth at which recursion over terms could fail.
+# Deeper than filters that people write, and far below the depth at which recursion over terms could fail.
 MAX_DEPTH = 32
 
-# A term is a test of an attribute or an element of an `in` list. The bound keeps one event's cost per filter small.
+# A term is a test of an attribute or an element of an `in` list. The limit bounds the cost of matching one event.
 MAX_TERMS = 256
 
 _OPERATORS = {operator.value: operator for operator in Operator}
 
 
 def parse(text: str) -> Node:
-    """The terms of the text as written; empty text is `true`. Raises FilterError."""
+    """Parse the text into terms, in the order written. Empty text is `true`. Raises FilterError."""
     return _Parser(text).filter()
 
 
@@ -98,8 +98,7 @@ class _Parser:
             return node
         self._count_term(token)
         if token.kind is TokenKind.NAME:
-            self._next += 1
-            return self._test(str(token.value))
+            return self._test(self._attribute())
         literal = self._optional_literal()
         if literal is None:
             raise self._expected("a condition")
@@ -108,11 +107,16 @@ class _Parser:
             if isinstance(literal.value, bool):
                 return Constant(literal.value)
             raise self._expected("a comparison")
-        name = self._peek()
-        if name.kind is not TokenKind.NAME:
+        return Compare(self._attribute(), MIRRORED[operator], literal)
+
+    def _attribute(self) -> str:
+        token = self._peek()
+        if token.kind is not TokenKind.NAME:
             raise self._expected("an attribute")
+        if not token.value:
+            raise expected_error(self._text, token.offset + 1, "an attribute name", '"')
         self._next += 1
-        return Compare(str(name.value), MIRRORED[operator], literal)
+        return str(token.value)
 
     def _test(self, attribute: str) -> Node:
         operator = self._comparison()
@@ -175,6 +179,7 @@ class _Parser:
             raise self._expected("a value (absence is tested with 'is null')")
         literal = self._optional_literal()
         if literal is None:
+            self._reject_double_quotes()
             raise self._expected("a value")
         return literal
 
@@ -216,9 +221,16 @@ class _Parser:
     def _string(self, expected: str) -> FilterToken:
         token = self._peek()
         if token.kind is not TokenKind.STRING:
+            self._reject_double_quotes()
             raise self._expected(expected)
         self._next += 1
         return token
+
+    def _reject_double_quotes(self) -> None:
+        # SQL has names in double quotes, but most programming languages have text in them.
+        token = self._peek()
+        if token.is_quoted_name():
+            raise filter_error(self._text, token.offset, "write text in single quotes")
 
     def _peek(self) -> FilterToken:
         return self._tokens[self._next]
@@ -236,12 +248,12 @@ class _Parser:
     def _enter(self, token: FilterToken) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise limit(self._text, token.offset, f"nested deeper than {MAX_DEPTH} levels")
+            raise filter_error(self._text, token.offset, f"nested deeper than {MAX_DEPTH} levels")
 
     def _count_term(self, token: FilterToken) -> None:
         self._terms += 1
         if self._terms > MAX_TERMS:
-            raise limit(self._text, token.offset, f"more than {MAX_TERMS} terms")
+            raise filter_error(self._text, token.offset, f"more than {MAX_TERMS} terms")
 
     def _expected(self, what: str) -> FilterError:
         return self._expected_at(self._peek(), what)
@@ -249,4 +261,4 @@ class _Parser:
     def _expected_at(self, token: FilterToken, what: str) -> FilterError:
         index = self._tokens.index(token)
         after = self._tokens[index - 1].written if index > 0 else ""
-        return expectation(self._text, token.offset, what, after)
+        return expected_error(self._text, token.offset, what, after)

@@ -2,7 +2,7 @@
 
 import re
 
-from carrycast.core.matching import quoted
+from carrycast.core.matching import quote_token
 from carrycast.errors import UserError
 
 
@@ -31,7 +31,7 @@ def expected_error(text: str, offset: int, expected: str) -> PolicyError:
     offset += len(text[offset:]) - len(text[offset:].lstrip())
     line, column = line_and_column(text, offset)
     rest = text[offset:].split(maxsplit=1)
-    found = quoted(rest[0]) if rest else "the end"
+    found = quote_token(rest[0]) if rest else "the end"
     return PolicyError(f"line {line}, column {column}: expected {expected}, not {found}", line, column, expected)
 
 
