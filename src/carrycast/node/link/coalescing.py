@@ -156,6 +156,8 @@ class DatagramCoalescer:
             self._transmit(address, gathered, since_s)
 
     def _send_acks(self, acks: PendingAcks) -> None:
+        if self._closed:
+            return
         for (address, session, peer), sequences in acks.items():
             for frame in make_acknowledgements(self._node, session, sequences):
                 self.send(address, frame, peer)

@@ -234,7 +234,9 @@ class LiveInterface(LinkLayerUser[Unicast]):
         prefix, period_s = self._adapter.scope_of(address).prefix, discovery.believed_s(beacon.period_s)
         self._eviction.on_beacon(sender, prefix, period_s, self._record.time_s())
         if self._measures:
-            self._link_layer.probe(sender, address)
+            lost_s = self._link_layer.probe(sender, address)
+            if lost_s is not None:
+                self.on_probe(sender, lost_s)
 
     def on_acknowledged(self, context: Unicast) -> None:
         self._eviction.on_ack(context.target)

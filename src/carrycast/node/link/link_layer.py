@@ -129,19 +129,18 @@ class LinkLayer(PathUser, Generic[C]):
         """Queue a unicast, whose outcome is reported; False if the queue is full, and then nothing is reported."""
         return self._sender.send(target, address, body, context)
 
-    def probe(self, target: NodeId, address: LinkAddress) -> None:
-        """Measure how long a packet takes to a neighbor; `on_probe` reports it. At most one probe is in flight."""
+    def probe(self, target: NodeId, address: LinkAddress) -> float | None:
+        """Measure how long a packet takes to a neighbor; `on_probe` reports it. At most one probe is in flight.
+        Returns the time to count for the previous probe if that one was lost: a lost frame takes at least so long."""
         now = self._loop.time()
         earlier = self._probes.get(target)
-        if earlier is not None:
-            if now - earlier.sent_s < self._settings.ack_timeout_s:
-                return
-            # Lost, and a lost frame takes at least this long.
-            self._user.on_probe(target, self._settings.ack_timeout_s)
+        if earlier is not None and now - earlier.sent_s < self._settings.ack_timeout_s:
+            return None
         self._probed += 1
         self._probes[target] = _Probe(self._probed, now)
         frame = LinkFrame(LinkKind.PROBE, self._node, self._session, self._probed, bytes(PROBE_BODY_BYTES))
         self._transmit(address, frame, target)
+        return None if earlier is None else self._settings.ack_timeout_s
 
     def forget(self, target: NodeId) -> None:
         """A neighbor is gone; the echo of a probe to it is ignored."""

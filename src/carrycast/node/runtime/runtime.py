@@ -77,7 +77,7 @@ class Runtime(Stack):
         self._running = False
         self._batching = MessageBatching(self._loop, self._transmit)
         self.interfaces = {
-            config.name: LiveInterface(node, config, channel, plan.codecs, recorder, self, self._when_committed)
+            config.name: LiveInterface(node, config, channel, plan.codecs, recorder, self, group_commit.if_committed)
             for config, channel in interfaces
         }
         self._all = list(self.interfaces.values())
@@ -216,12 +216,6 @@ class Runtime(Stack):
             wanted = self._applications.close_request(effect.request, effect.complete)
         if not wanted:
             self._recorder.drop(layer, "no_such_request")
-
-    def _when_committed(self, then: Callable[[], None]) -> None:
-        if self._group_commit.is_pending:
-            self._group_commit.when_committed(lambda error: then() if error is None and self._running else None)
-        else:
-            then()
 
     def _send_committed(self, layer: Layer, effect: Send | Broadcast, error: WorkError | None, since_s: float) -> None:
         """Send a message whose leases are shorter by the time that it waited for the commit."""

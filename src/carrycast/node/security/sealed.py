@@ -202,11 +202,12 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
         self._review()
         key = (frame.sender, frame.session)
         session = self._sessions.get(key)
-        text = None if session is None else self._decrypt(session, frame, authenticated)
+        group = None if session is None or frame.kind is LinkKind.SEALED else split_group(frame.body)
+        text = None if session is None else self._decrypt(session, frame, group, authenticated)
         if text is None and session is not None and session.previous is not None:
-            text = self._decrypt(session.previous, frame, authenticated)
+            text = self._decrypt(session.previous, frame, group, authenticated)
         if session is None or text is None:
-            if session is not None and self._is_for_others(session, frame):
+            if session is not None and group is not None and self._is_for_others(session, group):
                 self.on_drop("link_unmarked")
                 return
             self.on_drop("link_stranger" if session is None else "link_unsealed")
@@ -228,16 +229,18 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
             else:
                 self._control.on_message(session, text, session.heard_s)
 
-    def _decrypt(self, session: Session, frame: LinkFrame, authenticated: bytes) -> bytes | ReplayCheck | None:
+    def _decrypt(
+        self, session: Session, frame: LinkFrame, group: GroupBody | None, authenticated: bytes
+    ) -> bytes | ReplayCheck | None:
         if frame.kind is LinkKind.SEALED:
             return session.open(frame.sequence, frame.body, authenticated)
-        body, now_s = split_group(frame.body), self._loop.time()
-        return None if body is None else session.open_group(self._node, frame.sequence, body, authenticated, now_s)
+        if group is None:
+            return None
+        return session.open_group(self._node, frame.sequence, group, authenticated, self._loop.time())
 
-    def _is_for_others(self, session: Session, frame: LinkFrame) -> bool:
+    def _is_for_others(self, session: Session, group: GroupBody) -> bool:
         """Whether a group datagram is for other neighbors, while a copy for this node comes in the session."""
-        body = split_group(frame.body) if frame.kind is LinkKind.SEALED_TO_GROUP else None
-        without_mac = body is not None and body.slots != b"" and not macs_for(self._node, body.slots)
+        without_mac = group.slots != b"" and not macs_for(self._node, group.slots)
         return without_mac and self._loop.time() - session.heard_s < UNADDRESSED_S
 
     def _on_decrypted(self, datagram: bytes, outer: LinkFrame, address: LinkAddress, to_group: bool) -> None:

@@ -60,6 +60,13 @@ class GroupCommit:
         else:
             then(None)
 
+    def if_committed(self, then: Callable[[], None]) -> None:
+        """Call this when all writes so far are committed; never, if that fails."""
+        if self.is_pending:
+            self._uncommitted.append(lambda error: then() if error is None else None)
+        else:
+            then()
+
     def when_synced(self, then: OnCommitted) -> None:
         """Call this when all writes so far would survive a power cut."""
         self.when_committed(lambda error: then(error) if error is not None else self._sync(then))
