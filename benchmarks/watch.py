@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from carrycast.analysis.telemetry.minutes import minutes_of_traces
-from carrycast.analysis.telemetry.picture import minutes_of
+from carrycast.analysis.telemetry.minutes import compute_minutes
+from carrycast.analysis.telemetry.picture import read_minutes
 from carrycast.core.protocol import StackPlan
 from carrycast.core.protocol.registry import protocol_named
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork
@@ -72,7 +72,7 @@ def main(seconds: float) -> None:
             watch.wait()
         steps = [json.loads(line) for line in told.read_text().splitlines()]
         behind = [step["behind_s"] for step in steps]
-        found = [{key: value for key, value in row.items() if key != "final"} for row in minutes_of(out, None)]
+        found = [{key: value for key, value in row.items() if key != "final"} for row in read_minutes(out, None)]
         last = steps[-1]
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s = used.ru_utime + used.ru_stime
@@ -80,7 +80,7 @@ def main(seconds: float) -> None:
         print(f"steps {len(steps)}, rows {last['rows']}, left out {last['left_out']}, exit {watch.returncode}")
         print(f"behind at the first step {behind[0]:.1f} s; afterwards, worst {max(behind[1:]):.1f} s,", end=" ")
         print(f"median {sorted(behind[1:])[len(behind[1:]) // 2]:.1f} s: {[round(one, 1) for one in behind]}")
-        print(f"equal to the batch job: {found == minutes_of_traces([traces])}")
+        print(f"equal to the batch job: {found == compute_minutes([traces])}")
 
 
 if __name__ == "__main__":

@@ -390,7 +390,7 @@ def advise(
     page = write_advice_page(found, folder)
     write_node_configurations(scenario, found.chosen.candidate, folder / "nodes")
     return AdviceResult(
-        found.chosen.candidate.label, found.kept(found.chosen), advice_sentences(found), page, folder / "nodes"
+        found.chosen.candidate.label, found.keeps_limits(found.chosen), advice_sentences(found), page, folder / "nodes"
     )
 
 

@@ -14,10 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from carrycast.analysis.spark.trace_metrics import metrics_of_traces
-from carrycast.analysis.telemetry.arrivals import changed_since
+from carrycast.analysis.telemetry.arrivals import find_first_change
 from carrycast.analysis.telemetry.folder import SETTINGS_FILE, TelemetrySettings, WatchFolder
-from carrycast.analysis.telemetry.minutes import minutes_of_traces
-from carrycast.analysis.telemetry.picture import Minute, clock, minutes_of
+from carrycast.analysis.telemetry.minutes import compute_minutes
+from carrycast.analysis.telemetry.picture import Minute, clock_text, read_minutes
 from carrycast.analysis.telemetry.step import Steps
 from carrycast.analysis.telemetry.stream import Watcher
 from carrycast.errors import UserError, WorkError
@@ -62,7 +62,7 @@ def dies(*_: object) -> None:
 
 def told(out: Path) -> list[Minute]:
     """The tables, without what only a watch knows."""
-    return [{key: value for key, value in row.items() if key != "final"} for row in minutes_of(out, None)]
+    return [{key: value for key, value in row.items() if key != "final"} for row in read_minutes(out, None)]
 
 
 def test_killed_in_any_step_it_ends_with_the_numbers_of_the_batch_job(
@@ -75,7 +75,7 @@ def test_killed_in_any_step_it_ends_with_the_numbers_of_the_batch_job(
     for number in (1, 2, 3):
         parts.flush(traces, number)
     with monkeypatch.context() as killed:
-        killed.setattr(WatchFolder, "done", dies)
+        killed.setattr(WatchFolder, "commit_step", dies)
         with pytest.raises(WorkError, match="killed"):
             watched(spark, opened(out, traces))
     assert opened(out, traces).commit.step == 0
@@ -85,8 +85,8 @@ def test_killed_in_any_step_it_ends_with_the_numbers_of_the_batch_job(
     folder = opened(out, traces)
     assert (folder.commit.left_out, folder.commit.refused) == (0, 0)
     assert folder.commit.files == 12 * 6 * 2
-    assert told(out) == minutes_of_traces([traces])
-    minutes = minutes_of(out, None)
+    assert told(out) == compute_minutes([traces])
+    minutes = read_minutes(out, None)
     finals = [minute["final"] for minute in minutes if "published" in minute]
     assert finals == sorted(finals, reverse=True)
     assert {True, False} == set(finals)
@@ -188,7 +188,7 @@ def test_what_no_table_can_take_is_counted_and_told(spark: SparkSession, tmp_pat
     refused = {Path(one["file"]).name: one["reason"] for one in pq.read_table(out / "refused").to_pylist()}
     assert refused[broken.name].startswith("cannot be read")
     assert refused[other.name] == "has no column run; record the trace again"
-    by_minute = {minute["minute_s"]: minute for minute in minutes_of(out, None)}
+    by_minute = {minute["minute_s"]: minute for minute in read_minutes(out, None)}
     first = by_minute[int(at)]
     assert (first["published"], first["eligible"], first["delivered"], first["final"]) == (1, 1, 1, True)
     assert (first["delays_negative"], first["delay_p50_s"]) == (1, -0.5)
@@ -237,17 +237,17 @@ def test_a_step_looks_again_at_minutes_in_which_other_subscriptions_stood() -> N
         return pa.Table.from_pylist(list(rows), schema=schema)
 
     one, ended = subscription(1, 10.0), subscription(1, 10.0, to_s=50.0)
-    assert changed_since(of(one), of(one), 0.0) is None
-    assert changed_since(of(), of(one), 0.0) == 10.0
-    assert changed_since(of(one), of(ended), 0.0) == 50.0
-    assert changed_since(of(one), of(one, subscription(2, 30.0)), 0.0) == 30.0
+    assert find_first_change(of(one), of(one), 0.0) is None
+    assert find_first_change(of(), of(one), 0.0) == 10.0
+    assert find_first_change(of(one), of(ended), 0.0) == 50.0
+    assert find_first_change(of(one), of(one, subscription(2, 30.0)), 0.0) == 30.0
     # What ended before anything that is still judged plays no part.
-    assert changed_since(of(ended, one), of(one), 60.0) is None
+    assert find_first_change(of(ended, one), of(one), 60.0) is None
 
 
 def test_minutes_are_named_by_the_clock_of_the_trace() -> None:
-    assert clock(120) == "2 min"
-    assert ":" in clock(int(BEGUN_S))
+    assert clock_text(120) == "2 min"
+    assert ":" in clock_text(int(BEGUN_S))
 
 
 @pytest.fixture
@@ -317,7 +317,7 @@ def test_it_ends_between_two_steps_when_asked_to(spark: SparkSession, tmp_path: 
     threading.Timer(0.5, lambda: parts.flush_node(traces, 0, 1)).start()
     watcher.run(ended, ended.set)
     assert watcher.commit.step >= 0
-    assert told(out) == minutes_of_traces([traces])
+    assert told(out) == compute_minutes([traces])
 
 
 def test_a_step_that_is_over_before_anybody_waits_for_it_is_looked_at(
@@ -385,4 +385,4 @@ def test_killed_for_good_and_started_again(tmp_path: Path, parts: LiveParts) -> 
         assert '"left_out":0' in line
     second.send_signal(signal.SIGINT)
     assert second.wait() == 0
-    assert told(out) == minutes_of_traces([traces])
+    assert told(out) == compute_minutes([traces])

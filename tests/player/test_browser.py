@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from carrycast.analysis.player.show import player, player_of_scenario
+from carrycast.analysis.player.show import make_player, player_of_scenario
 from carrycast.analysis.player.story import TraceTables
 from carrycast.sim.scenario.overrides import apply_overrides
 from carrycast.sim.scenario.scenario import parse_scenario
@@ -23,7 +23,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scene, epidemic, _ = recorded()
     _, flooding, _ = recorded("flooding")
     file = tmp_path_factory.mktemp("player") / "player.html"
-    file.write_text(player("ten nodes", scene, {"epidemic": epidemic, "flooding": flooding}))
+    file.write_text(make_player("ten nodes", scene, {"epidemic": epidemic, "flooding": flooding}))
     return file
 
 
@@ -384,7 +384,7 @@ def test_two_protocols_with_long_names_fit_1280_pixels(window: Browser, tmp_path
     ]
     file = tmp_path / "two.html"
     file.write_text(
-        player("a scenario with a rather long name, seed 1", scene, dict(zip(labels, dropped, strict=True)))
+        make_player("a scenario with a rather long name, seed 1", scene, dict(zip(labels, dropped, strict=True)))
     )
     window.open(file)
     for script in ("carrycast.seek(60)", "carrycast.followEvent('0:1')", "carrycast.followNode(3)"):

@@ -1,6 +1,6 @@
 """Which links the page draws as cut: a pair stays cut until the last of its cuts has ended."""
 
-from carrycast.analysis.player.cuts import EVERYBODY, cuts_of
+from carrycast.analysis.player.cuts import EVERYBODY, find_cuts
 from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.scenario import parse_scenario
 
@@ -17,7 +17,7 @@ def cuts(faults: Faults) -> list[tuple[int, int, float, float]]:
         "faults": faults,
     }
     scenario = parse_scenario(table, "three in a row")
-    found = cuts_of(scenario, compute_movement(scenario, 1)[0], 1)
+    found = find_cuts(scenario, compute_movement(scenario, 1)[0], 1)
     return [(a, b, start / 1e6, end / 1e6) for a, b, start, end in found]
 
 

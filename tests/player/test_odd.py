@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from carrycast.analysis.player.scene import Scene
-from carrycast.analysis.player.show import player, player_of_trace
+from carrycast.analysis.player.show import make_player, player_of_trace
 from carrycast.core.model import Event, EventId
 from carrycast.errors import UserError
 from carrycast.sim.mobility.trajectory import Trajectories
@@ -98,7 +98,7 @@ def test_nodes_that_are_away_and_beyond_the_ground(window: Browser, tmp_path: Pa
     legs = [(0, 0.0, 10.0, -500.0, 50.0), (1, 20.0, 60.0, 900.0, 50.0)]
     node, start, end, x, y = (np.array(column) for column in zip(*legs, strict=True))
     moving = Trajectories.from_legs(10, node, start, end, x, y, np.zeros(2), np.zeros(2))
-    text = player(
+    text = make_player(
         "away",
         Scene(scene.ground, scene.plan, moving),
         {"run": tables},

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from carrycast.analysis.player.links import links_of
+from carrycast.analysis.player.links import find_links
 from carrycast.analysis.player.show import player_of_trace
 from carrycast.analysis.player.story import Stage
 from carrycast.core.model import EventId
@@ -74,7 +74,7 @@ def learned(happened: list[Row], end_s: float = 100.0) -> list[tuple[int, ...]]:
     trace = Trace("a network", Level.FULL)
     trace.extend(happened)
     stage = Stage(np.array([3, 5, 2**60]), 0.0, end_s)
-    return list(zip(*(column.tolist() for column in links_of(None, trace.table(), stage)), strict=True))
+    return list(zip(*(column.tolist() for column in find_links(None, trace.table(), stage)), strict=True))
 
 
 def up(time_s: float, node: int, peer: int, down: bool = False, via: str = "radio") -> Row:

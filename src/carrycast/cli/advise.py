@@ -82,7 +82,7 @@ def _advise(arguments: argparse.Namespace) -> int:
         print_json(
             {
                 "protocol": found.chosen.candidate.label,
-                "keeps_limits": found.kept(found.chosen),
+                "keeps_limits": found.keeps_limits(found.chosen),
                 "objective": objective.text,
                 "held_out": {
                     one.candidate.label: {name: mean._asdict() for name, mean in one.means.items()}

@@ -59,7 +59,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _watch(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.spark import check_spark_installed, lock_folder, session
-    from carrycast.analysis.telemetry import TelemetrySettings, Watcher, WatchFolder, checked_folders
+    from carrycast.analysis.telemetry import TelemetrySettings, Watcher, WatchFolder, check_folders
 
     for option, least in (("late", 1.0), ("wait", 0.0), ("every", 0.1)):
         value = getattr(arguments, option)
@@ -67,7 +67,7 @@ def _watch(arguments: argparse.Namespace) -> int:
             raise UserError(f"--{option} {value:g}: give from {least:g} to {WEEK_S:g} seconds")
     out = arguments.out
     settings = TelemetrySettings(
-        folders=checked_folders(arguments.directories, out), late_s=arguments.late, wait_s=arguments.wait
+        folders=check_folders(arguments.directories, out), late_s=arguments.late, wait_s=arguments.wait
     )
     check_spark_installed()
     with lock_folder(out):
@@ -119,14 +119,14 @@ def _picture(watcher: "Watcher", whole: bool = False) -> "Group":
     from rich.console import Group
     from rich.text import Text
 
-    from carrycast.analysis.telemetry import RECENT, minutes_of, table_of_minutes
+    from carrycast.analysis.telemetry import RECENT, minutes_table, read_minutes
 
-    minutes = minutes_of(watcher.folder.out, None if whole else RECENT)
+    minutes = read_minutes(watcher.folder.out, None if whole else RECENT)
     lines = [Text(_status(watcher))]
     skewed = sum(minute.get("delays_negative") or 0 for minute in minutes)
     if skewed:
         lines.append(Text(f"{skewed} deliveries before their publication: clocks of nodes do not agree", "yellow"))
-    return Group(table_of_minutes(minutes), *lines)
+    return Group(minutes_table(minutes), *lines)
 
 
 def _status(watcher: "Watcher") -> str:
@@ -144,7 +144,7 @@ def _status(watcher: "Watcher") -> str:
 
 
 def _print(watcher: "Watcher", whole: bool) -> None:
-    from carrycast.analysis.telemetry import RECENT, minutes_of
+    from carrycast.analysis.telemetry import RECENT, read_minutes
 
     found = watcher.commit
     print_json(
@@ -157,7 +157,7 @@ def _print(watcher: "Watcher", whole: bool) -> None:
             "watermark_s": found.watermark_s,
             "behind_s": watcher.behind_s,
             "out": str(watcher.folder.out),
-            "minutes": minutes_of(watcher.folder.out, None if whole else RECENT),
+            "minutes": read_minutes(watcher.folder.out, None if whole else RECENT),
         }
     )
     sys.stdout.flush()

@@ -80,13 +80,13 @@ def _metrics(arguments: argparse.Namespace) -> int:
 def _minutes(arguments: argparse.Namespace) -> int:
     if arguments.files:
         raise UserError("--from: metrics of your own are of whole runs; leave --minutes out")
-    from carrycast.analysis.telemetry import minutes_of_traces, table_of_minutes
+    from carrycast.analysis.telemetry import compute_minutes, minutes_table
 
-    minutes = minutes_of_traces(arguments.traces, arguments.deliveries, arguments.master)
+    minutes = compute_minutes(arguments.traces, arguments.deliveries, arguments.master)
     if arguments.json:
         print_json({"minutes": minutes})
     else:
-        console().print(table_of_minutes(minutes))
+        console().print(minutes_table(minutes))
     return 0
 
 

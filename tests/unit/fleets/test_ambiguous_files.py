@@ -21,7 +21,7 @@ from carrycast.analysis.fleets.ingestion import ingest
 from carrycast.analysis.fleets.inputs import FleetFile, RowCount
 from carrycast.analysis.fleets.points import ReadOptions, TrackPoint, parse_clock
 from carrycast.analysis.fleets.staging import RowStager
-from carrycast.analysis.fleets.text import copy_text
+from carrycast.analysis.fleets.text import SNIFFED_BYTES, copy_text
 from carrycast.errors import UserError
 from carrycast.sim.mobility.bonnmotion import BonnMotion
 from carrycast.sim.mobility.compression import open_decompressed
@@ -385,3 +385,13 @@ def test_lists_of_mostly_wrong_rows_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--time-unit ms"):
         ingest([path], tmp_path / "out")
     assert ingest([path], tmp_path / "out", ReadOptions(time_unit="ms"))["duration_s"] == pytest.approx(0.005)
+
+
+@pytest.mark.parametrize("blanks", [False, True])
+def test_a_copy_has_its_lines_ended_by_newlines_wherever_they_are_cut(tmp_path: Path, blanks: bool) -> None:
+    # Longer than what is read at once, with a line end of two bytes at every place around its border.
+    for length in (SNIFFED_BYTES - 2, SNIFFED_BYTES - 1, SNIFFED_BYTES):
+        (tmp_path / "log.csv").write_bytes(b"\xef\xbb\xbf" + b"a" * length + b"\r\nb c\rd\n\ne f")
+        copy_text(tmp_path / "log.csv", "utf-8", blanks, tmp_path / "copy.csv")
+        gap = b"\t" if blanks else b" "
+        assert (tmp_path / "copy.csv").read_bytes() == b"a" * length + b"\nb" + gap + b"c\nd\n\ne" + gap + b"f"

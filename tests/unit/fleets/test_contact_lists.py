@@ -71,7 +71,7 @@ def test_a_disk_that_fills_up_leaves_nothing_that_looks_whole(tmp_path: Path, mo
         raise OSError(errno.ENOSPC, "No space left on device")
 
     (tmp_path / "a.csv").write_text("a,b,start,end\n1,2,3,4\n")
-    monkeypatch.setattr(contact_lists, "_save", full)
+    monkeypatch.setattr(contact_lists, "_save_table", full)
     with pytest.raises(WorkError, match=r"out: cannot be written: No space left on device"):
         ingest([tmp_path / "a.csv"], tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]

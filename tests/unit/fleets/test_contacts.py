@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from carrycast.analysis.fleets.contacts import Task, solved, tasks_for
+from carrycast.analysis.fleets.contacts import Task, plan_tasks, solve_task
 from carrycast.sim.contacts.exact import RESOLUTION_S, compute_contacts
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.mobility.fleet import FleetFacts
@@ -26,7 +26,7 @@ def in_parts(folder: Path, tasks: list[Task]) -> list[Contact]:
     facts = FleetFacts.read(folder)
     parts: dict[int, list[tuple[float, float]]] = {}
     for task in tasks:
-        pair, start_s, end_s = solved(folder, facts, task, RANGE_M)
+        pair, start_s, end_s = solve_task(folder, facts, task, RANGE_M)
         for key, low_s, high_s in zip(pair.tolist(), start_s.tolist(), end_s.tolist(), strict=True):
             parts.setdefault(key, []).append((low_s, high_s))
             assert task.begin_s <= low_s < high_s <= task.until_s
@@ -67,7 +67,7 @@ def facts_of(**change: float) -> FleetFacts:
 def test_slices_bound_the_legs_of_a_task_whatever_the_duration() -> None:
     for times in (1, 10, 100):
         facts = facts_of(legs=1_000_000 * times, duration_s=10_000.0 * times)
-        tasks = tasks_for(facts, 100.0, facts.duration_s, 0.0, 20_000.0, 50_000)
+        tasks = plan_tasks(facts, 100.0, facts.duration_s, 0.0, 20_000.0, 50_000)
         assert len(tasks) == 20 * times
         assert {round(task.until_s - task.begin_s) for task in tasks} == {500}
     assert tasks[0].begin_s == 0
@@ -76,7 +76,7 @@ def test_slices_bound_the_legs_of_a_task_whatever_the_duration() -> None:
 
 def test_a_crowd_is_cut_into_strips_but_never_thinner_than_the_range_allows() -> None:
     facts = facts_of(legs=100_000_000, longest_leg_s=1000.0)
-    tasks = tasks_for(facts, 100.0, 10_000.0, 0.0, 20_000.0, 500_000)
+    tasks = plan_tasks(facts, 100.0, 10_000.0, 0.0, 20_000.0, 500_000)
     assert len({(task.west_m, task.east_m) for task in tasks}) == 22
-    assert len({(task.west_m, task.east_m) for task in tasks_for(facts, 2_000.0, 10_000.0, 0.0, 20_000.0, 5_000)}) == 2
-    assert tasks_for(facts_of(legs=0), 100.0, 1.0, 0.0, 1.0, 10) == []
+    assert len({(task.west_m, task.east_m) for task in plan_tasks(facts, 2_000.0, 10_000.0, 0.0, 20_000.0, 5_000)}) == 2
+    assert plan_tasks(facts_of(legs=0), 100.0, 1.0, 0.0, 1.0, 10) == []

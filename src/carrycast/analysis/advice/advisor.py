@@ -154,7 +154,7 @@ class Advice:
         """What is recommended."""
         return self.evaluated[0]
 
-    def kept(self, judged: EvaluatedCandidate) -> bool | None:
+    def keeps_limits(self, judged: EvaluatedCandidate) -> bool | None:
         """Whether a finalist keeps the limits on what was held out; None if the intervals do not say."""
         verdicts = []
         for limit in self.objective.limits:
@@ -221,7 +221,7 @@ def measure_candidates(
     spark: "SparkSession",
 ) -> dict[int, dict[int, Metrics]]:
     """Run some candidates on some seeds; of a run that failed there are no metrics, and if all failed no advice."""
-    experiments = [_experiment(scenario, part, number, candidates[number], seeds) for number in chosen]
+    experiments = [_make_experiment(scenario, part, number, candidates[number], seeds) for number in chosen]
     records = run_sweep(experiments, out / part, spark, quiet=True)
     numbers = {experiment.name: number for experiment, number in zip(experiments, chosen, strict=True)}
     found: dict[int, dict[int, Metrics]] = {number: {} for number in chosen}
@@ -233,7 +233,9 @@ def measure_candidates(
     return found
 
 
-def _experiment(scenario: Scenario, part: str, number: int, candidate: Candidate, seeds: Sequence[int]) -> Experiment:
+def _make_experiment(
+    scenario: Scenario, part: str, number: int, candidate: Candidate, seeds: Sequence[int]
+) -> Experiment:
     """One for each candidate, so that its runs are the same runs in every round."""
     definition = Definition(
         name=f"{part}-{number}",
@@ -255,9 +257,11 @@ def evaluate_candidate(
     candidate: Candidate, rows: Mapping[int, Metrics], best: Mapping[int, Metrics]
 ) -> EvaluatedCandidate:
     """What a candidate did on the held-out seeds, and its paired differences to the best one."""
-    means = {metric: _interval([row.get(metric) for row in rows.values()], metric_bounds(metric)) for metric in METRICS}
+    means = {
+        metric: _mean_interval([row.get(metric) for row in rows.values()], metric_bounds(metric)) for metric in METRICS
+    }
     differences = {
-        metric: _interval(
+        metric: _mean_interval(
             paired_differences(
                 {seed: row.get(metric) for seed, row in rows.items()},
                 {seed: row.get(metric) for seed, row in best.items()},
@@ -269,7 +273,7 @@ def evaluate_candidate(
     return EvaluatedCandidate(candidate, means, differences)
 
 
-def _interval(values: Sequence[float | None], bounds: Bounds | None) -> Interval:
+def _mean_interval(values: Sequence[float | None], bounds: Bounds | None) -> Interval:
     """The interval of a mean within what is possible. Runs that are all alike show no spread: only a mean is told."""
     found = confidence_interval(values, bounds)
     return found if found.bounds is None else Interval(found.n, found.mean, None, None)

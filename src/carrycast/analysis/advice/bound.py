@@ -22,7 +22,7 @@ def delivery_bound(scenario: Scenario, seeds: Sequence[int]) -> DeliveryBound:
     pairs = 0
     delays_s: list[float] = []
     for seed in seeds:
-        found, total = _earliest_delays(scenario, seed)
+        found, total = _find_earliest_delays(scenario, seed)
         delays_s += found
         pairs += total
     if not pairs:
@@ -31,7 +31,7 @@ def delivery_bound(scenario: Scenario, seeds: Sequence[int]) -> DeliveryBound:
     return DeliveryBound(len(delays_s) / pairs, delays_s[len(delays_s) // 2] if delays_s else None)
 
 
-def _earliest_delays(scenario: Scenario, seed: int) -> tuple[list[float], int]:
+def _find_earliest_delays(scenario: Scenario, seed: int) -> tuple[list[float], int]:
     """Of each pair that can be served in time, how soon; and how many pairs there are."""
     plan, _ = compute_movement(scenario, seed)
     wires = [pair for wire in scenario.wires for pair in wire.pairs(scenario.nodes)]

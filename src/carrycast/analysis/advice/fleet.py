@@ -166,8 +166,8 @@ def split_fleet(scenario: Scenario, share: float, folder: Path) -> FleetParts:
     if scenario.contacts is not None:
         plan = ContactPlan.load(Path(str(scenario.resolved().contacts)))
         folder.mkdir(parents=True, exist_ok=True)
-        first = _slice(plan, 0.0, cut_s, folder / "training.parquet")
-        rest = _slice(plan, cut_s, scenario.duration_s, folder / "held-out.parquet")
+        first = _save_slice(plan, 0.0, cut_s, folder / "training.parquet")
+        rest = _save_slice(plan, cut_s, scenario.duration_s, folder / "held-out.parquet")
         changes: tuple[dict[str, object], dict[str, object]] = ({"contacts": first}, {"contacts": rest})
     elif isinstance(scenario.mobility_model(), MovementFormat | FleetMovement):
         changes = ({}, {"mobility": {"model": "excerpt", "from_s": cut_s, "of": scenario.mobility}})
@@ -184,7 +184,7 @@ def split_fleet(scenario: Scenario, share: float, folder: Path) -> FleetParts:
     )
 
 
-def _slice(plan: ContactPlan, from_s: float, to_s: float, path: Path) -> str:
+def _save_slice(plan: ContactPlan, from_s: float, to_s: float, path: Path) -> str:
     """The contacts of a window, told from its beginning."""
     inside = (plan.start_s < to_s) & (plan.end_s > from_s)
     start_s = np.maximum(plan.start_s[inside], from_s) - from_s

@@ -82,9 +82,9 @@ def parse_objective(text: str, where: str = "--objective") -> Objective:
     goals: list[tuple[str, bool]] = []
     for item in (part.strip() for part in text.split(",")):
         if (limit := _LIMIT.fullmatch(item)) is not None:
-            limits.append(_limit(limit[1], limit[2], limit[3], where))
+            limits.append(_parse_limit(limit[1], limit[2], limit[3], where))
         elif (goal := _GOAL.fullmatch(item)) is not None:
-            goals.append((_metric(goal[2], where), goal[1] == "least"))
+            goals.append((_find_metric(goal[2], where), goal[1] == "least"))
         else:
             raise UserError(f"{where}: {item!r} is neither a limit nor a goal; {FORM}")
     if len(goals) != 1:
@@ -96,8 +96,8 @@ def parse_objective(text: str, where: str = "--objective") -> Objective:
     return Objective(tuple(limits), *goals[0])
 
 
-def _limit(name: str, sign: str, written: str, where: str) -> Limit:
-    metric = _metric(name, where)
+def _parse_limit(name: str, sign: str, written: str, where: str) -> Limit:
+    metric = _find_metric(name, where)
     if sign not in (">=", "<="):
         raise UserError(f"{where}: {name} {sign} {written}: a limit says >= or <=; {FORM}")
     try:
@@ -111,7 +111,7 @@ def _limit(name: str, sign: str, written: str, where: str) -> Limit:
     return Limit(metric, sign == ">=", value)
 
 
-def _metric(name: str, where: str) -> str:
+def _find_metric(name: str, where: str) -> str:
     metric = SHORT.get(name, name)
     if metric in metric_meanings():
         return metric

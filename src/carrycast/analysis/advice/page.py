@@ -16,23 +16,25 @@ def write_advice_page(advice: Advice, out: Path) -> Path:
     """`advice.md` and `pareto.png`."""
     _draw(advice, out / PICTURE)
     page = out / PAGE
-    write_atomically(page, ("\n".join(_lines(advice)) + "\n").encode())
+    write_atomically(page, ("\n".join(_page_lines(advice)) + "\n").encode())
     return page
 
 
 def advice_sentences(advice: Advice) -> list[str]:
     """What is recommended, whether it does what was asked, and what it would take to do better."""
     chosen, goal = advice.chosen, advice.objective.goal
-    found = [f"Run {chosen.candidate.label}: {_at(chosen.means[goal])} {goal} on the held-out part."]
+    found = [f"Run {chosen.candidate.label}: {_interval_text(chosen.means[goal])} {goal} on the held-out part."]
     for limit in advice.objective.limits:
-        found.append(f"{limit.metric} is {_at(chosen.means[limit.metric])} there; asked for is {limit.text}.")
-    kept = advice.kept(chosen)
+        found.append(
+            f"{limit.metric} is {_interval_text(chosen.means[limit.metric])} there; asked for is {limit.text}."
+        )
+    kept = advice.keeps_limits(chosen)
     if kept is False:
         found.append("That does not do what was asked, and no other candidate came nearer on the training part.")
     elif kept is None:
         found.append("Whether that does what was asked is undecided: the interval has values on both sides.")
     for other in advice.evaluated[1:]:
-        found.append(_beside(advice, other))
+        found.append(_comparison_sentence(advice, other))
     delivery = chosen.means["delivery_ratio"].mean
     if advice.bound.delivery is not None and delivery is not None:
         bound = (
@@ -40,11 +42,11 @@ def advice_sentences(advice: Advice) -> list[str]:
         )
         if advice.bound.delay_p50_s is not None:
             bound += f", and of that half within {advice.bound.delay_p50_s:.3g} s"
-        found.append(f"{bound}. {_better(advice, delivery, advice.bound.delivery)}")
+        found.append(f"{bound}. {_bound_sentence(advice, delivery, advice.bound.delivery)}")
     return found
 
 
-def _better(advice: Advice, delivery: float, bound: float) -> str:
+def _bound_sentence(advice: Advice, delivery: float, bound: float) -> str:
     limits = [one for one in advice.objective.limits if one.metric == "delivery_ratio" and one.at_least]
     if limits and bound < limits[0].value:
         return "What was asked for needs more contacts: a longer range, longer leases, or nodes that carry between."
@@ -53,20 +55,20 @@ def _better(advice: Advice, delivery: float, bound: float) -> str:
     return f"Up to {bound - delivery:.3f} is left to gain in delivery."
 
 
-def _beside(advice: Advice, other: EvaluatedCandidate) -> str:
+def _comparison_sentence(advice: Advice, other: EvaluatedCandidate) -> str:
     goal = advice.objective.goal
     difference = other.differences[goal]
     label = other.candidate.label
-    kept = "" if advice.kept(other) is not False else ", and does not keep the limits"
+    kept = "" if advice.keeps_limits(other) is not False else ", and does not keep the limits"
     if difference.mean is None:
         return f"{label} has no {goal} there{kept}."
     if difference.low is None or difference.high is None or difference.low <= 0 <= difference.high:
-        return f"{label} is a tie: {goal} {_signed(difference)} beside it{kept}."
+        return f"{label} is a tie: {goal} {_signed_text(difference)} beside it{kept}."
     worse = (difference.mean > 0) == advice.objective.least
-    return f"{label} is {'worse' if worse else 'better'}: {goal} {_signed(difference)} beside it{kept}."
+    return f"{label} is {'worse' if worse else 'better'}: {goal} {_signed_text(difference)} beside it{kept}."
 
 
-def _lines(advice: Advice) -> Iterator[str]:
+def _page_lines(advice: Advice) -> Iterator[str]:
     yield f"# Advice for {advice.scenario.name}"
     yield ""
     yield f"Asked for: {advice.objective.text}. {advice.scenario.nodes} nodes; {advice.parts.how}."
@@ -77,11 +79,11 @@ def _lines(advice: Advice) -> Iterator[str]:
     yield ""
     yield "## On the held-out part"
     yield ""
-    yield from _table([(one.candidate.label, one.means) for one in advice.evaluated])
+    yield from _table_lines([(one.candidate.label, one.means) for one in advice.evaluated])
     yield ""
     yield "Means with 95 % intervals. Differences to the first, seed by seed:"
     yield ""
-    yield from _table([(one.candidate.label, one.differences) for one in advice.evaluated[1:]], signed=True)
+    yield from _table_lines([(one.candidate.label, one.differences) for one in advice.evaluated[1:]], signed=True)
     yield ""
     yield "## On the training part"
     yield ""
@@ -98,7 +100,7 @@ def _lines(advice: Advice) -> Iterator[str]:
     order = sorted(range(len(advice.candidates)), key=lambda one: (-len(advice.search.found[one]), one))
     for number in order:
         means = training_means(advice, number)
-        cells = " | ".join("-" if (mean := means[metric]) is None else _number(mean) for metric in SHOWN)
+        cells = " | ".join("-" if (mean := means[metric]) is None else _number_text(mean) for metric in SHOWN)
         yield f"| {advice.candidates[number].label} | {len(advice.search.found[number])} | {cells} |"
     if advice.left_out:
         yield ""
@@ -107,30 +109,30 @@ def _lines(advice: Advice) -> Iterator[str]:
         yield from (f"- {one.label}: {one.reason}" for one in advice.left_out)
 
 
-def _table(rows: "list[tuple[str, object]]", signed: bool = False) -> Iterator[str]:
+def _table_lines(rows: "list[tuple[str, object]]", signed: bool = False) -> Iterator[str]:
     yield f"| candidate | {' | '.join(SHOWN)} |"
     yield f"|---|{'---|' * len(SHOWN)}"
     for label, means in rows:
         assert isinstance(means, dict)
-        cells = " | ".join(_signed(means[metric]) if signed else _at(means[metric]) for metric in SHOWN)
+        cells = " | ".join(_signed_text(means[metric]) if signed else _interval_text(means[metric]) for metric in SHOWN)
         yield f"| {label} | {cells} |"
 
 
-def _at(found: Interval) -> str:
+def _interval_text(found: Interval) -> str:
     if found.mean is None:
         return "-"
     if found.low is None or found.high is None or found.exact:
-        return _number(found.mean)
+        return _number_text(found.mean)
     mean, low, high = interval_texts(found.mean, found.low, found.high)
     return f"{mean} ({low} to {high})"
 
 
-def _number(value: float) -> str:
+def _number_text(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _signed(found: Interval) -> str:
-    text = _at(found)
+def _signed_text(found: Interval) -> str:
+    text = _interval_text(found)
     return f"+{text}" if found.mean is not None and found.mean > 0 else text
 
 

@@ -86,12 +86,12 @@ class FleetRows(NamedTuple):
 def clean_rows(rows: FleetRows, node: Integers, rules: CleaningRules) -> tuple[FleetRows, Integers]:
     """All rows with their reasons, by node and time, and the track of each that is fine. `node` is that of each log."""
     rows = rows.take(np.lexsort((rows.place, rows.log)))
-    _mark(rows, _out_of_order(rows, rules), "clock")
+    _mark(rows, _find_out_of_order(rows, rules), "clock")
     inside = ~(rows.clock_s < _value_or(rules.from_s, -np.inf)) & ~(rows.clock_s >= _value_or(rules.until_s, np.inf))
     _mark(rows, ~inside, "outside")
     rows = rows.take(np.lexsort((rows.place, rows.log, rows.stated, rows.clock_s, node[rows.log])))
     owner = node[rows.log]
-    _mark_again(rows, owner)
+    _mark_repetitions(rows, owner)
     _mark_jumps(rows, owner, rules)
     return rows, _number_tracks(rows, owner, rules)
 
@@ -109,11 +109,11 @@ def _is_first(owner: Integers) -> Flags:
     return np.append(True, np.diff(owner) != 0)[: len(owner)]
 
 
-def _out_of_order(rows: FleetRows, rules: CleaningRules) -> Flags:
+def _find_out_of_order(rows: FleetRows, rules: CleaningRules) -> Flags:
     """Single rows out of order in a log that is in the order of time; rows stand in the order of their logs."""
     now = np.where((rows.reason == FINE) & (rows.stated == NOTHING), rows.clock_s, np.nan)
 
-    def shifted(by: int) -> Floats:
+    def shift_times(by: int) -> Floats:
         """The time of another row of the same log; none beyond its ends."""
         found = np.full(len(now), np.nan)
         if abs(by) < len(now):
@@ -121,7 +121,7 @@ def _out_of_order(rows: FleetRows, rules: CleaningRules) -> Flags:
             found[here] = np.where(rows.log[here] == rows.log[there], now[there], np.nan)
         return found
 
-    before, after, later = shifted(-1), shifted(1), shifted(2)
+    before, after, later = shift_times(-1), shift_times(1), shift_times(2)
     # Comparisons with what is not there are false.
     back = now < before
     share = (np.bincount(rows.log, weights=back) / np.maximum(np.bincount(rows.log), 1))[rows.log]
@@ -139,7 +139,7 @@ def _fine_rows(rows: FleetRows, owner: Integers) -> tuple[Integers, Integers]:
     return fine, np.where(_is_first(owner[fine]), -1, before)
 
 
-def _mark_again(rows: FleetRows, owner: Integers) -> None:
+def _mark_repetitions(rows: FleetRows, owner: Integers) -> None:
     """The same node at the same time again: at the same place a duplicate, elsewhere a conflict. The first stays."""
     fine, before = _fine_rows(rows, owner)
     again = (before >= 0) & (rows.stated[fine] == NOTHING) & (rows.clock_s[fine] == rows.clock_s[before])

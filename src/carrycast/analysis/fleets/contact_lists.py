@@ -12,7 +12,7 @@ import numpy as np
 
 from carrycast.analysis.fleets.columns import CONTACT_COLUMN_NAMES, choose_columns
 from carrycast.analysis.fleets.formats import IngestFormat
-from carrycast.analysis.fleets.inputs import name_files, prepare_files
+from carrycast.analysis.fleets.inputs import prepare_files, restore_file_names
 from carrycast.analysis.fleets.points import LATEST_S, ReadOptions, parse_clock
 from carrycast.analysis.fleets.staging import lost_rows_error
 from carrycast.analysis.fleets.summary import BY_WISH, MOST_REJECTED
@@ -51,7 +51,7 @@ class _ContactList:
         self.path, self.source = path, source
         self.read = 0
 
-    def made(self, fields: Sequence[str], text: str) -> ContactRow:
+    def parse_row(self, fields: Sequence[str], text: str) -> ContactRow:
         """A row of two nodes, a start and an end; fewer fields are none."""
         self.read += 1
         unit = self.source.time_unit
@@ -72,7 +72,7 @@ def ingest_contacts(formats: Mapping[Path, IngestFormat], folder: Path, source: 
     scratch = folder / ".scratch"
     scratch.mkdir()
     inputs = prepare_files(formats, source, scratch)
-    with name_files(inputs):
+    with restore_file_names(inputs):
         rows, rejected, read = _sort_rows({one.plain: (one.name, one.format.name) for one in inputs}, source)
     shutil.rmtree(scratch)
     if read != len(rows) + len(rejected):
@@ -82,11 +82,11 @@ def ingest_contacts(formats: Mapping[Path, IngestFormat], folder: Path, source: 
     if not rows:
         raise UserError(f"no contact is left: {', '.join(f'{row[0]} {row[1]}' for row in rejected[:3]) or 'no rows'}")
     refuse_wrong(len(rows), {reason: count for reason, count in counts.items() if reason == "unreadable"})
-    plan, nodes, begin_s = _plan(rows)
+    plan, nodes, begin_s = _make_plan(rows)
     plan.save(folder / PLAN_FILE)
-    _save(folder / "nodes.parquet", {"number": list(range(len(nodes))), "node": nodes})
+    _save_table(folder / "nodes.parquet", {"number": list(range(len(nodes))), "node": nodes})
     texts = {"reason": [row[0] for row in rejected], "file": [row[1] for row in rejected]}
-    _save(folder / "rejected.parquet", {**texts, "text": [row[2] for row in rejected]})
+    _save_table(folder / "rejected.parquet", {**texts, "text": [row[2] for row in rejected]})
     wrong = sum(count for reason, count in counts.items() if reason not in BY_WISH)
     facts = {
         "files": {one.name: one.format.name for one in inputs},
@@ -97,12 +97,12 @@ def ingest_contacts(formats: Mapping[Path, IngestFormat], folder: Path, source: 
         "status": "doubtful" if wrong > MOST_REJECTED * (read - counts.get("duplicate", 0)) else "ok",
         **plan.summary(),
     }
-    (folder / SCENARIO_FILE).write_text(_scenario(plan), "utf-8")
+    (folder / SCENARIO_FILE).write_text(_scenario_text(plan), "utf-8")
     (folder / "contacts.json").write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=2))
     return facts
 
 
-def _plan(rows: Sequence[ContactRow]) -> tuple[ContactPlan, list[str], float]:
+def _make_plan(rows: Sequence[ContactRow]) -> tuple[ContactPlan, list[str], float]:
     """The plan of rows, the names of its nodes, and when it begins."""
     nodes = sorted({name for row in rows for name in (row.a, row.b)})
     nodes.sort(key=natural_order)
@@ -121,7 +121,7 @@ def _plan(rows: Sequence[ContactRow]) -> tuple[ContactPlan, list[str], float]:
     return _join_contacts(len(nodes), lasts_s, *columns), nodes, begin_s
 
 
-def _scenario(plan: ContactPlan) -> str:
+def _scenario_text(plan: ContactPlan) -> str:
     """One to begin with: the first hour of the contacts, and an event a minute from the first node to all others."""
     lasts_s = min(plan.duration_s, 3600.0)
     return f"""\
@@ -154,7 +154,7 @@ def _sort_rows(
         of_file = _ContactList(path, source)
         for row in _READERS[format_name](of_file):
             key = (min(row.a, row.b), max(row.a, row.b), row.start_s, row.end_s)
-            reason = _reason(row) or ("duplicate" if key in kept else None)
+            reason = _find_reason(row) or ("duplicate" if key in kept else None)
             if reason is None:
                 kept[key] = row
             else:
@@ -164,7 +164,7 @@ def _sort_rows(
     return list(kept.values()), rejected, read
 
 
-def _reason(row: ContactRow) -> str | None:
+def _find_reason(row: ContactRow) -> str | None:
     if row.text is not None:
         return "unreadable"
     if row.a == row.b:
@@ -190,7 +190,7 @@ def _join_contacts(nodes: int, duration_s: float, *columns: "np.ndarray[Any, Any
     return made.tidy()
 
 
-def _save(path: Path, columns: dict[str, Any]) -> None:
+def _save_table(path: Path, columns: dict[str, Any]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -201,14 +201,14 @@ def _save(path: Path, columns: dict[str, Any]) -> None:
 def _list_rows(of_file: _ContactList) -> Iterator[ContactRow]:
     """Columns apart by blanks: node, node, start, end, and what is not needed."""
     for line in TraceFile(of_file.path).lines():
-        yield of_file.made(line.split()[:4], line)
+        yield of_file.parse_row(line.split()[:4], line)
 
 
 def _interval_rows(of_file: _ContactList) -> Iterator[ContactRow]:
     """Columns t, i and j, perhaps more: the two were in contact in the 20 s up to t."""
     for line in TraceFile(of_file.path).lines():
         fields = line.split()
-        row = of_file.made([*fields[1:3], *fields[:1] * 2], line)
+        row = of_file.parse_row([*fields[1:3], *fields[:1] * 2], line)
         yield row if row.text is not None else row._replace(start_s=row.end_s - SOCIOPATTERNS_S)
 
 
@@ -229,7 +229,7 @@ def _table_rows(of_file: _ContactList) -> Iterator[ContactRow]:
             for fields in table:
                 if fields:
                     text = delimiter.join(fields)
-                    yield of_file.made([fields[k] for k in at] if len(fields) > max(at) else [], text)
+                    yield of_file.parse_row([fields[k] for k in at] if len(fields) > max(at) else [], text)
     except csv.Error as error:
         raise UserError(f"{path}: no CSV: {error}") from None
     except UnicodeDecodeError:

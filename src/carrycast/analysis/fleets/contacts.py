@@ -114,7 +114,7 @@ class Task(NamedTuple):
     east_m: float
 
 
-def tasks_for(
+def plan_tasks(
     facts: FleetFacts, range_m: float, duration_s: float, west_m: float, east_m: float, most: int
 ) -> list[Task]:
     """Slices and strips of about so many legs each. Slices are shortened first, since strips share legs at borders."""
@@ -150,17 +150,17 @@ def fleet_contacts(
 
     ends = spark.read.parquet(spark_path(folder / "legs")).agg(f.min("x_m"), f.max("x_m")).first()
     west_m, east_m = (0.0, 0.0) if ends is None or ends[0] is None else ends
-    tasks = tasks_for(facts, range_m, min(lasts_s, facts.duration_s), west_m, east_m, legs_per_task)
+    tasks = plan_tasks(facts, range_m, min(lasts_s, facts.duration_s), west_m, east_m, legs_per_task)
     columns = "begin_s double, until_s double, west_m double, east_m double"
     # One task of Spark for each, so that a core that is done takes the next.
     many = max(len(tasks), 1)
     work = spark.createDataFrame(tasks, columns).repartition(many)
     # And as many to join what they find: of a large fleet, few would have more than fits their memory.
-    parts = work.mapInArrow(_solver(folder, facts, range_m), _PARTS).repartition(many, "a", "b")
-    return joined_parts(parts, lasts_s)
+    parts = work.mapInArrow(_make_solver(folder, facts, range_m), _PARTS).repartition(many, "a", "b")
+    return join_parts(parts, lasts_s)
 
 
-def joined_parts(parts: "DataFrame", duration_s: float) -> "DataFrame":
+def join_parts(parts: "DataFrame", duration_s: float) -> "DataFrame":
     """Parts of contacts, those of a pair that touch made one, rounded to the microsecond.
 
     All go through one shuffle. Whole ones need none, but to take them past it, Spark would solve every task again: for
@@ -174,25 +174,27 @@ def joined_parts(parts: "DataFrame", duration_s: float) -> "DataFrame":
     nth = f.sum("new").over(pair.rowsBetween(Window.unboundedPreceding, 0))
     numbered = parts.withColumn("new", new).withColumn("nth", nth)
     found = numbered.groupBy("a", "b", "nth").agg(f.min("start_s").alias("start_s"), f.max("end_s").alias("end_s"))
-    end_s = f.when(f.col("end_s") > duration_s - RESOLUTION_S, duration_s).otherwise(_rounded(f.col("end_s")))
-    made = found.select("a", "b", _rounded(f.col("start_s")).alias("start_s"), end_s.alias("end_s"))
-    return made.where("end_s > start_s").to(_schema())
+    end_s = f.when(f.col("end_s") > duration_s - RESOLUTION_S, duration_s).otherwise(
+        _round_to_microseconds(f.col("end_s"))
+    )
+    made = found.select("a", "b", _round_to_microseconds(f.col("start_s")).alias("start_s"), end_s.alias("end_s"))
+    return made.where("end_s > start_s").to(_contacts_schema())
 
 
-def _schema() -> Any:
+def _contacts_schema() -> Any:
     from pyspark.sql.types import StructType
 
     return StructType.fromDDL(spark_ddl(CONTACTS))
 
 
-def _rounded(time_s: "Column") -> "Column":
+def _round_to_microseconds(time_s: "Column") -> "Column":
     """To the microsecond, as NumPy does it; Spark's own rounding goes through decimals."""
     from pyspark.sql import functions as f
 
     return f.rint(time_s * 1e6) / 1e6
 
 
-def _solver(
+def _make_solver(
     folder: Path, facts: FleetFacts, range_m: float
 ) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
     """For workers: the contacts of each task that a batch names."""
@@ -203,7 +205,7 @@ def _solver(
         for batch in batches:
             for row in batch.to_pylist():
                 task = Task(**row)
-                pair, start_s, end_s = solved(folder, facts, task, range_m)
+                pair, start_s, end_s = solve_task(folder, facts, task, range_m)
                 a, b = np.divmod(pair, max(facts.nodes, 1))
                 columns = {"a": a, "b": b, "start_s": start_s, "end_s": end_s}
                 yield pa.RecordBatch.from_pydict(columns)
@@ -211,7 +213,7 @@ def _solver(
     return solve
 
 
-def solved(folder: Path, facts: FleetFacts, task: Task, range_m: float) -> Intervals:
+def solve_task(folder: Path, facts: FleetFacts, task: Task, range_m: float) -> Intervals:
     """The contacts of one task, some of which others may have more of."""
     table = legs_between(folder, facts, task.begin_s, task.until_s)
     number, start_s, end_s, x_m, y_m, vx_mps, vy_mps = (column.to_numpy() for column in table.columns)
@@ -220,12 +222,12 @@ def solved(folder: Path, facts: FleetFacts, task: Task, range_m: float) -> Inter
     columns = (number.astype(np.int64), start_s - task.begin_s, end_s - task.begin_s, x_m, y_m, vx_mps, vy_mps)
     legs = Legs.between(lasting_s, *columns)
     if task.west_m > -inf or task.east_m < inf:
-        legs = legs.select(_within(legs, task.west_m - range_m / 2, task.east_m + range_m / 2))
+        legs = legs.select(_is_within_strip(legs, task.west_m - range_m / 2, task.east_m + range_m / 2))
     pair, low_s, high_s = contact_intervals(legs, facts.nodes, range_m, lasting_s)
     return pair, low_s + task.begin_s, high_s + task.begin_s
 
 
-def _within(legs: Legs, west_m: float, east_m: float) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+def _is_within_strip(legs: Legs, west_m: float, east_m: float) -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Legs that come between two meridians of the map in their time."""
     first_m = legs.x_m + legs.vx_mps * (np.maximum(legs.start_s, 0.0) - legs.start_s)
     last_m = legs.x_m + legs.vx_mps * (legs.end_s - legs.start_s)

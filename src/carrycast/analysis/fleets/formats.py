@@ -33,7 +33,7 @@ class IngestFormat(NamedTuple):
     name: str
     kind: str
     summary: str
-    looks: Callable[[str], bool]
+    recognizes: Callable[[str], bool]
     """Whether the start of a file, as text, is that of one."""
 
 
@@ -50,7 +50,7 @@ def _rows_of_numbers(start: str) -> list[list[float]]:
     return rows
 
 
-def _never(_: str) -> bool:
+def _matches_nothing(_: str) -> bool:
     """Told by more than a mark in the text: see `_numeric_format`."""
     return False
 
@@ -124,7 +124,7 @@ FILE_FORMATS = {
 """The built-in formats of positions, for the registry of plug-ins."""
 
 
-def _described(plugin: type[FileFormat]) -> IngestFormat:
+def _describe_plugin(plugin: type[FileFormat]) -> IngestFormat:
     return IngestFormat(plugin.name, plugin.content, plugin.summary, plugin.recognizes)
 
 
@@ -135,8 +135,8 @@ FORMATS: Mapping[str, IngestFormat] = {
         IngestFormat(
             "sumo", "movement", "floating car data of SUMO (FCD, XML)", lambda start: is_xml_with(start, "<fcd-export")
         ),
-        _described(GpxFile),
-        _described(GeoJsonFile),
+        _describe_plugin(GpxFile),
+        _describe_plugin(GeoJsonFile),
         IngestFormat("ns2", "movement", "ns-2 movement (setdest)", lambda start: "$node_" in start or "$god_" in start),
         IngestFormat(
             "one-connections",
@@ -144,23 +144,25 @@ FORMATS: Mapping[str, IngestFormat] = {
             "connection events of the ONE (CONN lines)",
             lambda start: re.search(r"^\s*\S+\s+CONN\s", start, re.MULTILINE) is not None,
         ),
-        IngestFormat("one", "movement", "external movement of the ONE", _never),
+        IngestFormat("one", "movement", "external movement of the ONE", _matches_nothing),
         IngestFormat("csv-contacts", "contacts", "contacts as CSV: a, b, start, end", _is_contact_table),
         IngestFormat("csv", "positions", "a GPS log as CSV, with a header", _is_table),
         IngestFormat(
             "haggle",
             "contacts",
             "contact lists of Haggle and CRAWDAD: node node start end, in columns",
-            _never,
+            _matches_nothing,
         ),
-        IngestFormat("sociopatterns", "contacts", "contacts of SocioPatterns: t i j, from t - 20 s to t", _never),
+        IngestFormat(
+            "sociopatterns", "contacts", "contacts of SocioPatterns: t i j, from t - 20 s to t", _matches_nothing
+        ),
         IngestFormat(
             "bonnmotion",
             "movement",
             "movement of BonnMotion (a line of waypoints for each node)",
-            _never,
+            _matches_nothing,
         ),
-        IngestFormat("parquet", "positions", "a GPS log as Parquet", _never),
+        IngestFormat("parquet", "positions", "a GPS log as Parquet", _matches_nothing),
     )
 }
 
@@ -172,7 +174,7 @@ _MARKED = ("sumo", "gpx", "geojson", "ns2", "one-connections")
 def installed_formats() -> dict[str, IngestFormat]:
     """The file formats that installed packages add as plug-ins."""
     names = [name for name in plugin_names("file_formats") if name not in FORMATS]
-    found = {name: _described(find_plugin("file_formats", name)) for name in names}
+    found = {name: _describe_plugin(find_plugin("file_formats", name)) for name in names}
     # Lists of contacts are read by functions of `contact_lists`, which is no extension point.
     return {name: one for name, one in found.items() if one.kind in ("positions", "movement")}
 
@@ -193,16 +195,16 @@ def format_of(path: Path, encoding: str | None = None, header: Sequence[str] | N
         return FORMATS["parquet"]
     if not start.strip():
         raise UserError(f"{path}: is empty; known formats are {', '.join(FORMATS)}")
-    if header is not None and not any(FORMATS[name].looks(start) for name in _MARKED):
+    if header is not None and not any(FORMATS[name].recognizes(start) for name in _MARKED):
         return FORMATS["csv-contacts" if _has_contacts(header) else "csv"]
     installed = installed_formats()
-    plugin = next((one for one in installed.values() if one.looks(start)), None)
+    plugin = next((one for one in installed.values() if one.recognizes(start)), None)
     if "\x00" in start:
         found = plugin
     else:
         name = _numeric_format(_rows_of_numbers(start), path) if plugin is None else None
-        marked = next((FORMATS[one] for one in _MARKED if FORMATS[one].looks(start)), None)
-        others = (one for one in FORMATS.values() if one.looks(start))
+        marked = next((FORMATS[one] for one in _MARKED if FORMATS[one].recognizes(start)), None)
+        others = (one for one in FORMATS.values() if one.recognizes(start))
         found = FORMATS[name] if name else marked or plugin or next(others, None)
     if found is not None:
         return found

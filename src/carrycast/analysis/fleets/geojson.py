@@ -47,7 +47,7 @@ class GeoJsonFile(PositionFormat):
     def points(self) -> Iterator[TrackPoint]:
         """The points of all features. A feature's node is its property `node`, `id`, `name` ..., or its own id."""
         for feature in _read_features(self.path):
-            yield from self._points(feature)
+            yield from self._read_feature(feature)
             if len(self._unnamed) == _SAMPLE:
                 self._refuse_unnamed()
         self._refuse_unnamed()
@@ -56,7 +56,7 @@ class GeoJsonFile(PositionFormat):
                 f"{self.path}: no points; expected features of points or lines with times in their properties"
             )
 
-    def _points(self, feature: object) -> Iterator[TrackPoint]:
+    def _read_feature(self, feature: object) -> Iterator[TrackPoint]:
         """Those of a feature; what is none is told as one that cannot be read."""
         made: list[TrackPoint] = []
         parts: list[tuple[str, Any]] = []
@@ -65,12 +65,12 @@ class GeoJsonFile(PositionFormat):
             # A geometry may stand alone, without a feature around it.
             bare = whole.get("type") in (*_LEVELS, "GeometryCollection")
             properties = (None if bare else whole.get("properties")) or {}
-            parts = list(_geometries(whole if bare else whole.get("geometry") or {}))
+            parts = list(_iterate_geometries(whole if bare else whole.get("geometry") or {}))
             self._placed |= any(kind in _LEVELS for kind, _ in parts)
-            node = self._node(whole, properties)
-            times = self._times(properties, parts)
+            node = self._find_node(whole, properties)
+            times = self._find_times(properties, parts)
             for (kind, places), said in zip(parts, times, strict=True):
-                made += self._of_geometry(node, kind, places, said)
+                made += self._read_geometry(node, kind, places, said)
         except (AttributeError, TypeError, IndexError, KeyError, ValueError):
             count = sum(_count_positions(places, _LEVELS.get(kind, 0)) for kind, places in parts) or 1
             made = [TrackPoint.unreadable("", str(feature)[:200])] * count
@@ -79,7 +79,7 @@ class GeoJsonFile(PositionFormat):
         self.rows += sum(_count_positions(places, _LEVELS.get(kind, 0)) for kind, places in parts) or 1
         yield from made
 
-    def _node(self, feature: Mapping[str, Any], properties: Mapping[str, Any]) -> str:
+    def _find_node(self, feature: Mapping[str, Any], properties: Mapping[str, Any]) -> str:
         said = self._said.get("node")
         if said is not None:
             return str(properties[said])
@@ -103,7 +103,7 @@ class GeoJsonFile(PositionFormat):
         }
         refuse_unnamed(columns, {}, str(self.path))
 
-    def _times(self, properties: Mapping[str, Any], parts: Sequence[tuple[str, Any]]) -> list[Any]:
+    def _find_times(self, properties: Mapping[str, Any], parts: Sequence[tuple[str, Any]]) -> list[Any]:
         """The time, or times, of each geometry of a feature."""
         lower = {plain_name(str(name)): value for name, value in properties.items()}
         said = self._said.get("time")
@@ -119,7 +119,7 @@ class GeoJsonFile(PositionFormat):
         each = iter(times if len(lists) > 1 and isinstance(times, list) and len(times) == len(lists) else ())
         return [time if _LEVELS.get(kind, 0) == 0 else next(each, times) for kind, _ in parts]
 
-    def _of_geometry(self, node: str, kind: str, places: Any, times: Any) -> list[TrackPoint]:
+    def _read_geometry(self, node: str, kind: str, places: Any, times: Any) -> list[TrackPoint]:
         level = _LEVELS.get(kind)
         if level is None:
             return [TrackPoint.unreadable(node, f"{kind}: no point or line with times: {str(places)[:150]}")]
@@ -140,11 +140,11 @@ class GeoJsonFile(PositionFormat):
         ]
 
 
-def _geometries(geometry: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]]:
+def _iterate_geometries(geometry: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]]:
     """The simple geometries of one that may be a collection."""
     if geometry.get("type") == "GeometryCollection" and depth < _MAX_DEPTH:
         for one in geometry["geometries"]:
-            yield from _geometries(one, depth + 1)
+            yield from _iterate_geometries(one, depth + 1)
     elif geometry:
         yield str(geometry.get("type")), geometry.get("coordinates") or []
 

@@ -15,14 +15,14 @@ import numpy as np
 from carrycast.analysis.fleets.cleaning import HINTS, REASONS, CleaningRules
 from carrycast.analysis.fleets.columns import DATES_FROM_S
 from carrycast.analysis.fleets.formats import IngestFormat, format_named, format_of
-from carrycast.analysis.fleets.inputs import FleetFile, RowCount, name_files, prepare_files
+from carrycast.analysis.fleets.inputs import FleetFile, RowCount, prepare_files, restore_file_names
 from carrycast.analysis.fleets.logs import NANOSECONDS, read_csv_logs, read_parquet_logs
 from carrycast.analysis.fleets.partitions import LogTable, Partitioner, number_logs, save_logs
 from carrycast.analysis.fleets.picture import PATHS, STEPS, PictureData, map_grid, path_lines, spread_evenly
 from carrycast.analysis.fleets.points import GPS_BEGAN_S, LATEST_S, ReadOptions
 from carrycast.analysis.fleets.schema import NODES, REJECTED, arrow_schema, column_names
 from carrycast.analysis.fleets.staging import RowStager, lost_rows_error
-from carrycast.analysis.fleets.summary import check_rows, moment, summarize_fleet
+from carrycast.analysis.fleets.summary import check_rows, date_text, summarize_fleet
 from carrycast.analysis.fleets.survey import FleetNaming, FleetSurvey, choose_crs, find_clash, survey_files
 from carrycast.analysis.fleets.tables import (
     MAX_NODES,
@@ -79,13 +79,13 @@ def ingest(
         scratch = folder / ".scratch"
         scratch.mkdir()
         inputs = prepare_files(formats, source, scratch)
-        with name_files(inputs):
+        with restore_file_names(inputs):
             read = read_raw(spark, inputs, source, scratch)
         written, sight = _write_fleet(folder, spark, source, rules, read)
         if not written.legs:
             raise UserError("no node is told twice within a gap, so none moves: see --gap and --columns")
         shutil.rmtree(scratch)
-        facts = _facts(written, inputs, read, rules)
+        facts = _make_facts(written, inputs, read, rules)
         check_rows(folder, facts)
         facts |= summarize_fleet(folder, facts)
         # The last of all: a folder without it is no fleet.
@@ -177,7 +177,7 @@ def _write_fleet(
     _refuse_doubtful(found, source, read)
     crs = None
     if found.in_degrees:
-        center = found.center()
+        center = found.find_center()
         if center is None:
             raise UserError(f"no row has a place on earth: {HINTS['no_place']}")
         crs = choose_crs(center, source.crs)
@@ -211,8 +211,8 @@ def _refuse_doubtful(found: FleetSurvey, source: ReadOptions, read: ReadFiles) -
         )
     if found.measured and (found.median_s >= LATEST_S or DATES_FROM_S <= found.median_s < GPS_BEGAN_S):
         raise UserError(
-            f"most times lie around {moment(found.median_s) or 'the year 2128 and later'}, where no receiver was: say "
-            "what their numbers count, as in --time-unit ms, or how they are written, as in "
+            f"most times lie around {date_text(found.median_s) or 'the year 2128 and later'}, where no receiver was: "
+            "say what their numbers count, as in --time-unit ms, or how they are written, as in "
             "--time-format yyyyMMddHHmmss"
         )
 
@@ -274,11 +274,11 @@ class IngestPasses:
         start_s, end_s = float(ends[:, 0].min()), float(ends[:, 1].max())
         box_m = [*ends[:, 2:4].min(axis=0).tolist(), *ends[:, 4:].max(axis=0).tolist()]
         origin_m = map_origin(box_m, crs)
-        numbers = self._numbers([node for one in told for node in one["nodes"]])
+        numbers = self._number_nodes([node for one in told for node in one["nodes"]])
         west_m, south_m, east_m, north_m = (one - origin_m[k % 2] for k, one in enumerate(box_m))
         grid = map_grid(west_m, east_m, south_m, north_m)
         lasts_s = round(end_s - start_s, 6)
-        edges_s = self._edges(found, start_s, end_s, kept)
+        edges_s = self._find_leg_edges(found, start_s, end_s, kept)
         step_s = max(lasts_s / STEPS, 1e-6)
         layout = FleetLayout(
             start_s, origin_m, self._rules.every_s, edges_s, grid, spread_evenly(len(numbers), PATHS), step_s
@@ -295,7 +295,7 @@ class IngestPasses:
         written = WrittenTables(kept, rejected, legs, None if self._rules.every_s is None else positions, facts)
         return written, self._picture_data(layout)
 
-    def _numbers(self, nodes: Sequence[int]) -> dict[int, tuple[int, int, str, str]]:
+    def _number_nodes(self, nodes: Sequence[int]) -> dict[int, tuple[int, int, str, str]]:
         """Of nodes that have a row: their numbers by fleet and name, numbers in names counted as numbers."""
         if len(nodes) > MAX_NODES:
             raise UserError(f"more than {MAX_NODES} nodes; is the node's column the right one? See --columns")
@@ -304,7 +304,7 @@ class IngestPasses:
         order.sort(key=lambda node: [natural_order(str(part)) for part in name[node]])
         return {node: (node, number, name[node][0], str(name[node][1])) for number, node in enumerate(order)}
 
-    def _edges(self, found: FleetSurvey, start_s: float, end_s: float, kept: int) -> list[float]:
+    def _find_leg_edges(self, found: FleetSurvey, start_s: float, end_s: float, kept: int) -> list[float]:
         """Times that cut the legs into files of about the same size."""
         inside = np.sort(found.clock_s[(found.clock_s > start_s) & (found.clock_s < end_s)])
         shares = np.arange(1, file_count(kept)) / file_count(kept)
@@ -342,14 +342,14 @@ class IngestPasses:
         return PictureData(cells, grid.extent_m, np.concatenate([part["tracks"] for part in parts]), path_lines(path))
 
 
-def _facts(
+def _make_facts(
     written: WrittenTables, inputs: Sequence[FleetFile], read: ReadFiles, rules: CleaningRules
 ) -> dict[str, Any]:
     return {
         "version": VERSION,
         **written.facts,
         "files": {one.name: one.format.name for one in inputs},
-        "read": {one.name: read.counted[one.name].facts(one) for one in inputs},
+        "read": {one.name: read.counted[one.name].to_facts(one) for one in inputs},
         "rows": read.rows,
         "positions": written.kept,
         "rejected": written.rejected,

@@ -71,7 +71,7 @@ def _link(path: Path, to: Path) -> Path:
 
 
 @contextmanager
-def name_files(inputs: Sequence[FleetFile]) -> Iterator[None]:
+def restore_file_names(inputs: Sequence[FleetFile]) -> Iterator[None]:
     """Errors name files as users know them."""
     try:
         yield
@@ -90,7 +90,7 @@ class RowCount(NamedTuple):
     rows: int
     superseded: int = 0
 
-    def facts(self, one: FleetFile) -> dict[str, Any]:
+    def to_facts(self, one: FleetFile) -> dict[str, Any]:
         """For people."""
         told = {"format": one.format.name, "records": self.records, "rows": self.rows}
         return {**told, "superseded": self.superseded} if self.superseded else told

@@ -75,11 +75,11 @@ def read_csv_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source: Re
             require_names(named, where)
             raise UserError(f"{where}: two of its columns have the same name; rename one in its first line")
         for one in same:
-            layout = _layout(
+            layout = _find_layout(
                 named, sample_columns(read_start(one.path, source.encoding), source.header), source, str(one.path)
             )
         unsaid = unsaid or (same[0] if _is_assumed_meters(layout, source) else None)
-        schema = ", ".join(f"{_quoted(column)} string" for column in (*layout.columns, _BROKEN))
+        schema = ", ".join(f"{_quote_name(column)} string" for column in (*layout.columns, _BROKEN))
         table = (
             spark.read.schema(schema)
             .options(sep=delimiter, header=source.header is None, mode="PERMISSIVE", columnNameOfCorruptRecord=_BROKEN)
@@ -87,7 +87,7 @@ def read_csv_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source: Re
             .csv([spark_path(one.plain) for one in same])
         )
         tables.append(_raw_rows(table, layout, same, source))
-    return LogRows(_union(tables), _count_lines(spark, inputs, source), unsaid)
+    return LogRows(_union_tables(tables), _count_lines(spark, inputs, source), unsaid)
 
 
 def _count_lines(spark: "SparkSession", inputs: Sequence[FleetFile], source: ReadOptions) -> dict[str, int]:
@@ -130,7 +130,7 @@ def read_parquet_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source
         file = pq.ParquetFile(same[0].path)
         batch = next(file.iter_batches(_SAMPLE_ROWS), None)
         sample = {} if batch is None else batch.to_pydict()
-        layout = _layout(file.schema_arrow.names, sample, source, str(same[0].path))
+        layout = _find_layout(file.schema_arrow.names, sample, source, str(same[0].path))
         for meaning in ("time", "date"):
             if meaning in layout.chosen and pa.types.is_time(file.schema_arrow.field(layout.chosen[meaning]).type):
                 raise UserError(f"{same[0].path}: its time is one of day; write date and time into one column")
@@ -139,10 +139,12 @@ def read_parquet_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source
             layout = layout._replace(time_unit="ns")
         unsaid = unsaid or (same[0] if _is_assumed_meters(layout, source) else None)
         tables.append(_raw_rows(spark.read.parquet(*(spark_path(one.plain) for one in same)), layout, same, source))
-    return LogRows(_union(tables), records, unsaid)
+    return LogRows(_union_tables(tables), records, unsaid)
 
 
-def _layout(columns: Sequence[str], values: Mapping[str, list[object]], source: ReadOptions, where: str) -> TableLayout:
+def _find_layout(
+    columns: Sequence[str], values: Mapping[str, list[object]], source: ReadOptions, where: str
+) -> TableLayout:
     """Which column is which; a UserError where that is not certain."""
     chosen = choose_columns(columns, source.columns, where)
     require_positions(chosen, columns, where)
@@ -165,7 +167,7 @@ def _is_assumed_meters(layout: TableLayout, source: ReadOptions) -> bool:
     return plain_name(layout.chosen["x"]) == "x" and plain_name(layout.chosen["y"]) == "y"
 
 
-def _union(tables: "Sequence[DataFrame]") -> "DataFrame":
+def _union_tables(tables: "Sequence[DataFrame]") -> "DataFrame":
     whole = tables[0]
     for table in tables[1:]:
         whole = whole.unionByName(table)
@@ -179,7 +181,7 @@ def _raw_rows(table: "DataFrame", layout: TableLayout, inputs: Sequence[FleetFil
     chosen = layout.chosen
 
     def value(meaning: str) -> "Column":
-        return f.col(_quoted(chosen[meaning])) if meaning in chosen else f.lit(None)
+        return f.col(_quote_name(chosen[meaning])) if meaning in chosen else f.lit(None)
 
     broken = f.col(_BROKEN) if _BROKEN in table.columns else f.lit(None).cast("string")
     # Files are read under names of ours.
@@ -205,7 +207,7 @@ def _raw_rows(table: "DataFrame", layout: TableLayout, inputs: Sequence[FleetFil
         read = numbers["x_m"].isNotNull() & numbers["y_m"].isNotNull()
     node = value("node").cast("string") if "node" in chosen else stem
     whole = read & clock_s.isNotNull() & node.isNotNull() & (node != "") & broken.isNull()
-    text = f.coalesce(broken, f.to_json(f.struct(*(f.col(_quoted(column)) for column in layout.columns))))
+    text = f.coalesce(broken, f.to_json(f.struct(*(f.col(_quote_name(column)) for column in layout.columns))))
     if _BROKEN in table.columns:
         # Parts of a file are read in any order, the rows of a part in theirs; no part of text has more rows than bytes.
         nth = f.monotonically_increasing_id().bitwiseAND(f.lit((1 << 33) - 1))
@@ -225,7 +227,7 @@ def _raw_rows(table: "DataFrame", layout: TableLayout, inputs: Sequence[FleetFil
     return made.select(*(column.name for column in RAW))
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
@@ -248,17 +250,17 @@ def _clock_column(table: "DataFrame", layout: TableLayout, source: ReadOptions) 
     from pyspark.sql import functions as f
 
     kinds = dict(table.dtypes)
-    time, kind = f.col(_quoted(layout.chosen["time"])), kinds[layout.chosen["time"]]
+    time, kind = f.col(_quote_name(layout.chosen["time"])), kinds[layout.chosen["time"]]
     if kind.startswith("timestamp") or kind == "date":
         return f.unix_micros(time.cast("timestamp")) / 1e6
     words = time.cast("string")
     day = None
     if "date" in layout.chosen:
-        day = f.trim(f.col(_quoted(layout.chosen["date"])).cast("string"))
+        day = f.trim(f.col(_quote_name(layout.chosen["date"])).cast("string"))
     if source.time_format is not None:
         written = words if day is None else f.concat_ws(" ", day, f.trim(words))
         return f.unix_micros(f.try_to_timestamp(written, f.lit(source.time_format))) / 1e6
-    seconds = _of_number(_number_column(time, source.decimal_comma), layout.time_unit)
+    seconds = _seconds_column(_number_column(time, source.decimal_comma), layout.time_unit)
     if kind != "string":
         return seconds
     dated = f.when(f.rlike(words, f.lit(_FULL_DATE)), f.replace(words, f.lit(","), f.lit(".")))
@@ -271,7 +273,7 @@ def _clock_column(table: "DataFrame", layout: TableLayout, source: ReadOptions) 
     return f.coalesce(seconds, f.unix_micros(dated.try_cast("timestamp")) / 1e6)
 
 
-def _of_number(number: "Column", unit: str | None) -> "Column":
+def _seconds_column(number: "Column", unit: str | None) -> "Column":
     """In a unit, or in the one that the number's size tells."""
     from pyspark.sql import functions as f
 

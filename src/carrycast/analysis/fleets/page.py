@@ -82,7 +82,7 @@ def fleet_page(facts: dict[str, Any], image: str) -> str:
     body = [
         f"<h1>A fleet: {escape(files)}</h1>",
         f'<div class="tiles">{shown}</div>',
-        f"<p>{escape(_when_and_where(facts))}</p>",
+        f"<p>{escape(_period_and_map_text(facts))}</p>",
         f'<figure class="wide"><img alt="paths, nodes over time and gaps" src="data:image/png;base64,{image}">'
         "<figcaption>Left: where the fleet is, dark where often, and the ways of some nodes. Right: how many nodes "
         "are there, and when each of some is; where a line has a gap, the node is absent, not parked.</figcaption>"
@@ -111,7 +111,7 @@ def duration_text(seconds: float) -> str:
     return f"{seconds / 3600:.3g} h" if seconds < 172_800 else f"{seconds / 86_400:.3g} days"
 
 
-def _when_and_where(facts: dict[str, Any]) -> str:
+def _period_and_map_text(facts: dict[str, Any]) -> str:
     where = "places are meters as the file gives them" if facts["crs"] is None else f"its map is {facts['crs']}"
     return f"{'. '.join(one[0].upper() + one[1:] for one in fleet_sentences(facts))}. Here {where}."
 

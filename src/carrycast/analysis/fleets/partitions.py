@@ -98,7 +98,7 @@ class Partitioner(NamedTuple):
             np.minimum.at(low_s, rows.log[said], rows.clock_s[said])
             np.maximum.at(high_s, rows.log[said], rows.clock_s[said])
             self._write(rows, logs, self.scratch / "partitions" / f"{number:05}-{part:05}.arrow")
-            unread += self._unreadable(rows, batch, logs)
+            unread += self._collect_unreadable(rows, batch, logs)
         if unread:
             write_rejected(unread, self.scratch.parent / "rejected" / f"unread-{number:05}.parquet")
         seen = np.flatnonzero(low_s < np.inf)
@@ -138,7 +138,7 @@ class Partitioner(NamedTuple):
         ends = np.searchsorted(partition[order], np.arange(int(logs.partition.max()) + 2))
         write_batches(pa.table(rows.take(order)._asdict()), ends, to)
 
-    def _unreadable(self, rows: FleetRows, batch: "pa.RecordBatch", logs: LogTable) -> "list[pa.Table]":
+    def _collect_unreadable(self, rows: FleetRows, batch: "pa.RecordBatch", logs: LogTable) -> "list[pa.Table]":
         """The unreadable rows with their text; no later step sees them."""
         chosen = np.flatnonzero(rows.reason == CODES["unreadable"])
         return [rejected_table(rows.take(chosen), logs, batch["text"].take(chosen))] if len(chosen) else []
@@ -168,12 +168,12 @@ def read_batch(folder: Path, number: int) -> "pa.Table":
     """The batch of that number of all files in a folder."""
     import pyarrow as pa
 
-    def found() -> "Iterator[pa.RecordBatch]":
+    def read_each() -> "Iterator[pa.RecordBatch]":
         for path in sorted(folder.glob("*.arrow")):
             with pa.memory_map(str(path)) as source:
                 yield pa.ipc.open_file(source).get_batch(number)
 
-    return pa.Table.from_batches(list(found()))
+    return pa.Table.from_batches(list(read_each()))
 
 
 def rejected_table(rows: FleetRows, logs: LogTable, text: "pa.Array | None") -> "pa.Table":
@@ -188,17 +188,17 @@ def rejected_table(rows: FleetRows, logs: LogTable, text: "pa.Array | None") -> 
         "place": pa.array(rows.place),
         "fleet": pa.array(fleet, pa.string()),
         "node": pa.array(node, pa.string()),
-        "clock_s": nullable(rows.clock_s),
-        "x_m": nullable(rows.x_m),
-        "y_m": nullable(rows.y_m),
-        "longitude": nullable(rows.longitude),
-        "latitude": nullable(rows.latitude),
+        "clock_s": nan_to_null(rows.clock_s),
+        "x_m": nan_to_null(rows.x_m),
+        "y_m": nan_to_null(rows.y_m),
+        "longitude": nan_to_null(rows.longitude),
+        "latitude": nan_to_null(rows.latitude),
         "text": pa.nulls(len(rows.log), pa.string()) if text is None else text,
     }
     return pa.table(columns)
 
 
-def nullable(column: Floats) -> "pa.Array":
+def nan_to_null(column: Floats) -> "pa.Array":
     """A column with null instead of NaN."""
     import pyarrow as pa
 
@@ -219,11 +219,11 @@ def clean_dataframe(rows: "DataFrame", rules: CleaningRules, median_s: float) ->
     All rows of a node are cleaned at once, by the kernel that `ingest` runs.
     """
     schema = f"{spark_ddl(RAW)}, `reason` string, `track` bigint"
-    kernel = _cleaning_kernel(rules, median_s)
+    kernel = _make_cleaning_kernel(rules, median_s)
     return rows.select(*column_names(RAW)).groupBy("fleet", "node").applyInArrow(kernel, schema)
 
 
-def _cleaning_kernel(rules: CleaningRules, median_s: float) -> "Callable[[pa.Table], pa.Table]":
+def _make_cleaning_kernel(rules: CleaningRules, median_s: float) -> "Callable[[pa.Table], pa.Table]":
     """For workers: the rows of one node in, the same rows with their reason and track out."""
 
     def clean(table: "pa.Table") -> "pa.Table":

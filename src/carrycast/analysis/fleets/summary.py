@@ -26,10 +26,10 @@ _SLOWEST_MPS, _FASTEST_MPS = 1e-3, 1e6
 def check_rows(folder: Path, facts: dict[str, Any]) -> None:
     """A WorkError unless every row that was read stands in one of the tables."""
     rejected = sum(facts["rejected"].values())
-    written = _rows(folder / "rejected")
+    written = _count_rows(folder / "rejected")
     if written != rejected:
         raise lost_rows_error("the table of rejected rows", rejected, written)
-    held = _rows(folder / "positions")
+    held = _count_rows(folder / "positions")
     kept = facts["positions"] if facts["resampled"] is None else facts["resampled"]
     if held != kept:
         raise lost_rows_error("the table of positions", kept, held)
@@ -37,7 +37,7 @@ def check_rows(folder: Path, facts: dict[str, Any]) -> None:
         raise lost_rows_error("the files", facts["rows"], facts["positions"] + rejected)
 
 
-def _rows(folder: Path) -> int:
+def _count_rows(folder: Path) -> int:
     import pyarrow.parquet as pq
 
     return sum(int(pq.read_metadata(path).num_rows) for path in folder.glob("*.parquet"))
@@ -48,15 +48,15 @@ def summarize_fleet(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
     wrong = sum(count for reason, count in facts["rejected"].items() if reason not in BY_WISH)
     asked = facts["rows"] - sum(facts["rejected"].get(reason, 0) for reason in BY_WISH)
     doubtful = wrong > MOST_REJECTED * asked
-    return {**_where(folder), **_how_fast(folder), "status": "doubtful" if doubtful else "ok"}
+    return {**_find_bounds(folder), **_measure_speeds(folder), "status": "doubtful" if doubtful else "ok"}
 
 
-def _where(folder: Path) -> dict[str, Any]:
+def _find_bounds(folder: Path) -> dict[str, Any]:
     """The degrees that hold the fleet: west, south, east and north. West is above east across 180 degrees."""
     lows: list[float] = []
     highs: list[float] = []
     middle: float | None = None
-    for batch in _batches(folder / "positions", "longitude", "latitude"):
+    for batch in _read_batches(folder / "positions", "longitude", "latitude"):
         longitude, latitude = (
             batch[name].drop_null().to_numpy(zero_copy_only=False) for name in ("longitude", "latitude")
         )
@@ -72,20 +72,20 @@ def _where(folder: Path) -> dict[str, Any]:
         return {"bounds_deg": None, "center_deg": None}
     west, east = min(lows[::2]), max(highs[::2])
     south, north = min(lows[1::2]), max(highs[1::2])
-    bounds = [_wrapped(middle + west), south, _wrapped(middle + east), north]
-    center = [_wrapped(middle + (west + east) / 2), (south + north) / 2]
+    bounds = [_wrap_longitude(middle + west), south, _wrap_longitude(middle + east), north]
+    center = [_wrap_longitude(middle + (west + east) / 2), (south + north) / 2]
     return {"bounds_deg": [round(one, 6) for one in bounds], "center_deg": [round(one, 4) for one in center]}
 
 
-def _wrapped(longitude: float) -> float:
+def _wrap_longitude(longitude: float) -> float:
     return (longitude + 180) % 360 - 180
 
 
-def _how_fast(folder: Path) -> dict[str, Any]:
+def _measure_speeds(folder: Path) -> dict[str, Any]:
     """Quantiles of speed over the time that nodes move, within half a percent."""
     cells = int(np.log(_FASTEST_MPS / _SLOWEST_MPS) / _STEP) + 2
     lasting_s: Floats = np.zeros(cells)
-    for batch in _batches(folder / LEGS_FOLDER, "start_s", "end_s", "vx_mps", "vy_mps"):
+    for batch in _read_batches(folder / LEGS_FOLDER, "start_s", "end_s", "vx_mps", "vy_mps"):
         start_s, end_s, vx_mps, vy_mps = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
         speed = np.hypot(vx_mps, vy_mps)
         moving = speed > 0
@@ -98,7 +98,7 @@ def _how_fast(folder: Path) -> dict[str, Any]:
     return {"speed_p50_mps": float(f"{found[0]:.3g}"), "speed_p95_mps": float(f"{found[1]:.3g}")}
 
 
-def _batches(folder: Path, *columns: str) -> "Iterator[pa.RecordBatch]":
+def _read_batches(folder: Path, *columns: str) -> "Iterator[pa.RecordBatch]":
     import pyarrow.dataset as ds
 
     yield from ds.dataset(folder, format="parquet").to_batches(columns=list(columns))
@@ -108,13 +108,13 @@ def fleet_sentences(facts: dict[str, Any]) -> list[str]:
     """Where on earth, when, how many and how fast, for people; of contacts, only when."""
     begin_s, end_s = facts["start_s"], facts["start_s"] + facts["duration_s"]
     nodes = "1 node" if facts["nodes"] == 1 else f"{facts['nodes']:,} nodes"
-    told = [f"when: {_moment(begin_s)} to {_moment(end_s)}"]
+    told = [f"when: {_time_text(begin_s)} to {_time_text(end_s)}"]
     if "legs" in facts:
         told = [
-            f"where: {_place(facts)}",
+            f"where: {_place_text(facts)}",
             *told,
-            f"who: {nodes}; while they move, half of the time up to {_speed(facts['speed_p50_mps'])}, 95 % of it up to "
-            f"{_speed(facts['speed_p95_mps'])}",
+            f"who: {nodes}; while they move, half of the time up to {_speed_text(facts['speed_p50_mps'])}, 95 % of it "
+            f"up to {_speed_text(facts['speed_p95_mps'])}",
         ]
     if facts["status"] != "ok":
         wrong = sum(count for reason, count in facts["rejected"].items() if reason not in BY_WISH)
@@ -124,31 +124,33 @@ def fleet_sentences(facts: dict[str, Any]) -> list[str]:
     return told
 
 
-def _place(facts: dict[str, Any]) -> str:
+def _place_text(facts: dict[str, Any]) -> str:
     if facts["bounds_deg"] is None:
         width, height = (one / 1000 for one in facts["area_m"])
         return f"{width:.3g} x {height:.3g} km, in meters of the files: nothing says where on earth"
     west, south, east, north = facts["bounds_deg"]
     longitude, latitude = facts["center_deg"]
-    return f"around {degrees(longitude, latitude)}, from {degrees(west, south)} to {degrees(east, north)}"
+    return (
+        f"around {degrees_text(longitude, latitude)}, from {degrees_text(west, south)} to {degrees_text(east, north)}"
+    )
 
 
-def degrees(longitude: float, latitude: float) -> str:
+def degrees_text(longitude: float, latitude: float) -> str:
     """A place on earth."""
     return (
         f"{abs(latitude):.4f}° {'N' if latitude >= 0 else 'S'} {abs(longitude):.4f}° {'E' if longitude >= 0 else 'W'}"
     )
 
 
-def _speed(speed_mps: float) -> str:
+def _speed_text(speed_mps: float) -> str:
     return f"{speed_mps:.3g} m/s ({3.6 * speed_mps:.3g} km/h)"
 
 
-def _moment(time_s: float) -> str:
-    return moment(time_s) or f"{time_s:g} s"
+def _time_text(time_s: float) -> str:
+    return date_text(time_s) or f"{time_s:g} s"
 
 
-def moment(time_s: float) -> str | None:
+def date_text(time_s: float) -> str | None:
     """A date, if a number is one."""
     if time_s < DATES_FROM_S:
         return None

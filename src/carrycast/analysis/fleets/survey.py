@@ -76,7 +76,7 @@ class FleetSurvey(NamedTuple):
         """In the middle of all times."""
         return weighted_quantile(self.clock_s, self.weight, 0.5)
 
-    def center(self) -> FleetCenter | None:
+    def find_center(self) -> FleetCenter | None:
         """Of the rows with a place on earth; None without any. Also right for a fleet on both sides of 180 degrees."""
         on_earth = (np.abs(self.longitude) <= 180) & (np.abs(self.latitude) <= 90)
         on_earth &= (self.longitude != 0) | (self.latitude != 0)
@@ -144,7 +144,7 @@ def _survey_file(path: Path, naming: FleetNaming) -> dict[str, Any]:
         fine = rows["text"].is_null().to_numpy(zero_copy_only=False)
         columns = [float_column(rows[name]) for name in ("clock_s", "longitude", "latitude")]
         chosen = np.flatnonzero(fine & ((np.arange(len(fine)) + counts["rows"]) % step == 0))
-        for name, wanted in _counted_rows(rows, fine, columns[1], columns[2]).items():
+        for name, wanted in _classify_rows(rows, fine, columns[1], columns[2]).items():
             counts[name] += int(wanted.sum())
         if example is None and not fine.all():
             example = rows["text"][int(np.flatnonzero(~fine)[0])].as_py()
@@ -156,7 +156,7 @@ def _survey_file(path: Path, naming: FleetNaming) -> dict[str, Any]:
     return {"logs": told, "sample": sample, "example": example, **counts}
 
 
-def _counted_rows(
+def _classify_rows(
     rows: "pa.RecordBatch", fine: "np.ndarray[Any, Any]", longitude: Floats, latitude: Floats
 ) -> "dict[str, np.ndarray[Any, Any]]":
     """Which rows are what the counts of a survey are of."""

@@ -10,7 +10,7 @@ import numpy as np
 from carrycast.analysis.fleets.cleaning import FINE, HINTS, REASONS, CleaningRules, FleetRows, clean_rows
 from carrycast.analysis.fleets.partitions import (
     load_logs,
-    nullable,
+    nan_to_null,
     read_batch,
     rejected_table,
     write_batches,
@@ -143,7 +143,9 @@ class TableWriter(NamedTuple):
             name: pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), pa.array(values, pa.string()))
             for name, values in (("fleet", fleets), ("node", nodes))
         }
-        measured = {name: nullable(getattr(rows, name)) for name in ("time_s", "x_m", "y_m", "longitude", "latitude")}
+        measured = {
+            name: nan_to_null(getattr(rows, name)) for name in ("time_s", "x_m", "y_m", "longitude", "latitude")
+        }
         table = pa.table({**texts, "number": rows.number, "track": rows.track, **measured})
         schema = pa.schema([(one.name, pa.string() if one.name in texts else one.type) for one in table.schema])
         pq.write_table(
@@ -254,14 +256,14 @@ def resample(rows: TrackPositions, every_s: float) -> TrackPositions:
     apart_s = rows.time_s[then] - rows.time_s[row]
     share = np.divide(at_s - rows.time_s[row], apart_s, out=np.zeros(len(row)), where=joined[row] & (apart_s != 0))
 
-    def between(column: Floats, step: Floats) -> Floats:
+    def interpolate(column: Floats, step: Floats) -> Floats:
         made: Floats = np.where(joined[row], column[row] + share * step, column[row])
         return made
 
-    x_m, y_m, latitude = (between(one, one[then] - one[row]) for one in (rows.x_m, rows.y_m, rows.latitude))
+    x_m, y_m, latitude = (interpolate(one, one[then] - one[row]) for one in (rows.x_m, rows.y_m, rows.latitude))
     # The short way around the earth, also across 180 degrees.
     east = rows.longitude[then] - rows.longitude[row]
-    longitude = between(rows.longitude, east - 360.0 * np.floor((east + 180.0) / 360.0))
+    longitude = interpolate(rows.longitude, east - 360.0 * np.floor((east + 180.0) / 360.0))
     longitude = np.where(joined[row], longitude - 360.0 * np.floor((longitude + 180.0) / 360.0), longitude)
     return TrackPositions(rows.number[row], rows.track[row], at_s, x_m, y_m, longitude, latitude)
 

@@ -2,8 +2,9 @@
 
 import codecs
 import csv
+import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from carrycast.errors import UserError
@@ -79,29 +80,21 @@ def sample_columns(start: str, header: Sequence[str] | None) -> dict[str, list[o
 
 
 def copy_text(path: Path, encoding: str, blanks: bool, to: Path) -> None:
-    """Write a text file again in UTF-8, unpacked, its lines ended by newlines; `blanks` between columns become tabs."""
-    source = codecs.getincrementaldecoder(encoding)(errors="strict")
+    """Copy a text file to UTF-8, uncompressed, with a newline after each line; `blanks` between columns become tabs."""
     with to.open("w", encoding="utf-8", newline="\n") as written, decompressed_file(path) as file:
+        # newline=None: "\r\n", "\r" and "\n" all end a line. Each line is cut once, however long it is.
+        text = io.TextIOWrapper(file, encoding=encoding, errors="strict", newline=None)
         try:
-            rest, first = "", True
-            while chunk := file.read(SNIFFED_BYTES):
-                text = source.decode(chunk)
-                rest = _write_lines(rest + (text.removeprefix("\ufeff") if first else text), blanks, written.write)
-                first = False
-            # A last line without its end stays so: readers refuse it where a number may be cut.
-            rest = _write_lines(rest + source.decode(b"", final=True), blanks, written.write)
-            written.write("\t".join(rest.split()) if blanks else rest)
+            for number, raw in enumerate(text):
+                line = raw if number else raw.removeprefix("\ufeff")
+                # A last line without a newline stays so: readers reject it where a number may be cut.
+                end = "\n" if line.endswith("\n") else ""
+                written.write("\t".join(line.split()) + end if blanks else line)
         except UnicodeDecodeError:
             raise UserError(not_text_error(path, encoding)) from None
-
-
-def _write_lines(text: str, blanks: bool, write: Callable[[str], object]) -> str:
-    """Write the whole lines of a text; returns the rest."""
-    # A carriage return at the end may have its newline in the next chunk.
-    lines = re.split("\r\n|\r(?!$)|\n", text)
-    for line in lines[:-1]:
-        write(("\t".join(line.split()) if blanks else line) + "\n")
-    return lines[-1]
+        finally:
+            # The context manager closes the file.
+            text.detach()
 
 
 def not_text_error(path: Path, encoding: str) -> str:

@@ -34,11 +34,11 @@ def run_each(spark: "SparkSession", work: Callable[[Any], Any], items: Sequence[
     rows = [(place, json.dumps(item)) for place, item in enumerate(items)]
     # One task of Spark for each, so that a core that is done takes the next.
     tasks = spark.createDataFrame(rows, "place bigint, item string").repartition(max(len(rows), 1), "place")
-    done = tasks.mapInArrow(_worker(work), "place bigint, result string").collect()
+    done = tasks.mapInArrow(_make_worker(work), "place bigint, result string").collect()
     return [json.loads(row["result"]) for row in sorted(done, key=lambda row: row["place"])]
 
 
-def _worker(work: Callable[[Any], Any]) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
+def _make_worker(work: Callable[[Any], Any]) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
     def worker(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import pyarrow as pa
 

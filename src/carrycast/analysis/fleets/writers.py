@@ -44,7 +44,7 @@ def write_fleet(folder: Path, to: Path, format_name: str | None = None) -> int:
     return unsaid
 
 
-def _parquet(held: "ds.Dataset", facts: FleetFacts, to: Path) -> int:
+def _write_parquet(held: "ds.Dataset", facts: FleetFacts, to: Path) -> int:
     import pyarrow.parquet as pq
 
     with pq.ParquetWriter(to, held.schema) as writer:
@@ -53,7 +53,7 @@ def _parquet(held: "ds.Dataset", facts: FleetFacts, to: Path) -> int:
     return 0
 
 
-def _csv(held: "ds.Dataset", facts: FleetFacts, to: Path) -> int:
+def _write_csv(held: "ds.Dataset", facts: FleetFacts, to: Path) -> int:
     from pyarrow import csv
 
     with csv.CSVWriter(to, held.schema) as writer:
@@ -62,7 +62,7 @@ def _csv(held: "ds.Dataset", facts: FleetFacts, to: Path) -> int:
     return 0
 
 
-def _by_node(held: "ds.Dataset") -> Iterator["pa.Table"]:
+def _split_by_node(held: "ds.Dataset") -> Iterator["pa.Table"]:
     """The positions of each node, in the order of time."""
     table = held.to_table(columns=["number", "track", "time_s", "x_m", "y_m"])
     table = table.sort_by([("number", "ascending"), ("track", "ascending"), ("time_s", "ascending")])
@@ -72,15 +72,15 @@ def _by_node(held: "ds.Dataset") -> Iterator["pa.Table"]:
         yield table.slice(begin, end - begin)
 
 
-def _ns2(held: "ds.Dataset", facts: FleetFacts, to: Path) -> int:
+def _write_ns2(held: "ds.Dataset", facts: FleetFacts, to: Path) -> int:
     unsaid = 0
     with to.open("w", encoding="utf-8", newline="\n") as file:
-        for rows in _by_node(held):
-            unsaid += _ns2_node(rows, file)
+        for rows in _split_by_node(held):
+            unsaid += _write_ns2_node(rows, file)
     return unsaid
 
 
-def _ns2_node(rows: "pa.Table", file: TextIO) -> int:
+def _write_ns2_node(rows: "pa.Table", file: TextIO) -> int:
     """Where a node starts, and a command for each leg. A track begins with a leap, as fast as it takes."""
     number, track, time_s, x_m, y_m = (rows[name].to_pylist() for name in rows.column_names)
     node = f"$node_({number[0]})"
@@ -102,7 +102,7 @@ def _ns2_node(rows: "pa.Table", file: TextIO) -> int:
     return unsaid
 
 
-def _one(held: "ds.Dataset", facts: FleetFacts, to: Path) -> int:
+def _write_one(held: "ds.Dataset", facts: FleetFacts, to: Path) -> int:
     import pyarrow.compute as pc
 
     table = held.to_table(columns=["number", "track", "time_s", "x_m", "y_m"])
@@ -120,8 +120,8 @@ def _one(held: "ds.Dataset", facts: FleetFacts, to: Path) -> int:
 
 
 _WRITERS: Mapping[str, Callable[["ds.Dataset", FleetFacts, Path], int]] = {
-    "parquet": _parquet,
-    "csv": _csv,
-    "ns2": _ns2,
-    "one": _one,
+    "parquet": _write_parquet,
+    "csv": _write_csv,
+    "ns2": _write_ns2,
+    "one": _write_one,
 }

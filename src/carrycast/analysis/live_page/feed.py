@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from carrycast.analysis.player import CRASH, DELIVER, EVICT, REACH, START, STOP, STORE, said
+from carrycast.analysis.player import CRASH, DELIVER, EVICT, REACH, START, STOP, STORE, attributes_text
 from carrycast.node import ActiveSubscription, FeedEvent
 from carrycast.trace import Eligibility, Kind
 
@@ -93,7 +93,7 @@ class LiveFeed:
         for time_s, _, id, what, told in due:
             if id in self._places:
                 # A late report gets a late time: rows never go back in time.
-                self._write(max(time_s, self._until_s), id, what, told)
+                self._add_report(max(time_s, self._until_s), id, what, told)
                 self._until_s = max(time_s, self._until_s)
         self._until_s = max(until_s, self._until_s)
         if len(self._rows) > MAX_ROWS or self._until_s > MAX_SPAN_S:
@@ -114,7 +114,7 @@ class LiveFeed:
             "rows": rows,
         }
 
-    def _write(self, now: float, id: int, what: str, told: Any) -> None:
+    def _add_report(self, now: float, id: int, what: str, told: Any) -> None:
         node = self._places[id]
         if what == "event":
             self._add_feed_event(now, node, told)
@@ -129,7 +129,7 @@ class LiveFeed:
             self._rows.append([FRAMES, now, sum(self._frames.values())])
         elif what == "holds":
             for event in told:
-                self._fact(now, STORE, node, self._event(now, event), -1)
+                self._add_fact(now, STORE, node, self._number_event(now, event), -1)
         elif what == "up":
             self._rows.append([START, now, node, -1, -1])
         else:
@@ -150,9 +150,9 @@ class LiveFeed:
         code = _CODES.get(seen.kind)
         if code is not None:
             peer = -1 if seen.peer is None else self._places.get(seen.peer, -1)
-            self._fact(now, code, node, self._event(now, seen.event, seen), peer)
+            self._add_fact(now, code, node, self._number_event(now, seen.event, seen), peer)
 
-    def _fact(self, now: float, code: int, node: int, event: int, peer: int) -> None:
+    def _add_fact(self, now: float, code: int, node: int, event: int, peer: int) -> None:
         reached, carried, delivered = self._have
         pair = (event, node)
         if code == EVICT:
@@ -167,7 +167,7 @@ class LiveFeed:
             reached.add(pair)
         self._rows.append([code, now, node, event, peer])
 
-    def _event(self, now: float, id: str, seen: FeedEvent | None = None) -> int:
+    def _number_event(self, now: float, id: str, seen: FeedEvent | None = None) -> int:
         """Its number; who wants it is known as soon as its attributes are."""
         attributes = None if seen is None else seen.attributes
         known = id in self._events
@@ -177,7 +177,7 @@ class LiveFeed:
         source, text, wanted = int(id.partition(":")[0]), "", []
         if seen is not None and attributes is not None:
             self._described.add(place)
-            text = said(attributes)[:MAX_TEXT]
+            text = attributes_text(attributes)[:MAX_TEXT]
             eligible = self._eligible_nodes(now, id, source, seen)
             wanted = [self._places[node] for node in eligible if node in self._places]
         self._rows.append([EVENT, now, self._places.get(source, -1), id, text, wanted])
@@ -269,10 +269,10 @@ def shorten_rows(
             kept[event] = -1
             room -= share[event]
     kept = {event: place for place, event in enumerate(sorted(kept))}
-    return _rows_from(rows, from_s, kept, ids), kept, from_s
+    return _select_rows(rows, from_s, kept, ids), kept, from_s
 
 
-def _rows_from(rows: list[Row], from_s: float, kept: dict[int, int], ids: dict[str, int]) -> list[Row]:
+def _select_rows(rows: list[Row], from_s: float, kept: dict[int, int], ids: dict[str, int]) -> list[Row]:
     standing: dict[tuple[Any, ...], Row] = {}
     told: list[Row] = []
     # What a node had stored when it went is gone with it.

@@ -87,8 +87,8 @@ class Watchers:
         ahead_s = time.time() - said.time_s
         frames = said.frames
         try:
-            self._tell(node, "up", None)
-            self._take(node, said, ahead_s, frames)
+            self._report(node, "up", None)
+            self._add_response(node, said, ahead_s, frames)
             known: object = None
             while not self._stop.is_set():
                 status = client.status()
@@ -98,23 +98,23 @@ class Watchers:
                         self._feed.add_node(neighbor)
                 if (status.position, status.neighbors) != known:
                     known = (status.position, status.neighbors)
-                    self._tell(node, "place", status.position)
-                    self._tell(node, "neighbors", status.neighbors)
+                    self._report(node, "place", status.position)
+                    self._report(node, "neighbors", status.neighbors)
                 for _ in range(BATCHES):
                     before, said = said, client.watch(said.next)
-                    self._take(node, said, ahead_s, frames, before.frames != said.frames)
+                    self._add_response(node, said, ahead_s, frames, before.frames != said.frames)
                     if not said.events:
                         break
                 self._stop.wait(PERIOD_S)
         finally:
-            self._tell(node, "gone", None)
+            self._report(node, "gone", None)
 
-    def _tell(self, node: int, what: str, told: object) -> None:
+    def _report(self, node: int, what: str, told: object) -> None:
         with self._lock:
             self._feed.add_node(node)
             self._feed.report(node, time.time(), what, told)
 
-    def _take(self, node: int, said: WatchResponse, ahead_s: float, frames: int, sent: bool = False) -> None:
+    def _add_response(self, node: int, said: WatchResponse, ahead_s: float, frames: int, sent: bool = False) -> None:
         with self._lock:
             now_s = time.time()
             if said.subscriptions is not None:

@@ -77,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, "text/plain", b"there is no such page; the command has printed its address\n")
         elif rest == "story":
             query = parse_qs(asked.query)
-            chapter, after = (_number(query.get(name, [""])[0]) for name in ("chapter", "after"))
+            chapter, after = (_parse_number(query.get(name, [""])[0]) for name in ("chapter", "after"))
             story = msgspec.json.encode(self.server.watchers.story(chapter, after))
             self._answer(200, "application/json", story)
         else:
@@ -101,5 +101,5 @@ class _Handler(BaseHTTPRequestHandler):
         """Who looks when is nobody's business."""
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else -1

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         START as START,
         STOP as STOP,
         STORE as STORE,
-        said as said,
+        attributes_text as attributes_text,
     )
 
 __getattr__, __dir__ = lazy_exports(
@@ -28,6 +28,6 @@ __getattr__, __dir__ = lazy_exports(
         "html": "live_page",
         "scene": "Scene",
         "show": "player_of_scenario player_of_trace",
-        "story": "CRASH DELIVER EVICT REACH START STOP STORE said",
+        "story": "CRASH DELIVER EVICT REACH START STOP STORE attributes_text",
     },
 )

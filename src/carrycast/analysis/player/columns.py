@@ -24,7 +24,7 @@ class Columns:
         assert name not in self._places, f"{name} is there twice"
         values = np.asarray(values, dtype=np.int64)
         kept = np.diff(values, prepend=0) if rising else values
-        part = encoded(kept)
+        part = encode_integers(kept)
         self._places[name] = [self._size_bytes, len(values), int(rising)]
         self._parts.append(part)
         self._size_bytes += len(part)
@@ -38,7 +38,7 @@ class Columns:
         return base64.b64encode(gzip.compress(b"".join(self._parts), compresslevel=6, mtime=0)).decode("ascii")
 
 
-def encoded(values: Integers) -> bytes:
+def encode_integers(values: Integers) -> bytes:
     """Each number in as few bytes as it needs, lowest seven bits first; the sign is its lowest bit."""
     if not len(values):
         return b""

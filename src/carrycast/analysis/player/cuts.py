@@ -14,7 +14,7 @@ Cut = tuple[int, int, int, int]
 EVERYBODY = -1
 
 
-def cuts_of(scenario: Scenario, plan: ContactPlan, seed: int) -> list[Cut]:
+def find_cuts(scenario: Scenario, plan: ContactPlan, seed: int) -> list[Cut]:
     """All of a run, in order. Cuts that are drawn strike the links that are there at the time."""
     roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
     faults = draw_faults(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
@@ -31,7 +31,7 @@ def cuts_of(scenario: Scenario, plan: ContactPlan, seed: int) -> list[Cut]:
         for time_s, a, b, up in zip(*columns, strict=True):
             kernel.at(microseconds(time_s), links.on_contact, (a, b, up))
     kernel.run(microseconds(scenario.duration_s))
-    return links.all(microseconds(scenario.duration_s))
+    return links.finish(microseconds(scenario.duration_s))
 
 
 class _CutLinks(FaultyNetwork):
@@ -60,10 +60,10 @@ class _CutLinks(FaultyNetwork):
     def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
         for topology in self.topologies:
             topology.set_cut(a, b, cut)
-        self._note((min(a, b), max(a, b)), cut)
+        self._record((min(a, b), max(a, b)), cut)
 
     def set_absent(self, id: NodeId, absent: bool) -> None:
-        self._note((id, EVERYBODY), absent)
+        self._record((id, EVERYBODY), absent)
         self._set_node(id)
 
     def crash(self, id: NodeId) -> None:
@@ -77,7 +77,7 @@ class _CutLinks(FaultyNetwork):
     def set_slow(self, fault: LinkSlow, on: bool) -> None:
         """A slow link is a link."""
 
-    def all(self, end: int) -> list[Cut]:
+    def finish(self, end: int) -> list[Cut]:
         """Those that stand last to the end."""
         standing = [(*pair, since, end) for pair, since in self._since.items() if since < end]
         return sorted(self._cuts + standing, key=lambda cut: (cut[2], cut[0], cut[1]))
@@ -86,7 +86,7 @@ class _CutLinks(FaultyNetwork):
         for topology in self.topologies:
             topology.set_node(id, up=not self._standing[id, EVERYBODY] and id not in self._crashed)
 
-    def _note(self, pair: tuple[int, int], cut: bool) -> None:
+    def _record(self, pair: tuple[int, int], cut: bool) -> None:
         # What is cut twice is whole again when both cuts have ended, as in the simulator.
         now = self._kernel.now_us
         self._standing[pair] += 1 if cut else -1

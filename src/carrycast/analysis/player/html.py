@@ -22,16 +22,16 @@ def live_page(title: str) -> str:
 def page(title: str, header: Mapping[str, object], columns: str, parts: Sequence[str] = SCRIPTS) -> str:
     """The whole file."""
     told = msgspec.json.encode(header).decode().replace("<", "\\u003c")
-    scripts = "\n".join(_part(name) for name in parts)
+    scripts = "\n".join(_read_part(name) for name in parts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)} · carrycast</title>\n<style>\n{_part('style.css')}</style>\n</head>\n<body>\n"
-        f'{_part("body.html")}<script type="application/json" id="header">{told}</script>\n'
+        f"<title>{escape(title)} · carrycast</title>\n<style>\n{_read_part('style.css')}</style>\n</head>\n<body>\n"
+        f'{_read_part("body.html")}<script type="application/json" id="header">{told}</script>\n'
         f'<script type="text/plain" id="columns">{columns}</script>\n'
         f'<script>\n"use strict";\n(() => {{\n{scripts}\n}})();\n</script>\n</body>\n</html>\n'
     )
 
 
-def _part(name: str) -> str:
+def _read_part(name: str) -> str:
     return (PARTS / name).read_text(encoding="utf-8")

@@ -16,12 +16,12 @@ Links = tuple[Integers, Integers, Integers, Integers]
 """a, b, start and end in microseconds, ordered by start."""
 
 
-def links_of(scene: Scene | None, trace: "pa.Table", stage: Stage) -> Links:
+def find_links(scene: Scene | None, trace: "pa.Table", stage: Stage) -> Links:
     """All links of a run."""
-    return _ordered(_learned(trace, stage) if scene is None else _given(scene))
+    return _sort_links(_collect_reported_links(trace, stage) if scene is None else _collect_scene_links(scene))
 
 
-def _given(scene: Scene) -> Links:
+def _collect_scene_links(scene: Scene) -> Links:
     plan, end = scene.plan, round(scene.ground.duration_s * MICROSECONDS)
     wires = np.array(scene.wires, dtype=np.int64).reshape(-1, 2)
     always = np.zeros(len(wires), dtype=np.int64)
@@ -34,7 +34,7 @@ def _given(scene: Scene) -> Links:
     )
 
 
-def _learned(trace: "pa.Table", stage: Stage) -> Links:
+def _collect_reported_links(trace: "pa.Table", stage: Stage) -> Links:
     """A pair is linked while one of the two nodes reports the link. A node that stops or restarts has no links."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -48,20 +48,20 @@ def _learned(trace: "pa.Table", stage: Stage) -> Links:
     )
     kind = rows.column("kind").to_pylist()
     interface = rows.column("interface").to_pylist()
-    voices = _Voices()
+    reports = _LinkReports()
     for row in np.argsort(time, kind="stable").tolist():
         now, here, there = int(time[row]), int(node[row]), int(peer[row])
         if there < 0:
-            voices.forget(here, now)
+            reports.forget(here, now)
         elif kind[row] == Kind.LINK_UP:
-            voices.up(here, there, interface[row], now)
+            reports.add(here, there, interface[row], now)
         elif kind[row] == Kind.LINK_DOWN:
-            voices.down(here, there, interface[row], now)
-    a, b, start, until = np.array(voices.links(round(stage.duration_s * MICROSECONDS)), np.int64).reshape(-1, 4).T
+            reports.remove(here, there, interface[row], now)
+    a, b, start, until = np.array(reports.links(round(stage.duration_s * MICROSECONDS)), np.int64).reshape(-1, 4).T
     return a, b, start, until
 
 
-class _Voices:
+class _LinkReports:
     """What nodes say of their links at a moment."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class _Voices:
         self._count: dict[tuple[int, int], int] = {}
         self._links: list[tuple[int, int, int, int]] = []
 
-    def up(self, here: int, there: int, interface: str | None, now: int) -> None:
+    def add(self, here: int, there: int, interface: str | None, now: int) -> None:
         neighbors = self._neighbors.setdefault(here, {})
         if (there, interface) not in neighbors:
             neighbors[there, interface] = None
@@ -79,7 +79,7 @@ class _Voices:
             self._since.setdefault(pair, now)
             self._count[pair] = self._count.get(pair, 0) + 1
 
-    def down(self, here: int, there: int, interface: str | None, now: int) -> None:
+    def remove(self, here: int, there: int, interface: str | None, now: int) -> None:
         if (there, interface) not in self._neighbors.get(here, {}):
             return
         del self._neighbors[here][there, interface]
@@ -92,14 +92,14 @@ class _Voices:
 
     def forget(self, here: int, now: int) -> None:
         for there, interface in list(self._neighbors.get(here, {})):
-            self.down(here, there, interface, now)
+            self.remove(here, there, interface, now)
 
     def links(self, end: int) -> list[tuple[int, int, int, int]]:
         """All that there were; those that stand last to the end."""
         return self._links + [(*pair, since, end) for pair, since in self._since.items()]
 
 
-def _ordered(links: Links) -> Links:
+def _sort_links(links: Links) -> Links:
     a, b, start, end = links
     order = np.lexsort((b, a, start))
     return a[order], b[order], start[order], end[order]

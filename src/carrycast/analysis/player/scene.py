@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from carrycast.analysis.player.cuts import Cut, cuts_of
+from carrycast.analysis.player.cuts import Cut, find_cuts
 from carrycast.errors import UserError
 from carrycast.sim.contacts import ContactPlan
 from carrycast.sim.mobility import Trajectories
@@ -50,7 +50,7 @@ class Scene:
         """The scene of a scenario."""
         plan, moving = compute_movement(scenario, seed)
         wires = sorted({(min(a, b), max(a, b)) for wire in scenario.wires for a, b in wire.pairs(scenario.nodes)})
-        return cls(_ground(scenario, moving is not None), plan, moving, wires, cuts_of(scenario, plan, seed))
+        return cls(_make_ground(scenario, moving is not None), plan, moving, wires, find_cuts(scenario, plan, seed))
 
     def save(self, trace: Path) -> None:
         """Keep it in a trace's folder, so that the trace can be shown as it was."""
@@ -66,7 +66,7 @@ class Scene:
             names = ("start_s", "end_s", "x_m", "y_m", "vx_mps", "vy_mps")
             columns = {"node": node, **{name: getattr(moving, name) for name in names}}
             pq.write_table(pa.table(columns), folder / "legs.parquet", compression="zstd")
-        kept = _Kept(self.ground, self.wires, self.cuts)
+        kept = _StoredScene(self.ground, self.wires, self.cuts)
         (folder / "ground.json").write_bytes(msgspec.json.encode(kept))
 
     @classmethod
@@ -79,7 +79,7 @@ class Scene:
         if not folder.is_dir():
             return None
         try:
-            kept = msgspec.json.decode((folder / "ground.json").read_bytes(), type=_Kept)
+            kept = msgspec.json.decode((folder / "ground.json").read_bytes(), type=_StoredScene)
             moving = None
             if kept.ground.moves:
                 legs = pq.ParquetFile(folder / "legs.parquet").read()
@@ -93,13 +93,13 @@ class Scene:
         return cls(kept.ground, ContactPlan.load(folder / "contacts.parquet"), moving, kept.wires, kept.cuts)
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _StoredScene(msgspec.Struct, frozen=True):
     ground: Ground
     wires: list[tuple[int, int]]
     cuts: list[Cut] = []
 
 
-def _ground(scenario: Scenario, moves: bool) -> Ground:
+def _make_ground(scenario: Scenario, moves: bool) -> Ground:
     model = scenario.mobility_model()
     map = None if model is None else model.road_map()
     roads = []

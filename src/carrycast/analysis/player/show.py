@@ -10,7 +10,7 @@ import numpy as np
 from carrycast.analysis.player.columns import Columns, Integers
 from carrycast.analysis.player.cuts import Cut
 from carrycast.analysis.player.html import page
-from carrycast.analysis.player.links import links_of
+from carrycast.analysis.player.links import find_links
 from carrycast.analysis.player.scene import Ground, Scene
 from carrycast.analysis.player.story import MICROSECONDS, Stage, TraceTables, write_story
 from carrycast.errors import UserError
@@ -28,11 +28,11 @@ Watching = Callable[[Scenario], AbstractContextManager[Callable[[float], None] |
 """Somebody who wants to be told how far a run is."""
 
 
-def _nobody(scenario: Scenario) -> AbstractContextManager[None]:
+def _report_nothing(scenario: Scenario) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def player_of_scenario(scenarios: Mapping[str, Scenario], seed: int, watching: Watching = _nobody) -> str:
+def player_of_scenario(scenarios: Mapping[str, Scenario], seed: int, watching: Watching = _report_nothing) -> str:
     """The page of one or two protocols, by what they are called, on the same movement."""
     scenario = next(iter(scenarios.values()))
     runs = {}
@@ -40,7 +40,7 @@ def player_of_scenario(scenarios: Mapping[str, Scenario], seed: int, watching: W
         with watching(one) as told:
             trace = run(one, seed, Level.FULL, told=told).trace
         runs[label] = TraceTables(trace.table(), trace.events(), trace.subscriptions())
-    return player(f"{scenario.name}, seed {seed}", Scene.of(scenario, seed), runs)
+    return make_player(f"{scenario.name}, seed {seed}", Scene.of(scenario, seed), runs)
 
 
 def player_of_trace(path: Path) -> str:
@@ -60,10 +60,10 @@ def player_of_trace(path: Path) -> str:
         if not (np.abs(times) < MAX_TIME_S).all():
             raise UserError(f"{path}: has times that are none, as nan and inf are; record the trace again")
     name = names[0] if names else path.name
-    return player(name, Scene.load(folders[0]) if len(folders) == 1 else None, {name: tables})
+    return make_player(name, Scene.load(folders[0]) if len(folders) == 1 else None, {name: tables})
 
 
-def player(title: str, scene: Scene | None, runs: Mapping[str, TraceTables]) -> str:
+def make_player(title: str, scene: Scene | None, runs: Mapping[str, TraceTables]) -> str:
     """The page of some runs on one scene."""
     header, columns = player_data(title, scene, runs)
     return page(title, header, columns.text())
@@ -72,12 +72,12 @@ def player(title: str, scene: Scene | None, runs: Mapping[str, TraceTables]) -> 
 def player_data(title: str, scene: Scene | None, runs: Mapping[str, TraceTables]) -> tuple[dict[str, Any], Columns]:
     """All that the page is told: a header, and columns of numbers."""
     assert 1 <= len(runs) <= MAX_RUNS, "the page has room for two"
-    stage = _stage(scene, list(runs.values()))
+    stage = _make_stage(scene, list(runs.values()))
     columns = Columns()
-    ground = scene.ground if scene is not None else _bare(stage)
+    ground = scene.ground if scene is not None else _make_bare_ground(stage)
     if scene is not None and scene.moving is not None:
         _write_legs(columns, scene)
-    a, b, start, end = links_of(scene, next(iter(runs.values())).trace, stage)
+    a, b, start, end = find_links(scene, next(iter(runs.values())).trace, stage)
     columns.add("link.start", start, rising=True)
     columns.add("link.lasts", end - start)
     columns.add("link.a", a)
@@ -104,7 +104,7 @@ def player_data(title: str, scene: Scene | None, runs: Mapping[str, TraceTables]
     return header, columns
 
 
-def _stage(scene: Scene | None, runs: Sequence[TraceTables]) -> Stage:
+def _make_stage(scene: Scene | None, runs: Sequence[TraceTables]) -> Stage:
     if scene is not None:
         return Stage(np.arange(scene.ground.nodes), 0.0, scene.ground.duration_s)
     seen: list[Integers] = []
@@ -122,7 +122,7 @@ def _stage(scene: Scene | None, runs: Sequence[TraceTables]) -> Stage:
     return Stage(names, origin_s, max(float(time_s.max()) - origin_s, 1.0))
 
 
-def _bare(stage: Stage) -> Ground:
+def _make_bare_ground(stage: Stage) -> Ground:
     """Nothing is known of where nodes are."""
     return Ground(nodes=len(stage.names), duration_s=stage.duration_s, area_m=None, moves=False)
 

@@ -81,11 +81,11 @@ def write_story(columns: Columns, prefix: str, tables: TraceTables, stage: Stage
     reasons = _write_drops(columns, prefix, drops, ids, stage)
     _write_frames(columns, prefix, trace, stage)
     _write_events(columns, prefix, events, tables.subscriptions, stage)
-    attributes = [said(msgspec.json.decode(text)) for text in events.column("attributes").to_pylist()]
+    attributes = [attributes_text(msgspec.json.decode(text)) for text in events.column("attributes").to_pylist()]
     return {"events": ids.to_pylist(), "attributes": attributes, "reasons": reasons}
 
 
-def said(table: Mapping[str, object]) -> str:
+def attributes_text(table: Mapping[str, object]) -> str:
     """Attributes as a reader wants them: `topic = 3, place = "north"`."""
     return ", ".join(f"{name} = {msgspec.json.encode(value).decode()}" for name, value in table.items())
 
@@ -93,7 +93,11 @@ def said(table: Mapping[str, object]) -> str:
 def _write_facts(columns: Columns, prefix: str, facts: "pa.Table", ids: "pa.Array", stage: Stage) -> None:
     codes = np.array(list(_CODES.values()), dtype=np.int64)
     code = codes[facts.column("code").to_numpy().astype(np.int64)]
-    time, node, event = stage.microseconds(facts.column("time_s")), stage.nodes(facts.column("node")), _of(facts, ids)
+    time, node, event = (
+        stage.microseconds(facts.column("time_s")),
+        stage.nodes(facts.column("node")),
+        _event_places(facts, ids),
+    )
     peer = np.where(code == REACH, stage.nodes(facts.column("peer")), -1)
     # Notes without an event tell of something else than a copy, and frames without one carry none.
     real = (node >= 0) & ((event >= 0) | (code >= CRASH))
@@ -117,8 +121,12 @@ def _write_drops(columns: Columns, prefix: str, drops: "pa.Table", ids: "pa.Arra
 
     named = pc.fill_null(drops.column("reason"), "unknown")
     reasons = sorted(pc.unique(named).to_pylist())
-    reason = _indexed(named, reasons)
-    time, node, event = stage.microseconds(drops.column("time_s")), stage.nodes(drops.column("node")), _of(drops, ids)
+    reason = _index_words(named, reasons)
+    time, node, event = (
+        stage.microseconds(drops.column("time_s")),
+        stage.nodes(drops.column("node")),
+        _event_places(drops, ids),
+    )
     many = np.ones(len(time), dtype=np.int64)
     if len(time) > MAX_DROPS:
         second = -(-time // MICROSECONDS)
@@ -152,7 +160,7 @@ def _write_events(columns: Columns, prefix: str, events: "pa.Table", subscriptio
     columns.add(f"{prefix}want.node", np.searchsorted(stage.names, wanted[:, 1]))
 
 
-def _of(rows: "pa.Table", ids: "pa.Array") -> Integers:
+def _event_places(rows: "pa.Table", ids: "pa.Array") -> Integers:
     """The place of each row's event among all; -1 for none."""
     import pyarrow.compute as pc
 
@@ -160,7 +168,7 @@ def _of(rows: "pa.Table", ids: "pa.Array") -> Integers:
     return np.where(rows.column("event").is_null().to_numpy(), -1, found)
 
 
-def _indexed(column: "pa.ChunkedArray", words: list[str]) -> Integers:
+def _index_words(column: "pa.ChunkedArray", words: list[str]) -> Integers:
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -11,20 +11,20 @@ from carrycast.exports import lazy_exports
 
 if TYPE_CHECKING:
     from carrycast.analysis.telemetry.folder import TelemetrySettings as TelemetrySettings, WatchFolder as WatchFolder
-    from carrycast.analysis.telemetry.minutes import minutes_of_traces as minutes_of_traces
+    from carrycast.analysis.telemetry.minutes import compute_minutes as compute_minutes
     from carrycast.analysis.telemetry.picture import (
         RECENT as RECENT,
-        minutes_of as minutes_of,
-        table_of_minutes as table_of_minutes,
+        minutes_table as minutes_table,
+        read_minutes as read_minutes,
     )
-    from carrycast.analysis.telemetry.stream import Watcher as Watcher, checked_folders as checked_folders
+    from carrycast.analysis.telemetry.stream import Watcher as Watcher, check_folders as check_folders
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "folder": "TelemetrySettings WatchFolder",
-        "minutes": "minutes_of_traces",
-        "picture": "RECENT minutes_of table_of_minutes",
-        "stream": "Watcher checked_folders",
+        "minutes": "compute_minutes",
+        "picture": "RECENT minutes_table read_minutes",
+        "stream": "Watcher check_folders",
     },
 )

@@ -69,10 +69,10 @@ class Subscriptions:
         tables = [arrow_schema(SUBSCRIPTION_COLUMNS).empty_table()]
         for trace in traces:
             for path in sorted(Path(trace, "subscriptions").glob(PARTS)):
-                tables.append(_standing(self._table(path), since_s))
+                tables.append(_select_active(self._read_table(path), since_s))
         return pa.concat_tables(tables).combine_chunks()
 
-    def _table(self, path: Path) -> "pa.Table":
+    def _read_table(self, path: Path) -> "pa.Table":
         import pyarrow as pa
 
         known, table = self._read.get(path, (None, arrow_schema(SUBSCRIPTION_COLUMNS).empty_table()))
@@ -82,7 +82,7 @@ class Subscriptions:
             if known == mark:
                 return table
             check_part(path, "subscriptions")
-            table = _sound(read_part(path, "subscriptions")).replace_schema_metadata(None)
+            table = _validate_subscriptions(read_part(path, "subscriptions")).replace_schema_metadata(None)
         except (OSError, UserError, pa.ArrowException) as error:
             # What it said before still stands; that it cannot be read is told once.
             if path not in self._told:
@@ -93,13 +93,13 @@ class Subscriptions:
         return table
 
 
-def _standing(table: "pa.Table", since_s: float) -> "pa.Table":
+def _select_active(table: "pa.Table", since_s: float) -> "pa.Table":
     import pyarrow.compute as pc
 
     return table.filter(pc.fill_null(pc.greater(table["to_s"], since_s), True))
 
 
-def _sound(table: "pa.Table") -> "pa.Table":
+def _validate_subscriptions(table: "pa.Table") -> "pa.Table":
     """A UserError for what no node writes, since nothing could be matched with it."""
     import pyarrow.compute as pc
 
@@ -121,12 +121,12 @@ def _sound(table: "pa.Table") -> "pa.Table":
     return table
 
 
-def changed_since(before: "pa.Table", after: "pa.Table", since_s: float) -> float | None:
+def find_first_change(before: "pa.Table", after: "pa.Table", since_s: float) -> float | None:
     """From when on subscriptions are others than they were, of those that stood since then; None if they are the
     same."""
     old, new = (
         {(row["run"], row["subscription"], row["node"], row["from_s"]): row for row in table.to_pylist()}
-        for table in (_standing(before, since_s), after)
+        for table in (_select_active(before, since_s), after)
     )
     times = [key[3] for key in old.keys() ^ new.keys()]
     for key in old.keys() & new.keys():

@@ -61,7 +61,7 @@ class WatchFolder:
         self.out = out
         self.settings = settings
         self._open()
-        self.commit = self._committed()
+        self.commit = self._read_commit()
         for old in (out / "state").glob("*"):
             if old.name != str(self.commit.step):
                 shutil.rmtree(old, ignore_errors=True)
@@ -105,7 +105,7 @@ class WatchFolder:
         """Replace a table by these rows, as each step does."""
         write_rows(self.out / table / "now.parquet", rows)
 
-    def done(self, commit: Commit) -> None:
+    def commit_step(self, commit: Commit) -> None:
         """The step counts from here on."""
         write_atomically(self.out / COMMIT_FILE, msgspec.json.encode(commit))
         shutil.rmtree(self.state(self.commit.step), ignore_errors=True)
@@ -131,10 +131,10 @@ class WatchFolder:
             )
         for key, said in msgspec.to_builtins(self.settings).items():
             if found.get(key) != said:
-                begun = f"{_SAID[key]} {_shown(found.get(key))}"
+                begun = f"{_SAID[key]} {_setting_text(found.get(key))}"
                 raise UserError(f"{self.out}: was begun with {begun}; say the same, or {way_out}")
 
-    def _committed(self) -> Commit:
+    def _read_commit(self) -> Commit:
         path = self.out / COMMIT_FILE
         if not path.exists():
             return Commit()
@@ -144,7 +144,7 @@ class WatchFolder:
             raise UserError(f"{path}: cannot be read; give --out another folder") from None
 
 
-def _shown(value: object) -> str:
+def _setting_text(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else "?"
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from carrycast.analysis.telemetry.minutes import MINUTE_S, summed
+from carrycast.analysis.telemetry.minutes import MINUTE_S, sum_names
 from carrycast.trace import arrow_schema
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def is_final(minute_s: "pa.ChunkedArray", watermark_s: float | None, wait_s: flo
     return pc.less_equal(minute_s, last_final(watermark_s, wait_s))
 
 
-def left_out(rows: "pa.Table", reason: str) -> "pa.Table":
+def left_out_table(rows: "pa.Table", reason: str) -> "pa.Table":
     """Rows of run, minute, node and a number, as the table of what is left out has them."""
     import pyarrow as pa
 
@@ -43,7 +43,7 @@ def left_out(rows: "pa.Table", reason: str) -> "pa.Table":
     return pa.table([run, minute_s, node, reasons, number], schema=arrow_schema(LEFT_OUT_COLUMNS))
 
 
-def late(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
+def find_late_rows(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
     """Those of a step that no minute takes any more, or that none could ever take."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -51,24 +51,25 @@ def late(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
     known = pc.is_valid(rows["minute_s"])
     by = ["run", "minute_s", "node"]
 
-    def told(wanted: "pa.ChunkedArray", amount: "pa.ChunkedArray", reason: str) -> "pa.Table":
+    def count_lost(wanted: "pa.ChunkedArray", amount: "pa.ChunkedArray", reason: str) -> "pa.Table":
         lost = rows.select(by).append_column("rows", amount).filter(pc.and_(wanted, pc.greater(amount, 0)))
-        return left_out(lost.group_by(by, use_threads=False).aggregate([("rows", "sum")]), reason)
+        return left_out_table(lost.group_by(by, use_threads=False).aggregate([("rows", "sum")]), reason)
 
     over = pc.fill_null(is_final(rows["minute_s"], watermark_s), False)
     others = pc.subtract(rows["rows"], rows["delivered"])
     return pa.concat_tables(
-        [told(over, others, "late"), told(pc.invert(known), rows["rows"], "malformed")], promote_options="default"
+        [count_lost(over, others, "late"), count_lost(pc.invert(known), rows["rows"], "malformed")],
+        promote_options="default",
     )
 
 
-def merged(before: "pa.Table | None", rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
+def merge_load(before: "pa.Table | None", rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
     """What is known of the minutes that were not final before a step, by node and reason."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     wait_still = pc.and_(rows["full"], pc.invert(is_final(rows["minute_s"], watermark_s)))
-    sums = [*summed(), "drops"]
+    sums = [*sum_names(), "drops"]
     new = rows.filter(pc.fill_null(wait_still, False)).select([*_BY, *sums])
     all_rows = new if before is None else pa.concat_tables([before, new], promote_options="default")
     found = all_rows.group_by(_BY, use_threads=False).aggregate([(name, "sum") for name in sums])
@@ -78,9 +79,9 @@ def merged(before: "pa.Table | None", rows: "pa.Table", watermark_s: float | Non
 def load_table(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
     """As `load_by_minute` has it, and whether it is final."""
     found = rows.group_by(["run", "minute_s"], use_threads=False).aggregate(
-        [("node", "count_distinct"), *((name, "sum") for name in summed())]
+        [("node", "count_distinct"), *((name, "sum") for name in sum_names())]
     )
-    found = found.rename_columns(["run", "minute_s", "nodes", *summed()])
+    found = found.rename_columns(["run", "minute_s", "nodes", *sum_names()])
     return found.append_column("final", is_final(found["minute_s"], watermark_s))
 
 
@@ -94,7 +95,7 @@ def drops_table(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
     return found.append_column("final", is_final(found["minute_s"], watermark_s))
 
 
-def still_open(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
+def select_open(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
     """What a step leaves to the next."""
     import pyarrow.compute as pc
 

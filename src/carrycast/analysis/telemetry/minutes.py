@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carrycast.analysis.spark import checked_traces, eligible_pairs, read_tables
-from carrycast.analysis.telemetry.picture import Minute, put_together
+from carrycast.analysis.telemetry.picture import Minute, merge_minutes
 from carrycast.trace import Kind, SumFold, TraceBatch, TrafficFold, code_of, drop_reason, installed_folds
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ FRAMES = TrafficFold.sums
 _BY = ("run", "minute_s", "node", "reason", "full")
 
 
-def minutes_of_traces(paths: Sequence[Path], deliveries: bool = False, master: str | None = None) -> list[Minute]:
+def compute_minutes(paths: Sequence[Path], deliveries: bool = False, master: str | None = None) -> list[Minute]:
     """Each minute of each run: what became of the events published in it, and frames and drops that happened in it.
 
     `deliveries` is content with the former.
@@ -37,17 +37,17 @@ def minutes_of_traces(paths: Sequence[Path], deliveries: bool = False, master: s
     from carrycast.analysis.spark import session
 
     tables = read_tables(session("carrycast", master), checked_traces(paths, deliveries))
-    published = _rows(deliveries_by_minute(*tables))
+    published = _collect_rows(deliveries_by_minute(*tables))
     if deliveries:
-        return put_together([], published, [])
+        return merge_minutes([], published, [])
     counts = minute_counts(tables[0].withColumn("full", f.lit(True))).persist()
     try:
-        return put_together(_rows(load_by_minute(counts)), published, _rows(drops_by_minute(counts)))
+        return merge_minutes(_collect_rows(load_by_minute(counts)), published, _collect_rows(drops_by_minute(counts)))
     finally:
         counts.unpersist()
 
 
-def _rows(frame: "DataFrame") -> list[Minute]:
+def _collect_rows(frame: "DataFrame") -> list[Minute]:
     return [row.asDict() for row in frame.collect()]
 
 
@@ -56,12 +56,12 @@ def sum_folds() -> list[type[SumFold]]:
     return [TrafficFold, *(fold for fold in installed_folds() if issubclass(fold, SumFold))]
 
 
-def summed() -> list[str]:
+def sum_names() -> list[str]:
     """The names of their sums."""
     return [name for fold in sum_folds() for name in fold.sums]
 
 
-def usable(time: str = "time_s", node: str = "node") -> "Column":
+def is_usable(time: str = "time_s", node: str = "node") -> "Column":
     """Whether a row can stand in a minute at all. A file may hold anything; a time that is no number is none."""
     from pyspark.sql import functions as f
 
@@ -70,7 +70,7 @@ def usable(time: str = "time_s", node: str = "node") -> "Column":
     )
 
 
-def minute(time: str = "time_s") -> "Column":
+def minute_column(time: str = "time_s") -> "Column":
     """The beginning of the minute, in whole seconds on the clock of the trace."""
     from pyspark.sql import functions as f
 
@@ -83,7 +83,7 @@ def minute_counts(trace: "DataFrame") -> "DataFrame":
     none."""
     from pyspark.sql import functions as f
 
-    counted = ["rows", "delivered", "drops", *summed()]
+    counted = ["rows", "delivered", "drops", *sum_names()]
     counts = ", ".join(f"`{name}` bigint" for name in counted)
     by = "run string, minute_s bigint, node bigint, reason string, full boolean"
     schema = f"{by}, first_s double, last_s double, {counts}"
@@ -146,7 +146,9 @@ def load_by_minute(counts: "DataFrame") -> "DataFrame":
 
     nodes = f.count_distinct("node").alias("nodes")
     return (
-        counts.where("minute_s is not null").groupBy(*KEY).agg(nodes, *(f.sum(name).alias(name) for name in summed()))
+        counts.where("minute_s is not null")
+        .groupBy(*KEY)
+        .agg(nodes, *(f.sum(name).alias(name) for name in sum_names()))
     )
 
 
@@ -168,12 +170,12 @@ def deliveries_by_minute(
     """
     from pyspark.sql import functions as f
 
-    known = events.where(usable(node="source")).withColumn("minute_s", minute())
+    known = events.where(is_usable(node="source")).withColumn("minute_s", minute_column())
     if wanted is not None:
         known = known.withColumn("counted", f.col("counted") & wanted)
     published = known.where("counted").groupBy(*KEY).agg(f.count(f.lit(1)).alias("published"))
-    pairs = eligible_pairs(trace, known, subscriptions).withColumn("minute_s", minute("published_s"))
-    found = published.join(_delays(pairs), KEY, "left").fillna(0, ["eligible", *_COUNTS])
+    pairs = eligible_pairs(trace, known, subscriptions).withColumn("minute_s", minute_column("published_s"))
+    found = published.join(_summarize_delays(pairs), KEY, "left").fillna(0, ["eligible", *_COUNTS])
     ratio = f.when(f.col("eligible") > 0, f.col("delivered") / f.col("eligible")).alias("delivery_ratio")
     return found.select(*KEY, "published", "eligible", "delivered", ratio, *_AMOUNTS, "delays_negative")
 
@@ -182,7 +184,7 @@ _COUNTS = ["delivered", "delays_negative"]
 _AMOUNTS = ["delay_mean_s", "delay_p50_s", "delay_p95_s", "hops_mean"]
 
 
-def _delays(pairs: "DataFrame") -> "DataFrame":
+def _summarize_delays(pairs: "DataFrame") -> "DataFrame":
     """Delays are whole microseconds, and are counted as such: in whatever order they are summed up, the sum is one."""
     from pyspark.sql import functions as f
 

@@ -20,11 +20,11 @@ SIMULATED_S = 1e8
 Minute = dict[str, Any]
 
 
-def minutes_of(out: Path, most: int | None = RECENT) -> list[Minute]:
+def read_minutes(out: Path, most: int | None = RECENT) -> list[Minute]:
     """The last minutes of each run that the tables have, or all: deliveries and load side by side, and drops by
     reason. What a minute does not have is not there; it is final when its deliveries are, which is last."""
-    load, deliveries, drops = (_rows(out / table, most) for table in ("load", "deliveries", "drops"))
-    minutes = put_together(load, deliveries, drops)
+    load, deliveries, drops = (_read_rows(out / table, most) for table in ("load", "deliveries", "drops"))
+    minutes = merge_minutes(load, deliveries, drops)
     if most is None:
         return minutes
     of_run: dict[str, list[Minute]] = {}
@@ -33,7 +33,7 @@ def minutes_of(out: Path, most: int | None = RECENT) -> list[Minute]:
     return [minute for one in of_run.values() for minute in one[-most:]]
 
 
-def put_together(load: list[Minute], deliveries: list[Minute], drops: list[Minute]) -> list[Minute]:
+def merge_minutes(load: list[Minute], deliveries: list[Minute], drops: list[Minute]) -> list[Minute]:
     """What the tables say of each minute as one row, in the order of runs and minutes."""
     found: dict[tuple[str, int], Minute] = {}
     for row in (*load, *deliveries):
@@ -45,7 +45,7 @@ def put_together(load: list[Minute], deliveries: list[Minute], drops: list[Minut
     return [found[key] for key in sorted(found)]
 
 
-def table_of_minutes(minutes: list[Minute]) -> "Table":
+def minutes_table(minutes: list[Minute]) -> "Table":
     """As a terminal shows them."""
     from rich.markup import escape
     from rich.table import Table
@@ -63,39 +63,39 @@ def table_of_minutes(minutes: list[Minute]) -> "Table":
         delivered = f"{minute['delivered']}/{minute['eligible']}" if "eligible" in minute else "-"
         table.add_row(
             *([escape(minute["run"])] if len(runs) > 1 else []),
-            clock(minute["minute_s"]),
+            clock_text(minute["minute_s"]),
             str(minute.get("published", "-")),
             delivered,
             "-" if ratio is None else f"{ratio:.3f}",
-            *(_seconds(minute.get(name)) for name in ("delay_p50_s", "delay_p95_s")),
+            *(_seconds_text(minute.get(name)) for name in ("delay_p50_s", "delay_p95_s")),
             str(minute.get("transmissions", "-")),
             "-" if kilobytes is None else f"{kilobytes / 1000:.1f}",
             str(minute.get("nodes", "-")),
-            escape(_drops(minute.get("drops", {}))),
+            escape(_drops_text(minute.get("drops", {}))),
             style=None if minute.get("final", True) else "bold",
         )
     return table
 
 
-def clock(minute_s: int) -> str:
+def clock_text(minute_s: int) -> str:
     """A minute as people in front of a terminal have it."""
     if minute_s < SIMULATED_S:
         return f"{minute_s // 60} min"
     return time.strftime("%m-%d %H:%M", time.localtime(minute_s))
 
 
-def _drops(reasons: dict[str, int]) -> str:
+def _drops_text(reasons: dict[str, int]) -> str:
     """The most frequent first."""
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     told = ", ".join(f"{reason or 'no reason'} {number}" for reason, number in ordered[:MOST_REASONS])
     return told + (f", {len(ordered) - MOST_REASONS} more" if len(ordered) > MOST_REASONS else "")
 
 
-def _seconds(value: float | None) -> str:
+def _seconds_text(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _rows(folder: Path, most: int | None) -> list[Minute]:
+def _read_rows(folder: Path, most: int | None) -> list[Minute]:
     days = sorted(folder.glob("[!.]*.parquet"))
     wanted = days if most is None else days[-DAYS:]
     return [row for path in wanted for row in read_rows(path).to_pylist()]

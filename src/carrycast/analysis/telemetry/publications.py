@@ -8,10 +8,10 @@ from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from carrycast.analysis.spark import ORDER, spark_schema
-from carrycast.analysis.telemetry.arrivals import changed_since
+from carrycast.analysis.telemetry.arrivals import find_first_change
 from carrycast.analysis.telemetry.folder import WatchFolder, read_rows, write_rows
-from carrycast.analysis.telemetry.load import WAITING_COLUMNS, is_final, last_final, left_out
-from carrycast.analysis.telemetry.minutes import KEY, MINUTE_S, deliveries_by_minute, minute, usable
+from carrycast.analysis.telemetry.load import WAITING_COLUMNS, is_final, last_final, left_out_table
+from carrycast.analysis.telemetry.minutes import KEY, MINUTE_S, deliveries_by_minute, is_usable, minute_column
 from carrycast.trace import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, Kind, arrow_schema
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Publications:
         self._folder = folder
         self._wait_s = folder.settings.wait_s
 
-    def judge(
+    def evaluate(
         self, step: int, trace: "DataFrame", events: "DataFrame", subscriptions: "pa.Table", watermark_s: float | None
     ) -> PublicationStep:
         """Take new rows into account. `watermark_s` is what it is after them; what is late goes by that before."""
@@ -61,19 +61,19 @@ class Publications:
         from pyspark.sql import functions as f
 
         over_s = last_final(self._folder.commit.watermark_s, self._wait_s)
-        late = _late(events, over_s)
-        sound = events.where(usable(node="source")).withColumn("minute_s", minute())
+        late = _find_late_events(events, over_s)
+        sound = events.where(is_usable(node="source")).withColumn("minute_s", minute_column())
         new = sound.where(f.col("minute_s") > over_s)
-        handed = trace.where((f.col("kind") == Kind.DELIVER.value) & usable()).select(*_DELIVERED)
-        known = self._state("events", _EVENT_SCHEMA).unionByName(new).persist()
-        delivered = _first(self._state("deliveries", _DELIVERY_SCHEMA).unionByName(handed)).persist()
+        handed = trace.where((f.col("kind") == Kind.DELIVER.value) & is_usable()).select(*_DELIVERED)
+        known = self._read_state("events", _EVENT_SCHEMA).unionByName(new).persist()
+        delivered = _select_first(self._read_state("deliveries", _DELIVERY_SCHEMA).unionByName(handed)).persist()
         try:
             modulated = subscriptions["processor"].null_count < subscriptions.num_rows
-            touched = self._touched(known, new, handed, modulated)
-            touched |= self._resubscribed(known, subscriptions, over_s)
-            rows = self._rows(touched, delivered, known, subscriptions)
+            touched = self._find_touched(known, new, handed, modulated)
+            touched |= self._find_resubscribed(known, subscriptions, over_s)
+            rows = self._compute_rows(touched, delivered, known, subscriptions)
             final = is_final(rows["minute_s"], watermark_s, self._wait_s)
-            stray, waiting = self._leave(step, known, delivered, over_s, last_final(watermark_s, self._wait_s))
+            stray, waiting = self._save_state(step, known, delivered, over_s, last_final(watermark_s, self._wait_s))
         finally:
             known.unpersist()
             delivered.unpersist()
@@ -83,13 +83,13 @@ class Publications:
         lost = pa.concat_tables([late, stray], promote_options="default")
         return PublicationStep(rows.append_column("final", final), lost, waiting)
 
-    def _state(self, name: str, schema: str) -> "DataFrame":
+    def _read_state(self, name: str, schema: str) -> "DataFrame":
         path = self._folder.state(self._folder.commit.step) / name
         if not path.exists():
             return self._spark.createDataFrame([], schema)
         return self._spark.read.schema(schema).parquet(str(path.resolve()))
 
-    def _touched(
+    def _find_touched(
         self, known: "DataFrame", new: "DataFrame", handed: "DataFrame", modulated: bool
     ) -> set[tuple[str, int]]:
         """The minutes of events that are new, or newly delivered, and, where subscriptions have processors, of those
@@ -104,19 +104,19 @@ class Publications:
         minutes = known.join(met, keys, "semi").select(*KEY).distinct()
         return {(row["run"], row["minute_s"]) for row in minutes.collect()}
 
-    def _resubscribed(self, known: "DataFrame", subscriptions: "pa.Table", over_s: float) -> set[tuple[str, int]]:
+    def _find_resubscribed(self, known: "DataFrame", subscriptions: "pa.Table", over_s: float) -> set[tuple[str, int]]:
         """The minutes whose events others should get than was known."""
         from pyspark.sql import functions as f
 
         path = self._folder.state(self._folder.commit.step) / "subscriptions.parquet"
         before = read_rows(path) if path.exists() else arrow_schema(SUBSCRIPTION_COLUMNS).empty_table()
-        changed_s = changed_since(before, subscriptions, over_s)
+        changed_s = find_first_change(before, subscriptions, over_s)
         if changed_s is None:
             return set()
         minutes = known.where(f.col("minute_s") + MINUTE_S > changed_s).select(*KEY).distinct()
         return {(row["run"], row["minute_s"]) for row in minutes.collect()}
 
-    def _rows(
+    def _compute_rows(
         self, touched: set[tuple[str, int]], delivered: "DataFrame", known: "DataFrame", subscriptions: "pa.Table"
     ) -> "pa.Table":
         """The rows of all minutes that were not final: computed again where rows have arrived, else unchanged."""
@@ -130,10 +130,10 @@ class Publications:
         minutes = zip(before["run"].to_pylist(), before["minute_s"].to_pylist(), strict=True)
         kept = pa.array([one not in touched for one in minutes], pa.bool_())
         stands = self._spark.createDataFrame(subscriptions)
-        fresh = deliveries_by_minute(delivered, known, stands, _any_of(touched)).toArrow()
+        fresh = deliveries_by_minute(delivered, known, stands, _is_any_of(touched)).toArrow()
         return pa.concat_tables([before.filter(kept), fresh.cast(schema)], promote_options="default")
 
-    def _leave(
+    def _save_state(
         self, step: int, known: "DataFrame", delivered: "DataFrame", over_s: float, limit_s: float
     ) -> "tuple[pa.Table, pa.Table]":
         """Write what the next step needs. Minutes that are final now are left behind, with their deliveries; what was
@@ -144,7 +144,7 @@ class Publications:
 
         keys = ["run", "event"]
         unknown = delivered.join(known, keys, "anti")
-        counted = unknown.groupBy("run", minute(), "node").agg(f.count(f.lit(1)).alias("rows")).toArrow()
+        counted = unknown.groupBy("run", minute_column(), "node").agg(f.count(f.lit(1)).alias("rows")).toArrow()
         waiting = counted.cast(arrow_schema(WAITING_COLUMNS))
         lost = waiting.schema.empty_table()
         # All the same until another minute is over.
@@ -152,13 +152,13 @@ class Publications:
             over = pc.less_equal(waiting["minute_s"], limit_s)
             lost, waiting = waiting.filter(over), waiting.filter(pc.invert(over))
             known = known.where(f.col("minute_s") > limit_s)
-            delivered = delivered.join(known, keys, "semi").unionByName(unknown.where(minute() > limit_s))
+            delivered = delivered.join(known, keys, "semi").unionByName(unknown.where(minute_column() > limit_s))
         for name, frame in (("events", known), ("deliveries", delivered)):
             frame.coalesce(1).write.mode("overwrite").parquet(str((self._folder.state(step) / name).resolve()))
-        return left_out(lost, "event_unknown"), waiting
+        return left_out_table(lost, "event_unknown"), waiting
 
 
-def _any_of(minutes: set[tuple[str, int]]) -> "Column":
+def _is_any_of(minutes: set[tuple[str, int]]) -> "Column":
     """Whether a row is of one of some minutes: a condition, where a join would be a job more."""
     from pyspark.sql import functions as f
 
@@ -169,23 +169,26 @@ def _any_of(minutes: set[tuple[str, int]]) -> "Column":
     return reduce(lambda one, other: one | other, wanted)
 
 
-def _late(events: "DataFrame", over_s: float) -> "pa.Table":
+def _find_late_events(events: "DataFrame", over_s: float) -> "pa.Table":
     """Events whose minute was final when they came, and those that can stand in none."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyspark.sql import functions as f
 
-    sound = usable(node="source")
-    at = f.when(sound, minute()).alias("minute_s")
+    sound = is_usable(node="source")
+    at = f.when(sound, minute_column()).alias("minute_s")
     lost = events.select("run", at, "source").where(f.col("minute_s").isNull() | (f.col("minute_s") <= over_s))
     found = lost.groupBy("run", "minute_s", "source").agg(f.count(f.lit(1))).toArrow()
     no_minute = found["minute_s"].is_null()
     return pa.concat_tables(
-        [left_out(found.filter(no_minute), "malformed"), left_out(found.filter(pc.invert(no_minute)), "late")]
+        [
+            left_out_table(found.filter(no_minute), "malformed"),
+            left_out_table(found.filter(pc.invert(no_minute)), "late"),
+        ]
     )
 
 
-def _first(deliveries: "DataFrame") -> "DataFrame":
+def _select_first(deliveries: "DataFrame") -> "DataFrame":
     """The first of each event to each subscription; its order is that of whole runs."""
     from pyspark.sql import functions as f
 

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from carrycast.analysis.spark import read_parts, spark_schema
 from carrycast.analysis.telemetry.arrivals import Arrivals, Subscriptions
 from carrycast.analysis.telemetry.folder import Commit, WatchFolder, read_rows, write_rows
-from carrycast.analysis.telemetry.load import drops_table, last_final, late, load_table, merged, still_open
+from carrycast.analysis.telemetry.load import (
+    drops_table,
+    find_late_rows,
+    last_final,
+    load_table,
+    merge_load,
+    select_open,
+)
 from carrycast.analysis.telemetry.minutes import minute_counts
 from carrycast.analysis.telemetry.publications import Publications
 from carrycast.trace import EVENT_COLUMNS, TRACE_COLUMNS
@@ -46,21 +53,21 @@ class Steps:
             return
         arrived = Arrivals(paths)
         traces = sorted({*before.traces, *arrived.traces()})
-        trace, events = self._trace(arrived), self._events(arrived)
+        trace, events = self._read_trace(arrived), self._read_events(arrived)
         rows = minute_counts(trace).toArrow()
-        watermark_s = self._watermark(rows)
-        load = self._load(step, rows, watermark_s)
+        watermark_s = self._next_watermark(rows)
+        load = self._update_load(step, rows, watermark_s)
         stands = self._subscriptions.read(traces, last_final(before.watermark_s, folder.settings.wait_s))
-        judged = self._publications.judge(step, trace, events, stands, watermark_s)
-        lost = pa.concat_tables([late(rows, before.watermark_s), judged.left_out], promote_options="default")
+        judged = self._publications.evaluate(step, trace, events, stands, watermark_s)
+        lost = pa.concat_tables([find_late_rows(rows, before.watermark_s), judged.left_out], promote_options="default")
         refused = [*arrived.refused, *self._subscriptions.refused]
         folder.replace("load", load_table(load, watermark_s))
         folder.replace("drops", drops_table(load, watermark_s))
         folder.replace("deliveries", judged.rows)
         folder.add("left_out", step, lost)
         folder.put("waiting", judged.waiting)
-        folder.add("refused", step, _refused(refused))
-        folder.done(
+        folder.add("refused", step, _refused_table(refused))
+        folder.commit_step(
             Commit(
                 step=step,
                 watermark_s=watermark_s,
@@ -75,7 +82,7 @@ class Steps:
         first_s = min((one for one in rows["first_s"].to_pylist() if one is not None), default=None)
         self.behind_s = None if first_s is None else time.time() - first_s
 
-    def _trace(self, arrived: Arrivals) -> "DataFrame":
+    def _read_trace(self, arrived: Arrivals) -> "DataFrame":
         """The new rows of `trace`, and whether their traces tell of frames."""
         from pyspark.sql import functions as f
 
@@ -86,12 +93,12 @@ class Steps:
                 rows = rows.unionByName(read_parts(self._spark, "trace", paths).withColumn("full", f.lit(full)))
         return rows
 
-    def _events(self, arrived: Arrivals) -> "DataFrame":
+    def _read_events(self, arrived: Arrivals) -> "DataFrame":
         if not arrived.events:
             return self._spark.createDataFrame([], spark_schema(EVENT_COLUMNS))
         return read_parts(self._spark, "events", arrived.events)
 
-    def _watermark(self, rows: "pa.Table") -> float | None:
+    def _next_watermark(self, rows: "pa.Table") -> float | None:
         """A clock that is ahead of everybody's does not push it: it never passes the time here."""
         before_s = self._folder.commit.watermark_s
         last_s: float | None = max((one for one in rows["last_s"].to_pylist() if one is not None), default=None)
@@ -100,12 +107,12 @@ class Steps:
         reached_s = min(last_s, time.time()) - self._folder.settings.late_s
         return reached_s if before_s is None else max(before_s, reached_s)
 
-    def _load(self, step: int, rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
+    def _update_load(self, step: int, rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
         """Frames and drops of every minute that was not final, and the state of those that are not yet."""
         before = self._folder.commit
         path = self._folder.state(before.step) / "load.parquet"
-        found = merged(read_rows(path) if path.exists() else None, rows, before.watermark_s)
-        write_rows(self._folder.state(step) / "load.parquet", still_open(found, watermark_s))
+        found = merge_load(read_rows(path) if path.exists() else None, rows, before.watermark_s)
+        write_rows(self._folder.state(step) / "load.parquet", select_open(found, watermark_s))
         return found
 
 
@@ -115,7 +122,7 @@ def _sum(column: "pa.ChunkedArray") -> int:
     return int(pc.sum(column).as_py() or 0)
 
 
-def _refused(files: Sequence[tuple[str, str]]) -> "pa.Table":
+def _refused_table(files: Sequence[tuple[str, str]]) -> "pa.Table":
     import pyarrow as pa
 
     schema = pa.schema([("file", pa.string()), ("reason", pa.string())])

@@ -35,7 +35,7 @@ _NAMES = "path string, modificationTime timestamp, length bigint, content binary
 _GLOB = set("*?[]{}\\")
 
 
-def checked_folders(folders: Sequence[Path], out: Path) -> list[str]:
+def check_folders(folders: Sequence[Path], out: Path) -> list[str]:
     """The folders to watch, as Spark is told; a UserError for what cannot be watched."""
     found: dict[str, None] = {}
     for folder in folders:
@@ -85,11 +85,13 @@ class Watcher:
         """Begin, or go on where an earlier watch of this folder was."""
         # A step may be over before anybody waits for it.
         self._seen = self.commit.step
-        frames = [self._names(folder) for folder in self.folder.settings.folders]
+        frames = [self._stream_names(folder) for folder in self.folder.settings.folders]
         names = frames[0]
         for frame in frames[1:]:
             names = names.unionByName(frame)
-        writer = names.writeStream.foreachBatch(self._take).option("checkpointLocation", str(self.folder.checkpoint))
+        writer = names.writeStream.foreachBatch(self._on_batch).option(
+            "checkpointLocation", str(self.folder.checkpoint)
+        )
         self._query = (
             writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s:g} seconds")
         ).start()
@@ -126,7 +128,7 @@ class Watcher:
                 "another --out it begins again"
             )
 
-    def _names(self, folder: str) -> "DataFrame":
+    def _stream_names(self, folder: str) -> "DataFrame":
         reader = self._spark.readStream.format("binaryFile").schema(_NAMES)
         for key, value in {
             "recursiveFileLookup": "true",
@@ -139,7 +141,7 @@ class Watcher:
         # The content is not asked for, so it is not read here.
         return reader.load(folder).select("path")
 
-    def _take(self, names: "DataFrame", step: int) -> None:
+    def _on_batch(self, names: "DataFrame", step: int) -> None:
         with self._busy:
             try:
                 paths = [Path(row["path"].removeprefix("file:")) for row in names.collect()]

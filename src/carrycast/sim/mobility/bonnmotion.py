@@ -69,8 +69,9 @@ def _read(path: Path) -> tuple[Integers, Floats, int]:
             if number == 1:
                 raw = raw.removeprefix(BOM_UTF8)
             if raw.strip() and not raw.lstrip().startswith(b"#"):
-                found.append(_waypoints(raw, f"{path}:{number}"))
-                records += len(raw.split()) // 3
+                waypoints, count = _waypoints(raw, f"{path}:{number}")
+                found.append(waypoints)
+                records += count
     if not found:
         raise UserError(f"{path}: no nodes; {_EXPECTED}")
     starts_s = np.array([line[0, 0] for line in found])
@@ -83,8 +84,8 @@ def _read(path: Path) -> tuple[Integers, Floats, int]:
     return np.repeat(np.arange(len(found)), [len(line) for line in found]), whole, records
 
 
-def _waypoints(raw: bytes, where: str) -> Floats:
-    """Those of one line."""
+def _waypoints(raw: bytes, where: str) -> tuple[Floats, int]:
+    """The waypoints of one line, and how many it has with those that repeat a time."""
     if not raw.endswith(b"\n"):
         raise UserError(f"{where}: the file ends in the middle of a line; if it is whole, end it with a newline")
     try:
@@ -103,5 +104,4 @@ def _waypoints(raw: bytes, where: str) -> Floats:
     if bool((np.diff(time_s) < 0).any()):
         raise UserError(f"{where}: the time goes back; {_EXPECTED}, in the order of time")
     # BonnMotion repeats a waypoint where a pause of no length begins; the last of one time counts.
-    last: Floats = waypoints[np.append(np.diff(time_s) > 0, True)]
-    return last
+    return waypoints[np.append(np.diff(time_s) > 0, True)], len(waypoints)
