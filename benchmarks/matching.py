@@ -118,7 +118,7 @@ def covering(subscriptions: int = 100_000, changes: int = 10_000) -> dict[str, f
     begin_s = time.process_time()
     while len(held) < subscriptions:
         neighbor, added = len(held) % NEIGHBORS, Filter(subscription(rng))
-        if added.text not in table.received(neighbor):
+        if added.text not in table.get_received(neighbor):
             held.append((neighbor, added.text))
             table.add(neighbor, added, 1)
     fill_s = time.process_time() - begin_s
@@ -137,7 +137,7 @@ def covering(subscriptions: int = 100_000, changes: int = 10_000) -> dict[str, f
     costs_s.sort()
     return {
         "subscriptions": subscriptions,
-        "told": sum(len(table.forwarded(neighbor)) for neighbor in range(NEIGHBORS)) / NEIGHBORS,
+        "told": sum(len(table.get_forwarded(neighbor)) for neighbor in range(NEIGHBORS)) / NEIGHBORS,
         "fill_ms": 1e3 * fill_s / len(held),
         "mean_ms": 1e3 * sum(costs_s) / len(costs_s),
         "p99_ms": 1e3 * costs_s[int(0.99 * len(costs_s))],

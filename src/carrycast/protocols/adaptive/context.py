@@ -16,7 +16,7 @@ from carrycast.protocols.adaptive.rules import change_degree
 
 @dataclass(frozen=True, slots=True)
 class ObservedContext:
-    """What a node can observe of itself and its neighbors at the end of a period."""
+    """The observations of a node about itself and its neighbors at the end of a period."""
 
     now: float
     host: Host

@@ -20,8 +20,9 @@ Steps = Annotated[int, Meta(ge=1, le=MAX_REACH)]
 class UtilityReport(Message, frozen=True, gc=False, tag=1):
     """[004 §2.2] The utilities of a node as a receiver, by interest, sent to all nodes within the horizon.
 
-    `subscribed` are the filters for which its utility is 1. `utilities` has its utilities as a carrier; the filter that
-    matches everything stands for all interests without an entry. The report is valid for `valid_s`.
+    [004 §2.2.1, eq. 1] `subscribed` are the filters for which its utility is 1. `utilities` has its utilities as a
+    carrier; the filter that matches everything stands for all interests without an entry. The report is valid for
+    `valid_s`.
 
     [004 §4] `neighborhood` has the neighborhood utilities that exceed the node's own. For each entry, `via` is the
     neighbor over which it was learned, `steps` the number of neighborhoods that it passed through (empty: one for all),
@@ -44,7 +45,7 @@ class UtilityReport(Message, frozen=True, gc=False, tag=1):
     def __post_init__(self) -> None:
         entries = len(self.neighborhood)
         if len(self.via) != entries or len(self.steps) not in (0, entries) or len(self.origins) not in (0, entries):
-            raise ValueError("via, steps and origins have an entry for each of beyond")
+            raise ValueError("via, steps and origins have an entry for each of neighborhood")
 
 
 class ForwardedEvent(EventMessage, frozen=True, gc=False, tag=2):

@@ -21,7 +21,7 @@ class ReceivedReport:
     def __init__(self, message: UtilityReport, horizon: int, node: NodeId | None) -> None:
         self.message = message
         self.subscribed = message.subscribed
-        # Split horizon: what was learned from this node (if it is given), or is its own, does not count.
+        # Split horizon: utilities that were learned from this node (if it is given), or are its own, are ignored.
         self.ignored: list[str] = []
         if node is not None and (node in message.via or node in message.origins):
             learned = zip(message.neighborhood, message.via, message.origins or message.via, strict=True)
@@ -79,12 +79,12 @@ class Neighborhood:
                 continue
             utilities[interest], steps[interest], self._sources[interest] = utility, step, (neighbor, origin)
 
-    def settled_interests(self) -> set[str]:
-        """The interests with the largest possible utility."""
+    def find_settled_interests(self) -> set[str]:
+        """Return the interests with the largest possible utility."""
         return {interest for interest, utility in self._utilities.items() if utility >= 1.0}
 
-    def exceeding(self, own: Mapping[str, float], interests: KnownFilters) -> NeighborhoodUtilities:
-        """The entries that exceed the node's own utilities, without those that a covering entry makes redundant.
+    def select_exceeding(self, own: Mapping[str, float], interests: KnownFilters) -> NeighborhoodUtilities:
+        """Return the entries that exceed the node's own utilities, without those that a covering entry makes redundant.
 
         With split horizon a receiver may have to ignore the covering entry; so both must come from the same source.
         """
@@ -118,16 +118,16 @@ class Neighborhood:
 def collect_neighborhood(
     links: Iterable[tuple[NodeId, Mapping[NodeId, KnownNode[ReceivedReport]]]], horizon: int, reach: int
 ) -> Neighborhood:
-    """[004 eq. 7] The neighborhood utilities of a node, from the nodes reached over each link.
+    """[004 §4, eq. 7] The neighborhood utilities of a node: for each interest, the largest utility of its links.
 
     `reach` bounds the number of neighborhoods that a utility passes through; with 1 the neighborhood utilities of other
-    nodes do not count.
+    nodes are ignored.
     """
     found = Neighborhood()
     near = [((neighbor, node), known) for neighbor, reached in links for node, known in reached.items()]
     for source, known in near:
         found.add_subscriber(source, known.report.message)
-    settled_interests = found.settled_interests()
+    settled_interests = found.find_settled_interests()
     for source, known in near:
         found.add_carrier(source, known.report.message, settled_interests)
     if reach > 1:

@@ -56,7 +56,7 @@ class CarrierPredictor:
         entry."""
 
     def sample(self, context: ObservedContext) -> None:
-        """A period has passed: observe the attributes, and predict the next period."""
+        """Observe the attributes at the end of a period, and predict the next period."""
         self._samples += 1
         for name, attribute in self._host.items():
             self._sample_host(name, attribute.observe(context))

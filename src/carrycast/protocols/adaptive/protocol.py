@@ -82,7 +82,7 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
             grace_s=settings.seen_grace_s,
             tracks=settings.retransmit_to == "others",
         )
-        reports, store = ReportFormat(_subscribed, ForwardedEvent), host.store if settings.durable else None
+        reports, store = ReportFormat(_get_subscribed, ForwardedEvent), host.store if settings.durable else None
         log = None if store is None else DurableLog(store, settings.log_bytes, settings.lease_s, "lease_s")
         selection = LinkSelection(node, host.incarnation, port, rng, spread, reports, self, log)
         self._selection = selection
@@ -219,19 +219,20 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
         self.port.broadcast(UtilityReport(self.node, sequence, 1, valid_s, subscribed, utilities, *neighborhood))
 
     def _own_utilities(self) -> dict[str, float]:
-        """This node's utilities as a carrier, without entries that a covering one makes redundant."""
+        """[004 §2.2.1, eq. 1] This node's utilities for interests that it does not subscribe to (for the others they
+        are 1), without entries that a covering one makes redundant."""
         own = dict.fromkeys(self._own, 1.0)
-        kept = self._interests.uncovered({**self._predictions.utilities, **own})
-        utilities = {interest: utility for interest, utility in kept.items() if interest not in own}
+        uncovered = self._interests.uncovered({**self._predictions.utilities, **own})
+        utilities = {interest: utility for interest, utility in uncovered.items() if interest not in own}
         # The entry for all other interests comes first, and so is never cut off.
         return utilities if len(utilities) <= MAX_ENTRIES else dict(list(utilities.items())[:MAX_ENTRIES])
 
     def _neighborhood_utilities(self, utilities: dict[str, float]) -> NeighborhoodUtilities:
-        """[004 §4] The utilities that can be reached through this node."""
+        """[004 §4, eq. 7] The utilities that can be reached through this node."""
         settings, links = self._settings, self._horizon.links
         near = [(neighbor, links[neighbor]) for neighbor in self._selection.links if neighbor in links]
         own = {**utilities, **dict.fromkeys(self._own, 1.0)}
-        return collect_neighborhood(near, settings.phi, settings.neighborhood).exceeding(own, self._interests)
+        return collect_neighborhood(near, settings.phi, settings.neighborhood).select_exceeding(own, self._interests)
 
     def _on_report(self, now: float, sender: NodeId, message: Message) -> None:
         assert isinstance(message, UtilityReport)
@@ -252,7 +253,7 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
             self.port.broadcast(msgspec.structs.replace(message, hops=message.hops + 1))
 
     def _learn_filters(self, message: UtilityReport) -> bool:
-        """Parse the filters of a report; False if one of them is invalid."""
+        """Parse the filters of a report. Returns False if one of them is invalid."""
         interests = self._interests
         known = interests.known.keys()
         # Nearly always all filters are known.
@@ -350,5 +351,5 @@ _UNKNOWN: Mapping[str, float] = {EVERYTHING: 0.0}
 """The table of a link over which no report has arrived."""
 
 
-def _subscribed(received: ReceivedReport) -> tuple[str, ...]:
+def _get_subscribed(received: ReceivedReport) -> tuple[str, ...]:
     return received.subscribed

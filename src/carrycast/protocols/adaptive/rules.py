@@ -34,7 +34,7 @@ def visible_utilities(
     """[004 §4, eq. 8] The utilities of a known node, by interest: at the horizon its neighborhood utilities count too.
 
     Neighborhood utilities are reported only where they exceed the node's own, so they are the maximum. Those of
-    `ignored` interests do not count.
+    `ignored` interests are left out.
     """
     if hops != horizon or not neighborhood:
         return own
@@ -62,13 +62,13 @@ def is_carrier(as_carrier: float, sigma: float) -> bool:
 
 
 def draw_interest(event: EventId, interests: Sequence[str]) -> str:
-    """One of the interests that an event matches, drawn by a hash of event and interest: nodes that know the drawn
+    """Draw one of the interests that an event matches by a hash of event and interest: nodes that know the drawn
     interest draw the same one, whatever other interests they know."""
-    return min(interests, key=lambda interest: (_lot(event, interest), interest))
+    return min(interests, key=lambda interest: (_hash_pair(event, interest), interest))
 
 
 @lru_cache(maxsize=1 << 16)
-def _lot(event: EventId, interest: str) -> bytes:
+def _hash_pair(event: EventId, interest: str) -> bytes:
     return blake2b(f"{event} {interest}".encode(), digest_size=8).digest()
 
 

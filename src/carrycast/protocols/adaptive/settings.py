@@ -1,4 +1,4 @@
-"""The knobs of adaptive routing. Where the paper leaves something open, the default says why it is what it is."""
+"""The settings of adaptive routing. Where the paper gives no value, a comment has the reason of the default."""
 
 from math import isclose
 from typing import Annotated, Literal
@@ -102,9 +102,9 @@ class AdaptiveSettings(Settings, frozen=True):
     log_bytes: LogBytes = LOG_BYTES
 
     def needs(self) -> frozenset[Capability]:
-        weighed = [kind for name, kind in ATTRIBUTES.items() if self.weights.get(name, 0.0) > 0]
-        kept = frozenset({Capability.DURABLE_STORE}) if self.durable else frozenset()
-        return kept | frozenset(capability for kind in weighed for capability in kind.needs)
+        weighted = [kind for name, kind in ATTRIBUTES.items() if self.weights.get(name, 0.0) > 0]
+        store = frozenset({Capability.DURABLE_STORE}) if self.durable else frozenset()
+        return store | frozenset(capability for kind in weighted for capability in kind.needs)
 
     def __post_init__(self) -> None:
         known = ATTRIBUTES

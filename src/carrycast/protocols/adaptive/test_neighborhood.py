@@ -49,7 +49,7 @@ def test_a_neighborhood_utility_is_equation_7_over_2_over_1(
         (via, {10 * via + place: known(10 * via + place, via, *report) for place, report in enumerate(reached)})
         for via, reached in enumerate(links, start=1)
     ]
-    neighborhood, via, steps, origins = collect_neighborhood(near, PHI, 1).exceeding({}, KnownFilters())
+    neighborhood, via, steps, origins = collect_neighborhood(near, PHI, 1).select_exceeding({}, KnownFilters())
     by_hand = {
         interest: neighborhood_utility(
             forwarding_utility(

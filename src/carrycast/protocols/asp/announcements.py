@@ -110,7 +110,7 @@ class AnnouncementPhase:
     # From neighbors.
 
     def on_announcement(self, now: float, sender: NodeId, message: Announcement, via: Interface) -> None:
-        """A full announcement."""
+        """Handle a full announcement."""
         broker = self._broker
         metric_s = self._metric(sender, message.metric_s, via)
         reason = self._rejection_reason(message, metric_s)
@@ -140,7 +140,7 @@ class AnnouncementPhase:
             self.offer(now, known, sender, metric_s, via)
 
     def on_short_announcement(self, now: float, sender: NodeId, message: ShortAnnouncement, via: Interface) -> None:
-        """A better path to a known announcement; without its message an unknown one is useless."""
+        """Handle a better path to a known announcement; without its message an unknown one is useless."""
         metric_s = self._metric(sender, message.metric_s, via)
         known = self._broker.table.get(message.id)
         if not is_valid_metric(metric_s):
@@ -193,20 +193,20 @@ class AnnouncementPhase:
         get a short announcement; any other one is at most an alternative."""
         if entry.individual or not is_valid_metric(metric_s) or metric_s > self._broker.settings.max_metric_s:
             return
-        turn = entry.path.offer(announcer, self._alternative(announcer, metric_s, via))
-        if turn is None:
+        change = entry.path.offer(announcer, self._alternative(announcer, metric_s, via))
+        if change is None:
             self._paths.repair.on_alternative(now, entry, announcer)
             return
         self._announce_better_path(now, entry, announcer)
-        self._paths.follow_announcer(now, entry, turn)
+        self._paths.follow_announcer(now, entry, change)
         for derivation in entry.derivations:
             self.simulate_processing(now, derivation)
 
     def _prefer_better(self, now: float, entry: KnownAnnouncement, derivation: Derivation, metric_s: float) -> None:
         """Of local processors with equal results only the one with the best metric works."""
-        held = entry.derivation
-        held_s = None if held is None else self.result_metric(held)
-        if held_s is None or is_better(metric_s, held_s):
+        current = entry.derivation
+        current_s = None if current is None else self.result_metric(current)
+        if current_s is None or is_better(metric_s, current_s):
             self._paths.use_derivation(now, entry, derivation)
 
     def _alternative(self, announcer: NodeId, metric_s: float, via: Interface | None) -> Alternative:
@@ -215,7 +215,7 @@ class AnnouncementPhase:
         return Alternative(metric_s, metric_s if cost_s is None else metric_s - cost_s)
 
     def simulate_processing(self, now: float, derivation: Derivation) -> None:
-        """[001 §4.2] The result of processing a short announcement, from the known outcome of the full one."""
+        """[001 §4.2] Simulate the processing of a short announcement, from the known outcome of the full one."""
         metric_s = self.result_metric(derivation)
         if metric_s is None:
             return

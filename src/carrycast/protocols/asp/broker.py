@@ -81,7 +81,7 @@ def stream_filter(attributes: dict[str, Scalar], names: tuple[str, ...]) -> Filt
 
 
 def packet_size(message: Message) -> int:
-    """The length of a message's frame."""
+    """Return the length of a message's frame."""
     return HEADER_BYTES + len(msgspec.msgpack.encode(message))
 
 

@@ -124,7 +124,7 @@ class DigestEntry(NamedTuple):
 
 
 class DigestReply(enum.IntEnum):
-    """What the sender of a digest requests in return."""
+    """The announcements that the sender of a digest requests in return."""
 
     NOTHING = 0
     REST = 1

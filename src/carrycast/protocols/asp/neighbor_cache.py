@@ -51,9 +51,9 @@ class NeighborCache(PathSelector):
     def __iter__(self) -> Iterator[Link]:
         """The best link to each neighbor, in the order in which they came."""
         for links in list(self._links.values()):
-            yield self._best(links)
+            yield self._best_link(links)
 
-    def reachable(self, node: NodeId) -> bool:
+    def is_reachable(self, node: NodeId) -> bool:
         """Whether there is a link to a node."""
         return node in self._links or node in self._heard
 
@@ -62,7 +62,7 @@ class NeighborCache(PathSelector):
         links = self._links.get(node)
         if links is None:
             return None
-        link = self._best(links) if via is None else links.get(via)
+        link = self._best_link(links) if via is None else links.get(via)
         return None if link is None else link.cost_s
 
     # From discovery.
@@ -110,7 +110,7 @@ class NeighborCache(PathSelector):
         return self._outbox.send(now, node, message)
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> list[Undelivered]:
-        """The outcome of a transmission: the messages that are given up."""
+        """Handle the outcome of a transmission. Returns the messages that are given up."""
         return self._outbox.on_sent(now, token, failure)
 
     def on_resend(self, now: float, token: Token) -> list[Undelivered]:
@@ -125,41 +125,41 @@ class NeighborCache(PathSelector):
         self._suspended.clear()
         self._outbox.stop()
 
-    def _transmit(self, now: float, node: NodeId, message: Message, way: PeerPath, token: Token) -> None:
-        self._port.send(node, message, via=way.interface, token=token)
+    def _transmit(self, now: float, node: NodeId, message: Message, path: PeerPath, token: Token) -> None:
+        self._port.send(node, message, via=path.interface, token=token)
 
-    # The ways of the outbox.
+    # The path selection of the outbox.
 
     def best_path(self, peer: NodeId) -> PeerPath | None:
         links = self._links.get(peer)
         if links is not None:
-            best = self._best(links)
+            best = self._best_link(links)
             return PeerPath(best.interface, best.cost_s)
-        on_heard = self._heard.get(peer)
-        return None if on_heard is None else PeerPath(on_heard)
+        interface = self._heard.get(peer)
+        return None if interface is None else PeerPath(interface)
 
-    def retry_path(self, peer: NodeId, way: PeerPath) -> PeerPath | None:
-        """Over the same link if it is the only one: else it is set aside, and the others have their turn."""
+    def retry_path(self, peer: NodeId, path: PeerPath) -> PeerPath | None:
+        """Return the same link if it is the only one. Otherwise it is suspended, and another link is tried."""
         links = self._links.get(peer)
         if links is None:
-            return way if self._heard.get(peer) == way.interface else None
-        return way if len(links) == 1 and way.interface in links else None
+            return path if self._heard.get(peer) == path.interface else None
+        return path if len(links) == 1 and path.interface in links else None
 
-    def on_path_failed(self, peer: NodeId, way: PeerPath) -> None:
-        """Set a link aside; what was only heard, or is dropped by discovery, goes altogether."""
-        interface = way.interface
+    def on_path_failed(self, peer: NodeId, path: PeerPath) -> None:
+        """Suspend a link. A link of a node that was only heard, or that discovery has dropped, is removed."""
+        interface = path.interface
         assert interface is not None
         if self._heard.get(peer) == interface:
             del self._heard[peer]
-        kept = (peer, interface) in self._retained
+        is_retained = (peer, interface) in self._retained
         link = self._remove(peer, interface)
-        if link is not None and not kept:
+        if link is not None and not is_retained:
             self._suspended.setdefault(peer, {})[interface] = link
             self._port.set_timer(("back", (peer, interface)), self._unreachable_s)
 
     # Links.
 
-    def _best(self, links: dict[Interface, Link]) -> Link:
+    def _best_link(self, links: dict[Interface, Link]) -> Link:
         """The cheapest link; one that discovery has dropped only if there is no other."""
         if len(links) == 1:
             return next(iter(links.values()))
@@ -182,7 +182,7 @@ class NeighborCache(PathSelector):
 
 
 class AspMessagePolicy(MessagePolicy):
-    """How the outbox treats ASP's messages to a neighbor."""
+    """Decides which of ASP's messages to a neighbor supersede others, may wait, or change with the link."""
 
     def __init__(self, metrics_include_link: bool) -> None:
         self._metrics_include_link = metrics_include_link

@@ -1,7 +1,7 @@
 """The paths of one announcement through one broker.
 
-The state machine of the subscription phase: the phases report what has happened, and the state returns what to do:
-which announcer to switch to, which path to use, which messages are left to send. It sends nothing itself.
+The state machine of the subscription phase. The phases report events to it, and it returns what to do: which announcer
+to switch to, which path to use, which messages are left to send. It sends nothing itself.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from carrycast.protocols.asp.rules import is_better
 
 
 class ActivePath(NamedTuple):
-    """[001 §4.3] Where a subscriber's publications go: a neighbor, or this node itself for a local application.
+    """[001 §4.3] The next node of a subscriber's publications: a neighbor, or this node for a local application.
 
     `result` is the id of the result for which a local processor needs them, or 0; `after` is the last number of the
     stream that is not requested again.
@@ -63,7 +63,7 @@ class PathAdded(NamedTuple):
 
     used: bool
     was_idle: bool = False
-    goes_on: bool = False
+    is_forwarded: bool = False
 
 
 class PathRemoved(NamedTuple):
@@ -155,39 +155,39 @@ class PathState:
         """The subscriber for which another broker has requested a new announcement without success, or 0."""
         return self._deferred_renewal
 
-    def path(self, subscriber: int, neighbor: NodeId) -> ActivePath | None:
+    def get_path(self, subscriber: int, neighbor: NodeId) -> ActivePath | None:
         """The path that a neighbor has subscribed for a subscriber, active or on standby."""
         active = self._active.get(subscriber)
         if active is not None and active.neighbor == neighbor:
             return active
         return self._standby.get(subscriber, {}).get(neighbor)
 
-    def requested_paths(self) -> list[ActivePath]:
+    def list_requested_paths(self) -> list[ActivePath]:
         """One path, active or on standby, for each neighbor and each local application that has subscribed."""
         paths = [*self._active.values(), *(path for others in self._standby.values() for path in others.values())]
         return list({(path.neighbor, path.result): path for path in paths}.values())
 
-    def receivers(self, *but: NodeId) -> list[NodeId]:
+    def list_receivers(self, *but: NodeId) -> list[NodeId]:
         """[001 §4.4] The next nodes on active paths: each once, however many subscribers are behind it."""
         return [one for one in dict.fromkeys(path.neighbor for path in self._active.values()) if one not in but]
 
     # Announcers [001 §4.2].
 
     def offer(self, announcer: NodeId, alternative: Alternative) -> AnnouncerChange | None:
-        """An announcer and its metric. Switch to it if the metric is better than any before."""
+        """Record an announcer and its metric. Switch to it if the metric is better than any before."""
         self._alternatives[announcer] = alternative
         if not is_better(alternative.metric_s, self._metric_s):
             return None
-        turn = AnnouncerChange(self._announcer, self._path_s)
+        change = AnnouncerChange(self._announcer, self._path_s)
         self._metric_s = self._path_s = alternative.metric_s
         self._announcer = announcer
-        return turn
+        return change
 
     def switch_to(self, announcer: NodeId) -> AnnouncerChange:
         """Switch to an alternative in place of a lost announcer, though its path is not better."""
-        turn = AnnouncerChange(self._announcer, self._path_s)
+        change = AnnouncerChange(self._announcer, self._path_s)
         self._announcer, self._path_s = announcer, self._alternatives[announcer].metric_s
-        return turn
+        return change
 
     def lose_announcer(self) -> None:
         """There is no path to the source. Subscriptions sent upstream stay valid, since that announcer keeps them."""
@@ -229,7 +229,7 @@ class PathState:
             self._standby.setdefault(subscriber, {})[old.neighbor] = old
         was_idle = self._activate(subscriber, path)
         # If a path is only replaced, it is unchanged from here to the source.
-        return PathAdded(True, was_idle, goes_on=old is None or kind is PathKind.SUBSCRIBE)
+        return PathAdded(True, was_idle, is_forwarded=old is None or kind is PathKind.SUBSCRIBE)
 
     def remove(self, subscriber: int, neighbor: NodeId) -> PathRemoved:
         """Remove a neighbor's path for a subscriber; the best one on standby takes over."""
@@ -251,7 +251,7 @@ class PathState:
     # Messages sent upstream.
 
     def next_hop(self, subscriber: int) -> NodeId | None:
-        """The target of a subscription. Pending messages and deferred removals for it are void."""
+        """Return the target of a subscription. Pending messages and deferred removals for it are void."""
         self._pending.pop(subscriber, None)
         if self._announcer is not None:
             self._deferred.get(self._announcer, {}).pop(subscriber, None)
@@ -276,7 +276,7 @@ class PathState:
         return msgspec.structs.replace(message, kind=PathKind.UNSUBSCRIBE, sequence=None)
 
     def retract(self, subscriber: int) -> SentPath | None:
-        """A subscriber has no path here any more: the subscription that is to be removed upstream."""
+        """A subscriber has no path here any more. Returns the subscription that is to be removed upstream."""
         self._pending.pop(subscriber, None)
         return self._sent.pop(subscriber, None)
 
@@ -286,7 +286,7 @@ class PathState:
         self._deferred.setdefault(neighbor, {})[message.subscriber] = message
 
     def take_deferred(self, neighbor: NodeId) -> list[PathMessage]:
-        """The deferred messages for a neighbor that is back."""
+        """Remove and return the deferred messages for a neighbor that is back."""
         return list(self._deferred.pop(neighbor, {}).values())
 
     # Messages sent downstream, and requests to others.
@@ -296,13 +296,13 @@ class PathState:
         self._lost.add(neighbor)
 
     def take_lost(self, neighbor: NodeId) -> bool:
-        """Whether a neighbor that is back was lost with its paths, and has not been told yet."""
+        """Return whether a neighbor that is back was lost with its paths, and was not notified yet."""
         known = neighbor in self._lost
         self._lost.discard(neighbor)
         return known
 
     def mark_requested(self, neighbor: NodeId) -> bool:
-        """Whether a neighbor is to be asked for a new announcement: each is asked once."""
+        """Return whether to ask a neighbor for a new announcement: each is asked once."""
         first = neighbor not in self._requested
         self._requested.add(neighbor)
         return first
@@ -316,7 +316,7 @@ class PathState:
         self._deferred_renewal = subscriber
 
     def take_deferred_renewal(self) -> int:
-        """There is an announcer again: the subscriber of a deferred request, or 0."""
+        """There is an announcer again. Returns the subscriber of a deferred request, or 0."""
         subscriber, self._deferred_renewal = self._deferred_renewal, 0
         self._requested.clear()
         return subscriber

@@ -37,7 +37,7 @@ class SubscriptionPhase:
     # From neighbors.
 
     def on_path_message(self, now: float, sender: NodeId, message: PathMessage) -> None:
-        """A subscription of any kind."""
+        """Handle a subscription of any kind."""
         broker = self._broker
         entry = broker.table.get(message.id)
         if entry is None or entry.individual:
@@ -57,7 +57,7 @@ class SubscriptionPhase:
         elif message.kind is PathKind.RENEW:
             self.repair.request_announcement(now, entry, message.subscriber)
         else:
-            known = entry.path.path(message.subscriber, sender)
+            known = entry.path.get_path(message.subscriber, sender)
             # [001 §4.3] An unsubscribe "matches an active path with its subscriberId and metric", so one that was
             # overtaken by a newer subscription does no harm. A broken path is broken whatever its metric.
             if known is None or (message.kind is PathKind.UNSUBSCRIBE and known.metric_s != message.metric_s):
@@ -72,7 +72,7 @@ class SubscriptionPhase:
         neighbor was the announcer, repair switches to another one."""
         for entry in self._broker.table.entries():
             for subscriber in list(entry.path.active):
-                if entry.path.path(subscriber, neighbor) is not None:
+                if entry.path.get_path(subscriber, neighbor) is not None:
                     entry.path.mark_lost(neighbor)
                     self._remove(now, entry, subscriber, neighbor, PathKind.PATH_BROKEN)
             if entry.path.announcer == neighbor and self._repair_enabled:
@@ -87,11 +87,11 @@ class SubscriptionPhase:
             self.repair.retry_request(now, entry, neighbor, message.subscriber)
             return
         if message.kind in (PathKind.SUBSCRIBE, PathKind.REPLACE):
-            takes_back = entry.path.on_undelivered(neighbor, message)
+            removal = entry.path.on_undelivered(neighbor, message)
         else:
-            takes_back = message
-        if takes_back is not None:
-            self._defer(entry, neighbor, takes_back)
+            removal = message
+        if removal is not None:
+            self._defer(entry, neighbor, removal)
 
     def on_neighbor_back(self, now: float, neighbor: NodeId) -> None:
         """An announcer can be reached again: send the deferred messages."""
@@ -123,7 +123,7 @@ class SubscriptionPhase:
 
     # From announcements.
 
-    def follow_announcer(self, now: float, entry: KnownAnnouncement, turn: AnnouncerChange) -> None:
+    def follow_announcer(self, now: float, entry: KnownAnnouncement, change: AnnouncerChange) -> None:
         """[001 §4.3] "If the best announcer changes after any subscription has been sent out, a new subscription is
         sent out [...] and an unsubscribe subscription is sent to the target of the previous subscription".
 
@@ -131,10 +131,10 @@ class SubscriptionPhase:
         unsubscribe of the old one, which names the old metric, does it no harm.
         """
         state = entry.path
-        gain_s = turn.before_s - state.path_s
+        gain_s = change.before_s - state.path_s
         for subscriber, path in list(state.active.items()):
             sent = state.sent.get(subscriber)
-            if sent is not None and sent.target == state.announcer == turn.before:
+            if sent is not None and sent.target == state.announcer == change.before:
                 continue
             if path.neighbor == state.announcer and path.neighbor != self._broker.node:
                 # It is nearer to the source than this broker, so it has a path of its own and wants none from here.
@@ -143,7 +143,7 @@ class SubscriptionPhase:
                     continue
             metric_s = state.active[subscriber].metric_s if sent is None else max(0.0, sent.metric_s - gain_s)
             self.move_path(now, entry, subscriber, metric_s, PathKind.SUBSCRIBE)
-        if turn.before is None:
+        if change.before is None:
             self.repair.request_deferred(now, entry)
 
     # The rules.
@@ -155,7 +155,7 @@ class SubscriptionPhase:
             self._repeat(now, entry, path, added.was_idle)
         if entry.path.announcer is None:
             self.repair.report_lost(now, entry, path)
-        elif added.goes_on:
+        elif added.is_forwarded:
             self._forward(now, entry, subscriber, path.metric_s, kind, path.after)
 
     def _repeat(self, now: float, entry: KnownAnnouncement, path: ActivePath, was_idle: bool) -> None:
@@ -188,7 +188,7 @@ class SubscriptionPhase:
         broker = self._broker
         announcer = entry.path.next_hop(subscriber)
         if announcer is None:
-            # The subscribers have been told that the path is lost.
+            # The subscribers have been notified that the path is lost.
             return
         if announcer != broker.node:
             wanted = self._publications.resume_after(entry, sequence)
@@ -229,7 +229,7 @@ class SubscriptionPhase:
         broker = self._broker
         if sent.target != broker.node:
             message = PathMessage(entry.id, subscriber, sent.metric_s, kind)
-            if not broker.neighbors.reachable(sent.target) or not broker.neighbors.send(now, sent.target, message):
+            if not broker.neighbors.is_reachable(sent.target) or not broker.neighbors.send(now, sent.target, message):
                 self._defer(entry, sent.target, message)
         elif entry.derivation is None:
             if kind is PathKind.PATH_BROKEN:
@@ -240,7 +240,7 @@ class SubscriptionPhase:
             for id in entry.derivation.inputs:
                 source = broker.table.get(id)
                 derived = derive_subscriber(subscriber, entry.id)
-                if source is not None and source.path.path(derived, broker.node) is not None:
+                if source is not None and source.path.get_path(derived, broker.node) is not None:
                     self._remove(now, source, derived, broker.node, kind)
 
     def _defer(self, entry: KnownAnnouncement, neighbor: NodeId, message: PathMessage) -> None:

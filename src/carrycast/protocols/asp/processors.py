@@ -48,15 +48,15 @@ class LocalProcessors:
         if self._broker.settings.announcement_cache:
             for entry in self._broker.table.entries():
                 if entry.current and not entry.individual and entry.until > now:
-                    self._try(local, entry)
+                    self._call_for(local, entry)
 
     def on_announced(self, entry: KnownAnnouncement) -> None:
         """[001 §4.2] A full announcement goes to every processor "except if they have registered using a filter and the
         filter does not fit"."""
         for local in list(self._processors.values()):
-            self._try(local, entry)
+            self._call_for(local, entry)
 
-    def _try(self, local: LocalProcessor, entry: KnownAnnouncement) -> None:
+    def _call_for(self, local: LocalProcessor, entry: KnownAnnouncement) -> None:
         """Call a processor for an announcement. It does not get its own results: a processor from Celsius to Celsius
         would never end."""
         made = entry.derivation
@@ -67,11 +67,11 @@ class LocalProcessors:
         if entry.stages >= self._broker.settings.max_stages:
             self._broker.drop("too_many_processors", entry.item.event.id)
             return
-        inputs = (entry,) if local.processor.inputs == 1 else self._group(local, entry)
+        inputs = (entry,) if local.processor.inputs == 1 else self._join_group(local, entry)
         if inputs:
             ids, sequences = tuple(one.id for one in inputs), tuple(one.sequence for one in inputs)
             derivation = Derivation(local.processor.id, ids, sequences)
-            self._call(ProcessorCall(derivation, tuple(one.latest for one in inputs), announces=True))
+            self._submit(ProcessorCall(derivation, tuple(one.latest for one in inputs), announces=True))
 
     def consume(self, entry: KnownAnnouncement, item: StreamMessage) -> None:
         """A message for this node's applications: sinks, and the processors on an active path."""
@@ -93,14 +93,14 @@ class LocalProcessors:
             if len(derivation.fresh) == len(derivation.inputs):
                 items = tuple(derivation.fresh[id] for id in derivation.inputs)
                 derivation.fresh.clear()
-                self._call(ProcessorCall(derivation, items, announces=False))
+                self._submit(ProcessorCall(derivation, items, announces=False))
 
     def finish(self, token: Token, state: bytes, error: str) -> ProcessorCall | None:
         """A call has ended; None, with a named drop, if its processor is not installed any more."""
-        work = self._calls.finish(token, state, error)
-        if work is None:
+        call = self._calls.finish(token, state, error)
+        if call is None:
             self._broker.drop("processor_gone")
-        return work
+        return call
 
     def on_expired(self, gone: list[KnownAnnouncement]) -> None:
         """Remove expired announcements from the groups."""
@@ -111,7 +111,7 @@ class LocalProcessors:
                     del group[stream]
             local.groups = [group for group in local.groups if group]
 
-    def _group(self, local: LocalProcessor, entry: KnownAnnouncement) -> tuple[KnownAnnouncement, ...]:
+    def _join_group(self, local: LocalProcessor, entry: KnownAnnouncement) -> tuple[KnownAnnouncement, ...]:
         """The announcements to combine with a new one: those of its group, once that is complete. A stream stays in its
         group when it is announced again; a new one joins the first group that is not full."""
         size = local.processor.inputs
@@ -132,7 +132,7 @@ class LocalProcessors:
         entry = self._broker.table.get(result)
         return entry is not None and entry.derivation is derivation
 
-    def _call(self, work: ProcessorCall) -> None:
-        processor = work.derivation.processor
-        if not self._calls.submit(processor, [item.event for item in work.items], work):
-            self._broker.drop("processor_busy", work.items[0].event.id)
+    def _submit(self, call: ProcessorCall) -> None:
+        processor = call.derivation.processor
+        if not self._calls.submit(processor, [item.event for item in call.items], call):
+            self._broker.drop("processor_busy", call.items[0].event.id)

@@ -55,7 +55,7 @@ class FragmentedMessages:
             return
         partial = PartialMessage(entry.id, Assembly.of(pieces), item.hops, item.lease_until)
         self._put(entry.stream, item.counter, partial)
-        for neighbor in entry.path.receivers(self._broker.node):
+        for neighbor in entry.path.list_receivers(self._broker.node):
             self._send(now, entry, item.counter, partial, neighbor, partial.assembly.received())
 
     def on_fragment(self, now: float, sender: NodeId, message: Fragment) -> None:
@@ -81,7 +81,7 @@ class FragmentedMessages:
             return
         partial.announcement = entry.id
         partial.hops = max(partial.hops, message.hops)
-        for neighbor in entry.path.receivers(broker.node, sender):
+        for neighbor in entry.path.list_receivers(broker.node, sender):
             self._send(now, entry, message.counter, partial, neighbor, [message.index])
         if partial.assembly.complete:
             self._complete(now, entry, message.counter, partial)
@@ -184,10 +184,10 @@ class FragmentedMessages:
             self._broker.neighbors.send(now, neighbor, fragment)
 
     def _request(
-        self, now: float, entry: KnownAnnouncement, counter: int, missing: tuple[int, ...], asker: NodeId
+        self, now: float, entry: KnownAnnouncement, counter: int, missing: tuple[int, ...], requester: NodeId
     ) -> None:
         announcer = entry.path.announcer
-        if announcer is None or announcer in (self._broker.node, asker):
+        if announcer is None or announcer in (self._broker.node, requester):
             self._broker.drop("fragments_unknown")
         else:
             self._broker.neighbors.send(
@@ -199,9 +199,9 @@ class FragmentedMessages:
         return any(path.neighbor == self._broker.node for path in entry.path.active.values())
 
     def _put(self, stream: StreamState, counter: int, partial: PartialMessage) -> None:
-        held = sorted(key for key in self._partial if key[0] == stream.id)
+        stored = sorted(key for key in self._partial if key[0] == stream.id)
         # The oldest are removed first; twice the cache size stays, since the newest may still be incomplete.
-        for key in held[: max(0, len(held) + 1 - 2 * self._cache_size)]:
+        for key in stored[: max(0, len(stored) + 1 - 2 * self._cache_size)]:
             self._evict(key)
         self._partial[stream.id, counter] = partial
 
@@ -222,7 +222,7 @@ class PublicationPhase:
         self._resumes = self._cache_size > 0 or broker.settings.fragment_bytes > 0
 
     def on_publication(self, now: float, sender: NodeId, message: Publication) -> None:
-        """A publication from a neighbor."""
+        """Handle a publication from a neighbor."""
         entry = self._broker.table.get(message.id)
         if entry is None:
             self._broker.drop("publication_unknown_id", message.event.id, sender)
@@ -250,7 +250,7 @@ class PublicationPhase:
             if publication is None:
                 self._broker.drop("lease_over", item.event.id)
                 return
-            for neighbor in entry.path.receivers(self._broker.node, sender):
+            for neighbor in entry.path.list_receivers(self._broker.node, sender):
                 self._broker.neighbors.send(now, neighbor, publication)
         self._processors.consume(entry, item)
 
@@ -272,8 +272,8 @@ class PublicationPhase:
 
     def evict(self, stream: StreamState, now: float) -> None:
         """Remove expired messages, or all messages when the stream has expired (`now` infinite)."""
-        over = [item for item in stream.cache if item.lease_until <= now]
-        for item in over:
+        expired = [item for item in stream.cache if item.lease_until <= now]
+        for item in expired:
             stream.cache.remove(item)
             self._broker.port.note(Fact("evict", item.event.id, reason="lease_over"))
 

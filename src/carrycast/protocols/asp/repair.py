@@ -1,7 +1,7 @@
 """Repair [001 §6.2, §6.3]: another announcer in place of a lost one, and notices and requests when there is none.
 
-A broker that needs a path and has no announcer is in one of three states: it has told its downstream neighbors, which
-search elsewhere; it has requested a new announcement from the source; or it waits for a neighbor to ask.
+A broker that needs a path and has no announcer is in one of three states: it has notified its downstream neighbors,
+which search elsewhere; it has requested a new announcement from the source; or it waits for a neighbor to ask.
 """
 
 from collections.abc import Callable, Sequence
@@ -65,23 +65,23 @@ class PathRepair:
         usable = [(one.metric_s, announcer) for announcer, one in known if self._is_feasible(entry, announcer)]
         if not usable:
             state.lose_announcer()
-            for path in state.requested_paths():
+            for path in state.list_requested_paths():
                 self.report_lost(now, entry, path)
-            for result in self._derived(entry):
+            for result in self._find_results(entry):
                 self._on_input_lost(now, result)
             return
-        turn = state.switch_to(min(usable)[1])
+        change = state.switch_to(min(usable)[1])
         if state.active:
             self._broker.port.note(Fact("path_repaired", entry.item.event.id, state.announcer))
         for subscriber, path in list(state.active.items()):
             sent = state.sent.get(subscriber)
             # The metric grows by how much worse the whole path is now.
-            metric_s = (path.metric_s if sent is None else sent.metric_s) + state.path_s - turn.before_s
+            metric_s = (path.metric_s if sent is None else sent.metric_s) + state.path_s - change.before_s
             self._move(now, entry, subscriber, max(0.0, metric_s), PathKind.REPLACE)
-        if turn.before is None:
-            self._announce_recovery(now, entry, [path.neighbor for path in state.requested_paths()])
+        if change.before is None:
+            self._announce_recovery(now, entry, [path.neighbor for path in state.list_requested_paths()])
             self.request_deferred(now, entry)
-        for result in self._derived(entry):
+        for result in self._find_results(entry):
             result.path.remember_alternative(self._broker.node)
             self.on_alternative(now, result, self._broker.node)
 
@@ -144,20 +144,20 @@ class PathRepair:
 
     def _request(self, now: float, entry: KnownAnnouncement, neighbor: NodeId, subscriber: int) -> None:
         """Request a new announcement from a neighbor, once; a path over it might lead back to here."""
-        if self._broker.neighbors.reachable(neighbor) and entry.path.mark_requested(neighbor):
+        if self._broker.neighbors.is_reachable(neighbor) and entry.path.mark_requested(neighbor):
             metric_s = entry.path.alternatives[neighbor].metric_s
             self._broker.neighbors.send(now, neighbor, PathMessage(entry.id, subscriber, metric_s, PathKind.RENEW))
 
-    def _announce_recovery(self, now: float, entry: KnownAnnouncement, told: Sequence[NodeId]) -> None:
-        """Tell the neighbors that were told of the lost path, and have found no other, that it is back."""
+    def _announce_recovery(self, now: float, entry: KnownAnnouncement, recipients: Sequence[NodeId]) -> None:
+        """Announce to neighbors that were notified of a lost path that it is back; some have found no other path."""
         neighbors = self._broker.neighbors
-        for neighbor in told:
+        for neighbor in recipients:
             cost_s = neighbors.cost_s(neighbor)
             if cost_s is not None:
                 link_s = cost_s if self._broker.settings.announce_by == "unicast" else 0.0
                 neighbors.send(now, neighbor, ShortAnnouncement(entry.id, entry.path.path_s + link_s, entry.sequence))
 
-    def _derived(self, entry: KnownAnnouncement) -> list[KnownAnnouncement]:
+    def _find_results(self, entry: KnownAnnouncement) -> list[KnownAnnouncement]:
         """The results that local processors make of an announcement."""
         ids = [id for derivation in entry.derivations for id in derivation.results]
         known = [self._broker.table.get(id) for id in ids]

@@ -23,13 +23,13 @@ MAX_NUMBER = 2**63 - 1
 _EXACT = 2**53
 
 
-def _hashed(*parts: object) -> int:
+def _hash(*parts: object) -> int:
     """A 63-bit hash, which fits the integer type of SQL, Arrow and Spark. Never 0, which stands for no id."""
     digest = hashlib.blake2b(msgspec.msgpack.encode(parts), digest_size=8).digest()
     return (int.from_bytes(digest, "big") >> 1) or 1
 
 
-def _canonical(value: Scalar, decimals: int) -> Scalar:
+def _canonicalize(value: Scalar, decimals: int) -> Scalar:
     """[001 §4.5] Floats are rounded, so that processors that round differently still agree; 20.0 and 20 are equal."""
     if isinstance(value, float):
         rounded = round(value, decimals)
@@ -39,24 +39,24 @@ def _canonical(value: Scalar, decimals: int) -> Scalar:
 
 def canonical_content(event: Event, decimals: int) -> bytes:
     """The content of an event without its id, time and lease: equal bytes for equal content."""
-    attributes = [(name, _canonical(value, decimals)) for name, value in sorted(event.attributes.items())]
+    attributes = [(name, _canonicalize(value, decimals)) for name, value in sorted(event.attributes.items())]
     return msgspec.msgpack.encode((attributes, event.payload))
 
 
 def announcement_id(event: Event, origin: Iterable[int], decimals: int) -> int:
     """[001 §4.2] A hash of the message's content. `origin`: the node of a source or the ids of the announcements that a
     result was made of, or nothing to hash the content alone."""
-    return _hashed("announcement", list(origin), canonical_content(event, decimals))
+    return _hash("announcement", list(origin), canonical_content(event, decimals))
 
 
 def stream_id(node: int, key: Sequence[Scalar | None]) -> int:
     """The id of a local stream: a hash of the node and the values of the stream attributes."""
-    return _hashed("stream", node, list(key))
+    return _hash("stream", node, list(key))
 
 
 def result_stream_id(streams: Iterable[int], processor: ProcessorId, place: int) -> int:
     """The id of the stream of a processor's results: the same wherever this processor runs on the same inputs."""
-    return _hashed("result", list(streams), processor, place)
+    return _hash("result", list(streams), processor, place)
 
 
 def derive_subscriber(subscriber: int, result: int) -> int:
@@ -65,7 +65,7 @@ def derive_subscriber(subscriber: int, result: int) -> int:
     Not the original id: one sink may subscribe to a stream and to two results of it, and each needs its own path at the
     source.
     """
-    return _hashed("subscriber", subscriber, result)
+    return _hash("subscriber", subscriber, result)
 
 
 def is_valid_metric(metric_s: float) -> bool:

@@ -128,35 +128,35 @@ class ProcessorResults:
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
     ) -> None:
         """The outcome of a call. A processor that failed is reported and skipped."""
-        work = self._processors.finish(token, state, error)
-        if work is None:
+        call = self._processors.finish(token, state, error)
+        if call is None:
             return
-        event = work.items[0].event.id
+        event = call.items[0].event.id
         if error:
             self._broker.drop("processor_failed", event)
         elif not is_valid_metric(cost_s):
             self._broker.drop("processor_cost_invalid", event)
-        elif work.announces:
-            self._announce(now, work, events, cost_s)
+        elif call.announces:
+            self._announce(now, call, events, cost_s)
         else:
-            self._publish(now, work, events)
+            self._publish(now, call, events)
 
-    def _announce(self, now: float, work: ProcessorCall, events: Sequence[Event], cost_s: float) -> None:
+    def _announce(self, now: float, call: ProcessorCall, events: Sequence[Event], cost_s: float) -> None:
         """[001 §4.1] "the result is to be submitted back to their broker along with identifications of the processed
         source announcements and a metric information"."""
         broker = self._broker
-        derivation = work.derivation
+        derivation = call.derivation
         known = [broker.table.get(id) for id in derivation.inputs]
         inputs = [one for one in known if one is not None]
         if tuple(one.sequence for one in inputs) != derivation.sequences:
             # Announced again while the processor was busy; the newer announcement has its own call.
-            broker.drop("announcement_over", work.items[0].event.id)
+            broker.drop("announcement_over", call.items[0].event.id)
             return
         derivation.cost_s = cost_s
         for one in inputs:
             one.add_derivation(derivation)
         for place, event in enumerate(events):
-            entry = self._result(work, inputs, event, place)
+            entry = self._make_result(call, inputs, event, place)
             own = broker.table.depends_on(derivation, entry.id)
             derivation.results.append(NO_RESULT if own else entry.id)
             if own:
@@ -165,11 +165,11 @@ class ProcessorResults:
             if (own or not self._announcements.announce(now, entry)) and entry.stream.window.add(entry.item.counter):
                 broker.local.deliver(event, entry.item.hops)
 
-    def _result(
-        self, work: ProcessorCall, inputs: list[KnownAnnouncement], event: Event, place: int
+    def _make_result(
+        self, call: ProcessorCall, inputs: list[KnownAnnouncement], event: Event, place: int
     ) -> KnownAnnouncement:
         broker = self._broker
-        derivation = work.derivation
+        derivation = call.derivation
         origin = () if broker.settings.identity == "content" else sorted(one.id for one in inputs)
         streams = [one.stream.id for one in inputs]
         metric_s = self._announcements.result_metric(derivation)
@@ -187,7 +187,7 @@ class ProcessorResults:
             id,
             stream,
             sequence,
-            combine_messages(stream, work.items, event),
+            combine_messages(stream, call.items, event),
             min(one.until for one in inputs),
             PathState(broker.node, math.inf if metric_s is None else metric_s),
             flags,
@@ -195,15 +195,15 @@ class ProcessorResults:
             derivation,
         )
 
-    def _publish(self, now: float, work: ProcessorCall, events: Sequence[Event]) -> None:
-        derivation = work.derivation
+    def _publish(self, now: float, call: ProcessorCall, events: Sequence[Event]) -> None:
+        derivation = call.derivation
         for place, event in enumerate(events):
             id = derivation.results[place] if place < len(derivation.results) else NO_RESULT
             entry = self._broker.table.get(id)
             if entry is None:
                 self._broker.drop("result_unannounced", event.id)
             else:
-                item = combine_messages(entry.stream, work.items, event)
+                item = combine_messages(entry.stream, call.items, event)
                 self._publications.publish(now, entry, item, self._broker.node)
 
 

@@ -59,8 +59,8 @@ class AuditedEvents:
             del self.events[number]
 
 
-def filter_key(text: str) -> int:
-    """A filter in 32 bits. Two filters with the same key may end a tree without need."""
+def hash_filter(text: str) -> int:
+    """Hash a filter to 32 bits. Two filters with the same hash may end a tree without need."""
     return crc32(text.encode())
 
 
@@ -105,7 +105,7 @@ class TreeAudit:
             last = max(old)
             salt = self._rng.getrandbits(SALT_BITS)
             hashes = {
-                filter_key(one.text): audited.hash_matching(one, self._after, last, salt)
+                hash_filter(one.text): audited.hash_matching(one, self._after, last, salt)
                 for one in filters[:MAX_FILTERS]
             }
             self._neighbors.broadcast(Audit(source, number, self._after + 1, last, salt, hashes))
@@ -132,15 +132,15 @@ class TreeAudit:
         audited.audited = audit.last
         return True
 
-    def passes(self, now: float, audit: Audit, filters: list[str]) -> bool:
-        """Whether this node got all events that match its filters."""
+    def is_complete(self, now: float, audit: Audit, filters: list[str]) -> bool:
+        """Return whether this node got all events that match its filters."""
         audited = self._audited[audit.source]
         audited.forget(audit.first - 1)
         if 0.0 <= now - self.filters_changed_s < SETTLE_S:
             return True
         for text in filters:
             filter = Filter(text)
-            expected = audit.hashes.get(filter_key(filter.text))
+            expected = audit.hashes.get(hash_filter(filter.text))
             if expected is not None and expected != audited.hash_matching(
                 filter, audit.first - 1, audit.last, audit.salt
             ):

@@ -21,7 +21,7 @@ from carrycast.core.protocol import Fact, Port, Token
 from carrycast.core.wire import LEASE_EXPIRED, hops_after
 from carrycast.protocols.drift.known_events import KnownEvents
 from carrycast.protocols.drift.messages import Data, Offer
-from carrycast.protocols.drift.neighbor_table import DriftNeighborTable, uncovered_of
+from carrycast.protocols.drift.neighbor_table import DriftNeighborTable, select_uncovered
 from carrycast.protocols.drift.rules import payload_backoff_s, rebroadcast_backoff_s
 from carrycast.protocols.drift.runs import pack_id
 from carrycast.protocols.drift.settings import DriftSettings
@@ -90,7 +90,7 @@ class SelfPruningBroadcast:
 
     def schedule(self, now: float, id: EventId, sender: NodeId, covered: frozenset[int]) -> None:
         """Schedule the rebroadcast of a new event for the neighbors that its frame does not cover."""
-        uncovered = self._neighbors.uncovered_by(covered, sender)
+        uncovered = self._neighbors.find_uncovered(covered, sender)
         if uncovered:
             self._start_backoff(now, id, self._add(now, id, uncovered))
 
@@ -98,7 +98,7 @@ class SelfPruningBroadcast:
         """Another copy of the event was received: eliminate the neighbors that it covers."""
         pending = self.pending.get(id)
         if pending is not None:
-            self._prune(now, id, pending, uncovered_of(pending.uncovered, covered, sender))
+            self._prune(now, id, pending, select_uncovered(pending.uncovered, covered, sender))
 
     def cover(self, now: float, node: NodeId, id: EventId) -> None:
         """A neighbor is known to hold an event."""

@@ -26,7 +26,7 @@ from carrycast.protocols.drift.pull import EventPull
 from carrycast.protocols.drift.rate_limits import FixedWindowLimiter
 from carrycast.protocols.drift.reconciliation import INTERVAL_FACTOR, Reconciliation
 from carrycast.protocols.drift.rules import short_address
-from carrycast.protocols.drift.runs import RunsOf, difference, ids_in, pack_ids, runs_within, select_marked
+from carrycast.protocols.drift.runs import RunsOf, find_difference, iterate_ids, pack_ids, select_marked, select_range
 from carrycast.protocols.drift.settings import DriftSettings
 
 DYING_S = 0.05
@@ -83,12 +83,12 @@ class EventExchange:
     def on_digest(self, now: float, sender: NodeId, digest: Digest) -> None:
         """The ids of the events that a neighbor knows, or a part of them."""
         theirs, nearly_full = digest.ids, self._known_events.nearly_full
-        ids = list(ids_in(theirs)) if nearly_full or digest.evicted else []
+        ids = list(iterate_ids(theirs)) if nearly_full or digest.evicted else []
         evicted = select_marked(ids, digest.evicted)
         mine = self._known_events.runs()
         if digest.low is not None or digest.high is not None:
-            mine = runs_within(mine, digest.low, digest.high)
-        missing_there, missing_here = difference(mine, theirs), difference(theirs, mine)
+            mine = select_range(mine, digest.low, digest.high)
+        missing_there, missing_here = find_difference(mine, theirs), find_difference(theirs, mine)
         if not missing_there:
             if not missing_here:
                 self.reconciliation.on_equal_digest(now, sender, digest)
@@ -107,7 +107,7 @@ class EventExchange:
 
     def on_offer(self, now: float, sender: NodeId, offer: Offer) -> None:
         """The ids of events that a neighbor holds; it may also ask which of them are held here."""
-        for id in ids_in(offer.ids):
+        for id in iterate_ids(offer.ids):
             if self._known_events.on_mention(id):
                 self.replicas.add_holder(sender, id)
                 self._broadcast.cover(now, sender, id)
@@ -119,7 +119,7 @@ class EventExchange:
 
     def on_pull_request(self, now: float, sender: NodeId, request: PullRequest) -> None:
         """The ids of events that a neighbor is missing."""
-        ids, holder = list(ids_in(request.ids)), request.holder
+        ids, holder = list(iterate_ids(request.ids)), request.holder
         self.pull.suppress(ids)
         for id in ids:
             if holder not in (self._address, sender & 0xFFFF) and id in self._known_events.buffered:
@@ -137,7 +137,7 @@ class EventExchange:
 
     def _answer_query(self, sender: NodeId, queried: RunsOf) -> None:
         """Offer the events of a query that this node holds; a query has no more than fit one message."""
-        held = [id for id in ids_in(queried) if id in self._known_events.buffered][:IDS_PER_MESSAGE]
+        held = [id for id in iterate_ids(queried) if id in self._known_events.buffered][:IDS_PER_MESSAGE]
         if held:
             self._port.send(sender, Offer(pack_ids(held)))
 

@@ -12,7 +12,7 @@ from carrycast.core.protocol import DurableStore, Fact, Port
 from carrycast.core.wire import LEASE_EXPIRED
 from carrycast.protocols.drift.eviction import RendezvousEviction
 from carrycast.protocols.drift.messages import IDS_PER_MESSAGE, MAX_RUNS_BYTES, Digest
-from carrycast.protocols.drift.runs import RunsOf, ids_in, pack, pack_bits, runs_of
+from carrycast.protocols.drift.runs import RunsOf, iterate_ids, make_runs, pack, pack_bits
 from carrycast.protocols.drift.set_hash import SetHash
 from carrycast.protocols.drift.settings import DriftSettings
 
@@ -80,7 +80,8 @@ class KnownEvents:
         return id in self.ids or id in self._expired.ids or (bool(self._unlisted) and self.is_unlisted(id))
 
     def on_mention(self, id: EventId) -> bool:
-        """A neighbor mentions an event: if it is unlisted here, it becomes listed. Whether it was received before."""
+        """A neighbor mentions an event: if it is unlisted here, it becomes listed. Returns whether it was received
+        before."""
         return id in self.ids or self.list_event(id) or self.is_duplicate(id)
 
     def is_unlisted(self, id: EventId) -> bool:
@@ -91,7 +92,9 @@ class KnownEvents:
         """The event, if it is buffered."""
         return self._buffer.get(id)
 
-    def serving(self, now: float, filter: str, attributes: dict[str, str | int | float | bool]) -> list[BufferedEvent]:
+    def find_matching(
+        self, now: float, filter: str, attributes: dict[str, str | int | float | bool]
+    ) -> list[BufferedEvent]:
         """The buffered events that match and that a subscriber with these attributes may see."""
         return self._buffer.matching(now, filter, attributes)
 
@@ -127,14 +130,15 @@ class KnownEvents:
         self._runs = None
 
     def list_all(self, source: NodeId) -> bool:
-        """The tree of a source is torn down: its events are reconciled like all others. Whether there were any."""
+        """The tree of a source is torn down: its events are reconciled like all others. Returns whether there were
+        any."""
         unlisted = self._unlisted.pop(source, {})
         for id in unlisted:
             self._list(id)
         return bool(unlisted)
 
     def list_event(self, id: EventId) -> bool:
-        """A neighbor mentions an event that was received by a tree here; False if it was not."""
+        """List an event that a neighbor mentions. Returns False if it was not received by a tree here."""
         unlisted = self._unlisted.get(id.source) if self._unlisted else None
         if unlisted is None or id not in unlisted:
             return False
@@ -177,14 +181,14 @@ class KnownEvents:
     def runs(self) -> RunsOf:
         """The ids of all listed events as runs."""
         if self._runs is None:
-            self._runs = runs_of(self.ids)
+            self._runs = make_runs(self.ids)
         return self._runs
 
     def digests(self) -> Iterator[Digest]:
         """The whole set as messages: mostly one."""
         known = pack(self.runs())
         if len(known) <= MAX_RUNS_BYTES and len(self.ids) <= MAX_RUNS_BYTES:
-            yield Digest(known, self._pack_evicted(ids_in(self.runs())))
+            yield Digest(known, self._pack_evicted(iterate_ids(self.runs())))
             return
         ids = sorted(self.ids)
         low: EventId | None = None
@@ -207,7 +211,7 @@ class KnownEvents:
         size = MAX_RUNS_BYTES
         while True:
             part = ids[first : first + size]
-            runs = pack(runs_of(part))
+            runs = pack(make_runs(part))
             if len(runs) <= MAX_RUNS_BYTES:
                 high = None if first + size >= len(ids) else part[-1]
                 return Digest(runs, self._pack_evicted(part), low, high)

@@ -83,8 +83,8 @@ class Data(EventMessage, frozen=True, gc=True, dict=True, tag=1):
             raise ValueError("half a short address")
 
     @_CachedProperty
-    def covered(self) -> frozenset[int]:
-        """Each short address as a number."""
+    def covered_addresses(self) -> frozenset[int]:
+        """The short addresses of the covered nodes as numbers."""
         return frozenset(struct.unpack(f">{len(self.neighbors) // ADDRESS_BYTES}H", self.neighbors))
 
 
@@ -180,7 +180,7 @@ class Audit(Message, frozen=True, gc=False, tag=13):
     salt: Salt
     """Drawn after the events were sent."""
     hashes: Annotated[dict[Hash32, Hash32], Meta(max_length=MAX_FILTERS)]
-    """For each filter, by its 32-bit key, the hash of the events that match it."""
+    """For each filter, by its 32-bit hash, the hash of the events that match it."""
 
 
 class TreeEnd(Message, frozen=True, gc=False, tag=9):

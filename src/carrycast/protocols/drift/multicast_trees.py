@@ -154,7 +154,7 @@ class TreeTable:
         all_filters = self._trees[self._node].subtrees.values()
         return sum(links for filters in all_filters for filter, links in filters if filter.matches(event.attributes))
 
-    def filters_of(self, source: NodeId) -> list[Filter]:
+    def collect_filters(self, source: NodeId) -> list[Filter]:
         """All filters in the tree of a source, each once."""
         all_filters = self._trees[source].subtrees.values()
         return list({filter.text: filter for filters in all_filters for filter, _ in filters}.values())
@@ -205,7 +205,7 @@ class TreeTable:
         if tree.explored > self.settings.asks:
             return False
         for node in tree.unanswered:
-            self._port.send(node, self._explorer(source, tree, reply=True))
+            self._port.send(node, self._make_explorer(source, tree, reply=True))
         tree.explored += 1
         self._port.set_timer((EXPLORE, source), EXPLORE_RETRY_S)
         return True
@@ -239,7 +239,7 @@ class TreeTable:
     # Tearing down.
 
     def tear_down(self, sources: Iterable[NodeId]) -> list[NodeId]:
-        """End the trees of these sources and tell all neighbors; returns the sources that had one."""
+        """End the trees of these sources and notify all neighbors; returns the sources that had one."""
         ended = []
         for source in sources:
             tree = self._trees.pop(source, None)
@@ -283,15 +283,15 @@ class TreeTable:
             tree.unanswered.pop(sender, None)
             self._send_echo(explorer.source, tree)
         if explorer.reply:
-            self._port.send(sender, self._explorer(explorer.source, tree))
+            self._port.send(sender, self._make_explorer(explorer.source, tree))
 
     def _send_explorer(self, source: NodeId) -> None:
         tree = self._trees[source]
         tree.explored = 1
-        self._neighbors.broadcast(self._explorer(source, tree))
+        self._neighbors.broadcast(self._make_explorer(source, tree))
         self._port.set_timer((EXPLORE, source), EXPLORE_RETRY_S)
 
-    def _explorer(self, source: NodeId, tree: MulticastTree, reply: bool = False) -> Explorer:
+    def _make_explorer(self, source: NodeId, tree: MulticastTree, reply: bool = False) -> Explorer:
         parent = int.from_bytes(short_address(self._node if tree.parent is None else tree.parent), "big")
         return Explorer(source, tree.number, tree.stable_s, tree.hops, parent, reply)
 
@@ -393,7 +393,7 @@ class MulticastForwarding:
         """Send the audit of the own tree."""
         tree = self._trees.get(self._node)
         if tree is not None:
-            self._audit.send(now, self._node, tree.number, self._trees.filters_of(self._node))
+            self._audit.send(now, self._node, tree.number, self._trees.collect_filters(self._node))
 
     def on_failure(self, now: float, source: NodeId) -> list[NodeId]:
         """A neighbor in the tree of the source could not be reached."""
@@ -417,7 +417,7 @@ class MulticastForwarding:
         if not self._audit.is_new(audit):
             return []
         self._neighbors.broadcast(audit)
-        if self._audit.passes(now, audit, self._local_filters()):
+        if self._audit.is_complete(now, audit, self._local_filters()):
             return []
         self._port.note(Fact("path_leaks", peer=tree.parent))
         return self._trees.tear_down([audit.source])

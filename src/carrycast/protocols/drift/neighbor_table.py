@@ -29,7 +29,7 @@ class DriftNeighborTable:
         self._link_counts: dict[Interface, int] = {}
         """How many links each interface has."""
         self._addresses_on: dict[tuple[Interface, ...], bytes] = {}
-        """What `addresses_on` has returned, until a link changes."""
+        """The cached results of `addresses_on`, until a link changes."""
         self._all_interfaces: tuple[Interface, ...] | None = None
         """The interfaces that reach all neighbors, until a link changes."""
         self._provisional: dict[NodeId, tuple[float, Interface]] = {}
@@ -99,8 +99,8 @@ class DriftNeighborTable:
         """Cancel the timer."""
         self._port.cancel_timer(PROVISIONAL)
 
-    def uncovered_by(self, covered: frozenset[int], sender: NodeId) -> list[NodeId]:
-        """The neighbors that a frame of the sender's does not list."""
+    def find_uncovered(self, covered: frozenset[int], sender: NodeId) -> list[NodeId]:
+        """Return the neighbors that a frame of the sender's does not list."""
         return [node for node in self.links if node & 0xFFFF not in covered and node != sender]
 
     def interfaces_to(self, nodes: Collection[NodeId]) -> tuple[Interface, ...]:
@@ -148,6 +148,6 @@ class DriftNeighborTable:
         self._all_interfaces = None
 
 
-def uncovered_of(nodes: Iterable[NodeId], covered: frozenset[int], sender: NodeId) -> list[NodeId]:
-    """The nodes, of some neighbors, that a frame of the sender's does not list."""
+def select_uncovered(nodes: Iterable[NodeId], covered: frozenset[int], sender: NodeId) -> list[NodeId]:
+    """Return those of some neighbors that a frame of the sender's does not list."""
     return [node for node in nodes if node & 0xFFFF not in covered and node != sender]

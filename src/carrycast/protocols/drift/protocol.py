@@ -174,7 +174,7 @@ class Drift(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents, Runs
         else:
             self._trees.on_filters_changed(now)
         if subscription.history and not known:
-            for stored in self._known_events.serving(now, subscription.filter, subscription.attributes):
+            for stored in self._known_events.find_matching(now, subscription.filter, subscription.attributes):
                 self.port.deliver(subscription.id, stored.event, stored.hops)
             self.port.close_history(subscription.id, complete=False)
 
@@ -197,7 +197,7 @@ class Drift(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents, Runs
 
     def on_request(self, now: float, request: Request) -> None:
         """Answers come from the local buffer only; other nodes may hold more, so they are never complete."""
-        self._requests.open(now, request, self._known_events.serving(now, request.filter, request.attributes))
+        self._requests.open(now, request, self._known_events.find_matching(now, request.filter, request.attributes))
 
     def on_link_up(self, now: float, link: Link) -> None:
         self._requests.link_up(now, link)
@@ -316,7 +316,7 @@ class Drift(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents, Runs
         id = message.event.id
         if id in self._known_ids or self._known_events.on_mention(id):
             if id in self._pending:
-                self._broadcast.on_duplicate(now, id, sender, message.covered)
+                self._broadcast.on_duplicate(now, id, sender, message.covered_addresses)
             if id in self._proxied_pull.requesters:
                 self._exchange.on_proxied_event(now, message)
             elif self._known_events.nearly_full:
@@ -324,7 +324,7 @@ class Drift(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents, Runs
             return
         self._pull.cancel(id)
         stored = self._accept(now, message.event, message.hops, message.remaining_s, message.neighbors)
-        self._broadcast.schedule(now, id, sender, message.covered)
+        self._broadcast.schedule(now, id, sender, message.covered_addresses)
         if self._processing:
             self._processing.on_event(stored)
 

@@ -116,8 +116,8 @@ class ProxiedPull:
             self._schedule(id)
 
     def complete(self, id: EventId) -> list[NodeId]:
-        """The event has arrived: the present neighbors that are missing it. If none of them is present, the pull stays
-        open until one comes."""
+        """The event has arrived. Returns the present neighbors that are missing it. If none of them is present, the
+        pull stays open until one comes."""
         present = [node for node in self.requesters.get(id, ()) if node in self._neighbors]
         if present:
             self.cancel(id)

@@ -1,6 +1,6 @@
-"""Reconciliation: when a node sends the hash or the digest of its known events (Trickle, RFC 6206).
+"""Reconciliation: a Trickle timer (RFC 6206) decides when a node sends the hash or the digest of its known events.
 
-A Trickle timer decides when to send. RFC 6206 names, and what they are here:
+The terms of RFC 6206, and their counterparts here:
 
 - *interval I*: `_interval_s`. A transmission is scheduled at a random time t in the second half of it (§4.2, rule 2).
 - *Imin*: the setting `contact_s` after a contact, `news_s` after a new event. *Imax*: the setting `hash_max_s`.
@@ -122,15 +122,15 @@ class Reconciliation:
         self._new.clear()
 
     def on_hash(self, now: float, node: NodeId, hash: Hash) -> tuple[bool, EventId | None]:
-        """Compare a neighbor's hash: whether the sets are equal, or else the one event that the neighbor is missing. If
-        neither, schedule an answer."""
+        """Compare a neighbor's hash. Returns whether the sets are equal, and if not, the one event that the neighbor is
+        missing if that is the only difference. In all other cases an answer is scheduled."""
         if self._hash.equals(hash.salt, hash.value, hash.sketch):
             self._on_consistent(node)
             # If an answer is scheduled, another neighbor has just given it.
             if self._reply is not None and not self._is_informed(self._reply[0]):
                 self._cancel_reply()
             return True, None
-        missing = self._hash.single_difference(hash.salt, hash.value, hash.sketch)
+        missing = self._hash.find_single_difference(hash.salt, hash.value, hash.sketch)
         if missing is not None:
             self._new.discard(node)
         elif self._reply is None:
@@ -144,10 +144,10 @@ class Reconciliation:
         suppressed."""
         self._on_consistent(node)
         if self._reply is not None:
-            asked_by = self._reply[0]
-            # It has caused this digest, whichever node sent it.
-            self._charge(now, asked_by, _size(digest))
-            self._without_digest.discard(asked_by)
+            requester = self._reply[0]
+            # The requester has caused this digest, whichever node sent it.
+            self._charge(now, requester, _estimate_bytes(digest))
+            self._without_digest.discard(requester)
             self._cancel_reply()
 
     def on_reply_timer(self, now: float) -> None:
@@ -160,7 +160,7 @@ class Reconciliation:
             self._send_hash(now)
         elif not self._is_held_off(now):
             digests = list(self._known_events.digests())
-            if self._charge(now, node, sum(map(_size, digests))):
+            if self._charge(now, node, sum(map(_estimate_bytes, digests))):
                 self._send_digests(now, digests)
             else:
                 self._port.note(Fact("drop", peer=node, reason="digests_too_often"))
@@ -240,6 +240,6 @@ class Reconciliation:
         self._port.cancel_timer(REPLY)
 
 
-def _size(digest: Digest) -> int:
+def _estimate_bytes(digest: Digest) -> int:
     """The approximate size of a digest in bytes."""
     return OVERHEAD_BYTES // 4 + len(digest.known) + len(digest.evicted)

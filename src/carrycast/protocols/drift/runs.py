@@ -23,8 +23,8 @@ class BadRunsError(Exception):
     """Bytes that are no runs: cut short, beyond the largest id, or more than `MAX_IDS` ids."""
 
 
-def runs_of(ids: Iterable[EventId]) -> RunsOf:
-    """The runs of each source, ordered by source and number."""
+def make_runs(ids: Iterable[EventId]) -> RunsOf:
+    """Return the runs of each source, ordered by source and number."""
     found: dict[NodeId, list[Run]] = {}
     for source, number in sorted(ids):
         runs = found.setdefault(source, [])
@@ -42,16 +42,16 @@ def pack(runs_by_source: Mapping[NodeId, tuple[Run, ...]]) -> bytes:
     for source, runs in runs_by_source.items():
         end = 0
         for first, after in runs:
-            _put(packed, source - before)
-            _put(packed, first - end)
-            _put(packed, after - first - 1)
+            _append_number(packed, source - before)
+            _append_number(packed, first - end)
+            _append_number(packed, after - first - 1)
             before, end = source, after
     return bytes(packed)
 
 
 def pack_ids(ids: Iterable[EventId]) -> bytes:
     """Encode ids."""
-    return pack(runs_of(ids))
+    return pack(make_runs(ids))
 
 
 def pack_id(id: EventId) -> bytes:
@@ -64,7 +64,7 @@ def unpack(packed: bytes) -> RunsOf:
     found: dict[NodeId, list[Run]] = {}
     source = end = total = 0
     # Bytes without the highest bit are the numbers themselves.
-    numbers = packed if packed.isascii() else _numbers(packed)
+    numbers = packed if packed.isascii() else _decode_numbers(packed)
     if len(numbers) % 3:
         raise BadRunsError("a run is three numbers")
     for at in range(0, len(numbers), 3):
@@ -98,17 +98,17 @@ def select_marked(ids: Sequence[EventId], packed: bytes) -> set[EventId]:
     return {id for at, id in enumerate(ids) if packed[at >> 3] >> (at & 7) & 1}
 
 
-def ids_in(runs_by_source: Mapping[NodeId, tuple[Run, ...]]) -> Iterator[EventId]:
-    """Every id, ordered by source and number."""
+def iterate_ids(runs_by_source: Mapping[NodeId, tuple[Run, ...]]) -> Iterator[EventId]:
+    """Yield every id, ordered by source and number."""
     for source, runs in runs_by_source.items():
         for first, after in runs:
             for number in range(first, after):
                 yield EventId(source, number)
 
 
-def runs_within(runs_by_source: RunsOf, low: EventId | None, high: EventId | None) -> RunsOf:
-    """The ids between two ids, both included; None is no bound. The cost is proportional to the result, because a
-    large set is compared part by part."""
+def select_range(runs_by_source: RunsOf, low: EventId | None, high: EventId | None) -> RunsOf:
+    """Return the ids between two ids, both included; None is no bound. The cost is proportional to the result, because
+    a large set is compared part by part."""
     low, high = low or EventId(0, 0), high or EventId(MAX_NODE_ID, MAX_NODE_ID)
     found: RunsOf = {}
     for source, runs in runs_by_source.items():
@@ -121,8 +121,8 @@ def runs_within(runs_by_source: RunsOf, low: EventId | None, high: EventId | Non
     return found
 
 
-def difference(one: Mapping[NodeId, tuple[Run, ...]], other: Mapping[NodeId, tuple[Run, ...]]) -> list[EventId]:
-    """The ids in `one` and not in `other`, ordered by source and number. A source with equal runs costs one
+def find_difference(one: Mapping[NodeId, tuple[Run, ...]], other: Mapping[NodeId, tuple[Run, ...]]) -> list[EventId]:
+    """Return the ids in `one` and not in `other`, ordered by source and number. A source with equal runs costs one
     comparison."""
     found: list[EventId] = []
     for source, runs in one.items():
@@ -136,14 +136,14 @@ def difference(one: Mapping[NodeId, tuple[Run, ...]], other: Mapping[NodeId, tup
     return found
 
 
-def _put(packed: bytearray, number: int) -> None:
+def _append_number(packed: bytearray, number: int) -> None:
     while number > 0x7F:
         packed.append(number & 0x7F | 0x80)
         number >>= 7
     packed.append(number)
 
 
-def _numbers(packed: bytes) -> list[int]:
+def _decode_numbers(packed: bytes) -> list[int]:
     numbers: list[int] = []
     number = shift = 0
     for byte in packed:

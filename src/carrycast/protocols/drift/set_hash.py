@@ -27,19 +27,19 @@ _ID = Struct(">QQ")
 
 
 def hash_id(id: EventId) -> int:
-    """1,024 bits of an id."""
+    """Hash an id to 1,024 bits."""
     return int.from_bytes(shake_128(_ID.pack(id.source, id.sequence)).digest(SUM_BYTES))
 
 
-def salt_sum(total: int, salt: int) -> int:
-    """A sum of id hashes in 32 bits, under a salt."""
+def hash_sum(total: int, salt: int) -> int:
+    """Hash a sum of id hashes to 32 bits, under a salt."""
     digest = blake2b((total & _MASK).to_bytes(SUM_BYTES), digest_size=4, salt=salt.to_bytes(2)).digest()
     return int.from_bytes(digest)
 
 
 def hash_ids(ids: Iterable[EventId], salt: int) -> int:
     """The salted hash of a set, computed from scratch."""
-    return salt_sum(sum(map(hash_id, ids)), salt)
+    return hash_sum(sum(map(hash_id, ids)), salt)
 
 
 class SetHash:
@@ -76,16 +76,17 @@ class SetHash:
 
     def value(self, salt: int) -> int:
         """The salted hash of the set."""
-        return salt_sum(self._sum, salt)
+        return hash_sum(self._sum, salt)
 
     def equals(self, salt: int, value: int, sketch: int) -> bool:
         """Whether another set, given by hash and sketch, is equal; equal sets have equal sketches."""
-        return sketch == self.sketch and value == salt_sum(self._sum, salt)
+        return sketch == self.sketch and value == hash_sum(self._sum, salt)
 
-    def single_difference(self, salt: int, value: int, sketch: int) -> EventId | None:
-        """The event by which this set exceeds another, if the other set has all events but this one; else None."""
+    def find_single_difference(self, salt: int, value: int, sketch: int) -> EventId | None:
+        """Return the event by which this set exceeds another, if the other set has all events but this one; else
+        None."""
         id = self._by_sketch.get(sketch ^ self.sketch)
-        if id is not None and salt_sum(self._sum - hash_id(id), salt) == value:
+        if id is not None and hash_sum(self._sum - hash_id(id), salt) == value:
             return id
         return None
 

@@ -77,11 +77,11 @@ def test_events_that_name_another_by_their_trace_do_not_pass_for_the_one_that_is
     for id in (common, *forged):
         there.add(id)
     assert here.sketch ^ there.sketch == id_sketch(common)
-    assert here.single_difference(7, there.value(7), there.sketch) is None
+    assert here.find_single_difference(7, there.value(7), there.sketch) is None
     there = SetHash()
     for id in (common, ids[0]):
         there.add(id)
-    assert here.single_difference(7, there.value(7), there.sketch) == ids[1]
+    assert here.find_single_difference(7, there.value(7), there.sketch) == ids[1]
 
 
 def test_what_agrees_under_a_salt_of_the_past_does_not_under_the_next() -> None:

@@ -6,7 +6,7 @@ from carrycast.core.matching import Filter
 from carrycast.core.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from carrycast.core.protocol import Interface, Port, Token
 from carrycast.core.wire import Message
-from carrycast.protocols.drift.audit import MAX_EVENTS, AuditedEvents, filter_key
+from carrycast.protocols.drift.audit import MAX_EVENTS, AuditedEvents, hash_filter
 from carrycast.protocols.drift.messages import Audit, TreeData, TreeEnd
 from carrycast.protocols.drift.set_hash import hash_ids
 from carrycast.protocols.drift.test_drift import Bench, event
@@ -14,7 +14,7 @@ from carrycast.protocols.drift.test_multicast_trees import QUIET, on_the_way
 from carrycast.sim.engine.node import SimPort
 from carrycast.sim.testing import Net
 
-TWO = filter_key("topic = 2")
+TWO = hash_filter("topic = 2")
 SALT = 7
 
 
@@ -53,7 +53,7 @@ def test_who_lacks_something_ends_the_bet() -> None:
 
 def test_who_wants_something_else_looks_at_nothing() -> None:
     bench = with_two_events()
-    look = Audit(9, 1, 0, 5, SALT, {filter_key("topic = 3"): 77})
+    look = Audit(9, 1, 0, 5, SALT, {hash_filter("topic = 3"): 77})
     assert bench.hear(1, look, now=QUIET + 5) == [look]
 
 

@@ -24,7 +24,7 @@ from carrycast.protocols.drift.rules import (
     response_backoff_s,
     short_address,
 )
-from carrycast.protocols.drift.runs import ids_in, pack_ids, unpack
+from carrycast.protocols.drift.runs import iterate_ids, pack_ids, unpack
 from carrycast.protocols.drift.set_hash import SetHash
 from carrycast.protocols.drift.settings import DriftSettings
 from carrycast.sim.testing import Net, isolate_protocol
@@ -307,7 +307,7 @@ def test_a_long_digest_is_said_part_by_part_at_the_longest_intervals() -> None:
         if parts[-1].high is None:
             break
     assert len(parts) > 1
-    assert sorted(id for part in parts for id in ids_in(part.ids)) == ids
+    assert sorted(id for part in parts for id in iterate_ids(part.ids)) == ids
     assert all(b.low is not None and a.high is not None and b.low > a.high for a, b in pairwise(parts))
     # And from the beginning again.
     assert [one for one in bench.fire("trickle", 1800.0) if isinstance(one, Digest)] == parts[:1]
@@ -464,7 +464,7 @@ def test_errands_are_bounded_and_end_with_the_lease() -> None:
     bench.hear(2, PullRequest(pack_ids(EventId(9, number) for number in range(40)), 1))
     [want] = bench.fire("proxied_pull")
     assert isinstance(want, PullRequest)
-    assert len(list(ids_in(unpack(want.runs)))) == 5
+    assert len(list(iterate_ids(unpack(want.runs)))) == 5
     bench.fire("lease", now=60.0)
     bench.node.on_link_up(61.0, Link(4, "radio", 0.001))
     bench.settle()

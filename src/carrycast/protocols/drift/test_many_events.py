@@ -15,7 +15,7 @@ from carrycast.protocols.drift.messages import IDS_PER_MESSAGE, Data, Digest, Ha
 from carrycast.protocols.drift.neighbor_table import DriftNeighborTable
 from carrycast.protocols.drift.pull import ProxiedPull
 from carrycast.protocols.drift.rules import short_address
-from carrycast.protocols.drift.runs import pack_ids, runs_of, runs_within
+from carrycast.protocols.drift.runs import make_runs, pack_ids, select_range
 from carrycast.protocols.drift.settings import DriftSettings
 from carrycast.protocols.drift.test_drift import Bench, event, names
 from carrycast.protocols.drift.test_runs import IDS
@@ -116,7 +116,7 @@ def test_runs_within_bounds_are_those_of_the_ids_within(
     ids: set[EventId], low: EventId | None, high: EventId | None
 ) -> None:
     within = {id for id in ids if (low is None or id >= low) and (high is None or id <= high)}
-    assert runs_within(runs_of(ids), low, high) == runs_of(within)
+    assert select_range(make_runs(ids), low, high) == make_runs(within)
 
 
 def stocked(bench: Bench, number: int) -> list[EventId]:

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from carrycast.core.model import EventId
 from carrycast.core.model.identity import MAX_NODE_ID
-from carrycast.protocols.drift.runs import BadRunsError, difference, ids_in, pack_ids, runs_of, unpack
+from carrycast.protocols.drift.runs import BadRunsError, find_difference, iterate_ids, make_runs, pack_ids, unpack
 
 NUMBERS = st.integers(0, 40) | st.integers(0, MAX_NODE_ID - 1)
 IDS = st.sets(st.builds(EventId, NUMBERS, NUMBERS), max_size=40)
@@ -19,12 +19,12 @@ def test_a_stream_is_three_bytes_however_long_it_is() -> None:
 
 @given(ids=IDS)
 def test_what_is_packed_comes_out(ids: set[EventId]) -> None:
-    assert list(ids_in(unpack(pack_ids(ids)))) == sorted(ids)
+    assert list(iterate_ids(unpack(pack_ids(ids)))) == sorted(ids)
 
 
 @given(one=IDS, other=IDS)
 def test_differences_are_those_of_sets(one: set[EventId], other: set[EventId]) -> None:
-    assert difference(runs_of(one), runs_of(other)) == sorted(one - other)
+    assert find_difference(make_runs(one), make_runs(other)) == sorted(one - other)
 
 
 @given(packed=st.binary(max_size=60))

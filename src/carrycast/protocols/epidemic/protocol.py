@@ -174,8 +174,8 @@ class Epidemic(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents):
             self._requests.on_timer(now)
         elif key == RETRY:
             self._retry_armed = False
-            self._retry(now, self._transfer_requests.overdue(now))
-            for neighbor in self._transfer_requests.deferring:
+            self._retry(now, self._transfer_requests.find_overdue(now))
+            for neighbor in self._transfer_requests.deferring_neighbors:
                 self._request_deferred(now, neighbor)
         else:
             self._repeat_summaries()

@@ -67,8 +67,8 @@ class TransferRequests:
         return bool(self._pending)
 
     def on_advertised(self, neighbor: NodeId, ids: Iterable[EventId], linked: bool) -> tuple[list[EventId], int]:
-        """A neighbor has advertised events that this node is missing: those to request at once, and how many were too
-        many to remember."""
+        """A neighbor has advertised events that this node is missing. Returns those to request at once, and how many
+        were too many to remember."""
         room = self._room(neighbor if linked else UNLINKED)
         requested: list[EventId] = []
         rejected = 0
@@ -107,7 +107,7 @@ class TransferRequests:
         return True
 
     def take_deferred(self, neighbor: NodeId) -> list[EventId]:
-        """The deferred events to request now that half of a neighbor's window is free."""
+        """Remove and return the deferred events to request now that half of a neighbor's window is free."""
         deferred = self._deferred.get(neighbor)
         unlinked = neighbor in self._unlinked
         room = self._room(UNLINKED if unlinked else neighbor)
@@ -125,14 +125,15 @@ class TransferRequests:
         return requested
 
     def take_overflowed(self, neighbor: NodeId) -> bool:
-        """Whether to ask a neighbor for its summary vector again: once, when all remembered ids were requested."""
+        """Return whether to ask a neighbor for its summary vector again: once, when all remembered ids were
+        requested."""
         if neighbor not in self._overflowed or neighbor in self._deferred:
             return False
         del self._overflowed[neighbor]
         return True
 
     @property
-    def deferring(self) -> list[NodeId]:
+    def deferring_neighbors(self) -> list[NodeId]:
         """The neighbors with deferred events."""
         return list(self._deferred)
 
@@ -162,16 +163,16 @@ class TransferRequests:
         self._overflowed.pop(neighbor, None)
         return [id for id, pending in self._pending.items() if pending.neighbor == neighbor]
 
-    def overdue(self, now: float) -> list[EventId]:
-        """The events that should have arrived by now."""
+    def find_overdue(self, now: float) -> list[EventId]:
+        """Return the events that should have arrived by now."""
         return [id for id, pending in self._pending.items() if pending.due <= now]
 
     def retry(
         self, ids: Iterable[EventId], asks: int
     ) -> tuple[dict[tuple[NodeId, int], list[EventId]], list[tuple[EventId, NodeId]]]:
-        """The neighbor to request each event from again, and for which time: another one that holds the event, or the
-        same. Events that no neighbor holds are forgotten. The second list has those that were requested `asks` times,
-        with the last neighbor: they are given up."""
+        """Return the neighbor to request each event from again, and how often it was requested then: another one that
+        holds the event, or the same. Events that no neighbor holds are forgotten. The second list has the events that
+        were requested `asks` times, with the last neighbor: they are given up."""
         groups: dict[tuple[NodeId, int], list[EventId]] = {}
         given_up: list[tuple[EventId, NodeId]] = []
         for id in ids:
@@ -246,7 +247,7 @@ class TransferQueue:
         self._batches: dict[Token, NodeId] = {}
 
     def add(self, neighbor: NodeId, ids: Iterable[EventId]) -> tuple[list[EventId], bool]:
-        """A neighbor requests events: those to send at once, and whether more follow when the last of them is
+        """A neighbor requests events. Returns those to send at once, and whether more follow when the last of them is
         acknowledged. An event that is requested again while it waits is sent once."""
         queued = self._queued.get(neighbor)
         if queued is not None:
@@ -266,8 +267,8 @@ class TransferQueue:
         self._queued.pop(neighbor, None)
 
     def next_batch(self, token: Token) -> tuple[NodeId, list[EventId], bool] | None:
-        """A batch has ended: the neighbor, the events to send next, and whether more follow; None if the token is of no
-        batch."""
+        """A batch has ended. Returns the neighbor, the events to send next, and whether more follow; None if the token
+        is of no batch."""
         neighbor = self._batches.pop(token, None)
         if neighbor is None:
             return None

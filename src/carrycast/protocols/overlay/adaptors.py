@@ -18,7 +18,7 @@ from carrycast.protocols.overlay.messages import MAX_ENTRIES, Topology, Topology
 from carrycast.protocols.overlay.modulators import Modulators, RunningModulator
 from carrycast.protocols.overlay.relocation import Relocation
 from carrycast.protocols.overlay.resource_monitor import ResourceMonitor
-from carrycast.protocols.overlay.rules import FoundBroker, in_vicinity
+from carrycast.protocols.overlay.rules import FoundBroker, select_vicinity
 
 
 class NeighborSearchDone(NamedTuple):
@@ -121,7 +121,7 @@ class TopologyConstruction(Adaptor):
         # Step 1: neighbors that are too far are dropped, those that are near are added.
         if self._follow or not self._has_searched:
             self._has_searched = self._has_searched or bool(event.found)
-            near = in_vicinity(event.found, settings.vicinity, settings.degree, settings.within_hops)
+            near = select_vicinity(event.found, settings.vicinity, settings.degree, settings.within_hops)
             before = set(brokers.neighbors)
             if brokers.update_neighbors(now, near, self.components.monitor.information(now)):
                 context.port.note(Fact("overlay_links", value=float(len(near))))
@@ -141,9 +141,10 @@ class TopologyConstruction(Adaptor):
 
 
 class LoadBalancing(Adaptor):
-    """Load balancing [002 §2.4, §3.5]: an overloaded broker moves a modulator to a broker that is not.
+    """Load balancing [002 §2.4, §3.5]: an overloaded broker moves a modulator to a broker that is not overloaded.
 
-    Upstream if a broker on the paths from all producers has capacity, else downstream, else to a neighbor.
+    The modulator moves upstream if a broker on the paths from all producers has capacity, else downstream, else to a
+    neighbor.
     """
 
     interests = (LoadSampled,)
@@ -157,7 +158,7 @@ class LoadBalancing(Adaptor):
         movable = [one for one in with_function if not one.frozen and not relocation.is_relocating(one.client)]
         if movable:
             slowest = max(movable, key=self._run_time_s)
-            target = self._target(slowest, event.load)
+            target = self._choose_target(slowest, event.load)
             if target is not None:
                 relocation.start(now, slowest.client, target, (slowest.subscription.id,), with_home=False)
 
@@ -165,10 +166,10 @@ class LoadBalancing(Adaptor):
         assert modulator.subscription.processor is not None
         return self.components.monitor.run_time_s(modulator.subscription.processor)
 
-    def _target(self, modulator: RunningModulator, load: float) -> NodeId | None:
-        """The broker with the lowest load of the first group that has one with capacity."""
+    def _choose_target(self, modulator: RunningModulator, load: float) -> NodeId | None:
+        """Return the broker with the lowest load of the first group that has one with capacity."""
         brokers, context = self.components.brokers, self.components.context
-        groups = (self.upstream(modulator), self.downstream(modulator), list(brokers.neighbors))
+        groups = (self.find_upstream(modulator), self.find_downstream(modulator), list(brokers.neighbors))
         for group in groups:
             loads = [(brokers.load_of(other), other) for other in group if other != context.node]
             with_capacity = [found for found in loads if found[0] < min(load, context.settings.max_load)]
@@ -176,7 +177,7 @@ class LoadBalancing(Adaptor):
                 return min(with_capacity)[1]
         return None
 
-    def upstream(self, modulator: RunningModulator) -> list[NodeId]:
+    def find_upstream(self, modulator: RunningModulator) -> list[NodeId]:
         """[002 §3.4] The brokers on the paths from all producers' home brokers to this one."""
         node, brokers = self.components.context.node, self.components.brokers
         on_all: list[NodeId] | None = None
@@ -186,7 +187,7 @@ class LoadBalancing(Adaptor):
             on_all = on_path if on_all is None else [broker for broker in on_all if broker in on_path]
         return on_all or []
 
-    def downstream(self, modulator: RunningModulator) -> list[NodeId]:
+    def find_downstream(self, modulator: RunningModulator) -> list[NodeId]:
         """[002 §3.4] The brokers on the path from here to the client's home broker, which is the last."""
         if modulator.home == self.components.context.node:
             return []

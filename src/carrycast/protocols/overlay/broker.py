@@ -112,7 +112,7 @@ class OverlayBroker:
         self.handover.recover(now)
 
     def on_directory_timer(self, now: float) -> None:
-        """Replies to directory requests are missing."""
+        """Handle the time-out of directory requests."""
         if self.directory_sync.on_timer(now):
             self._on_directory_known(now)
 
@@ -149,7 +149,7 @@ class OverlayBroker:
         self.modulators.send_input_acks(now)
 
     def maintain(self, now: float) -> bool:
-        """Retransmit what was not acknowledged. Returns whether anything is left."""
+        """Retransmit events that were not acknowledged. Returns whether any are left."""
         waits = [self.producers.maintain(now), self.modulators.maintain(now), self.relocation.maintain(now)]
         return any(waits)
 
@@ -206,7 +206,7 @@ class OverlayBroker:
         self.relocation.on_given_up(now, peer, message, cause)
 
     def _on_publish(self, now: float, origin: NodeId, message: Publish, hops: int) -> None:
-        client = self._client(now, origin, message.version)
+        client = self._find_client(now, origin, message.version)
         if client is None:
             return
         client.distance = float(hops)
@@ -220,8 +220,8 @@ class OverlayBroker:
             self.durable_state.mark_changed(origin)
             self._context.start_timer("maintain", self._context.settings.resend_s)
 
-    def _client(self, now: float, origin: NodeId, version: HomeVersion) -> ClientInformation | None:
-        """The client that sent a message; None if this is not its home broker, and it is told so."""
+    def _find_client(self, now: float, origin: NodeId, version: HomeVersion) -> ClientInformation | None:
+        """Return the client that sent a message. If this is not its home broker, notify it and return None."""
         client = self.clients.get(origin)
         if client is None or client.version[:2] != version[:2]:
             self._context.drop("not_home", origin)
@@ -237,7 +237,7 @@ class OverlayBroker:
         if isinstance(message, Attach):
             self._on_attach(now, origin, message, hops)
             return
-        client = self._client(now, origin, message.version)
+        client = self._find_client(now, origin, message.version)
         if client is None:
             return
         client.distance = float(hops)

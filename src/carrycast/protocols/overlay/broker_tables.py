@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from carrycast.core.model import NodeId
 from carrycast.protocols.overlay.messages import MAX_PATH, SequenceNumber, TopologyItem
-from carrycast.protocols.overlay.rules import BrokerPath, OverlayGraph, TopologyRow, overlay_graph, shortest_paths
+from carrycast.protocols.overlay.rules import BrokerPath, OverlayGraph, TopologyRow, build_graph, find_shortest_paths
 from carrycast.protocols.overlay.settings import OverlaySettings
 
 MAX_JUMP = 1 << 20
@@ -148,12 +148,12 @@ class BrokerTables:
         """The shortest paths from a broker, by the topology that this one knows."""
         if self._graph is None:
             rows = {broker: row for broker, (_, row) in self.topology.items()}
-            self._graph = overlay_graph(rows, self._settings.link_rule, self._settings.weight_hops)
+            self._graph = build_graph(rows, self._settings.link_rule, self._settings.weight_hops)
             self._paths.clear()
             self._links = None
         found = self._paths.get(source)
         if found is None:
-            found = self._paths[source] = shortest_paths(self._graph, source)
+            found = self._paths[source] = find_shortest_paths(self._graph, source)
         return found
 
     def path_to(self, target: NodeId) -> tuple[NodeId, ...]:

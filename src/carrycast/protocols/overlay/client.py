@@ -10,7 +10,7 @@ from carrycast.core.parts import SequenceWindow
 from carrycast.core.protocol import Gap
 from carrycast.core.wire import Message, hops_after
 from carrycast.protocols.overlay.context import NodeContext
-from carrycast.protocols.overlay.home_broker import broker_to_attach, broker_to_report
+from carrycast.protocols.overlay.home_broker import choose_home_broker, choose_nearer_broker
 from carrycast.protocols.overlay.messages import (
     MAX_ENTRIES,
     Attach,
@@ -152,9 +152,9 @@ class OverlayClient:
             return
         if self.home is None:
             if self._lost_since is None or now - self._lost_since >= self._context.settings.seek_s:
-                self._attach(now, broker_to_attach(found, self._avoided))
+                self._attach(now, choose_home_broker(found, self._avoided))
             return
-        nearer = broker_to_report(found, self.home)
+        nearer = choose_nearer_broker(found, self.home)
         if nearer is not None:
             distance, broker = nearer
             report = NearerBroker(self.version, broker, distance, loads.get(broker))
@@ -171,7 +171,7 @@ class OverlayClient:
         self._context.start_timer("keepalive", self._context.settings.refresh_s)
 
     def send_keepalive(self, now: float) -> None:
-        """Tell the home broker that this client is alive."""
+        """Send a keepalive to the home broker."""
         if self.home is not None:
             self._context.send(now, self.home, ClientAlive(self.version))
             self._context.start_timer("keepalive", self._context.settings.refresh_s)

@@ -143,7 +143,7 @@ class SubscriptionDirectory:
             self.remove(id)
         return expired
 
-    def matching(self, event: Event) -> list[DirectoryEntry]:
+    def find_matching(self, event: Event) -> list[DirectoryEntry]:
         """The subscriptions that an event is for, by filter and access policy."""
         found = (self._entries[id][0] for id in self._index.match(event.attributes))
         return [entry for entry in found if event.access is None or serves(event, entry.subscription)]

@@ -1,4 +1,4 @@
-"""What all components of a node share: its identity, settings, transport and timers."""
+"""The state that all components of a node share: its identity, settings, transport and timers."""
 
 from carrycast.core.model import EventId, NodeId
 from carrycast.core.protocol import Fact, Host, Port, TimerKey

@@ -1,4 +1,4 @@
-"""Whatever needs a view of the whole network [002 §4.1]: the topology of the best scheme, and path lengths.
+"""Computations over the whole network [002 §4.1]: the topology of the best scheme, and path lengths.
 
 "The path length from broker B1 to broker B2 is the corresponding physical network distance of the shortest broker path
 between B1 and B2, which is computed based on B1's local knowledge of current broker topology": the broker path by the
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import Host, Probe, Snapshot
 from carrycast.protocols.overlay.context import BROKER
-from carrycast.protocols.overlay.rules import FoundBroker, TopologyRow, in_vicinity
+from carrycast.protocols.overlay.rules import FoundBroker, TopologyRow, select_vicinity
 from carrycast.protocols.overlay.settings import OverlaySettings
 
 if TYPE_CHECKING:
@@ -47,18 +47,18 @@ class TopologyOracle:
 
     def nearest(self, node: NodeId) -> list[FoundBroker]:
         """The brokers that can be reached from a node, the nearest first."""
-        return self._found(node, self._host.global_view.hops()[node, self._brokers].tolist())
+        return self._sort_found(node, self._host.global_view.hops()[node, self._brokers].tolist())
 
     def rows(self) -> dict[NodeId, TopologyRow]:
         """The topology table at the time of the last `has_changed`."""
         vicinity, degree, within = self._settings.vicinity, self._settings.degree, self._settings.within_hops
         found = zip(self._brokers.tolist(), self._between.tolist(), strict=True)
         return {
-            broker: TopologyRow(0.0, in_vicinity(self._found(broker, hops), vicinity, degree, within))
+            broker: TopologyRow(0.0, select_vicinity(self._sort_found(broker, hops), vicinity, degree, within))
             for broker, hops in found
         }
 
-    def _found(self, node: NodeId, hops: list[int]) -> list[FoundBroker]:
+    def _sort_found(self, node: NodeId, hops: list[int]) -> list[FoundBroker]:
         reached = zip(hops, self._brokers.tolist(), strict=True)
         return sorted((float(distance), broker) for distance, broker in reached if distance > 0 and broker != node)
 

@@ -44,7 +44,9 @@ class StateHandover:
         self._modulators = modulators
         self._leaving: dict[NodeId, None] = {}
         self._durable_state = durable_state
-        actions = HandoverActions(self._processors, self._refusal, self._pack, self._remove, self._begin, self._resume)
+        actions = HandoverActions(
+            self._list_processors, self._find_refusal, self._pack, self._remove, self._begin, self._resume
+        )
         self.relocation = Relocation(context, actions, durable_state)
 
     # Durable state.
@@ -80,7 +82,8 @@ class StateHandover:
     # The subscription directory.
 
     def announce(self, now: float, modulators: list[RunningModulator], with_positions: bool) -> None:
-        """[002 §2.4 step 3] Tell all brokers where modulators run, and from which positions their streams continue."""
+        """[002 §2.4 step 3] Announce to all brokers where modulators run, and the positions from which streams
+        continue."""
         running = [modulator for modulator in modulators if not modulator.frozen]
         for begin in range(0, len(running), MAX_ANNOUNCED):
             part = running[begin : begin + MAX_ANNOUNCED]
@@ -143,12 +146,12 @@ class StateHandover:
 
     # Relocation.
 
-    def _processors(self, ids: tuple[SubscriptionId, ...]) -> tuple[ProcessorId, ...]:
+    def _list_processors(self, ids: tuple[SubscriptionId, ...]) -> tuple[ProcessorId, ...]:
         found = [self._modulators.get(id) for id in ids]
         processors = (modulator.subscription.processor for modulator in found if modulator is not None)
         return tuple(dict.fromkeys(processor for processor in processors if processor is not None))
 
-    def _refusal(self, now: float, client: NodeId, processors: tuple[ProcessorId, ...], with_home: bool) -> str:
+    def _find_refusal(self, now: float, client: NodeId, processors: tuple[ProcessorId, ...], with_home: bool) -> str:
         settings = self._context.settings
         if not all(self._monitor.can_run(processor) for processor in processors):
             return "processor_unknown"

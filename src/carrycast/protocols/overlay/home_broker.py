@@ -14,13 +14,14 @@ from carrycast.protocols.overlay.rules import BrokerPath, FoundBroker
 # At the client.
 
 
-def broker_to_attach(found: Sequence[FoundBroker], avoided: NodeId | None) -> NodeId:
-    """The home broker of a client that has none: the nearest. One that could not be reached or refused comes last."""
+def choose_home_broker(found: Sequence[FoundBroker], avoided: NodeId | None) -> NodeId:
+    """Choose the home broker of a client that has none: the nearest. A broker that could not be reached, or refused,
+    comes last."""
     return min(found, key=lambda broker: (broker[1] == avoided, broker))[1]
 
 
-def broker_to_report(found: Sequence[FoundBroker], home: NodeId) -> FoundBroker | None:
-    """The broker that a client reports to its home broker: the nearest, unless that is the home broker itself.
+def choose_nearer_broker(found: Sequence[FoundBroker], home: NodeId) -> FoundBroker | None:
+    """Choose the broker that a client reports to its home broker: the nearest, unless that is the home broker itself.
 
     [002 §4.3] In A-B-C-A, C is as near to its home broker B as to A, and moves to A: so a broker that is as near as the
     home broker is reported too.
@@ -35,7 +36,7 @@ def broker_to_report(found: Sequence[FoundBroker], home: NodeId) -> FoundBroker 
 
 
 # [002 §2.4] "based on average path length between producers and the client".
-def mean_path(peers: Sequence[NodeId], paths: Mapping[NodeId, BrokerPath], distance: float) -> float:
+def mean_path_length(peers: Sequence[NodeId], paths: Mapping[NodeId, BrokerPath], distance: float) -> float:
     """The mean length of the paths from the brokers at the other ends of a client's streams, over a home broker.
 
     `paths` are those from that home broker, and `distance` is the client's distance from it. A broker without a path
@@ -46,7 +47,7 @@ def mean_path(peers: Sequence[NodeId], paths: Mapping[NodeId, BrokerPath], dista
 
 
 # [002 §2.2] "Preference is given to the closer broker unless that broker is currently overloaded."
-def changes_home(here: float, there: float, load_here: float, load_there: float, max_load: float) -> bool:
+def should_change_home(here: float, there: float, load_here: float, load_there: float, max_load: float) -> bool:
     """Whether a client changes its home broker: the path lengths over both, the loads of both, and their limit."""
     if load_there > max_load:
         return False
@@ -69,10 +70,10 @@ class HomeBrokerChange(Adaptor):
             return
         # [002 §2.2] "calculates the path length from the producer to the candidate broker".
         peers, weight = list(client.peers.values()), context.settings.weight_hops
-        here = mean_path(peers, brokers.paths_from(context.node), weight * client.distance)
-        there = mean_path(peers, brokers.paths_from(event.broker), weight * event.distance)
+        here = mean_path_length(peers, brokers.paths_from(context.node), weight * client.distance)
+        there = mean_path_length(peers, brokers.paths_from(event.broker), weight * event.distance)
         # "then determines whether or not to change based on both the network distance and the ... capabilities".
         loads = monitor.load(now), brokers.load_of(event.broker)
-        if changes_home(here, there, *loads, context.settings.max_load):
+        if should_change_home(here, there, *loads, context.settings.max_load):
             moved = tuple(one.subscription.id for one in self.components.modulators.modulators_of(event.client))
             self.components.relocation.start(now, event.client, event.broker, moved, with_home=True)

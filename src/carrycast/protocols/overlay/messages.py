@@ -151,7 +151,7 @@ class RelocationRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RingQuery(Message, frozen=True, gc=False, tag=1):
-    """Which brokers are within so many hops of the origin?"""
+    """Asks which brokers are within so many hops of the origin."""
 
     origin: NodeId
     search: SequenceNumber
@@ -244,7 +244,7 @@ class Subscribe(Message, frozen=True, gc=False, tag=12):
 
 
 class ModulatorLost(Message, frozen=True, gc=False, tag=33):
-    """A home broker to its client: no broker runs this subscription any more, subscribe again."""
+    """A home broker asks its client to subscribe again: no broker runs this subscription any more."""
 
     subscription: SubscriptionId
 
@@ -318,7 +318,7 @@ class OutputAck(Message, frozen=True, gc=False, tag=20):
 
 
 class DirectoryRequest(Message, frozen=True, gc=False, tag=30):
-    """The sender has just started and knows no subscription: send your directory."""
+    """Requests the receiver's directory: the sender has just started and knows no subscription."""
 
 
 class DirectoryReply(Message, frozen=True, gc=False, tag=32):
@@ -347,7 +347,7 @@ class SubscriptionEnded(Message, frozen=True, gc=False, tag=22):
 
 
 class Prepare(Message, frozen=True, gc=False, tag=23):
-    """May this client's modulators, and its home if `home`, move to the receiver?"""
+    """Asks whether this client's modulators, and its home if `home`, may move to the receiver."""
 
     move: SequenceNumber
     client: NodeId
@@ -356,7 +356,7 @@ class Prepare(Message, frozen=True, gc=False, tag=23):
 
 
 class Ready(Message, frozen=True, gc=False, tag=24):
-    """They may move to the sender; or the reason why not."""
+    """Answers `Prepare`: the modulators may move to the sender, or the reason why they may not."""
 
     move: SequenceNumber
     refused: Annotated[str, Meta(max_length=64)] = ""

@@ -86,7 +86,7 @@ class RunningModulator:
         if id in self._recent_inputs:
             self._recent_inputs[id] = (self._recent_inputs[id][0], True)
 
-    def finished_inputs(self) -> tuple[EventId, ...]:
+    def list_finished_inputs(self) -> tuple[EventId, ...]:
         """The recent inputs that are processed. The others will be sent again."""
         return tuple(id for id, (_, is_done) in self._recent_inputs.items() if is_done)[-MAX_REMEMBERED_INPUTS:]
 
@@ -124,13 +124,13 @@ ModulatorCall = tuple[RunningModulator, StreamPosition, StreamEvent]
 class Modulators:
     """All modulators of one broker."""
 
-    def __init__(self, context: NodeContext, monitor: ResourceMonitor, touch: Callable[[NodeId], None]) -> None:
+    def __init__(self, context: NodeContext, monitor: ResourceMonitor, mark_changed: Callable[[NodeId], None]) -> None:
         self._context = context
         self._monitor = monitor
-        self._touch = touch
+        self._mark_changed = mark_changed
         self._calls: ProcessorCalls[ModulatorCall] = ProcessorCalls(context.port, MAX_CALLS)
         self._running: dict[SubscriptionId, RunningModulator] = {}
-        self._of: dict[NodeId, dict[SubscriptionId, RunningModulator]] = {}
+        self._by_client: dict[NodeId, dict[SubscriptionId, RunningModulator]] = {}
         self._unacknowledged: dict[SubscriptionId, None] = {}
 
     def __contains__(self, id: SubscriptionId) -> bool:
@@ -145,7 +145,7 @@ class Modulators:
 
     def modulators_of(self, client: NodeId) -> list[RunningModulator]:
         """The modulators of one client."""
-        return list(self._of.get(client, {}).values())
+        return list(self._by_client.get(client, {}).values())
 
     def directory_entry(self, modulator: RunningModulator) -> DirectoryEntry:
         """The subscription as all brokers know it, without the parts that only its modulator needs."""
@@ -173,7 +173,7 @@ class Modulators:
         )
         sender.sent = sender.first
         modulator = self._running[subscription.id] = RunningModulator(subscription, record.version, home, sender)
-        self._of.setdefault(modulator.client, {})[subscription.id] = modulator
+        self._by_client.setdefault(modulator.client, {})[subscription.id] = modulator
         modulator.remember_inputs(record.recent_inputs, now + self._context.settings.seen_s)
         for position in record.positions[:MAX_STREAMS]:
             stream = (position.producer, position.generation)
@@ -201,16 +201,16 @@ class Modulators:
             positions=tuple(modulator.processed.values()),
             next_output=modulator.sender.number,
             buffered=tuple(event.to_record(now, number) for number, event in modulator.sender),
-            recent_inputs=modulator.finished_inputs(),
+            recent_inputs=modulator.list_finished_inputs(),
         )
 
     def close(self, id: SubscriptionId) -> None:
         """Remove a modulator."""
         modulator = self._running.pop(id, None)
         if modulator is not None:
-            del self._of[modulator.client][id]
-            if not self._of[modulator.client]:
-                del self._of[modulator.client]
+            del self._by_client[modulator.client][id]
+            if not self._by_client[modulator.client]:
+                del self._by_client[modulator.client]
             self._calls.close(id)
             self._unacknowledged.pop(id, None)
 
@@ -311,7 +311,7 @@ class Modulators:
         buffered: StreamEvent,
         events: Sequence[Event],
     ) -> None:
-        self._touch(modulator.client)
+        self._mark_changed(modulator.client)
         modulator.finish_input(buffered.event.id)
         modulator.processed[input.producer, input.generation] = input._replace(number=input.number + 1)
         for part, event in enumerate(events):

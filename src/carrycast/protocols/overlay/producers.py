@@ -102,7 +102,7 @@ class Producers:
             self._context.drop("lease_over", state.node, event.event.id)
             return
         by_broker: dict[NodeId, list[StreamSlot]] = {}
-        for entry in self._directory.matching(event.event):
+        for entry in self._directory.find_matching(event.event):
             id = entry.subscription.id
             stream = state.streams.get(id)
             if stream is None:

@@ -116,7 +116,7 @@ class OpportunisticOverlay(Protocol, UsesRouter, RunsProcessors):
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
     ) -> None:
-        assert self.broker is not None, "nobody else has asked for it"
+        assert self.broker is not None, "only brokers call processors"
         self.broker.modulators.on_processed(now, token, state, events, cost_s, error)
         self._flush(now)
         self.context.start_timer("maintain", self._settings.resend_s)

@@ -1,10 +1,10 @@
 """Relocation [002 §2.4 step 3, §3.4]: a client's modulators, and perhaps its home, move from one broker to another.
 
-Prepare and Ready: may they move? StateTransfer: the old broker stops processing and sends the whole state. Installed:
-the new broker has the state, and does nothing with it yet. Release: the old broker has removed its copy, and the new
-one begins. The new broker announces that to all brokers, which from then on send it the events that are not
-acknowledged, and to the client. Until the release the old broker can resume whenever a step fails, since no other
-broker has processed anything; after it, only if the new broker has lost the state.
+Prepare and Ready: the new broker says whether they may move. StateTransfer: the old broker stops processing and sends
+the whole state. Installed: the new broker has the state, and does nothing with it yet. Release: the old broker has
+removed its copy, and the new one begins. The new broker announces that to all brokers, which from then on send it the
+events that are not acknowledged, and to the client. Until the release the old broker can resume whenever a step fails,
+since no other broker has processed anything; after it, only if the new broker has lost the state.
 
 Numbers make the relocation exact: the record has the next number of each producer's stream, and producers' home brokers
 keep all events that were not acknowledged. So order is kept, nothing is lost or duplicated, and the state is that after
@@ -69,23 +69,23 @@ class IncomingRelocation:
     since: float
     """When the record was made, on this node's clock."""
     confirmed: float
-    """When the old broker was last told that the state is installed."""
+    """When the old broker was last notified that the state is installed."""
 
 
 Pack: TypeAlias = Callable[[float, NodeId, tuple[SubscriptionId, ...], bool], RelocationRecord | None]
-"""Freeze the state and return it; None if it is not here any more."""
+"""Freezes the state and returns it; None if it is not here any more."""
 Unpack: TypeAlias = Callable[[float, RelocationRecord, float], bool]
-"""Begin with a record that is so many seconds old; False if it is outdated."""
-Refusal: TypeAlias = Callable[[float, NodeId, tuple[ProcessorId, ...], bool], str]
-"""Why a relocation to this broker is refused; empty if it is not."""
+"""Begins with a record that is so many seconds old. Returns False if it is outdated."""
+FindRefusal: TypeAlias = Callable[[float, NodeId, tuple[ProcessorId, ...], bool], str]
+"""Returns the reason why a relocation to this broker is refused; empty if it is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandoverActions:
     """The actions of a broker on the state that moves."""
 
-    processors: Callable[[tuple[SubscriptionId, ...]], tuple[ProcessorId, ...]]
-    refusal: Refusal
+    list_processors: Callable[[tuple[SubscriptionId, ...]], tuple[ProcessorId, ...]]
+    find_refusal: FindRefusal
     pack: Pack
     remove: Callable[[float, RelocationRecord], None]
     begin: Unpack
@@ -130,15 +130,17 @@ class Relocation:
             id = self._context.next_relocation_id()
             self.outgoing[id] = OutgoingRelocation(id, client, target, subscriptions, with_home)
             self._context.start_timer(("move", id), self._context.settings.move_s)
-            self._context.send(now, target, Prepare(id, client, self._actions.processors(subscriptions), with_home))
+            self._context.send(
+                now, target, Prepare(id, client, self._actions.list_processors(subscriptions), with_home)
+            )
             return True
         return False
 
     def on_message(self, now: float, origin: NodeId, message: Message) -> None:
-        """A step of a relocation."""
+        """Handle a step of a relocation."""
         match message:
             case Prepare(id, client, processors, with_home):
-                refused = self._actions.refusal(now, client, processors, with_home)
+                refused = self._actions.find_refusal(now, client, processors, with_home)
                 if len(self.incoming) >= MAX_INCOMING:
                     refused = "arrivals_full"
                 self._context.send(now, origin, Ready(id, refused))

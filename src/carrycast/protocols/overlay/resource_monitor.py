@@ -36,7 +36,7 @@ class ResourceMonitor:
         return max(self._host.free_memory_bytes(now), 0)
 
     def information(self, now: float) -> BrokerInformation:
-        """What the broker tells others about itself."""
+        """Return the information that the broker reports to others about itself."""
         return BrokerInformation(self.load(now), self.battery_used(now), self.free_bytes(now), now)
 
     def record_run(self, processor: ProcessorId, cost_s: float) -> None:

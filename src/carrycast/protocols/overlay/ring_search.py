@@ -43,7 +43,7 @@ class RingSearch:
         """Search until `enough` brokers are found; a search in progress goes on."""
         if self._hops == 0:
             self._enough = enough
-            self._ring(1)
+            self._start_ring(1)
 
     def stop(self) -> None:
         """Cancel the search in progress."""
@@ -54,7 +54,7 @@ class RingSearch:
         """The time of a ring is over: search a wider ring, or finish."""
         settings = self._settings
         if len(self.found) < self._enough and self._hops < settings.ring_max:
-            self._ring(min(2 * self._hops, settings.ring_max))
+            self._start_ring(min(2 * self._hops, settings.ring_max))
             return
         self._hops = 0
         self._on_done(now, [(float(hops), broker) for broker, (hops, _) in self.found.items()])
@@ -90,7 +90,7 @@ class RingSearch:
         elif origin not in self.found or answer.hops < self.found[origin][0]:
             self.found[origin] = (answer.hops, answer.load)
 
-    def _ring(self, hops: int) -> None:
+    def _start_ring(self, hops: int) -> None:
         self._hops = hops
         self._search = self._search.next()
         self.found = {}

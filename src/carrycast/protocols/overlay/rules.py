@@ -26,8 +26,8 @@ OverlayGraph = dict[NodeId, dict[NodeId, float]]
 
 # [002 §2.3 step 1] "If a neighbor broker moves too far away ..., the original overlay link ... is removed. If a broker
 # moves into the vicinity of another broker, a new broker link is created." How far vicinity goes is a setting.
-def in_vicinity(found: Iterable[FoundBroker], vicinity: str, degree: int, within: float) -> dict[NodeId, float]:
-    """The overlay neighbors among the brokers that were found, the nearest first."""
+def select_vicinity(found: Iterable[FoundBroker], vicinity: str, degree: int, within: float) -> dict[NodeId, float]:
+    """Select the overlay neighbors among the brokers that were found, the nearest first."""
     nearest = sorted(found)
     if vicinity == "within":
         nearest = [one for one in nearest if one[0] <= within]
@@ -56,7 +56,7 @@ def link_length(rows: TopologyRows, a: NodeId, b: NodeId, rule: str) -> float | 
 
 
 # [002 §6] "optimize performance metrics other than end-to-end latency", "multi-dimensional performance metrics".
-def overlay_graph(rows: TopologyRows, rule: str, weight_hops: float = 1.0) -> OverlayGraph:
+def build_graph(rows: TopologyRows, rule: str, weight_hops: float = 1.0) -> OverlayGraph:
     """All links of the overlay in both directions, with their weighted length and the extra cost of the end they lead
     to."""
     graph: OverlayGraph = {broker: {} for broker in rows}
@@ -82,7 +82,7 @@ class BrokerPath(NamedTuple):
 
 
 # [002 §2.3 step 4] "recalculating its shortest path to other brokers".
-def shortest_paths(graph: OverlayGraph, source: NodeId) -> dict[NodeId, BrokerPath]:
+def find_shortest_paths(graph: OverlayGraph, source: NodeId) -> dict[NodeId, BrokerPath]:
     """Dijkstra's algorithm. Of equally short paths the one over fewer brokers, then over lower ids."""
     found: dict[NodeId, BrokerPath] = {}
     queue: list[tuple[float, int, tuple[NodeId, ...]]] = [(0.0, 0, ())]

@@ -15,7 +15,7 @@ Role = Annotated[str, Meta(max_length=64)]
 
 
 class OverlaySettings(Settings, frozen=True):
-    """How brokers and clients search each other, which brokers adapt what, and how streams are made reliable."""
+    """The search for brokers, the adaptors that each broker runs, relocation, and the reliability of streams."""
 
     # [002 §4.1] "the broker network update interval is fixed at 20 seconds"; 10 to 100 s elsewhere.
     update_s: Annotated[

@@ -30,7 +30,7 @@ from carrycast.core.wire import EventMessage, Message, hops_after
 
 
 class ProcessorFloodingSettings(Settings, frozen=True):
-    """How messages are sent to neighbors, and how long they are remembered."""
+    """The way messages are sent to neighbors, and the time for which they are remembered."""
 
     # [001 §4.1] the same abstraction layer as ASP: reliable delivery to each neighbor.
     send_by: Annotated[
@@ -201,11 +201,11 @@ class ProcessorFlooding(Protocol, RunsProcessors):
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
     ) -> None:
-        work = self._calls.finish(token, state, error)
-        if work is None:
+        call = self._calls.finish(token, state, error)
+        if call is None:
             self.port.note(Fact("drop", reason="processor_gone"))
             return
-        processor, inputs = work
+        processor, inputs = call
         if error:
             self._drop("processor_failed", inputs[0].event)
             return

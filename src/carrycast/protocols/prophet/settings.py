@@ -8,8 +8,8 @@ from carrycast.core.parts import CarrierSettings
 
 
 class ProphetSettings(CarrierSettings, frozen=True):
-    """How delivery predictabilities grow and age. Defaults are those of [RFC 6693 §3.3] where it names one; the README
-    compares them with those of the ONE."""
+    """The growth and aging of delivery predictabilities. Defaults are those of [RFC 6693 §3.3] where it names one; the
+    README compares them with those of the ONE."""
 
     first: Annotated[
         float, Meta(gt=0, le=1, description="P_encounter_first: predictability of a node after the first encounter")

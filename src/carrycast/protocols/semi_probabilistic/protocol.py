@@ -51,7 +51,7 @@ class SemiProbabilistic(Protocol, KeepsEvents, LinkRules):
             grace_s=settings.seen_grace_s,
             tracks=settings.retransmit_to == "others",
         )
-        reports, store = ReportFormat(_wanted, ForwardedEvent), host.store if settings.durable else None
+        reports, store = ReportFormat(_get_filters, ForwardedEvent), host.store if settings.durable else None
         log = None if store is None else DurableLog(store, settings.log_bytes, settings.max_lease_s, "max_lease_s")
         self._selection = LinkSelection(node, host.incarnation, port, rng, spread, reports, self, log)
         self._seen_ids = self._selection.seen_ids
@@ -144,5 +144,5 @@ class SemiProbabilistic(Protocol, KeepsEvents, LinkRules):
         return self._settings.store
 
 
-def _wanted(report: tuple[str, ...]) -> tuple[str, ...]:
+def _get_filters(report: tuple[str, ...]) -> tuple[str, ...]:
     return report

@@ -10,7 +10,7 @@ from carrycast.protocols.semi_probabilistic.messages import MAX_HORIZON
 
 
 class SemiProbabilisticSettings(Settings, frozen=True):
-    """How far subscriptions travel, how many links an event takes, and whether it is stored."""
+    """The horizon of subscriptions, the share of links that an event takes, and the storing of events."""
 
     # [004 §5.1.2] tau = 0.4, phi = 1, beta = 100, retransmission every 60 s; [004 §5.1.3] ten times.
     tau: Annotated[float, Meta(gt=0, le=1, description="share of the links that an event takes")] = 0.4

@@ -31,29 +31,29 @@ class HolderLookup:
         elif settings.holder == "road":
             self._waypoints = host.road_map().waypoints(settings.waypoint_m)
 
-    def all(self, now: float, topic: str) -> Iterator[NodeId | Place]:
+    def find_all(self, now: float, topic: str) -> Iterator[NodeId | Place]:
         """[003 §3.2] Every holder of a topic: subscribers send their subscription to each of them."""
         for number in range(self._settings.holders):
-            target = self._target(now, topic, number)
+            target = self._find_target(now, topic, number)
             if target is not None:
                 yield target
 
-    def for_publisher(self, now: float, topic: str, here: Position | None) -> list[NodeId | Place]:
+    def find_for_publisher(self, now: float, topic: str, here: Position | None) -> list[NodeId | Place]:
         """The holders to which a publisher sends: all, or one; the nearest place, or by the publisher's id."""
         settings = self._settings
         if settings.publish_to == "all" or settings.holders == 1:
-            return list(self.all(now, topic))
+            return list(self.find_all(now, topic))
         if settings.by_place and here is not None:
-            return [self.nearest_place(topic, here)]
-        target = self._target(now, topic, self._node % settings.holders)
+            return [self.find_nearest_place(topic, here)]
+        target = self._find_target(now, topic, self._node % settings.holders)
         return [] if target is None else [target]
 
-    def next_after_failure(self, now: float, failed: NodeId, topic: str) -> NodeId | None:
+    def find_next(self, now: float, failed: NodeId, topic: str) -> NodeId | None:
         """[003 §3.4] The next holder of a topic by hash, after a holder could not be reached; None if there is none."""
         self._failed = {node: until for node, until in self._failed.items() if until > now}
         self._failed[failed] = now + self._settings.failed_s
         for number in range(self._settings.holders):
-            nodes = self._home_nodes(topic, number)
+            nodes = self._find_nodes(topic, number)
             if failed in nodes:
                 return next((node for node in nodes if node not in self._failed), None)
         return None
@@ -62,11 +62,11 @@ class HolderLookup:
         """Whether a node may be a holder of a topic; at places any node may."""
         if self._settings.by_place:
             return True
-        return any(node in self._home_nodes(topic, number) for number in range(self._settings.holders))
+        return any(node in self._find_nodes(topic, number) for number in range(self._settings.holders))
 
-    def nearest_place(self, topic: str, here: Position) -> Place:
+    def find_nearest_place(self, topic: str, here: Position) -> Place:
         """The place of a topic that is nearest to a position."""
-        places = [self.place(topic, number) for number in range(self._settings.holders)]
+        places = [self.find_place(topic, number) for number in range(self._settings.holders)]
         return Place(nearest(places, here), self._settings.capture_m)
 
     def is_within(self, topic: str, here: Position | None) -> bool:
@@ -75,7 +75,7 @@ class HolderLookup:
         if not self._settings.by_place or here is None or capture_m == 0:
             return False
         numbers = range(self._settings.holders)
-        return any(squared_m(here, self.place(topic, number)) <= capture_m * capture_m for number in numbers)
+        return any(squared_m(here, self.find_place(topic, number)) <= capture_m * capture_m for number in numbers)
 
     def is_plausible_position(self, position: Position | None) -> bool:
         """Whether a claimed position is plausible; without places none is needed."""
@@ -94,7 +94,7 @@ class HolderLookup:
             return "filter_unreadable"
         return None
 
-    def place(self, topic: str, number: int = 0) -> Position:
+    def find_place(self, topic: str, number: int = 0) -> Position:
         """[003 §3.3, §3.6] The place of a topic: its hash, or the point of a road nearest to it."""
         found = self._places.get((topic, number))
         if found is None:
@@ -106,13 +106,13 @@ class HolderLookup:
             self._places[topic, number] = found
         return found
 
-    def _target(self, now: float, topic: str, number: int) -> NodeId | Place | None:
+    def _find_target(self, now: float, topic: str, number: int) -> NodeId | Place | None:
         if self._settings.by_place:
-            return Place(self.place(topic, number), self._settings.capture_m)
-        nodes = self._home_nodes(topic, number)
+            return Place(self.find_place(topic, number), self._settings.capture_m)
+        nodes = self._find_nodes(topic, number)
         reachable = (node for node in nodes if self._failed.get(node, now) <= now)
         return next(reachable, nodes[0] if nodes else None)
 
-    def _home_nodes(self, topic: str, number: int) -> list[NodeId]:
+    def _find_nodes(self, topic: str, number: int) -> list[NodeId]:
         settings = self._settings
         return home_nodes(topic, number, settings.holders, self._nodes, settings.next_holders)

@@ -14,7 +14,7 @@ from carrycast.core.matching import Filter, pinned_values, serves
 from carrycast.core.model import Event, NodeId, Position, Subscription, SubscriptionId
 from carrycast.core.parts import BoundedSeenCache, LocalSubscriptions
 from carrycast.core.protocol import Fact, Host, Interface, Place, Port, Protocol, TimerKey, UsesRouter
-from carrycast.core.wire import EventMessage, Message
+from carrycast.core.wire import EventMessage, Message, hops_after
 from carrycast.protocols.topic_holder.holder_lookup import HolderLookup
 from carrycast.protocols.topic_holder.messages import (
     Advertise,
@@ -30,8 +30,6 @@ from carrycast.protocols.topic_holder.publisher import RendezvousPublisher
 from carrycast.protocols.topic_holder.rules import topic_key
 from carrycast.protocols.topic_holder.settings import SCHEMES, TopicHolderSettings
 from carrycast.protocols.topic_holder.subscription_table import SubscriptionTable, TableHandOver
-
-MAX_HOPS = 65535
 
 
 class TopicHolder(Protocol, UsesRouter):
@@ -113,7 +111,7 @@ class TopicHolder(Protocol, UsesRouter):
         for subscription, topics in self._subscriptions.values():
             entry = SubscriptionEntry(subscription, here, version)
             for topic in topics:
-                self._route(self.holders.all(now, topic), Refresh(topic, entry))
+                self._route(self.holders.find_all(now, topic), Refresh(topic, entry))
 
     def _on_notification(self, now: float, message: Notification, hops: int) -> None:
         event = message.event
@@ -121,7 +119,7 @@ class TopicHolder(Protocol, UsesRouter):
             # The subscription has been withdrawn or changed since, or the holder is wrong about it.
             self._drop("not_wanted", event)
         elif self._seen.add(now, event.id, now + self._settings.seen_s):
-            self._local.deliver(event, _sum(message.hops, hops))
+            self._local.deliver(event, hops_after(message.hops, hops))
         else:
             self._drop("already_delivered", event)
 
@@ -140,7 +138,7 @@ class TopicHolder(Protocol, UsesRouter):
 
     def _send_to_holders(self, now: float, topic: str, message: Publication) -> None:
         """[003 §3.2.1] The publisher sends the event to its chosen brokers."""
-        if not self._route(self.holders.for_publisher(now, topic, self._here(now)), message):
+        if not self._route(self.holders.find_for_publisher(now, topic, self._here(now)), message):
             self._drop("no_holder", message.event)
 
     def _publish_directly(self, now: float, topic: str, message: Notification) -> None:
@@ -160,7 +158,7 @@ class TopicHolder(Protocol, UsesRouter):
         for topic in topics:
             self._arm("advertise", self._settings.advertise_s)
             if here is not None or not self._settings.by_place:
-                self._route(self.holders.for_publisher(now, topic, here), Advertise(topic, here))
+                self._route(self.holders.find_for_publisher(now, topic, here), Advertise(topic, here))
 
     def _on_list(self, now: float, origin: NodeId, message: SubscriptionList) -> None:
         topic = message.topic
@@ -223,7 +221,7 @@ class TopicHolder(Protocol, UsesRouter):
 
     def _hand_over_tables(self, now: float) -> None:
         """Beyond [003 §3.4]: a node that is no longer within K sends its table to the place."""
-        for place, message in self.hand_over.messages_on_leaving(now, self._here(now)):
+        for place, message in self.hand_over.make_hand_overs(now, self._here(now)):
             self.port.note(Fact("hand_over", value=float(len(message.entries))))
             self.port.route(place, message)
         if self.hand_over:
@@ -255,7 +253,7 @@ class TopicHolder(Protocol, UsesRouter):
         if topic is None:
             self._drop("no_topic", event)
         elif self.handled.add(now, event.id, now + self._settings.seen_s):
-            self._fan_out(event, message, _sum(message.hops, hops), self.table.entries(now, topic))
+            self._fan_out(event, message, hops_after(message.hops, hops), self.table.entries(now, topic))
         else:
             self._drop("already_handled", event)
 
@@ -298,7 +296,7 @@ class TopicHolder(Protocol, UsesRouter):
             self._drop("unreachable", event)
             return
         # [003 §3.4] If a holder fails, another one takes its place: the next by hash.
-        onward = self.holders.next_after_failure(now, target, topic)
+        onward = self.holders.find_next(now, target, topic)
         if isinstance(message, Refresh) and message.entry.version[1] < self._refreshes:
             # The route search took so long that newer refreshes are in transit.
             self._drop("outdated", peer=target)
@@ -333,7 +331,3 @@ class TopicHolder(Protocol, UsesRouter):
 
     def _drop(self, reason: str, event: Event | None = None, peer: NodeId | None = None) -> None:
         self.port.note(Fact("drop", None if event is None else event.id, peer, reason))
-
-
-def _sum(hops: int, more: int) -> int:
-    return min(hops + more, MAX_HOPS)

@@ -11,7 +11,7 @@ Room = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class TopicHolderSettings(Settings, frozen=True):
-    """Which nodes hold a topic, which match events, time-outs of soft state, and bounds."""
+    """The holders of topics, the nodes that match events, time-outs of soft state, and bounds."""
 
     mode: Annotated[
         Literal["broker", "rendezvous"],
@@ -37,7 +37,7 @@ class TopicHolderSettings(Settings, frozen=True):
     )
     # [003 §3.4] has a new holder "if a failure occurs" and does not say which. A router gives a packet back when a link
     # breaks just as when its target fails, and each node notices by itself: where nodes move, subscribers and
-    # publishers would part for `failed_s` at a time. So it is for those who expect nodes to fail.
+    # publishers would use different holders for `failed_s` at a time. So it is for networks in which nodes fail.
     next_holders: Annotated[
         int, Meta(ge=0, le=16, description="nodes, next by hash, that are tried if a holder cannot be reached")
     ] = 0

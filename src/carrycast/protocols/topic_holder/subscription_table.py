@@ -100,7 +100,7 @@ class TableHandOver:
         if topic not in self._topics and self._holders.is_within(topic, here):
             self._topics[topic] = None
 
-    def messages_on_leaving(self, now: float, here: Position | None) -> Iterator[tuple[Place, HandOver]]:
+    def make_hand_overs(self, now: float, here: Position | None) -> Iterator[tuple[Place, HandOver]]:
         """The tables to send, and where to, of the topics whose place the node has left; none without a position."""
         for topic in list(self._topics):
             valid = {leased.entry.subscription.id: leased for leased in self._table.leased_entries(now, topic)}
@@ -113,4 +113,4 @@ class TableHandOver:
                 ends = [valid[entry.subscription.id].until for entry in part]
                 last = max(ends)
                 entries = tuple(HandOverEntry(entry, last - end) for entry, end in zip(part, ends, strict=True))
-                yield self._holders.nearest_place(topic, here), HandOver(topic, entries, last - now)
+                yield self._holders.find_nearest_place(topic, here), HandOver(topic, entries, last - now)

@@ -49,13 +49,13 @@ class FilterUpdates:
         changed = self._changes.setdefault(neighbor, {})
         changed[text] = (changed[text][0] if text in changed else before, now)
 
-    def added(self, neighbor: NodeId) -> dict[str, int]:
-        """The filters to forward to a neighbor, with distances."""
+    def get_added(self, neighbor: NodeId) -> dict[str, int]:
+        """Return the filters to forward to a neighbor, with distances."""
         changed = self._changes.get(neighbor, {})
         return {text: now for text, (before, now) in changed.items() if now is not None and now != before}
 
-    def withdrawn(self, neighbor: NodeId) -> list[str]:
-        """The filters to withdraw from a neighbor."""
+    def get_withdrawn(self, neighbor: NodeId) -> list[str]:
+        """Return the filters to withdraw from a neighbor."""
         changed = self._changes.get(neighbor, {})
         return [text for text, (before, now) in changed.items() if now is None and before is not None]
 
@@ -138,8 +138,8 @@ class FilterTable:
             self.remove(origin, text, updates)
         return updates
 
-    def received(self, origin: NodeId) -> Mapping[str, int]:
-        """The filters of an origin, with distances."""
+    def get_received(self, origin: NodeId) -> Mapping[str, int]:
+        """Return the filters of an origin, with distances."""
         return self._received.get(origin, {})
 
     def origins(self) -> Iterator[NodeId]:
@@ -181,8 +181,8 @@ class FilterTable:
         """Stop forwarding to a neighbor; the filters received from it stay."""
         self._forwarded.pop(neighbor, None)
 
-    def forwarded(self, neighbor: NodeId) -> Mapping[str, int]:
-        """The filters forwarded to a neighbor, with distances."""
+    def get_forwarded(self, neighbor: NodeId) -> Mapping[str, int]:
+        """Return the filters forwarded to a neighbor, with distances."""
         return self._forwarded[neighbor].hops
 
     def forwarded_digest(self, neighbor: NodeId) -> int:

@@ -81,7 +81,7 @@ class SubscriptionForwarding:
 
     def has_filters_of(self, neighbor: NodeId) -> bool:
         """Whether any filter of a neighbor is in the tables."""
-        return bool(self.subscriptions.received(neighbor) or self.advertisements.received(neighbor))
+        return bool(self.subscriptions.get_received(neighbor) or self.advertisements.get_received(neighbor))
 
     def remove_filters_of(self, neighbor: NodeId) -> None:
         """Remove all filters of a neighbor."""
@@ -145,7 +145,7 @@ class SubscriptionForwarding:
     def _add(self, sender: NodeId, stored: bool, filters: Iterable[ForwardedFilter]) -> None:
         table, updates = self._table(stored), FilterUpdates()
         for text, hops in self._parse(sender, filters):
-            if text not in table.received(sender) and len(table.received(sender)) >= self._limits[stored]:
+            if text not in table.get_received(sender) and len(table.get_received(sender)) >= self._limits[stored]:
                 self._port.note(Fact("drop", peer=sender, reason="table_full"))
                 break
             table.add(sender, Filter(text), hops, updates)
@@ -184,7 +184,7 @@ class SubscriptionForwarding:
                 self._port.note(Fact("drop", peer=sender, reason="filter_unreadable"))
 
     def _is_full(self, sender: NodeId) -> bool:
-        return any(len(self._table(stored).received(sender)) >= limit for stored, limit in self._limits.items())
+        return any(len(self._table(stored).get_received(sender)) >= limit for stored, limit in self._limits.items())
 
     def _send_updates(self, stored: bool, updates: FilterUpdates) -> None:
         # New filters first, so that at any time the forwarded filters cover all subscriptions.
@@ -192,17 +192,17 @@ class SubscriptionForwarding:
         for neighbor in updates:
             if neighbor not in self.neighbors:
                 continue
-            for batch in _batches(list(updates.added(neighbor).items())):
+            for batch in _split_batches(list(updates.get_added(neighbor).items())):
                 self._port.send(
                     neighbor, add(tuple([ForwardedFilter(text, min(hops, MAX_DEPTH)) for text, hops in batch]))
                 )
-            for texts in _batches(updates.withdrawn(neighbor)):
+            for texts in _split_batches(updates.get_withdrawn(neighbor)):
                 self._port.send(neighbor, withdraw(tuple(texts)))
 
     def _send_tables(self, neighbor: NodeId) -> None:
         for stored in (False, True):
-            forwarded = list(self._table(stored).forwarded(neighbor).items())
-            batches = list(_batches(forwarded)) or [[]]
+            forwarded = list(self._table(stored).get_forwarded(neighbor).items())
+            batches = list(_split_batches(forwarded)) or [[]]
             for place, batch in enumerate(batches):
                 filters = tuple([ForwardedFilter(text, min(hops, MAX_DEPTH)) for text, hops in batch])
                 self._port.send(neighbor, TableTransfer(stored, place == 0, place == len(batches) - 1, filters))
@@ -220,11 +220,11 @@ class SubscriptionForwarding:
         """The neighbors behind which events are stored, and this node itself."""
         return self.advertisements.origins()
 
-    def advertised(self, neighbor: NodeId) -> Mapping[str, int]:
-        """The filters of events stored behind a neighbor, with distances."""
-        return self.advertisements.received(neighbor)
+    def get_advertised(self, neighbor: NodeId) -> Mapping[str, int]:
+        """Return the filters of events stored behind a neighbor, with distances."""
+        return self.advertisements.get_received(neighbor)
 
 
-def _batches(items: list[Item]) -> Iterator[list[Item]]:
+def _split_batches(items: list[Item]) -> Iterator[list[Item]]:
     for start in range(0, len(items), BATCH):
         yield items[start : start + BATCH]

@@ -141,17 +141,17 @@ class BuiltTree(TreeOverlay):
         abandoned = self._abandoned.get(group.leader)
         if group.depth >= MAX_DEPTH or group.parent == self._node:
             return False
-        return group.leader < self._leader and (abandoned is None or _round(group) > abandoned)
+        return group.leader < self._leader and (abandoned is None or _get_round(group) > abandoned)
 
     def _follow(self, now: float, parent: NodeId, group: GroupHello) -> None:
         if group.leader != self._leader or group.parent == self._node or group.depth >= MAX_DEPTH:
             # The parent has left this tree, or takes this node as its own parent.
             self._repair(now)
             return
-        newer = _round(group) > self._round
+        newer = _get_round(group) > self._round
         if newer or group.depth + 1 != self._depth:
             self._round_s = now if newer else self._round_s
-            self._round = max(self._round, _round(group))
+            self._round = max(self._round, _get_round(group))
             self._depth = group.depth + 1
             self._send_hello()
 
@@ -182,7 +182,7 @@ class BuiltTree(TreeOverlay):
 
     def _join(self, now: float, parent: NodeId, group: GroupHello) -> None:
         """[000 §V] Two components merge: the nodes of the other join the one whose leader has the smaller id."""
-        self._leader, self._round, self._depth = group.leader, _round(group), group.depth + 1
+        self._leader, self._round, self._depth = group.leader, _get_round(group), group.depth + 1
         self._parent = parent
         self._round_s = now
         self._update_neighbors()
@@ -212,5 +212,5 @@ class BuiltTree(TreeOverlay):
         self._port.broadcast(GroupHello(self._leader, *self._round, self._depth, self._parent))
 
 
-def _round(group: GroupHello) -> _Round:
+def _get_round(group: GroupHello) -> _Round:
     return _Round(group.incarnation, group.round)

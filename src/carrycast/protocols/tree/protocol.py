@@ -156,7 +156,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, RetrievalRoutes):
         self.is_broker = settings.role in host.roles
         self._brokers = frozenset(host.directory(settings.role))
         self._links = Neighbors()
-        self.overlay: TreeOverlay = self._overlay(settings)
+        self.overlay: TreeOverlay = self._make_overlay(settings)
         self._recovery = EpidemicRecovery(port, rng, settings, host.store)
         self._seen = self._recovery.seen
         self.forwarding = SubscriptionForwarding(node, port, settings)
@@ -168,7 +168,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, RetrievalRoutes):
         self._was_cut = False
         """Whether a broker was lost and not replaced yet."""
 
-    def _overlay(self, settings: TreeSettings) -> TreeOverlay:
+    def _make_overlay(self, settings: TreeSettings) -> TreeOverlay:
         if not self.is_broker:
             return HomeBrokerLink()
         if settings.links == "given":
@@ -357,7 +357,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, RetrievalRoutes):
 
     def _forward_event(self, now: float, sender: NodeId, event: Event, hops: int, remaining_s: float) -> None:
         remembered_s = min(max(self._settings.seen_s, remaining_s), MAX_SEEN_S)
-        until = now + max(remembered_s, self._recovery.remembered_s(remaining_s))
+        until = now + max(remembered_s, self._recovery.retention_s(remaining_s))
         if not self._seen.add(now, event.id, until):
             return
         self._delivery.deliver(now, event, hops, until)
@@ -412,7 +412,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, RetrievalRoutes):
             RepositoryBranch(neighbor, text, hops)
             for neighbor in self.forwarding.advertisers()
             if neighbor != without and neighbor in self._links
-            for text, hops in self.forwarding.advertised(neighbor).items()
+            for text, hops in self.forwarding.get_advertised(neighbor).items()
         ]
 
     def reaches(self, node: NodeId) -> bool:

@@ -33,7 +33,7 @@ class EpidemicRecovery:
         self._rng = rng
         self._period_s = settings.recover_s
         self._lease_s = settings.recover_lease_s
-        self._notes = settings.durable
+        self._notes_storage = settings.durable
         self.log: DurableLog | None = None
         if settings.durable:
             self.log = DurableLog(store, settings.log_bytes, settings.recover_lease_s, "recover_lease_s")
@@ -50,8 +50,8 @@ class EpidemicRecovery:
             self.seen.load(now + self._lease_s + GRACE_S)
             self._watch_leases(now)
 
-    def remembered_s(self, remaining_s: float) -> float:
-        """How long an event has to be remembered, so that it is not recovered again."""
+    def retention_s(self, remaining_s: float) -> float:
+        """Return the time for which an event has to be remembered, so that it is not recovered again."""
         return min(remaining_s, self._lease_s) + GRACE_S if self._period_s < math.inf else 0.0
 
     def keep(self, now: float, event: Event, hops: int, remaining_s: float) -> None:
@@ -60,7 +60,7 @@ class EpidemicRecovery:
             self._expire(now)
             until = now + min(remaining_s, event.lease_s, self._lease_s)
             gone = self._buffer.add(BufferedEvent(until, event.id, event, hops))
-            if self._notes:
+            if self._notes_storage:
                 self._port.note(Fact("store", event.id))
                 for evicted in gone:
                     self._port.note(Fact("evict", evicted.id, reason="buffer_full"))
@@ -99,12 +99,12 @@ class EpidemicRecovery:
 
     def _watch_leases(self, now: float) -> None:
         """Events whose storage is noted are removed when their lease expires, not with the next round."""
-        if self._notes:
+        if self._notes_storage:
             self._leases.watch(now)
 
     def _expire(self, now: float) -> None:
         for ended in self._buffer.expire(now):
-            if self._notes:
+            if self._notes_storage:
                 self._port.note(Fact("evict", ended.id, reason="lease_over"))
 
     def on_digest(self, sender: NodeId, message: RecoveryDigest, seen: Container[EventId]) -> None:

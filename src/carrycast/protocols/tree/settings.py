@@ -9,7 +9,7 @@ from carrycast.services.retrieval import RetrievalSettings
 
 
 class TreeSettings(RetrievalSettings, frozen=True):
-    """How the tree is built, how its tables are repaired, and how stored events are retrieved."""
+    """The construction of the tree, the repair of its tables, and the retrieval of stored events."""
 
     # [000 §III] "several nodes of the network take the role of the event broker"; which, the scenario says.
     role: Annotated[

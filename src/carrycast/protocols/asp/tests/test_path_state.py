@@ -55,17 +55,17 @@ def test_an_announcer_without_a_path_can_only_be_asked() -> None:
 
 def test_the_first_subscription_goes_on_a_better_one_too_a_worse_one_waits() -> None:
     path = state()
-    assert path.add(7, ActivePath(2, 0.10), SUBSCRIBE) == PathAdded(used=True, goes_on=True)
+    assert path.add(7, ActivePath(2, 0.10), SUBSCRIBE) == PathAdded(used=True, is_forwarded=True)
     assert path.add(7, ActivePath(3, 0.12), SUBSCRIBE) == PathAdded(used=False)
-    assert path.add(7, ActivePath(4, 0.09), SUBSCRIBE) == PathAdded(used=True, goes_on=True)
+    assert path.add(7, ActivePath(4, 0.09), SUBSCRIBE) == PathAdded(used=True, is_forwarded=True)
     assert path.active[7].neighbor == 4
-    assert {one.neighbor for one in path.requested_paths()} == {2, 3, 4}
+    assert {one.neighbor for one in path.list_requested_paths()} == {2, 3, 4}
 
 
 def test_one_that_replaces_is_used_though_it_is_worse_and_goes_no_further() -> None:
     path = state()
     path.add(7, ActivePath(2, 0.10), SUBSCRIBE)
-    assert path.add(7, ActivePath(3, 0.50), REPLACE) == PathAdded(used=True, goes_on=False)
+    assert path.add(7, ActivePath(3, 0.50), REPLACE) == PathAdded(used=True, is_forwarded=False)
     assert path.active[7].neighbor == 3
 
 
@@ -74,7 +74,7 @@ def test_the_same_neighbor_again_changes_its_metric_and_nothing_else() -> None:
     path.add(7, ActivePath(2, 0.10), SUBSCRIBE)
     assert path.add(7, ActivePath(2, 0.20), SUBSCRIBE) == PathAdded(used=False)
     assert path.active[7].metric_s == 0.20
-    assert path.requested_paths() == [path.active[7]]
+    assert path.list_requested_paths() == [path.active[7]]
 
 
 def test_when_the_active_path_ends_the_best_that_waits_takes_over() -> None:
@@ -97,7 +97,7 @@ def test_receivers_are_named_once_and_not_those_left_out() -> None:
     path = state()
     for subscriber, neighbor in ((7, 2), (8, 2), (9, 3), (10, 5)):
         path.add(subscriber, ActivePath(neighbor, 0.1), SUBSCRIBE)
-    assert path.receivers(5, 3) == [2]
+    assert path.list_receivers(5, 3) == [2]
 
 
 def test_what_was_sent_upstream_is_taken_back_once() -> None:

@@ -47,7 +47,7 @@ def brokers_with_path(web: Web, subscriber: int, id: int) -> set[NodeId]:
         entry = broker.broker.table.get(id)
         if entry is not None and subscriber in entry.path.active:
             found.add(node)
-            requested, active = set(entry.path.requested_paths()), set(entry.path.active.values())
+            requested, active = set(entry.path.list_requested_paths()), set(entry.path.active.values())
             assert requested <= active, "nobody waits once all is quiet"
     return found
 

@@ -4,15 +4,15 @@ import networkx as nx
 import pytest
 
 from carrycast.core.model import NodeId
-from carrycast.protocols.overlay.home_broker import changes_home, mean_path
+from carrycast.protocols.overlay.home_broker import mean_path_length, should_change_home
 from carrycast.protocols.overlay.rules import (
     BrokerPath,
     FoundBroker,
     TopologyRow,
-    in_vicinity,
+    build_graph,
+    find_shortest_paths,
     link_length,
-    overlay_graph,
-    shortest_paths,
+    select_vicinity,
 )
 
 FOUND: list[FoundBroker] = [(3.0, 7), (1.0, 5), (2.0, 9), (2.0, 4), (4.0, 1)]
@@ -30,7 +30,7 @@ FOUND: list[FoundBroker] = [(3.0, 7), (1.0, 5), (2.0, 9), (2.0, 4), (4.0, 1)]
     ],
 )
 def test_vicinity(vicinity: str, degree: int, within: float, near: list[NodeId]) -> None:
-    assert list(in_vicinity(FOUND, vicinity, degree, within)) == near
+    assert list(select_vicinity(FOUND, vicinity, degree, within)) == near
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_of_two_words_on_a_link_the_younger_holds(
 
 def test_links_are_priced_for_the_end_that_they_lead_to() -> None:
     rows = {0: TopologyRow(0.0, {1: 2.0}), 1: TopologyRow(0.0, {}, extra_cost=5.0)}
-    assert overlay_graph(rows, "either") == {0: {1: 7.0}, 1: {0: 2.0}}
-    assert overlay_graph(rows, "either", 0.5) == {0: {1: 6.0}, 1: {0: 1.0}}
+    assert build_graph(rows, "either") == {0: {1: 7.0}, 1: {0: 2.0}}
+    assert build_graph(rows, "either", 0.5) == {0: {1: 6.0}, 1: {0: 1.0}}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -74,7 +74,7 @@ def test_shortest_paths_are_those_of_another_library(seed: int) -> None:
         node: {other: graph.edges[node, other]["weight"] for other in graph.neighbors(node)} for node in graph
     }
     truth = nx.single_source_dijkstra_path_length(graph, 0)
-    found = shortest_paths(mine, 0)
+    found = find_shortest_paths(mine, 0)
     assert {node: one.cost for node, one in found.items()} == truth
     for node, one in found.items():
         assert (one.path[-1] if one.path else 0) == node
@@ -83,8 +83,8 @@ def test_shortest_paths_are_those_of_another_library(seed: int) -> None:
 
 def test_the_mean_path_leaves_out_who_cannot_be_reached() -> None:
     reached = {3: BrokerPath(2.0, (3,)), 4: BrokerPath(5.0, (3, 4))}
-    assert mean_path([3, 4, 9], reached, 1.0) == 1.0 + 3.5
-    assert mean_path([], reached, 2.0) == 2.0
+    assert mean_path_length([3, 4, 9], reached, 1.0) == 1.0 + 3.5
+    assert mean_path_length([], reached, 2.0) == 2.0
 
 
 @pytest.mark.parametrize(
@@ -103,4 +103,4 @@ def test_the_mean_path_leaves_out_who_cannot_be_reached() -> None:
 def test_a_client_goes_where_the_path_is_shorter_unless_it_is_overloaded_there(
     here: float, there: float, load_here: float, load_there: float, moves: bool
 ) -> None:
-    assert changes_home(here, there, load_here, load_there, 0.9) is moves
+    assert should_change_home(here, there, load_here, load_there, 0.9) is moves

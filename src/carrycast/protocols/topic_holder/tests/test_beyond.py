@@ -76,11 +76,11 @@ def holder(net: Net, node: NodeId) -> TopicHolder:
 
 
 def within(bench: Bench) -> Position:
-    return bench.node.holders.place(JAM)
+    return bench.node.holders.find_place(JAM)
 
 
 def outside(bench: Bench) -> Position:
-    home = bench.node.holders.place(JAM)
+    home = bench.node.holders.find_place(JAM)
     return Position(home.x_m + 126.0, home.y_m)
 
 

@@ -37,7 +37,7 @@ def test_a_subscription_goes_to_its_holder_every_second_with_where_the_subscribe
     (timer,) = bench.port.take()
     assert isinstance(timer, SetTimer)
     assert (timer.key, 0 <= timer.delay_s < 1) == ("refresh", True)
-    (target,) = bench.node.holders.all(0.0, JAM)
+    (target,) = bench.node.holders.find_all(0.0, JAM)
     for count in (1, 2):
         effects = bench.tick(count, "refresh")
         here = HERE if holder == "place" else None
@@ -216,7 +216,7 @@ def test_an_event_is_handled_once_however_often_it_comes() -> None:
 def test_who_captures_a_subscription_within_k_tells_those_around_it_and_an_event_nobody() -> None:
     """[003 §3.5]"""
     bench = Bench(holder="place")
-    home = bench.node.holders.place(JAM)
+    home = bench.node.holders.find_place(JAM)
     refresh = Refresh(JAM, entry(subscription(2), HERE))
     bench.host.here = Position(home.x_m + 125.0, home.y_m)
     assert broadcast(bench.get(1.0, 2, refresh)) == [refresh]
@@ -229,7 +229,7 @@ def test_who_captures_a_subscription_within_k_tells_those_around_it_and_an_event
 
 def test_what_is_broadcast_is_held_and_told_to_nobody() -> None:
     bench = Bench(holder="place")
-    bench.host.here = bench.node.holders.place(JAM)
+    bench.host.here = bench.node.holders.find_place(JAM)
     assert bench.hear(1.0, 9, Refresh(JAM, entry(subscription(2), HERE))) == []
     assert [target for target, _ in routed(bench.get(2.0, 8, Publication(jam(), 0, 90.0)))] == [Place(HERE, 0.0, 2)]
 
@@ -243,7 +243,7 @@ def test_a_publisher_sends_its_event_to_the_broker(holder: str) -> None:
     bench = Bench(holder=holder)
     event = jam(ME)
     bench.node.on_publish(0.0, event)
-    (target,) = bench.node.holders.all(0.0, JAM)
+    (target,) = bench.node.holders.find_all(0.0, JAM)
     assert routed(bench.port.take()) == [(target, Publication(event, 0, 100.0))]
 
 
@@ -276,7 +276,7 @@ def test_the_next_node_by_hash_stands_in_for_one_that_cannot_be_reached() -> Non
     assert drops(bench.port.take()) == ["no_holder"]
     bench.node.on_unreachable(1.5, first, Advertise(JAM, None))
     assert drops(bench.port.take()) == ["no_holder"], "all three are passed over for 30 s"
-    assert list(bench.node.holders.all(30.9, JAM)) == [first], "if none stands, the first is tried"
+    assert list(bench.node.holders.find_all(30.9, JAM)) == [first], "if none stands, the first is tried"
     bench.node.on_unreachable(31.6, order[1], message)
     assert routed(bench.port.take()) == [(first, message)], "the first stands again"
 
@@ -288,7 +288,7 @@ def test_a_link_that_breaks_does_not_part_publishers_and_subscribers() -> None:
     ((first, message),) = routed(bench.port.take())
     bench.node.on_unreachable(1.0, first, message)
     assert drops(bench.port.take()) == ["no_holder"]
-    assert list(bench.node.holders.all(1.0, JAM)) == [first]
+    assert list(bench.node.holders.find_all(1.0, JAM)) == [first]
 
 
 def test_of_refreshes_that_come_back_the_newest_goes_on() -> None:

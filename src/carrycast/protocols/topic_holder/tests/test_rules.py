@@ -59,16 +59,16 @@ def test_a_node_is_chosen_by_rank_and_the_next_by_hash_follow() -> None:
 def test_a_road_takes_the_place_to_its_nearest_point() -> None:
     """[003 §3.6] The road of the bench runs at y = 500; its points are 10 m apart."""
     place = home_place(JAM, 0, KILOMETER)
-    (target,) = Bench(holder="road").node.holders.all(0.0, JAM)
+    (target,) = Bench(holder="road").node.holders.find_all(0.0, JAM)
     assert target == Place(Position(round(place.x_m / 10) * 10.0, 500.0), 125.0)
-    (target,) = Bench(holder="place").node.holders.all(0.0, JAM)
+    (target,) = Bench(holder="place").node.holders.find_all(0.0, JAM)
     assert target == Place(place, 125.0)
 
 
 def test_places_are_remembered_up_to_a_bound() -> None:
     homes = Bench(holder="road").node.holders
-    places = [homes.place(f"s:{number}") for number in range(400)]
-    assert [homes.place(f"s:{number}") for number in range(400)] == places
+    places = [homes.find_place(f"s:{number}") for number in range(400)]
+    assert [homes.find_place(f"s:{number}") for number in range(400)] == places
 
 
 @pytest.mark.parametrize(
@@ -93,17 +93,21 @@ def test_a_publisher_turns_to_the_nearest_place_or_to_a_node_by_its_id_or_to_all
     """[003 §3.2.1] "its chosen broker nodes"."""
     homes = Bench(holder="place", holders=3).node.holders
     for number in range(3):
-        assert homes.for_publisher(0.0, JAM, homes.place(JAM, number)) == [Place(homes.place(JAM, number), 125.0)]
-    assert len(Bench(holder="place", holders=3, publish_to="all").node.holders.for_publisher(0.0, JAM, None)) == 3
+        assert homes.find_for_publisher(0.0, JAM, homes.find_place(JAM, number)) == [
+            Place(homes.find_place(JAM, number), 125.0)
+        ]
+    assert len(Bench(holder="place", holders=3, publish_to="all").node.holders.find_for_publisher(0.0, JAM, None)) == 3
     nodes = Bench(holders=3).node.holders
-    assert nodes.for_publisher(0.0, JAM, None) == [list(nodes.all(0.0, JAM))[1]], "node 1 takes the second of three"
-    assert len(set(nodes.all(0.0, JAM))) == 3
+    assert nodes.find_for_publisher(0.0, JAM, None) == [list(nodes.find_all(0.0, JAM))[1]], (
+        "node 1 takes the second of three"
+    )
+    assert len(set(nodes.find_all(0.0, JAM))) == 3
 
 
 def test_without_nodes_of_the_role_nobody_holds() -> None:
     host = Ground()
     host.nodes = ()
-    assert list(Bench(role="nobody").node.holders.all(0.0, JAM)) == []
+    assert list(Bench(role="nobody").node.holders.find_all(0.0, JAM)) == []
 
 
 def test_a_table_keeps_the_newest_word_of_each_subscriber_until_it_ends() -> None:

@@ -148,7 +148,7 @@ class Web:
         found = {}
         for stored, table in ((False, forwarding.subscriptions), (True, forwarding.advertisements)):
             for origin in table.origins():
-                found[origin, stored] = dict(table.received(origin))
+                found[origin, stored] = dict(table.get_received(origin))
         return found
 
     def take_sent(self) -> list[tuple[NodeId, NodeId, Message]]:
