@@ -59,7 +59,7 @@ def targets(port: RecordingPort) -> list[NodeId]:
 # The forwarding rule.
 
 
-def test_all_subscribers_at_one_hop_are_sent_to_whatever_tau_is() -> None:
+def test_all_neighbors_that_subscribe_get_the_event_for_any_tau() -> None:
     protocol, port = adaptive(links=5, tau=0.2)
     for neighbor in (1, 3, 4):
         hear(protocol, report(neighbor, subscribed=(ONE,)))
@@ -75,7 +75,7 @@ def test_links_to_nearer_subscribers_come_first() -> None:
     assert targets(port) == [2, 1, 3]
 
 
-def test_then_come_the_links_that_are_worth_most() -> None:
+def test_links_with_the_largest_utilities_come_next() -> None:
     protocol, port = adaptive(links=5, tau=0.6)
     for neighbor, utility in ((1, 0.1), (2, 0.7), (3, 0.4)):
         hear(protocol, report(neighbor, {ONE: utility, TWO: 1 - utility}))
@@ -83,11 +83,11 @@ def test_then_come_the_links_that_are_worth_most() -> None:
     protocol.on_publish(2.0, event())
     assert targets(port) == [4, 2, 3]
     protocol.on_publish(2.0, event(1, topic=2))
-    # 4 and 5 have no prediction for this one.
+    # Nodes 4 and 5 have no prediction for this interest.
     assert targets(port) == [1, 3, 2]
 
 
-def test_what_a_node_is_worth_for_anything_counts_where_it_says_nothing_more() -> None:
+def test_the_utility_for_everything_is_the_default_of_an_interest() -> None:
     protocol, port = adaptive(links=3, tau=0.3)
     hear(protocol, report(1, {EVERYTHING: 0.2}))
     hear(protocol, report(2, {EVERYTHING: 0.4}))
@@ -113,7 +113,7 @@ def test_an_event_never_goes_back_over_the_link_it_came_over() -> None:
     assert targets(port) == [1, 3]
 
 
-def test_a_repetition_is_dropped() -> None:
+def test_a_duplicate_is_dropped() -> None:
     protocol, port = adaptive(links=3)
     protocol.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "topic = 1"))
     protocol.on_message(2.0, 1, ForwardedEvent(event(), 1, 500.0), "radio")
@@ -189,14 +189,14 @@ def test_utilities_are_forgotten_with_their_link_or_when_they_are_old() -> None:
         (report(1, {"topic =": 0.5}), "report_unreadable"),
     ],
 )
-def test_a_report_that_cannot_be_right_is_dropped_by_name(message: UtilityReport, reason: str) -> None:
+def test_an_invalid_report_is_dropped_with_a_reason(message: UtilityReport, reason: str) -> None:
     protocol, port = adaptive(links=1)
     hear(protocol, message, sender=1)
     assert port.take() == [Note(Fact("drop", peer=1, reason=reason))]
     assert len(protocol._horizon) == 0
 
 
-def spoken(protocol: Adaptive, port: RecordingPort, now: float) -> UtilityReport:
+def take_report(protocol: Adaptive, port: RecordingPort, now: float) -> UtilityReport:
     port.take()
     protocol.on_timer(now, "update")
     (message,) = [effect.message for effect in port.take() if isinstance(effect, Broadcast)]
@@ -208,9 +208,9 @@ def test_a_report_names_subscriptions_and_not_those_that_another_covers() -> Non
     protocol, port = adaptive()
     for number, text in enumerate(("speed > 5", "speed > 10", "topic = 1")):
         protocol.on_subscribe(0.0, Subscription(SubscriptionId(0, number), text))
-    assert spoken(protocol, port, 1.0).subscribed == (Filter("speed > 5").text, ONE)
+    assert take_report(protocol, port, 1.0).subscribed == (Filter("speed > 5").text, ONE)
     protocol.on_unsubscribe(2.0, SubscriptionId(0, 0))
-    assert spoken(protocol, port, 3.0).subscribed == (Filter("speed > 10").text, ONE)
+    assert take_report(protocol, port, 3.0).subscribed == (Filter("speed > 10").text, ONE)
 
 
 def test_carriers_that_a_subscription_covers_are_left_out() -> None:
@@ -219,63 +219,63 @@ def test_carriers_that_a_subscription_covers_are_left_out() -> None:
     protocol.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "speed > 5"))
     hear(protocol, report(1, subscribed=(narrow,)))
     protocol._predictions.utilities = {EVERYTHING: 0.1, narrow: 0.6, wide: 0.3}
-    message = spoken(protocol, port, 1.0)
+    message = take_report(protocol, port, 1.0)
     assert (message.subscribed, message.utilities) == ((wide,), {EVERYTHING: 0.1})
 
 
-def test_the_neighborhood_is_reported_where_it_is_worth_more_than_the_node() -> None:
+def test_neighborhood_utilities_above_the_nodes_own_are_reported() -> None:
     protocol, port = adaptive(links=3)
     hear(protocol, report(1, {ONE: 0.5, EVERYTHING: 0.3}))
     hear(protocol, report(2, subscribed=(TWO,)))
     hear(protocol, report(3, {ONE: 0.8}, neighborhood={TWO: 0.9, ONE: 1.0}))
     protocol._predictions.utilities = {EVERYTHING: 0.2, ONE: 0.6}
-    message = spoken(protocol, port, 2.0)
+    message = take_report(protocol, port, 2.0)
     reported = dict(zip(message.neighborhood.items(), message.via, strict=True))
     assert reported == {(TWO, 1.0): 2, (ONE, 0.8): 3, (EVERYTHING, 0.3): 1}
     assert message.steps == ()
 
 
-def test_recursive_neighborhoods_are_passed_on_until_their_steps_are_over() -> None:
+def test_recursive_neighborhood_utilities_are_reported_while_they_have_steps_left() -> None:
     protocol, port = adaptive(links=2, neighborhood=3)
     for steps, passed in ((1, True), (2, True), (3, False)):
         far = UtilityReport(1, steps, 1, 1000.0, (), {EVERYTHING: 0.0}, {ONE: 1.0}, (7,), (steps,))
         hear(protocol, far)
-        message = spoken(protocol, port, 2.0)
+        message = take_report(protocol, port, 2.0)
         assert (message.neighborhood, message.steps) == (({ONE: 1.0}, (steps + 1,)) if passed else ({}, ()))
 
 
 @pytest.mark.parametrize(("split_horizon", "utility"), [(True, 0.2), (False, 0.9)])
-def test_with_split_horizon_a_node_does_not_believe_its_own_echo(split_horizon: bool, utility: float) -> None:
+def test_with_split_horizon_a_node_ignores_utilities_learned_from_itself(split_horizon: bool, utility: float) -> None:
     protocol, _ = adaptive(node=5, links=1, split_horizon=split_horizon)
     hear(protocol, report(1, {ONE: 0.2}, neighborhood={ONE: 0.9}, via=5))
     assert protocol._tables[1][ONE] == utility
 
 
-def test_beyond_one_hop_a_node_does_not_believe_what_is_said_of_itself() -> None:
-    """0 - 1 - 2 with a horizon of two hops: node 2 tells of node 0's subscription, which it learned over node 1."""
+def test_beyond_one_hop_a_node_ignores_its_own_utility_in_reports() -> None:
+    """0 - 1 - 2 with a horizon of two hops: node 2 reports node 0's subscription, which it learned over node 1."""
     net = Net.line(3, "adaptive", phi=2)
     net.subscribe(0, "topic = 1")
     net.run(40)
     first, second = net.protocol(0), net.protocol(1)
     assert isinstance(first, Adaptive)
     assert isinstance(second, Adaptive)
-    (told,) = [known for node, known in first._horizon if node == 2]
-    assert told.report.message.neighborhood[ONE] == 1.0
-    assert (told.report.message.via, told.report.message.origins) == ((1,), (0,))
-    assert told.report.ignored == [ONE]
+    (second_hop,) = [known for node, known in first._horizon if node == 2]
+    assert second_hop.report.message.neighborhood[ONE] == 1.0
+    assert (second_hop.report.message.via, second_hop.report.message.origins) == ((1,), (0,))
+    assert second_hop.report.ignored == [ONE]
     assert first._tables[1].get(ONE, 0.0) < 1.0
     assert second._horizon.nearest([ONE]) == {0: 1}
 
 
-def test_a_neighborhood_utility_that_a_covering_one_of_the_same_node_makes_idle_is_left_out() -> None:
+def test_a_neighborhood_utility_covered_by_another_from_the_same_source_is_left_out() -> None:
     protocol, port = adaptive(links=2)
     narrow, wide = Filter("speed > 10").text, Filter("speed > 5").text
     hear(protocol, report(1, {wide: 0.5, narrow: 0.4}))
-    message = spoken(protocol, port, 2.0)
+    message = take_report(protocol, port, 2.0)
     assert message.neighborhood == {wide: 0.5}
     hear(protocol, report(2, {narrow: 0.45}))
-    message = spoken(protocol, port, 3.0)
-    # Node 1 may not count what was learned from it; then the narrow one of node 2 is all that is left.
+    message = take_report(protocol, port, 3.0)
+    # Node 1 ignores utilities that were learned from itself, and then has only the narrow one of node 2.
     assert dict(zip(message.neighborhood.items(), message.via, strict=True)) == {(wide, 0.5): 1, (narrow, 0.45): 2}
 
 
@@ -317,13 +317,13 @@ def test_subscribers_can_be_kept_from_storing_at_all() -> None:
     assert Note(Fact("store", event().id)) not in port.take()
 
 
-def test_whoever_is_alone_stores() -> None:
+def test_a_node_without_neighbors_stores() -> None:
     protocol, port = adaptive(sigma=1.0)
     protocol.on_publish(2.0, event())
     assert Note(Fact("store", event().id)) in port.take()
 
 
-def test_a_stored_event_is_tried_again_until_its_lease_is_over() -> None:
+def test_a_stored_event_is_forwarded_again_until_its_lease_expires() -> None:
     net = Net.contacts([(0, 1, 130.0, 1000.0)], "adaptive", tau=1.0)
     net.subscribe(1)
     event = net.publish(0, lease_s=150.0)
@@ -408,7 +408,7 @@ def test_a_weight_on_energy_needs_a_host_that_measures_it() -> None:
     assert protocol._predictions.utilities[EVERYTHING] == 0.25
 
 
-def test_a_carrier_that_crashes_loses_what_it_carried_and_nothing_else() -> None:
+def test_a_carrier_that_crashes_loses_only_the_events_that_it_carried() -> None:
     contacts = [(0, 1, 0.0, 20.0), (0, 2, 10.0, 20.0), (1, 3, 100.0, 200.0), (2, 3, 300.0, 400.0)]
     net = Net.contacts(contacts, "adaptive", sigma=0.0, tau=1.0)
     net.subscribe(3)
@@ -421,7 +421,7 @@ def test_a_carrier_that_crashes_loses_what_it_carried_and_nothing_else() -> None
     net.run(10)
     net.restart(1)
     net.run(200)
-    assert net.delivered(3) == [], "node 1 met the subscriber with nothing left"
+    assert net.delivered(3) == [], "node 1 has lost its events when it meets the subscriber"
     net.run(150)
     assert net.delivered(3) == [both]
     assert only_one != both

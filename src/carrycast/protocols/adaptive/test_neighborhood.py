@@ -1,4 +1,5 @@
-"""What a node gathers of its neighborhood is what the equations say, composed one after the other."""
+"""The neighborhood utilities that a node collects are equation 7 over equation 2 over equation 1 [004], which this test
+computes independently."""
 
 from collections.abc import Iterable
 
@@ -33,7 +34,7 @@ def neighborhood_utility(forwarding_utilities: Iterable[float]) -> float:
     return max(forwarding_utilities, default=0.0)
 
 
-def known(
+def make_known(
     node: NodeId, via: NodeId, subscribed: set[str], utilities: dict[str, float], hops: int
 ) -> KnownNode[ReceivedReport]:
     carrier = {interest: utility for interest, utility in utilities.items() if interest not in subscribed}
@@ -46,11 +47,14 @@ def test_a_neighborhood_utility_is_equation_7_over_2_over_1(
     links: list[list[tuple[set[str], dict[str, float], int]]],
 ) -> None:
     near = [
-        (via, {10 * via + place: known(10 * via + place, via, *report) for place, report in enumerate(reached)})
+        (
+            via,
+            {10 * via + place: make_known(10 * via + place, via, *report) for place, report in enumerate(reached)},
+        )
         for via, reached in enumerate(links, start=1)
     ]
     neighborhood, via, steps, origins = collect_neighborhood(near, PHI, 1).select_exceeding({}, KnownFilters())
-    by_hand = {
+    expected = {
         interest: neighborhood_utility(
             forwarding_utility(
                 host_utility(interest in subscribed, utilities.get(interest, 0.0))
@@ -60,11 +64,11 @@ def test_a_neighborhood_utility_is_equation_7_over_2_over_1(
         )
         for interest in INTERESTS
     }
-    assert neighborhood == {interest: utility for interest, utility in by_hand.items() if utility > 0.0}
+    assert neighborhood == {interest: utility for interest, utility in expected.items() if utility > 0.0}
     assert steps == ()
     for (interest, utility), neighbor, origin in zip(neighborhood.items(), via, origins, strict=True):
         assert origin // 10 == neighbor
-        over_it = links[neighbor - 1]
+        reached = links[neighbor - 1]
         assert utility == forwarding_utility(
-            host_utility(interest in subscribed, utilities.get(interest, 0.0)) for subscribed, utilities, _ in over_it
+            host_utility(interest in subscribed, utilities.get(interest, 0.0)) for subscribed, utilities, _ in reached
         )

@@ -13,23 +13,23 @@ from carrycast.protocols.adaptive.test_adaptive import ONE, adaptive, event, hea
 from carrycast.sim.testing import Net, isolate_protocol
 
 KIND = Filter("kind = 'a'").text
-"""Every event of these tests is of it."""
+"""The filter that every event of these tests matches."""
 
 
-def moments(net: Net, node: NodeId) -> list[float]:
-    """When a node that has no neighbor at first hands its events on, after a link came up at 100 s."""
+def list_send_times(net: Net, node: NodeId) -> list[float]:
+    """Return the times at which a node forwards events; its first link comes up at 100 s."""
     rows = [row for row in net.rows("send") if row["node"] == node and row["event"] is not None]
     return sorted({float(str(row["time_s"])) for row in rows})
 
 
-def test_a_node_tries_all_it_stores_at_the_same_moments_whenever_it_came() -> None:
-    """[004 §2.3.3] One timer for each node: events of 0 s and 31 s, met alone, go out together and 60 s later again."""
+def test_a_node_forwards_all_stored_events_at_the_same_times() -> None:
+    """[004 §2.3.3] One timer for each node: events of 0 s and 31 s are sent together, and again 60 s later."""
     net = Net.contacts([(0, 1, 100.0, 1000.0)], "adaptive", tau=1.0)
     first = net.publish(0, lease_s=600.0)
     net.run(31)
     second = net.publish(0, lease_s=600.0)
     net.run(189)
-    times = moments(net, 0)
+    times = list_send_times(net, 0)
     assert len(times) == 2
     assert times[1] - times[0] == pytest.approx(60.0, abs=1e-5)
     for time_s in times:
@@ -37,7 +37,7 @@ def test_a_node_tries_all_it_stores_at_the_same_moments_whenever_it_came() -> No
         assert sent == [str(first.id), str(second.id)]
 
 
-def test_the_moments_of_different_nodes_are_not_the_same() -> None:
+def test_different_nodes_forward_at_different_times() -> None:
     phases = set()
     for seed in range(20):
         protocol, port = isolate_protocol("adaptive", 0, None, seed)
@@ -50,17 +50,18 @@ def test_the_moments_of_different_nodes_are_not_the_same() -> None:
     assert len(phases) == 20
 
 
-def test_or_each_event_is_tried_an_interval_after_its_own_arrival() -> None:
+def test_with_copy_timers_each_event_is_forwarded_an_interval_after_its_arrival() -> None:
     net = Net.contacts([(0, 1, 100.0, 1000.0)], "adaptive", tau=1.0, retry_timer="copy")
     net.publish(0, lease_s=600.0)
     net.run(31)
     net.publish(0, lease_s=600.0)
     net.run(200)
-    assert moments(net, 0) == pytest.approx([120.0, 151.0, 180.0, 211.0], abs=1e-5)
+    assert list_send_times(net, 0) == pytest.approx([120.0, 151.0, 180.0, 211.0], abs=1e-5)
 
 
-def test_equal_links_by_lowest_id_or_by_age() -> None:
-    """Links come as 3, 1, 2, and 3 comes back last: the oldest are then 1 and 2, by id it is 1 and 2 at all times."""
+def test_links_of_equal_utility_are_ordered_by_id_or_by_age() -> None:
+    """Links come up as 3, 1, 2, and 3 comes back last: the oldest are then 1 and 2. By id, 1 and 2 are first at all
+    times."""
     for ties, before, after in (("fixed", [3, 1], [1, 2]), ("lowest", [1, 2], [1, 2])):
         protocol, port = adaptive(tau=0.5, ties=ties)
         for neighbor in (3, 1, 2):
@@ -75,7 +76,7 @@ def test_equal_links_by_lowest_id_or_by_age() -> None:
         assert targets(port) == after
 
 
-def test_lowest_id_decides_among_equals_alone() -> None:
+def test_the_lowest_id_decides_only_among_equal_utilities() -> None:
     protocol, port = adaptive(links=3, tau=0.3, ties="lowest")
     for neighbor, utility in ((1, 0.3), (2, 0.5), (3, 0.5)):
         hear(protocol, report(neighbor, {ONE: utility}))
@@ -85,7 +86,8 @@ def test_lowest_id_decides_among_equals_alone() -> None:
 
 @pytest.mark.parametrize("counts_for", ["any", "one"])
 def test_utilities_are_looked_up_for_all_interests_of_an_event_or_for_one(counts_for: str) -> None:
-    """Link 1 is worth most for the topic, link 2 for the kind; an event has both, and by the best 1 is chosen."""
+    """Link 1 has the largest utility for the topic, link 2 for the kind. An event matches both, so link 1 is chosen if
+    all interests are looked up."""
     protocol, port = adaptive(links=2, tau=0.5, counts_for=counts_for)
     hear(protocol, report(1, {ONE: 0.9, KIND: 0.1}))
     hear(protocol, report(2, {ONE: 0.1, KIND: 0.8}))
@@ -110,7 +112,7 @@ def test_an_event_is_stored_for_any_of_its_interests_or_for_one(counts_for: str,
     assert kept == ([one.id for one in events] if stored else for_topic)
 
 
-def test_a_subscriber_to_the_one_interest_that_counts_does_not_store_and_to_another_may() -> None:
+def test_a_subscriber_to_the_drawn_interest_does_not_store_and_to_another_may() -> None:
     protocol, port = adaptive(links=2, sigma=0.4, counts_for="one")
     protocol.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "kind = 'a'"))
     hear(protocol, report(1, {ONE: 0.1}))

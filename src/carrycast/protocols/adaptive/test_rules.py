@@ -19,7 +19,7 @@ from carrycast.protocols.adaptive.rules import (
     ("reached", "table"),
     [([{"i": 0.4}, {"i": 0.6, "j": 0.1}], {"i": 0.6, "j": 0.1}), ([{"i": 1.0}], {"i": 1.0}), ([], {})],
 )
-def test_equation_2_takes_the_most_of_all_nodes_over_a_link(
+def test_equation_2_is_the_maximum_over_the_nodes_of_a_link(
     reached: list[dict[str, float]], table: dict[str, float]
 ) -> None:
     assert link_table(reached) == table
@@ -55,7 +55,7 @@ def test_equation_6_is_the_share_that_came_or_went(before: set[int], now: set[in
     assert change_degree(before, now) == pytest.approx(change)
 
 
-def test_equation_6_says_nothing_without_neighbors() -> None:
+def test_equation_6_has_no_value_without_neighbors() -> None:
     assert change_degree(set(), set()) is None
 
 
@@ -67,18 +67,18 @@ def test_equation_6_says_nothing_without_neighbors() -> None:
         (1, {"i": 0.5, "j": 0.2}),
     ],
 )
-def test_equation_8_looks_beyond_only_from_the_horizon(hops: int, seen: dict[str, float]) -> None:
+def test_equation_8_uses_neighborhood_utilities_only_at_the_horizon(hops: int, seen: dict[str, float]) -> None:
     assert visible_utilities({"i": 0.5, "j": 0.2}, {"i": 0.9, "k": 0.7}, [], hops, horizon=2) == seen
 
 
-def test_what_was_learned_here_does_not_count_here() -> None:
+def test_ignored_neighborhood_utilities_are_left_out() -> None:
     assert visible_utilities({"i": 0.5}, {"i": 0.9, "k": 0.7, "l": 1.0}, ["i", "k"], 1, 1) == {"i": 0.5, "l": 1.0}
 
 
 @pytest.mark.parametrize(
     ("change", "interval_s"), [(0.0, 60.0), (1.0, 10.0), (0.5, 20.0), (0.25, 40.0), (1 / 6, 60.0), (0.01, 60.0)]
 )
-def test_equation_9_reports_sooner_the_more_changes(change: float, interval_s: float) -> None:
+def test_equation_9_shortens_the_interval_with_the_change(change: float, interval_s: float) -> None:
     assert update_interval_s(change, 10.0, 60.0) == pytest.approx(interval_s)
 
 
@@ -87,7 +87,7 @@ def test_a_carrier_stores_from_the_threshold_on(as_carrier: float, sigma: float,
     assert is_carrier(as_carrier, sigma) == stored
 
 
-def test_a_link_is_worth_equation_2_over_the_interests_of_the_event() -> None:
+def test_the_utility_of_a_link_for_an_event_is_the_maximum_over_its_interests() -> None:
     links = [[{"i": 0.2, "j": 0.9}, {"i": 0.5}, {"k": 0.1, "j": 0.3}], [{"k": 0.4}]]
     for interests in (["i"], ["i", "j"], ["k", "x"], ["x"]):
         by_hand = [
@@ -97,7 +97,7 @@ def test_a_link_is_worth_equation_2_over_the_interests_of_the_event() -> None:
         assert link_utilities(dict(enumerate(map(link_table, links))), range(2), interests) == by_hand
 
 
-def test_the_interest_that_is_drawn_for_an_event_is_the_same_where_others_are_known_too() -> None:
+def test_the_drawn_interest_does_not_depend_on_other_known_interests() -> None:
     interests = ["a = 1", "b = 1", "c = 1", "d = 1"]
     drawn = {}
     for number in range(400):

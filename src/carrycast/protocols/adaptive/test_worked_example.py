@@ -18,7 +18,7 @@ from carrycast.protocols.adaptive.protocol import Adaptive
 from carrycast.protocols.adaptive.rules import link_utilities
 from carrycast.sim.testing import Net, isolate_protocol
 
-# The paper's letters; two of them with a second one, to be told from digits.
+# The paper's letters; I and O are doubled, so that they cannot be mistaken for digits.
 A, B, C, D, E, G, II, J, K, M, OO, P = range(12)
 INTEREST = Filter("topic = 1").text
 EVENT = Event(EventId(A, 0), {"topic": 1}, lease_s=600.0)
@@ -62,19 +62,19 @@ def host_a() -> tuple[Adaptive, RecordingPort]:
     return host(A, {B: [II], P: [], K: [J, M], E: [C]})
 
 
-def links_used(port: RecordingPort) -> list[NodeId]:
+def list_links_used(port: RecordingPort) -> list[NodeId]:
     return [effect.target for effect in port.take() if isinstance(effect, Send)]
 
 
-def test_the_link_from_a_to_e_is_worth_what_c_is_worth() -> None:
+def test_the_link_from_a_to_e_has_the_utility_of_c() -> None:
     protocol, _ = host_a()
     assert link_utilities(protocol._tables, [E], [INTEREST]) == [0.6]
 
 
-def test_a_uses_the_link_to_the_known_subscriber_and_the_two_that_are_worth_most() -> None:
+def test_a_uses_the_link_to_the_known_subscriber_and_the_two_with_the_largest_utilities() -> None:
     protocol, port = host_a()
     protocol.on_publish(2.0, EVENT)
-    assert links_used(port) == [B, P, K]
+    assert list_links_used(port) == [B, P, K]
 
 
 def test_k_knows_d_over_the_link_that_its_utility_came_over_first() -> None:
@@ -107,7 +107,7 @@ def test_good_carriers_store_and_neither_others_nor_subscribers_do(
     assert (Note(Fact("store", EVENT.id)) in port.take()) == stores
 
 
-def test_p_moves_to_the_other_partition_and_hands_the_message_to_g() -> None:
+def test_p_moves_to_the_other_partition_and_forwards_the_message_to_g() -> None:
     protocol, port = host(P, {A: []})
     protocol.on_message(2.0, A, ForwardedEvent(EVENT, 1, 599.0), "radio")
     protocol.on_link_down(30.0, Link(A, "radio", 0.001), Failure.SILENT)

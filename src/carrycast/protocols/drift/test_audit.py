@@ -1,4 +1,4 @@
-"""What went by a path is looked at: a node that swallows events is noticed, and nothing is lost by it."""
+"""Audits of multicast trees: a node that swallows events is noticed, and no event is lost."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from carrycast.protocols.drift.audit import MAX_EVENTS, AuditedEvents, hash_filt
 from carrycast.protocols.drift.messages import Audit, TreeData, TreeEnd
 from carrycast.protocols.drift.set_hash import hash_ids
 from carrycast.protocols.drift.test_drift import Bench, event
-from carrycast.protocols.drift.test_multicast_trees import QUIET, on_the_way
+from carrycast.protocols.drift.test_multicast_trees import QUIET, make_inner_node
 from carrycast.sim.engine.node import SimPort
 from carrycast.sim.testing import Net
 
@@ -18,7 +18,7 @@ TWO = hash_filter("topic = 2")
 SALT = 7
 
 
-def two(number: int) -> Event:
+def make_event(number: int) -> Event:
     return Event(EventId(9, number), {"topic": 2}, lease_s=60.0)
 
 
@@ -26,53 +26,55 @@ def audit(first: int, until: int, total: int, number: int = 1) -> Audit:
     return Audit(9, number, first, until, SALT, {TWO: total})
 
 
-def hashes(*numbers: int) -> int:
+def hash_events(*numbers: int) -> int:
     return hash_ids((EventId(9, number) for number in numbers), SALT)
 
 
-def with_two_events() -> Bench:
-    bench = on_the_way()
+def make_bench_with_two_events() -> Bench:
+    bench = make_inner_node()
     for number in (3, 4):
-        bench.hear(1, TreeData(two(number), 2, 50.0), now=QUIET)
+        bench.hear(1, TreeData(make_event(number), 2, 50.0), now=QUIET)
     return bench
 
 
-def test_who_has_all_that_was_sent_passes_the_look_on_once() -> None:
-    bench = with_two_events()
-    look = audit(0, 4, hashes(3, 4))
-    assert bench.hear(1, look, now=QUIET + 5) == [look]
-    assert bench.hear(1, look, now=QUIET + 5) == []
+def test_a_node_with_all_events_forwards_the_audit_once() -> None:
+    bench = make_bench_with_two_events()
+    audited = audit(0, 4, hash_events(3, 4))
+    assert bench.hear(1, audited, now=QUIET + 5) == [audited]
+    assert bench.hear(1, audited, now=QUIET + 5) == []
 
 
-def test_who_lacks_something_ends_the_bet() -> None:
-    bench = with_two_events()
-    said = bench.hear(1, audit(0, 5, hashes(3, 4, 5)), now=QUIET + 5)
-    assert TreeEnd(((9, 1),)) in said
+def test_a_node_that_is_missing_an_event_ends_the_tree() -> None:
+    bench = make_bench_with_two_events()
+    broadcasts = bench.hear(1, audit(0, 5, hash_events(3, 4, 5)), now=QUIET + 5)
+    assert TreeEnd(((9, 1),)) in broadcasts
     assert [fact.kind for fact in bench.notes] == ["path_leaks"]
 
 
-def test_who_wants_something_else_looks_at_nothing() -> None:
-    bench = with_two_events()
-    look = Audit(9, 1, 0, 5, SALT, {hash_filter("topic = 3"): 77})
-    assert bench.hear(1, look, now=QUIET + 5) == [look]
+def test_a_node_with_other_filters_only_forwards_the_audit() -> None:
+    bench = make_bench_with_two_events()
+    audited = Audit(9, 1, 0, 5, SALT, {hash_filter("topic = 3"): 77})
+    assert bench.hear(1, audited, now=QUIET + 5) == [audited]
 
 
-def test_who_has_just_changed_what_it_wants_does_not_look() -> None:
-    bench = with_two_events()
+def test_a_node_whose_filters_have_just_changed_does_not_compare() -> None:
+    bench = make_bench_with_two_events()
     bench.node.on_subscribe(QUIET + 4, Subscription(SubscriptionId(0, 7), "topic = 4"))
     bench.settle()
-    look = audit(0, 5, hashes(3, 4, 5))
-    assert bench.hear(1, look, now=QUIET + 5) == [look]
+    audited = audit(0, 5, hash_events(3, 4, 5))
+    assert bench.hear(1, audited, now=QUIET + 5) == [audited]
 
 
-@pytest.mark.parametrize("look", [audit(0, 5, 1, number=2), Audit(0, 1, 0, 5, SALT, {}), Audit(8, 1, 0, 5, SALT, {})])
-def test_a_look_at_what_does_not_stand_is_dropped_by_name(look: Audit) -> None:
-    bench = with_two_events()
-    assert bench.hear(1, look, now=QUIET + 5) == []
+@pytest.mark.parametrize(
+    "audited", [audit(0, 5, 1, number=2), Audit(0, 1, 0, 5, SALT, {}), Audit(8, 1, 0, 5, SALT, {})]
+)
+def test_an_audit_of_an_unknown_tree_is_dropped_with_a_reason(audited: Audit) -> None:
+    bench = make_bench_with_two_events()
+    assert bench.hear(1, audited, now=QUIET + 5) == []
     assert bench.reasons() == ["path_over"]
 
 
-def test_a_source_that_never_looks_fills_no_memory() -> None:
+def test_events_of_a_source_without_audits_are_bounded() -> None:
     audited = AuditedEvents()
     for number in range(3 * MAX_EVENTS):
         audited.add(event(9, number))
@@ -84,8 +86,10 @@ SWALLOWER: NodeId = 1
 
 
 @pytest.mark.parametrize("swallows", [True, False])
-def test_what_a_node_of_the_path_swallows_comes_by_other_ways(monkeypatch: pytest.MonkeyPatch, swallows: bool) -> None:
-    """A ring of ten: 0 is the source, 2 wants its events, and 1, between them, passes none on."""
+def test_events_that_a_node_of_the_tree_swallows_arrive_over_other_paths(
+    monkeypatch: pytest.MonkeyPatch, swallows: bool
+) -> None:
+    """A ring of ten: 0 is the source, 2 is interested in its events, and 1, between them, forwards none."""
     net = Net.ring(10, "drift")
     honest = SimPort.send
     swallowed = []
@@ -107,6 +111,6 @@ def test_what_a_node_of_the_path_swallows_comes_by_other_ways(monkeypatch: pytes
     net.run(10)
     assert sorted(one.id for one in net.delivered(2)) == published
     assert bool(swallowed) == swallows
-    # Without a reason nobody complains.
+    # Without a swallowed event no node reports a leak.
     assert bool(net.rows("path_leaks")) == swallows
     assert net.sent("Audit") > 0

@@ -1,5 +1,5 @@
-"""Clocks that are set, ahead or back, while their nodes run: the others get what they would get, nothing is delivered
-twice or kept past its lease (the checkers of every run see to that), and nothing waits for the clock to catch up."""
+"""Clocks that are set forward or back while their nodes run. The other nodes get all events, no event is delivered
+twice or kept past its lease (the checkers of every run verify that), and no timer waits for the clock to catch up."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from carrycast.sim.testing import Net, isolate_protocol
 STEPS_S = [1000.0, 50.0, -50.0, -1000.0]
 
 
-def clocked(nodes: list[NodeId]) -> dict[str, object]:
+def make_faults(nodes: list[NodeId]) -> dict[str, object]:
     return {"faults": [{"kind": "clock_skew", "nodes": nodes}]}
 
 
@@ -26,8 +26,8 @@ def set_clock(net: Net, node: NodeId, step_s: float) -> None:
 
 @pytest.mark.parametrize("lease_s", [30.0, 600.0])
 @pytest.mark.parametrize("step_s", STEPS_S)
-def test_a_clock_that_is_set_takes_nothing_from_anybody(step_s: float, lease_s: float) -> None:
-    net = Net.grid(3, 3, "drift", clocked([4]))
+def test_a_clock_that_is_set_costs_no_delivery(step_s: float, lease_s: float) -> None:
+    net = Net.grid(3, 3, "drift", make_faults([4]))
     for node in range(9):
         net.subscribe(node, "topic = 1")
     net.run(12)
@@ -43,8 +43,8 @@ def test_a_clock_that_is_set_takes_nothing_from_anybody(step_s: float, lease_s: 
 
 
 @pytest.mark.parametrize("step_s", STEPS_S)
-def test_what_comes_after_the_step_is_passed_on_by_the_only_way_there_is(step_s: float) -> None:
-    net = Net.line(3, "drift", clocked([1]))
+def test_a_relay_forwards_events_after_its_clock_was_set(step_s: float) -> None:
+    net = Net.line(3, "drift", make_faults([1]))
     net.subscribe(2, "topic = 1")
     net.publish(0, {"topic": 2}, lease_s=300.0)
     net.run(5)
@@ -61,7 +61,7 @@ def event(number: int, lease_s: float = 60.0) -> Event:
     return Event(EventId(9, number), {"topic": 1}, lease_s=lease_s)
 
 
-def node_with(*neighbors: NodeId) -> tuple[Drift, RecordingPort]:
+def make_node(*neighbors: NodeId) -> tuple[Drift, RecordingPort]:
     node, port = isolate_protocol("drift")
     assert isinstance(node, Drift)
     for neighbor in neighbors:
@@ -70,8 +70,8 @@ def node_with(*neighbors: NodeId) -> tuple[Drift, RecordingPort]:
     return node, port
 
 
-def test_a_relay_waits_no_longer_because_its_clock_was_set_back() -> None:
-    node, port = node_with(1, 2, 3)
+def test_a_clock_set_back_does_not_lengthen_the_backoff() -> None:
+    node, port = make_node(1, 2, 3)
     node.on_message(2000.0, 1, Data(event(0), 1, 50.0), "radio")
     node.on_message(1000.0, 2, Data(event(0), 1, 50.0), "radio")
     waits = [
@@ -81,31 +81,33 @@ def test_a_relay_waits_no_longer_because_its_clock_was_set_back() -> None:
     assert max(waits) < 0.1
 
 
-def test_who_was_heard_once_is_no_neighbor_for_long_because_the_clock_was_set_back() -> None:
-    node, port = node_with()
+def test_a_clock_set_back_does_not_keep_a_provisional_neighbor() -> None:
+    node, port = make_node()
     node.on_message(2000.0, 7, Hash(5, 5, 5), "radio")
     assert SetTimer("provisional", PROVISIONAL_S) in port.take()
     node.on_timer(1000.0 + PROVISIONAL_S, "provisional")
     node.on_publish(1010.0, Event(EventId(0, 0), {"topic": 1}))
-    assert not [one for one in port.take() if isinstance(one, SetTimer) and one.key == "trickle"], "nobody is around"
+    assert not [one for one in port.take() if isinstance(one, SetTimer) and one.key == "trickle"], (
+        "there is no neighbor"
+    )
 
 
 def test_leases_end_by_timers_when_the_clock_was_set_back() -> None:
-    node, port = node_with(1)
+    node, port = make_node(1)
     node.on_message(2000.0, 1, Data(event(0, 30.0), 1, 30.0, short_address(0)), "radio")
-    # A timer of 30 s has come, and the clock says that it is a thousand seconds earlier.
+    # A timer of 30 s fires, and the clock shows a time a thousand seconds earlier.
     node.on_timer(1030.0, "lease")
     gone = [one.fact for one in port.take() if isinstance(one, Note) and one.fact.kind == "evict"]
     assert [(fact.event, fact.reason) for fact in gone] == [(EventId(9, 0), "lease_over")]
 
 
-def test_what_a_clock_leapt_over_is_not_taken_for_new() -> None:
-    node, port = node_with(1)
+def test_an_event_whose_lease_the_clock_skipped_is_still_a_duplicate() -> None:
+    node, port = make_node(1)
     node.on_message(2000.0, 1, Data(event(0, 300.0), 1, 300.0, short_address(0)), "radio")
     node.on_timer(9000.0, "lease")
     node.on_message(9001.0, 1, Data(event(1, 300.0), 1, 300.0, short_address(0)), "radio")
     node.on_timer(9400.0, "lease")
     port.take()
-    # Elsewhere its lease goes on, and with another's it is over here too.
+    # On other nodes the lease of the first event has not expired.
     node.on_message(9200.0, 1, Data(event(0, 300.0), 1, 100.0, short_address(0)), "radio")
     assert not [one for one in port.take() if isinstance(one, Note) and one.fact.kind == "store"]

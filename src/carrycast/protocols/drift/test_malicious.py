@@ -1,4 +1,4 @@
-"""Malicious nodes among honest ones: they cost bytes and time, and no delivery that the honest could make alone."""
+"""Malicious nodes among honest ones: they cost bytes and time, and no delivery that honest nodes could make alone."""
 
 from collections.abc import Callable
 
@@ -17,39 +17,39 @@ ATTACKER: NodeId = 4
 HONEST = [node for node in range(9) if node != ATTACKER]
 ALL = b"".join(short_address(node) for node in range(9))
 NONE = [EventId(77, number) for number in range(100)]
-"""Events that nobody ever published."""
+"""Events that were never published."""
 
 
-def everybody_is_named(event: Event) -> list[Message]:
-    """The newest event, in a frame that names everybody, whoever hears it."""
+def forge_covered(event: Event) -> list[Message]:
+    """The newest event, in a frame that lists all nodes."""
     return [Data(event, 2, 60.0, ALL)]
 
 
-def hashes(event: Event) -> list[Message]:
-    """One that differs for ever, and that of having met the first event alone."""
+def forge_hashes(event: Event) -> list[Message]:
+    """A hash that always differs, and the hash of the first event alone."""
     strange = event.id.sequence * 0x1234567 & 0xFFFFFFFF
     first = EventId(0, 0)
     return [Hash(7, strange, strange), Hash(7, hash_ids([first], 7), id_sketch(first))]
 
 
-def digests(event: Event) -> list[Message]:
-    """It claims to lack all, and to hold what does not exist."""
+def forge_digests(event: Event) -> list[Message]:
+    """Digests that claim to be missing all events, and to hold events that do not exist."""
     return [Digest(b""), Digest(pack_ids(NONE)), Digest(pack_ids([EventId(0, number) for number in range(40)]))]
 
 
-def offers(event: Event) -> list[Message]:
-    """Of what is about to be published, never followed by data."""
+def forge_offers(event: Event) -> list[Message]:
+    """Offers of events that are about to be published, never followed by data."""
     return [Offer(pack_ids([EventId(0, number) for number in range(40)])), Offer(pack_ids(NONE))]
 
 
-def wants(event: Event) -> list[Message]:
-    """Without end, of everybody."""
+def forge_requests(event: Event) -> list[Message]:
+    """Endless requests, to all nodes."""
     ids = pack_ids([EventId(0, number) for number in range(40)])
     return [PullRequest(ids, of) for of in range(9)]
 
 
-def questions(event: Event) -> list[Message]:
-    """In the name of the source, in its own, and the end of all that stands."""
+def forge_tree_messages(event: Event) -> list[Message]:
+    """Explorers in the name of the source and in its own, an echo, and the end of all trees."""
     second = event.id.sequence
     return [
         Explorer(0, 10**6 + second, 0, 0, 0),
@@ -59,8 +59,10 @@ def questions(event: Event) -> list[Message]:
     ]
 
 
-@pytest.mark.parametrize("lies", [everybody_is_named, hashes, digests, offers, wants, questions])
-def test_the_honest_get_what_they_would_get_of_each_other(lies: Callable[[Event], list[Message]]) -> None:
+@pytest.mark.parametrize(
+    "forge", [forge_covered, forge_hashes, forge_digests, forge_offers, forge_requests, forge_tree_messages]
+)
+def test_honest_nodes_get_all_events_of_each_other(forge: Callable[[Event], list[Message]]) -> None:
     net = Net.grid(3, 3, "drift")
     for node in HONEST:
         net.subscribe(node, "topic = 1")
@@ -68,8 +70,8 @@ def test_the_honest_get_what_they_would_get_of_each_other(lies: Callable[[Event]
     published = []
     for _ in range(20):
         published.append(net.publish(0, {"topic": 1}, lease_s=60.0))
-        for message in lies(published[-1]):
-            # The attacker's radio works as all do: only what it says is made up.
+        for message in forge(published[-1]):
+            # The attacker's radio works like any other; only its messages are forged.
             net.protocol(ATTACKER).port.broadcast(message)
         net.run(1)
     net.run(20)

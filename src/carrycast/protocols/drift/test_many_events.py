@@ -1,4 +1,4 @@
-"""Drift where there is much: full buffers, newcomers that lack thousands of events, queues that are too small."""
+"""Drift with many events: full buffers, newcomers that are missing thousands of events, small queues."""
 
 from random import Random
 
@@ -17,34 +17,36 @@ from carrycast.protocols.drift.pull import ProxiedPull
 from carrycast.protocols.drift.rules import short_address
 from carrycast.protocols.drift.runs import make_runs, pack_ids, select_range
 from carrycast.protocols.drift.settings import DriftSettings
-from carrycast.protocols.drift.test_drift import Bench, event, names
+from carrycast.protocols.drift.test_drift import Bench, event, pack_addresses
 from carrycast.protocols.drift.test_runs import IDS
 
 NODES = range(1, 6)
 
 
-class Looking(RendezvousEviction):
-    """Counts how often an event is looked at."""
+class CountingEviction(RendezvousEviction):
+    """Counts how often an event is examined."""
 
-    looks = 0
+    examined = 0
 
-    def _is_redundant(self, id: EventId, around: object) -> bool:
-        self.looks += 1
-        return super()._is_redundant(id, around)  # type: ignore[arg-type]
+    def _is_redundant(self, id: EventId, nodes: object) -> bool:
+        self.examined += 1
+        return super()._is_redundant(id, nodes)  # type: ignore[arg-type]
 
 
-class Full:
-    """A buffer, and who else holds what is in it."""
+class FullBuffer:
+    """A buffer, and the known holders of its events."""
 
     def __init__(self, capacity: int) -> None:
         port = RecordingPort()
         self.neighbors = DriftNeighborTable(port)
-        self.eviction = Looking(0, self.neighbors, ProxiedPull(0, port, Random(1), DriftSettings(), self.neighbors))
+        self.eviction = CountingEviction(
+            0, self.neighbors, ProxiedPull(0, port, Random(1), DriftSettings(), self.neighbors)
+        )
         self.buffer = LeasedBuffer(capacity)
         self.capacity = capacity
 
     def hold(self, id: EventId, until: float, names: bytes = b"") -> EventId | None:
-        """What had to go for it."""
+        """Buffer an event, and return the event that was evicted for it."""
         gone = None
         if len(self.buffer) >= self.capacity:
             gone = self.eviction.choose(self.buffer)
@@ -55,16 +57,16 @@ class Full:
         return gone
 
     def spare(self) -> list[EventId]:
-        """What a look at everything finds, the first to go last."""
-        around = {name: node for node, name in self.neighbors.addresses.items()}
+        """Return the victims that a search through the whole buffer finds, the first one last."""
+        nodes = {address: node for node, address in self.neighbors.addresses.items()}
         by_age = sorted(self.buffer.events.values(), reverse=True)
         requesters = self.eviction.proxied_pull.requesters
-        kept = [
+        victims = [
             one.id
             for one in by_age
-            if one.id not in requesters and RendezvousEviction._is_redundant(self.eviction, one.id, around)
+            if one.id not in requesters and RendezvousEviction._is_redundant(self.eviction, one.id, nodes)
         ]
-        return kept or [by_age[-1].id]
+        return victims or [by_age[-1].id]
 
 
 STEPS = st.lists(
@@ -79,8 +81,8 @@ STEPS = st.lists(
 
 @settings(deadline=None)
 @given(steps=STEPS)
-def test_what_goes_is_what_a_look_at_everything_would_choose(steps: list[tuple[str, int, int]]) -> None:
-    full = Full(6)
+def test_incremental_eviction_chooses_as_a_full_search_would(steps: list[tuple[str, int, int]]) -> None:
+    full = FullBuffer(6)
     chosen: list[EventId] = []
     for step, (kind, number, node) in enumerate(steps):
         if kind == "hold":
@@ -88,7 +90,7 @@ def test_what_goes_is_what_a_look_at_everything_would_choose(steps: list[tuple[s
                 while chosen and chosen[-1] not in full.buffer:
                     chosen.pop()
                 chosen = chosen or full.spare()
-            gone = full.hold(EventId(9, step), number, names(node) if number % 2 else b"")
+            gone = full.hold(EventId(9, step), number, pack_addresses(node) if number % 2 else b"")
             assert gone is None or gone == chosen.pop()
         elif kind == "seen" and full.buffer.events:
             full.eviction.add_holders(sorted(full.buffer)[number % len(full.buffer)], short_address(node))
@@ -101,50 +103,52 @@ def test_what_goes_is_what_a_look_at_everything_would_choose(steps: list[tuple[s
             full.eviction.proxied_pull.add(node, sorted(full.buffer)[number % len(full.buffer)])
 
 
-def test_a_full_buffer_costs_as_much_for_each_event_however_much_it_holds() -> None:
-    """It looked at all that it held for each event that came: with 10,000 a node took 30 a second."""
-    full = Full(1000)
+def test_the_cost_of_an_eviction_does_not_grow_with_the_buffer() -> None:
+    """Searching the whole buffer for each event would limit a node with 10,000 events to some 30 a second."""
+    full = FullBuffer(1000)
     for number in range(3000):
         full.hold(EventId(9, number), number)
-    assert full.eviction.looks <= 3000
+    assert full.eviction.examined <= 3000
 
 
 @given(
     ids=IDS, low=st.none() | st.sampled_from([EventId(5, 3), EventId(0, 0)]), high=st.none() | st.just(EventId(20, 9))
 )
-def test_runs_within_bounds_are_those_of_the_ids_within(
+def test_a_range_of_runs_has_the_ids_within_its_bounds(
     ids: set[EventId], low: EventId | None, high: EventId | None
 ) -> None:
     within = {id for id in ids if (low is None or id >= low) and (high is None or id <= high)}
     assert select_range(make_runs(ids), low, high) == make_runs(within)
 
 
-def stocked(bench: Bench, number: int) -> list[EventId]:
-    """Events of somebody who is gone; every second number, so that no two make a run."""
+def fill(bench: Bench, number: int) -> list[EventId]:
+    """Buffer events of a source without a link; every second number, so that no two make a run."""
     ids = [EventId(9, 2 * n) for n in range(number)]
     for id in ids:
-        bench.hear(1, Data(event(9, id.sequence), 1, 50.0, names(0, *bench.node._neighbors)))
+        bench.hear(1, Data(event(9, id.sequence), 1, 50.0, pack_addresses(0, *bench.node._neighbors)))
     return ids
 
 
-def lacking_all(bench: Bench, node: int) -> None:
-    """A neighbor has met nothing but one other event; what it lacks waits to be sent."""
+def receive_empty_digest(bench: Bench, node: int) -> None:
+    """A neighbor knows only one other event: all events are scheduled for it."""
     bench.hear(node, Digest(pack_ids([EventId(8, 0)])))
 
 
-def speak(bench: Bench, now: float) -> list[Message]:
-    """Everybody whose wait is over speaks."""
-    said = [one for key in [key for key in bench.armed if key[0] == "rebroadcast"] for one in bench.fire(key, now)]
-    return [one for one in said if isinstance(one, Data)]
+def fire_rebroadcasts(bench: Bench, now: float) -> list[Message]:
+    """End the backoff of all events, and return the data that is sent."""
+    broadcasts = [
+        one for key in [key for key in bench.armed if key[0] == "rebroadcast"] for one in bench.fire(key, now)
+    ]
+    return [one for one in broadcasts if isinstance(one, Data)]
 
 
-def alone_with_one(number: int) -> tuple[Bench, list[int]]:
-    """A node with a lone neighbor that lacks so many events, and the tokens of what it has sent to it."""
+def make_pair(number: int) -> tuple[Bench, list[int]]:
+    """Make a node with one neighbor that is missing so many events, and return the tokens of its unicasts too."""
     bench = Bench(2)
     for n in range(number):
         bench.node._known_events.add(1.0, BufferedEvent(60.0, EventId(9, 2 * n), event(9, 2 * n), 0))
     bench.settle()
-    lacking_all(bench, 2)
+    receive_empty_digest(bench, 2)
     tokens = []
     for key in [key for key in bench.armed if key[0] == "rebroadcast"]:
         bench.fire(key, 2.0)
@@ -152,11 +156,11 @@ def alone_with_one(number: int) -> tuple[Bench, list[int]]:
     return bench, tokens
 
 
-def test_a_newcomer_is_told_of_very_much_by_turns() -> None:
+def test_many_events_for_a_newcomer_are_sent_through_a_window() -> None:
     bench = Bench(1, 2)
-    ids = stocked(bench, MAX_WINDOW + 100)
-    lacking_all(bench, 2)
-    assert len(speak(bench, 2.0)) == MAX_WINDOW
+    ids = fill(bench, MAX_WINDOW + 100)
+    receive_empty_digest(bench, 2)
+    assert len(fire_rebroadcasts(bench, 2.0)) == MAX_WINDOW
     assert bench.armed[WINDOW] == WINDOW_S
     later = [one for one in bench.fire(WINDOW, 2.0 + WINDOW_S) if isinstance(one, Data)]
     assert len(later) == 100
@@ -165,29 +169,29 @@ def test_a_newcomer_is_told_of_very_much_by_turns() -> None:
     assert len(ids) == MAX_WINDOW + 100
 
 
-def test_who_waits_for_a_turn_is_passed_over_if_it_is_served_meanwhile() -> None:
+def test_a_deferred_event_is_not_sent_if_the_neighbor_has_got_it_meanwhile() -> None:
     bench = Bench(1, 2)
-    ids = stocked(bench, MAX_WINDOW + 2)
-    lacking_all(bench, 2)
-    speak(bench, 2.0)
+    ids = fill(bench, MAX_WINDOW + 2)
+    receive_empty_digest(bench, 2)
+    fire_rebroadcasts(bench, 2.0)
     first, last = ids[-2:]
     assert list(bench.node._broadcast._deferred) == [first, last]
     bench.hear(2, Offer(pack_ids([first])), 2.01)
-    [told] = [one for one in bench.fire(WINDOW, 2.0 + WINDOW_S) if isinstance(one, Data)]
-    assert told.event.id == last
+    [data] = [one for one in bench.fire(WINDOW, 2.0 + WINDOW_S) if isinstance(one, Data)]
+    assert data.event.id == last
 
 
-def test_a_lone_neighbor_gets_the_next_when_one_has_arrived() -> None:
-    bench, tokens = alone_with_one(MAX_WINDOW + 3)
+def test_an_acknowledged_unicast_makes_room_in_the_window() -> None:
+    bench, tokens = make_pair(MAX_WINDOW + 3)
     assert len(tokens) == MAX_WINDOW
     bench.node.on_sent(2.01, tokens[0], None)
     bench.settle()
     assert len(bench.sent) == 1
 
 
-def test_a_full_queue_is_not_tried_again_and_again() -> None:
-    """Each that was refused came again within milliseconds, and the node did nothing else."""
-    bench, tokens = alone_with_one(20)
+def test_a_full_queue_shrinks_the_window() -> None:
+    """Retrying each rejected event within milliseconds would keep the node from doing anything else."""
+    bench, tokens = make_pair(20)
     # Five find room in the queue, the others do not.
     for token in tokens[5:]:
         bench.node.on_sent(2.0, token, Failure.QUEUE_FULL)
@@ -199,26 +203,26 @@ def test_a_full_queue_is_not_tried_again_and_again() -> None:
     assert len(bench.node._broadcast._deferred) == 15
     bench.node.on_sent(2.2, tokens[0], None)
     bench.settle()
-    # The one that has arrived has made room for itself and for one more.
+    # The acknowledgement frees one place in the window and adds one.
     assert len(bench.sent) == 2
 
 
-def test_a_digest_of_many_parts_will_do_for_a_while() -> None:
-    """Where much is met hashes always differ, and digests of half a megabyte went to and fro."""
+def test_a_digest_of_several_parts_holds_off_the_next() -> None:
+    """Hashes of very large sets always differ, so without a pause large digests would follow each other."""
     bench = Bench(1)
-    stocked(bench, 10 * IDS_PER_MESSAGE)
+    fill(bench, 10 * IDS_PER_MESSAGE)
     for value in (1, 2, 3, 4):
-        # A hash, and then, since that is known, a digest.
+        # First a hash; then, since the neighbor knows it, a digest.
         bench.hear(1, Hash(7, value, value), 3.0)
-        said = bench.fire("reply", 3.0)
+        broadcasts = bench.fire("reply", 3.0)
         if value == 2:
-            assert [type(one) for one in said] == [Digest] * len(said)
-            assert len(said) > 1
+            assert [type(one) for one in broadcasts] == [Digest] * len(broadcasts)
+            assert len(broadcasts) > 1
         if value > 2:
-            assert said == []
+            assert broadcasts == []
     bench.hear(1, Hash(7, 5, 5), 4.0)
     assert len(bench.fire("reply", 4.0)) > 1
-    # A clock that was set back does not silence it: the hash is known, and a newcomer asks for more.
+    # A clock that was set back does not prolong the pause.
     bench.node.on_link_up(-101.0, Link(2, "radio", 0.001))
     bench.node._reconciliation._new.clear()
     bench.hear(2, Hash(7, 6, 6), -100.0)
@@ -226,9 +230,9 @@ def test_a_digest_of_many_parts_will_do_for_a_while() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 5])
-def test_digests_of_one_part_are_said_as_often_as_before(number: int) -> None:
+def test_digests_of_one_part_are_not_held_off(number: int) -> None:
     bench = Bench(1)
-    stocked(bench, number)
+    fill(bench, number)
     bench.hear(1, Hash(7, 1, 1), 3.0)
     bench.fire("reply", 3.0)
     for value in (2, 3):

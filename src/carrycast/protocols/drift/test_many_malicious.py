@@ -1,5 +1,5 @@
-"""A fifth of a moving network lies all the time, and passes nothing on: the honest get of each other what flooding
-among them alone would give."""
+"""A fifth of a moving network sends forged messages all the time and forwards nothing. Honest nodes get from each other
+all events that flooding among them alone would deliver."""
 
 from itertools import pairwise
 from random import Random
@@ -15,21 +15,21 @@ from carrycast.sim.engine.node import SimPort
 from carrycast.sim.testing import Net
 
 NODES = 20
-LIARS = frozenset({3, 7, 11, 15})
-HONEST = [node for node in range(NODES) if node not in LIARS]
+MALICIOUS = frozenset({3, 7, 11, 15})
+HONEST = [node for node in range(NODES) if node not in MALICIOUS]
 SECONDS = 40
 Contact = tuple[NodeId, NodeId, float, float]
 
 
 def contacts(rng: Random) -> list[Contact]:
-    """Two islands that meet now and then; who is in which changes every ten seconds. Honest nodes of an island are one
-    network without the liars, so that flooding among them reaches all of it."""
+    """Return the contacts of two islands whose nodes change every ten seconds. The honest nodes of an island are
+    connected without the malicious ones, so flooding among them reaches all of them."""
     found: list[Contact] = []
     for begin in range(0, SECONDS + 20, 10):
         nodes = list(range(NODES))
         rng.shuffle(nodes)
         for island in (nodes[:10], nodes[10:]):
-            honest = [node for node in island if node not in LIARS]
+            honest = [node for node in island if node not in MALICIOUS]
             pairs = {(min(pair), max(pair)) for pair in pairwise(honest)}
             for _ in range(10):
                 a, b = rng.sample(island, 2)
@@ -38,8 +38,8 @@ def contacts(rng: Random) -> list[Contact]:
     return found
 
 
-def lies(rng: Random, newest: list[EventId], event: Event) -> list[Message]:
-    """One of each kind, about what there is and what there is not."""
+def forge_messages(rng: Random, newest: list[EventId], event: Event) -> list[Message]:
+    """Return one message of each kind, about events that exist and about others."""
     everybody = b"".join(short_address(node) for node in range(NODES))
     invented = pack_ids({EventId(rng.randrange(NODES), 1000 + rng.randrange(100)) for _ in range(50)})
     known = pack_ids(newest)
@@ -60,13 +60,13 @@ def lies(rng: Random, newest: list[EventId], event: Event) -> list[Message]:
 
 
 def run(protocol: str, seed: int, patch: pytest.MonkeyPatch | None = None) -> dict[NodeId, set[EventId]]:
-    """Whom what reached; with liars if their radios may be taken over, else without them."""
+    """Return the events that each honest node got; with malicious nodes if `patch` is given, else without them."""
     rng = Random(seed)
     found = contacts(rng)
     if patch is None:
-        found = [one for one in found if not LIARS & set(one[:2])]
+        found = [one for one in found if not MALICIOUS & set(one[:2])]
     net = Net.contacts(found, protocol)
-    ports = {net.protocol(liar).port for liar in LIARS} if patch else set()
+    ports = {net.protocol(node).port for node in MALICIOUS} if patch else set()
     broadcast, send = SimPort.broadcast, SimPort.send
     if patch:
         patch.setattr(SimPort, "broadcast", lambda port, *what, **how: port in ports or broadcast(port, *what, **how))
@@ -79,9 +79,9 @@ def run(protocol: str, seed: int, patch: pytest.MonkeyPatch | None = None) -> di
         if second % 2 == 0:
             event = net.publish(rng.choice(HONEST), {"topic": 1}, lease_s=18.0)
             newest = [*newest[-20:], event.id]
-            told = Random(second)
-            for port in [net.protocol(liar).port for liar in sorted(LIARS)] if patch else []:
-                for message in lies(told, newest, event):
+            forge_rng = Random(second)
+            for port in [net.protocol(node).port for node in sorted(MALICIOUS)] if patch else []:
+                for message in forge_messages(forge_rng, newest, event):
                     assert isinstance(port, SimPort)
                     broadcast(port, message)
     net.run(20)
@@ -89,12 +89,12 @@ def run(protocol: str, seed: int, patch: pytest.MonkeyPatch | None = None) -> di
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_liars_take_nothing_that_flooding_among_the_honest_would_give(
+def test_malicious_nodes_cost_no_delivery_that_flooding_among_honest_nodes_makes(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flooded = run("flooding", seed)
     found = run("drift", seed, monkeypatch)
     missing = {node: flooded[node] - found[node] for node in HONEST}
     assert not any(missing.values()), missing
-    # What is carried from island to island is more than flooding reaches.
+    # Drift carries events from island to island, which flooding does not.
     assert sum(map(len, found.values())) > sum(map(len, flooded.values()))

@@ -1,4 +1,4 @@
-"""Processors on drift's nodes: what they make goes to everybody, and of equals one works."""
+"""Processors on drift's nodes: results are events, and of equal processors only the primary runs."""
 
 import json
 from pathlib import Path
@@ -41,10 +41,10 @@ def mean(events):
 """
 
 
-def net_with(
+def make_net(
     base: Path, name: str, nodes: list[int], inputs: int = 1, size: int = 4, cost_s: float = 0.0, **settings: object
 ) -> Net:
-    """Nodes in a line; some of them run a processor on Celsius."""
+    """Make a line of nodes, some of which run a processor on temperatures in Celsius."""
     (base / "functions.py").write_text(FUNCTIONS)
     entry = {
         "id": name,
@@ -63,22 +63,22 @@ def publish(net: Net, node: NodeId, value: float, lease_s: float = 60.0) -> None
     net.run(1)
 
 
-def values(net: Net, node: NodeId) -> list[object]:
+def list_values(net: Net, node: NodeId) -> list[object]:
     return [event.attributes["value"] for event in net.delivered(node)]
 
 
-def makers(net: Net, node: NodeId) -> list[NodeId]:
+def list_sources(net: Net, node: NodeId) -> list[NodeId]:
     return [event.source for event in net.delivered(node)]
 
 
-def test_results_go_to_everybody_as_events_do(tmp_path: Path) -> None:
-    net = net_with(tmp_path, "fahrenheit", [2])
+def test_results_are_delivered_like_other_events(tmp_path: Path) -> None:
+    net = make_net(tmp_path, "fahrenheit", [2])
     net.subscribe(0, "unit = 'F'")
     net.subscribe(3, "unit = 'C'")
     publish(net, 0, 20.0)
-    assert values(net, 0) == [68.0]
-    assert values(net, 3) == [20.0]
-    # What was made two hops away, and came back as far.
+    assert list_values(net, 0) == [68.0]
+    assert list_values(net, 3) == [20.0]
+    # The input travelled two hops, and the result two hops back.
     assert net.rows(Kind.DELIVER, node=0)[0]["hops"] == 4
 
 
@@ -98,19 +98,19 @@ def test_a_subscription_that_names_a_processor_is_refused(tmp_path: Path) -> Non
         parse_scenario(tables, "row")
 
 
-def test_of_equals_the_one_with_the_smaller_id_works_once_both_have_seen_each_other(tmp_path: Path) -> None:
-    net = net_with(tmp_path, "fahrenheit", [1, 2])
+def test_of_two_equal_processors_the_smaller_node_id_becomes_the_primary(tmp_path: Path) -> None:
+    net = make_net(tmp_path, "fahrenheit", [1, 2])
     net.subscribe(3, "unit = 'F'")
     for value in range(5):
         publish(net, 0, float(value))
     net.run(5)
-    # The first was made twice: nobody knew yet.
-    assert sorted(makers(net, 3)) == [1, 1, 1, 1, 1, 2]
+    # The first result was made twice: no primary was known yet.
+    assert sorted(list_sources(net, 3)) == [1, 1, 1, 1, 1, 2]
     assert net.armed(2).count(FAILOVER) == 0
 
 
-def test_who_gave_way_works_again_when_the_other_is_gone(tmp_path: Path) -> None:
-    net = net_with(tmp_path, "fahrenheit", [1, 2])
+def test_a_backup_takes_over_when_the_primary_is_gone(tmp_path: Path) -> None:
+    net = make_net(tmp_path, "fahrenheit", [1, 2])
     net.subscribe(3, "unit = 'F'")
     publish(net, 0, 1.0)
     net.crash(1)
@@ -122,205 +122,206 @@ def test_who_gave_way_works_again_when_the_other_is_gone(tmp_path: Path) -> None
 
 
 def test_each_island_has_its_own_results_and_shares_them_when_they_meet(tmp_path: Path) -> None:
-    net = net_with(tmp_path, "fahrenheit", [0, 3])
+    net = make_net(tmp_path, "fahrenheit", [0, 3])
     net.subscribe(0, "unit = 'F'")
     net.subscribe(3, "unit = 'F'")
     net.run(2)
     net.cut(1, 2)
     publish(net, 0, 0.0)
     publish(net, 3, 100.0)
-    assert values(net, 0) == [32.0]
-    assert values(net, 3) == [212.0]
+    assert list_values(net, 0) == [32.0]
+    assert list_values(net, 3) == [212.0]
     net.heal(1, 2)
     net.run(10)
-    # Each side makes again what it now meets; from then on the greater gives way.
-    assert set(map(str, values(net, 0))) == {"32.0", "212.0"}
-    assert set(map(str, values(net, 3))) == {"32.0", "212.0"}
+    # Each side processes the events of the other; from then on the greater id is the backup.
+    assert set(map(str, list_values(net, 0))) == {"32.0", "212.0"}
+    assert set(map(str, list_values(net, 3))) == {"32.0", "212.0"}
     publish(net, 1, 10.0)
     net.run(5)
     assert [event.source for event in net.delivered(3) if event.attributes["value"] == 50.0] == [0]
 
 
-def test_a_processor_does_not_take_its_own_results_and_a_chain_of_equals_ends(tmp_path: Path) -> None:
-    net = net_with(tmp_path, "increment", [1, 2], max_stages=3)
+def test_a_processor_does_not_process_its_own_results_and_chains_end(tmp_path: Path) -> None:
+    net = make_net(tmp_path, "increment", [1, 2], max_stages=3)
     net.subscribe(3, "unit = 'C'")
     publish(net, 0, 0.0)
     net.run(20)
-    assert max(values(net, 3), key=str) == 3.0
+    assert max(list_values(net, 3), key=str) == 3.0
     assert net.dropped("too_many_processors")
 
 
 def test_a_processor_that_fails_is_reported_and_the_event_goes_on(tmp_path: Path) -> None:
-    net = net_with(tmp_path, "broken", [1])
+    net = make_net(tmp_path, "broken", [1])
     net.subscribe(3, "unit = 'C'")
     publish(net, 0, 1.5)
-    assert values(net, 3) == [1.5]
+    assert list_values(net, 3) == [1.5]
     assert net.dropped("processor_failed") == 1
 
 
-def test_an_aggregate_takes_the_newest_of_each_source_and_gives_way_to_nobody(tmp_path: Path) -> None:
-    net = net_with(tmp_path, "mean", [1, 2], inputs=2)
+def test_an_aggregate_uses_the_newest_of_each_source_and_has_no_primary(tmp_path: Path) -> None:
+    net = make_net(tmp_path, "mean", [1, 2], inputs=2)
     net.subscribe(3, "topic = 'mean'")
     publish(net, 0, 1.0)
     publish(net, 0, 2.0)
-    assert values(net, 3) == []
+    assert list_values(net, 3) == []
     publish(net, 3, 4.0)
-    assert values(net, 3) == [3.0, 3.0]
-    assert sorted(makers(net, 3)) == [1, 2]
+    assert list_values(net, 3) == [3.0, 3.0]
+    assert sorted(list_sources(net, 3)) == [1, 2]
 
 
-def test_what_was_made_ends_with_what_it_was_made_of(tmp_path: Path) -> None:
-    net = net_with(tmp_path, "fahrenheit", [1], cost_s=3.0)
+def test_a_result_expires_with_its_input(tmp_path: Path) -> None:
+    net = make_net(tmp_path, "fahrenheit", [1], cost_s=3.0)
     net.subscribe(3, "unit = 'F'")
     publish(net, 0, 1.0, lease_s=2.0)
     net.run(5)
-    assert values(net, 3) == []
+    assert list_values(net, 3) == []
     assert net.dropped("lease_over") == 1
 
 
-def test_where_nothing_moves_inputs_go_by_paths_to_processors_and_results_to_who_wants_them(tmp_path: Path) -> None:
-    """A line of eight: the converter is beside the source, who wants it at hand; the rest hears nothing of either."""
-    net = net_with(tmp_path, "fahrenheit", [1], size=8, path_share=0.5)
+def test_in_a_stable_network_inputs_and_results_go_down_trees(tmp_path: Path) -> None:
+    """A line of eight: the processor is beside the source, the subscriber beside the processor, and the other nodes
+    receive neither inputs nor results."""
+    net = make_net(tmp_path, "fahrenheit", [1], size=8, path_share=0.5)
     net.subscribe(2, "unit = 'F'")
     net.run(12)
     for value in range(8):
         publish(net, 0, float(value))
     before = net.sent("Data")
     net.run(5)
-    alongs = net.sent("TreeData")
+    tree_sends = net.sent("TreeData")
     publish(net, 0, 20.0)
     net.run(1)
-    assert values(net, 2)[-1] == 68.0
+    assert list_values(net, 2)[-1] == 68.0
     assert net.sent("Data") == before
-    assert net.sent("TreeData") == alongs + 2
+    assert net.sent("TreeData") == tree_sends + 2
 
 
 # One node alone.
 
 
-def bench(node: NodeId = 5, **settings: object) -> tuple[DriftProcessing, RecordingPort]:
+def make_bench(node: NodeId = 5, **settings: object) -> tuple[DriftProcessing, RecordingPort]:
     _, port = isolate_protocol("drift", node)
     port.take()
-    making = DriftProcessing(node, port, DriftSettings(**settings), lambda id: id.source < 100)  # type: ignore[arg-type]
-    making.add(Processor("f", "unit = 'C'"))
-    return making, port
+    processing = DriftProcessing(node, port, DriftSettings(**settings), lambda id: id.source < 100)  # type: ignore[arg-type]
+    processing.add(Processor("f", "unit = 'C'"))
+    return processing, port
 
 
-def reading(number: int, until: float = 60.0) -> BufferedEvent:
+def make_reading(number: int, until: float = 60.0) -> BufferedEvent:
     id = EventId(1, number)
     return BufferedEvent(until, id, Event(id, {"unit": "C", "value": number}), 1)
 
 
-def result(source: NodeId, number: int, value: float = 1.0) -> BufferedEvent:
-    """What somebody made of a reading."""
+def make_result(source: NodeId, number: int, value: float = 1.0) -> BufferedEvent:
+    """Make the result that a node derived from a reading."""
     id = EventId(source, 1000 + number)
     return BufferedEvent(60.0, id, Event(id, {"unit": "F", "value": value}, derived_from=(EventId(1, number),)), 1)
 
 
-def calls(port: RecordingPort) -> list[EventId]:
+def take_calls(port: RecordingPort) -> list[EventId]:
     return [effect.events[0].id for effect in port.take() if isinstance(effect, Process)]
 
 
-def test_a_rival_that_makes_something_else_is_none() -> None:
-    making, port = bench()
-    making.on_event(result(5, 1, 1.0), "f")
-    making.on_event(result(2, 1, 2.0))
-    making.on_event(reading(2))
-    assert calls(port) == [EventId(1, 2)]
+def test_a_node_with_different_results_is_no_primary() -> None:
+    processing, port = make_bench()
+    processing.on_event(make_result(5, 1, 1.0), "f")
+    processing.on_event(make_result(2, 1, 2.0))
+    processing.on_event(make_reading(2))
+    assert take_calls(port) == [EventId(1, 2)]
 
 
 @pytest.mark.parametrize("mine_first", [True, False])
-def test_a_rival_is_seen_whoever_was_first(mine_first: bool) -> None:
-    making, port = bench()
+def test_a_primary_is_recognized_in_either_order(mine_first: bool) -> None:
+    processing, port = make_bench()
     if mine_first:
-        making.on_event(result(5, 1), "f")
-        making.on_event(result(2, 1))
+        processing.on_event(make_result(5, 1), "f")
+        processing.on_event(make_result(2, 1))
     else:
-        making.on_event(result(2, 1))
-        making.on_event(result(5, 1), "f")
-    making.on_event(reading(2))
+        processing.on_event(make_result(2, 1))
+        processing.on_event(make_result(5, 1), "f")
+    processing.on_event(make_reading(2))
     assert port.take() == [SetTimer((FAILOVER, EventId(1, 2)), 2.0)]
-    making.on_event(result(2, 2))
-    making.on_timer(2.0, EventId(1, 2))
-    assert calls(port) == []
+    processing.on_event(make_result(2, 2))
+    processing.on_timer(2.0, EventId(1, 2))
+    assert take_calls(port) == []
 
 
-def test_nobody_gives_way_to_a_greater_id_or_to_itself() -> None:
-    making, port = bench()
-    making.on_event(result(5, 1), "f")
-    making.on_event(result(9, 1))
-    making.on_event(result(5, 1), "f")
-    making.on_event(reading(2))
-    assert calls(port) == [EventId(1, 2)]
+def test_a_greater_id_is_no_primary() -> None:
+    processing, port = make_bench()
+    processing.on_event(make_result(5, 1), "f")
+    processing.on_event(make_result(9, 1))
+    processing.on_event(make_result(5, 1), "f")
+    processing.on_event(make_reading(2))
+    assert take_calls(port) == [EventId(1, 2)]
 
 
-def test_all_that_waits_is_made_when_the_rival_is_silent() -> None:
-    making, port = bench()
-    making.on_event(result(5, 1), "f")
-    making.on_event(result(2, 1))
-    making.on_event(reading(2))
-    making.on_event(reading(3))
-    making.on_event(reading(4, until=1.5))
-    assert calls(port) == []
+def test_waiting_inputs_are_processed_when_the_primary_is_silent() -> None:
+    processing, port = make_bench()
+    processing.on_event(make_result(5, 1), "f")
+    processing.on_event(make_result(2, 1))
+    processing.on_event(make_reading(2))
+    processing.on_event(make_reading(3))
+    processing.on_event(make_reading(4, until=1.5))
+    assert take_calls(port) == []
     for number in (2, 3, 4):
-        making.on_timer(2.0, EventId(1, number))
-    assert calls(port) == [EventId(1, 2)]
-    list(making.finish(2.0, 1, b"", [], ""))
-    assert calls(port) == [EventId(1, 3)], "the third waits for the second, the fourth is past its lease"
+        processing.on_timer(2.0, EventId(1, number))
+    assert take_calls(port) == [EventId(1, 2)]
+    list(processing.finish(2.0, 1, b"", [], ""))
+    assert take_calls(port) == [EventId(1, 3)], "the third waits for the second, the lease of the fourth has expired"
 
 
-def test_a_stop_disarms_what_waits_for_a_rival() -> None:
-    making, port = bench()
-    making.on_event(result(5, 1), "f")
-    making.on_event(result(2, 1))
-    making.on_event(reading(2))
+def test_stopping_cancels_failover_timers() -> None:
+    processing, port = make_bench()
+    processing.on_event(make_result(5, 1), "f")
+    processing.on_event(make_result(2, 1))
+    processing.on_event(make_reading(2))
     port.take()
-    making.stop()
+    processing.stop()
     assert [str(effect) for effect in port.take()] == ["CancelTimer(key=('failover', EventId(source=1, sequence=2)))"]
 
 
-def test_invented_results_fill_no_memory() -> None:
-    making, port = bench()
+def test_invented_results_are_bounded() -> None:
+    processing, port = make_bench()
     for number in range(2 * MAX_REMEMBERED):
-        making.on_event(result(2, number))
+        processing.on_event(make_result(2, number))
     for _ in range(100):
-        making.on_event(result(2, 2 * MAX_REMEMBERED - 1))
-    sizes = [len(table) for table in (making._results, making._stages)]
+        processing.on_event(make_result(2, 2 * MAX_REMEMBERED - 1))
+    sizes = [len(table) for table in (processing._results, processing._stages)]
     assert sizes == [MAX_REMEMBERED, MAX_REMEMBERED]
-    assert max(len(alike) for alike in making._results.values()) <= 16
-    assert calls(port) == []
+    assert max(len(alike) for alike in processing._results.values()) <= 16
+    assert take_calls(port) == []
 
 
-def test_a_result_that_comes_before_its_input_waits_for_it() -> None:
-    """Node 100 and those beyond speak of events that this node has not met."""
-    making, port = bench(max_stages=2)
+def test_a_result_that_arrives_before_its_input_waits_for_it() -> None:
+    """Events of node 100 and above are unknown to this node."""
+    processing, port = make_bench(max_stages=2)
 
-    def made(source: NodeId, of: EventId) -> BufferedEvent:
+    def make_derived(source: NodeId, of: EventId) -> BufferedEvent:
         id = EventId(source, 1)
         return BufferedEvent(60.0, id, Event(id, {"unit": "C"}, derived_from=(of,)), 1)
 
-    first = made(100, EventId(1, 1))
-    second, third = made(101, first.id), made(102, EventId(101, 1))
-    making.on_event(third)
-    making.on_event(second)
-    assert calls(port) == [], "it may have passed any number of processors"
-    making.on_event(first)
-    assert calls(port) == [first.id], "the second and the third have passed as many as may be"
-    making.on_event(made(103, EventId(999, 1)))
-    assert calls(port) == []
+    first = make_derived(100, EventId(1, 1))
+    second, third = make_derived(101, first.id), make_derived(102, EventId(101, 1))
+    processing.on_event(third)
+    processing.on_event(second)
+    assert take_calls(port) == [], "its stage is unknown"
+    processing.on_event(first)
+    assert take_calls(port) == [first.id], "the second and the third have passed max_stages processors"
+    processing.on_event(make_derived(103, EventId(999, 1)))
+    assert take_calls(port) == []
 
 
-def test_results_whose_inputs_never_come_are_dropped_by_name_when_they_are_too_many() -> None:
-    making, port = bench()
+def test_results_without_inputs_are_bounded_and_dropped_with_a_reason() -> None:
+    processing, port = make_bench()
     for number in range(MAX_REMEMBERED + 1):
         id = EventId(2, number)
-        making.on_event(BufferedEvent(60.0, id, Event(id, {"unit": "C"}, derived_from=(EventId(500, number),)), 1))
+        processing.on_event(BufferedEvent(60.0, id, Event(id, {"unit": "C"}, derived_from=(EventId(500, number),)), 1))
     assert port.take()[-1] == Note(Fact("drop", EventId(2, 0), reason="inputs_unknown"))
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_results_of_results_end_after_so_many_processors_in_whatever_order_they_come(tmp_path: Path, seed: int) -> None:
-    """Links come and go and frames are lost, so results overtake what they were made of."""
+def test_chains_of_results_end_in_any_order_of_arrival(tmp_path: Path, seed: int) -> None:
+    """Links come and go and frames are lost, so results overtake their inputs."""
     (tmp_path / "functions.py").write_text(FUNCTIONS)
     entry = {"id": "again", "function": "functions.py:joined", "nodes": "all", "inputs": 2, "filter": "true"}
     tables = {
@@ -339,8 +340,8 @@ def test_results_of_results_end_after_so_many_processors_in_whatever_order_they_
     assert depths == {0, 1, 2}
 
 
-def test_calls_beyond_those_that_may_wait_are_dropped_by_name() -> None:
-    """One runs and 64 wait; the node says which event found no room."""
+def test_calls_beyond_the_queue_are_dropped_with_a_reason() -> None:
+    """One call runs and 64 wait; the drop names the event without room."""
     node, port = isolate_protocol("drift")
     assert isinstance(node, Drift)
     node.on_processor(0.0, Processor("slow", "unit = 'C'"))
@@ -351,9 +352,11 @@ def test_calls_beyond_those_that_may_wait_are_dropped_by_name() -> None:
     drops = [one.fact for one in effects if isinstance(one, Note) and one.fact.kind == "drop"]
     without_room = [EventId(0, MAX_WAITING + 1), EventId(0, MAX_WAITING + 2)]
     assert [(fact.event, fact.reason) for fact in drops] == [(id, "processor_busy") for id in without_room]
-    # The event itself is held and goes on its way all the same.
+    # The event itself is buffered and forwarded nevertheless.
     assert all(id in node._known_events.buffered for id in without_room)
     [running] = [one for one in effects if isinstance(one, Process)]
     node.on_processed(2.0, running.token, b"", (), 0.1, "")
     node.on_publish(3.0, Event(EventId(0, 99), {"unit": "C", "value": 99}, lease_s=60.0))
-    assert not [one for one in port.take() if isinstance(one, Note) and one.fact.kind == "drop"], "one has made room"
+    assert not [one for one in port.take() if isinstance(one, Note) and one.fact.kind == "drop"], (
+        "the finished call has made room"
+    )

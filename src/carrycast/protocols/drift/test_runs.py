@@ -1,4 +1,4 @@
-"""Ids in few bytes, and what bytes that are none do."""
+"""The run-length encoding of event ids, and malformed bytes."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -18,7 +18,7 @@ def test_a_stream_is_three_bytes_however_long_it_is() -> None:
 
 
 @given(ids=IDS)
-def test_what_is_packed_comes_out(ids: set[EventId]) -> None:
+def test_unpacking_restores_the_ids(ids: set[EventId]) -> None:
     assert list(iterate_ids(unpack(pack_ids(ids)))) == sorted(ids)
 
 
@@ -28,7 +28,7 @@ def test_differences_are_those_of_sets(one: set[EventId], other: set[EventId]) -
 
 
 @given(packed=st.binary(max_size=60))
-def test_any_bytes_are_runs_or_are_refused(packed: bytes) -> None:
+def test_any_bytes_are_runs_or_are_rejected(packed: bytes) -> None:
     try:
         runs = unpack(packed)
     except BadRunsError:
@@ -48,6 +48,6 @@ def test_any_bytes_are_runs_or_are_refused(packed: bytes) -> None:
     ],
     ids=["one number", "two numbers", "cut short", "endless number", "too many ids", "beyond any source"],
 )
-def test_bytes_that_are_no_runs_are_refused(packed: bytes) -> None:
+def test_bytes_that_are_no_runs_are_rejected(packed: bytes) -> None:
     with pytest.raises(BadRunsError):
         unpack(packed)
