@@ -16,7 +16,7 @@ mpl.use("agg")
 import matplotlib.pyplot as plt
 
 from carrycast.analysis.spark.experiment import Experiment
-from carrycast.analysis.spark.reproduction import stored_experiments
+from carrycast.analysis.spark.reproduction import read_stored_experiments
 
 HERE = Path(__file__).parent
 COLUMNS = 3
@@ -28,7 +28,7 @@ VERDICTS = {True: "holds", False: "**fails**", None: "undecided"}
 
 def sheet(name: str, out: Path) -> Path:
     """All figures of an experiment side by side."""
-    (experiment,) = [one for one in stored_experiments(out) if one.name == name]
+    (experiment,) = [one for one in read_stored_experiments(out) if one.name == name]
     figures = [
         figure for figure in experiment.definition.figures if (out / "figures" / f"{name}-{figure.name}.png").exists()
     ]
@@ -151,7 +151,7 @@ def main() -> int:
     out, page = Path(sys.argv[1]), Path(sys.argv[2])
     ran = f", run at commit {sys.argv[3]}" if len(sys.argv) > 3 else ""
     text = page.read_text()
-    for experiment in stored_experiments(out):
+    for experiment in read_stored_experiments(out):
         name = experiment.name
         section = re.search(rf"<!-- results {name} -->\n.*?<!-- end of results -->", text, re.DOTALL)
         if section is None:

@@ -343,7 +343,13 @@ def sweep(
 
     With `vary`, `experiment` is a scenario and `vary` its axes: `{"radio.range_m": [100, 200]}`, in all combinations.
     """
-    from carrycast.analysis.spark import load_experiment, record_table, sweep_experiment, vary_scenario, warnings_in
+    from carrycast.analysis.spark import (
+        load_experiment,
+        read_stored_warnings,
+        record_table,
+        sweep_experiment,
+        vary_scenario,
+    )
 
     if vary is None:
         loaded = load_experiment(str(experiment), quick, runs)
@@ -353,7 +359,7 @@ def sweep(
     folder = _folder(out, "sweep")
     records = sweep_experiment(loaded, folder, master, quiet=True)
     failed = sum(record["error"] is not None for record in records)
-    return SweepResult(folder, record_table(records), failed, warnings_in(folder, loaded))
+    return SweepResult(folder, record_table(records), failed, read_stored_warnings(folder, loaded))
 
 
 def advise(

@@ -14,9 +14,9 @@ from carrycast.analysis.reports.tables import mean_text
 from carrycast.analysis.spark.comparison import COMPARED_METRICS, Comparison, compare
 from carrycast.analysis.spark.definition import Axis, Definition
 from carrycast.analysis.spark.experiment import expand_experiment
+from carrycast.analysis.spark.player_pages import render_player
 from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, confidence_interval, paired_differences
 from carrycast.analysis.spark.sweep import read_runs
-from carrycast.analysis.spark.watch import player_page
 from carrycast.errors import UserError
 from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.overrides import parse_protocols, resolve_scenario
@@ -155,7 +155,7 @@ def test_what_is_too_large_or_fails_has_no_page_to_watch(tmp_path: Path) -> None
 
     def shown(**changed: object) -> str | None:
         definition = Definition(name="field", scenario={**table, **changed}, runs=1, axes=[axis])
-        return player_page(expand_experiment(definition, tmp_path))
+        return render_player(expand_experiment(definition, tmp_path))
 
     assert shown() is not None
     assert shown(duration_s=1e6) is None

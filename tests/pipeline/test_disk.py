@@ -50,7 +50,7 @@ def tried(work):
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (7000, 7000))
 tried(lambda: list(make_worker(str(out), run)(batches)))
-kept = RunLog(out / "runs").finished()
+kept = RunLog(out / "runs").read_finished()
 tried(lambda: write_runs(kept, out))
 tried(lambda: RunLog(out / "runs").open())
 print(len(kept), sorted(path.name for path in out.iterdir()))
@@ -105,7 +105,7 @@ def test_a_sweep_without_room_for_a_trace_ends_in_one_line(spark: SparkSession, 
         run_sweep([traced], tmp_path, spark, Filling(), partitions=1, quiet=True)
     assert str(raised.value) == f"the sweep failed: {tmp_path}: {NO_ROOM}"
     assert not (tmp_path / "runs.parquet").exists()
-    kept = RunLog(tmp_path / "runs").finished()
+    kept = RunLog(tmp_path / "runs").read_finished()
     assert sorted(kept["seed"].to_pylist()) == [1, 2]
     assert sorted(path.name for path in (tmp_path / "traces").iterdir()) == sorted(kept["key"].to_pylist())
     again = run_sweep([traced], tmp_path, spark, partitions=1, quiet=True)

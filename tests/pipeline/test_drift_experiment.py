@@ -19,8 +19,8 @@ def drift() -> Experiment:
 @pytest.fixture(autouse=True)
 def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """What anybody could do is told, and not computed anew for each of these."""
-    monkeypatch.setattr("carrycast.analysis.experiments.drift.bounds.reachable", lambda path, seed: 1.0)
-    monkeypatch.setattr("carrycast.analysis.experiments.drift.bounds.tree_frames", lambda path, seed: 500.0)
+    monkeypatch.setattr("carrycast.analysis.experiments.drift.bounds.reachable_share", lambda path, seed: 1.0)
+    monkeypatch.setattr("carrycast.analysis.experiments.drift.bounds.count_tree_frames", lambda path, seed: 500.0)
 
 
 def judged(drift: Experiment, delivered: dict[str, float], sent: dict[str, float]) -> dict[str, Claim]:

@@ -16,7 +16,7 @@ from carrycast.analysis.spark.experiment import Experiment
 from carrycast.analysis.spark.journal import RunLog
 from carrycast.analysis.spark.output import lock_folder
 from carrycast.analysis.spark.records import record_table
-from carrycast.analysis.spark.reproduction import report, reproduce_experiments, stored_experiments
+from carrycast.analysis.spark.reproduction import read_stored_experiments, report, reproduce_experiments
 from carrycast.analysis.spark.sweep import read_runs, run_sweep
 from carrycast.errors import UserError, WorkError
 from tests.pipeline.scenarios import tiny_experiment
@@ -77,7 +77,7 @@ def test_different_experiments_in_one_folder_add_up(spark: SparkSession, tmp_pat
     second = reproduce_experiments([named("two", "epidemic", 3)], tmp_path, spark, quiet=True)
     assert (first.runs, second.runs) == (2, 3)
     assert [row["experiment"] for row in read_runs(tmp_path)] == ["one"] * 2 + ["two"] * 3
-    assert [experiment.name for experiment in stored_experiments(tmp_path)] == ["one", "two"]
+    assert [experiment.name for experiment in read_stored_experiments(tmp_path)] == ["one", "two"]
     assert report(tmp_path).runs == 5
     # The same again replaces its own rows alone.
     again = reproduce_experiments([named("one", runs=1)], tmp_path, spark, quiet=True)
@@ -110,7 +110,7 @@ def test_a_ledger_of_other_columns_is_set_aside_whole(
     kept = tmp_path / "set-aside" / "folded-1.parquet"
     assert pq.read_table(kept).num_rows == 1000
     assert f"{kept}: has other columns than this version, or is cut; set aside" in capsys.readouterr().err
-    assert len(RunLog(tmp_path / "runs").finished()) == 1
+    assert len(RunLog(tmp_path / "runs").read_finished()) == 1
 
 
 def test_what_is_of_another_version_is_set_aside_too(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from carrycast.analysis.spark.definition import Axis, Definition
 from carrycast.analysis.spark.experiment import expand_experiment
 from carrycast.analysis.spark.plan import plan_runs
-from carrycast.analysis.spark.reproduction import report, reproduce_experiments, stored_experiments
+from carrycast.analysis.spark.reproduction import read_stored_experiments, report, reproduce_experiments
 from carrycast.analysis.spark.sweep import read_runs
 from carrycast.errors import UserError
 from carrycast.sim.engine.simulation import run
@@ -39,7 +39,7 @@ def test_an_infinite_lease_is_swept_and_reported(spark: SparkSession, tmp_path: 
         run(point.scenario, seed).fingerprint for point in study.points for seed in (1, 2)
     ]
     assert json.loads(str(rows[-1]["parameters"])) == {"lease": math.inf}
-    (stored,) = stored_experiments(tmp_path / "out")
+    (stored,) = read_stored_experiments(tmp_path / "out")
     assert [point.scenario.publish for point in stored.points] == [point.scenario.publish for point in study.points]
     assert report(tmp_path / "out").failed == 0
 

@@ -6,9 +6,9 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.spark.metrics import summarize, summarize_differences
 from carrycast.analysis.spark.records import METRICS, Record, metric_bounds, record_table
 from carrycast.analysis.spark.statistics import Interval, confidence_interval, paired_differences
+from carrycast.analysis.spark.summary import summarize, summarize_differences
 from carrycast.core.matching import Filter
 from tests.unit.matching.generators import SCHEMA, random_attributes, random_filter
 

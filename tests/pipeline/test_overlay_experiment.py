@@ -212,7 +212,7 @@ def test_rain_becomes_depth_and_none_of_it_is_lost() -> None:
         )
         (attributes, payload), state = flood.flood(event, state)
         fallen += float(flood.rainfall(60.0, 50.0, 20.0, 10.0).sum())
-    box, depth = flood.unpacked(state)
+    box, depth = flood.unpack_state(state)
     assert depth.sum() == pytest.approx(fallen)
     assert depth.min() >= 0.0
     # A tenth of 100 x 100 doubles, cut out of the whole.

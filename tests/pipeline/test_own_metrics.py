@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from carrycast.analysis.spark.experiment import load_experiment
-from carrycast.analysis.spark.own_metrics import load_metrics, metric, values_of
+from carrycast.analysis.spark.own_metrics import compute_values, load_metrics, metric
 from carrycast.analysis.spark.trace_tables import read_tables
 from carrycast.errors import UserError
 from carrycast.sim.engine.simulation import run
@@ -106,7 +106,7 @@ def test_what_is_returned_must_be_a_value_for_each_run(spark: SparkSession, tmp_
     def told(code: str) -> str:
         own = metric("own")(lambda trace, events, subscriptions: eval(code, {**locals(), "spark": spark}))
         with pytest.raises(UserError) as refused:
-            values_of(own, *tables)
+            compute_values(own, *tables)
         assert "\n" not in str(refused.value)
         return str(refused.value)
 
@@ -127,4 +127,4 @@ def test_what_is_returned_must_be_a_value_for_each_run(spark: SparkSession, tmp_
     absent = metric("absent")(
         lambda trace, events, subscriptions: spark.sql("select 'r' as run, double('nan') as value")
     )
-    assert values_of(absent, *tables) == {"r": None}
+    assert compute_values(absent, *tables) == {"r": None}

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from carrycast.analysis.experiments.policy.beyond import share_cut_off, share_down
-from carrycast.analysis.experiments.policy.fits import exponential, fitted, hyperbola, line
-from carrycast.analysis.experiments.policy.study import FOUR, LOST, PolicyClaims
+from carrycast.analysis.experiments.policy.builder import FOUR, LOST, PolicyClaims
+from carrycast.analysis.experiments.policy.claims import fit_exponential, fit_hyperbola, fit_line, jackknife_fit
 from carrycast.analysis.reports.figures import draw_figure
 from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.experiment import Experiment, load_experiment
@@ -82,22 +82,22 @@ def verdicts(experiment: Experiment, made: Made) -> dict[str, bool | None]:
 
 
 def test_the_points_are_those_of_the_paper(policy: Experiment) -> None:
-    study = PolicyClaims(Results(policy, [], Path()))
-    base = study.scenario({})
+    builder = PolicyClaims(Results(policy, [], Path()))
+    base = builder.scenario({})
     assert base is not None
     assert (base.nodes, base.wires[0].tree, base.protocol["choice"]) == (15, 2, "random")
-    assert study.along("brokers", {"repositories": "two"}) == ["7", "15", "31", "63"]
+    assert builder.along("brokers", {"repositories": "two"}) == ["7", "15", "31", "63"]
     for axis in ("rate", "interval", "recovery", "brokers"):
-        assert study.along(axis, {}) == study.along(axis, {"repositories": "two"}), axis
-        assert len(study.along(axis, {})) >= 4
+        assert builder.along(axis, {}) == builder.along(axis, {"repositories": "two"}), axis
+        assert len(builder.along(axis, {})) >= 4
     assert len(policy.points) == len({point.name for point in policy.points})
     settings = [msgspec.json.encode(point.scenario, order="deterministic") for point in policy.points]
     assert len(set(settings)) == len(settings), "no two run the same"
 
 
 def test_the_testbed_has_the_rates_that_the_paper_states(policy: Experiment) -> None:
-    study = PolicyClaims(Results(policy, [], Path()))
-    assert study.along("rate", {"failures": "none", "brokers": "6"}) == ["0.09", "0.17", "0.25", "0.33"]
+    builder = PolicyClaims(Results(policy, [], Path()))
+    assert builder.along("rate", {"failures": "none", "brokers": "6"}) == ["0.09", "0.17", "0.25", "0.33"]
     seen = set()
     for point in policy.points:
         births, published = point.scenario.subscribe[0], point.scenario.publish[1]
@@ -118,12 +118,12 @@ def test_the_testbed_has_the_rates_that_the_paper_states(policy: Experiment) -> 
 
 
 def test_one_repository_is_one_of_the_two(policy: Experiment) -> None:
-    study = PolicyClaims(Results(policy, [], Path()))
-    one, two = study.scenario({}), study.scenario({"repositories": "two"})
+    builder = PolicyClaims(Results(policy, [], Path()))
+    one, two = builder.scenario({}), builder.scenario({"repositories": "two"})
     assert one is not None
     assert two is not None
     for seed in range(1, 20):
-        (place,), pair = study.places(one, "repository", seed), study.places(two, "repository", seed)
+        (place,), pair = builder.places(one, "repository", seed), builder.places(two, "repository", seed)
         assert place in pair
         assert len(set(pair)) == 2
 
@@ -281,17 +281,19 @@ def test_the_share_of_time_in_which_a_link_is_down() -> None:
 
 def test_fits_of_curves_that_are_known() -> None:
     xs = [1.0, 2.0, 4.0, 8.0]
-    assert line(xs, [3 - 2 * x for x in xs]) == pytest.approx(1.0)
-    assert line(xs, [1.0] * 4) is None
-    assert line(xs[:2], [1.0, 2.0]) is None
-    assert hyperbola(xs, [1 - 1 / x for x in xs]) == pytest.approx(1.0)
-    found = exponential(xs, [1 - math.exp(-x / 2) for x in xs])
+    assert fit_line(xs, [3 - 2 * x for x in xs]) == pytest.approx(1.0)
+    assert fit_line(xs, [1.0] * 4) is None
+    assert fit_line(xs[:2], [1.0, 2.0]) is None
+    assert fit_hyperbola(xs, [1 - 1 / x for x in xs]) == pytest.approx(1.0)
+    found = fit_exponential(xs, [1 - math.exp(-x / 2) for x in xs])
     assert found is not None
     assert found > 0.9999
     # By hand: y = x² at 0, 1, 2 has the line -1/3 + 2 x, residuals 1/3, -2/3, 1/3, and a variance of 78/9.
-    assert line([0.0, 1.0, 2.0], [0.0, 1.0, 4.0]) == pytest.approx(1 - (6 / 9) / (78 / 9))
-    assert fitted(line, xs, [{seed: spread(x, x, seed) for seed in range(20)} for x in xs]).low == pytest.approx(1.0)
-    assert fitted(line, [], []).mean is None
+    assert fit_line([0.0, 1.0, 2.0], [0.0, 1.0, 4.0]) == pytest.approx(1 - (6 / 9) / (78 / 9))
+    assert jackknife_fit(
+        fit_line, xs, [{seed: spread(x, x, seed) for seed in range(20)} for x in xs]
+    ).low == pytest.approx(1.0)
+    assert jackknife_fit(fit_line, [], []).mean is None
 
 
 @pytest.mark.parametrize(
@@ -303,15 +305,15 @@ def test_fits_of_curves_that_are_known() -> None:
     ],
 )
 def test_the_simulator_loses_what_counting_says(policy: Experiment, where: Labels, metric: str, role: str) -> None:
-    study = PolicyClaims(Results(policy, [], Path()))
-    scenario = study.scenario(where)
+    builder = PolicyClaims(Results(policy, [], Path()))
+    scenario = builder.scenario(where)
     assert scenario is not None
-    down = share_down(*study.cuts(scenario), (20.0, 320.0))
+    down = share_down(*builder.cuts(scenario), (20.0, 320.0))
     beyond = []
     for seed in range(1, 13):
         value = run(scenario, seed).metrics[metric]
         assert isinstance(value, float)
-        beyond.append(value - 1 + down * share_cut_off(15, study.places(scenario, role, seed)))
+        beyond.append(value - 1 + down * share_cut_off(15, builder.places(scenario, role, seed)))
     found = confidence_interval(beyond)
     assert found.low is not None
     assert found.high is not None
@@ -320,8 +322,8 @@ def test_the_simulator_loses_what_counting_says(policy: Experiment, where: Label
 
 
 def test_a_new_subscriber_and_only_it_gets_each_earlier_policy_once(policy: Experiment) -> None:
-    study = PolicyClaims(Results(policy, [], Path()))
-    scenario = study.scenario({"failures": "none", "brokers": "6", "rate": "0.09", "repositories": "two"})
+    builder = PolicyClaims(Results(policy, [], Path()))
+    scenario = builder.scenario({"failures": "none", "brokers": "6", "rate": "0.09", "repositories": "two"})
     assert scenario is not None
     done = run(scenario, 3, Level.DELIVERIES)
     roles = {row["event"]: f"role = {json.loads(row['attributes'])['role']}" for row in done.trace.events().to_pylist()}
@@ -337,7 +339,7 @@ def test_a_new_subscriber_and_only_it_gets_each_earlier_policy_once(policy: Expe
 def test_a_small_point_runs_and_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     whole = load_experiment("policy", quick=True, runs=1)
     (point,) = [
-        point for point in whole.points if point.chosen({"rate": 0.09, "failures": "nodes", "repositories": "one"})
+        point for point in whole.points if point.matches({"rate": 0.09, "failures": "nodes", "repositories": "one"})
     ]
     tiny = Experiment(whole.definition, [point], whole.seeds, whole.hook)
     report = reproduce_experiments([tiny], tmp_path, spark, quiet=True)

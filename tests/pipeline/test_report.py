@@ -15,9 +15,9 @@ from carrycast.analysis.spark.definition import Axis, ClaimEntry, Definition, Fi
 from carrycast.analysis.spark.experiment import Experiment, expand_experiment, load_experiment
 from carrycast.analysis.spark.reproduction import (
     ExperimentReport,
+    read_stored_experiments,
     report,
     reproduce_experiments,
-    stored_experiments,
     sweep_experiment,
 )
 from carrycast.errors import UserError
@@ -173,9 +173,9 @@ def test_a_directory_without_a_sweep_is_told(tmp_path: Path) -> None:
     ):
         report(tmp_path)
     with pytest.raises(UserError, match=r"has no experiments/\*/definition\.json"):
-        stored_experiments(tmp_path)
+        read_stored_experiments(tmp_path)
     folder = tmp_path / "experiments" / "x"
     folder.mkdir(parents=True)
     (folder / "definition.json").write_text("{")
     with pytest.raises(UserError, match=r"definition\.json: cannot be read: "):
-        stored_experiments(tmp_path)
+        read_stored_experiments(tmp_path)

@@ -105,15 +105,15 @@ def test_a_java_that_is_broken_or_old_is_passed_over(
     good = fake_java(tmp_path / "good", "echo 'openjdk version \"21.0.8\"' >&2")
     monkeypatch.setenv("JAVA_HOME", str(broken.parent.parent))
     monkeypatch.setenv("PATH", str(good.parent))
-    assert java.system_java() == good
+    assert java.find_system_java() == good
     monkeypatch.setenv("PATH", str(broken.parent))
-    assert java.system_java() is None
+    assert java.find_system_java() is None
 
 
 def test_a_java_home_without_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert java.system_java() is None
+    assert java.find_system_java() is None
 
 
 def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

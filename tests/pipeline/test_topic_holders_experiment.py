@@ -140,7 +140,7 @@ def test_maps_are_drawn_with_what_lies_far_from_their_roads(holders: Experiment,
     away_m = {name: row["away_m"] for (panel, name), row in rows.items() if panel == "highway" and "away_m" in row}
     assert away_m == {"topic-1": pytest.approx(31, abs=1), "topic-2": pytest.approx(315, abs=1)}
     for point in sensitivity.points:
-        if point.chosen({"setting": "voids", "scheme": "B-GPSR (with map)"}):
+        if point.matches({"setting": "voids", "scheme": "B-GPSR (with map)"}):
             model = point.scenario.mobility_model()
             assert model is not None
             roads = model.road_map()
@@ -184,7 +184,7 @@ def test_quick_is_small_and_still_draws_every_figure() -> None:
         assert len(quick.points) * len(quick.seeds) <= runs
         assert all(point.scenario.duration_s <= 60 for point in quick.points)
         for figure in quick.definition.figures:
-            assert any(point.chosen(figure.where) for point in quick.points), figure.name
+            assert any(point.matches(figure.where) for point in quick.points), figure.name
     assert len(load_experiment("topic-holders/schemes", quick=True).points) == 7, "the headline of the tour"
 
 
@@ -339,7 +339,7 @@ def test_an_experiment_goes_by_the_name_in_its_file() -> None:
 
 
 def _chosen(experiment: Experiment, setting: str, scheme: str) -> list[Point]:
-    return [point for point in experiment.points if point.chosen({"setting": setting, "scheme": scheme})]
+    return [point for point in experiment.points if point.matches({"setting": setting, "scheme": scheme})]
 
 
 def _one(experiment: Experiment, setting: str, scheme: str, speed: str) -> Point:

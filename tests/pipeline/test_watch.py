@@ -8,8 +8,8 @@ import pytest
 from carrycast.analysis.spark import reproduction, sweep
 from carrycast.analysis.spark.definition import Axis, Definition
 from carrycast.analysis.spark.experiment import Experiment, expand_experiment
+from carrycast.analysis.spark.player_pages import choose_points, find_player, make_players
 from carrycast.analysis.spark.records import Record
-from carrycast.analysis.spark.watch import linked_player, make_players, watched
 from tests.cli.console import call
 
 SCENARIO = """
@@ -31,7 +31,7 @@ def field(*axes: Axis) -> Experiment:
 
 def test_beside_the_first_stands_what_moves_alike() -> None:
     def protocols(*axes: Axis) -> list[tuple[object, int]]:
-        return [(point.scenario.protocol.get("p"), point.scenario.nodes) for point in watched(field(*axes))]
+        return [(point.scenario.protocol.get("p"), point.scenario.nodes) for point in choose_points(field(*axes))]
 
     nodes = Axis(name="nodes", values=[5, 7])
     values: list[object] = [{"name": "gossip", "p": 0.1}, {"name": "gossip", "p": 0.2}, "flooding"]
@@ -49,7 +49,7 @@ def test_a_report_leads_to_its_runs_or_to_how_to_have_them(tmp_path: Path, monke
         for name in ("flooding", "epidemic")
     ]
     make_players([experiment], records, tmp_path)
-    assert linked_player("field", tmp_path) == "players/field.html"
+    assert find_player("field", tmp_path) == "players/field.html"
     made = page.read_bytes()
     assert b'"label":"flooding"' in made
     assert b'"label":"epidemic"' in made
@@ -74,4 +74,4 @@ def test_a_report_leads_to_its_runs_or_to_how_to_have_them(tmp_path: Path, monke
     # Runs that failed cannot be watched, nor some that are not there.
     for spoiled in ([{**record, "error": "it broke", "key": "a third"} for record in records], records[:1]):
         make_players([experiment], spoiled, tmp_path)
-        assert linked_player("field", tmp_path) is None
+        assert find_player("field", tmp_path) is None

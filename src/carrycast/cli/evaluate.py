@@ -147,14 +147,14 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.spark import failure_lines, sweep_experiment, warnings_in
+    from carrycast.analysis.spark import failure_lines, read_stored_warnings, sweep_experiment
 
     experiment, out = _to_sweep(arguments), arguments.out
     with resumable(out):
         records = sweep_experiment(experiment, out, arguments.master, arguments.json or arguments.quiet)
     done, failed = len(records), sum(record["error"] is not None for record in records)
     explain(failure_lines(records))
-    warnings = warnings_in(out, experiment)
+    warnings = read_stored_warnings(out, experiment)
     print_warnings(warnings, not arguments.json or arguments.quiet)
     if arguments.json:
         print_json({"out": str(arguments.out), "runs": done, "failed": failed, "warnings": warnings})

@@ -94,13 +94,13 @@ def _tell(page: Path, as_json: bool) -> None:
 
 def _show_report(arguments: argparse.Namespace) -> int:
     """The page that a report leads to."""
-    from carrycast.analysis.spark import make_player, read_runs, stored_experiments
+    from carrycast.analysis.spark import make_player, read_runs, read_stored_experiments
 
     source: Path = arguments.source
     given = (arguments.protocol, arguments.seed, arguments.out)
     if arguments.set or any(one is not None for one in given):
         raise UserError(f"{source}: of a report its own runs are shown; --protocol, --seed, --set and --out are no use")
-    found = {experiment.name: experiment for experiment in stored_experiments(source)}
+    found = {experiment.name: experiment for experiment in read_stored_experiments(source)}
     name = arguments.experiment if arguments.experiment is not None or len(found) > 1 else next(iter(found))
     if name not in found:
         raise UserError(f"--experiment: name one of {', '.join(sorted(found))}")

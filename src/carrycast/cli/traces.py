@@ -108,12 +108,12 @@ def _sql(arguments: argparse.Namespace) -> int:
     from rich.markup import escape
     from rich.table import Table
 
-    from carrycast.analysis.spark import answer, asked, session
+    from carrycast.analysis.spark import fetch_rows, run_query, session
 
     if arguments.most < 1:
         raise UserError(f"--most {arguments.most}: at least one row is shown")
-    found = asked(arguments.directories, arguments.question, lambda: session("carrycast", arguments.master))
-    rows, more = answer(found, arguments.most)
+    found = run_query(arguments.directories, arguments.question, lambda: session("carrycast", arguments.master))
+    rows, more = fetch_rows(found, arguments.most)
     if arguments.json:
         print_json({"columns": found.columns, "rows": rows, "more": more})
         return 0

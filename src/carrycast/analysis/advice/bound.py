@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from math import inf, isinf
 from typing import NamedTuple
 
-from carrycast.analysis.explain import Meetings
+from carrycast.analysis.explain import ContactIndex
 from carrycast.sim.scenario import Scenario, compute_movement, draw_roles, draw_workload
 from carrycast.trace import find_eligible_pairs
 
@@ -35,7 +35,7 @@ def _find_earliest_delays(scenario: Scenario, seed: int) -> tuple[list[float], i
     """Of each pair that can be served in time, how soon; and how many pairs there are."""
     plan, _ = compute_movement(scenario, seed)
     wires = [pair for wire in scenario.wires for pair in wire.pairs(scenario.nodes)]
-    meetings = Meetings.of(plan, wires)
+    meetings = ContactIndex.of(plan, wires)
     roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
     played = draw_workload(
         scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed
@@ -75,6 +75,6 @@ def _find_earliest_delays(scenario: Scenario, seed: int) -> tuple[list[float], i
         row = events[event]
         time_s = float(str(row["time_s"]))
         ends_s = min(time_s + leases_s[event], scenario.duration_s)
-        arrivals = meetings.arrivals(int(str(row["source"])), time_s, inf if isinf(ends_s) else ends_s)
+        arrivals = meetings.earliest_arrivals(int(str(row["source"])), time_s, inf if isinf(ends_s) else ends_s)
         delays_s += [arrivals[node].time_s - time_s for node in nodes if node in arrivals]
     return delays_s, sum(map(len, wanted.values()))

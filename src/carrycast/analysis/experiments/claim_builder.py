@@ -1,6 +1,7 @@
-"""What the `claims.py` of several experiments share: values by seed, their differences and ratios, and claims."""
+"""Shared by the `claims.py` of the experiments: metrics by seed, their differences and ratios, and a claim builder."""
 
 from collections.abc import Mapping, Sequence
+from typing import TypedDict, Unpack, cast
 
 from carrycast.analysis.spark import (
     Claim,
@@ -21,32 +22,45 @@ SeedValues = Mapping[int, float]
 
 def values_by_seed(results: Results, selector: Selector, metric: str) -> dict[int, float]:
     """A metric of a selection of points by seed; seeds without a value are left out."""
-    return {seed: value for seed, value in results.selected(selector, metric).items() if value is not None}
+    return {seed: value for seed, value in results.select(selector, metric).items() if value is not None}
 
 
 def difference_interval(left: SeedValues, right: SeedValues, metric: str, exact: bool = False) -> Interval:
-    """left - right of a metric, seed by seed."""
+    """The mean of left - right of a metric, paired by seed."""
     return confidence_interval(paired_differences(left, right), metric_bounds(metric, difference=True), exact)
 
 
 def ratios_by_seed(left: SeedValues, right: SeedValues) -> list[float]:
-    """left / right, seed by seed, where right is not 0."""
+    """left / right for every seed at which both exist and right is not 0."""
     return [left[seed] / right[seed] for seed in left if right.get(seed)]
 
 
 def ratio_of_seeds(left: SeedValues, right: SeedValues) -> Interval:
-    """The mean of left / right, seed by seed."""
+    """The mean of left / right, paired by seed."""
     return confidence_interval(ratios_by_seed(left, right))
 
 
+class Requirement(TypedDict, total=False):
+    """The keywords of `ClaimBuilder.claim` that state which values its cases must have. A claim has exactly one."""
+
+    above: float
+    at_least: float
+    below: float
+    at_most: float
+    equals: float
+
+
+_RELATIONS: dict[str, Relation] = {"above": ">", "at_least": ">=", "below": "<", "at_most": "<=", "equals": "="}
+
+
 class ClaimBuilder:
-    """Makes the claims of one experiment. Each experiment derives a class that knows its axes."""
+    """Builds the claims of one experiment. Each experiment derives a class that knows its axes."""
 
     def __init__(self, results: Results) -> None:
         self.results = results
 
     def select(self, selector: Selector, metric: str) -> dict[int, float]:
-        """A metric by seed, where it exists."""
+        """Return a metric of the selected points by seed; seeds without a value are left out."""
         return values_by_seed(self.results, selector, metric)
 
     def claim(
@@ -54,22 +68,22 @@ class ClaimBuilder:
         figure: str,
         statement: str,
         cases: Sequence[ClaimCase],
-        relation: Relation,
-        value: float,
         *,
         tolerance: float = 0.0,
         note: str = "",
         paper: float | None = None,
         calibration: bool = False,
+        **required: Unpack[Requirement],
     ) -> Claim:
-        """A claim that all its cases must meet. The decisive case stands for all."""
+        """Build a claim that holds if all its cases meet the requirement. The report shows the decisive case."""
+        ((name, value),) = required.items()
         return make_claim_over_cases(
             self.results,
             figure,
             self.full_statement(statement),
             cases,
-            relation,
-            value,
+            _RELATIONS[name],
+            cast("float", value),
             tolerance=tolerance,
             notes=self.notes(note, tolerance),
             paper=paper,
@@ -81,5 +95,5 @@ class ClaimBuilder:
         return statement
 
     def notes(self, note: str, tolerance: float) -> tuple[str, ...]:
-        """What a claim says about itself, besides its decisive case."""
+        """The notes of a claim, besides the name of its decisive case."""
         return (note,)

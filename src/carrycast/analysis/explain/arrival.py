@@ -20,7 +20,7 @@ class Arrival:
     via: int | None
 
 
-class Meetings:
+class ContactIndex:
     """Contacts by node, ready to be asked from many sources."""
 
     def __init__(self, nodes: Iterable[tuple[int, int, float, float]]) -> None:
@@ -32,16 +32,16 @@ class Meetings:
             met.sort()
 
     @classmethod
-    def of(cls, plan: ContactPlan, wires: Iterable[tuple[int, int]] = ()) -> "Meetings":
+    def of(cls, plan: ContactPlan, wires: Iterable[tuple[int, int]] = ()) -> "ContactIndex":
         """Those of a plan; wired pairs meet all the time."""
         contacts = zip(plan.a.tolist(), plan.b.tolist(), plan.start_s.tolist(), plan.end_s.tolist(), strict=True)
         return cls([*contacts, *((a, b, 0.0, inf) for a, b in wires)])
 
-    def with_node(self, node: int, from_s: float, to_s: float) -> list[tuple[float, float, int]]:
+    def contacts_of(self, node: int, from_s: float, to_s: float) -> list[tuple[float, float, int]]:
         """The contacts of a node in a window: from when, to when, with whom; in the order of time."""
         return [one for one in self._of.get(node, ()) if one[0] < to_s and one[1] > from_s]
 
-    def arrivals(self, source: int, time_s: float, until_s: float = inf) -> dict[int, Arrival]:
+    def earliest_arrivals(self, source: int, time_s: float, until_s: float = inf) -> dict[int, Arrival]:
         """The earliest arrival at every node that can be reached before a time, in the order of arrival."""
         found: dict[int, Arrival] = {}
         waiting: list[tuple[float, int, int]] = [(time_s, source, -1)]

@@ -55,12 +55,12 @@ class CopyFold(OrderedFold[dict[int, Copy]]):
                 lost.let_go_s, lost.reason = time_s, "crash"
         elif isinstance(fact, FrameFact):
             for receiver in fact.receivers:
-                self._met(receiver, time_s, giver=node)
+                self._record_receipt(receiver, time_s, giver=node)
         elif isinstance(fact, EvictFact):
             copy = self._copies.setdefault(node, Copy(node))
             copy.let_go_s, copy.reason = time_s, fact.reason or None
         else:
-            copy = self._met(node, time_s)
+            copy = self._record_receipt(node, time_s)
             if isinstance(fact, DeliverFact) and copy.delivered_s is None:
                 copy.delivered_s = time_s
             elif isinstance(fact, StoreFact):
@@ -70,7 +70,7 @@ class CopyFold(OrderedFold[dict[int, Copy]]):
     def result(self) -> dict[int, Copy]:
         return self._copies
 
-    def _met(self, node: int, time_s: float, giver: int | None = None) -> Copy:
+    def _record_receipt(self, node: int, time_s: float, giver: int | None = None) -> Copy:
         copy = self._copies.setdefault(node, Copy(node))
         if copy.got_s is None:
             copy.got_s, copy.giver = time_s, giver

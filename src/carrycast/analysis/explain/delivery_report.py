@@ -111,7 +111,7 @@ class DeliveryReportFold(OrderedFold[DeliveryReport]):
 
     def result(self) -> DeliveryReport:
         copies = {str(id): state for id, state in self._copies.items()}
-        return _counted(self._events, self._subscriptions, self._delivered, copies, self._end_s)
+        return _count_pairs(self._events, self._subscriptions, self._delivered, copies, self._end_s)
 
 
 def delivery_report(
@@ -121,14 +121,14 @@ def delivery_report(
     return fold_facts(DeliveryReportFold(events, subscriptions, end_s), facts_of_rows(rows, {}, {}))
 
 
-def _counted(
+def _count_pairs(
     events: Sequence[Record],
     subscriptions: Sequence[Record],
     delivered: set[tuple[str, str]],
     copies: Mapping[str, _CopyState],
     end_s: float,
 ) -> DeliveryReport:
-    eligibility = Eligibility(_standing(subscriptions))
+    eligibility = Eligibility(_merge_subscriptions(subscriptions))
     pairs = had = waiting = 0
     dropped: Counter[str] = Counter()
     for event in events:
@@ -141,11 +141,11 @@ def _counted(
             elif state.holders and (event["lease_s"] is None or event["time_s"] + event["lease_s"] > end_s):
                 waiting += 1
             else:
-                dropped[_end(state)] += 1
+                dropped[_drop_reason(state)] += 1
     return DeliveryReport(pairs, had, waiting, dict(sorted(dropped.items())))
 
 
-def _end(state: _CopyState) -> str:
+def _drop_reason(state: _CopyState) -> str:
     if state.holders:
         return "lease_over"
     if state.ended is not None:
@@ -155,7 +155,7 @@ def _end(state: _CopyState) -> str:
     return NO_LONGER if state.received else NOT_HEARD
 
 
-def _standing(subscriptions: Sequence[Record]) -> list[Record]:
+def _merge_subscriptions(subscriptions: Sequence[Record]) -> list[Record]:
     """Each subscription once, from its first start to its last end."""
     found: dict[str, dict[str, Any]] = {}
     for one in subscriptions:

@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carrycast.analysis.explain.arrival import Meetings, path_to
+from carrycast.analysis.explain.arrival import ContactIndex, path_to
 from carrycast.analysis.explain.copies import Copy, CopyFold, path_of_copies
 from carrycast.analysis.player import Scene
 from carrycast.core.matching import Filter, FilterError
@@ -46,7 +46,7 @@ class EventRecords:
     """All facts of the event, and crashes, in the order of time."""
     subscriptions: Rows
     """Those of the node that is asked about."""
-    meetings: Meetings
+    meetings: ContactIndex
     seen: bool
     """Whether the meetings are links as the nodes saw them, not the contacts of the run itself."""
     end_s: float
@@ -109,11 +109,11 @@ def event_timeline(path: Path, event: str, node: int) -> Timeline:
     lease_s = found.event["lease_s"]
     ends_s = min(inf if lease_s is None else published_s + lease_s, max(found.end_s, published_s))
     source = int(found.event["source"])
-    wanted, unwanted = _wanted(found, node)
+    wanted, unwanted = _find_filter(found, node)
     mine = copies.get(node)
     delivered_s = None if mine is None else mine.delivered_s
-    arrivals = found.meetings.arrivals(source, published_s, ends_s)
-    meetings = found.meetings.with_node(node, published_s, ends_s)
+    arrivals = found.meetings.earliest_arrivals(source, published_s, ends_s)
+    meetings = found.meetings.contacts_of(node, published_s, ends_s)
     held = [copy for copy in copies.values() if copy.stored_s is not None]
     drops = DropFold()
     fold_facts(drops, found.facts)
@@ -130,7 +130,7 @@ def event_timeline(path: Path, event: str, node: int) -> Timeline:
         copies=list(copies.values()),
         delivered_s=delivered_s,
         way=path_of_copies(node, copies) if mine is not None and mine.got_s is not None else [],
-        missed=_missed(found, node, copies, meetings, delivered_s),
+        missed=_find_missed_contacts(found, node, copies, meetings, delivered_s),
         contacts=len(meetings),
         drops=dict(sorted(drops.drops.items())),
         last=max(held, key=lambda copy: (copy.until_s, copy.node), default=None),
@@ -139,7 +139,7 @@ def event_timeline(path: Path, event: str, node: int) -> Timeline:
     )
 
 
-def _wanted(found: EventRecords, node: int) -> tuple[str | None, str]:
+def _find_filter(found: EventRecords, node: int) -> tuple[str | None, str]:
     """The filter by which a node was to get the event, or why it was not to."""
     event, time_s = found.event, found.event["time_s"]
     if event["source"] == node:
@@ -169,7 +169,7 @@ def _admits(condition: str | None, attributes: Mapping[str, Any]) -> bool:
         return False
 
 
-def _missed(
+def _find_missed_contacts(
     found: EventRecords,
     node: int,
     copies: Mapping[int, Copy],
@@ -231,7 +231,7 @@ def _read_records(path: Path, event: str, node: int) -> EventRecords:
     nodes = {row["node"] for row in changes}
     if nodes and node not in nodes and not subscriptions:
         raise UserError(f"{path}: there is no node {node} in it")
-    meetings = _linked(changes) if scene is None else Meetings.of(scene.plan, scene.wires)
+    meetings = _contacts_of_links(changes) if scene is None else ContactIndex.of(scene.plan, scene.wires)
     facts = list(facts_of_rows(rows, {event: found[0]}, {}))
     return EventRecords(run, found[0], facts, subscriptions, meetings, scene is None, last_s)
 
@@ -242,7 +242,7 @@ def _field(name: str) -> "pc.Expression":
     return pc.field(name)
 
 
-def _linked(changes: Rows) -> Meetings:
+def _contacts_of_links(changes: Rows) -> ContactIndex:
     """A pair is linked while either of it says so; what is open at the end stays so."""
     open_s: dict[tuple[int, int], float] = {}
     found: list[tuple[int, int, float, float]] = []
@@ -269,4 +269,4 @@ def _linked(changes: Rows) -> Meetings:
             merged[-1] = (a, b, merged[-1][2], max(end_s, merged[-1][3]))
         else:
             merged.append((a, b, start_s, end_s))
-    return Meetings(merged)
+    return ContactIndex(merged)

@@ -14,28 +14,28 @@ def timeline_lines(timeline: Timeline) -> Iterator[str]:
     """Line by line."""
     attributes = ", ".join(f"{name} = {value!r}" for name, value in timeline.attributes.items())
     yield f"Event {timeline.event} for node {timeline.node}, in {timeline.run}"
-    yield f"Node {timeline.source} publishes it {_at(timeline.published_s)} ({attributes or 'no attributes'})."
+    yield f"Node {timeline.source} publishes it {_time_text(timeline.published_s)} ({attributes or 'no attributes'})."
     if timeline.wanted is None:
         yield f"Node {timeline.node} was not to get it: {timeline.unwanted}."
     else:
         yield f"Node {timeline.node} was to get it, for its filter {timeline.wanted!r}."
-    yield from _carried(timeline)
-    yield from _outcome(timeline)
-    yield from _bound(timeline)
+    yield from _copy_lines(timeline)
+    yield from _outcome_lines(timeline)
+    yield from _bound_lines(timeline)
 
 
-def _carried(timeline: Timeline) -> Iterator[str]:
+def _copy_lines(timeline: Timeline) -> Iterator[str]:
     yield ""
     yield "Who had it:"
     for copy in timeline.copies[:SHOWN]:
-        yield f"  {_copy(copy)}"
+        yield f"  {_copy_text(copy)}"
     if len(timeline.copies) > SHOWN:
         yield f"  and {len(timeline.copies) - SHOWN} nodes more"
     for reason, times in sorted(timeline.drops.items()):
         yield f"  lost on the way: {times} x {reason}"
 
 
-def _copy(copy: Copy) -> str:
+def _copy_text(copy: Copy) -> str:
     parts = [] if copy.got_s is None else [f"node {copy.node} from {copy.got_s:.3f} s"]
     if copy.giver is not None:
         parts.append(f"by node {copy.giver}")
@@ -50,16 +50,16 @@ def _copy(copy: Copy) -> str:
     return ", ".join(parts)
 
 
-def _outcome(timeline: Timeline) -> Iterator[str]:
+def _outcome_lines(timeline: Timeline) -> Iterator[str]:
     yield ""
     if timeline.delivered_s is not None:
         delay_s = timeline.delivered_s - timeline.published_s
         delay = f"{delay_s:.3f} s after its publication"
-        yield f"It was delivered {_at(timeline.delivered_s)}, {delay}: {_way(timeline.way)}."
+        yield f"It was delivered {_time_text(timeline.delivered_s)}, {delay}: {_path_text(timeline.way)}."
     else:
         yield f"It was not delivered to node {timeline.node}."
         if timeline.way:
-            yield f"  It came there, though: {_way(timeline.way)}."
+            yield f"  It came there, though: {_path_text(timeline.way)}."
     for missed in timeline.missed[:SHOWN]:
         lost = f"; lost: {', '.join(missed.drops)}" if missed.drops else ""
         span = f"{missed.from_s:.3f} s to {missed.to_s:.3f} s"
@@ -74,30 +74,28 @@ def _outcome(timeline: Timeline) -> Iterator[str]:
         yield f"The last copy is still with node {timeline.last.node}."
     else:
         last = timeline.last
-        yield f"The last copy ended at node {last.node}, {_at(timeline.last.let_go_s)} ({last.reason})."
+        yield f"The last copy ended at node {last.node}, {_time_text(timeline.last.let_go_s)} ({last.reason})."
 
 
-def _bound(timeline: Timeline) -> Iterator[str]:
+def _bound_lines(timeline: Timeline) -> Iterator[str]:
     yield ""
     what = "links as the nodes saw them" if timeline.seen else "contacts"
     if timeline.source == timeline.node:
         return
     if not timeline.possible:
-        yield f"No protocol could have: no chain of {what} leads there before {_at(timeline.ends_s)}."
+        yield f"No protocol could have: no chain of {what} leads there before {_time_text(timeline.ends_s)}."
         return
     arrival_s = timeline.earliest[-1][1]
     could = "could have been there" if timeline.delivered_s is not None else "could have come"
-    bound = (
-        f"By the {what} it {could} {_at(arrival_s)} ({arrival_s - timeline.published_s:.3f} s after its publication)"
-    )
-    yield f"{bound}: {_way(timeline.earliest)}."
+    after = f"({arrival_s - timeline.published_s:.3f} s after its publication)"
+    yield f"By the {what} it {could} {_time_text(arrival_s)} {after}: {_path_text(timeline.earliest)}."
 
 
-def _way(steps: list[Step]) -> str:
+def _path_text(steps: list[Step]) -> str:
     return ", ".join(
         f"{node} at {time_s:.3f} s" if place else f"from {node}" for place, (node, time_s) in enumerate(steps)
     )
 
 
-def _at(time_s: float) -> str:
+def _time_text(time_s: float) -> str:
     return "for ever" if isinf(time_s) else f"at {time_s:.3f} s"

@@ -74,7 +74,7 @@ def _samples(figure: Figure, results: Results, metric: str, axis: str, where: Se
     shown = {point.labels[axis] for point in results.points({**figure.where, **where})}
     for label in results.experiment.labels(axis):
         if label in shown:
-            values = results.selected({**figure.where, **where, axis: label}, metric).values()
+            values = results.select({**figure.where, **where, axis: label}, metric).values()
             scaled = [value * metric_scale(metric) for value in values if value is not None]
             if scaled:
                 found.append(LabeledValues(label, scaled))
@@ -201,7 +201,7 @@ def _bin_counts(values: Sequence[float], low: float, width: float) -> dict[float
 def _draw_runs(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
     from matplotlib import pyplot as plt
 
-    found = {metric: results.selected(figure.where, metric) for metric in figure.metrics}
+    found = {metric: results.select(figure.where, metric) for metric in figure.metrics}
     seeds = sorted({seed for values in found.values() for seed in values})[: figure.first]
     if not seeds:
         return None

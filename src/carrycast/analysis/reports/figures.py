@@ -99,7 +99,7 @@ def _render(figure: Figure, canvas: "Canvas", rows: list[dict[str, object]]) -> 
 def _labels(experiment: Experiment, axis: str | None, where: Selector) -> list[str]:
     if axis is None:
         return [""]
-    present = {point.labels[axis] for point in experiment.points if point.chosen(where)}
+    present = {point.labels[axis] for point in experiment.points if point.matches(where)}
     return [label for label in experiment.labels(axis) if label in present]
 
 

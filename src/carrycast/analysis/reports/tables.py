@@ -44,29 +44,29 @@ def distinct_texts(values: Sequence[float], places: int = 0) -> list[str]:
     """
     spread, largest = max(values) - min(values), max(map(abs, values))
     if not 0 < largest < math.inf:
-        return [_fixed(value, places) for value in values]
+        return [_format_fixed(value, places) for value in values]
     little = spread / 1000
     # A unit of the last place is no more than the distance itself.
     first = max(places, math.ceil(-math.log10(spread))) if spread else places
     for place in range(first, MOST_PLACES + 1):
-        texts = [_fixed(value, place) for value in values]
-        if _differ(values, texts, little):
+        texts = [_format_fixed(value, place) for value in values]
+        if _are_distinct(values, texts, little):
             return texts
     # Numbers so small, or so close to each other, are read more easily with an exponent.
     for digit in range(2, 17):
         texts = [f"{value:.{digit}e}" for value in values]
-        if _differ(values, texts, little):
+        if _are_distinct(values, texts, little):
             break
     return texts
 
 
-def _fixed(value: float, places: int) -> str:
+def _format_fixed(value: float, places: int) -> str:
     """With so many decimal places; zero has no sign."""
     text = f"{value:,.{places}f}"
     return text.lstrip("-") if not text.strip("-0.,") else text
 
 
-def _differ(values: Sequence[float], texts: Sequence[str], little: float) -> bool:
+def _are_distinct(values: Sequence[float], texts: Sequence[str], little: float) -> bool:
     """Whether texts differ where their numbers do, and from zero."""
     if any(not text.strip("-0.,e+") and abs(value) > little for value, text in zip(values, texts, strict=True)):
         return False

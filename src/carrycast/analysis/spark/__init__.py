@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         load_metrics as load_metrics,
         metric as metric,
     )
+    from carrycast.analysis.spark.player_pages import make_player as make_player
     from carrycast.analysis.spark.progress_bar import progress as progress
     from carrycast.analysis.spark.records import (
         METRICS as METRICS,
@@ -58,11 +59,11 @@ if TYPE_CHECKING:
     )
     from carrycast.analysis.spark.reproduction import (
         ExperimentReport as ExperimentReport,
+        read_stored_experiments as read_stored_experiments,
+        read_stored_warnings as read_stored_warnings,
         report as report,
         reproduce as reproduce,
-        stored_experiments as stored_experiments,
         sweep_experiment as sweep_experiment,
-        warnings_in as warnings_in,
     )
     from carrycast.analysis.spark.results import (
         Results as Results,
@@ -93,8 +94,8 @@ if TYPE_CHECKING:
         run_tour as run_tour,
     )
     from carrycast.analysis.spark.trace_metrics import (
-        checked_traces as checked_traces,
         eligible_pairs as eligible_pairs,
+        find_checked_traces as find_checked_traces,
         metrics_of_traces as metrics_of_traces,
     )
     from carrycast.analysis.spark.trace_tables import (
@@ -108,8 +109,7 @@ if TYPE_CHECKING:
         sample_runs as sample_runs,
         verify_runs as verify_runs,
     )
-    from carrycast.analysis.spark.views import answer as answer, asked as asked
-    from carrycast.analysis.spark.watch import make_player as make_player
+    from carrycast.analysis.spark.views import fetch_rows as fetch_rows, run_query as run_query
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -123,17 +123,18 @@ __getattr__, __dir__ = lazy_exports(
         "own_metrics": "OwnMetric load_metrics metric",
         "progress_bar": "progress",
         "records": "METRICS Record failure_lines metric_bounds metric_value record_table series_value",
-        "reproduction": "ExperimentReport report reproduce stored_experiments sweep_experiment warnings_in",
+        "reproduction": "ExperimentReport read_stored_experiments read_stored_warnings report reproduce "
+        "sweep_experiment",
         "results": "Results common_pairs served_share_over_time time_grid",
         "spark_session": "check_spark_installed configure parse_conf session",
         "statistics": "Bounds DIFFERENCE_OF_SHARES Interval SHARE confidence_interval paired_differences "
         "ratio_confidence_interval",
         "sweep": "read_runs run_sweep",
         "tour": "ExperimentTour OpeningRun run_opening run_tour",
-        "trace_metrics": "checked_traces eligible_pairs metrics_of_traces",
+        "trace_metrics": "find_checked_traces eligible_pairs metrics_of_traces",
         "trace_tables": "ORDER read_parts read_tables spark_schema",
         "verify": "VerifiedRun sample_runs verify_runs",
-        "views": "answer asked",
-        "watch": "make_player",
+        "views": "fetch_rows run_query",
+        "player_pages": "make_player",
     },
 )

@@ -26,7 +26,7 @@ def code_digest(*packages: str) -> str:
     """Of a run that uses these plug-ins, given by their modules, such as `carrycast.protocols.flooding.protocol`."""
     hashed = hashlib.blake2b(digest_size=16)
     for unit in code_units(*packages):
-        for name, path in _files(unit):
+        for name, path in _source_files(unit):
             hashed.update(f"{unit}/{name}\0".encode() + path.read_bytes() + b"\0")
     return hashed.hexdigest()
 
@@ -40,10 +40,10 @@ def code_units(*packages: str) -> list[str]:
         if unit in found:
             continue
         found.add(unit)
-        for name, path in _files(unit):
+        for name, path in _source_files(unit):
             if path.suffix != ".py":
                 continue
-            waiting += _imported(path, ".".join([unit, *Path(name).parent.parts]))
+            waiting += _find_imports(path, ".".join([unit, *Path(name).parent.parts]))
     return sorted(found)
 
 
@@ -61,7 +61,7 @@ def _unit(module: str) -> str:
     return ".".join(module.split(".")[:depth])
 
 
-def _imported(path: Path, package: str) -> Iterator[str]:
+def _find_imports(path: Path, package: str) -> Iterator[str]:
     """The units of carrycast that a file in a package imports from, also inside functions."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         names: list[str] = []
@@ -84,7 +84,7 @@ def _exists(module: str) -> bool:
         return False
 
 
-def _files(unit: str) -> list[tuple[str, Path]]:
+def _source_files(unit: str) -> list[tuple[str, Path]]:
     """The files of a layer or folder but tests, wherever on the search path they are, with their names in it."""
     spec = importlib.util.find_spec(unit)
     if spec is None:

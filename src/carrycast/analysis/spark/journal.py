@@ -166,19 +166,19 @@ class RunLog:
         for path in self.folder.iterdir():
             if path.name.startswith("."):
                 path.unlink(missing_ok=True)
-        uncompacted = self._uncompacted()
-        kept = self.finished()
+        uncompacted = self._list_uncompacted()
+        kept = self.read_finished()
         if uncompacted:
             self._compact(kept, uncompacted)
         return kept
 
-    def finished(self) -> "pa.Table":
+    def read_finished(self) -> "pa.Table":
         """The rows of every run that finished without an error, each once. Unreadable files are moved aside."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         tables: list[pa.Table] = []
-        for path in [self.folder / COMPACTED, *self._uncompacted()]:
+        for path in [self.folder / COMPACTED, *self._list_uncompacted()]:
             if path.suffix == SUFFIX:
                 records = read_journal(path)
                 table = None if records is None else record_table(records)
@@ -187,18 +187,18 @@ class RunLog:
             else:
                 continue
             if table is None:
-                self.put_aside(path)
+                self.move_aside(path)
             else:
                 tables.append(table)
         found = pa.concat_tables(tables or [record_table([])])
         found = found.filter(pc.is_null(found["error"]))
-        return found if len(tables) < 2 else _latest(found)
+        return found if len(tables) < 2 else _keep_latest(found)
 
     def close(self, kept: "pa.Table") -> None:
         """Write these rows in place of the journals."""
-        self._compact(kept, self._uncompacted())
+        self._compact(kept, self._list_uncompacted())
 
-    def put_aside(self, path: Path) -> None:
+    def move_aside(self, path: Path) -> None:
         """Move a file aside, next to the folder, under a name that is free."""
         folder = self.folder.parent / QUARANTINE_FOLDER
         folder.mkdir(exist_ok=True)
@@ -208,7 +208,7 @@ class RunLog:
         path.rename(kept)
         self.set_aside.append(kept)
 
-    def _uncompacted(self) -> list[Path]:
+    def _list_uncompacted(self) -> list[Path]:
         """Files that are not compacted yet: journals, and the rows that older versions wrote run by run."""
         found = [*self.folder.glob(f"*{SUFFIX}"), *self.folder.glob("*.parquet")]
         return sorted(path for path in found if path.name != COMPACTED and not path.name.startswith("."))
@@ -235,7 +235,7 @@ def _read_compacted(path: Path) -> "pa.Table | None":
     return table if is_record_schema(table.schema) else None
 
 
-def _latest(rows: "pa.Table") -> "pa.Table":
+def _keep_latest(rows: "pa.Table") -> "pa.Table":
     """Of rows with the same key the last."""
     places = {key: place for place, key in enumerate(rows["key"].to_pylist())}
     return rows if len(places) == len(rows) else rows.take(sorted(places.values()))

@@ -67,7 +67,7 @@ def load_metrics(files: Sequence[Path], taken: Sequence[str] = ()) -> list[OwnMe
     found: dict[str, Path] = dict.fromkeys(taken, Path("measures"))
     metrics: list[OwnMetric] = []
     for file in files:
-        registered = _registered(file)
+        registered = _load_file(file)
         if not registered:
             raise UserError(
                 f"{file}: registers no metric; put @carrycast.analysis.spark.metric('name') above a function"
@@ -81,7 +81,7 @@ def load_metrics(files: Sequence[Path], taken: Sequence[str] = ()) -> list[OwnMe
     return metrics
 
 
-def _registered(file: Path) -> list[OwnMetric]:
+def _load_file(file: Path) -> list[OwnMetric]:
     if file.suffix != ".py" or not file.is_file():
         raise UserError(f"{file}: there is no such Python file to take metrics from")
     spec = importlib.util.spec_from_file_location(f"carrycast_metrics_{file.stem}", file)
@@ -100,7 +100,7 @@ def _registered(file: Path) -> list[OwnMetric]:
         _loading.clear()
 
 
-def values_of(
+def compute_values(
     own: OwnMetric, trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame"
 ) -> dict[str, float | None]:
     """The value of each run; a UserError that names the metric if what it returns is none."""

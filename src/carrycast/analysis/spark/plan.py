@@ -47,7 +47,7 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan_runs(experiment: Experiment) -> list[PlannedRun]:
     """A run for every point and seed."""
-    return [run for number, point in enumerate(experiment.points) for run in _planned(experiment, number, point)]
+    return [run for number, point in enumerate(experiment.points) for run in _plan_point(experiment, number, point)]
 
 
 def plugin_modules(scenario: Scenario) -> list[str]:
@@ -75,7 +75,7 @@ def partition_runs(runs: Sequence[PlannedRun], cores: int, remote: bool = False)
     return [[run for group in groups[task::count] for run in group] for task in range(count)]
 
 
-def _planned(experiment: Experiment, number: int, point: Point) -> list[PlannedRun]:
+def _plan_point(experiment: Experiment, number: int, point: Point) -> list[PlannedRun]:
     # The name is the trace's too and has no influence on any draw.
     named = msgspec.structs.replace(point.scenario, name=f"{experiment.name}/{number}")
     scenario, trace, inputs = json_text(named), str(experiment.definition.trace), input_digest(named)

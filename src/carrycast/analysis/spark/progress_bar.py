@@ -19,7 +19,7 @@ def progress(title: str, total: int, count: Callable[[], int], quiet: bool = Fal
         yield
         return
     over = threading.Event()
-    show = _bar if sys.stderr.isatty() else _lines
+    show = _show_bar if sys.stderr.isatty() else _print_lines
     shower = threading.Thread(target=show, args=(title, total, count, over), daemon=True)
     shower.start()
     try:
@@ -29,7 +29,7 @@ def progress(title: str, total: int, count: Callable[[], int], quiet: bool = Fal
         shower.join()
 
 
-def _bar(title: str, total: int, count: Callable[[], int], over: threading.Event) -> None:
+def _show_bar(title: str, total: int, count: Callable[[], int], over: threading.Event) -> None:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -58,7 +58,7 @@ def _bar(title: str, total: int, count: Callable[[], int], over: threading.Event
                 shown.update(task, completed=count())
 
 
-def _lines(title: str, total: int, count: Callable[[], int], over: threading.Event) -> None:
+def _print_lines(title: str, total: int, count: Callable[[], int], over: threading.Event) -> None:
     began = said = time.monotonic()
     last = False
     while not last:

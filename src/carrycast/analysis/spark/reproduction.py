@@ -18,17 +18,23 @@ from carrycast.analysis.spark.code import code_digest
 from carrycast.analysis.spark.definition import Definition
 from carrycast.analysis.spark.experiment import HOOK, Experiment, Point, add_own_metrics, load_experiment
 from carrycast.analysis.spark.master import check_master, is_local_session
-from carrycast.analysis.spark.measured import measure
-from carrycast.analysis.spark.metrics import summarize, summarize_differences
-from carrycast.analysis.spark.output import RUNS_FILE, lock_folder, write_atomically
+from carrycast.analysis.spark.output import RUNS_FILE, TRACES_FOLDER, lock_folder, write_atomically
+from carrycast.analysis.spark.own_metrics import compute_values
 from carrycast.analysis.spark.plan import movement_key, plugin_modules
-from carrycast.analysis.spark.records import Record, failure_lines, json_text, json_value
+from carrycast.analysis.spark.player_pages import find_player, make_players
+from carrycast.analysis.spark.records import MORE, Record, failure_lines, json_text, json_value, record_table
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.spark_session import session
 from carrycast.analysis.spark.statistics import Interval
-from carrycast.analysis.spark.summary import ExperimentMeans, comparison_sentences, reference_pairs
-from carrycast.analysis.spark.sweep import read_runs, read_runs_table, run_missing
-from carrycast.analysis.spark.watch import linked_player, make_players
+from carrycast.analysis.spark.summary import (
+    ExperimentMeans,
+    comparison_sentences,
+    reference_pairs,
+    summarize,
+    summarize_differences,
+)
+from carrycast.analysis.spark.sweep import read_runs, read_runs_table, run_missing, write_runs
+from carrycast.analysis.spark.trace_tables import read_tables
 from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.sim.scenario import MOST_NODE_SECONDS, merged, warnings_of
@@ -182,7 +188,7 @@ def _sweep(
     return rows
 
 
-def warnings_in(out: Path, experiment: Experiment) -> list[str]:
+def read_stored_warnings(out: Path, experiment: Experiment) -> list[str]:
     """The warnings that a sweep kept of an experiment."""
     return read_warnings(out / DEFINITIONS / experiment.name)
 
@@ -190,13 +196,13 @@ def warnings_in(out: Path, experiment: Experiment) -> list[str]:
 def report(out: Path, master: str | None = None) -> ExperimentReport:
     """Write claims, figures, tables and page again from the runs in a directory."""
     read_runs(out)
-    stored_experiments(out)
+    read_stored_experiments(out)
     spark = session("carrycast", master)
     with lock_folder(out):
         return _write_report(out, spark)
 
 
-def stored_experiments(out: Path, names: Collection[str] | None = None) -> list[Experiment]:
+def read_stored_experiments(out: Path, names: Collection[str] | None = None) -> list[Experiment]:
     """The experiments of a report directory. If some are named, others that cannot be read are left out, and said."""
     found = []
     for path in sorted((out / DEFINITIONS).glob("*/definition.json")):
@@ -247,17 +253,17 @@ def _store(experiments: Sequence[Experiment], out: Path) -> None:
 
 def _write_report(out: Path, spark: "SparkSession", names: Collection[str] | None = None) -> ExperimentReport:
     """The report of everything in a directory; what is returned is about the experiments named, or all."""
-    experiments = stored_experiments(out, names)
-    measure(experiments, out, spark)
+    experiments = read_stored_experiments(out, names)
+    _update_own_metrics(experiments, out, spark)
     records = read_runs(out)
     make_players(experiments, records, out)
     metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
     summaries = read_summaries(out, spark, metrics)
-    differences = _differences_of(experiments, out, spark, metrics)
+    differences = _compute_differences(experiments, out, spark, metrics)
     sections = []
     for experiment in experiments:
         with _skip_unreadable(experiment.name, names):
-            sections.append(_section(experiment, records, summaries, differences, out, spark))
+            sections.append(_make_section(experiment, records, summaries, differences, out, spark))
     claims = [claim for section in sections for claim in section.claims]
     for section in sections:
         name = section.experiment.name
@@ -294,7 +300,33 @@ def _write_report(out: Path, spark: "SparkSession", names: Collection[str] | Non
     return ExperimentReport(out, len(mine), failed, evaluated, failure_lines(mine), means, differences, warnings)
 
 
-def _section(
+def _update_own_metrics(experiments: Sequence[Experiment], out: Path, spark: "SparkSession") -> None:
+    """Compute them again, since a function may be another than it was. A run that failed has none."""
+    asking = {experiment.name: experiment for experiment in experiments if experiment.own}
+    if not asking:
+        return
+    records = read_runs(out)
+    for name, experiment in asking.items():
+        finished = {
+            str(record["key"]): record for record in records if record["experiment"] == name and record["error"] is None
+        }
+        folders = [out / TRACES_FOLDER / key for key in finished]
+        gone = [folder for folder in folders if not folder.is_dir()]
+        if gone:
+            raise UserError(f"{gone[0]}: the trace is gone, and {experiment.own[0].name} needs it; sweep again")
+        if not folders:
+            continue
+        tables = read_tables(spark, folders)
+        found = {own.name: compute_values(own, *tables) for own in experiment.own}
+        for record in finished.values():
+            written = record[MORE]
+            more = msgspec.json.decode(written, type=dict[str, object]) if isinstance(written, str) else {}
+            more |= {name: values.get(str(record["run"])) for name, values in found.items()}
+            record[MORE] = msgspec.json.encode(more).decode()
+    write_runs(record_table(records), out)
+
+
+def _make_section(
     experiment: Experiment,
     records: Sequence[Record],
     summaries: Summaries,
@@ -305,32 +337,32 @@ def _section(
     mine = [record for record in records if record["experiment"] == experiment.name]
     results = Results(experiment, mine, out, spark)
     drawn = [found for figure in experiment.definition.figures if (found := draw_figure(figure, results)) is not None]
-    known = _of_experiment(experiment, summaries)
-    compared = _of_experiment(experiment, differences) if experiment.definition.reference else None
+    known = _select_experiment(experiment, summaries)
+    compared = _select_experiment(experiment, differences) if experiment.definition.reference else None
     said = comparison_sentences(experiment, known, compared) if compared is not None else []
-    player = linked_player(experiment.name, out)
-    warnings = warnings_in(out, experiment)
+    player = find_player(experiment.name, out)
+    warnings = read_stored_warnings(out, experiment)
     return ReportSection(experiment, mine, known, drawn, evaluate_claims(results), player, compared, said, warnings)
 
 
-def _of_experiment(experiment: Experiment, found: Summaries) -> dict[tuple[str, str], Interval]:
+def _select_experiment(experiment: Experiment, found: Summaries) -> dict[tuple[str, str], Interval]:
     return {key[1:]: one for key, one in found.items() if key[0] == experiment.name}
 
 
 def read_summaries(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> dict[tuple[str, str, str], Interval]:
     """(experiment, point, metric) -> mean and interval, by Spark over runs.parquet."""
-    found = summarize(_rows(out, spark), metrics)
+    found = summarize(_read_rows(out, spark), metrics)
     return {(one.experiment, one.point, one.metric): one.interval for one in found}
 
 
-def _rows(out: Path, spark: "SparkSession") -> "DataFrame":
+def _read_rows(out: Path, spark: "SparkSession") -> "DataFrame":
     """The rows of runs.parquet. The executors of a cluster need not see the file: they are sent what is in it."""
     if is_local_session(spark):
         return spark.read.parquet(str((out / RUNS_FILE).resolve()))
     return spark.createDataFrame(read_runs_table(out))
 
 
-def _differences_of(
+def _compute_differences(
     experiments: Sequence[Experiment], out: Path, spark: "SparkSession", metrics: Sequence[str]
 ) -> Summaries:
     """The paired differences of points to their references, by Spark, for experiments that have one."""
@@ -338,7 +370,7 @@ def _differences_of(
     if not pairs:
         return {}
     wanted = spark.createDataFrame(pairs, "experiment string, point string, reference string")
-    found = summarize_differences(_rows(out, spark), wanted, metrics)
+    found = summarize_differences(_read_rows(out, spark), wanted, metrics)
     return {(one.experiment, one.point, one.metric): one.interval for one in found}
 
 

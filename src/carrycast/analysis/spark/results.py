@@ -31,7 +31,7 @@ class Results:
 
     def points(self, selector: Selector) -> list[Point]:
         """The points of a selection."""
-        return [point for point in self.experiment.points if point.chosen(selector)]
+        return [point for point in self.experiment.points if point.matches(selector)]
 
     def by_seed(self, point: Point, metric: str) -> dict[int, float | None]:
         """A metric's value at every seed of a point."""
@@ -43,7 +43,7 @@ class Results:
                 found[seed] = metric_value(record, metric)
         return found
 
-    def selected(self, selector: Selector, metric: str) -> dict[int, float | None]:
+    def select(self, selector: Selector, metric: str) -> dict[int, float | None]:
         """Per seed, the metric's mean over the points of a selection."""
         return average([self.by_seed(point, metric) for point in self.points(selector)])
 
@@ -68,14 +68,14 @@ class Results:
 
     def mean(self, selector: Selector, metric: str, exact: bool = False) -> Interval:
         """The mean over the seeds of a selection."""
-        return confidence_interval(self.selected(selector, metric).values(), metric_bounds(metric), exact)
+        return confidence_interval(self.select(selector, metric).values(), metric_bounds(metric), exact)
 
     def difference(self, left: Selector, right: Selector, metric: str, exact: bool = False) -> Interval:
         """left - right, paired by seed."""
-        found = paired_differences(self.selected(left, metric), self.selected(right, metric))
+        found = paired_differences(self.select(left, metric), self.select(right, metric))
         return confidence_interval(found, metric_bounds(metric, difference=True), exact)
 
-    def served(self) -> "DataFrame | None":
+    def served_pairs(self) -> "DataFrame | None":
         """Every served pair: point, seed, event, node, delay_s, hops. None if the runs left no traces."""
         finished = [
             record
@@ -106,7 +106,7 @@ def common_pairs(results: Results, left: Selector, right: Selector) -> CommonPai
     """Compare delays pair by pair, seed by seed; None if the traces are gone."""
     from pyspark.sql import functions as f
 
-    served = results.served()
+    served = results.served_pairs()
     if served is None:
         return None
     names = [[point.name for point in results.points(selector)] for selector in (left, right)]
@@ -134,7 +134,7 @@ def served_share_over_time(results: Results, times_s: Sequence[float]) -> dict[s
     """For each point, the share of eligible pairs served within each time, over its seeds."""
     from pyspark.sql import functions as f
 
-    served = results.served()
+    served = results.served_pairs()
     if served is None:
         return None
     grid = f.array(*(f.lit(time_s) for time_s in times_s))

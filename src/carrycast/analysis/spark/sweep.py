@@ -78,21 +78,21 @@ def run_missing(
     import pyarrow as pa
 
     planned = [run for experiment in experiments for run in plan_runs(experiment)]
-    ledger = RunLog(out / RUNS_FOLDER)
-    finished = ledger.open()
-    execute_run = set(finished["key"].to_pylist())
-    missing = [run for run in planned if run.key not in execute_run]
+    log = RunLog(out / RUNS_FOLDER)
+    finished = log.open()
+    done = set(finished["key"].to_pylist())
+    missing = [run for run in planned if run.key not in done]
     if missing:
         title = ", ".join(experiment.name for experiment in experiments)
         spark = start()
-        with progress(title, len(missing), ledger.count, quiet):
+        with progress(title, len(missing), log.count, quiet):
             finished = pa.concat_tables([finished, _run_on_spark(spark, missing, out, simulate, partitions)])
     places = {key: place for place, key in enumerate(finished["key"].to_pylist())}
     rows = finished.take([places[run.key] for run in planned])
-    write_runs(pa.concat_tables([_other_rows(experiments, out, ledger), rows]), out)
+    write_runs(pa.concat_tables([_read_other_rows(experiments, out, log), rows]), out)
     if missing:
-        ledger.close(finished.filter(finished["error"].is_null()))
-    for kept in ledger.set_aside:
+        log.close(finished.filter(finished["error"].is_null()))
+    for kept in log.set_aside:
         print(f"carrycast: {kept}: has other columns than this version, or is cut; set aside", file=sys.stderr)
     return rows
 
@@ -145,7 +145,7 @@ def read_runs_table(out: Path) -> "pa.Table":
     return table
 
 
-def _other_rows(experiments: Sequence[Experiment], out: Path, ledger: RunLog) -> "pa.Table":
+def _read_other_rows(experiments: Sequence[Experiment], out: Path, log: RunLog) -> "pa.Table":
     """The rows that other experiments have in `runs.parquet`; a file that cannot be used is set aside."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -155,7 +155,7 @@ def _other_rows(experiments: Sequence[Experiment], out: Path, ledger: RunLog) ->
     try:
         rows = read_runs_table(out)
     except UserError:
-        ledger.put_aside(out / RUNS_FILE)
+        log.move_aside(out / RUNS_FILE)
         return record_table([])
     mine = pa.array([experiment.name for experiment in experiments])
     return rows.filter(pc.invert(pc.is_in(rows["experiment"], mine)))
@@ -174,7 +174,7 @@ def _run_on_spark(
             return record_table(run_remotely(spark, frame, runs, out, simulate, scratch_folder(spark)))
         rows = simulate_dataframe(frame, out.resolve(), simulate).toArrow()
     except (PySparkException, Py4JError, WorkError) as error:
-        if _interrupted(error):
+        if _is_interrupt(error):
             raise KeyboardInterrupt from None
         if isinstance(error, WorkError):
             raise error from None
@@ -184,7 +184,7 @@ def _run_on_spark(
     return rows.cast(record_schema())
 
 
-def _interrupted(error: BaseException | None) -> bool:
+def _is_interrupt(error: BaseException | None) -> bool:
     """Whether the user stopped the job: Spark then fails too, and its error hides the interrupt."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):

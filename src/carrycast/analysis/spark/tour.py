@@ -39,7 +39,7 @@ class OpeningRun:
 def run_opening(out: Path) -> OpeningRun:
     """What convinces, within seconds: no Spark, two runs, and a page that plays them."""
     experiment = load_experiment(OPENING, quick=True)
-    points = [point for point in experiment.points if point.chosen({"protocol": list(OPENING_PROTOCOLS)})]
+    points = [point for point in experiment.points if point.matches({"protocol": list(OPENING_PROTOCOLS)})]
     scenarios = {point.labels["protocol"]: point.scenario for point in points}
     shares = {
         label: run(scenario, SEED, Level.METRICS).metrics["delivery_ratio"] or 0.0
@@ -79,7 +79,8 @@ class ExperimentTour:
             experiment.points, key=lambda point: [place(point.labels[axis]) for axis, place in places.items()]
         )
         columns = {
-            metric: [self._mean(experiment.name, point.name, metric) for point in points] for metric in headline.metrics
+            metric: [self._mean_text(experiment.name, point.name, metric) for point in points]
+            for metric in headline.metrics
         }
         # What is the same at all points tells nothing.
         telling = {metric: cells for metric, cells in columns.items() if len(set(cells)) > 1} or columns
@@ -91,7 +92,7 @@ class ExperimentTour:
             table.add_row(*(escape(point.labels[axis]) for axis in axes), *cells)
         return table
 
-    def _mean(self, experiment: str, point: str, metric: str) -> str:
+    def _mean_text(self, experiment: str, point: str, metric: str) -> str:
         mean = self.summaries.get((experiment, point, metric), NO_INTERVAL).mean
         return number_text(None if mean is None else mean * metric_scale(metric))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from carrycast.analysis.spark.own_metrics import OwnMetric, values_of
+from carrycast.analysis.spark.own_metrics import OwnMetric, compute_values
 from carrycast.analysis.spark.trace_tables import ORDER, read_tables
 from carrycast.trace import (
     BUILT_IN,
@@ -68,14 +68,14 @@ def metrics_of_traces(
     # Not for workers, which import this module and need no session.
     from carrycast.analysis.spark.spark_session import session
 
-    folders = checked_traces(paths, deliveries)
+    folders = find_checked_traces(paths, deliveries)
     spark = session("carrycast", master)
     rows = sorted(folder_metrics(spark, folders, folds_of_level(deliveries)).collect(), key=lambda row: str(row["run"]))
     found: dict[str, dict[str, object]] = {row["run"]: row.asDict() for row in rows}
     for known in found.values():
         del known["run"]
     for one in own:
-        values = values_of(one, *read_tables(spark, folders))
+        values = compute_values(one, *read_tables(spark, folders))
         for run, known in found.items():
             known[one.name] = values.get(run)
     return found
@@ -86,7 +86,7 @@ def folds_of_level(deliveries: bool = False) -> list[FoldClass]:
     return [fold for fold in (*BUILT_IN, *installed_folds()) if not (deliveries and fold.needs_frames)]
 
 
-def checked_traces(paths: Sequence[Path], deliveries: bool) -> list[Path]:
+def find_checked_traces(paths: Sequence[Path], deliveries: bool) -> list[Path]:
     """The folders of traces at some places; a UserError if one keeps less than is needed."""
     folders = find_traces(paths)
     for folder in folders:
@@ -106,11 +106,11 @@ def _metrics_of_runs(spark: "SparkSession", folders: list[Path], folds: Sequence
 
     trace, events, subscriptions = read_tables(spark, folders)
     told = trace.unionByName(events, allowMissingColumns=True).groupBy("run")
-    named = metrics_of(folds)
-    return told.cogroup(subscriptions.groupBy("run")).applyInArrow(_folder_of_facts(folds, named), _schema(named))
+    named = list_metrics(folds)
+    return told.cogroup(subscriptions.groupBy("run")).applyInArrow(_make_fact_folder(folds, named), _schema(named))
 
 
-def _folder_of_facts(
+def _make_fact_folder(
     folds: Sequence[FoldClass], named: dict[str, MetricInfo]
 ) -> "Callable[[pa.Table, pa.Table], pa.Table]":
     """For workers: the metrics of a run, fact by fact."""
@@ -125,7 +125,7 @@ def _folder_of_facts(
             for fold in made:
                 if isinstance(fact, fold.reads):
                     fold.on_fact(fact)
-        return _row_of_run(run, made, named)
+        return _make_row(run, made, named)
 
     return fold_run
 
@@ -135,8 +135,8 @@ def _metrics_of_pieces(spark: "SparkSession", folders: list[Path], folds: Sequen
     from pyspark.sql import functions as f
 
     _, events, subscriptions = read_tables(spark, folders)
-    states = _states_of_files(spark, folders, folds).unionByName(events.select(*_EVENTS), allowMissingColumns=True)
-    slices = _slices(events, subscriptions)
+    states = _fold_files(spark, folders, folds).unionByName(events.select(*_EVENTS), allowMissingColumns=True)
+    slices = _count_slices(events, subscriptions)
     cores = spark.sparkContext.defaultParallelism
     if slices:
         sizes = spark.createDataFrame(slices, "run string, slices int")
@@ -151,9 +151,9 @@ def _metrics_of_pieces(spark: "SparkSession", folders: list[Path], folds: Sequen
         states, subscriptions = (frame.withColumn("slice", f.lit(0)) for frame in (states, subscriptions))
     key = ["run", "slice"]
     left, right = (frame.repartition(cores, *key).groupBy(*key) for frame in (states, subscriptions))
-    resolved = left.cogroup(right).applyInArrow(_resolver(folds), "run string, fold string, state binary")
-    named = metrics_of(folds)
-    return resolved.groupBy("run").applyInArrow(_finisher(folds, named), _schema(named))
+    resolved = left.cogroup(right).applyInArrow(_make_resolver(folds), "run string, fold string, state binary")
+    named = list_metrics(folds)
+    return resolved.groupBy("run").applyInArrow(_make_finisher(folds, named), _schema(named))
 
 
 def _schema(metrics: dict[str, MetricInfo]) -> str:
@@ -161,7 +161,7 @@ def _schema(metrics: dict[str, MetricInfo]) -> str:
     return f"run string, {', '.join(kinds)}"
 
 
-def metrics_of(folds: Sequence[FoldClass]) -> dict[str, MetricInfo]:
+def list_metrics(folds: Sequence[FoldClass]) -> dict[str, MetricInfo]:
     """The metrics of folds: those of every run in their order, then others."""
     found = {name: info for fold in folds for name, info in fold.metrics.items()}
     return {name: found[name] for name in (*(name for name in METRICS if name in found), *found)}
@@ -191,10 +191,10 @@ def eligible_pairs(trace: "DataFrame", events: "DataFrame", subscriptions: "Data
         "slice", f.explode(f.sequence(f.lit(0), f.col("slices") - 1))
     )
     key = ["run", "slice"]
-    return told.groupBy(*key).cogroup(stands.drop("slices").groupBy(*key)).applyInArrow(_pairs, _PAIRS)
+    return told.groupBy(*key).cogroup(stands.drop("slices").groupBy(*key)).applyInArrow(_compute_pairs, _PAIRS)
 
 
-def _pairs(told: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
+def _compute_pairs(told: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
     """The eligible pairs of one slice of a run."""
     import pyarrow as pa
 
@@ -220,7 +220,7 @@ def _pairs(told: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
     return pa.concat_tables(found)
 
 
-def _slices(events: "DataFrame", subscriptions: "DataFrame") -> list[tuple[str, int]]:
+def _count_slices(events: "DataFrame", subscriptions: "DataFrame") -> list[tuple[str, int]]:
     """Into how many slices the large runs are cut."""
     from pyspark.sql import functions as f
 
@@ -232,14 +232,16 @@ def _slices(events: "DataFrame", subscriptions: "DataFrame") -> list[tuple[str, 
     ]
 
 
-def _states_of_files(spark: "SparkSession", folders: list[Path], folds: Sequence[FoldClass]) -> "DataFrame":
+def _fold_files(spark: "SparkSession", folders: list[Path], folds: Sequence[FoldClass]) -> "DataFrame":
     """The states of folds over all files of the traces."""
     files = [(str(path.resolve()),) for folder in folders for path in sorted((folder / "trace").glob("*.parquet"))]
     tasks = min(len(files), TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
-    return spark.createDataFrame(files, "path string").repartition(max(tasks, 1)).mapInArrow(_reader(folds), _STATES)
+    return (
+        spark.createDataFrame(files, "path string").repartition(max(tasks, 1)).mapInArrow(_make_reader(folds), _STATES)
+    )
 
 
-def _reader(folds: Sequence[FoldClass]) -> "Callable[[Rows], Rows]":
+def _make_reader(folds: Sequence[FoldClass]) -> "Callable[[Rows], Rows]":
     """For workers: the states of folds over the files that batches name."""
 
     def read(batches: "Rows") -> "Rows":
@@ -256,14 +258,14 @@ def _reader(folds: Sequence[FoldClass]) -> "Callable[[Rows], Rows]":
                 for rows in file.iter_batches(PART_ROWS, columns=columns, use_threads=False):
                     part = np.full(len(rows), int(number.group()) if number else 0, dtype=np.int64)
                     place = np.arange(read, read + len(rows))
-                    for run, piece in _by_run(TraceBatch(pa.Table.from_batches([rows]), part, place)):
-                        yield from _states(run, piece, folds)
+                    for run, piece in _split_by_run(TraceBatch(pa.Table.from_batches([rows]), part, place)):
+                        yield from _fold_batch(run, piece, folds)
                     read += len(rows)
 
     return read
 
 
-def _by_run(batch: TraceBatch) -> Iterator[tuple[str, TraceBatch]]:
+def _split_by_run(batch: TraceBatch) -> Iterator[tuple[str, TraceBatch]]:
     """The rows of each run by themselves."""
     import pyarrow.compute as pc
 
@@ -277,7 +279,7 @@ def _by_run(batch: TraceBatch) -> Iterator[tuple[str, TraceBatch]]:
             yield run, TraceBatch(batch.rows.filter(chosen), batch.part[keep], batch.place[keep])
 
 
-def _states(run: str, piece: TraceBatch, folds: Sequence[FoldClass]) -> "Rows":
+def _fold_batch(run: str, piece: TraceBatch, folds: Sequence[FoldClass]) -> "Rows":
     """The rows of `_STATES` of one piece of a run."""
     import pyarrow as pa
 
@@ -311,7 +313,7 @@ def _state_rows(run: str, fold: FoldClass, columns: "pa.Table") -> "Rows":
     yield from pa.table({name: table[name] for name in order}).to_batches()
 
 
-def _resolver(folds: Sequence[FoldClass]) -> "Callable[[pa.Table, pa.Table], pa.Table]":
+def _make_resolver(folds: Sequence[FoldClass]) -> "Callable[[pa.Table, pa.Table], pa.Table]":
     """For workers: the folds of one slice of a run, resolved with its events and subscriptions."""
 
     def resolve(told: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
@@ -336,7 +338,7 @@ def _resolver(folds: Sequence[FoldClass]) -> "Callable[[pa.Table, pa.Table], pa.
     return resolve
 
 
-def _finisher(folds: Sequence[FoldClass], named: dict[str, MetricInfo]) -> "Callable[[pa.Table], pa.Table]":
+def _make_finisher(folds: Sequence[FoldClass], named: dict[str, MetricInfo]) -> "Callable[[pa.Table], pa.Table]":
     """For workers: the metrics of a run, from those of its slices."""
 
     def finish(slices: "pa.Table") -> "pa.Table":
@@ -345,12 +347,12 @@ def _finisher(folds: Sequence[FoldClass], named: dict[str, MetricInfo]) -> "Call
         made = [fold() for fold in folds]
         for fold in made:
             _merge_states(fold, slices.filter(pc.equal(slices["fold"], type(fold).__name__)))
-        return _row_of_run(slices["run"][0].as_py(), made, named)
+        return _make_row(slices["run"][0].as_py(), made, named)
 
     return finish
 
 
-def _row_of_run(run: str, folds: Sequence[MergeableFold], named: dict[str, MetricInfo]) -> "pa.Table":
+def _make_row(run: str, folds: Sequence[MergeableFold], named: dict[str, MetricInfo]) -> "pa.Table":
     import pyarrow as pa
 
     found: Metrics = {}

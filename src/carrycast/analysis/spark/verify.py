@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 
 from carrycast.analysis.spark.plan import PlannedRun, execute_run, plan_runs
-from carrycast.analysis.spark.reproduction import stored_experiments
+from carrycast.analysis.spark.reproduction import read_stored_experiments
 from carrycast.analysis.spark.sweep import read_runs
 from carrycast.errors import UserError
 from carrycast.sim.engine import VERSION, run as simulate_run, version_of
@@ -47,7 +47,7 @@ def sample_runs(out: Path, number: int, seed: int = 1) -> list[tuple[PlannedRun,
             f"{out}: its fingerprints have version {old[0]}, and this carrycast computes version {VERSION}: "
             "run the experiment again"
         )
-    planned = [run for experiment in stored_experiments(out) for run in plan_runs(experiment)]
+    planned = [run for experiment in read_stored_experiments(out) for run in plan_runs(experiment)]
     known = [run for run in planned if (run.experiment, run.point, run.seed) in before]
     if not known:
         raise UserError(f"{out}: has no runs that succeeded")

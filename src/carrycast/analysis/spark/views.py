@@ -25,7 +25,7 @@ METRICS_VIEW = "metrics"
 _QUESTION = re.compile(r"\s*\(*\s*(select|with|from|values|table|describe|desc|show|explain)\b", re.IGNORECASE)
 
 
-class Held(NamedTuple):
+class FolderContents(NamedTuple):
     """What folders hold: files of runs, and folders of traces."""
 
     runs: list[str]
@@ -37,21 +37,21 @@ class Held(NamedTuple):
         return [*([RUNS] if self.runs else []), *((*TABLES, METRICS_VIEW) if self.traces else [])]
 
 
-def held_in(folders: Sequence[Path]) -> Held:
+def find_contents(folders: Sequence[Path]) -> FolderContents:
     """What there is to ask; a UserError where there is nothing, or something that cannot be read."""
-    found = Held([], [])
+    found = FolderContents([], [])
     for folder in folders:
-        run_missing, traced = (folder / RUNS_FILE).is_file(), _traces(folder)
-        if not run_missing and not traced:
+        has_runs, traces = (folder / RUNS_FILE).is_file(), _find_traces(folder)
+        if not has_runs and not traces:
             raise UserError(f"{folder}: holds neither a {RUNS_FILE} nor a trace; give what sweep or --trace wrote")
-        if run_missing:
+        if has_runs:
             read_runs_table(folder)
             found.runs.append(str((folder / RUNS_FILE).resolve()))
-        found.traces.extend(one for one in traced if one not in found.traces)
+        found.traces.extend(one for one in traces if one not in found.traces)
     return found
 
 
-def register_views(spark: "SparkSession", held: Held, with_metrics: bool = False) -> None:
+def register_views(spark: "SparkSession", held: FolderContents, with_metrics: bool = False) -> None:
     """Make the views of what folders hold known to a session. `runs` is what a sweep wrote; its column `run` is that of
     the traces beside it. Of several folders a view has the rows of all."""
     for name in (RUNS, *TABLES, METRICS_VIEW):
@@ -68,13 +68,13 @@ def register_views(spark: "SparkSession", held: Held, with_metrics: bool = False
             metrics.createOrReplaceTempView(METRICS_VIEW)
 
 
-def asked(folders: Sequence[Path], question: str, start: Callable[[], "SparkSession"]) -> "DataFrame":
+def run_query(folders: Sequence[Path], question: str, start: Callable[[], "SparkSession"]) -> "DataFrame":
     """The answer to a question in SQL about what folders hold. What cannot be asked is refused before Spark starts."""
     from pyspark.errors import AnalysisException
 
     if not _QUESTION.match(question):
         raise UserError("a question begins with select or with, show, describe or explain; nothing is changed here")
-    held = held_in(folders)
+    held = find_contents(folders)
     # PySpark writes some of its errors to standard error as well, a page each.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     spark = start()
@@ -86,7 +86,7 @@ def asked(folders: Sequence[Path], question: str, start: Callable[[], "SparkSess
         raise UserError(f"{query_error(error)}; there are {', '.join(held.views)}") from None
 
 
-def answer(frame: "DataFrame", most: int) -> tuple[list[tuple[object, ...]], bool]:
+def fetch_rows(frame: "DataFrame", most: int) -> tuple[list[tuple[object, ...]], bool]:
     """The first rows of an answer, and whether there are more."""
     from pyspark.errors import PySparkException
 
@@ -99,7 +99,7 @@ def answer(frame: "DataFrame", most: int) -> tuple[list[tuple[object, ...]], boo
     return rows[:most], len(rows) > most
 
 
-def _traces(folder: Path) -> list[Path]:
+def _find_traces(folder: Path) -> list[Path]:
     if not folder.exists():
         raise UserError(f"{folder}: there is no such file or folder")
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from carrycast.analysis.spark import checked_traces, eligible_pairs, read_tables
+from carrycast.analysis.spark import eligible_pairs, find_checked_traces, read_tables
 from carrycast.analysis.telemetry.picture import Minute, merge_minutes
 from carrycast.trace import Kind, SumFold, TraceBatch, TrafficFold, code_of, drop_reason, installed_folds
 
@@ -36,7 +36,7 @@ def compute_minutes(paths: Sequence[Path], deliveries: bool = False, master: str
 
     from carrycast.analysis.spark import session
 
-    tables = read_tables(session("carrycast", master), checked_traces(paths, deliveries))
+    tables = read_tables(session("carrycast", master), find_checked_traces(paths, deliveries))
     published = _collect_rows(deliveries_by_minute(*tables))
     if deliveries:
         return merge_minutes([], published, [])

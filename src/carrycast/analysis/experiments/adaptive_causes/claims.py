@@ -62,14 +62,14 @@ GAINS = (
 
 def claims(results: Results) -> Iterator[Claim]:
     """Reason by reason."""
-    yield nearly_all_stored(results)
+    yield check_stored_copies(results)
     for gain in GAINS:
-        yield gained(results, gain)
+        yield check_gain(results, gain)
     for timer in ("node", "copy"):
-        yield fewer_forwards(results, timer)
+        yield check_forwards(results, timer)
 
 
-def gained(results: Results, gain: Gain) -> Claim:
+def check_gain(results: Results, gain: Gain) -> Claim:
     """A difference of differences."""
     first, second, third, fourth = (values(results, place, "delivery_ratio") for place in (*gain.ahead, *gain.compared))
     found = confidence_interval(
@@ -80,7 +80,7 @@ def gained(results: Results, gain: Gain) -> Claim:
     return make_claim(results, gain.figure, gain.statement, found, decide(found, ">", 0.0), note="> 0")
 
 
-def nearly_all_stored(results: Results) -> Claim:
+def check_stored_copies(results: Results) -> Claim:
     """Copies of adaptive nodes over those of spcast, where everybody stores what it meets."""
     found = confidence_interval(ratios(results, ("adaptive", "node"), ("spcast", "node"), "copies_stored"))
     return make_claim(
@@ -93,7 +93,7 @@ def nearly_all_stored(results: Results) -> Claim:
     )
 
 
-def fewer_forwards(results: Results, timer: str) -> Claim:
+def check_forwards(results: Results, timer: str) -> Claim:
     """[004 §5.2] "Notably, generates less traffic": at the smallest buffer, where it was found to be more."""
     found = confidence_interval(ratios(results, ("adaptive, β = 50", timer), ("spcast, β = 50", timer), "forwards"))
     return make_claim(

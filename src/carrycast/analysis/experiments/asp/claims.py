@@ -32,28 +32,28 @@ def claims(results: Results) -> Iterator[Claim]:
     present = results.experiment.labels("setting")
     validities_s = [validity_s for validity_s in VALIDITIES_S if f"{validity_s} s" in present]
     if "flooding" in present:
-        yield all_received(results)
+        yield check_all_received(results)
     for validity_s in validities_s:
-        yield few_lost(results, validity_s)
+        yield check_few_lost(results, validity_s)
     for validity_s in validities_s:
-        yield second_mode(results, validity_s)
+        yield check_second_mode(results, validity_s)
     if 100 in validities_s:
         for radio in results.experiment.labels("radio"):
-            yield one_loss(results, radio)
-        yield paths_break(results)
-        yield one_suffices(results)
+            yield check_one_loss(results, radio)
+        yield check_paths_break(results)
+        yield check_one_suffices(results)
     loads_kb = {"flooding": 30.0, "10 s": 10.0, "100 s": 5.0}
     for setting, paper_kb in loads_kb.items():
         if setting in present:
-            yield load(results, setting, setting if setting == "flooding" else f"ASP at {setting}", paper_kb)
+            yield check_load(results, setting, setting if setting == "flooding" else f"ASP at {setting}", paper_kb)
     for validity_s, paper in ((10, 3.0), (100, 6.0)):
         if validity_s in validities_s:
-            yield load_ratio(results, validity_s, paper)
+            yield check_load_ratio(results, validity_s, paper)
     if {10, 100} <= set(validities_s):
-        yield by_validity(results)
+        yield check_by_validity(results)
 
 
-def all_received(results: Results) -> Claim:
+def check_all_received(results: Results) -> Claim:
     """The share of runs and sinks that flooding served in full. The fit was to the mean, which outliers decide."""
     names = [f"received_by_{sink}" for sink in SINKS]
     shares = [sum(got == SENT for got in run) / len(run) for run in _runs(results, "flooding", *names)]
@@ -69,7 +69,7 @@ def all_received(results: Results) -> Claim:
     )
 
 
-def few_lost(results: Results, validity_s: int) -> Claim:
+def check_few_lost(results: Results, validity_s: int) -> Claim:
     """The share of runs and sinks that lost few; a run's two sinks are one observation."""
     shares = []
     for run in _runs(results, f"{validity_s} s", *(f"received_by_{sink}" for sink in SINKS)):
@@ -86,7 +86,7 @@ def few_lost(results: Results, validity_s: int) -> Claim:
     )
 
 
-def second_mode(results: Results, validity_s: int) -> Claim:
+def check_second_mode(results: Results, validity_s: int) -> Claim:
     """Of runs, more lost x - 1 to x + 3 messages than x / 2 to x - 2, for each number of messages."""
     mode = range(validity_s - 1, min(validity_s + BEYOND, SENT) + 1)
     valley = range(validity_s // 2, validity_s - 1)
@@ -109,7 +109,7 @@ def second_mode(results: Results, validity_s: int) -> Claim:
     )
 
 
-def one_loss(results: Results, radio: str) -> Claim:
+def check_one_loss(results: Results, radio: str) -> Claim:
     """Losses of both sinks over broken paths, in runs in which every announcement came to both."""
     names = [f"received_by_{sink}" for sink in SINKS] + [f"announcements_missed_by_{sink}" for sink in SINKS]
     lost, broken = [], []
@@ -131,7 +131,7 @@ def one_loss(results: Results, radio: str) -> Claim:
     )
 
 
-def paths_break(results: Results) -> Claim:
+def check_paths_break(results: Results) -> Claim:
     """The share of runs in which the source had to announce again though its first announcement never expired."""
     shares = [float(count > 1) for (count,) in _runs(results, "100 s", "announcements")]
     found = confidence_interval(shares, SHARE)
@@ -146,7 +146,7 @@ def paths_break(results: Results) -> Claim:
     )
 
 
-def one_suffices(results: Results) -> Claim:
+def check_one_suffices(results: Results) -> Claim:
     """Messages lost where there was one announcement and it came to the sink: publications can still be lost."""
     names = ("announcements", "announcements_missed_by_sink_1", "received_by_sink_1")
     lost = [SENT - got for count, missed, got in _runs(results, "100 s", *names) if count == 1 and not missed]
@@ -162,7 +162,7 @@ def one_suffices(results: Results) -> Claim:
     )
 
 
-def load_ratio(results: Results, validity_s: int, paper: float) -> Claim:
+def check_load_ratio(results: Results, validity_s: int, paper: float) -> Claim:
     """The mean load of flooding over that of ASP, run by run on the same movement."""
     flooding, asp = _loads(results, "flooding", f"{validity_s} s")
     found = ratio_confidence_interval(flooding, asp)
@@ -177,9 +177,9 @@ def load_ratio(results: Results, validity_s: int, paper: float) -> Claim:
     )
 
 
-def load(results: Results, setting: str, name: str, paper_kb: float) -> Claim:
+def check_load(results: Results, setting: str, name: str, paper_kb: float) -> Claim:
     """The mean load itself. Messages of another size give another, and ratios the same: see docs/asp.md."""
-    found = confidence_interval(results.selected(_at(setting), "sent_per_node_bytes").values())
+    found = confidence_interval(results.select(_at(setting), "sent_per_node_bytes").values())
     paper = 1000 * paper_kb
     return make_claim(
         results,
@@ -192,7 +192,7 @@ def load(results: Results, setting: str, name: str, paper_kb: float) -> Claim:
     )
 
 
-def by_validity(results: Results) -> Claim:
+def check_by_validity(results: Results) -> Claim:
     """Ten times the validity halves the load: 10 kB at 10 s, 5 kB at 100 s."""
     short, long = _loads(results, "10 s", "100 s")
     found = ratio_confidence_interval(short, long)
@@ -209,7 +209,7 @@ def by_validity(results: Results) -> Claim:
 
 def _loads(results: Results, *settings: str) -> tuple[list[float], list[float]]:
     """The loads of two settings over the seeds that both have."""
-    first, second = (results.selected(_at(setting), "sent_per_node_bytes") for setting in settings)
+    first, second = (results.select(_at(setting), "sent_per_node_bytes") for setting in settings)
     pairs = [(one, other) for seed, one in first.items() if one is not None and (other := second.get(seed)) is not None]
     return [one for one, _ in pairs], [other for _, other in pairs]
 
@@ -224,7 +224,7 @@ def _at(setting: str, radio: str = "802.11b") -> Selector:
 
 def _runs(results: Results, setting: str, *metrics: str, radio: str = "802.11b") -> Iterator[tuple[float, ...]]:
     """Several metrics of each run that has all of them."""
-    columns = [results.selected(_at(setting, radio), metric) for metric in metrics]
+    columns = [results.select(_at(setting, radio), metric) for metric in metrics]
     for seed in columns[0]:
         values = [column.get(seed) for column in columns]
         known = [value for value in values if value is not None]

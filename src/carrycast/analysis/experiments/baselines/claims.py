@@ -22,11 +22,11 @@ TOLERANCE_S = 5e-7
 def claims(results: Results) -> Iterator[Claim]:
     """Flooding is never later than gossip, and sends once for each node that has an event."""
     for setting in results.experiment.labels("setting"):
-        yield never_later(results, setting)
-    yield one_frame_per_node(results)
+        yield check_never_later(results, setting)
+    yield check_one_frame_per_node(results)
 
 
-def never_later(results: Results, setting: str) -> Claim:
+def check_never_later(results: Results, setting: str) -> Claim:
     """On a disk without contention flooding takes every path that gossip may take, so it is first at every node."""
     present = [label for label in results.experiment.labels("protocol") if label in GOSSIPS]
     flooding: Selector = {"setting": setting, "protocol": "flooding"}
@@ -49,7 +49,7 @@ def never_later(results: Results, setting: str) -> Claim:
     )
 
 
-def one_frame_per_node(results: Results) -> Claim:
+def check_one_frame_per_node(results: Results) -> Claim:
     """Frames of flooding = events + first receptions: whoever has an event sends it once."""
     surplus: list[float | None] = []
     for point in results.points({"protocol": "flooding"}):

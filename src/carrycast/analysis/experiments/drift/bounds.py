@@ -15,13 +15,13 @@ Links = Mapping[int, Set[int]]
 
 
 @lru_cache(maxsize=1024)
-def reachable(path: Path, seed: int) -> float | None:
+def reachable_share(path: Path, seed: int) -> float | None:
     """Of all pairs of a run, the share that contacts and leases allow."""
     return delivery_bound(load_scenario(path), [seed]).delivery
 
 
 @lru_cache(maxsize=1024)
-def tree_frames(path: Path, seed: int) -> float | None:
+def count_tree_frames(path: Path, seed: int) -> float | None:
     """How many broadcasts reach everybody who is linked with the source when an event is published, of all of a run."""
     scenario = load_scenario(path)
     plan, _ = compute_movement(scenario, seed)
@@ -31,7 +31,7 @@ def tree_frames(path: Path, seed: int) -> float | None:
     )
     if not played.publishes:
         return None
-    return float(sum(greedy_frames(links_at(plan, one.time_s), one.event.id.source) for one in played.publishes))
+    return float(sum(count_greedy_frames(links_at(plan, one.time_s), one.event.id.source) for one in played.publishes))
 
 
 def links_at(plan: ContactPlan, time_s: float) -> dict[int, set[int]]:
@@ -44,7 +44,7 @@ def links_at(plan: ContactPlan, time_s: float) -> dict[int, set[int]]:
     return links
 
 
-def greedy_frames(links: Links, source: int) -> int:
+def count_greedy_frames(links: Links, source: int) -> int:
     """Of those that have it, whoever reaches the most that have it not speaks, until nobody is left."""
     has, spoken, frames = {source}, set[int](), 0
     while True:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from carrycast.analysis.experiments.drift.bounds import HERE, reachable, tree_frames
+from carrycast.analysis.experiments.drift.bounds import HERE, count_tree_frames, reachable_share
 from carrycast.analysis.spark import (
     SHARE,
     Claim,
@@ -60,15 +60,15 @@ def claims(results: Results) -> Iterator[Claim]:
         where = Where(f"In the network `{setting}`", {"setting": setting}, setting, setting)
         if "drift" in present and rivals:
             reached = OF_200.get(setting, ("delivery_ratio", AS_MANY))
-            yield from standing(results, where, "drift", rivals, reached=reached)
+            yield from compare_with_rivals(results, where, "drift", rivals, reached=reached)
         small = [name for name in OF_100 if name in present]
         if "drift of 100" in present and small:
-            yield from standing(results, where, "drift of 100", small)
+            yield from compare_with_rivals(results, where, "drift of 100", small)
         if "drift" in present and setting in BOUNDED:
-            yield from bounded(results, setting, HERE / BOUNDED[setting])
+            yield from check_bounds(results, setting, HERE / BOUNDED[setting])
 
 
-def standing(
+def compare_with_rivals(
     results: Results,
     where: Where,
     own: str,
@@ -79,55 +79,57 @@ def standing(
     """Delivery against all rivals, costs against those that deliver as much: by which metric, and within what."""
     (by, as_many), here = reached, where.here
 
-    def more(rival: str, metric: str) -> ClaimCase:
+    def difference(rival: str, metric: str) -> ClaimCase:
         """Own minus the rival's, paired by seed."""
         return ClaimCase(rival, results.difference({**here, "protocol": own}, {**here, "protocol": rival}, metric))
 
-    def as_often(rival: str) -> ClaimCase:
+    def share_not_behind(rival: str) -> ClaimCase:
         """The share of runs in which the rival does not reach more."""
-        ours, theirs = (results.selected({**here, "protocol": one}, by) for one in (own, rival))
-        return ClaimCase(rival, runs_with(above >= -as_many for above in paired_differences(ours, theirs)))
+        ours, theirs = (results.select({**here, "protocol": one}, by) for one in (own, rival))
+        return ClaimCase(rival, share_of_runs(above >= -as_many for above in paired_differences(ours, theirs)))
 
     statement = (
         f"{where.begins} nobody reaches more than {own} in more than {1 - OFTEN:.0%} of the runs (share of the others)"
     )
-    yield make_claim_over_cases(results, where.delivery, statement, [as_often(rival) for rival in rivals], ">=", OFTEN)
+    yield make_claim_over_cases(
+        results, where.delivery, statement, [share_not_behind(rival) for rival in rivals], ">=", OFTEN
+    )
     # Whoever may reach as many: one that surely reaches fewer is no rival in costs.
-    served = [more(rival, by) for rival in rivals]
+    served = [difference(rival, by) for rival in rivals]
     equals = [case.name for case in served if case.found.low is None or case.found.low <= as_many]
     for metric, less in costs.items():
-        spent = [more(rival, metric) for rival in equals]
+        spent = [difference(rival, metric) for rival in equals]
         if spent:
             statement = f"{where.begins} nobody who reaches as many as {own} {less}"
             yield make_claim_over_cases(results, where.costs, statement, spent, "<=", 0.0)
 
 
-def runs_with(facts: Iterable[bool]) -> Interval:
+def share_of_runs(facts: Iterable[bool]) -> Interval:
     """The share of runs in which something is so."""
     return confidence_interval([float(fact) for fact in facts], SHARE)
 
 
-def bounded(results: Results, setting: str, path: Path) -> Iterator[Claim]:
+def check_bounds(results: Results, setting: str, path: Path) -> Iterator[Claim]:
     """Against what contacts allow, and where one network stays together against trees of broadcasts."""
-    drift = results.selected({"setting": setting, "protocol": "drift"}, "delivery_ratio")
-    allowed = {seed: reachable(path, seed) for seed in drift}
-    near = ClaimCase(setting, runs_with(below >= -SHORT for below in paired_differences(drift, allowed)))
+    drift = results.select({"setting": setting, "protocol": "drift"}, "delivery_ratio")
+    allowed = {seed: reachable_share(path, seed) for seed in drift}
+    near = ClaimCase(setting, share_of_runs(below >= -SHORT for below in paired_differences(drift, allowed)))
     often = f"in {OFTEN:.0%} of the runs or more"
     statement = (
         f"In the network `{setting}` drift reaches what the contacts allow, but for {SHORT:.0%}, {often} (share)"
     )
     yield make_claim_over_cases(results, setting, statement, [near], ">=", OFTEN)
     if setting in ("dense", "producers"):
-        times = ClaimCase(setting, confidence_interval(times_a_tree(results, setting, path)))
+        times = ClaimCase(setting, confidence_interval(tree_ratios(results, setting, path)))
         statement = f"In the network `{setting}` drift sends at most {FRAMES:g} frames with an event for each of a tree"
         yield make_claim_over_cases(results, setting, statement, [times], "<=", FRAMES)
 
 
-def times_a_tree(results: Results, setting: str, path: Path) -> Iterator[float]:
+def tree_ratios(results: Results, setting: str, path: Path) -> Iterator[float]:
     """Of each seed, the frames with an event for each one of a greedy tree."""
     drift: Selector = {"setting": setting, "protocol": "drift"}
-    control = results.selected(drift, "control_transmissions")
-    for seed, sent in results.selected(drift, "transmissions").items():
-        least, talk = tree_frames(path, seed), control[seed]
+    control = results.select(drift, "control_transmissions")
+    for seed, sent in results.select(drift, "transmissions").items():
+        least, talk = count_tree_frames(path, seed), control[seed]
         if sent is not None and talk is not None and least:
             yield (sent - talk) / least

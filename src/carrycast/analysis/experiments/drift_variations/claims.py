@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from carrycast.analysis.experiments.drift.claims import COSTS, Where, standing
+from carrycast.analysis.experiments.drift.claims import COSTS, Where, compare_with_rivals
 from carrycast.analysis.spark import Claim, Results, Selector
 
 APART = ("community", "mule", "sources", "interest")
@@ -19,6 +19,6 @@ def claims(results: Results) -> Iterator[Claim]:
             present = [str(point.labels["protocol"]) for point in results.points(here)]
             if "drift" in present:
                 rivals = [name for name in present if name != "drift"]
-                yield from standing(
+                yield from compare_with_rivals(
                     results, Where(f"`{network}`, {variation}:", here, *figures), "drift", rivals, BYTES
                 )

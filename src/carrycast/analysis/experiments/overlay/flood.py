@@ -60,7 +60,7 @@ def flow(depth: Grid) -> Grid:
 
 def flood(event: Event, state: bytes) -> tuple[tuple[dict[str, object], bytes], bytes]:
     """The modulator: rain in, depths of the box out. It begins with the box, as JSON, or with nothing for all."""
-    box, depth = unpacked(state)
+    box, depth = unpack_state(state)
     said = event.attributes
     x, y, radius, rain_mm = (float(said[name]) for name in ("x", "y", "radius", "rain_mm"))
     depth = flow(depth + rainfall(x, y, radius, rain_mm))
@@ -75,7 +75,7 @@ def flood(event: Event, state: bytes) -> tuple[tuple[dict[str, object], bytes], 
     return (attributes, np.ascontiguousarray(cut).tobytes()), json.dumps(box).encode() + b"\n" + depth.tobytes()
 
 
-def unpacked(state: bytes) -> tuple[dict[str, int], Grid]:
+def unpack_state(state: bytes) -> tuple[dict[str, int], Grid]:
     """The box, and the depths so far: none at the beginning."""
     text, _, depths = state.partition(b"\n")
     box = {**EVERYWHERE, **(json.loads(text) if text else {})}

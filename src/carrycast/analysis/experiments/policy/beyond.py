@@ -4,8 +4,7 @@ import itertools
 import math
 from collections.abc import Collection, Iterator
 
-from carrycast.analysis.experiments.policy.replicas import better
-from carrycast.analysis.experiments.policy.study import (
+from carrycast.analysis.experiments.policy.builder import (
     BOTH,
     CONTROL,
     PUBLISH,
@@ -16,6 +15,7 @@ from carrycast.analysis.experiments.policy.study import (
     TWO,
     WHOLE,
     PolicyClaims,
+    compare_repositories,
 )
 from carrycast.analysis.spark import Claim, ClaimCase, confidence_interval
 
@@ -27,70 +27,72 @@ AFFORDABLE = 5.0
 """Recovery may cost so many times the bytes."""
 
 
-def saturation(study: PolicyClaims) -> Iterator[Claim]:
+def check_saturation(builder: PolicyClaims) -> Iterator[Claim]:
     """Not in the paper: near saturation the rate does matter."""
-    rates, slow = study.along("rate", {"service": "80 ms"}), {"service": "80 ms"}
-    found = study.difference(RESPONDED, {**slow, "rate": rates[-1]}, {**slow, "rate": rates[0]})
+    rates, slow = builder.along("rate", {"service": "80 ms"}), {"service": "80 ms"}
+    found = builder.difference(RESPONDED, {**slow, "rate": rates[-1]}, {**slow, "rate": rates[0]})
     text = (
         f"brokers that take 80 ms for a message: from {rates[0]} to {rates[-1]} subscriptions a second "
         f"the responded ratio falls by more than {MUCH:g}"
     )
-    yield study.claim("saturation", text, [ClaimCase("", found)], "<", -MUCH, note="not in the paper")
+    yield builder.claim("saturation", text, [ClaimCase("", found)], below=-MUCH, note="not in the paper")
 
 
-def counted(study: PolicyClaims) -> Iterator[Claim]:
+def check_closed_form(builder: PolicyClaims) -> Iterator[Claim]:
     """The closed form: 1 - d q, seed by seed for the places that were drawn."""
     for figure, axis in (("interval", "interval"), ("recovery", "recovery"), ("brokers", "brokers")):
         for metric, role in ((REQUEST, "repository"), (PUBLISH, "tool")):
             cases = [
                 ClaimCase(
                     f"{axis} {label}",
-                    confidence_interval(_beyond_counting(study, metric, role, {axis: label}).values()),
+                    confidence_interval(_excess_over_closed_form(builder, metric, role, {axis: label}).values()),
                 )
-                for label in study.along(axis, {})
+                for label in builder.along(axis, {})
             ]
             text = f"{figure}: the {metric.replace('_', ' ')} is what counting says, within {CLOSE:g}"
-            yield study.claim(figure, text, cases, "=", 0.0, note="1 - d q for the places drawn", tolerance=CLOSE)
+            yield builder.claim(figure, text, cases, equals=0.0, note="1 - d q for the places drawn", tolerance=CLOSE)
     two = {"repositories": TWO, "scheme": "strawman"}
     cases = [
         ClaimCase(
             f"recovery {label}",
-            confidence_interval(_beyond_counting(study, REQUEST, "repository", {**two, "recovery": label}).values()),
+            confidence_interval(
+                _excess_over_closed_form(builder, REQUEST, "repository", {**two, "recovery": label}).values()
+            ),
         )
-        for label in study.along("recovery", two)
+        for label in builder.along("recovery", two)
     ]
     text = f"two repositories and tables repaired at once: the request ratio is what counting says, within {CLOSE:g}"
-    yield study.claim("places", text, cases, "=", 0.0, note="1 - d q for the places drawn", tolerance=CLOSE)
+    yield builder.claim("places", text, cases, equals=0.0, note="1 - d q for the places drawn", tolerance=CLOSE)
 
 
-def _beyond_counting(study: PolicyClaims, metric: str, role: str, where: dict[str, str]) -> dict[int, float]:
+def _excess_over_closed_form(builder: PolicyClaims, metric: str, role: str, where: dict[str, str]) -> dict[int, float]:
     """By seed, how much more was delivered than by counting."""
-    scenario = study.scenario(where)
+    scenario = builder.scenario(where)
     if scenario is None:
         return {}
-    every_s, for_s, last_s = study.cuts(scenario)
+    every_s, for_s, last_s = builder.cuts(scenario)
     window_s = (scenario.measure.from_s, scenario.measure.to_s or scenario.duration_s)
     down = share_down(every_s, for_s, last_s, window_s)
     return {
-        seed: value - 1 + down * share_cut_off(scenario.nodes, study.places(scenario, role, seed))
-        for seed, value in study.by_seed(metric, where).items()
+        seed: value - 1 + down * share_cut_off(scenario.nodes, builder.places(scenario, role, seed))
+        for seed, value in builder.by_seed(metric, where).items()
     }
 
 
-def beyond(study: PolicyClaims) -> Iterator[Claim]:
+def check_beyond(builder: PolicyClaims) -> Iterator[Claim]:
     """What the paper leaves for later: several links down, messages recovered; and what repairing tables costs."""
-    labels = study.along("cuts", {})
+    labels = builder.along("cuts", {})
     falls = [
         ClaimCase(
-            f"{count}: {before} to {after}", study.difference(RESPONDED, {"cuts": after}, {"cuts": before}, count)
+            f"{count}: {before} to {after}", builder.difference(RESPONDED, {"cuts": after}, {"cuts": before}, count)
         )
         for count in BOTH
         for before, after in itertools.pairwise(labels)
     ]
-    yield study.claim(
-        "cuts", "each link more that is down at once costs answers", falls, "<", 0.0, note="not in the paper"
+    yield builder.claim(
+        "cuts", "each link more that is down at once costs answers", falls, below=0.0, note="not in the paper"
     )
-    yield from better(study, "cuts", f"{labels[-1]} links down at once", [("", {"cuts": labels[-1]})])
+    yield from compare_repositories(builder, "cuts", f"{labels[-1]} links down at once", {"": {"cuts": labels[-1]}})
     conditions: list[tuple[str, dict[str, str]]] = [
         ("", {}),
         ("15 s of 20", {"recovery": "15"}),
@@ -98,27 +100,26 @@ def beyond(study: PolicyClaims) -> Iterator[Claim]:
         ("testbed", TESTBED),
     ]
     whole = [
-        ClaimCase(f"{metric} {name}".strip(), study.mean(metric, {**where, "scheme": "recovery"}))
+        ClaimCase(f"{metric} {name}".strip(), builder.mean(metric, {**where, "scheme": "recovery"}))
         for metric in (PUBLISH, RESPONDED)
         for name, where in conditions
     ]
-    yield study.claim(
+    yield builder.claim(
         "recovering",
         "with recovery everything is delivered",
         whole,
-        ">=",
-        1.0,
+        at_least=1.0,
         note="the paper expects 100 %",
         tolerance=WHOLE,
     )
-    cost = [ClaimCase(name, study.ratio(SENT, {**where, "scheme": "recovery"}, where)) for name, where in conditions]
-    yield study.claim(
-        "recovering", f"recovery costs less than {AFFORDABLE:g} times the bytes (ratio)", cost, "<", AFFORDABLE
+    cost = [ClaimCase(name, builder.ratio(SENT, {**where, "scheme": "recovery"}, where)) for name, where in conditions]
+    yield builder.claim(
+        "recovering", f"recovery costs less than {AFFORDABLE:g} times the bytes (ratio)", cost, below=AFFORDABLE
     )
     for label in ("1", "5"):
-        saves = [ClaimCase("", study.ratio(CONTROL, {"recovery": label}, {"recovery": label, "scheme": "strawman"}))]
+        saves = [ClaimCase("", builder.ratio(CONTROL, {"recovery": label}, {"recovery": label, "scheme": "strawman"}))]
         text = f"links down {label} s: deferred unsubscription sends fewer control bytes than strawman (ratio)"
-        yield study.claim("overhead", text, saves, "<", 1.0)
+        yield builder.claim("overhead", text, saves, below=1.0)
 
 
 def side(node: int, link: int) -> bool:

@@ -4,12 +4,14 @@ Tolerances stand here, so before the runs; those about two repositories are in `
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 
-from carrycast.analysis.experiments.policy.beyond import beyond, counted, saturation
-from carrycast.analysis.experiments.policy.fits import exponential, fitted, hyperbola, line
-from carrycast.analysis.experiments.policy.replicas import hops, two_better
-from carrycast.analysis.experiments.policy.study import (
+import numpy as np
+from numpy.typing import NDArray
+
+from carrycast.analysis.experiments.policy.beyond import check_beyond, check_closed_form, check_saturation
+from carrycast.analysis.experiments.policy.builder import (
     BOTH,
     FOUR,
     LOST,
@@ -21,9 +23,11 @@ from carrycast.analysis.experiments.policy.study import (
     RESPONSE,
     TESTBED,
     TWO,
+    WHOLE,
     PolicyClaims,
+    compare_repositories,
 )
-from carrycast.analysis.spark import DIFFERENCE_OF_SHARES, Claim, ClaimCase, Results, confidence_interval
+from carrycast.analysis.spark import DIFFERENCE_OF_SHARES, Claim, ClaimCase, Interval, Results, confidence_interval
 
 LITTLE, MORE = 0.05, 0.1
 """[000 §VI] "less than 5%-10% reduction": held against both."""
@@ -35,59 +39,65 @@ SIGNIFICANT, MARGINAL = 0.1, 0.1
 """[000 §VII] A tenth less is a significant improvement, less than a tenth either way a marginal effect."""
 APART = 0.01
 """Ratios of two kinds of messages differ if by more than a point."""
+GROUPS = 10
+"""As many are left out in turn; each has a tenth of the seeds."""
+STEPS = 200
+"""Rates of decay that an exponential is tried with; between them R² changes by less than a thousandth."""
+
+Fit = Callable[[Sequence[float], Sequence[float]], float | None]
 
 
 def claims(results: Results) -> Iterator[Claim]:
     """Figure by figure."""
-    study = PolicyClaims(results)
-    yield from rate(study, "rate", {})
-    yield from rate(study, "testbed", TESTBED)
-    yield from saturation(study)
-    yield from failures(study)
-    yield from recovery(study)
-    yield from brokers(study)
-    yield from two_better(study)
-    yield from hops(study)
-    yield from stability(study)
-    yield from kinds(study)
-    yield from retrieval(study)
-    yield from counted(study)
-    yield from beyond(study)
+    builder = PolicyClaims(results)
+    yield from check_rate(builder, "rate", {})
+    yield from check_rate(builder, "testbed", TESTBED)
+    yield from check_saturation(builder)
+    yield from check_failures(builder)
+    yield from check_recovery(builder)
+    yield from check_brokers(builder)
+    yield from check_two_repositories(builder)
+    yield from check_hops(builder)
+    yield from check_stability(builder)
+    yield from check_kinds(builder)
+    yield from check_retrieval(builder)
+    yield from check_closed_form(builder)
+    yield from check_beyond(builder)
 
 
-def rate(study: PolicyClaims, figure: str, where: dict[str, str]) -> Iterator[Claim]:
+def check_rate(builder: PolicyClaims, figure: str, where: dict[str, str]) -> Iterator[Claim]:
     """[000 §VI, §VII] "marginally influenced by the traffic"."""
-    rates = study.along("rate", where)
+    rates = builder.along("rate", where)
     cases = [
         ClaimCase(
             f"{metric}, {count}",
-            study.difference(metric, {**where, "rate": rates[-1]}, {**where, "rate": rates[0]}, count),
+            builder.difference(metric, {**where, "rate": rates[-1]}, {**where, "rate": rates[0]}, count),
         )
         for metric, count in itertools.product(FOUR, BOTH)
     ]
     place = "testbed: " if where else ""
     for least in (LITTLE, MORE):
         text = f"{place}from {rates[0]} to {rates[-1]} subscriptions a second every ratio falls by less than {least:g}"
-        yield study.claim(figure, text, cases, ">", -least)
+        yield builder.claim(figure, text, cases, above=-least)
 
 
-def failures(study: PolicyClaims) -> Iterator[Claim]:
+def check_failures(builder: PolicyClaims) -> Iterator[Claim]:
     """[000 §VI] "the exponential impact to the delivery ratio of the link break interval time"."""
-    labels = study.along("interval", {})
+    labels = builder.along("interval", {})
     if len(labels) < 3:
         return
     xs = [float(label) for label in labels]
     pairs = list(itertools.product(LOST, BOTH))
     rises = [
         ClaimCase(
-            f"{metric}, {count}", study.difference(metric, {"interval": labels[-1]}, {"interval": labels[0]}, count)
+            f"{metric}, {count}", builder.difference(metric, {"interval": labels[-1]}, {"interval": labels[0]}, count)
         )
         for metric, count in pairs
     ]
-    yield study.claim("interval", "delivery rises with the interval between failures", rises, ">", 0.0)
+    yield builder.claim("interval", "delivery rises with the interval between failures", rises, above=0.0)
     bends = []
     for metric, count in pairs:
-        ends = [study.by_seed(metric, {"interval": labels[at], "repositories": count}) for at in (0, 1, -2, -1)]
+        ends = [builder.by_seed(metric, {"interval": labels[at], "repositories": count}) for at in (0, 1, -2, -1)]
         first, last = xs[1] - xs[0], xs[-1] - xs[-2]
         shared = [seed for seed in ends[0] if all(seed in end for end in ends)]
         bends.append(
@@ -102,96 +112,159 @@ def failures(study: PolicyClaims) -> Iterator[Claim]:
     text = (
         f"it saturates: over the first two intervals it rises more than {STEEP:g} times as steeply as over the last two"
     )
-    yield study.claim("interval", text, bends, ">", 0.0)
+    yield builder.claim("interval", text, bends, above=0.0)
     finer = [
-        ClaimCase(f"{metric}, {count}", fitted(_finer, xs, study.columns(metric, "interval", labels, count)))
+        ClaimCase(
+            f"{metric}, {count}", jackknife_fit(_compare_fits, xs, builder.columns(metric, "interval", labels, count))
+        )
         for metric, count in pairs
     ]
-    yield study.claim("interval", "a hyperbola fits better than an exponential (difference of R²)", finer, ">", 0.0)
-    for name, fit in (("an exponential", exponential), ("a hyperbola, a + b / interval,", hyperbola)):
+    yield builder.claim("interval", "a hyperbola fits better than an exponential (difference of R²)", finer, above=0.0)
+    for name, fit in (("an exponential", fit_exponential), ("a hyperbola, a + b / interval,", fit_hyperbola)):
         cases = [
-            ClaimCase(f"{metric}, {count}", fitted(fit, xs, study.columns(metric, "interval", labels, count)))
+            ClaimCase(f"{metric}, {count}", jackknife_fit(fit, xs, builder.columns(metric, "interval", labels, count)))
             for metric, count in pairs
         ]
-        note = "the paper's word" if fit is exponential else "what counting says"
-        yield study.claim("interval", f"{name} fits (R² at least {LINEAR})", cases, ">=", LINEAR, note=note)
+        note = "the paper's word" if fit is fit_exponential else "what counting says"
+        yield builder.claim("interval", f"{name} fits (R² at least {LINEAR})", cases, at_least=LINEAR, note=note)
 
 
-def _finer(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    one, other = hyperbola(xs, ys), exponential(xs, ys)
+def _compare_fits(xs: Sequence[float], ys: Sequence[float]) -> float | None:
+    one, other = fit_hyperbola(xs, ys), fit_exponential(xs, ys)
     return None if one is None or other is None else one - other
 
 
-def recovery(study: PolicyClaims) -> Iterator[Claim]:
+def check_recovery(builder: PolicyClaims) -> Iterator[Claim]:
     """[000 §VI] "delivery ratios are linear to the time that the overlay tree is broken in two pieces"."""
-    labels = study.along("recovery", {})
+    labels = builder.along("recovery", {})
     xs = [float(label) for label in labels]
     for metrics, word in ((LOST, "publish, request and responded"), ((RESPONSE,), "response")):
         falls = [
             ClaimCase(
                 f"{metric}, {count}: {before} to {after}",
-                study.difference(metric, {"recovery": after}, {"recovery": before}, count),
+                builder.difference(metric, {"recovery": after}, {"recovery": before}, count),
             )
             for metric, count in itertools.product(metrics, BOTH)
             for before, after in itertools.pairwise(labels)
         ]
-        yield study.claim("recovery", f"{word} ratios fall at every step of the recovery time", falls, "<", 0.0)
+        yield builder.claim("recovery", f"{word} ratios fall at every step of the recovery time", falls, below=0.0)
         lines = [
-            ClaimCase(f"{metric}, {count}", fitted(line, xs, study.columns(metric, "recovery", labels, count)))
+            ClaimCase(
+                f"{metric}, {count}", jackknife_fit(fit_line, xs, builder.columns(metric, "recovery", labels, count))
+            )
             for metric, count in itertools.product(metrics, BOTH)
         ]
-        yield study.claim("recovery", f"{word} ratios fall in a line (R² at least {LINEAR})", lines, ">=", LINEAR)
+        yield builder.claim("recovery", f"{word} ratios fall in a line (R² at least {LINEAR})", lines, at_least=LINEAR)
     varying = [
-        ClaimCase("", fitted(line, xs, study.columns(REQUEST, "recovery", labels, ONE, failures="links, exponential")))
+        ClaimCase(
+            "",
+            jackknife_fit(
+                fit_line, xs, builder.columns(REQUEST, "recovery", labels, ONE, failures="links, exponential")
+            ),
+        )
     ]
     text = f"with intervals that vary the request ratio still falls in a line (R² at least {LINEAR})"
-    yield study.claim("varying", text, varying, ">=", LINEAR, note="another reading")
+    yield builder.claim("varying", text, varying, at_least=LINEAR, note="another reading")
 
 
-def brokers(study: PolicyClaims) -> Iterator[Claim]:
+def check_brokers(builder: PolicyClaims) -> Iterator[Claim]:
     """[000 §VI] "the delivery ratio increases with respect to the number of brokers"."""
-    labels = study.along("brokers", {})
+    labels = builder.along("brokers", {})
     for metric in LOST:
         cases = [
             ClaimCase(
                 f"{count}: {before} to {after}",
-                study.difference(metric, {"brokers": after}, {"brokers": before}, count),
+                builder.difference(metric, {"brokers": after}, {"brokers": before}, count),
             )
             for count in BOTH
             for before, after in itertools.pairwise(labels)
         ]
-        yield study.claim(
+        yield builder.claim(
             "brokers",
             f"the {metric.replace('_', ' ')} rises with the number of brokers, at every step",
             cases,
-            ">",
-            0.0,
+            above=0.0,
         )
 
 
-def stability(study: PolicyClaims) -> Iterator[Claim]:
+def check_two_repositories(builder: PolicyClaims) -> Iterator[Claim]:
+    """[000 §VI, §VII] "at least 10% better delivery ratio than the system with the one repository"."""
+    sweeps: list[tuple[str, str, dict[str, str]]] = [
+        ("rate", "rate", {}),
+        ("interval", "interval", {}),
+        ("recovery", "recovery", {}),
+        ("brokers", "brokers", {}),
+        ("testbed", "rate", TESTBED),
+    ]
+    for figure, axis, where in sweeps:
+        points = [{**where, axis: label} for label in builder.along(axis, where)]
+        yield from compare_repositories(
+            builder, figure, f"{figure}: at every point", {f"{axis} {point[axis]}": point for point in points}
+        )
+    long = {"recovery": builder.along("recovery", {})[-1]}
+    down = f"links down {long['recovery']} s of 20"
+    for scheme in ("paper", "strawman", "nearest"):
+        yield from compare_repositories(
+            builder, "places", f"{down}, random places, {scheme}", {"": long}, scheme=scheme
+        )
+        yield from compare_repositories(
+            builder,
+            "places",
+            f"{down}, leaves, {scheme}",
+            {"": long},
+            two="two at opposite leaves",
+            one="one at a leaf",
+            scheme=scheme,
+        )
+    yield from compare_repositories(
+        builder, "places", f"{down}, root and below it", {"": long}, two="two below the root", one="one at the root"
+    )
+    # The same links fail at the same times, and no repository has a part in what is published: luck has none either.
+    gain = [ClaimCase("", builder.difference(PUBLISH, {**long, "repositories": TWO}, long, exact=True))]
+    yield builder.claim(
+        "places", "the publish ratio is the same with one repository and with two", gain, equals=0.0, tolerance=WHOLE
+    )
+
+
+def check_hops(builder: PolicyClaims) -> Iterator[Claim]:
+    """[000 §VI] Figure 7, "the system with two repositories outperforms": the replica chosen at random, or nearest."""
+    for scheme, word in (("paper", "one chosen at random, as in the paper"), ("nearest", "the nearest of them")):
+        cases = [
+            ClaimCase(
+                f"{label} brokers",
+                builder.difference(
+                    "response_hops", {"brokers": label, "repositories": TWO, "scheme": scheme}, {"brokers": label}
+                ),
+            )
+            for label in builder.along("brokers", {})
+        ]
+        text = f"with two repositories, {word}, responses come from nearer, for every number of brokers"
+        yield builder.claim("hops", text, cases, below=0.0)
+
+
+def check_stability(builder: PolicyClaims) -> Iterator[Claim]:
     """[000 §VII] Figure 8."""
-    metric, rates = "stability_s", study.along("rate", QUIET)
+    metric, rates = "stability_s", builder.along("rate", QUIET)
     rises = [
         ClaimCase(
             f"{count}, {label}/s",
-            study.difference(metric, {**QUIET, "rate": label, "published": "0.2/s"}, {**QUIET, "rate": label}, count),
+            builder.difference(metric, {**QUIET, "rate": label, "published": "0.2/s"}, {**QUIET, "rate": label}, count),
         )
         for count, label in itertools.product(BOTH, rates)
     ]
-    yield study.claim("stability", "stability time rises with the rate of publications", rises, ">", 0.0)
+    yield builder.claim("stability", "stability time rises with the rate of publications", rises, above=0.0)
     for scheme, word in (("paper", "one chosen at random"), ("nearest", "the nearest of them")):
         falls = []
         for label, published in itertools.product(rates, ("0.1/s", "0.2/s")):
             there = {**QUIET, "rate": label, "published": published}
-            found = study.ratio(metric, {**there, "repositories": TWO, "scheme": scheme}, there)
+            found = builder.ratio(metric, {**there, "repositories": TWO, "scheme": scheme}, there)
             falls.append(ClaimCase(f"{label}/s, {published}", found))
         text = f"with two repositories, {word}, stability time is at least a tenth shorter (ratio)"
-        yield study.claim("stability", text, falls, "<=", 1 - SIGNIFICANT)
+        yield builder.claim("stability", text, falls, at_most=1 - SIGNIFICANT)
     marginal = [
         ClaimCase(
             f"{count}, {published}",
-            study.ratio(
+            builder.ratio(
                 metric,
                 {**QUIET, "rate": rates[-1], "published": published},
                 {**QUIET, "rate": rates[0], "published": published},
@@ -201,32 +274,74 @@ def stability(study: PolicyClaims) -> Iterator[Claim]:
         for count, published in itertools.product(BOTH, ("0.1/s", "0.2/s"))
     ]
     text = f"from {rates[0]} to {rates[-1]} subscriptions a second it changes by less than a tenth (ratio)"
-    yield study.claim("stability", text, marginal, "=", 1.0, tolerance=MARGINAL)
+    yield builder.claim("stability", text, marginal, equals=1.0, tolerance=MARGINAL)
 
 
-def kinds(study: PolicyClaims) -> Iterator[Claim]:
+def check_kinds(builder: PolicyClaims) -> Iterator[Claim]:
     """[000 §VII] "differences in the delivery ratio of each type of message"; which is above which is not said."""
     for figure, where in (("recovery", {}), ("testbed", TESTBED)):
         for one, other in itertools.combinations((PUBLISH, REQUEST, RESPONSE), 2):
-            left, right = (study.by_seed(metric, where) for metric in (one, other))
+            left, right = (builder.by_seed(metric, where) for metric in (one, other))
             apart = [left[seed] - right[seed] for seed in left if seed in right]
             apart = apart if sum(apart) > 0 else [-value for value in apart]
             found = [ClaimCase("", confidence_interval(apart, DIFFERENCE_OF_SHARES))]
             names = [metric.replace("_", " ") for metric in (one, other)]
             text = f"{'testbed: ' if where else ''}{names[0]} and {names[1]} differ by more than {APART:g}"
-            yield study.claim(figure, text, found, ">", APART)
+            yield builder.claim(figure, text, found, above=APART)
 
 
-def retrieval(study: PolicyClaims) -> Iterator[Claim]:
+def check_retrieval(builder: PolicyClaims) -> Iterator[Claim]:
     """[000 §IV] "every new subscriber and only that one will receive every old event"."""
-    points = [{**QUIET, "rate": label} for label in study.along("rate", QUIET)]
+    points = [{**QUIET, "rate": label} for label in builder.along("rate", QUIET)]
     # A count of all that was asked, which knows no luck.
     cases = [
         ClaimCase(
             f"{metric}, {count}, {where['rate']}/s",
-            study.mean(metric, {**where, "repositories": count}, exact=True),
+            builder.mean(metric, {**where, "repositories": count}, exact=True),
         )
         for metric, count, where in itertools.product((REQUEST, RESPONSE, RESPONDED), BOTH, points)
     ]
     text = "where nobody fails every new subscriber, and only it, gets each earlier policy of its role exactly once"
-    yield study.claim("stability", text, cases, "=", 1.0, note="a wrong, second or misdirected answer ends a run")
+    yield builder.claim("stability", text, cases, equals=1.0, note="a wrong, second or misdirected answer ends a run")
+
+
+def fit_line(xs: Sequence[float], ys: Sequence[float]) -> float | None:
+    """R² of the best straight line; None where nothing varies."""
+    return _r_squared(np.array([xs]), ys)
+
+
+def fit_hyperbola(xs: Sequence[float], ys: Sequence[float]) -> float | None:
+    """R² of the best a + b / x."""
+    return _r_squared(1 / np.array([xs]), ys)
+
+
+def fit_exponential(xs: Sequence[float], ys: Sequence[float]) -> float | None:
+    """R² of the best a + b exp(-c x), c between a tenth of the inverse of the span and a hundred times it."""
+    span = max(xs) - min(xs)
+    rates = 10 ** (3 * np.arange(STEPS + 1) / STEPS - 1) / span
+    return _r_squared(np.exp(-np.outer(rates, np.array(xs) - min(xs))), ys)
+
+
+def _r_squared(rows: NDArray[np.float64], ys: Sequence[float]) -> float | None:
+    """The largest R² of the straight lines from each row to `ys`: the square of Pearson's correlation."""
+    varying = rows[np.ptp(rows, axis=1) > 0]
+    if len(ys) < 3 or np.ptp(ys) == 0 or not len(varying):
+        return None
+    return float(np.max(np.corrcoef(varying, ys)[-1, :-1] ** 2))
+
+
+def jackknife_fit(fit: Fit, xs: Sequence[float], columns: Sequence[dict[int, float]]) -> Interval:
+    """A fit to means over seeds, one column of values by seed for each x; its interval by the jackknife."""
+    seeds = sorted(set.intersection(*(set(column) for column in columns))) if columns else []
+    groups = min(GROUPS, len(seeds))
+
+    def over(left_out: int | None) -> float | None:
+        kept = [seed for place, seed in enumerate(seeds) if place % groups != left_out]
+        return fit(xs, [math.fsum(column[seed] for seed in kept) / len(kept) for column in columns])
+
+    if groups < 2:
+        return confidence_interval([over(None)] if seeds else [])
+    whole, parts = over(None), [over(group) for group in range(groups)]
+    if whole is None:
+        return confidence_interval([])
+    return confidence_interval(groups * whole - (groups - 1) * part for part in parts if part is not None)

@@ -47,154 +47,157 @@ WITHOUT_K = "K = 0"
 def claims(results: Results) -> Iterator[Claim]:
     """Setting by setting, figure by figure."""
     for setting in results.experiment.labels("setting"):
-        study = TopicHolderClaims(results, setting)
-        yield from reliability(study)
-        yield from delay(study)
-        yield from load(study)
-        yield from expectation(study)
-        yield from proximity(study)
-        yield from beyond(study)
+        builder = TopicHolderClaims(results, setting)
+        yield from check_reliability(builder)
+        yield from check_delay(builder)
+        yield from check_load(builder)
+        yield from check_expectation(builder)
+        yield from check_proximity(builder)
+        yield from check_beyond(builder)
 
 
-def reliability(study: "TopicHolderClaims") -> Iterator[Claim]:
+def check_reliability(builder: "TopicHolderClaims") -> Iterator[Claim]:
     """[003 §5] Figures 4(a) and 5(a)."""
     lowest = [
-        ClaimCase(f"{low} to {other}", study.difference(low, other, DELIVERY))
-        for low in _both(PLACES)
-        for other in (*_both(NODES), *_both(ROADS))
+        ClaimCase(f"{low} to {other}", builder.difference(low, other, DELIVERY))
+        for low in _both_modes(PLACES)
+        for other in (*_both_modes(NODES), *_both_modes(ROADS))
     ]
-    yield study.claim(study.figure("delivery"), "geographic without map delivers least of all", lowest, "<", 0.0)
+    yield builder.claim(builder.figure("delivery"), "geographic without map delivers least of all", lowest, below=0.0)
     nodes = [
-        ClaimCase(NAMES[mode], study.difference(f"{mode}-{NODES}", f"{mode}-{PLACES}", DELIVERY)) for mode in MODES
+        ClaimCase(NAMES[mode], builder.difference(f"{mode}-{NODES}", f"{mode}-{PLACES}", DELIVERY)) for mode in MODES
     ]
-    yield study.claim(
-        study.figure("delivery"), "AODV delivers more than geographic without map, in both modes", nodes, ">", 0.0
+    yield builder.claim(
+        builder.figure("delivery"), "AODV delivers more than geographic without map, in both modes", nodes, above=0.0
     )
-    far = [ClaimCase(NAMES[mode], study.difference(f"{mode}-{ROADS}", f"{mode}-{PLACES}", DELIVERY)) for mode in MODES]
-    yield study.claim(
-        study.figure("delivery"), f"with map far above without ({FAR} or more), in both modes", far, ">=", FAR
+    far = [
+        ClaimCase(NAMES[mode], builder.difference(f"{mode}-{ROADS}", f"{mode}-{PLACES}", DELIVERY)) for mode in MODES
+    ]
+    yield builder.claim(
+        builder.figure("delivery"), f"with map far above without ({FAR} or more), in both modes", far, at_least=FAR
     )
     helps = [
         ClaimCase(
-            f"{NAMES[mode]} at {speed} m/s", study.difference(f"{mode}-{ROADS}", f"{mode}-{PLACES}", DELIVERY, speed)
+            f"{NAMES[mode]} at {speed} m/s", builder.difference(f"{mode}-{ROADS}", f"{mode}-{PLACES}", DELIVERY, speed)
         )
         for mode in MODES
-        for speed in study.speeds
+        for speed in builder.speeds
     ]
-    yield study.claim(study.figure("delivery"), "the map helps at every speed", helps, ">", 0.0)
-    best = [ClaimCase("", confidence_interval(study.share_led(BEST, DELIVERY), SHARE))]
-    yield study.claim(
-        study.figure("delivery"),
+    yield builder.claim(builder.figure("delivery"), "the map helps at every speed", helps, above=0.0)
+    best = [ClaimCase("", confidence_interval(builder.share_led(BEST, DELIVERY), SHARE))]
+    yield builder.claim(
+        builder.figure("delivery"),
         "broker with map is the best of the six at most speeds (share of them)",
         best,
-        ">",
-        MOST,
+        above=MOST,
     )
     for kind in (PLACES, ROADS):
-        falls = [ClaimCase("", study.rise_difference(f"R-{kind}", f"B-{kind}", DELIVERY))]
+        falls = [ClaimCase("", builder.rise_difference(f"R-{kind}", f"B-{kind}", DELIVERY))]
         word = "with map" if kind == ROADS else "without map"
         text = f"{word}, delivery of rendezvous falls more from the lowest speed to the highest than that of broker"
-        yield study.claim(study.figure("delivery"), text, falls, "<", 0.0)
+        yield builder.claim(builder.figure("delivery"), text, falls, below=0.0)
 
 
-def delay(study: "TopicHolderClaims") -> Iterator[Claim]:
+def check_delay(builder: "TopicHolderClaims") -> Iterator[Claim]:
     """[003 §5] Figures 4(b) and 5(b)."""
     highest = [
-        ClaimCase(f"{high} to {other}", study.difference(high, other, DELAY))
-        for high in _both(PLACES)
-        for other in (*_both(NODES), *_both(ROADS))
+        ClaimCase(f"{high} to {other}", builder.difference(high, other, DELAY))
+        for high in _both_modes(PLACES)
+        for other in (*_both_modes(NODES), *_both_modes(ROADS))
     ]
-    yield study.claim(study.figure("delay"), "geographic without map takes longest of all", highest, ">", 0.0)
-    fast = study.speeds[-1]
+    yield builder.claim(builder.figure("delay"), "geographic without map takes longest of all", highest, above=0.0)
+    fast = builder.speeds[-1]
     low = [
         ClaimCase(
-            f"{mode}-{NODES} to {mode}-{kind}", study.difference(f"{mode}-{NODES}", f"{mode}-{kind}", DELAY, fast)
+            f"{mode}-{NODES} to {mode}-{kind}", builder.difference(f"{mode}-{NODES}", f"{mode}-{kind}", DELAY, fast)
         )
         for mode in MODES
         for kind in (PLACES, ROADS)
     ]
-    yield study.claim(
-        study.figure("delay"), f"at {fast} m/s AODV takes less time than geographic, in both modes", low, "<", 0.0
+    yield builder.claim(
+        builder.figure("delay"), f"at {fast} m/s AODV takes less time than geographic, in both modes", low, below=0.0
     )
-    still = [ClaimCase(scheme, confidence_interval(study.values(scheme, DELAY, fast))) for scheme in _both(NODES)]
-    yield study.claim(study.figure("delay"), f"at {fast} m/s AODV takes less than {LOW_S} s", still, "<", LOW_S)
+    still = [
+        ClaimCase(scheme, confidence_interval(builder.values(scheme, DELAY, fast))) for scheme in _both_modes(NODES)
+    ]
+    yield builder.claim(builder.figure("delay"), f"at {fast} m/s AODV takes less than {LOW_S} s", still, below=LOW_S)
     for kind in (PLACES, ROADS):
-        others = [f"B-{kind}", *_both(NODES)]
-        rises = [ClaimCase(f"to {other}", study.rise_difference(f"R-{kind}", other, DELAY)) for other in others]
+        others = [f"B-{kind}", *_both_modes(NODES)]
+        rises = [ClaimCase(f"to {other}", builder.rise_difference(f"R-{kind}", other, DELAY)) for other in others]
         word = "with map" if kind == ROADS else "without map"
         text = f"the delay of rendezvous {word} rises most with speed: more than that of broker {word} and of AODV"
-        yield study.claim(study.figure("delay"), text, rises, ">", 0.0)
-    rivals = (*_both(PLACES), f"R-{ROADS}")
-    small = [ClaimCase(f"to {other}", study.difference(BEST, other, DELAY)) for other in rivals]
-    yield study.claim(
-        study.figure("delay"), "broker with map takes the least time of the geographic schemes", small, "<", 0.0
+        yield builder.claim(builder.figure("delay"), text, rises, above=0.0)
+    rivals = (*_both_modes(PLACES), f"R-{ROADS}")
+    small = [ClaimCase(f"to {other}", builder.difference(BEST, other, DELAY)) for other in rivals]
+    yield builder.claim(
+        builder.figure("delay"), "broker with map takes the least time of the geographic schemes", small, below=0.0
     )
 
 
-def load(study: "TopicHolderClaims") -> Iterator[Claim]:
+def check_load(builder: "TopicHolderClaims") -> Iterator[Claim]:
     """[003 §5] Figures 4(c) and 5(c)."""
     much = [
-        ClaimCase(f"{mode}-{kind} to {mode}-{NODES}", study.ratio(f"{mode}-{kind}", f"{mode}-{NODES}", LOAD))
+        ClaimCase(f"{mode}-{kind} to {mode}-{NODES}", builder.ratio(f"{mode}-{kind}", f"{mode}-{NODES}", LOAD))
         for mode in MODES
         for kind in (PLACES, ROADS)
     ]
-    yield study.claim(
-        study.figure("load"), f"geographic sends {MUCH:g} times what AODV sends, or more (ratio)", much, ">=", MUCH
+    yield builder.claim(
+        builder.figure("load"), f"geographic sends {MUCH:g} times what AODV sends, or more (ratio)", much, at_least=MUCH
     )
     for kind in (PLACES, ROADS):
         reason = [
-            ClaimCase(NAMES[mode], study.share_of_difference(f"{mode}-{kind}", f"{mode}-{NODES}", BEACONS))
+            ClaimCase(NAMES[mode], builder.share_of_difference(f"{mode}-{kind}", f"{mode}-{NODES}", BEACONS))
             for mode in MODES
         ]
         word = "with map" if kind == ROADS else "without map"
         text = f"beacons are more than half of what geographic {word} sends more than AODV (share)"
-        yield study.claim(study.figure("load"), text, reason, ">", MOST)
-    less = [ClaimCase(kind, study.ratio(f"B-{kind}", f"R-{kind}", LOAD)) for kind in KINDS]
-    yield study.claim(
-        study.figure("load"), "broker sends less than rendezvous, with each router (ratio)", less, "<", 1.0
+        yield builder.claim(builder.figure("load"), text, reason, above=MOST)
+    less = [ClaimCase(kind, builder.ratio(f"B-{kind}", f"R-{kind}", LOAD)) for kind in KINDS]
+    yield builder.claim(
+        builder.figure("load"), "broker sends less than rendezvous, with each router (ratio)", less, below=1.0
     )
 
 
-def expectation(study: "TopicHolderClaims") -> Iterator[Claim]:
+def check_expectation(builder: "TopicHolderClaims") -> Iterator[Claim]:
     """[003 §3.2.2] expects of rendezvous what section 5 finds of brokers."""
     note = "section 3.2.2, against section 5"
-    less = [ClaimCase(kind, study.ratio(f"R-{kind}", f"B-{kind}", LOAD)) for kind in KINDS]
+    less = [ClaimCase(kind, builder.ratio(f"R-{kind}", f"B-{kind}", LOAD)) for kind in KINDS]
     text = "rendezvous tends to send less than broker (ratio)"
-    yield study.claim(study.figure("load"), text, less, "<", 1.0, note=note)
-    sooner = [ClaimCase(kind, study.difference(f"R-{kind}", f"B-{kind}", DELAY)) for kind in KINDS]
-    yield study.claim(
-        study.figure("delay"), "rendezvous tends to take less time than broker", sooner, "<", 0.0, note=note
+    yield builder.claim(builder.figure("load"), text, less, below=1.0, note=note)
+    sooner = [ClaimCase(kind, builder.difference(f"R-{kind}", f"B-{kind}", DELAY)) for kind in KINDS]
+    yield builder.claim(
+        builder.figure("delay"), "rendezvous tends to take less time than broker", sooner, below=0.0, note=note
     )
 
 
-def proximity(study: "TopicHolderClaims") -> Iterator[Claim]:
+def check_proximity(builder: "TopicHolderClaims") -> Iterator[Claim]:
     """[003 §3.5] Without K holders change, and events are delivered "to only partial set of interested subscribers"."""
-    speeds = study.speeds_of(f"B-{ROADS}, {WITHOUT_K}")
+    speeds = builder.speeds_of(f"B-{ROADS}, {WITHOUT_K}")
     more, whole = [], []
     for mode in MODES:
         scheme = f"{mode}-{ROADS}"
         bare = f"{scheme}, {WITHOUT_K}"
-        more.append(ClaimCase(NAMES[mode], study.difference(scheme, bare, DELIVERY, *speeds)))
+        more.append(ClaimCase(NAMES[mode], builder.difference(scheme, bare, DELIVERY, *speeds)))
         whole.append(
             ClaimCase(
-                NAMES[mode], confidence_interval(study.wholeness_gained(scheme, bare, speeds), DIFFERENCE_OF_SHARES)
+                NAMES[mode], confidence_interval(builder.wholeness_gain(scheme, bare, speeds), DIFFERENCE_OF_SHARES)
             )
         )
-    yield study.claim("proximity", "with K more is delivered, in both modes", more, ">", 0.0)
+    yield builder.claim("proximity", "with K more is delivered, in both modes", more, above=0.0)
     text = "without K events reach fewer of their subscribers (share of subscribers of events that reached anybody)"
-    yield study.claim("proximity", text, whole, ">", 0.0)
+    yield builder.claim("proximity", text, whole, above=0.0)
 
 
-def beyond(study: "TopicHolderClaims") -> Iterator[Claim]:
+def check_beyond(builder: "TopicHolderClaims") -> Iterator[Claim]:
     """What goes beyond the paper."""
-    same = [ClaimCase("", study.difference(EXTENDED, BEST, DELIVERY))]
+    same = [ClaimCase("", builder.difference(EXTENDED, BEST, DELIVERY))]
     text = "extended delivers at least as much as broker with map"
-    yield study.claim(study.figure("delivery"), text, same, ">=", 0.0, tolerance=NO_WORSE)
-    less = [ClaimCase("", study.ratio(EXTENDED, BEST, LOAD))]
-    yield study.claim(study.figure("load"), "extended sends less than broker with map (ratio)", less, "<", 1.0)
+    yield builder.claim(builder.figure("delivery"), text, same, at_least=0.0, tolerance=NO_WORSE)
+    less = [ClaimCase("", builder.ratio(EXTENDED, BEST, LOAD))]
+    yield builder.claim(builder.figure("load"), "extended sends less than broker with map (ratio)", less, below=1.0)
 
 
-def _both(kind: str) -> tuple[str, str]:
+def _both_modes(kind: str) -> tuple[str, str]:
     return f"R-{kind}", f"B-{kind}"
 
 
@@ -267,7 +270,7 @@ class TopicHolderClaims(ClaimBuilder):
                 led.setdefault(seed, []).append(len(rivals) == len(SIX) - 1 and value >= max(rivals))
         return [sum(leads) / len(leads) for leads in led.values()]
 
-    def wholeness_gained(self, scheme: str, bare: str, speeds: Sequence[str]) -> list[float]:
+    def wholeness_gain(self, scheme: str, bare: str, speeds: Sequence[str]) -> list[float]:
         """By seed: of the events that reached anybody, how many more of their subscribers they reached."""
         sides = [self._wholeness(each, speeds) for each in (scheme, bare)]
         return [sides[0][seed] - sides[1][seed] for seed in sides[0] if seed in sides[1]]

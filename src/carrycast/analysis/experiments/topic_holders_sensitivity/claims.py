@@ -43,7 +43,7 @@ def claims(results: Results) -> Iterator[Claim]:
             yield compare_schemes(results, comparison)
     for change in LOADS:
         if results.points(_at((B_NODES, change))):
-            yield from narrowing(results, change)
+            yield from check_narrowing(results, change)
 
 
 def comparisons() -> Iterator[SchemeComparison]:
@@ -122,7 +122,7 @@ def compare_schemes(results: Results, comparison: SchemeComparison) -> Claim:
     return make_claim(results, comparison.figure, comparison.statement, found, decision, note=note)
 
 
-def narrowing(results: Results, change: str) -> Iterator[Claim]:
+def check_narrowing(results: Results, change: str) -> Iterator[Claim]:
     """[003 §5] "We expect the difference to be less significant as the system load increases"."""
     for mode, geographic, nodes in (("broker", B_ROADS, B_NODES), ("rendezvous", R_ROADS, R_NODES)):
         sides = [

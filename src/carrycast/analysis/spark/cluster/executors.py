@@ -79,14 +79,14 @@ def check_shared_paths(spark: "SparkSession", *paths: Path) -> None:
         return
     wanted = [str(path.resolve()) for path in paths]
 
-    def unseen(places: Iterable[int]) -> Iterator[str]:
+    def find_missing(places: Iterable[int]) -> Iterator[str]:
         import os
 
         for _ in places:
             yield from (path for path in wanted if not os.path.exists(path))
 
     count = context.defaultParallelism
-    for path in context.parallelize(range(count), count).mapPartitions(unseen).collect():
+    for path in context.parallelize(range(count), count).mapPartitions(find_missing).collect():
         raise WorkError(
             f"{path}: the executors of {context.master} do not see it: give a folder that they share with this machine "
             "under the same name, or leave --master out"
@@ -101,7 +101,7 @@ def _inspect_workers(spark: "SparkSession") -> list[WorkerState]:
     needed = NEEDED
 
     # Sent by value, without a name of carrycast's in it: to import that is what is tried.
-    def look(places: Iterable[int]) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
+    def inspect(places: Iterable[int]) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
         import importlib.util
         import socket
         import sys
@@ -119,7 +119,7 @@ def _inspect_workers(spark: "SparkSession") -> list[WorkerState]:
     context = spark.sparkContext
     count = context.defaultParallelism
     try:
-        return [WorkerState(*one) for one in context.parallelize(range(count), count).mapPartitions(look).collect()]
+        return [WorkerState(*one) for one in context.parallelize(range(count), count).mapPartitions(inspect).collect()]
     except (PySparkException, Py4JError) as error:
         raise WorkError(f"{context.master}: its workers cannot run Python: {failure_reason(error)}") from None
 

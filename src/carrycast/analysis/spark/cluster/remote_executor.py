@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 def execute_in_subprocess(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
     """As `execute_run`, for runs of which one may end the process that does it."""
     for _ in range(MAX_WORKER_CRASHES):
-        record = _in_child(planned, out, simulate)
+        record = _run_in_child(planned, out, simulate)
         if record is not None:
             return record
     return lost_worker_record(planned)
 
 
-def _in_child(planned: PlannedRun, out: Path, simulate: Simulate) -> Record | None:
+def _run_in_child(planned: PlannedRun, out: Path, simulate: Simulate) -> Record | None:
     """None if the process came to no end of its own."""
     # Forked, it has everything at hand, and what `simulate` is need not be sent.
     context = multiprocessing.get_context("fork")
@@ -165,7 +165,7 @@ def run_remotely(
 
     context, master = spark.sparkContext, spark.sparkContext.master
     send_code(spark, scratch)
-    places = send_files(spark, scratch, _inputs(runs))
+    places = send_files(spark, scratch, _input_paths(runs))
     with TaskJournal(out / RUNS_FOLDER, 0) as journal:
         receiver = ResultReceiver(out, journal, context.cancelAllJobs)
         results: Accumulator[list[bytes]] = context.accumulator([], ResultAccumulator(receiver.receive))  # type: ignore[arg-type]
@@ -219,7 +219,7 @@ def make_remote_worker(
     return work
 
 
-def _inputs(runs: Sequence[PlannedRun]) -> list[Path]:
+def _input_paths(runs: Sequence[PlannedRun]) -> list[Path]:
     """The files that the scenarios of some runs name, each once."""
     found: dict[Path, None] = {}
     for text, point in {(run.scenario, run.point): None for run in runs if run.inputs}:

@@ -1,9 +1,18 @@
-"""The runs of the experiment, asked in the terms of its claims: a point is named by what differs from the default."""
+"""Builds the claims of the policy experiment. A point is given by the labels in which it differs from the default."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from carrycast.analysis.experiments.claim_builder import ClaimBuilder, difference_interval, ratio_of_seeds
-from carrycast.analysis.spark import Interval, Point, Results, confidence_interval, label_text, metric_bounds
+from carrycast.analysis.spark import (
+    Claim,
+    ClaimCase,
+    Interval,
+    Point,
+    Results,
+    confidence_interval,
+    label_text,
+    metric_bounds,
+)
 from carrycast.sim.scenario import LinkCuts, Scenario, draw_roles
 
 Where = Mapping[str, str]
@@ -19,6 +28,8 @@ QUIET = {"failures": "none", "brokers": "6"}
 SENT, CONTROL = "sent_bytes_per_node_s", "control_bytes"
 WHOLE = 0.001
 """All is delivered if no more than one in a thousand is not."""
+BETTER = 0.1
+"""[000 §VI] "at least 10% better"."""
 
 
 class PolicyClaims(ClaimBuilder):
@@ -83,3 +94,36 @@ class PolicyClaims(ClaimBuilder):
         (fault,) = scenario.faults
         assert isinstance(fault, LinkCuts)
         return fault.every_s, fault.for_s, scenario.duration_s if fault.to_s is None else fault.to_s
+
+
+def compare_repositories(
+    builder: "PolicyClaims",
+    figure: str,
+    name: str,
+    points: Mapping[str, Where],
+    *,
+    two: str = TWO,
+    one: str = ONE,
+    scheme: str = "paper",
+) -> Iterator[Claim]:
+    """Claim that two repositories deliver more than one, by a tenth, in both readings of "10% better".
+
+    `points` are the points at which they are compared, by a name; `two` and `one` are the labels of the two sides.
+    """
+    sides = [
+        (
+            f"{metric} {label}".strip(),
+            metric,
+            {**where, "repositories": two, "scheme": scheme},
+            {**where, "repositories": one},
+        )
+        for metric in WAYS
+        for label, where in points.items()
+    ]
+    more = [ClaimCase(label, builder.difference(metric, left, right)) for label, metric, left, right in sides]
+    times = [ClaimCase(label, builder.ratio(metric, left, right)) for label, metric, left, right in sides]
+    yield builder.claim(figure, f"{name}: two repositories deliver more than one", more, above=0.0)
+    yield builder.claim(figure, f"{name}: two deliver {BETTER:g} more (absolute)", more, at_least=BETTER)
+    yield builder.claim(
+        figure, f"{name}: two deliver {1 + BETTER:g} times as much (relative)", times, at_least=1 + BETTER
+    )

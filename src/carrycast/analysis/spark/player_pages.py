@@ -25,13 +25,13 @@ def player_file(experiment: str) -> str:
     return f"{PLAYERS}/{experiment}.html"
 
 
-def linked_player(experiment: str, out: Path) -> str | None:
+def find_player(experiment: str, out: Path) -> str | None:
     """What a report in a folder can lead to."""
     file = player_file(experiment)
     return file if (out / file).is_file() else None
 
 
-def watched(experiment: Experiment) -> list[Point]:
+def choose_points(experiment: Experiment) -> list[Point]:
     """The first point, and beside it the first other one whose nodes move and meet alike: with another protocol rather
     than with the same, in other settings."""
     first, *others = experiment.points
@@ -40,9 +40,9 @@ def watched(experiment: Experiment) -> list[Point]:
     return [first, *alike[:1]]
 
 
-def player_page(experiment: Experiment, however_large: bool = False) -> str | None:
+def render_player(experiment: Experiment, however_large: bool = False) -> str | None:
     """Two points side by side, at the first seed; None if that is too much, or if a run fails."""
-    points = watched(experiment)
+    points = choose_points(experiment)
     if not however_large and any(point.scenario.nodes * point.scenario.duration_s > MAX_NODE_S for point in points):
         return None
     try:
@@ -60,24 +60,24 @@ def make_players(
     """Beside a report, a page for each experiment: the runs themselves, or how to have them, if they take long."""
     for experiment in experiments:
         file = out / player_file(experiment.name)
-        runs = _runs(experiment, records)
+        runs = _select_runs(experiment, records)
         key = _key(runs)
         if file.is_file() and file.read_bytes()[-KEY_BYTES:].decode(errors="replace").endswith(key):
             continue
         file.unlink(missing_ok=True)
-        if len(runs) < len(watched(experiment)) or any(run["error"] is not None for run in runs):
+        if len(runs) < len(choose_points(experiment)) or any(run["error"] is not None for run in runs):
             continue
         cpu_s = sum(float(str(run["cpu_s"])) for run in runs)
-        text = player_page(experiment) if at_once or cpu_s <= QUICK_CPU_S else None
+        text = render_player(experiment) if at_once or cpu_s <= QUICK_CPU_S else None
         _write(file, _placeholder_page(experiment, out, cpu_s) if text is None else text + key)
 
 
 def make_player(experiment: Experiment, records: Sequence[Record], out: Path) -> Path:
     """The page of one experiment, however long it takes."""
-    text = player_page(experiment, however_large=True)
+    text = render_player(experiment, however_large=True)
     assert text is not None, "what is not refused is made"
     file = out / player_file(experiment.name)
-    _write(file, text + _key(_runs(experiment, records)))
+    _write(file, text + _key(_select_runs(experiment, records)))
     return file
 
 
@@ -87,8 +87,8 @@ def _scene(scenario: Scenario) -> bytes:
     return msgspec.msgpack.encode((alike, scenario.wires, scenario.faults, scenario.roles), order="deterministic")
 
 
-def _runs(experiment: Experiment, records: Sequence[Record]) -> list[Record]:
-    names = [point.name for point in watched(experiment)]
+def _select_runs(experiment: Experiment, records: Sequence[Record]) -> list[Record]:
+    names = [point.name for point in choose_points(experiment)]
     mine = (record for record in records if record["experiment"] == experiment.name)
     return [record for record in mine if record["point"] in names and record["seed"] == experiment.seeds[0]]
 
