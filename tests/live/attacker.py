@@ -62,20 +62,20 @@ class Attacker:
         """Begin a handshake and read what is answered; `sent` is what somebody on the way made of the offer."""
         cookie = self.cookie(target)
         state = start_handshake(self.membership, True, offer, self.me, target.node, cookie)
-        body = (sent or offer).encode() + self.membership.network + state.write(b"")
+        body = (sent or offer).encode() + self.membership.network + state.write_message(b"")
         self.frames.clear()
         self.say(target, LinkKind.INITIATION, cookie, body)
         replies = self.of(LinkKind.REPLY)
         if not replies:
             return None
         try:
-            return Reply(replies[-1], state.read(replies[-1].body[1:]), state)
+            return Reply(replies[-1], state.read_message(replies[-1].body[1:]), state)
         except NoiseError:
             return Reply(replies[-1], b"", state)
 
     def finish(self, target: Speaker, reply: Reply, offer: VersionOffer = OURS) -> Session:
         """Introduce itself, and go on as if that had been accepted."""
-        message = reply.state.write(make_introduction(self.membership, offer, self.me.session))
+        message = reply.state.write_message(make_introduction(self.membership, offer, self.me.session))
         self.say(target, LinkKind.FINISH, reply.frame.sequence, message)
         keys = derive_link_keys(reply.state)
         return Session(target.membership.mine, reply.frame.session, keys[:2], keys[2:], True, 0.0)
@@ -85,7 +85,7 @@ class Attacker:
         found: list[bytes] = []
         for frame, datagram, _ in self.frames:
             if frame.kind is LinkKind.SEALED:
-                text = session.open(frame.sequence, frame.body, datagram[:23])
+                text = session.decrypt(frame.sequence, frame.body, datagram[:23])
                 found += [text] if isinstance(text, bytes) else []
         return found
 

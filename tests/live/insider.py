@@ -24,7 +24,7 @@ class Insider:
     def __init__(self, config: NodeConfig, target: LinkAddress) -> None:
         assert config.keys is not None
         self.node = config.node
-        self.verifier = config.keys.verifier()
+        self.verifier = config.keys.make_verifier()
         self.air = UdpAdapter("127.0.0.1", 0)
         self.transport = SealedChannel(self.air, config.node, self.verifier.membership, 256)
         self.target = target

@@ -68,11 +68,11 @@ class Operator:
         self._list = revoke_nodes(
             self.key, self._list, dict.fromkeys(nodes, RevocationTimes(time.time(), until_s)), time.time()
         )
-        return self._list.difference(0)
+        return self._list.encode_delta(0)
 
     def verifier(self, node: NodeId, **more: object) -> MessageVerifier:
         """What a node judges by."""
-        return self.keys(node, **more).verifier()  # type: ignore[arg-type]  # as `keys`
+        return self.keys(node, **more).make_verifier()  # type: ignore[arg-type]  # as `keys`
 
 
 def signed(signatures: EventSignatures, event: Event) -> Event:

@@ -11,7 +11,7 @@ from carrycast.lab.loopback.network import until
 from carrycast.node.link.adapter import AddressScope
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
 from carrycast.node.link.rate_limit import MAX_BUCKETS, HandshakeLimiter
-from carrycast.node.link.udp import UdpAdapter, prefixes
+from carrycast.node.link.udp import UdpAdapter, find_prefixes
 from carrycast.node.node import LiveNode
 from carrycast.node.security import handshake_manager
 from tests.live.addresses import udp_address
@@ -91,14 +91,14 @@ def test_a_clock_that_stands_still_gives_nothing_and_an_hour_no_more_than_a_burs
 
 
 def test_prefixes_are_of_the_family_of_an_address() -> None:
-    assert prefixes("192.0.2.7") == prefixes("192.0.2.200") == prefixes("::ffff:192.0.2.9")
-    assert prefixes("192.0.3.7") != prefixes("192.0.2.7")
-    assert prefixes("192.0.3.7")[1] == prefixes("192.0.2.7")[1]
-    assert prefixes("2001:db8::1") == prefixes("2001:db8::ffff:1")
-    assert prefixes("2001:db8:0:1::1")[0] != prefixes("2001:db8::1")[0]
-    assert prefixes("2001:db8:0:1::1")[1] == prefixes("2001:db8::1")[1]
-    assert prefixes("::c000:207") != prefixes("192.0.2.7")
-    assert prefixes("no address") == ("no address", "no address")
+    assert find_prefixes("192.0.2.7") == find_prefixes("192.0.2.200") == find_prefixes("::ffff:192.0.2.9")
+    assert find_prefixes("192.0.3.7") != find_prefixes("192.0.2.7")
+    assert find_prefixes("192.0.3.7")[1] == find_prefixes("192.0.2.7")[1]
+    assert find_prefixes("2001:db8::1") == find_prefixes("2001:db8::ffff:1")
+    assert find_prefixes("2001:db8:0:1::1")[0] != find_prefixes("2001:db8::1")[0]
+    assert find_prefixes("2001:db8:0:1::1")[1] == find_prefixes("2001:db8::1")[1]
+    assert find_prefixes("::c000:207") != find_prefixes("192.0.2.7")
+    assert find_prefixes("no address") == ("no address", "no address")
 
 
 @pytest.fixture

@@ -134,8 +134,8 @@ def test_rows_of_a_list_count_one_by_one() -> None:
     """Whose certificate has ended may still be in the lists of others."""
     verifier = OPERATOR.verifier(BROKER)
     dropped: list[str] = []
-    verifier.dropped = dropped.append
-    codec = verifier.plan(overlay_plan()).codecs[Layer.DISSEMINATION]
+    verifier.on_drop = dropped.append
+    codec = verifier.add_verification(overlay_plan()).codecs[Layer.DISSEMINATION]
     kinds: tuple[type[Message], ...] = (DirectoryUpdate, DirectoryReply)
     read = codec.decoder(kinds)
     good = interest(OPERATOR.verifier(1), 1)
@@ -155,7 +155,7 @@ def test_an_event_that_came_in_pieces_was_good_when_it_set_out(protocol: str) ->
     """What is put together has been acknowledged: who was revoked meanwhile must not stop what comes after it."""
     kind = protocol_named(protocol)
     verifier = OPERATOR.verifier(BROKER)
-    plan = verifier.plan(StackPlan(kind, kind.settings_type(), beacons=BEACONS))
+    plan = verifier.add_verification(StackPlan(kind, kind.settings_type(), beacons=BEACONS))
     read = plan.codecs[Layer.DISSEMINATION].decoder((Event,))
     event = Event(EventId(1, 1), {"n": 1})
     good = signed(OPERATOR.verifier(1).signatures, event)

@@ -24,9 +24,9 @@ from carrycast.node.link.frame import (
     LinkFlaw,
     LinkFrame,
     LinkKind,
-    acknowledged_sequences,
     add_waiting_time,
     pack,
+    read_acknowledged_sequences,
     unpack,
 )
 from carrycast.node.link.udp import UdpAdapter
@@ -142,7 +142,7 @@ def test_frames_and_acknowledgements_of_one_turn_leave_together(run: Run) -> Non
         assert [address for address, _ in air.sent] == [HERE, THERE]
         here = air.sent[0][1]
         assert [one.kind for one in here] == [LinkKind.DATA, LinkKind.DATA, LinkKind.ACKNOWLEDGEMENT]
-        assert (here[0].sequence, here[1].sequence, acknowledged_sequences(here[2])) == (1, 3, [8, 9])
+        assert (here[0].sequence, here[1].sequence, read_acknowledged_sequences(here[2])) == (1, 3, [8, 9])
         assert len(air.sent[1][1]) == 1
 
     run(story())
@@ -174,7 +174,7 @@ def test_acknowledgements_wait_until_what_follows_is_kept(run: Run) -> None:
         assert callable(then)
         then()
         await asyncio.sleep(0)
-        assert [acknowledged_sequences(one) for one in air.sent[0][1]] == [[8]]
+        assert [read_acknowledged_sequences(one) for one in air.sent[0][1]] == [[8]]
 
     run(story())
 

@@ -18,8 +18,8 @@ from carrycast.node.identity import KEY_BYTES, read_or_create_key
 from carrycast.node.link.config import InterfaceConfig, LinkSettings
 from carrycast.node.link.socket_address import format_socket_address, parse_socket_address
 from carrycast.node.link.udp import UdpSettings
-from carrycast.node.runtime.host import LiveHost, offered_capabilities
-from carrycast.node.security.identity import node_of
+from carrycast.node.runtime.host import LiveHost, find_capabilities
+from carrycast.node.security.identity import derive_node_id
 from carrycast.trace import Level
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "live"
@@ -80,7 +80,7 @@ def test_a_short_file_has_sensible_defaults(tmp_path: Path) -> None:
     config = loaded(tmp_path, MINIMAL)
     assert config.interfaces == (InterfaceConfig(adapter=UdpSettings(port=7400)),)
     assert (config.store, config.control, config.trace.level) == (None, None, Level.METRICS)
-    assert config.node == node_of(b"car-1") <= MAX_NODE_ID
+    assert config.node == derive_node_id(b"car-1") <= MAX_NODE_ID
     assert config.plan.beacons is not None
     assert config.plan.beacons.period_s == 1.0
 
@@ -132,14 +132,14 @@ def test_a_node_knows_the_ground_that_its_configuration_names(tmp_path: Path) ->
         ('map = "own.toml"\narea_m = [5000, 6000]\n', Area(5000.0, 6000.0)),
     ):
         config = loaded(tmp_path, given + MINIMAL)
-        host = LiveHost(Layer.DISSEMINATION, config.facts(), None, 0)
+        host = LiveHost(Layer.DISSEMINATION, config.make_host_facts(), None, 0)
         assert (host.road_map(), host.area) == (city, area)
-        assert {Capability.MAP, Capability.AREA} <= host.offers == offered_capabilities(False, config.facts())
+        assert {Capability.MAP, Capability.AREA} <= host.offers == find_capabilities(False, config.make_host_facts())
 
 
 def test_a_node_that_was_told_of_no_ground_knows_none(tmp_path: Path) -> None:
     config = loaded(tmp_path, MINIMAL)
-    host = LiveHost(Layer.DISSEMINATION, config.facts(), None, 0)
+    host = LiveHost(Layer.DISSEMINATION, config.make_host_facts(), None, 0)
     assert not {Capability.MAP, Capability.AREA} & host.offers
     with pytest.raises(LookupError, match="no area"):
         _ = host.area
@@ -172,7 +172,7 @@ def test_a_directory_names_nodes_by_name_or_by_id(tmp_path: Path) -> None:
     text = 'roles = ["broker"]\n' + MINIMAL + '[directory]\nbroker = ["car-1", 42]\n'
     config = loaded(tmp_path, text)
     assert config.roles == ("broker",)
-    assert config.directory == {"broker": (node_of(b"car-1"), 42)}
+    assert config.directory == {"broker": (derive_node_id(b"car-1"), 42)}
 
 
 def test_peers_that_are_numbers_wait_for_no_name(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_key_is_made_once_and_kept_private(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert [file.name for file in path.parent.iterdir()] == ["node.key"]
     config = loaded(tmp_path, 'key_file = "keys/node.key"\n' + MINIMAL)
-    assert config.node == node_of(key) != node_of(b"car-1")
+    assert config.node == derive_node_id(key) != derive_node_id(b"car-1")
     path.write_bytes(b"short")
     with pytest.raises(WorkError, match="must hold 32 bytes"):
         read_or_create_key(path)

@@ -194,7 +194,7 @@ def test_one_neighbor_that_takes_its_time_holds_up_nobody(
 ) -> None:
     """It asked for everything, acknowledged late, and its publishers were refused nine events of ten."""
     one = SimpleNamespace(
-        _link_layer=SimpleNamespace(pending=waiting, longest=longest),
+        _link_layer=SimpleNamespace(pending=waiting, longest_queue=longest),
         _config=SimpleNamespace(link=LinkSettings(queue=4096)),
         neighbors=range(neighbors),
     )

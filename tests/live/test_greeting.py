@@ -58,10 +58,10 @@ def finishes(stranger: socket.socket, node: LiveNode) -> Iterator[bytes]:
     forged = Operator("another").verifier(ME.node).membership
     forged.network = NETWORK
     state = start_handshake(forged, True, OURS, ME, node.node, cookie)
-    reply = asked(stranger, node, LinkKind.INITIATION, cookie, OURS.encode() + NETWORK + state.write(b""))
+    reply = asked(stranger, node, LinkKind.INITIATION, cookie, OURS.encode() + NETWORK + state.write_message(b""))
     assert reply.kind is LinkKind.REPLY
-    state.read(reply.body[1:])
-    sealed = state.write(make_introduction(forged, OURS, ME.session))
+    state.read_message(reply.body[1:])
+    sealed = state.write_message(make_introduction(forged, OURS, ME.session))
     while True:
         yield pack(LinkFrame(LinkKind.FINISH, *ME, cookie, sealed))
 

@@ -106,13 +106,13 @@ def test_who_was_revoked_opens_nothing_that_is_sealed_from_then_on(run: Run) -> 
             frame = unpack(datagram, keyed=True)
             assert isinstance(frame, LinkFrame)
             if frame.sender == 1 and frame.kind is LinkKind.SEALED:
-                assert not isinstance(mine.open(frame.sequence, frame.body, datagram[:23]), bytes)
+                assert not isinstance(mine.decrypt(frame.sequence, frame.body, datagram[:23]), bytes)
         first.say(b"again")
         air.carry()
         sealed_bodies = group_bodies(air, 1)
         assert sealed_bodies
         for frame, beside, body in sealed_bodies:
-            assert Cipher(known).open(frame.sequence, body.ciphertext, beside) is None
+            assert Cipher(known).decrypt(frame.sequence, body.ciphertext, beside) is None
 
     run(story())
 

@@ -17,7 +17,7 @@ from carrycast.node.security.handshake import (
     make_introduction,
     start_handshake,
 )
-from carrycast.node.security.identity import node_of
+from carrycast.node.security.identity import derive_node_id
 from carrycast.node.security.membership import Membership
 from carrycast.node.security.noise import NoiseError
 from carrycast.node.security.primitives import PUBLIC_BYTES, TAG_BYTES, SigningKey
@@ -49,11 +49,11 @@ def ended() -> Membership:
 
 
 def secret_member(name: str, secret: bytes = SECRET) -> Membership:
-    return Keys(private_of(name), secret).membership()
+    return Keys(private_of(name), secret).make_membership()
 
 
 def secret_speaker(air: Air, name: str) -> Speaker:
-    node = node_of(SigningKey(private_of(name)).public)
+    node = derive_node_id(SigningKey(private_of(name)).public)
     return Speaker(air, node, membership=secret_member(name), port=len(air.ears) + 1)
 
 
@@ -218,8 +218,8 @@ def test_a_responder_without_a_good_key_is_told_nothing_more(who: str, run: Run)
         [initiation] = attacker.of(LinkKind.INITIATION)
         began = first.transport._me
         state = start_handshake(attacker.membership, False, OURS, began, attacker.me.node, 99)
-        state.read(initiation.body[INITIATION_BYTES:])
-        message = state.write(make_introduction(attacker.membership, OURS, attacker.me.session))
+        state.read_message(initiation.body[INITIATION_BYTES:])
+        message = state.write_message(make_introduction(attacker.membership, OURS, attacker.me.session))
         first.dropped.clear()
         attacker.say(first, LinkKind.REPLY, 99, bytes([OURS.most]) + message)
         assert first.dropped == ["link_credential_expired" if who == "ended" else "link_credential_of_a_stranger"]
@@ -247,8 +247,8 @@ def test_who_answers_in_the_place_of_another_does_not_end_its_handshake(kind: Li
                 began, asked = speakers[target], speakers[origin]
                 bad = stranger(asked.node)
                 state = start_handshake(bad, False, OURS, began.transport._me, asked.node, frame.sequence)
-                state.read(initiated[INITIATION_BYTES:])
-                message = state.write(make_introduction(bad, OURS, frame.session))
+                state.read_message(initiated[INITIATION_BYTES:])
+                message = state.write_message(make_introduction(bad, OURS, frame.session))
                 forged = True
                 began.ear.hear(pack(frame._replace(body=bytes([OURS.most]) + message)), origin, False)
                 assert list(began.transport.sessions) == []
@@ -495,13 +495,13 @@ def test_what_a_later_version_adds_is_ignored(run: Run) -> None:
         offer = VersionOffer(1, 200, 0xFFFF)
         cookie = later.cookie(first)
         state = start_handshake(later.membership, True, offer, later.me, 1, cookie)
-        body = offer.encode() + later.membership.network + state.write(b"something new")
+        body = offer.encode() + later.membership.network + state.write_message(b"something new")
         later.say(first, LinkKind.INITIATION, cookie, body)
         [reply] = later.of(LinkKind.REPLY)
         assert reply.body[0] == OURS.most
-        state.read(reply.body[1:])
+        state.read_message(reply.body[1:])
         known = msgspec.msgpack.decode(make_introduction(later.membership, offer, later.me.session))
-        message = state.write(msgspec.msgpack.encode([*known, "new", {"and": "more"}]))
+        message = state.write_message(msgspec.msgpack.encode([*known, "new", {"and": "more"}]))
         later.say(first, LinkKind.FINISH, cookie, message)
         [session] = first.transport.sessions
         assert (session.member.node, session.version, session.features) == (66, 1, 0)
@@ -576,10 +576,10 @@ def test_who_steals_the_keys_of_a_device_opens_nothing_that_was_recorded(with_se
         began, asked = (first, second) if initiation.sender == first.node else (second, first)
         # The thief has both devices, and the first message as it was.
         thief = start_handshake(stolen[began.node], True, OURS, began.transport._me, asked.node, initiation.sequence)
-        thief.write(b"")
+        thief.write_message(b"")
         thief._symmetric.hash = _hash_after_first(stolen[asked.node], began, asked, initiation)
         with pytest.raises(NoiseError):
-            thief.read(reply.body[1:])
+            thief.read_message(reply.body[1:])
 
     run(story())
 
@@ -587,7 +587,7 @@ def test_who_steals_the_keys_of_a_device_opens_nothing_that_was_recorded(with_se
 def _hash_after_first(stolen: Membership, began: Speaker, asked: Speaker, initiation: LinkFrame) -> bytes:
     """All who know the secret can follow the handshake so far."""
     state = start_handshake(stolen, False, OURS, began.transport._me, asked.node, initiation.sequence)
-    state.read(initiation.body[INITIATION_BYTES:])
+    state.read_message(initiation.body[INITIATION_BYTES:])
     return state.hash
 
 
@@ -607,7 +607,7 @@ def test_nothing_is_computed_or_remembered_before_a_cookie_comes_back(
         def no_key() -> None:
             raise AssertionError("a key was computed")
 
-        monkeypatch.setattr("carrycast.node.security.noise.AgreementKey", no_key)
+        monkeypatch.setattr("carrycast.node.security.noise.DhKeyPair", no_key)
         network = first.membership.network
         kinds = [kind for kind in LinkKind if kind >= LinkKind.HELLO]
         for port in range(300):

@@ -15,7 +15,7 @@ from carrycast.node.node import LiveNode
 from carrycast.node.security.certificate import read_certificate
 from carrycast.node.security.config import Keys
 from carrycast.node.security.event_signatures import MAX_SIGNED_BYTES
-from carrycast.node.security.identity import node_of
+from carrycast.node.security.identity import derive_node_id
 from carrycast.node.security.key_files import KeyKind, format_key, write_key
 from carrycast.node.security.membership import Certified, Member, Membership, Rejection
 from carrycast.node.security.primitives import SigningKey
@@ -28,7 +28,7 @@ OPERATOR = Operator()
 
 def with_secret(config: MakeConfig, name: str, secret: bytes = bytes(32), protocol: str = "flooding") -> LiveNode:
     private = private_of(name)
-    node = node_of(SigningKey(private).public)
+    node = derive_node_id(SigningKey(private).public)
     return LiveNode(replace(config(node, protocol), keys=Keys(private, secret)))
 
 
@@ -145,14 +145,14 @@ def test_who_has_no_good_certificate_is_refused(
 class Forged(Keys):
     """Keys of a node that believes in itself."""
 
-    def membership(self) -> Membership:
+    def make_membership(self) -> Membership:
         return Believer(SigningKey(self.private), self.certificate, self.operator, None)
 
 
 class Believer(Certified):
     """A member that takes every certificate for good."""
 
-    def _verify(self, credential: bytes) -> Member | Rejection:
+    def _read_credential(self, credential: bytes) -> Member | Rejection:
         certificate = read_certificate(credential)
         assert certificate is not None
         return Member(certificate.node, certificate.key, credential)

@@ -52,7 +52,7 @@ def test_certified_attributes_decide_who_gets_an_event(scheme: str, config: Make
 def test_an_unsigned_event_in_a_parcel_goes_no_further(config: MakeConfig) -> None:
     made = OPERATOR.keyed(holder_config(config, 2, "broker_aodv"))
     assert made.keys is not None
-    plan = made.keys.verifier().plan(made.plan)
+    plan = made.keys.make_verifier().add_verification(made.plan)
     signer = OPERATOR.verifier(1)
 
     def carried(event: Event) -> bytes:

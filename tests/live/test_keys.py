@@ -26,10 +26,10 @@ from carrycast.node.security.certificate import (
     read_certificate,
 )
 from carrycast.node.security.event_signatures import EventFlaw, strip_signature
-from carrycast.node.security.identity import node_of
+from carrycast.node.security.identity import derive_node_id
 from carrycast.node.security.key_files import KeyKind, read_key, write_key
 from carrycast.node.security.membership import Certified, Rejection
-from carrycast.node.security.primitives import AgreementKey, Cipher, SigningKey, is_signed_by
+from carrycast.node.security.primitives import Cipher, DhKeyPair, SigningKey, is_signed_by
 from carrycast.node.security.revocations import RevocationList, RevocationTimes, read_revocation_list, revoke_nodes
 from carrycast.node.security.verification import CERTIFICATE
 from tests.live.keyed import Operator, private_of, signed
@@ -59,9 +59,9 @@ def test_the_commands_make_all_that_a_node_needs(tmp_path: Path, capsys: pytest.
     file = tmp_path / "car-1.toml"
     file.write_text(CONFIG + 'certificate = "car-1.cert"\noperator = "operator.key.pub"\nrevocations = "out.list"\n')
     config = load_config(file)
-    assert config.node == node_of(b"car-1"), "the id of a certified node is that of its name, as without keys"
+    assert config.node == derive_node_id(b"car-1"), "the id of a certified node is that of its name, as without keys"
     assert config.keys is not None
-    mine = config.keys.membership().mine
+    mine = config.keys.make_membership().mine
     assert dict(mine.attributes) == {"rank": "major"}
     capsys.readouterr()
     assert main(["keys", "show", f"{folder}/car-1.cert"]) == 0
@@ -132,7 +132,7 @@ def test_a_wrong_table_of_keys_is_refused_in_one_line(text: str, message: str, t
 
 def test_a_name_has_the_same_id_in_every_version() -> None:
     """Stores, certificates and directories have ids, and nodes of two versions may be in one network."""
-    assert node_of(b"sensor") == 4663084449552202168
+    assert derive_node_id(b"sensor") == 4663084449552202168
 
 
 def test_files_that_are_no_keys_are_refused(tmp_path: Path) -> None:
@@ -159,14 +159,17 @@ def test_a_certificate_has_an_end(days: str, tmp_path: Path) -> None:
 def test_a_certificate_is_good_as_it_was_signed_and_for_its_time() -> None:
     issued = OPERATOR.keys(1).certificate
     judge = OPERATOR.verifier(2).membership
-    assert not isinstance(judge.member(issued), Rejection)
+    assert not isinstance(judge.verify_credential(issued), Rejection)
     for at in range(len(issued)):
         changed = issued[:at] + bytes([issued[at] ^ 1]) + issued[at + 1 :]
-        assert isinstance(judge.member(changed), Rejection), at
-    assert judge.member(b"") is judge.member(bytes(5000)) is Rejection.MALFORMED
-    assert judge.member(Operator("x").keys(1).certificate) is Rejection.STRANGER
-    assert judge.member(OPERATOR.keys(1, issued_s=0.0, expires_s=time.time() - 1).certificate) is Rejection.EXPIRED
-    assert judge.member(OPERATOR.keys(1, issued_s=time.time() + 1e6).certificate) is Rejection.EXPIRED
+        assert isinstance(judge.verify_credential(changed), Rejection), at
+    assert judge.verify_credential(b"") is judge.verify_credential(bytes(5000)) is Rejection.MALFORMED
+    assert judge.verify_credential(Operator("x").keys(1).certificate) is Rejection.STRANGER
+    assert (
+        judge.verify_credential(OPERATOR.keys(1, issued_s=0.0, expires_s=time.time() - 1).certificate)
+        is Rejection.EXPIRED
+    )
+    assert judge.verify_credential(OPERATOR.keys(1, issued_s=time.time() + 1e6).certificate) is Rejection.EXPIRED
 
 
 def test_a_certificate_that_is_too_long_or_has_a_bad_filter_is_not_issued() -> None:
@@ -182,18 +185,18 @@ def test_a_certificate_that_is_too_long_or_has_a_bad_filter_is_not_issued() -> N
 
 def test_only_a_newer_list_of_the_operator_counts(tmp_path: Path) -> None:
     operator = Operator("of this test")
-    judge = operator.keys(1, list_file=tmp_path / "list").membership()
+    judge = operator.keys(1, list_file=tmp_path / "list").make_membership()
     assert isinstance(judge, Certified)
     known = operator.keys(2).certificate
-    assert not isinstance(judge.member(known), Rejection)
+    assert not isinstance(judge.verify_credential(known), Rejection)
     first = operator.revoked(2)
     second = operator.revoked(3)
     assert not judge.take_revocations(Operator("another").revoked(2))
     assert not judge.take_revocations(b"")
     assert judge.take_revocations(second)
     assert not judge.take_revocations(first), "an older one, replayed"
-    assert judge.member(known) is Rejection.REVOKED
-    again = operator.keys(1, list_file=tmp_path / "list").membership()
+    assert judge.verify_credential(known) is Rejection.REVOKED
+    again = operator.keys(1, list_file=tmp_path / "list").make_membership()
     assert again.number == 2, "it was written down"
 
 
@@ -203,7 +206,7 @@ def test_a_list_ends_where_it_would_not_be_taken() -> None:
     with pytest.raises(UserError, match="at most 4 MiB"):
         revoke_nodes(OPERATOR.key, RevocationList(), many, 1e9)
     made = revoke_nodes(OPERATOR.key, RevocationList(), dict(list(many.items())[:100_000]), 1e9)
-    assert read_revocation_list(OPERATOR.key.public, made.difference(0)) == made
+    assert read_revocation_list(OPERATOR.key.public, made.encode_delta(0)) == made
 
 
 @pytest.mark.promise("signed")
@@ -256,8 +259,8 @@ def test_a_signature_for_one_purpose_is_none_for_another() -> None:
 
 
 def test_a_key_that_everybody_shares_a_secret_with_is_refused() -> None:
-    assert AgreementKey().shared(bytes(32)) is None
-    assert Cipher(bytes(32)).open(1, b"short", b"") is None
+    assert DhKeyPair().dh(bytes(32)) is None
+    assert Cipher(bytes(32)).decrypt(1, b"short", b"") is None
 
 
 def test_each_number_is_taken_once_however_far_it_jumps() -> None:
@@ -276,7 +279,7 @@ def refreshed(subscription: Subscription) -> tuple[Message, Codec]:
     plan = make_stack_plan(
         {"name": "topic_holder", "variant": "broker_gpsr"}, None, None, frozenset(Capability), "test"
     )
-    vetted = OPERATOR.verifier(2).plan(plan)
+    vetted = OPERATOR.verifier(2).add_verification(plan)
     return Refresh("t", SubscriptionEntry(subscription, Position(0, 0), (0, 0))), vetted.codecs[Layer.DISSEMINATION]
 
 
@@ -352,6 +355,6 @@ def test_certificates_and_lists_of_this_format_stay_readable() -> None:
     assert is_issued_by(OPERATOR.key.public, card)
     first = revoke_nodes(OPERATOR.key, RevocationList(), {7: RevocationTimes(1500.0, 3000.0)}, 1600.0)
     second = revoke_nodes(OPERATOR.key, first, {8: RevocationTimes(1700.0, 3000.5)}, 1800.0)
-    assert (second.difference(0), second.difference(1)) == (WRITTEN_LIST, WRITTEN_CHANGES)
+    assert (second.encode_delta(0), second.encode_delta(1)) == (WRITTEN_LIST, WRITTEN_CHANGES)
     assert read_revocation_list(OPERATOR.key.public, WRITTEN_LIST) == second
     assert read_revocation_list(OPERATOR.key.public, WRITTEN_CHANGES, first) == second

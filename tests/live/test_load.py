@@ -11,7 +11,7 @@ import pytest
 from carrycast.core.protocol import Capability
 from carrycast.core.wire import Layer
 from carrycast.node.runtime import load
-from carrycast.node.runtime.host import HostFacts, LiveHost, offered_capabilities
+from carrycast.node.runtime.host import HostFacts, LiveHost, find_capabilities
 from carrycast.node.runtime.load import LoadMeter
 
 
@@ -71,6 +71,6 @@ def test_free_memory_is_told_where_the_system_tells_it(monkeypatch: pytest.Monke
         raise ValueError(name)
 
     monkeypatch.setattr(os, "sysconf", unknown)
-    assert Capability.MEMORY not in offered_capabilities(store=False, facts=HostFacts())
+    assert Capability.MEMORY not in find_capabilities(store=False, facts=HostFacts())
     with pytest.raises(LookupError, match="memory"):
         host.free_memory_bytes(0.0)

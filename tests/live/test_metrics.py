@@ -127,7 +127,7 @@ def test_delays_are_counted_in_buckets() -> None:
     delays = DelayHistogram()
     for delay_s in (-5.0, 0.001, 0.05, 7200.0):
         delays.add(delay_s)
-    told = dict(delays.cumulative())
+    told = dict(delays.accumulate())
     assert (told[0.001], told[0.01], told[0.1], told[3600.0], told[None]) == (2, 2, 3, 3, 4)
     assert delays.sum_s == pytest.approx(7200.051)
 
@@ -161,14 +161,14 @@ def test_a_service_manager_that_does_not_listen_holds_up_nobody(
 
     async def story() -> None:
         service = ServiceManager()
-        service.ready("node a runs")
+        service.notify_ready("node a runs")
         said: list[str] = []
         await until(lambda: "READY=1\nSTATUS=node a runs" in heard(manager, said), PATIENCE_S)
         # It says that it is alive until the queue is full again, and goes on.
         told = asyncio.Event()
         asyncio.get_running_loop().call_later(0.2, told.set)
         await told.wait()
-        service.stopping()
+        service.notify_stopping()
 
     run(story())
 
@@ -182,9 +182,9 @@ def test_a_service_manager_is_told_of_the_start_of_life_and_of_the_end(
 
     async def story() -> None:
         service = ServiceManager()
-        service.ready("node a runs")
+        service.notify_ready("node a runs")
         await until(lambda: heard(manager, said).count("WATCHDOG=1") >= 3, PATIENCE_S)
-        service.stopping()
+        service.notify_stopping()
         await until(lambda: "STOPPING=1" in heard(manager, said), PATIENCE_S)
 
     run(story())
@@ -197,10 +197,10 @@ def test_without_a_manager_nothing_is_said_and_one_that_is_gone_does_no_harm(
 ) -> None:
     async def story() -> None:
         monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-        ServiceManager().ready("")
+        ServiceManager().notify_ready("")
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "gone"))
         service = ServiceManager()
-        service.ready("")
-        service.stopping()
+        service.notify_ready("")
+        service.notify_stopping()
 
     run(story())

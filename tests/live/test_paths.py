@@ -90,7 +90,7 @@ def test_of_second_addresses_the_one_that_was_heard_least_recently_makes_room(ru
         assert paths.admit(frame_of(0), THERE, False), "the oldest was heard a moment ago"
         assert paths.admit(frame_of(2), THERE, False)
         assert not paths.admit(frame_of(1), THERE, False), "the second oldest has to answer again"
-        assert paths.address(1) == HERE, "what is meant for that node goes where it went"
+        assert paths.find_address(1) == HERE, "what is meant for that node goes where it went"
         paths.close()
 
     run(story())

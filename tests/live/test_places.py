@@ -17,7 +17,7 @@ from carrycast.node.config import NodeConfig
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
 from carrycast.node.link.neighbor_eviction import NeighborEviction
 from carrycast.node.link.rate_limit import QuotaSettings
-from carrycast.node.link.udp import prefixes
+from carrycast.node.link.udp import find_prefixes
 from carrycast.node.node import LiveNode
 from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
@@ -40,13 +40,13 @@ class Table(NeighborEviction):
         it gives others up after three."""
         replaced = None
         if neighbor not in self.neighbors and len(self.neighbors) >= self.most:
-            replaced = self.choose(prefixes(host)[0], now_s, 1.0, 3.0)
+            replaced = self.choose(find_prefixes(host)[0], now_s, 1.0, 3.0)
             if replaced is None:
                 return None
             self.neighbors.remove(replaced)
             self.forget(replaced)
         self.neighbors.add(neighbor)
-        self.on_beacon(neighbor, prefixes(host)[0], period_s, now_s)
+        self.on_beacon(neighbor, find_prefixes(host)[0], period_s, now_s)
         return replaced
 
 

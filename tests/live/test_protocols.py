@@ -9,12 +9,12 @@ import pytest
 from carrycast.core.protocol import StackPlan, UsesRouter
 from carrycast.core.protocol.registry import protocol_named, protocol_names
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
-from carrycast.node.runtime.host import HostFacts, offered_capabilities
+from carrycast.node.runtime.host import HostFacts, find_capabilities
 from carrycast.node.storage.sequence_numbers import next_incarnation
 from tests.live.conftest import BEACONS, LINK, MakeConfig, Run
 from tests.patience import PATIENCE_S
 
-OFFERED = offered_capabilities(store=False, facts=HostFacts())
+OFFERED = find_capabilities(store=False, facts=HostFacts())
 PROTOCOLS = [
     name
     for name in protocol_names()

@@ -133,7 +133,7 @@ def test_a_subscription_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     database.close()
     store = NodeStore(tmp_path / "store", 1)
     with pytest.raises(WorkError, match="a subscription that cannot be read"):
-        store.subscriptions()
+        store.read_subscriptions()
     store.close()
 
 

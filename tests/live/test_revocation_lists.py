@@ -10,7 +10,7 @@ import pytest
 from carrycast.cli import main
 from carrycast.node.link.frame import LinkFrame, LinkKind, unpack
 from carrycast.node.security import commands
-from carrycast.node.security.commands import issuance_log
+from carrycast.node.security.commands import issuance_log_path
 from carrycast.node.security.key_files import KeyKind, read_key
 from carrycast.node.security.list_transfer import SEGMENT_BYTES, ListDownload
 from carrycast.node.security.membership import CLOCK_SLACK_S, Certified, Rejection
@@ -74,7 +74,7 @@ def test_only_what_changed_travels(run: Run) -> None:
         assert first.membership.take_revocations(operator.revoked(9))
         air.carry()
         assert second.membership.number == 2
-        assert len(second.membership.difference(0)) == len(first.membership.difference(0)) > 39_000
+        assert len(second.membership.encode_delta(0)) == len(first.membership.encode_delta(0)) > 39_000
         assert sum(len(datagram) for _, _, datagram in air.said) < 2000
 
     run(story())
@@ -122,7 +122,7 @@ def test_a_list_to_which_changes_do_not_fit_is_fetched_whole(run: Run) -> None:
         assert second.membership.take_revocations(again.revoked(9))
         meet(air, first, second)
         assert first.membership.number == second.membership.number == 2
-        assert first.membership.difference(0) == second.membership.difference(0)
+        assert first.membership.encode_delta(0) == second.membership.encode_delta(0)
         assert "link_list_forged" not in first.dropped
 
     run(story())
@@ -133,7 +133,7 @@ class Silent:
 
     number = 1 << 60
 
-    def difference(self, since: int) -> bytes:
+    def encode_delta(self, since: int) -> bytes:
         return b""
 
 
@@ -220,8 +220,8 @@ def test_entries_end_and_go_from_the_list_by_difference_too() -> None:
     )
     second = revoke_nodes(operator.key, first, {3: RevocationTimes(now_s, now_s + 9000)}, now_s + 101)
     assert list(second.entries) == [2, 3]
-    changes = second.difference(1)
-    assert len(changes) < len(second.difference(0))
+    changes = second.encode_delta(1)
+    assert len(changes) < len(second.encode_delta(0))
     assert read_revocation_list(operator.key.public, changes, first) == second
     assert read_revocation_list(operator.key.public, changes) is None
     assert read_revocation_list(operator.key.public, changes, second) is None
@@ -247,11 +247,11 @@ def test_a_node_stays_on_the_list_until_its_last_certificate_has_ended_with_its_
     assert "node 7 stays on the list for good" in said
     found = read_revocation_list(_public(operator), read_key(listed, KeyKind.REVOCATIONS)[1])
     assert found is not None
-    [car, seven] = [found.entries[node] for node in (commands._node("car"), 7)]
+    [car, seven] = [found.entries[node] for node in (commands._parse_node("car"), 7)]
     assert car.until_s == pytest.approx(time.time() + 303 * 86_400 + CLOCK_SLACK_S, abs=60)
     assert seven.until_s == NEVER_S
-    assert issuance_log(operator).stat().st_mode & 0o077 == 0
-    issuance_log(operator).write_text("nonsense\n")
+    assert issuance_log_path(operator).stat().st_mode & 0o077 == 0
+    issuance_log_path(operator).write_text("nonsense\n")
     assert main(revoke) == 2
     assert "line 1" in capsys.readouterr().err
 
@@ -267,8 +267,8 @@ def test_a_revocation_counts_whatever_time_is_claimed() -> None:
     assert isinstance(judge, Certified)
     keys = operator.keys(2)
     assert judge.take_revocations(operator.revoked(2))
-    assert judge.member(keys.certificate) is Rejection.REVOKED
-    assert judge.neighbor(operator.verifier(2).membership.card) is not Rejection.REVOKED, "it was certified again"
+    assert judge.verify_credential(keys.certificate) is Rejection.REVOKED
+    assert judge.verify_card(operator.verifier(2).membership.card) is not Rejection.REVOKED, "it was certified again"
 
 
 @pytest.mark.promise("revocation-overrides")

@@ -184,7 +184,7 @@ class Liar:
     def __init__(self, text: bytes) -> None:
         self._text = text
 
-    def difference(self, since: int) -> bytes:
+    def encode_delta(self, since: int) -> bytes:
         return self._text
 
 

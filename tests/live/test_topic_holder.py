@@ -15,7 +15,7 @@ from carrycast.errors import UserError, WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.config import NodeConfig, load_config
 from carrycast.node.node import LiveNode
-from carrycast.node.runtime.host import HostFacts, Whereabouts, offered_capabilities
+from carrycast.node.runtime.host import HostFacts, Whereabouts, find_capabilities
 from carrycast.protocols.topic_holder.rules import home_nodes, home_place, topic_key
 from carrycast.protocols.topic_holder.settings import SCHEMES
 from carrycast.sim.testing import Net
@@ -53,7 +53,7 @@ def holder_config(config: MakeConfig, node: NodeId, scheme: str, **settings: obj
     facts = HostFacts(Whereabouts(there), directory=EVERYBODY, area=AREA, roads=ROADS)
     table = {"name": "topic_holder", "variant": scheme, **QUICK, **settings}
     router = ROUTERS[str(SCHEMES[scheme]["router"])]
-    plan = make_stack_plan(table, router, BEACONS, offered_capabilities(store=False, facts=facts), "test")
+    plan = make_stack_plan(table, router, BEACONS, find_capabilities(store=False, facts=facts), "test")
     return replace(config(node), plan=plan, position=there, directory=EVERYBODY, area=AREA, roads=ROADS)
 
 
@@ -255,7 +255,7 @@ def test_both_worlds_deliver_the_same(scheme: str, config: MakeConfig, run: Run)
             facts = HostFacts(Whereabouts(there), directory=everybody, area=area)
             router = ROUTERS[str(SCHEMES[scheme]["router"])]
             table = {"name": "topic_holder", "variant": scheme, **QUICK}
-            plan = make_stack_plan(table, router, BEACONS, offered_capabilities(store=False, facts=facts), "test")
+            plan = make_stack_plan(table, router, BEACONS, find_capabilities(store=False, facts=facts), "test")
             configs.append(replace(config(node), plan=plan, position=there, directory=everybody, area=area))
         async with LoopbackNetwork(configs) as network:
             for node, filter in enumerate(FILTERS):

@@ -15,7 +15,7 @@ from carrycast.core.stacks import make_stack_plan, select_protocol
 from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import POLL_S, LoopbackNetwork, until
 from carrycast.node.config import NodeConfig
-from carrycast.node.runtime.host import HostFacts, offered_capabilities
+from carrycast.node.runtime.host import HostFacts, find_capabilities
 from carrycast.sim.testing import Net, examples
 from carrycast.trace import Trace
 from tests.live.conftest import MakeConfig
@@ -53,7 +53,7 @@ REPORT_S = {"adaptive": 1.0, "semi_probabilistic": 1.5, "prophet": 1.0}
 """Who tells its neighbors every 0.1 s what it wants is given so long after links have changed: a new neighbor is heard
 only once it has answered, and what is not sent to it by then is lost to it."""
 SEED = 1
-OFFERED = offered_capabilities(store=False, facts=HostFacts())
+OFFERED = find_capabilities(store=False, facts=HostFacts())
 
 
 class Phase(NamedTuple):

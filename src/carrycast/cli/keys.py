@@ -130,14 +130,15 @@ def _certify(arguments: argparse.Namespace) -> int:
 
 
 def _revoke(arguments: argparse.Namespace) -> int:
-    from carrycast.node.security import NEVER_S, issuance_log, revoke
+    from carrycast.node.security import NEVER_S, issuance_log_path, revoke
 
     after = revoke(arguments.nodes, arguments.operator, arguments.list_file)
     print_line(f"{arguments.list_file}: list number {after.number}, {len(after.entries)} nodes are revoked")
     for node, one in after.entries.items():
         if one.number == after.number and one.until_s == NEVER_S:
             print_line(
-                f"node {node} stays on the list for good: no certificate of it is in {issuance_log(arguments.operator)}"
+                f"node {node} stays on the list for good: no certificate of it is in "
+                f"{issuance_log_path(arguments.operator)}"
             )
     print_line("give it to one node as keys.revocations and send that node SIGHUP: it tells the others")
     return 0

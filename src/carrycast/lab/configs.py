@@ -12,7 +12,7 @@ from carrycast.core.streams import stream
 from carrycast.errors import UserError
 from carrycast.node import NodeConfig, TraceConfig
 from carrycast.node.link import InterfaceConfig, LinkSettings
-from carrycast.node.runtime import HostFacts, ProcessorConfig, Whereabouts, offered_capabilities
+from carrycast.node.runtime import HostFacts, ProcessorConfig, Whereabouts, find_capabilities
 from carrycast.sim.engine import RADIO
 from carrycast.sim.mobility import Trajectories
 from carrycast.sim.radio import DiskRadio
@@ -81,7 +81,7 @@ class LabNodes:
     def _plan(self) -> StackPlan:
         """As the simulator has it, if a live node offers what it needs."""
         scenario = self.scenario
-        offers = offered_capabilities(True, self._facts(0))
+        offers = find_capabilities(True, self._facts(0))
         make_stack_plan(
             scenario.protocol, scenario.router, None, offers, f"{scenario.name} on live nodes", scenario.roles
         )

@@ -93,12 +93,12 @@ async def _run(node: "LiveNode", path: Path) -> None:
             _print_error(f"{who} on {where}{clients}; Ctrl-C stops it")
             if node.security.warning is not None:
                 _print_error(node.security.warning)
-            service_manager.ready(f"{who} on {where}")
+            service_manager.notify_ready(f"{who} on {where}")
             started.set()
             # The objects so far live as long as the node, so the garbage collector need not visit them.
             gc.freeze()
             await stop.wait()
-            service_manager.stopping()
+            service_manager.notify_stopping()
         finally:
             await node.stop()
     finally:
@@ -160,7 +160,7 @@ def publish_lines(
 ) -> Iterator[EventId]:
     """Publish one event for each line of attributes, without blank lines; their ids."""
 
-    def events() -> Iterator[tuple[Mapping[str, Scalar], bytes]]:
+    def parse_lines() -> Iterator[tuple[Mapping[str, Scalar], bytes]]:
         for number, line in enumerate(lines, start=1):
             words = _WORD.findall(line)
             if words:
@@ -170,7 +170,7 @@ def publish_lines(
                     raise UserError(f"line {number}: {error}") from None
 
     with connect(address, PATIENCE_S) as client:
-        yield from client.publish_all(events(), lease_s, access, level, copies)
+        yield from client.publish_all(parse_lines(), lease_s, access, level, copies)
 
 
 class SubscribeArguments(NamedTuple):
@@ -197,7 +197,7 @@ def subscribe(
     while True:
         try:
             left = None if count is None else count - received
-            for event in _deliveries(address, options, patience_s, deadline, left):
+            for event in _receive_events(address, options, patience_s, deadline, left):
                 received += 1
                 yield event
         except ConnectionLostError as error:
@@ -209,7 +209,7 @@ def subscribe(
             return
 
 
-def _deliveries(
+def _receive_events(
     address: str, options: SubscribeArguments, patience_s: float, deadline: float, count: int | None
 ) -> Iterator[Event]:
     """The events of one connection. An event is acknowledged when the next one is taken, and at the end."""
@@ -271,7 +271,7 @@ def parse_attributes(texts: Sequence[str]) -> dict[str, Scalar]:
             raise UserError(f"{text!r} is no attribute; write name=value")
         if name in attributes:
             raise UserError(f"{text!r}: {name} is given twice")
-        attributes[name] = _scalar(value)
+        attributes[name] = _parse_scalar(value)
     try:
         check_attributes(attributes)
     except ValueError as error:
@@ -279,7 +279,7 @@ def parse_attributes(texts: Sequence[str]) -> dict[str, Scalar]:
     return attributes
 
 
-def _scalar(text: str) -> Scalar:
+def _parse_scalar(text: str) -> Scalar:
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1]
     if text in ("true", "false"):

@@ -24,16 +24,16 @@ from carrycast.node.config_file import (
 )
 from carrycast.node.gateways import GatewayFactory, configure_gateway
 from carrycast.node.identity import read_identity
-from carrycast.node.link import InterfaceConfig, SocketAddress, several_interfaces, single_interface
+from carrycast.node.link import InterfaceConfig, SocketAddress, parse_interfaces, parse_single_interface
 from carrycast.node.runtime import (
     AllowedActions,
     ApplicationConfig,
     HostFacts,
     ProcessorConfig,
     Whereabouts,
-    offered_capabilities,
+    find_capabilities,
 )
-from carrycast.node.security import node_of
+from carrycast.node.security import derive_node_id
 from carrycast.node.storage import BacklogSettings
 from carrycast.node.trace_files import TraceConfig
 
@@ -78,7 +78,7 @@ class NodeConfig:
     """Whether events are numbered as in the simulator, so that frames have the same length; only for tests and the
     lab."""
 
-    def facts(self) -> HostFacts:
+    def make_host_facts(self) -> HostFacts:
         """The part of the configuration that state machines may read; each start begins at this position."""
         there = None if self.position is None else Whereabouts(self.position)
         processors = tuple(installed.processor for installed in self.processors)
@@ -97,9 +97,9 @@ def config_from(tables: Mapping[str, object], folder: Path = Path()) -> NodeConf
 
 def _check_config(file: NodeFile, path: Path) -> NodeConfig:
     folder = path.parent
-    facts = _facts(file, path)
-    plan = _plan(file, facts, path)
-    processors = tuple(_processor(section, index, path) for index, section in enumerate(file.processors))
+    facts = _parse_facts(file, path)
+    plan = _parse_plan(file, facts, path)
+    processors = tuple(_parse_processor(section, index, path) for index, section in enumerate(file.processors))
     ids = [config.processor.id for config in processors]
     if len(set(ids)) != len(ids):
         raise UserError(f"{path}: processors: two have the same id")
@@ -112,31 +112,31 @@ def _check_config(file: NodeFile, path: Path) -> NodeConfig:
         node=node,
         keys=keys,
         plan=plan,
-        interfaces=tuple(replace(one, quotas=file.quotas) for one in _interfaces(file, path)),
+        interfaces=tuple(replace(one, quotas=file.quotas) for one in _parse_interfaces(file, path)),
         trace=TraceConfig()
         if trace is None
         else TraceConfig(trace.level, folder / trace.directory, trace.run, trace.flush_s),
         store=None if file.store is None else folder / file.store.file,
-        backlog=_backlog(file.store),
-        control=None if file.control is None else file.control.place(path),
-        control_token=None if file.control is None else file.control.token_path(path),
-        metrics=None if file.metrics is None else file.metrics.place(path),
-        gateways=_gateways(file, path),
+        backlog=_parse_backlog(file.store),
+        control=None if file.control is None else file.control.find_address(path),
+        control_token=None if file.control is None else file.control.find_token_file(path),
+        metrics=None if file.metrics is None else file.metrics.find_address(path),
+        gateways=_parse_gateways(file, path),
         position=None if facts.whereabouts is None else facts.whereabouts.position,
         processors=processors,
         roles=file.roles,
         directory=facts.directory,
-        names={node_of(name.encode()): name for name in _directory_names(file)},
+        names={derive_node_id(name.encode()): name for name in _find_directory_names(file)},
         area=facts.area,
         roads=facts.roads,
-        applications=_applications(file.applications, offered_capabilities(file.store is not None, facts), path),
-        allowed=file.enforcement.allowed_actions(),
-        keeps=_keeps(file, plan, path),
+        applications=_parse_applications(file.applications, find_capabilities(file.store is not None, facts), path),
+        allowed=file.enforcement.make_allowed_actions(),
+        keeps=_parse_keeps(file, plan, path),
         load_window_s=file.load_window_s,
     )
 
 
-def _gateways(file: NodeFile, path: Path) -> dict[str, GatewayFactory]:
+def _parse_gateways(file: NodeFile, path: Path) -> dict[str, GatewayFactory]:
     tables = dict(file.gateways)
     if file.mqtt is not None:
         if "mqtt" in tables:
@@ -145,7 +145,7 @@ def _gateways(file: NodeFile, path: Path) -> dict[str, GatewayFactory]:
     return {name: configure_gateway(name, table, str(path)) for name, table in tables.items()}
 
 
-def _applications(
+def _parse_applications(
     sections: tuple[ApplicationSection, ...], offers: frozenset[Capability], path: Path
 ) -> tuple[ApplicationConfig, ...]:
     """The applications of a node, checked; a UserError says what is wrong."""
@@ -166,12 +166,12 @@ def _applications(
     return tuple(found.values())
 
 
-def _backlog(store: StoreSection | None) -> BacklogSettings:
+def _parse_backlog(store: StoreSection | None) -> BacklogSettings:
     return BacklogSettings() if store is None else BacklogSettings(store.backlog_bytes, store.backlog_s)
 
 
-def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
-    offers = offered_capabilities(file.store is not None, facts)
+def _parse_plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
+    offers = find_capabilities(file.store is not None, facts)
     discovery = file.discovery
     beacons = BeaconSettings(**{name: getattr(discovery, name) for name in BeaconSettings.__struct_fields__})
     # The roles of other nodes are known only from a directory.
@@ -189,7 +189,7 @@ def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
     return plan
 
 
-def _keeps(file: NodeFile, plan: StackPlan, path: Path) -> tuple[str, ...]:
+def _parse_keeps(file: NodeFile, plan: StackPlan, path: Path) -> tuple[str, ...]:
     if file.keeps and not issubclass(plan.protocol, Advertises):
         raise UserError(f"{path}: keeps: {plan.protocol.name} stores no events")
     try:
@@ -198,7 +198,7 @@ def _keeps(file: NodeFile, plan: StackPlan, path: Path) -> tuple[str, ...]:
         raise UserError(f"{path}: keeps: {error}") from None
 
 
-def _facts(file: NodeFile, path: Path) -> HostFacts:
+def _parse_facts(file: NodeFile, path: Path) -> HostFacts:
     area = None if file.area_m is None else Area(*file.area_m)
     roads = None
     if file.map is not None:
@@ -214,26 +214,26 @@ def _facts(file: NodeFile, path: Path) -> HostFacts:
                 f"make the area as large, or leave it out"
             )
     there = None if file.position is None else Whereabouts(Position(file.position.x_m, file.position.y_m))
-    return HostFacts(there, roles=file.roles, directory=_directory(file), area=area, roads=roads)
+    return HostFacts(there, roles=file.roles, directory=_parse_directory(file), area=area, roads=roads)
 
 
-def _directory(file: NodeFile) -> dict[str, tuple[NodeId, ...]] | None:
+def _parse_directory(file: NodeFile) -> dict[str, tuple[NodeId, ...]] | None:
     """The nodes of each role: by name if they have no key file, else by id."""
     if file.directory is None:
         return None
     return {
-        role: tuple(node_of(node.encode()) if isinstance(node, str) else node for node in nodes)
+        role: tuple(derive_node_id(node.encode()) if isinstance(node, str) else node for node in nodes)
         for role, nodes in file.directory.items()
     }
 
 
-def _directory_names(file: NodeFile) -> list[str]:
+def _find_directory_names(file: NodeFile) -> list[str]:
     return [node for nodes in (file.directory or {}).values() for node in nodes if isinstance(node, str)]
 
 
-def _interfaces(file: NodeFile, path: Path) -> tuple[InterfaceConfig, ...]:
+def _parse_interfaces(file: NodeFile, path: Path) -> tuple[InterfaceConfig, ...]:
     if not file.interfaces:
-        return (single_interface(file.listen, file.discovery, file.link, path),)
+        return (parse_single_interface(file.listen, file.discovery, file.link, path),)
     elsewhere = {
         "listen": file.listen is not None,
         "link": file.link is not None,
@@ -243,10 +243,10 @@ def _interfaces(file: NodeFile, path: Path) -> tuple[InterfaceConfig, ...]:
     for key, given in elsewhere.items():
         if given:
             raise UserError(f"{path}: {key}: leave it out and write it in each of the [[interfaces]]")
-    return several_interfaces(file.interfaces, path)
+    return parse_interfaces(file.interfaces, path)
 
 
-def _processor(section: ProcessorSection, index: int, path: Path) -> ProcessorConfig:
+def _parse_processor(section: ProcessorSection, index: int, path: Path) -> ProcessorConfig:
     place = f"{path}: processors[{index}]"
     try:
         file, function = split_function(section.function)

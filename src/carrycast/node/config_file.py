@@ -63,7 +63,7 @@ class ControlSection(Section, frozen=True):
     port: Port | None = None
     token_file: str | None = None
 
-    def place(self, path: Path) -> Path | int:
+    def find_address(self, path: Path) -> Path | int:
         """The socket or the port; a UserError if the table names neither or both."""
         if self.socket is not None and self.port is None:
             return path.parent / self.socket
@@ -71,7 +71,7 @@ class ControlSection(Section, frozen=True):
             return self.port
         raise UserError(f"{path}: control: give either socket (a path) or port (on 127.0.0.1)")
 
-    def token_path(self, path: Path) -> Path | None:
+    def find_token_file(self, path: Path) -> Path | None:
         """The token file of a port; by default beside the configuration."""
         return None if self.port is None else path.parent / (self.token_file or f"{path.stem}.token")
 
@@ -82,7 +82,7 @@ class MetricsSection(Section, frozen=True):
     port: Port
     host: str = "127.0.0.1"
 
-    def place(self, path: Path) -> SocketAddress:
+    def find_address(self, path: Path) -> SocketAddress:
         """The address to listen on; a UserError if the host is no IP address."""
         try:
             # An empty host would mean every address of the machine, and the server has no authentication.
@@ -114,7 +114,7 @@ class EnforcementSection(Section, frozen=True):
     settings: bool = True
     commands: dict[Name, CommandSection] = msgspec.field(default_factory=dict)
 
-    def allowed_actions(self) -> AllowedActions:
+    def make_allowed_actions(self) -> AllowedActions:
         """The same, for the runtime."""
         commands = {name: AllowedCommand(one.run, one.arguments) for name, one in self.commands.items()}
         return AllowedActions(self.settings, commands)

@@ -89,11 +89,11 @@ class EventFeed:
         found = [self._buffer[i - first] for i in range(start, min(start + MAX_READ, self._count))]
         return max(first - number, 0), found, start + len(found)
 
-    def stored_events(self) -> list[str]:
+    def list_stored_events(self) -> list[str]:
         """The events that the protocol stores."""
         return [str(event) for event in self._stored]
 
-    def subscriptions(self) -> list[ActiveSubscription]:
+    def list_subscriptions(self) -> list[ActiveSubscription]:
         """The active subscriptions; of very many the newest."""
         return list(self._subscriptions.values())[-MAX_SUBSCRIPTIONS:]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from carrycast.core.model import NodeId
 from carrycast.errors import UserError, WorkError
-from carrycast.node.security import KeysSection, node_of
+from carrycast.node.security import KeysSection, derive_node_id
 
 if TYPE_CHECKING:
     from carrycast.node.security import Keys
@@ -20,13 +20,13 @@ def read_identity(
 ) -> tuple["Keys | None", NodeId]:
     """The keys of a node, if it has any, and its id; a UserError says what is wrong."""
     if keys is None:
-        return None, node_of(name.encode() if key_file is None else read_or_create_key(path.parent / key_file))
+        return None, derive_node_id(name.encode() if key_file is None else read_or_create_key(path.parent / key_file))
     if key_file is not None:
         raise UserError(f"{path}: key_file: is for nodes without [keys], whose identity is their key; leave it out")
     from carrycast.node.security import read_keys
 
     read = read_keys(keys, path)
-    return read, read.membership().mine.node
+    return read, read.make_membership().mine.node
 
 
 def read_or_create_key(path: Path) -> bytes:

@@ -51,7 +51,7 @@ from carrycast.node.runtime import (
     PublicationRequest,
     RequiredCopies,
 )
-from carrycast.node.security_policy import security_policy_of
+from carrycast.node.security_policy import make_security_policy
 from carrycast.node.storage import (
     GroupCommit,
     NodeStore,
@@ -69,7 +69,7 @@ class LiveNode(ApplicationLayer):
 
     def __init__(self, config: NodeConfig, adapters: Mapping[Interface, LinkAdapter] | None = None) -> None:
         """An interface for which no adapter is given has the one that its configuration names."""
-        self.config, self.security = config, security_policy_of(config)
+        self.config, self.security = config, make_security_policy(config)
         self._adapters = dict(adapters or {})
         for one in config.interfaces:
             self._adapters.setdefault(one.name, one.make_adapter())
@@ -117,14 +117,14 @@ class LiveNode(ApplicationLayer):
         )
         await self._processors.start()
         cleanup.push_async_callback(self._processors.stop)
-        self._whereabouts = (facts := config.facts()).whereabouts
+        self._whereabouts = (facts := config.make_host_facts()).whereabouts
         security, incarnation = self.security, next_incarnation(store)
 
         def host(whose: Layer | str) -> LiveHost:
             return LiveHost(whose, facts, store, incarnation, load_meter)
 
-        plan, above = security.plan(config.plan), security.applications(self, self.note_drop)
-        interfaces = [(one, security.channel(self._adapters[one.name])) for one in config.interfaces]
+        plan, above = security.secure_plan(config.plan), security.secure_applications(self, self.note_drop)
+        interfaces = [(one, security.make_channel(self._adapters[one.name])) for one in config.interfaces]
         self._runtime = runtime = CertifyingRuntime(
             security.attach_certificate, config.node, plan, interfaces, recorder, host, group_commit, above, load_meter
         )
@@ -165,7 +165,7 @@ class LiveNode(ApplicationLayer):
         await self._start_servers()
 
     async def _start_servers(self) -> None:
-        config, retention, health = self.config, self._publisher.retention, self.security.health
+        config, retention, health = self.config, self._publisher.retention, self.security.check_health
         servers: list[MetricsServer | ControlServer | Gateway] = []
         if config.metrics is not None:
             delays = self._recorder.delays

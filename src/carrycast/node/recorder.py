@@ -65,7 +65,7 @@ class DelayHistogram:
         self.count += 1
         self.sum_s += delay_s
 
-    def cumulative(self) -> Iterator[tuple[float | None, int]]:
+    def accumulate(self) -> Iterator[tuple[float | None, int]]:
         """How many delays are within each bound; None is no bound."""
         total = 0
         for bound, count in zip((*DELAY_BOUNDS_S, None), self._counts, strict=True):
@@ -171,14 +171,14 @@ class NodeRecorder:
             [row] = Transfer(layer, message, interface, size_bytes).receive_rows(self.time_s(), [self._node], peer)
             self._add_row(row)
 
-    def link(self, link: Link, lost: Failure | None) -> None:
+    def change_link(self, link: Link, lost: Failure | None) -> None:
         """Discovery has found a link, or lost it for a reason."""
         fields = {"neighbor": link.neighbor, "interface": link.interface} | ({"cause": str(lost)} if lost else {})
         LOG.info("link up" if lost is None else "link down", extra={"fields": fields})
         if self.trace.full:
             self._add_row(link_row(self.time_s(), self._node, link, lost))
 
-    def link_changed(self, link: Link) -> None:
+    def change_cost(self, link: Link) -> None:
         """The cost of a link has changed."""
         if self.trace.full:
             self._add_row(link_change_row(self.time_s(), self._node, link))
@@ -223,7 +223,7 @@ class NodeRecorder:
         if self.trace.full:
             self._add_row(drop_row(self.time_s(), self._node, layer, reason, peer, message))
 
-    def bad_datagram(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
+    def drop_datagram(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
         """A datagram was dropped, or several, which share one trace row."""
         self.drops[reason] += times
         if reason in FOREIGN:

@@ -46,7 +46,7 @@ class ConfigReload:
         self._file = read_config_file(path)
         self._tuned = {
             f"{place}.{key}": getattr(settings, key)
-            for place, settings in _settings(node.config.plan).items()
+            for place, settings in _find_settings(node.config.plan).items()
             for key in (() if settings is None else settings.__struct_fields__)
         }
         self._peers = {one.name: set(one.peers) for one in node.config.interfaces}
@@ -134,8 +134,8 @@ class ConfigReload:
 
     def _tune(self, plan: StackPlan) -> list[str]:
         left = []
-        before = _settings(self._node.config.plan)
-        for place, wanted in _settings(plan).items():
+        before = _find_settings(self._node.config.plan)
+        for place, wanted in _find_settings(plan).items():
             if wanted is None or type(wanted) is not type(before[place]):
                 continue
             for key in wanted.__struct_fields__:
@@ -149,6 +149,6 @@ class ConfigReload:
         return left
 
 
-def _settings(plan: StackPlan) -> dict[str, Settings | None]:
+def _find_settings(plan: StackPlan) -> dict[str, Settings | None]:
     """The settings of a stack by their tables in the file."""
     return {"discovery": plan.beacons, "protocol": plan.settings, "router": plan.router_settings}

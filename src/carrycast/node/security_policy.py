@@ -26,15 +26,15 @@ class SecurityPolicy:
     warning: str | None = OPEN
     """For the operator, when the node starts."""
 
-    def channel(self, adapter: LinkAdapter) -> FrameChannel:
+    def make_channel(self, adapter: LinkAdapter) -> FrameChannel:
         """How the frames of an interface become datagrams."""
         return PlainChannel(adapter)
 
-    def plan(self, plan: StackPlan) -> StackPlan:
+    def secure_plan(self, plan: StackPlan) -> StackPlan:
         """The stack, with codecs that verify messages."""
         return plan
 
-    def applications(self, applications: ApplicationLayer, dropped: Callable[[str], None]) -> ApplicationLayer:
+    def secure_applications(self, applications: ApplicationLayer, on_drop: Callable[[str], None]) -> ApplicationLayer:
         """The application layer, behind the verification of events."""
         return applications
 
@@ -54,7 +54,7 @@ class SecurityPolicy:
         this."""
         return lambda: None
 
-    def health(self, failure: str | None) -> Health:
+    def check_health(self, failure: str | None) -> Health:
         """The health of the node, with another failure or none."""
         return Health(failure)
 
@@ -73,30 +73,30 @@ class KeyedSecurityPolicy(SecurityPolicy):
     warning = None
 
     def __init__(self, config: NodeConfig, keys: "Keys") -> None:
-        from carrycast.node.security import monitor_for
+        from carrycast.node.security import make_monitor
 
         self._config = config
         self._keys = keys
-        self._verifier = verifier = keys.verifier()
+        self._verifier = verifier = keys.make_verifier()
         self.membership = verifier.membership
-        self._monitor = monitor_for(verifier.membership, keys.warn_days)
+        self._monitor = make_monitor(verifier.membership, keys.warn_days)
         self.sign = verifier.signatures.sign  # type: ignore[method-assign]  # one call less per event
         self.attach_certificate = verifier.attach_certificate  # type: ignore[method-assign]
         self.check_subscription = verifier.check_own_subscription  # type: ignore[method-assign]
 
-    def channel(self, adapter: LinkAdapter) -> FrameChannel:
+    def make_channel(self, adapter: LinkAdapter) -> FrameChannel:
         from carrycast.node.security import SealedChannel
 
         return SealedChannel(adapter, self._config.node, self.membership, self._config.interfaces[0].quotas.neighbors)
 
-    def plan(self, plan: StackPlan) -> StackPlan:
-        return self._verifier.plan(plan)
+    def secure_plan(self, plan: StackPlan) -> StackPlan:
+        return self._verifier.add_verification(plan)
 
-    def applications(self, applications: ApplicationLayer, dropped: Callable[[str], None]) -> ApplicationLayer:
+    def secure_applications(self, applications: ApplicationLayer, on_drop: Callable[[str], None]) -> ApplicationLayer:
         from carrycast.node.runtime import VerifiedApplicationLayer
 
-        self._verifier.dropped = dropped
-        return VerifiedApplicationLayer(applications, self._verifier.signatures, dropped)
+        self._verifier.on_drop = on_drop
+        return VerifiedApplicationLayer(applications, self._verifier.signatures, on_drop)
 
     def start(self, certify_again: Callable[[], None]) -> Callable[[], None]:
         if self._monitor is None:
@@ -111,9 +111,9 @@ class KeyedSecurityPolicy(SecurityPolicy):
 
         return stop
 
-    def health(self, failure: str | None) -> Health:
-        own = self.membership.trouble()
-        return Health(failure or own, None if self._monitor is None or own else self._monitor.warning())
+    def check_health(self, failure: str | None) -> Health:
+        own = self.membership.find_problem()
+        return Health(failure or own, None if self._monitor is None or own else self._monitor.make_warning())
 
     @property
     def certificate_ends_s(self) -> float | None:
@@ -133,7 +133,7 @@ class KeyedSecurityPolicy(SecurityPolicy):
         return self.membership.reload() if isinstance(self.membership, Certified) else "no revocation list"
 
     def _reload_keys(self) -> str:
-        from carrycast.node.security import Certified, SigningKey, date_of
+        from carrycast.node.security import Certified, SigningKey, format_date
 
         before, after = self._keys, self._keys.reread()
         if (before.secret, before.operator) != (after.secret, after.operator):
@@ -146,10 +146,10 @@ class KeyedSecurityPolicy(SecurityPolicy):
         self._keys = after
         assert self._monitor is not None
         self._monitor.check()
-        return f"a new certificate counts, until {date_of(self.membership.ends_s)}"
+        return f"a new certificate counts, until {format_date(self.membership.ends_s)}"
 
 
-def security_policy_of(config: NodeConfig) -> SecurityPolicy:
+def make_security_policy(config: NodeConfig) -> SecurityPolicy:
     """The policy of a configuration; an open node logs that it is open."""
     if config.keys is None:
         LOG.info("%s: %s", config.name, OPEN)

@@ -22,14 +22,14 @@ class ServiceManager:
         self._watchdog_s = int(os.environ.get("WATCHDOG_USEC", "0")) / 1e6
         self._timer: asyncio.TimerHandle | None = None
 
-    def ready(self, status: str) -> None:
+    def notify_ready(self, status: str) -> None:
         """The node has started. From now on the watchdog is notified as long as the event loop runs."""
         if not self._send(f"READY=1\nSTATUS={status}"):
-            self._timer = asyncio.get_running_loop().call_later(RETRY_S, self.ready, status)
+            self._timer = asyncio.get_running_loop().call_later(RETRY_S, self.notify_ready, status)
         elif self._path and self._watchdog_s > 0:
             self._notify_watchdog()
 
-    def stopping(self) -> None:
+    def notify_stopping(self) -> None:
         """The node stops on purpose."""
         if self._timer is not None:
             self._timer.cancel()

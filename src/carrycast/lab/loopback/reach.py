@@ -13,7 +13,7 @@ from carrycast.node.link import (
     ReportDrop,
     UdpAdapter,
     UdpSettings,
-    sender_in,
+    read_sender,
 )
 
 
@@ -90,7 +90,7 @@ class ReachAdapter(LinkAdapter):
             return
         if self.loss and self._random.random() < self.loss:
             self.lost += 1
-        elif address in self.reach or sender_in(datagram) in self.reach:
+        elif address in self.reach or read_sender(datagram) in self.reach:
             self._receive(datagram, address, to_group, waited_ms)
         else:
             self.lost += 1

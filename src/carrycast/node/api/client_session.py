@@ -81,7 +81,7 @@ async def read_lines(reader: asyncio.StreamReader, transport: asyncio.BaseTransp
     moderation = InterruptModeration()
     more: list[bytes] = []
     while True:
-        pause_s = moderation.pause_s(time.monotonic(), len(more))
+        pause_s = moderation.choose_pause_s(time.monotonic(), len(more))
         try:
             if pause_s:
                 transport.pause_reading()
@@ -376,8 +376,8 @@ class ClientSession:
             missed=missed,
             events=found,
             frames=feed.frames,
-            subscriptions=feed.subscriptions() if request.after is None or changed else None,
-            holds=feed.stored_events() if request.after is None else None,
+            subscriptions=feed.list_subscriptions() if request.after is None or changed else None,
+            holds=feed.list_stored_events() if request.after is None else None,
         )
 
     def _command(self, request: CommandRequest) -> None:

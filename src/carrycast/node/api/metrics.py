@@ -83,7 +83,7 @@ def _retention(status: Status) -> Iterator[str]:
 
 def _buckets(delays: DelayHistogram) -> Samples:
     samples: Samples = [
-        ("_bucket", {"le": "+Inf" if bound is None else f"{bound:g}"}, count) for bound, count in delays.cumulative()
+        ("_bucket", {"le": "+Inf" if bound is None else f"{bound:g}"}, count) for bound, count in delays.accumulate()
     ]
     return [*samples, ("_count", {}, delays.count), ("_sum", {}, delays.sum_s)]
 

@@ -118,7 +118,7 @@ class ClientSubscriptions:
     def restore(self) -> None:
         """Subscribe again to the named subscriptions in the store."""
         self._cleanup = self._loop.call_later(CLEANUP_S, self._clean_up)
-        for stored in self._store.subscriptions():
+        for stored in self._store.read_subscriptions():
             subscription, until = stored.subscription, stored.until_wall_s
             if until is not None:
                 remaining_s = until - time.time()

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
         LinkSettings as LinkSettings,
         Name as Name,
         Section as Section,
-        several_interfaces as several_interfaces,
-        single_interface as single_interface,
+        parse_interfaces as parse_interfaces,
+        parse_single_interface as parse_single_interface,
     )
     from carrycast.node.link.frame import (
         COOKIE_BYTES as COOKIE_BYTES,
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
         LinkFlaw as LinkFlaw,
         LinkFrame as LinkFrame,
         LinkKind as LinkKind,
-        associated_data as associated_data,
         pack as pack,
-        sender_in as sender_in,
+        read_associated_data as read_associated_data,
+        read_sender as read_sender,
         unpack as unpack,
     )
     from carrycast.node.link.interface import (
@@ -69,9 +69,10 @@ __getattr__, __dir__ = lazy_exports(
         "adapter": "AdapterSettings AddressScope AddressUnavailableError LinkAdapter LinkAddress "
         "ReceiveDatagram ReportDrop",
         "channel": "FrameChannel PlainChannel ReceiveFrame",
-        "config": "DiscoverySection InterfaceConfig LinkSettings Name Section UDP several_interfaces single_interface",
+        "config": "DiscoverySection InterfaceConfig LinkSettings Name Section UDP parse_interfaces "
+        "parse_single_interface",
         "frame": "COOKIE_BYTES LINK_HEADER_BYTES LinkFlaw LinkFrame LinkKind MAGIC MAX_BODY_BYTES "
-        "associated_data pack sender_in unpack",
+        "pack read_associated_data read_sender unpack",
         "interface": "LiveInterface RESOLVE_S Unicast resolve_all_peers",
         "moderation": "InterruptModeration",
         "rate_limit": "HandshakeLimiter LogLimiter QuotaSettings",

@@ -141,7 +141,7 @@ LINK_ADAPTERS = {"udp": "carrycast.node.link.udp:UdpAdapter"}
 """The adapters that come with carrycast. Others are entry points of the group `carrycast.link_adapters`."""
 
 
-def link_adapter_named(name: str) -> type[LinkAdapter]:
+def find_link_adapter(name: str) -> type[LinkAdapter]:
     """The class of an adapter, built in or installed; a UserError names those that there are."""
     found: type[LinkAdapter] = find_plugin("link_adapters", name)
     return found

@@ -79,7 +79,7 @@ PendingAcks: TypeAlias = dict[tuple[LinkAddress, int, NodeId], list[int]]
 """Acknowledgements to be sent: the address, the session and the node they go to, and their sequence numbers."""
 WhenDurable: TypeAlias = Callable[[Callable[[], None]], None]
 """Calls something when everything written so far is durable; never, if it cannot be."""
-Dropped: TypeAlias = Callable[[str, NodeId | None, int], None]
+OnDrop: TypeAlias = Callable[[str, NodeId | None, int], None]
 """Told the reason for which frames were dropped, the neighbor, and how many."""
 
 
@@ -87,7 +87,7 @@ class CoalescerCallbacks(NamedTuple):
     """What the coalescer asks of the layer above, and reports to it."""
 
     when_durable: WhenDurable
-    dropped: Dropped
+    on_drop: OnDrop
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class DatagramCoalescer:
     def __init__(self, node: NodeId, channel: FrameChannel, callbacks: CoalescerCallbacks) -> None:
         self._node = node
         self._channel = channel
-        self._when_durable, self._dropped = callbacks
+        self._when_durable, self._on_drop = callbacks
         self._loop = asyncio.get_running_loop()
         self._max_bytes = min(MAX_COALESCED_BYTES, channel.mtu_bytes - LINK_HEADER_BYTES)
         self._gathered: dict[LinkAddress, _Gathered] = {}
@@ -167,4 +167,4 @@ class DatagramCoalescer:
         if self._closed or self._channel.send(coalesce(gathered.frames, self._node, waited_ms), address):
             return
         for peer in gathered.peers:
-            self._dropped("queue_full", peer, 1)
+            self._on_drop("queue_full", peer, 1)

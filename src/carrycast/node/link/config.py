@@ -17,7 +17,7 @@ from carrycast.node.link.adapter import (
     LinkAdapter,
     LinkAddress,
     SettingPlace,
-    link_adapter_named,
+    find_link_adapter,
 )
 from carrycast.node.link.rate_limit import QuotaSettings
 from carrycast.node.link.udp import UdpAdapter, UdpSettings
@@ -104,16 +104,16 @@ class InterfaceConfig:
 
     def make_adapter(self) -> LinkAdapter:
         """An adapter that is not open yet."""
-        return link_adapter_named(self.kind).from_settings(self.adapter, self.link.queue)
+        return find_link_adapter(self.kind).from_settings(self.adapter, self.link.queue)
 
 
-def single_interface(
+def parse_single_interface(
     listen: Mapping[str, object] | None, discovery: DiscoverySection, link: LinkSettings | None, path: Path
 ) -> InterfaceConfig:
     """The interface of a node that has one; a UserError says what is wrong."""
     if listen is None:
         raise UserError(f"{path}: listen: this table is required, unless there are [[interfaces]]")
-    adapter = _adapter(listen, f"{path}: listen")
+    adapter = _find_adapter(listen, f"{path}: listen")
 
     def place(key: str) -> str:
         return f"{path}: {'discovery' if key.startswith(('group', 'peers')) else 'listen'}.{key}"
@@ -122,22 +122,22 @@ def single_interface(
         raise UserError(f"{path}: discovery.group: the link adapter {adapter.name!r} has no groups; leave it out")
     # The group stands in [discovery], beside the peers.
     fields = [one for one in msgspec.structs.fields(adapter.settings_type) if one.name != "group"]
-    table = parse_settings(listen, _with_fields(ListenSection, fields), str(path), "listen")
-    settings = _adapter_settings(adapter, table, {"group": discovery.group}, place)
+    table = parse_settings(listen, _add_fields(ListenSection, fields), str(path), "listen")
+    settings = _parse_adapter_settings(adapter, table, {"group": discovery.group}, place)
     peers = adapter.parse_peers(discovery.peers, place)
     return InterfaceConfig(kind=adapter.name, adapter=settings, peers=peers, link=link or LinkSettings())
 
 
-def several_interfaces(tables: Sequence[Mapping[str, object]], path: Path) -> tuple[InterfaceConfig, ...]:
+def parse_interfaces(tables: Sequence[Mapping[str, object]], path: Path) -> tuple[InterfaceConfig, ...]:
     """The interfaces of a node that lists them; a UserError says what is wrong."""
     if len(tables) > MAX_INTERFACES:
         raise UserError(f"{path}: interfaces: a node has at most {MAX_INTERFACES}, not {len(tables)}")
     interfaces: list[InterfaceConfig] = []
     for index, table in enumerate(tables):
         where = f"{path}: interfaces[{index}]"
-        adapter = _adapter(table, where)
+        adapter = _find_adapter(table, where)
         fields = msgspec.structs.fields(adapter.settings_type)
-        section = parse_settings(table, _with_fields(InterfaceSection, fields), str(path), f"interfaces[{index}]")
+        section = parse_settings(table, _add_fields(InterfaceSection, fields), str(path), f"interfaces[{index}]")
 
         def place(key: str, where: str = where) -> str:
             return f"{where}.{key}"
@@ -145,7 +145,7 @@ def several_interfaces(tables: Sequence[Mapping[str, object]], path: Path) -> tu
         made = InterfaceConfig(
             name=section.name,
             kind=adapter.name,
-            adapter=_adapter_settings(adapter, section, {}, place),
+            adapter=_parse_adapter_settings(adapter, section, {}, place),
             peers=adapter.parse_peers(section.peers, place),
             link=LinkSettings(**{key: getattr(section, key) for key in LinkSettings.__struct_fields__}),
         )
@@ -155,14 +155,14 @@ def several_interfaces(tables: Sequence[Mapping[str, object]], path: Path) -> tu
     return tuple(interfaces)
 
 
-def _adapter(table: Mapping[str, object], where: str) -> type[LinkAdapter]:
+def _find_adapter(table: Mapping[str, object], where: str) -> type[LinkAdapter]:
     try:
-        return link_adapter_named(str(table.get("kind", UdpAdapter.name)))
+        return find_link_adapter(str(table.get("kind", UdpAdapter.name)))
     except UserError as error:
         raise UserError(f"{where}.kind: {error}") from None
 
 
-def _with_fields(section: type[S], fields: Sequence[msgspec.structs.FieldInfo]) -> type[S]:
+def _add_fields(section: type[S], fields: Sequence[msgspec.structs.FieldInfo]) -> type[S]:
     """The type of a table that has the settings of an adapter besides its own."""
     added: list[tuple[str, Any, Any]] = []
     for one in fields:
@@ -176,7 +176,7 @@ def _with_fields(section: type[S], fields: Sequence[msgspec.structs.FieldInfo]) 
     return found
 
 
-def _adapter_settings(
+def _parse_adapter_settings(
     adapter: type[LinkAdapter], table: msgspec.Struct, elsewhere: Mapping[str, object], place: SettingPlace
 ) -> AdapterSettings:
     """The settings of an adapter in a table, or given elsewhere in the file; checked."""
@@ -188,7 +188,7 @@ def _adapter_settings(
 def _check_conflict(one: InterfaceConfig, other: InterfaceConfig, place: SettingPlace) -> None:
     if one.name == other.name:
         raise UserError(f"{place('name')}: there is another interface {one.name!r}; each has a name of its own")
-    found = link_adapter_named(one.kind).conflict(one.adapter, other.adapter) if one.kind == other.kind else None
+    found = find_link_adapter(one.kind).conflict(one.adapter, other.adapter) if one.kind == other.kind else None
     if found is not None:
         key, why = found
         raise UserError(f"{place(key)}: interface {other.name!r} {why}")

@@ -110,7 +110,7 @@ def add_waiting_time(datagram: bytes, waited_s: float) -> bytes:
     return datagram[:_WAITED_AT] + waited + datagram[LINK_HEADER_BYTES:]
 
 
-def sender_in(datagram: bytes) -> NodeId | None:
+def read_sender(datagram: bytes) -> NodeId | None:
     """The sender that a header claims, without parsing the rest; None for a foreign datagram."""
     if len(datagram) < LINK_HEADER_BYTES or datagram[0] != MAGIC or datagram[1] != VERSION:
         return None
@@ -140,7 +140,7 @@ def unpack(datagram: bytes, keyed: bool = False, waited_ms: int = 0) -> LinkFram
     return frame if is_body_length_valid(kind, len(body)) else LinkFlaw.BODY
 
 
-def associated_data(datagram: bytes) -> bytes:
+def read_associated_data(datagram: bytes) -> bytes:
     """The part of the header that encryption authenticates (AEAD): all but the waiting time, which changes on the
     way."""
     return datagram[:_WAITED_AT]
@@ -172,6 +172,6 @@ def make_acknowledgements(node: NodeId, session: int, sequences: Sequence[int]) 
         yield LinkFrame(LinkKind.ACKNOWLEDGEMENT, node, session, sequences[first], others)
 
 
-def acknowledged_sequences(frame: LinkFrame) -> list[int]:
+def read_acknowledged_sequences(frame: LinkFrame) -> list[int]:
     """The numbers that a frame acknowledges."""
     return [frame.sequence, *(number for (number,) in _NUMBER.iter_unpack(frame.body))]

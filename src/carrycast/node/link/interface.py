@@ -68,7 +68,7 @@ class LiveInterface(LinkLayerUser[Unicast]):
         self._record = record
         self._stack = stack
         self._resolving: list[asyncio.Task[None]] = []
-        on_transmission = _transmission_recorder(record, config.name)
+        on_transmission = _make_transmission_recorder(record, config.name)
         self._link_layer = LinkLayer(node, channel, config.link, self, on_transmission, when_durable)
         self._cpu_limiter = CpuLimiter(config.quotas, asyncio.get_running_loop().call_soon)
         self._eviction = NeighborEviction()
@@ -129,7 +129,7 @@ class LiveInterface(LinkLayerUser[Unicast]):
             return False
         if len(self.neighbors) < 2 or pending >= queue * FULL_SHARE:
             return True
-        return pending - self._link_layer.longest >= queue * BUSY_SHARE
+        return pending - self._link_layer.longest_queue >= queue * BUSY_SHARE
 
     def leads_to(self, node: NodeId) -> bool:
         """Whether a node was ever heard over this interface, so that it can be sent to."""
@@ -161,9 +161,9 @@ class LiveInterface(LinkLayerUser[Unicast]):
     def broadcast(self, layer: Layer, message: Message, body: bytes) -> None:
         """Send to every node in reach."""
         self._record.send(layer, message, None, self.name, len(body))
-        self._link_layer.broadcast(self._broadcast_addresses(), body)
+        self._link_layer.broadcast(self._find_broadcast_addresses(), body)
 
-    def _broadcast_addresses(self) -> list[LinkAddress]:
+    def _find_broadcast_addresses(self) -> list[LinkAddress]:
         """The broadcast address if there is one, the given peers, and each neighbor that it may not reach."""
         group = self._adapter.broadcast_address
         addresses = dict(self.peers) if group is None else {group: None, **self.peers}
@@ -177,7 +177,7 @@ class LiveInterface(LinkLayerUser[Unicast]):
 
     def on_frame(self, sender: NodeId, address: LinkAddress, to_group: bool, body: bytes, waited_s: float) -> bool:
         if not self._cpu_limiter.admit(sender):
-            self._record.bad_datagram("neighbor_over_quota", sender)
+            self._record.drop_datagram("neighbor_over_quota", sender)
             return False
         try:
             codec = self._codecs.get(layer_of(body))
@@ -185,14 +185,14 @@ class LiveInterface(LinkLayerUser[Unicast]):
                 raise DecodeError(Flaw.LAYER)
             message = codec.decode(body)
         except DecodeError as error:
-            self._record.bad_datagram(str(error.flaw), sender)
+            self._record.drop_datagram(str(error.flaw), sender)
             # A well-formed message that is not authorized is acknowledged: to send it again would not help, and a
             # neighbor that carries it for another is not to be given up.
             return not isinstance(error.flaw, Flaw)
         full = sender not in self.neighbors and len(self.neighbors) >= self._config.quotas.neighbors
         # Only a node that could become a neighbor now evicts another.
         if full and not (isinstance(message, Beacon) and self._evict_for(address)):
-            self._record.bad_datagram("neighbors_full", sender)
+            self._record.drop_datagram("neighbors_full", sender)
             return False
         layer = codec.layer
         self._note_address(sender, address, layer is Layer.DISCOVERY, to_group)
@@ -224,7 +224,7 @@ class LiveInterface(LinkLayerUser[Unicast]):
         evicted = self._eviction.choose(prefix, now_s, settings.period_s, settings.missed)
         if evicted is None:
             return False
-        self._record.bad_datagram("neighbor_replaced", evicted)
+        self._record.drop_datagram("neighbor_replaced", evicted)
         self._stack.on_neighbor_failed(now_s, evicted, self.name, Failure.SILENT)
         return evicted not in self.neighbors
 
@@ -256,17 +256,17 @@ class LiveInterface(LinkLayerUser[Unicast]):
     def on_probe(self, target: NodeId, time_s: float) -> None:
         if target in self.neighbors and self._costs.observe(target, time_s):
             link = Link(target, self.name, self.cost_s(target))
-            self._record.link_changed(link)
+            self._record.change_cost(link)
             self._stack.on_link_changed(self._record.time_s(), link)
 
     def on_drop(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
         if reason == LinkFlaw.KEYED:
             text = self._adapter.format_address(self.address)
             self._log_limiter.warn(text, text, KEYED_NEARBY)
-        self._record.bad_datagram(reason, peer, times)
+        self._record.drop_datagram(reason, peer, times)
 
 
-def _transmission_recorder(record: NodeRecorder, interface: str) -> Callable[[Unicast, int], None]:
+def _make_transmission_recorder(record: NodeRecorder, interface: str) -> Callable[[Unicast, int], None]:
     """Writes transmissions of unicasts into the trace. The link layer calls it, and not the interface above it."""
     send = record.send
 

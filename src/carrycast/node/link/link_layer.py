@@ -22,8 +22,8 @@ from carrycast.node.link.frame import (
     LinkFlaw,
     LinkFrame,
     LinkKind,
-    acknowledged_sequences,
     pack,
+    read_acknowledged_sequences,
 )
 from carrycast.node.link.path_validation import HeldFrame, PathUser, PathValidator
 from carrycast.node.link.reliability import C, DeliveryCallbacks, ReliableSender
@@ -114,9 +114,9 @@ class LinkLayer(PathUser, Generic[C]):
         return self._sender.pending
 
     @property
-    def longest(self) -> int:
+    def longest_queue(self) -> int:
         """How many of them are for the one neighbor that has the most."""
-        return self._sender.longest
+        return self._sender.longest_queue
 
     def broadcast(self, addresses: Iterable[LinkAddress], body: bytes) -> None:
         """One frame to every address; a node at two of them receives it once."""
@@ -175,7 +175,7 @@ class LinkLayer(PathUser, Generic[C]):
             if self._paths.admit(frame, address, to_group):
                 self._on_data(frame, address, to_group)
         elif kind is LinkKind.ACKNOWLEDGEMENT:
-            unexpected = self._sender.on_ack(frame.sender, frame.session, acknowledged_sequences(frame))
+            unexpected = self._sender.on_ack(frame.sender, frame.session, read_acknowledged_sequences(frame))
             if unexpected:
                 self._user.on_drop("link_unexpected_acknowledgement", frame.sender, unexpected)
         elif kind in ANSWERS:
@@ -208,7 +208,7 @@ class LinkLayer(PathUser, Generic[C]):
             self._user.on_drop("link_repeated", sender)
             self._acknowledge(frame, address)
         else:
-            current = self._paths.address(sender)
+            current = self._paths.find_address(sender)
             self._sender.set_address(sender, current)
             if self._user.on_frame(sender, current, to_group, frame.body, frame.waited_ms / 1000):
                 self._received.add(frame)

@@ -34,7 +34,7 @@ class InterruptModeration:
         self._backoff_s = MIN_BACKOFF_S
         self._backoff_until_s = 0.0
 
-    def pause_s(self, now_s: float, found: int) -> float:
+    def choose_pause_s(self, now_s: float, found: int) -> float:
         """How long to pause before the next read, after so much was found; 0: until the source is ready."""
         if self._pause_s > 0.0:
             if found > 1:

@@ -25,7 +25,7 @@ class _NeighborActivity:
     acknowledged: bool = False
 
     @property
-    def proven(self) -> bool:
+    def is_proven(self) -> bool:
         return self.acknowledged or self.heard_s - self.since_s >= PROVEN_PERIODS * self.period_s
 
 
@@ -56,7 +56,7 @@ class NeighborEviction:
     def choose(self, prefix: str, now_s: float, period_s: float, missed: float) -> NodeId | None:
         """The neighbor to evict for a node of this prefix, at a node with this period that gives others up after so
         many missed beacons; None if all of them send, or have only just begun to."""
-        unproven = {neighbor: one for neighbor, one in self._neighbors.items() if not one.proven}
+        unproven = {neighbor: one for neighbor, one in self._neighbors.items() if not one.is_proven}
         # Of the prefix that has the most of them, for one attacker may have many addresses and ids.
         crowd = Counter(one.prefix for one in unproven.values())
         order = sorted(unproven, key=lambda node: (-crowd[unproven[node].prefix], unproven[node].heard_s))
@@ -64,7 +64,7 @@ class NeighborEviction:
             activity = unproven[neighbor]
             if now_s - activity.heard_s > missed * min(activity.period_s, period_s):
                 return neighbor
-        # Not for one more of the same, else a crowd of honest nodes would evict each other before they are proven.
+        # Not for one more of the same, else a crowd of honest nodes would evict each other before they are is_proven.
         if order and crowd[unproven[order[0]].prefix] > crowd[prefix] + 1:
             return order[0]
         return None

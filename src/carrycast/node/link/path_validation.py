@@ -115,7 +115,7 @@ class PathValidator:
             self._held_bytes += len(frame.body)
         return False
 
-    def address(self, node: NodeId) -> LinkAddress:
+    def find_address(self, node: NodeId) -> LinkAddress:
         """Where frames for an admitted node go."""
         return self._current[node]
 

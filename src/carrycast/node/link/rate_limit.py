@@ -59,7 +59,7 @@ class CpuLimiter:
         if neighbor == self._measured:
             return True
         self._charge()
-        if self._missing(neighbor, time.perf_counter()) >= self._burst_s:
+        if self._count_missing(neighbor, time.perf_counter()) >= self._burst_s:
             return False
         self._measured = neighbor
         self._begun_s = time.thread_time()
@@ -73,7 +73,7 @@ class CpuLimiter:
         self._scheduled = False
         self._charge()
 
-    def _missing(self, neighbor: NodeId, now_s: float) -> float:
+    def _count_missing(self, neighbor: NodeId, now_s: float) -> float:
         """How many tokens are missing from a neighbor's bucket."""
         found = self._used.get(neighbor)
         return 0.0 if found is None else max(found[0] - (now_s - found[1]) * self._rate, 0.0)
@@ -83,7 +83,7 @@ class CpuLimiter:
         if neighbor is None:
             return
         now_s = time.perf_counter()
-        self._used[neighbor] = (self._missing(neighbor, now_s) + time.thread_time() - self._begun_s, now_s)
+        self._used[neighbor] = (self._count_missing(neighbor, now_s) + time.thread_time() - self._begun_s, now_s)
         self._used.move_to_end(neighbor)
         if len(self._used) > MAX_SENDERS:
             self._used.popitem(last=False)
@@ -108,12 +108,12 @@ class HandshakeLimiter:
     def __init__(self, per_s: float, burst: float) -> None:
         """Rate and burst of one host: so many handshakes a second, and so many at once."""
 
-        def level(rate: float, at_once: float) -> _Level:
+        def make_level(rate: float, at_once: float) -> _Level:
             return _Level(rate * per_s, at_once * burst, OrderedDict())
 
-        self._members = (level(1, 1), level(8, 4))
+        self._members = (make_level(1, 1), make_level(8, 4))
         # All unknown hosts together begin fewer handshakes than are remembered, so that they evict none of a member.
-        self._unknown = (level(1, 1), level(2, 1), level(4, 2))
+        self._unknown = (make_level(1, 1), make_level(2, 1), make_level(4, 2))
         self._member_hosts: OrderedDict[str, None] = OrderedDict()
 
     def add_member(self, scope: AddressScope) -> None:
@@ -129,7 +129,7 @@ class HandshakeLimiter:
             levels, keys = self._members, (scope.host, "")
         else:
             levels, keys = self._unknown, (scope.prefix, scope.site, "")  # type: ignore[assignment]
-        found = [(level, key, _tokens(level, key, now_s)) for level, key in zip(levels, keys, strict=True)]
+        found = [(level, key, _count_tokens(level, key, now_s)) for level, key in zip(levels, keys, strict=True)]
         enough = all(left >= tokens for _, _, left in found)
         for level, key, left in found:
             level.buckets[key] = (left - tokens if enough else left, now_s)
@@ -139,7 +139,7 @@ class HandshakeLimiter:
         return enough
 
 
-def _tokens(level: _Level, key: str, now_s: float) -> float:
+def _count_tokens(level: _Level, key: str, now_s: float) -> float:
     left, since_s = level.buckets.get(key, (level.burst, now_s))
     return min(level.burst, left + (now_s - since_s) * level.rate)
 

@@ -113,14 +113,14 @@ class ReliableSender(Generic[C]):
         queue = self._queues.get(target)
         if queue is None:
             # A queue is removed when it is empty, and a new one begins above every sequence number used so far.
-            queue = self._queues[target] = _SendQueue(self._highest + 1, address, self._congestion_of(target))
+            queue = self._queues[target] = _SendQueue(self._highest + 1, address, self._find_congestion(target))
         queue.address = address
         queue.queued.append(_PendingFrame(context, target, body, time.monotonic()))
         self._fill_window(queue)
         return True
 
     @property
-    def longest(self) -> int:
+    def longest_queue(self) -> int:
         """How many unicasts are queued or in flight to the one neighbor that has the most."""
         return max((len(queue.queued) + len(queue.in_flight) for queue in self._queues.values()), default=0)
 
@@ -155,7 +155,7 @@ class ReliableSender(Generic[C]):
             self._on_acknowledged(frame.context)
         return len(sequences) - len(arrived)
 
-    def _congestion_of(self, target: NodeId) -> CongestionControl:
+    def _find_congestion(self, target: NodeId) -> CongestionControl:
         found = self._congestion.get(target)
         if found is None:
             found = CongestionControl(self._settings.ack_timeout_s, self._settings.window)

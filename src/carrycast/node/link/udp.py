@@ -110,9 +110,9 @@ class UdpAdapter(LinkAdapter):
         self._report_drop = report_drop
         loop = asyncio.get_running_loop()
         try:
-            self._sockets.append(self._bound_socket())
+            self._sockets.append(self._open_socket())
             if self._group is not None:
-                self._sockets.append(self._group_socket(self._group))
+                self._sockets.append(self._open_group_socket(self._group))
         except OSError as error:
             self.close()
             kind = AddressUnavailableError if error.errno in _UNAVAILABLE else WorkError
@@ -150,7 +150,7 @@ class UdpAdapter(LinkAdapter):
         self._queued.clear()
 
     async def resolve_address(self, address: LinkAddress) -> LinkAddress:
-        return await resolve_socket_address(_host_and_port(address), self._family)
+        return await resolve_socket_address(_check_socket_address(address), self._family)
 
     @classmethod
     def parse_address(cls, text: str) -> LinkAddress:
@@ -158,12 +158,12 @@ class UdpAdapter(LinkAdapter):
 
     @classmethod
     def format_address(cls, address: LinkAddress) -> str:
-        return format_socket_address(_host_and_port(address))
+        return format_socket_address(_check_socket_address(address))
 
     @classmethod
     def scope_of(cls, address: LinkAddress) -> AddressScope:
-        host = _host_and_port(address)[0]
-        return AddressScope(host, *prefixes(host))
+        host = _check_socket_address(address)[0]
+        return AddressScope(host, *find_prefixes(host))
 
     @classmethod
     def from_settings(cls, settings: AdapterSettings, queue: int) -> "UdpAdapter":
@@ -203,7 +203,7 @@ class UdpAdapter(LinkAdapter):
     @classmethod
     def parse_peers(cls, texts: Sequence[str], place: SettingPlace) -> tuple[LinkAddress, ...]:
         """Peers that are numbers come first, for names are looked up one by one."""
-        peers = [_host_and_port(peer) for peer in super().parse_peers(texts, place)]
+        peers = [_check_socket_address(peer) for peer in super().parse_peers(texts, place)]
         for host, _ in peers:
             try:
                 host.encode("idna")
@@ -211,7 +211,7 @@ class UdpAdapter(LinkAdapter):
                 raise UserError(f"{place('peers')}: {host!r} is neither an address nor the name of a host") from None
         return tuple(sorted(peers, key=_is_name))
 
-    def _bound_socket(self) -> socket.socket:
+    def _open_socket(self) -> socket.socket:
         opened = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
             opened.setblocking(False)
@@ -229,7 +229,7 @@ class UdpAdapter(LinkAdapter):
             raise
         return opened
 
-    def _group_socket(self, group: SocketAddress) -> socket.socket:
+    def _open_group_socket(self, group: SocketAddress) -> socket.socket:
         """A socket that receives the group only. Every node of a machine may have one on the same port."""
         opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
@@ -253,7 +253,7 @@ class UdpAdapter(LinkAdapter):
         if opened.fileno() < 0:  # A datagram made the node stop.
             return
         loop = asyncio.get_running_loop()
-        pause_s = self._moderations[opened].pause_s(loop.time(), found)
+        pause_s = self._moderations[opened].choose_pause_s(loop.time(), found)
         if pause_s == 0.0:
             if opened in self._polled:
                 del self._polled[opened]
@@ -330,7 +330,7 @@ class UdpAdapter(LinkAdapter):
             self._report_drop(reason, times)
 
 
-def prefixes(host: str) -> tuple[str, str]:
+def find_prefixes(host: str) -> tuple[str, str]:
     """The prefix of a host, and the one of its site; the host itself where it is no IP address."""
     try:
         address = ipaddress.ip_address(host)
@@ -346,7 +346,7 @@ def prefixes(host: str) -> tuple[str, str]:
     return cut(PREFIX_BITS[version]), cut(SITE_BITS[version])
 
 
-def _host_and_port(address: LinkAddress) -> SocketAddress:
+def _check_socket_address(address: LinkAddress) -> SocketAddress:
     assert isinstance(address, tuple)
     host, port = address
     return host, port
@@ -362,7 +362,7 @@ def _is_name(peer: SocketAddress) -> bool:
 
 def _check_group(text: str, listening: str, place: str) -> int:
     """The port of a group that a socket at an address can receive; a UserError says what is wrong."""
-    host, port = _host_and_port(parse_at(UdpAdapter, text, place))
+    host, port = _check_socket_address(parse_at(UdpAdapter, text, place))
     try:
         ipaddress.IPv4Address(host)
     except ValueError:

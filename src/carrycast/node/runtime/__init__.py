@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         HostFacts as HostFacts,
         LiveHost as LiveHost,
         Whereabouts as Whereabouts,
-        offered_capabilities as offered_capabilities,
+        find_capabilities as find_capabilities,
     )
     from carrycast.node.runtime.load import LoadMeter as LoadMeter
     from carrycast.node.runtime.processing import (
@@ -44,7 +44,7 @@ __getattr__, __dir__ = lazy_exports(
         "actions": "AllowedActions AllowedCommand",
         "application_host": "ApplicationConfig Cancel LiveApplicationHost OnReply",
         "application_layer": "ApplicationLayer VerifiedApplicationLayer",
-        "host": "HostFacts LiveHost STANDING Whereabouts offered_capabilities",
+        "host": "HostFacts LiveHost STANDING Whereabouts find_capabilities",
         "load": "LoadMeter",
         "processing": "ProcessorConfig ProcessorOutcome ProcessorPool",
         "publisher": "EventPublisher MAX_EVENT_BYTES PublicationRequest check_stores_events",

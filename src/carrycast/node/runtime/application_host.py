@@ -75,11 +75,11 @@ class LiveApplicationHost(ApplicationHost):
         """Change a setting of the stack; the error, or an empty text."""
         self._actions = ActionRunner(allowed, tuner)
 
-        def maker(config: ApplicationConfig) -> Callable[[ApplicationPort], Application]:
+        def make_factory(config: ApplicationConfig) -> Callable[[ApplicationPort], Application]:
             kind = config.kind
             return lambda port: kind(node, config.settings, port, host(kind.name), Random(secrets.randbits(128)))
 
-        self.hosted = HostedApplications(node, self, [(config.kind.name, maker(config)) for config in configs])
+        self.hosted = HostedApplications(node, self, [(config.kind.name, make_factory(config)) for config in configs])
 
     def stop(self, crashed: bool) -> None:
         """Stop all applications, without calling their handlers if the node crashed."""

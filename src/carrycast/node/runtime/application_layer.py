@@ -42,17 +42,17 @@ class ApplicationLayer(ABC):
 class VerifiedApplicationLayer(ApplicationLayer):
     """For a node with keys: it drops events without a valid signature, and removes the signatures of the others."""
 
-    def __init__(self, inner: ApplicationLayer, signatures: "EventSignatures", dropped: Callable[[str], None]) -> None:
+    def __init__(self, inner: ApplicationLayer, signatures: "EventSignatures", on_drop: Callable[[str], None]) -> None:
         self._inner = inner
         self._signatures = signatures
-        self._dropped = dropped
+        self._on_drop = on_drop
 
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         if self._is_verified(event):
             self._inner.deliver(subscription, self._signatures.strip(event), hops)
 
     def answer(self, request: RequestId, event: Event, hops: int) -> bool:
-        # A dropped event is reported as taken, because the request exists.
+        # A on_drop event is reported as taken, because the request exists.
         return self._inner.answer(request, self._signatures.strip(event), hops) if self._is_verified(event) else True
 
     def close_request(self, request: RequestId, complete: bool) -> bool:
@@ -73,5 +73,5 @@ class VerifiedApplicationLayer(ApplicationLayer):
     def _is_verified(self, event: Event) -> bool:
         flaw = self._signatures.verify(event)
         if flaw is not None:
-            self._dropped(flaw)
+            self._on_drop(flaw)
         return flaw is None

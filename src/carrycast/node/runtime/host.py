@@ -37,7 +37,7 @@ class HostFacts:
     """The name of the node."""
 
 
-def offered_capabilities(store: bool, facts: HostFacts) -> frozenset[Capability]:
+def find_capabilities(store: bool, facts: HostFacts) -> frozenset[Capability]:
     """The capabilities of a node with this configuration. Never energy or a global view: a live node has neither."""
     offers = {Capability.CALENDAR, Capability.LOAD}
     if facts.directory is not None:
@@ -70,7 +70,7 @@ class LiveHost(Host):
         load_meter: LoadMeter | None = None,
     ) -> None:
         """For a layer or, by its name, for an application."""
-        self.offers = offered_capabilities(store is not None, facts)
+        self.offers = find_capabilities(store is not None, facts)
         self.name = facts.name
         self.roles = facts.roles
         self.incarnation = incarnation
@@ -81,13 +81,13 @@ class LiveHost(Host):
             self._store = store.layer(whose) if isinstance(whose, Layer) else store.application(whose)
 
     def position(self, now: float) -> Position | None:
-        return self._whereabouts().position
+        return self._find_whereabouts().position
 
     def velocity(self, now: float) -> Velocity | None:
-        there = self._whereabouts()
+        there = self._find_whereabouts()
         return None if there.position is None else there.velocity
 
-    def _whereabouts(self) -> Whereabouts:
+    def _find_whereabouts(self) -> Whereabouts:
         if self._facts.whereabouts is None:
             raise LookupError("this node was given no position")
         return self._facts.whereabouts

@@ -92,8 +92,8 @@ class Runtime(Stack):
             Process: lambda layer, effect: applications.process(effect),
             SendRouted: lambda layer, effect: self._route(effect),
             SendRoutedEach: lambda layer, effect: self._route(effect),
-            AnswerRequest: self._close,
-            CloseRequest: self._close,
+            AnswerRequest: self._answer_or_close,
+            CloseRequest: self._answer_or_close,
             CloseHistory: lambda layer, effect: applications.close_history(effect.subscription, effect.complete),
         }
         super().__init__(
@@ -197,7 +197,7 @@ class Runtime(Stack):
 
     def _on_link(self, link: Link, lost: Failure | None) -> None:
         """Discovery has found or lost a link; the layers above are called next."""
-        self._recorder.link(link, lost)
+        self._recorder.change_link(link, lost)
         self.interfaces[link.interface].on_link(link.neighbor, lost is None)
 
     # Effects.
@@ -209,7 +209,7 @@ class Runtime(Stack):
         else:
             self._batching.send(layer, effect)
 
-    def _close(self, layer: Layer, effect: AnswerRequest | CloseRequest) -> None:
+    def _answer_or_close(self, layer: Layer, effect: AnswerRequest | CloseRequest) -> None:
         if isinstance(effect, AnswerRequest):
             wanted = self._applications.answer(effect.request, effect.event, effect.hops)
         else:

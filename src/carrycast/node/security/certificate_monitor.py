@@ -5,7 +5,7 @@ import time
 
 from carrycast.node.recorder import LOG
 from carrycast.node.security.certificate import DAY_S
-from carrycast.node.security.membership import Certified, Membership, date_of
+from carrycast.node.security.membership import Certified, Membership, format_date
 
 CHECK_S = 10.0
 """How often it is checked. The clock may be set at any time, so no timer is set for the end."""
@@ -28,14 +28,14 @@ class CertificateMonitor:
         """When the certificate expires."""
         return self._membership.ends_s
 
-    def warning(self) -> str | None:
+    def make_warning(self) -> str | None:
         """What to do soon, from some time before the end."""
         left_s = self.ends_s - time.time()
         if left_s > self._warn_s:
             return None
         return (
-            f"this node's certificate ends on {date_of(self.ends_s)}: have the operator certify the node again before, "
-            f"and send the node SIGHUP"
+            f"this node's certificate ends on {format_date(self.ends_s)}: have the operator certify the node again "
+            f"before, and send the node SIGHUP"
         )
 
     def start(self) -> None:
@@ -50,17 +50,17 @@ class CertificateMonitor:
 
     def check(self) -> None:
         """Log what is wrong or will be: when it begins, and once a day."""
-        trouble = self._membership.trouble()
-        message = trouble or self.warning() or ""
+        problem = self._membership.find_problem()
+        message = problem or self.make_warning() or ""
         # The monotonic clock: the wall clock may be what is wrong.
         now_s = time.monotonic()
         if message == self._last_message[0] and (not message or now_s - self._last_message[1] < AGAIN_S):
             return
         if message:
-            (LOG.error if trouble else LOG.warning)("%s", message)
+            (LOG.error if problem else LOG.warning)("%s", message)
         self._last_message = (message, now_s)
 
 
-def monitor_for(membership: Membership, warn_days: float) -> CertificateMonitor | None:
+def make_monitor(membership: Membership, warn_days: float) -> CertificateMonitor | None:
     """The monitor of a node that has a certificate."""
     return CertificateMonitor(membership, warn_days * DAY_S) if isinstance(membership, Certified) else None

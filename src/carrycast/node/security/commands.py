@@ -25,7 +25,7 @@ from carrycast.node.security.certificate import (
     issue_certificate,
     read_certificate,
 )
-from carrycast.node.security.identity import node_of
+from carrycast.node.security.identity import derive_node_id
 from carrycast.node.security.key_files import KeyKind, read_key, write_key
 from carrycast.node.security.membership import CLOCK_SLACK_S
 from carrycast.node.security.primitives import PRIVATE_BYTES, SECRET_BYTES, SigningKey
@@ -49,7 +49,7 @@ class IssuedCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     grace_s: float
 
 
-def issuance_log(operator: Path) -> Path:
+def issuance_log_path(operator: Path) -> Path:
     """The file of an operator's issuance log."""
     return operator.with_name(f"{operator.name}.issued")
 
@@ -60,7 +60,7 @@ def log_issuance(operator: Path, certificate: Certificate) -> None:
         certificate.node, certificate.name, certificate.issued_s, certificate.expires_s, certificate.grace_s
     )
     line = msgspec.json.encode(issued) + b"\n"
-    path = issuance_log(operator)
+    path = issuance_log_path(operator)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "ab") as file:
@@ -71,9 +71,9 @@ def log_issuance(operator: Path, certificate: Certificate) -> None:
         raise WorkError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def certificates_issued_to(operator: Path, node: NodeId) -> list[IssuedCertificate]:
+def read_issued_certificates(operator: Path, node: NodeId) -> list[IssuedCertificate]:
     """The certificates of a node in the issuance log."""
-    path = issuance_log(operator)
+    path = issuance_log_path(operator)
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
@@ -136,9 +136,9 @@ def certify(
     signer = SigningKey(read_key(operator, KeyKind.OPERATOR)[1])
     if key == signer.public:
         raise UserError(f"{public}: is the operator's own key; a node has a key of its own (carrycast keys new)")
-    node = node_of(name.encode()) if node is None else node
+    node = derive_node_id(name.encode()) if node is None else node
     # Later than those before, also of a clock that was ahead: a revocation revokes those, and not this one.
-    now_s = max([time.time(), *(one.issued_s + 1.0 for one in certificates_issued_to(operator, node))])
+    now_s = max([time.time(), *(one.issued_s + 1.0 for one in read_issued_certificates(operator, node))])
     certificate = Certificate(
         FORMAT,
         node,
@@ -172,18 +172,18 @@ def revoke(nodes: Sequence[str], operator: Path, list_file: Path) -> RevocationL
         before = read
     revoked, now_s = dict[NodeId, RevocationTimes](), time.time()
     for text in nodes:
-        node = _node(text)
-        given = certificates_issued_to(operator, node)
+        node = _parse_node(text)
+        given = read_issued_certificates(operator, node)
         # By the clock that is most ahead: no certificate that was issued may outlive this.
         before_s = max([now_s, *(one.issued_s for one in given)])
         end_s = max((one.expires_s + one.grace_s + CLOCK_SLACK_S for one in given), default=NEVER_S)
         revoked[node] = RevocationTimes(before_s, end_s)
     after = revoke_nodes(signer, before, revoked, now_s)
-    write_key(list_file, KeyKind.REVOCATIONS, after.difference(0), replace=True)
+    write_key(list_file, KeyKind.REVOCATIONS, after.encode_delta(0), replace=True)
     return after
 
 
-def _node(text: str) -> NodeId:
+def _parse_node(text: str) -> NodeId:
     """A node by id, by name, or by its certificate."""
     if text.isdecimal():
         if int(text) > MAX_NODE_ID:
@@ -191,13 +191,13 @@ def _node(text: str) -> NodeId:
         return int(text)
     path = Path(text)
     if path.is_file():
-        return _certificate(path, read_key(path, KeyKind.CERTIFICATE)[1]).node
+        return _parse_certificate(path, read_key(path, KeyKind.CERTIFICATE)[1]).node
     if NAME.fullmatch(text) is None:
         raise UserError(f"{text}: neither the name nor the id of a node, nor the file of its certificate")
-    return node_of(text.encode())
+    return derive_node_id(text.encode())
 
 
-def _certificate(path: Path, content: bytes) -> Certificate:
+def _parse_certificate(path: Path, content: bytes) -> Certificate:
     found = read_certificate(content)
     if found is None:
         raise UserError(f"{path}: {explain_unreadable(content)}")
@@ -211,42 +211,42 @@ def describe_key_file(path: Path) -> dict[str, object]:
     if kind in (KeyKind.IDENTITY, KeyKind.OPERATOR):
         content = SigningKey(content).public
     if kind in (KeyKind.IDENTITY, KeyKind.PUBLIC):
-        facts["node"] = node_of(content)
+        facts["node"] = derive_node_id(content)
         facts["meaning"] = "the node's id in a network with a secret; a certificate may give another"
     if kind in (KeyKind.IDENTITY, KeyKind.OPERATOR, KeyKind.PUBLIC):
         facts["public"] = content.hex()
     elif kind is KeyKind.CERTIFICATE:
-        certificate = _certificate(path, content)
+        certificate = _parse_certificate(path, content)
         facts |= {
             "name": certificate.name,
             "node": certificate.node,
             "public": certificate.key.hex(),
-            "issued": _date(certificate.issued_s),
-            "expires": _date(certificate.expires_s),
-            "events accepted until": _date(certificate.expires_s + certificate.grace_s),
+            "issued": _format_time(certificate.issued_s),
+            "expires": _format_time(certificate.expires_s),
+            "events accepted until": _format_time(certificate.expires_s + certificate.grace_s),
             "publish": "anything" if certificate.publish is None else certificate.publish,
             "subscribe": "anything" if certificate.subscribe is None else certificate.subscribe,
             "attributes": certificate.attributes,
             "bytes": len(content),
         }
     elif kind is KeyKind.REVOCATIONS:
-        facts |= _list_facts(path, content)
+        facts |= _describe_list(path, content)
     return facts
 
 
-def _list_facts(path: Path, content: bytes) -> dict[str, object]:
+def _describe_list(path: Path, content: bytes) -> dict[str, object]:
     # Unverified: nodes know the key of their operator, and verify.
     found = read_unsigned(content)
     if found is None:
         raise UserError(f"{path}: holds no list that can be read")
     revoked = {
-        str(node): f"{_date(one.before_s)}, on the list until {_date(one.until_s)}"
+        str(node): f"{_format_time(one.before_s)}, on the list until {_format_time(one.until_s)}"
         for node, one in found.entries.items()
     }
-    return {"number": found.number, "issued": _date(found.issued_s), "revoked": revoked}
+    return {"number": found.number, "issued": _format_time(found.issued_s), "revoked": revoked}
 
 
-def _date(time_s: float) -> str:
+def _format_time(time_s: float) -> str:
     if not math.isfinite(time_s) or time_s > 253_402_300_799:  # the last second of the year 9999
         return "never"
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_s))

@@ -25,15 +25,15 @@ class Keys:
     files: tuple[KeysSection, Path] | None = None
     """The table of the configuration, and its file; without them nothing can be read again."""
 
-    def verifier(self) -> MessageVerifier:
+    def make_verifier(self) -> MessageVerifier:
         """Verifies messages of others; a UserError says what is wrong with this node's own keys."""
-        return MessageVerifier(self.membership(), self.signature_batch)
+        return MessageVerifier(self.make_membership(), self.signature_batch)
 
     def reread(self) -> "Keys":
         """The keys as the files are now; a UserError says what is wrong with them."""
         return self if self.files is None else read_keys(*self.files)
 
-    def membership(self) -> Membership:
+    def make_membership(self) -> Membership:
         """This node as a member of its network."""
         identity = SigningKey(self.private)
         if self.secret is not None:

@@ -81,9 +81,9 @@ class EventSignatures:
 
     def sign(self, events: Sequence[Event]) -> list[Event | UserError]:
         """The events as they travel, or why this node may not publish one."""
-        trouble = self._membership.trouble()
-        if trouble is not None:
-            return [NotAuthorizedError(f"event: {trouble}") for _ in events]
+        problem = self._membership.find_problem()
+        if problem is not None:
+            return [NotAuthorizedError(f"event: {problem}") for _ in events]
         mine = self._membership.mine
         signed: list[Event | UserError] = []
         for at in range(0, len(events), self._batch):
@@ -91,7 +91,7 @@ class EventSignatures:
             may = [_may_publish(mine, event) for event in group]
             allowed = list(compress(group, may))
             ready = iter(self._sign_batch(allowed) if len(allowed) > 1 else map(self._sign_alone, allowed))
-            signed += [next(ready) if this else self._not_authorized() for this in may]
+            signed += [next(ready) if this else self._make_authorization_error() for this in may]
         return signed
 
     def verify(self, event: Event) -> EventFlaw | None:
@@ -105,7 +105,7 @@ class EventSignatures:
         parts = _split(event)
         if parts is None:
             return EventFlaw.UNSIGNED
-        member = self._membership.publisher(parts.credential, parts.plain)
+        member = self._membership.verify_publisher(parts.credential, parts.plain)
         if isinstance(member, Rejection):
             return _OF_REFUSAL[member]
         if member.node != event.id.source or not self._is_signed_by(member.key, parts):
@@ -148,7 +148,7 @@ class EventSignatures:
         self._remember(signed, text, self._membership.mine.accepted_until_s(event))
         return signed
 
-    def _not_authorized(self) -> UserError:
+    def _make_authorization_error(self) -> UserError:
         may = self._membership.mine.publish
         return NotAuthorizedError(f"event: this node may publish only what matches {may} (its certificate says so)")
 

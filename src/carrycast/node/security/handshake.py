@@ -62,7 +62,7 @@ class VersionOffer(NamedTuple):
         """As it travels."""
         return _OFFER.pack(*self)
 
-    def common_version(self, other: "VersionOffer") -> int | None:
+    def choose_version(self, other: "VersionOffer") -> int | None:
         """The highest version that both support."""
         highest = min(self.most, other.most)
         return highest if highest >= max(self.least, other.least) else None
@@ -135,14 +135,14 @@ def read_introduction(membership: Membership, state: HandshakeState, message: by
     read the message of a member after one that is rejected."""
     state = copy.copy(state)
     try:
-        payload = state.read(message)
+        payload = state.read_message(message)
     except NoiseError:
         return Rejection.STRANGER
     try:
         introduction = _decoder.decode(payload)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return Rejection.MALFORMED
-    member = membership.neighbor(introduction.card)
+    member = membership.verify_card(introduction.card)
     if isinstance(member, Rejection):
         return member
     if not membership.is_bound(member, state.remote_static, introduction.binding):

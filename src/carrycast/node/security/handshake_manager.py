@@ -137,14 +137,14 @@ class HandshakeManager:
             return  # It has overtaken the message that finishes the handshake.
         if now_s - self._initiated_s.get(address, -REPLY_TIMEOUT_S) < REPLY_TIMEOUT_S:
             return
-        cookie = self._cookie(address, frame.sender, now_s)
+        cookie = self._make_cookie(address, frame.sender, now_s)
         challenge = LinkFrame(LinkKind.KEYED_CHALLENGE, *self._me, cookie, bytes(COOKIE_BYTES))
         self._user.transmit(pack(challenge), address)
 
     def on_frame(self, frame: LinkFrame, address: LinkAddress) -> None:
         """A datagram of a handshake."""
         if frame.kind is LinkKind.KEYED_CHALLENGE:
-            cookie = self._cookie(address, frame.sender, self._loop.time()).to_bytes(COOKIE_BYTES, "big")
+            cookie = self._make_cookie(address, frame.sender, self._loop.time()).to_bytes(COOKIE_BYTES, "big")
             response = LinkFrame(LinkKind.KEYED_RESPONSE, *self._me, frame.sequence, cookie)
             self._user.transmit(pack(response), address)
         elif frame.kind is LinkKind.KEYED_RESPONSE:
@@ -168,7 +168,7 @@ class HandshakeManager:
             return
         _put_newest(self._initiated_s, address, now_s, MAX_HOSTS)
         state = start_handshake(self._membership, True, self._offer, self._me, node, number)
-        body = self._offer.encode() + self._membership.network + state.write(b"")
+        body = self._offer.encode() + self._membership.network + state.write_message(b"")
         _put_newest(self._initiated, address, _Initiated(node, number, state, now_s), MAX_HANDSHAKES)
         self._user.transmit(pack(LinkFrame(LinkKind.INITIATION, *self._me, number, body)), address)
 
@@ -180,7 +180,7 @@ class HandshakeManager:
             self.reject_network(address)
             return
         offer = read_offer(frame.body)
-        version = self._offer.common_version(offer)
+        version = self._offer.choose_version(offer)
         if version is None:
             body = self._offer.encode().ljust(2 * COOKIE_BYTES, b"\0")
             self._user.transmit(pack(LinkFrame(LinkKind.REFUSAL, *self._me, frame.sequence, body)), address)
@@ -202,8 +202,8 @@ class HandshakeManager:
         state = start_handshake(self._membership, False, offer, initiator, self._me.node, frame.sequence)
         try:
             # Its payload is ignored: later versions may use it.
-            state.read(frame.body[INITIATION_BYTES:])
-            message = state.write(make_introduction(self._membership, self._offer, self._me.session))
+            state.read_message(frame.body[INITIATION_BYTES:])
+            message = state.write_message(make_introduction(self._membership, self._offer, self._me.session))
         except NoiseError:
             # Without the network's secret, or with an invalid key.
             self._reject(Rejection.STRANGER, frame, address)
@@ -225,13 +225,13 @@ class HandshakeManager:
         if isinstance(found, Rejection) or found.member.node != frame.sender:
             self._reject(found if isinstance(found, Rejection) else Rejection.STRANGER, frame, address)
             return
-        version = self._offer.common_version(found.offer)
+        version = self._offer.choose_version(found.offer)
         if version is None or frame.body[0] != version or found.session != frame.session:
             # The encrypted version differs from the one outside: a downgrade attack.
             self._user.on_drop("link_downgraded")
             return
         del self._initiated[address]
-        finish = found.state.write(make_introduction(self._membership, self._offer, self._me.session))
+        finish = found.state.write_message(make_introduction(self._membership, self._offer, self._me.session))
         self._user.transmit(pack(LinkFrame(LinkKind.FINISH, *self._me, frame.sequence, finish)), address)
         self._establish(found, True, address)
 
@@ -257,7 +257,7 @@ class HandshakeManager:
         forth, back = keys[:2], keys[2:]
         sending, receiving = (forth, back) if initiated else (back, forth)
         session = Session(found.member, found.session, sending, receiving, initiated, self._loop.time())
-        session.version = self._offer.common_version(found.offer) or 0
+        session.version = self._offer.choose_version(found.offer) or 0
         session.features = self._offer.features & found.offer.features
         self._user.on_established(session, address)
 
@@ -290,13 +290,13 @@ class HandshakeManager:
             self._user.on_drop("link_handshakes_full")
         return allowed
 
-    def _cookie(self, address: LinkAddress, node: NodeId, now_s: float) -> int:
+    def _make_cookie(self, address: LinkAddress, node: NodeId, now_s: float) -> int:
         text = f"{int(now_s / COOKIE_S)} {node} {self._adapter.format_address(address)}".encode()
         return int.from_bytes(hashlib.blake2b(text, key=self._cookie_key, digest_size=COOKIE_BYTES).digest(), "big")
 
     def _is_own_cookie(self, cookie: int, address: LinkAddress, node: NodeId) -> bool:
         now_s = self._loop.time()
-        return cookie in (self._cookie(address, node, now_s), self._cookie(address, node, now_s - COOKIE_S))
+        return cookie in (self._make_cookie(address, node, now_s), self._make_cookie(address, node, now_s - COOKIE_S))
 
 
 def _put_newest(kept: "OrderedDict[K, V]", key: K, value: V, most: int) -> None:

@@ -12,7 +12,7 @@ from msgspec import Meta
 from carrycast.core.model import NodeId
 
 
-def node_of(text: bytes) -> NodeId:
+def derive_node_id(text: bytes) -> NodeId:
     """The node id of a name or a key: 63 bits of a hash."""
     # Nodes of versions under the former name must agree on ids.
     digest = hashlib.blake2b(text, digest_size=8, person=b"driftcast node").digest()

@@ -28,9 +28,9 @@ from carrycast.node.security.certificate import (
     read_card,
     read_certificate,
 )
-from carrycast.node.security.identity import node_of
+from carrycast.node.security.identity import derive_node_id
 from carrycast.node.security.key_files import KeyKind, read_key, write_key
-from carrycast.node.security.primitives import PUBLIC_BYTES, AgreementKey, SigningKey, digest, is_signed_by
+from carrycast.node.security.primitives import PUBLIC_BYTES, DhKeyPair, SigningKey, digest, is_signed_by
 from carrycast.node.security.revocations import RevocationList, read_revocation_list
 
 MAX_MEMBERS = 4096
@@ -91,28 +91,28 @@ class Membership(ABC):
         """The part of the credential that handshakes show."""
         self.network = network
         """The identifier of the network."""
-        self.static = AgreementKey()
+        self.static = DhKeyPair()
         """The Noise static key, another one at each start."""
         self.changed: list[Callable[[], None]] = []
         """Called when a node may no longer be a member."""
         self.renewed: list[Callable[[], None]] = []
         """Called when this node has another credential."""
         self._members: OrderedDict[bytes, Member] = OrderedDict()
-        self.mine = self._own(credential, identity)
+        self.mine = self._verify_own(credential, identity)
         self.binding = self._sign_static_key()
         """This node's signature of the static key."""
 
-    def member(self, credential: bytes) -> Member | Rejection:
+    def verify_credential(self, credential: bytes) -> Member | Rejection:
         """The member with a credential, while it is valid."""
-        return self._check_validity(self._look_up(credential, self._verify))
+        return self._check_validity(self._look_up(credential, self._read_credential))
 
-    def neighbor(self, card: bytes) -> Member | Rejection:
+    def verify_card(self, card: bytes) -> Member | Rejection:
         """The member with a card, while it is valid."""
-        return self._check_validity(self._look_up(card, self._verify_card))
+        return self._check_validity(self._look_up(card, self._read_card))
 
-    def publisher(self, credential: bytes, event: Event) -> Member | Rejection:
+    def verify_publisher(self, credential: bytes, event: Event) -> Member | Rejection:
         """The publisher of an event, if the event is accepted under this credential."""
-        found = self._look_up(credential, self._verify)
+        found = self._look_up(credential, self._read_credential)
         if isinstance(found, Rejection):
             return found
         return found if found.since_s <= time.time() < found.accepted_until_s(event) else Rejection.EXPIRED
@@ -120,15 +120,15 @@ class Membership(ABC):
     def is_bound(self, member: Member, static: bytes, binding: bytes) -> bool:
         """Whether a neighbor has signed its static key, for this network and the card that it shows."""
         return is_signed_by(
-            member.key, binding, b"noise static key", _statement(self.network, member.credential, static)
+            member.key, binding, b"noise static key", _encode_binding(self.network, member.credential, static)
         )
 
-    def trouble(self) -> str | None:
+    def find_problem(self) -> str | None:
         """Why other nodes reject this one, as far as it can tell; None while they accept it."""
         return None
 
     def _sign_static_key(self) -> bytes:
-        return self.identity.sign(b"noise static key", _statement(self.network, self.card, self.static.public))
+        return self.identity.sign(b"noise static key", _encode_binding(self.network, self.card, self.static.public))
 
     def _look_up(self, credential: bytes, verify: Callable[[bytes], Member | Rejection]) -> Member | Rejection:
         known = self._members.get(credential)
@@ -146,9 +146,9 @@ class Membership(ABC):
     def _check_validity(found: Member | Rejection) -> Member | Rejection:
         return found if isinstance(found, Rejection) or found.is_valid(time.time()) else Rejection.EXPIRED
 
-    def _own(self, credential: bytes, identity: SigningKey) -> Member:
+    def _verify_own(self, credential: bytes, identity: SigningKey) -> Member:
         """This node as a member, whatever time it is; a UserError if it never can be one."""
-        mine = self._verify(credential)
+        mine = self._read_credential(credential)
         if isinstance(mine, Rejection):
             raise UserError(f"this node's own certificate is rejected: {mine.replace('_', ' ')}")
         if mine.key != identity.public:
@@ -156,11 +156,11 @@ class Membership(ABC):
         return mine
 
     @abstractmethod
-    def _verify(self, credential: bytes) -> Member | Rejection:
+    def _read_credential(self, credential: bytes) -> Member | Rejection:
         """The member with a credential, valid or expired."""
 
     @abstractmethod
-    def _verify_card(self, card: bytes) -> Member | Rejection:
+    def _read_card(self, card: bytes) -> Member | Rejection:
         """The member with a card, valid or expired."""
 
     @property
@@ -168,7 +168,7 @@ class Membership(ABC):
         """The number of this node's revocation list; 0 without any."""
         return 0
 
-    def difference(self, since: int) -> bytes:
+    def encode_delta(self, since: int) -> bytes:
         """The difference between that list and an older one, encoded."""
         return b""
 
@@ -184,16 +184,16 @@ class SharedSecret(Membership):
         self.secret = secret
         super().__init__(identity, identity.public, identity.public, digest(b"network", secret)[:NETWORK_BYTES])
 
-    def _verify(self, credential: bytes) -> Member | Rejection:
+    def _read_credential(self, credential: bytes) -> Member | Rejection:
         if len(credential) != PUBLIC_BYTES:
             return Rejection.MALFORMED
-        return Member(node_of(credential), credential, credential)
+        return Member(derive_node_id(credential), credential, credential)
 
-    def _verify_card(self, card: bytes) -> Member | Rejection:
-        return self._verify(card)
+    def _read_card(self, card: bytes) -> Member | Rejection:
+        return self._read_credential(card)
 
 
-def _statement(network: bytes, card: bytes, static: bytes) -> bytes:
+def _encode_binding(network: bytes, card: bytes, static: bytes) -> bytes:
     # With the card, a static key that was stolen from the memory of a device is of no use after the card's end.
     return digest(network, card, static)
 
@@ -207,7 +207,7 @@ class Certified(Membership):
         self._list = RevocationList()
         if list_file is not None and list_file.exists():
             self._list = self._read_file(list_file)
-        parsed = _readable(certificate)
+        parsed = _parse_own_certificate(certificate)
         self._issued_s = parsed.issued_s
         super().__init__(identity, certificate, encode_card(parsed), digest(b"operator", operator)[:NETWORK_BYTES])
 
@@ -216,25 +216,25 @@ class Certified(Membership):
         """When this node's own certificate expires."""
         return self.mine.until_s
 
-    def trouble(self) -> str | None:
+    def find_problem(self) -> str | None:
         now_s = time.time()
         if self._list.revokes(self.mine.node, self._issued_s):
             return "this node's certificate was revoked by its operator: other nodes do not accept what it publishes"
         if now_s >= self.mine.until_s:
             return (
-                f"this node's certificate ended on {date_of(self.mine.until_s)}: have the operator certify it again, "
-                f"and send the node SIGHUP"
+                f"this node's certificate ended on {format_date(self.mine.until_s)}: have the operator certify it "
+                f"again, and send the node SIGHUP"
             )
         if now_s < self.mine.since_s:
             return (
-                f"this node's certificate begins on {date_of(self.mine.since_s + CLOCK_SLACK_S)}, and its clock says "
-                f"{date_of(now_s)}: set the clock"
+                f"this node's certificate begins on {format_date(self.mine.since_s + CLOCK_SLACK_S)}, and its clock "
+                f"says {format_date(now_s)}: set the clock"
             )
         return None
 
     def renew(self, identity: SigningKey, certificate: bytes) -> None:
         """Use another certificate, and perhaps another key, from now on; a UserError says why not."""
-        parsed, mine = _readable(certificate), self._own(certificate, identity)
+        parsed, mine = _parse_own_certificate(certificate), self._verify_own(certificate, identity)
         if not mine.is_valid(time.time()):
             raise UserError("the new certificate is not valid at this time; the one before stays")
         if mine.node != self.mine.node:
@@ -250,11 +250,11 @@ class Certified(Membership):
         for tell in self.renewed:
             tell()
 
-    def _verify(self, credential: bytes) -> Member | Rejection:
+    def _read_credential(self, credential: bytes) -> Member | Rejection:
         certificate = read_certificate(credential)
         if certificate is None:
             return Rejection.MALFORMED
-        refusal = self._rejection_of(certificate.card)
+        refusal = self._check_card(certificate.card)
         if refusal is not None:
             return refusal
         try:
@@ -263,15 +263,15 @@ class Certified(Membership):
             )
         except FilterError:
             return Rejection.MALFORMED
-        return _member(certificate, credential, publish, subscribe)
+        return _make_member(certificate, credential, publish, subscribe)
 
-    def _verify_card(self, card: bytes) -> Member | Rejection:
+    def _read_card(self, card: bytes) -> Member | Rejection:
         found = read_card(card)
         if found is None:
             return Rejection.MALFORMED
-        return self._rejection_of(found) or _member(found, card)
+        return self._check_card(found) or _make_member(found, card)
 
-    def _rejection_of(self, card: Card) -> Rejection | None:
+    def _check_card(self, card: Card) -> Rejection | None:
         if self._list.revokes(card.node, card.issued_s):
             return Rejection.REVOKED
         return None if is_issued_by(self._operator, card) else Rejection.STRANGER
@@ -280,8 +280,8 @@ class Certified(Membership):
     def number(self) -> int:
         return self._list.number
 
-    def difference(self, since: int) -> bytes:
-        return self._list.difference(since)
+    def encode_delta(self, since: int) -> bytes:
+        return self._list.encode_delta(since)
 
     def take_revocations(self, text: bytes) -> bool:
         read = read_revocation_list(self._operator, text, self._list)
@@ -313,7 +313,7 @@ class Certified(Membership):
         LOG.warning("revocation list number %d: %d nodes are revoked", read.number, len(read.entries))
         if self._file is not None:
             try:
-                write_key(self._file, KeyKind.REVOCATIONS, read.difference(0), replace=True)
+                write_key(self._file, KeyKind.REVOCATIONS, read.encode_delta(0), replace=True)
             except WorkError as error:
                 LOG.error("%s; the list is in force until this node stops", error)
         for tell in self.changed:
@@ -321,14 +321,14 @@ class Certified(Membership):
         return True
 
 
-def _readable(certificate: bytes) -> Certificate:
+def _parse_own_certificate(certificate: bytes) -> Certificate:
     found = read_certificate(certificate)
     if found is None:
         raise UserError(f"this node's own certificate {explain_unreadable(certificate)}")
     return found
 
 
-def _member(
+def _make_member(
     parsed: Card | Certificate,
     credential: bytes,
     publish: Filter | None = None,
@@ -347,6 +347,6 @@ def _member(
     )
 
 
-def date_of(time_s: float) -> str:
+def format_date(time_s: float) -> str:
     """A time as people read it."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(min(time_s, 253_402_300_799)))

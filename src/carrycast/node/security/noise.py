@@ -12,7 +12,7 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 
-from carrycast.node.security.primitives import PUBLIC_BYTES, TAG_BYTES, AgreementKey, Cipher
+from carrycast.node.security.primitives import PUBLIC_BYTES, TAG_BYTES, Cipher, DhKeyPair
 
 XX: tuple[tuple[str, ...], ...] = (("e",), ("e", "ee", "s", "es"), ("s", "se"))
 SUITE = "25519_ChaChaPoly_SHA256"
@@ -54,7 +54,7 @@ class SymmetricState:
         """EncryptAndHash."""
         ciphertext = plaintext
         if self._cipher is not None:
-            ciphertext = self._cipher.seal(self._nonce, plaintext, self.hash)
+            ciphertext = self._cipher.encrypt(self._nonce, plaintext, self.hash)
             self._nonce += 1
         self.mix_hash(ciphertext)
         return ciphertext
@@ -63,7 +63,7 @@ class SymmetricState:
         """DecryptAndHash; a NoiseError if it was not encrypted so."""
         plaintext: bytes | None = ciphertext
         if self._cipher is not None:
-            plaintext = self._cipher.open(self._nonce, ciphertext, self.hash)
+            plaintext = self._cipher.decrypt(self._nonce, ciphertext, self.hash)
             self._nonce += 1
         if plaintext is None:
             raise NoiseError
@@ -71,7 +71,7 @@ class SymmetricState:
         return plaintext
 
     @property
-    def encrypts(self) -> bool:
+    def has_key(self) -> bool:
         """HasKey."""
         return self._cipher is not None
 
@@ -88,9 +88,9 @@ class HandshakeState:
         self,
         initiator: bool,
         prologue: bytes,
-        static: AgreementKey,
+        static: DhKeyPair,
         psks: Sequence[tuple[int, bytes]] = (),
-        ephemeral: AgreementKey | None = None,
+        ephemeral: DhKeyPair | None = None,
     ) -> None:
         """`psks` are pre-shared keys and their places (0 for psk0). Only tests give an ephemeral key."""
         self._initiator = initiator
@@ -98,7 +98,7 @@ class HandshakeState:
         self._ephemeral = ephemeral
         self._psks = [key for _, key in psks]
         self._pre_shared = bool(psks)
-        self._messages = _with_psks([place for place, _ in psks])
+        self._messages = _add_psks([place for place, _ in psks])
         self.remote_static = b""
         self._remote_ephemeral = b""
         modifiers = "+".join(f"psk{place}" for place, _ in psks)
@@ -110,12 +110,12 @@ class HandshakeState:
         """The handshake hash h (section 11.2): what both have seen, once all messages went."""
         return self._symmetric.hash
 
-    def write(self, payload: bytes) -> bytes:
+    def write_message(self, payload: bytes) -> bytes:
         """WriteMessage."""
         symmetric, written = self._symmetric, b""
         for token in self._messages.pop(0):
             if token == "e":
-                self._ephemeral = self._ephemeral or AgreementKey()
+                self._ephemeral = self._ephemeral or DhKeyPair()
                 written += self._ephemeral.public
                 self._mix_ephemeral(self._ephemeral.public)
             elif token == "s":
@@ -124,7 +124,7 @@ class HandshakeState:
                 self._mix(token)
         return written + symmetric.encrypt_and_hash(payload)
 
-    def read(self, message: bytes) -> bytes:
+    def read_message(self, message: bytes) -> bytes:
         """ReadMessage. After a NoiseError the state is as before: an attacker's message takes no honest one's place."""
         if not self._messages:
             raise NoiseError
@@ -132,19 +132,19 @@ class HandshakeState:
         self._symmetric, self._messages = copy.copy(self._symmetric), self._messages[1:]
         self._psks = self._psks.copy()
         try:
-            return self._read(before["_messages"][0], message)
+            return self._read_tokens(before["_messages"][0], message)
         except NoiseError:
             self.__dict__.update(before)
             raise
 
-    def _read(self, tokens: Sequence[str], message: bytes) -> bytes:
+    def _read_tokens(self, tokens: Sequence[str], message: bytes) -> bytes:
         symmetric = self._symmetric
         for token in tokens:
             if token == "e":
                 self._remote_ephemeral, message = _cut(message, PUBLIC_BYTES)
                 self._mix_ephemeral(self._remote_ephemeral)
             elif token == "s":
-                sealed, message = _cut(message, PUBLIC_BYTES + TAG_BYTES * symmetric.encrypts)
+                sealed, message = _cut(message, PUBLIC_BYTES + TAG_BYTES * symmetric.has_key)
                 self.remote_static = symmetric.decrypt_and_hash(sealed)
             else:
                 self._mix(token)
@@ -168,13 +168,13 @@ class HandshakeState:
         mine, theirs = (token[0], token[1]) if self._initiator else (token[1], token[0])
         key = self._ephemeral if mine == "e" else self._static
         assert key is not None
-        shared = key.shared(self._remote_ephemeral if theirs == "e" else self.remote_static)
+        shared = key.dh(self._remote_ephemeral if theirs == "e" else self.remote_static)
         if shared is None:
             raise NoiseError
         self._symmetric.mix_key(shared)
 
 
-def _with_psks(places: Sequence[int]) -> list[tuple[str, ...]]:
+def _add_psks(places: Sequence[int]) -> list[tuple[str, ...]]:
     """The message patterns: psk0 at the beginning of the first, pskN at the end of the Nth (section 9.3)."""
     messages = list(XX)
     for place in places:

@@ -53,7 +53,7 @@ def _signed_text(purpose: bytes, text: bytes) -> bytes:
     return b"driftcast " + purpose + b"\0" + text
 
 
-class AgreementKey:
+class DhKeyPair:
     """An X25519 private key, a new one unless it is given."""
 
     def __init__(self, private: bytes | None = None) -> None:
@@ -62,7 +62,7 @@ class AgreementKey:
         self._key = X25519PrivateKey.generate() if private is None else X25519PrivateKey.from_private_bytes(private)
         self.public: bytes = self._key.public_key().public_bytes_raw()
 
-    def shared(self, other: bytes) -> bytes | None:
+    def dh(self, other: bytes) -> bytes | None:
         """The secret shared with another key; None for a key of low order, with which everybody shares the same."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
@@ -92,11 +92,11 @@ class Cipher:
         self._broken = InvalidTag
         self._cipher = ChaCha20Poly1305(key)
 
-    def seal(self, nonce: int, plaintext: bytes, associated_data: bytes) -> bytes:
+    def encrypt(self, nonce: int, plaintext: bytes, associated_data: bytes) -> bytes:
         """The ciphertext with its tag, which authenticates the associated data too."""
         return self._cipher.encrypt(bytes(4) + nonce.to_bytes(8, "little"), plaintext, associated_data)
 
-    def open(self, nonce: int, ciphertext: bytes, associated_data: bytes) -> bytes | None:
+    def decrypt(self, nonce: int, ciphertext: bytes, associated_data: bytes) -> bytes | None:
         """The plaintext; None if the tag is not that of this key, nonce and associated data."""
         try:
             return self._cipher.decrypt(bytes(4) + nonce.to_bytes(8, "little"), ciphertext, associated_data)

@@ -51,7 +51,7 @@ class RevocationList(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
         found = self.entries.get(node)
         return found is not None and issued_s <= found.before_s
 
-    def difference(self, since: int) -> bytes:
+    def encode_delta(self, since: int) -> bytes:
         """The difference to an older list, encoded; since 0, all of it."""
         changed = {node: one for node, one in self.entries.items() if one.number > since}
         return _encode(msgspec.structs.replace(self, entries=changed, since=since))
@@ -83,7 +83,7 @@ def revoke_nodes(
     # As it is read: an integer for a time would be signed as one, and read as a float.
     unsigned = _decoder.decode(_encode(RevocationList(number=number, issued_s=now_s, entries=_sort(entries))))
     signed = _replace(unsigned, signature=operator.sign(b"revocations", _encode(unsigned)))
-    if len(signed.difference(0)) > MAX_LIST_BYTES:
+    if len(signed.encode_delta(0)) > MAX_LIST_BYTES:
         raise UserError(
             f"a list holds at most {MAX_LIST_BYTES >> 20} MiB, and this one has {len(entries)} nodes; "
             f"start a network with another operator's key"

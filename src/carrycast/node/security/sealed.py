@@ -36,8 +36,8 @@ from carrycast.node.link import (
     ReceiveFrame,
     ReplayCheck,
     ReportDrop,
-    associated_data,
     pack,
+    read_associated_data,
     unpack,
 )
 from carrycast.node.security.handshake import OURS, LinkEnd
@@ -50,8 +50,8 @@ from carrycast.node.security.session import (
     GroupBody,
     OwnGroupKey,
     Session,
-    digest_of_group,
-    macs_for,
+    compute_group_digest,
+    find_macs,
     split_group,
 )
 from carrycast.node.security.session_control import SILENT_S, SessionControl, SessionControlUser
@@ -143,7 +143,7 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
     def _send_sealed(self, session: Session, plaintext: bytes, address: LinkAddress) -> bool:
         nonce = session.next_nonce()
         header = pack(LinkFrame(LinkKind.SEALED, *self._me, nonce, b""))
-        return self._send_if_short(header + session.seal(nonce, plaintext, associated_data(header)), address)
+        return self._send_if_short(header + session.encrypt(nonce, plaintext, read_associated_data(header)), address)
 
     def _send_to_group(self, datagram: bytes, address: LinkAddress) -> bool:
         now_s, key = self._loop.time(), self.group_key
@@ -156,11 +156,11 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
             return bool(heard) or self._send_hello(address)
         nonce = key.next_nonce()
         header = pack(LinkFrame(LinkKind.SEALED_TO_GROUP, *self._me, nonce, b""))
-        authenticated = associated_data(header)
-        ciphertext = key.seal(nonce, datagram, authenticated)
-        group_digest = digest_of_group(ciphertext, authenticated)
+        authenticated = read_associated_data(header)
+        ciphertext = key.encrypt(nonce, datagram, authenticated)
+        group_digest = compute_group_digest(ciphertext, authenticated)
         for at in range(0, len(receivers), MAX_SLOTS):
-            slots = b"".join(session.slot(group_digest) for session in receivers[at : at + MAX_SLOTS])
+            slots = b"".join(session.make_slot(group_digest) for session in receivers[at : at + MAX_SLOTS])
             if not self._send_if_short(header + GroupBody(key.epoch, slots, ciphertext).encode(), address):
                 return False
         return True
@@ -194,7 +194,7 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
             else:
                 self._handshakes.on_unknown(frame, address)
         elif frame.kind in (LinkKind.SEALED, LinkKind.SEALED_TO_GROUP):
-            self._on_sealed(frame, associated_data(datagram), address, to_group)
+            self._on_sealed(frame, read_associated_data(datagram), address, to_group)
         else:
             self._handshakes.on_frame(frame, address)
 
@@ -233,14 +233,14 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
         self, session: Session, frame: LinkFrame, group: GroupBody | None, authenticated: bytes
     ) -> bytes | ReplayCheck | None:
         if frame.kind is LinkKind.SEALED:
-            return session.open(frame.sequence, frame.body, authenticated)
+            return session.decrypt(frame.sequence, frame.body, authenticated)
         if group is None:
             return None
-        return session.open_group(self._node, frame.sequence, group, authenticated, self._loop.time())
+        return session.decrypt_group(self._node, frame.sequence, group, authenticated, self._loop.time())
 
     def _is_for_others(self, session: Session, group: GroupBody) -> bool:
         """Whether a group datagram is for other neighbors, while a copy for this node comes in the session."""
-        without_mac = group.slots != b"" and not macs_for(self._node, group.slots)
+        without_mac = group.slots != b"" and not find_macs(self._node, group.slots)
         return without_mac and self._loop.time() - session.heard_s < UNADDRESSED_S
 
     def _on_decrypted(self, datagram: bytes, outer: LinkFrame, address: LinkAddress, to_group: bool) -> None:
@@ -306,7 +306,7 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
     def _end_invalid_sessions(self) -> None:
         """End the sessions of nodes that are no longer members. They know the group key, so the others get another."""
         for key, session in list(self._sessions.items()):
-            if isinstance(self._membership.neighbor(session.member.credential), Rejection):
+            if isinstance(self._membership.verify_card(session.member.credential), Rejection):
                 self._end_session(key)
         self._until_s = min((session.member.until_s for session in self._sessions.values()), default=math.inf)
         self._renew_group_key()

@@ -41,12 +41,12 @@ class ReceivingKey:
         self._received = ReplayWindow()
         self.until_s = math.inf
 
-    def open(self, nonce: int, ciphertext: bytes, associated_data: bytes) -> bytes | ReplayCheck | None:
+    def decrypt(self, nonce: int, ciphertext: bytes, associated_data: bytes) -> bytes | ReplayCheck | None:
         """The plaintext; or that the nonce was received before; None if it was not encrypted under this key."""
         found = self._received.check(nonce)
         if found is not ReplayCheck.NEW:
             return found
-        plaintext = self._cipher.open(nonce, ciphertext, associated_data)
+        plaintext = self._cipher.decrypt(nonce, ciphertext, associated_data)
         if plaintext is not None:
             self._received.add(nonce)
         return plaintext
@@ -119,45 +119,45 @@ class Session:
         self._last_nonce += 1
         return self._last_nonce
 
-    def seal(self, nonce: int, plaintext: bytes, associated_data: bytes) -> bytes:
+    def encrypt(self, nonce: int, plaintext: bytes, associated_data: bytes) -> bytes:
         """Encrypt for the other node."""
-        return self._sending.seal(nonce, plaintext, associated_data)
+        return self._sending.encrypt(nonce, plaintext, associated_data)
 
-    def open(self, nonce: int, ciphertext: bytes, associated_data: bytes) -> bytes | ReplayCheck | None:
+    def decrypt(self, nonce: int, ciphertext: bytes, associated_data: bytes) -> bytes | ReplayCheck | None:
         """Decrypt; or that the nonce was received before; None if the other node did not encrypt it."""
-        return self._receiving.open(nonce, ciphertext, associated_data)
+        return self._receiving.decrypt(nonce, ciphertext, associated_data)
 
-    def slot(self, group_digest: bytes) -> bytes:
+    def make_slot(self, group_digest: bytes) -> bytes:
         """The MAC of a group datagram for the other node, after the last bits of its id, by which it finds the slot."""
-        return slot_name(self.member.node) + mac(self._send_mac_key, group_digest)
+        return make_slot_name(self.member.node) + mac(self._send_mac_key, group_digest)
 
-    def open_group(
+    def decrypt_group(
         self, node: NodeId, nonce: int, body: "GroupBody", associated_data: bytes, now_s: float
     ) -> bytes | ReplayCheck | None:
         """Decrypt a group datagram of the other node; None if it has no valid MAC for this one, or another key."""
-        found = macs_for(node, body.slots)
-        expected = mac(self._receive_mac_key, digest_of_group(body.ciphertext, associated_data))
+        found = find_macs(node, body.slots)
+        expected = mac(self._receive_mac_key, compute_group_digest(body.ciphertext, associated_data))
         if not any(hmac.compare_digest(expected, one) for one in found):
             return None
         key = self._group_keys.get(body.epoch)
         if key is None or now_s > key.until_s:
             return None
-        return key.open(nonce, body.ciphertext, associated_data)
+        return key.decrypt(nonce, body.ciphertext, associated_data)
 
 
-def digest_of_group(ciphertext: bytes, associated_data: bytes) -> bytes:
+def compute_group_digest(ciphertext: bytes, associated_data: bytes) -> bytes:
     """What MACs are computed of: a node that knows the group key could make another plaintext with the same tag."""
     return digest(ciphertext, associated_data)
 
 
-def slot_name(node: NodeId) -> bytes:
+def make_slot_name(node: NodeId) -> bytes:
     """How a node is named in the slots; two may have the same name."""
     return (node & 0xFFFFFFFF).to_bytes(4, "big")
 
 
-def macs_for(node: NodeId, slots: bytes) -> list[bytes]:
+def find_macs(node: NodeId, slots: bytes) -> list[bytes]:
     """The MACs that may be for a node."""
-    name = slot_name(node)
+    name = make_slot_name(node)
     return [slots[at + 4 : at + SLOT_BYTES] for at in range(0, len(slots), SLOT_BYTES) if slots[at : at + 4] == name]
 
 
@@ -214,9 +214,9 @@ class OwnGroupKey:
         self._last_nonce += 1
         return self._last_nonce
 
-    def seal(self, nonce: int, plaintext: bytes, associated_data: bytes) -> bytes:
+    def encrypt(self, nonce: int, plaintext: bytes, associated_data: bytes) -> bytes:
         """Encrypt for all nodes that have the key."""
-        return self._cipher.seal(nonce, plaintext, associated_data)
+        return self._cipher.encrypt(nonce, plaintext, associated_data)
 
     def is_usable_by(self, session: Session, now_s: float) -> bool:
         """Whether a neighbor gets group datagrams, rather than copies of its own."""

@@ -186,7 +186,7 @@ class SessionControl:
             if not self._take_tokens(session, MAKING_TOKENS, now_s):
                 self._user.on_drop("neighbor_over_quota")
                 return
-            text = self._differences[since, number] = self._membership.difference(since)
+            text = self._differences[since, number] = self._membership.encode_delta(since)
             if len(self._differences) > MAX_DIFFERENCES:
                 self._differences.popitem(last=False)
         indexes = [index for (index,) in _INDEX.iter_unpack(body[_NUMBERS.size :])][:MAX_WINDOW]

@@ -57,11 +57,11 @@ class MessageVerifier:
     def __init__(self, membership: Membership, batch: int = SIGNATURE_BATCH) -> None:
         self.membership = membership
         self.signatures = EventSignatures(membership, batch)
-        self.dropped: Callable[[str], None] = lambda reason: None
+        self.on_drop: Callable[[str], None] = lambda reason: None
         """Called with the reason for which a part of a message is left out."""
         self._fields: dict[type[msgspec.Struct], tuple[str, ...]] = {}
 
-    def plan(self, plan: StackPlan) -> StackPlan:
+    def add_verification(self, plan: StackPlan) -> StackPlan:
         """The same stack, with codecs that verify."""
         verified = StackPlan(plan.protocol, plan.settings, plan.router, plan.router_settings, plan.beacons)
         verified.overhears = plan.overhears
@@ -69,7 +69,7 @@ class MessageVerifier:
         verified.codecs[Layer.DISSEMINATION] = inner
 
         def open_parcels(message: T) -> T:
-            for parcel in self._parcels(message):
+            for parcel in self._find_parcels(message):
                 inner.decode(parcel.body)
             return message
 
@@ -85,7 +85,7 @@ class MessageVerifier:
         # Every node that has received an event of this one knows its certificate, and answers go where a request claims
         # to come from: so the node signs it.
         if isinstance(asking, Request) or asking.history:
-            signature = self.membership.identity.sign(b"claim", _statement(attributes))
+            signature = self.membership.identity.sign(b"claim", _encode_claim(attributes))
             attributes[SIGNATURE] = base64.b64encode(signature).decode()
         return msgspec.structs.replace(asking, attributes=attributes)
 
@@ -107,7 +107,7 @@ class MessageVerifier:
         """A message without the parts that are rejected; a DecodeError if all of it is."""
         self._check_claim(message)
         # Most that comes carries one event and nothing else.
-        if isinstance(message, EventMessage) and self._carrying(type(message)) == ("event",):
+        if isinstance(message, EventMessage) and self._find_carrying_fields(type(message)) == ("event",):
             self._check(message.event, frozenset())
             return message
         return self._filter(message, frozenset())
@@ -124,19 +124,19 @@ class MessageVerifier:
         if isinstance(value, Event | Subscription):
             self._check(value, but)
         elif isinstance(value, msgspec.Struct):
-            before = {name: getattr(value, name) for name in self._carrying(type(value))}
+            before = {name: getattr(value, name) for name in self._find_carrying_fields(type(value))}
             after = {name: self._filter(one, but) for name, one in before.items()}
             if any(after[name] is not before[name] for name in before):
                 return msgspec.structs.replace(value, **after)
         elif isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*(self._filter(one, but) for one in value))
         elif isinstance(value, tuple | list):
-            return type(value)(self._rows(value, but))
+            return type(value)(self._filter_rows(value, but))
         elif isinstance(value, dict):
             return type(value)((key, self._filter(one, but)) for key, one in value.items())
         return value
 
-    def _rows(self, rows: Sequence[object], but: frozenset[EventFlaw]) -> Iterator[object]:
+    def _filter_rows(self, rows: Sequence[object], but: frozenset[EventFlaw]) -> Iterator[object]:
         for row in rows:
             try:
                 yield self._filter(row, but)
@@ -144,7 +144,7 @@ class MessageVerifier:
                 # A pair without one of its members would be malformed.
                 if isinstance(row, Subscription) or not isinstance(error.flaw, SubscriptionFlaw):
                     raise
-                self.dropped(error.flaw)
+                self.on_drop(error.flaw)
 
     def _check(self, found: Event | Subscription, but: frozenset[EventFlaw]) -> None:
         flaw: enum.StrEnum | None
@@ -166,8 +166,8 @@ class MessageVerifier:
     ) -> SubscriptionFlaw | RequestFlaw | None:
         if not isinstance(self.membership, Certified):
             return None
-        credential = _bytes_in(claim.attributes, CERTIFICATE)
-        member = Rejection.MALFORMED if credential is None else self.membership.member(credential)
+        credential = _decode_attribute(claim.attributes, CERTIFICATE)
+        member = Rejection.MALFORMED if credential is None else self.membership.verify_credential(credential)
         if isinstance(member, Rejection) or member.node != claim.subscriber:
             return flaws.UNCERTIFIED
         try:
@@ -182,23 +182,23 @@ class MessageVerifier:
             return flaws.NOT_ALLOWED
         return flaws.UNCERTIFIED if flaws is RequestFlaw and not _is_signed(member, claim.attributes) else None
 
-    def _parcels(self, value: object) -> Iterator[Parcel]:
+    def _find_parcels(self, value: object) -> Iterator[Parcel]:
         if isinstance(value, Parcel):
             yield value
         elif isinstance(value, tuple | list | dict):
             for one in value.values() if isinstance(value, dict) else value:
-                yield from self._parcels(one)
+                yield from self._find_parcels(one)
         elif isinstance(value, msgspec.Struct):
-            for name in self._carrying(type(value)):
-                yield from self._parcels(getattr(value, name))
+            for name in self._find_carrying_fields(type(value)):
+                yield from self._find_parcels(getattr(value, name))
 
-    def _carrying(self, kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    def _find_carrying_fields(self, kind: type[msgspec.Struct]) -> tuple[str, ...]:
         """The fields of a message type that may carry one."""
         known = self._fields.get(kind)
         if known is None:
             hints = typing.get_type_hints(kind)
             known = self._fields[kind] = tuple(
-                name for name in kind.__struct_fields__ if _mentions(hints[name], frozenset())
+                name for name in kind.__struct_fields__ if _can_carry(hints[name], frozenset())
             )
         return known
 
@@ -219,16 +219,16 @@ class _VerifyingCodec(Codec):
         return lambda body: verify(read(body))
 
 
-def _mentions(hint: object, seen: frozenset[object]) -> bool:
+def _can_carry(hint: object, seen: frozenset[object]) -> bool:
     """Whether a type may hold an event, a subscription or a parcel."""
     if hint in (Event, Subscription, Parcel):
         return True
     if isinstance(hint, type) and hint not in seen and (issubclass(hint, msgspec.Struct) or hasattr(hint, "_fields")):
-        return any(_mentions(inner, seen | {hint}) for inner in typing.get_type_hints(hint).values())
-    return any(_mentions(inner, seen) for inner in typing.get_args(hint))
+        return any(_can_carry(inner, seen | {hint}) for inner in typing.get_type_hints(hint).values())
+    return any(_can_carry(inner, seen) for inner in typing.get_args(hint))
 
 
-def _bytes_in(attributes: Mapping[str, Scalar], name: str) -> bytes | None:
+def _decode_attribute(attributes: Mapping[str, Scalar], name: str) -> bytes | None:
     text = attributes.get(name)
     if not isinstance(text, str) or len(text) > 2 * MAX_CERTIFICATE_BYTES:
         return None
@@ -238,14 +238,14 @@ def _bytes_in(attributes: Mapping[str, Scalar], name: str) -> bytes | None:
         return None
 
 
-def _statement(attributes: Mapping[str, Scalar]) -> bytes:
+def _encode_claim(attributes: Mapping[str, Scalar]) -> bytes:
     """What is signed of a claim. Its filter is not: brokers divide requests among repositories."""
     return msgspec.msgpack.encode(sorted(item for item in attributes.items() if item[0] != SIGNATURE))
 
 
 def _is_signed(member: Member, attributes: Mapping[str, Scalar]) -> bool:
-    signature = _bytes_in(attributes, SIGNATURE)
-    return signature is not None and is_signed_by(member.key, signature, b"claim", _statement(attributes))
+    signature = _decode_attribute(attributes, SIGNATURE)
+    return signature is not None and is_signed_by(member.key, signature, b"claim", _encode_claim(attributes))
 
 
 def _is_same(certified: Scalar | None, claimed: Scalar) -> bool:

@@ -24,7 +24,7 @@ class Retention:
         self.log = log_of(protocol)
         self._written: dict[str, int] = {}
         if self.log is not None:
-            self._written = group_commit.store.counters(PREFIX)
+            self._written = group_commit.store.read_counters(PREFIX)
             self._accounts.restore(self._written)
             group_commit.store.before_commit, group_commit.store.on_rollback = self._write, self._undo
         self._accounts.start(self.log)

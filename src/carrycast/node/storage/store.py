@@ -157,7 +157,7 @@ class NodeStore:
         passed_s = time.time() - self._path.stat().st_mtime
         return min(max(1, int(10 * passed_s)), 10 * MAX_UNWRITTEN_S)
 
-    def counters(self, prefix: str) -> dict[str, int]:
+    def read_counters(self, prefix: str) -> dict[str, int]:
         """All counters whose names begin with a prefix, by the rest of their names."""
         rows = self.query("SELECT name, next FROM counters WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
         return {name[len(prefix) :]: number for name, number in rows}
@@ -191,7 +191,7 @@ class NodeStore:
         before.close()
         self._create_error = self.failed = None
 
-    def subscriptions(self) -> list[StoredSubscription]:
+    def read_subscriptions(self) -> list[StoredSubscription]:
         """The named subscriptions, in the order in which they were made."""
         rows = self._database.execute("SELECT standing FROM subscriptions ORDER BY sequence").fetchall()
         try:

@@ -200,7 +200,7 @@ class MqttConnection(asyncio.Protocol):
 
     def _fail(self, error: PacketError) -> None:
         """The client violates the protocol, or may not connect."""
-        self._context.node_context.node.recorder.bad_datagram(f"mqtt_{error.reason.name.lower()}", None)
+        self._context.node_context.node.recorder.drop_datagram(f"mqtt_{error.reason.name.lower()}", None)
         session = self._handler.session
         if session is None:
             self._refuse(error.reason)
@@ -244,7 +244,7 @@ class MqttConnection(asyncio.Protocol):
             self._fail(PacketError(Reason.KEEP_ALIVE_TIMEOUT, "the rest of a packet did not come"))
         elif self._handler.session is None:
             if now_s - self._received_s > self._connect_s:
-                self._context.node_context.node.recorder.bad_datagram("mqtt_silent", None)
+                self._context.node_context.node.recorder.drop_datagram("mqtt_silent", None)
                 self.abort()
         elif now_s - self._received_s > self._handler.keep_alive_s:
             self._fail(PacketError(Reason.KEEP_ALIVE_TIMEOUT, "nothing was heard for too long"))

@@ -102,7 +102,7 @@ class MqttGateway(Gateway):
         if len(self._unidentified) > MAX_UNIDENTIFIED:
             oldest = next(iter(self._unidentified))
             del self._unidentified[oldest]
-            self._node_context.node.recorder.bad_datagram("mqtt_flood", None)
+            self._node_context.node.recorder.drop_datagram("mqtt_flood", None)
             oldest.abort()
 
     def on_identified(self, connection: MqttConnection) -> None:

@@ -117,7 +117,7 @@ class SessionTable:
         section = self._section
         rights = authenticate(section, connect.user, connect.password)
         if rights is None:
-            self._context.node_context.node.recorder.bad_datagram("mqtt_credentials", None)
+            self._context.node_context.node.recorder.drop_datagram("mqtt_credentials", None)
             raise PacketError(Reason.BAD_CREDENTIALS, "unknown user or wrong password")
         if "authentication_method" in connect.properties:
             raise PacketError(Reason.BAD_AUTHENTICATION_METHOD, "only users and passwords are known here")
