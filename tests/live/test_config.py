@@ -13,8 +13,7 @@ from carrycast.core.model import MAX_NODE_ID, Area, Position
 from carrycast.core.protocol import Capability
 from carrycast.core.wire import Layer
 from carrycast.errors import UserError, WorkError
-from carrycast.node.config import NodeConfig, load_config
-from carrycast.node.identity import KEY_BYTES, read_or_create_key
+from carrycast.node.config import KEY_BYTES, NodeConfig, load_config, read_or_create_key
 from carrycast.node.link.config import InterfaceConfig, LinkSettings
 from carrycast.node.link.socket_address import format_socket_address, parse_socket_address
 from carrycast.node.link.udp import UdpSettings

@@ -25,7 +25,7 @@ from carrycast.node.link.config import LinkSettings
 from carrycast.node.link.interface import LiveInterface
 from carrycast.node.node import LiveNode
 from carrycast.node.runtime import backpressure
-from carrycast.node.runtime.replication import RequiredCopies
+from carrycast.node.runtime.publisher import RequiredCopies
 from tests.live.addresses import udp_address
 from tests.live.conftest import BEACONS, MakeConfig, Run
 from tests.live.test_control import with_node

@@ -1,5 +1,7 @@
 """The configuration of a node, checked: `load_config` reads a TOML file (`config_file.py`)."""
 
+import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +15,7 @@ from carrycast.core.protocol import Advertises, BeaconSettings, Capability, Runs
 from carrycast.core.settings import parse_settings
 from carrycast.core.stacks import make_stack_plan, needed_roles
 from carrycast.core.utilization import DEFAULT_WINDOW_S
-from carrycast.errors import UserError
+from carrycast.errors import UserError, WorkError
 from carrycast.node.config_file import (
     ApplicationSection,
     NodeFile,
@@ -23,7 +25,6 @@ from carrycast.node.config_file import (
     read_config_file,
 )
 from carrycast.node.gateways import GatewayFactory, configure_gateway
-from carrycast.node.identity import read_identity
 from carrycast.node.link import InterfaceConfig, SocketAddress, parse_interfaces, parse_single_interface
 from carrycast.node.runtime import (
     AllowedActions,
@@ -33,12 +34,15 @@ from carrycast.node.runtime import (
     Whereabouts,
     find_capabilities,
 )
-from carrycast.node.security import derive_node_id
+from carrycast.node.security import KeysSection, derive_node_id
 from carrycast.node.storage import BacklogSettings
 from carrycast.node.trace_files import TraceConfig
 
 if TYPE_CHECKING:
     from carrycast.node.security import Keys
+
+KEY_BYTES = 32
+"""The length of a key file of a node without `[keys]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,3 +266,45 @@ def _parse_processor(section: ProcessorSection, index: int, path: Path) -> Proce
     return ProcessorConfig(
         Processor(section.id, text, section.inputs), source.resolve(), function, section.time_limit_s
     )
+
+
+def read_identity(
+    name: str, key_file: str | None, keys: KeysSection | None, path: Path
+) -> tuple["Keys | None", NodeId]:
+    """The keys of a node, if it has any, and its id; a UserError says what is wrong."""
+    if keys is None:
+        return None, derive_node_id(name.encode() if key_file is None else read_or_create_key(path.parent / key_file))
+    if key_file is not None:
+        raise UserError(f"{path}: key_file: is for nodes without [keys], whose identity is their key; leave it out")
+    from carrycast.node.security import read_keys
+
+    read = read_keys(keys, path)
+    return read, read.make_membership().mine.node
+
+
+def read_or_create_key(path: Path) -> bytes:
+    """The random key in a file. If there is no file it is created, readable to its owner only."""
+    try:
+        if not path.exists():
+            _create_key(path)
+        with path.open("rb") as file:
+            key = file.read(KEY_BYTES + 1)
+    except OSError as error:
+        raise WorkError(f"cannot use the key file {path}: {error.strerror or error}") from None
+    if len(key) != KEY_BYTES:
+        raise WorkError(f"the key file {path} must hold {KEY_BYTES} bytes; move it away to get a new key")
+    return key
+
+
+def _create_key(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Renamed when it is complete: a truncated key would be another node.
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # A start that was killed leaves one behind, and in a container every process has the same id.
+    unfinished.unlink(missing_ok=True)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(secrets.token_bytes(KEY_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.rename(path)

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
         MAX_EVENT_BYTES as MAX_EVENT_BYTES,
         EventPublisher as EventPublisher,
         PublicationRequest as PublicationRequest,
+        RequiredCopies as RequiredCopies,
         check_stores_events as check_stores_events,
     )
-    from carrycast.node.runtime.replication import RequiredCopies as RequiredCopies
     from carrycast.node.runtime.runtime import CertifyingRuntime as CertifyingRuntime, Runtime as Runtime
 
 __getattr__, __dir__ = lazy_exports(
@@ -47,8 +47,7 @@ __getattr__, __dir__ = lazy_exports(
         "host": "HostFacts LiveHost STANDING Whereabouts find_capabilities",
         "load": "LoadMeter",
         "processing": "ProcessorConfig ProcessorOutcome ProcessorPool",
-        "publisher": "EventPublisher MAX_EVENT_BYTES PublicationRequest check_stores_events",
-        "replication": "RequiredCopies",
+        "publisher": "EventPublisher MAX_EVENT_BYTES PublicationRequest RequiredCopies check_stores_events",
         "runtime": "CertifyingRuntime Runtime",
     },
 )

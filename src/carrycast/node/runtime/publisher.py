@@ -3,6 +3,7 @@
 A publisher may ask for a delivery guarantee (docs/guarantees.md): that its event is stored, or replicated to neighbors.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -12,14 +13,13 @@ import msgspec
 from carrycast.core.functions import Fault, ProcessorError, derived_event
 from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Scalar
-from carrycast.core.protocol import KeepsEvents, Protocol
+from carrycast.core.protocol import AcknowledgesReplicas, KeepsEvents, Protocol
 from carrycast.core.wire import Layer
 from carrycast.errors import UserError, WorkError
 from carrycast.node.link import MAX_BODY_BYTES
 from carrycast.node.recorder import LOG, NodeRecorder
 from carrycast.node.runtime.backpressure import Backpressure
 from carrycast.node.runtime.processing import ProcessorOutcome
-from carrycast.node.runtime.replication import ReplicationAcknowledgements, RequiredCopies
 from carrycast.node.runtime.runtime import Runtime
 from carrycast.node.storage import GroupCommit, OnCommitted, Retention, SequenceNumbers, UnpredictableSequenceNumbers
 from carrycast.trace import processor_error
@@ -28,6 +28,8 @@ EVENT_OVERHEAD_BYTES = 100
 """The size of an event without its payload, approximately."""
 MAX_EVENT_BYTES = MAX_BODY_BYTES - 512
 """A datagram has room for an event of this size and the message of any protocol around it."""
+MAX_WAITING = 10_000
+"""Events whose publishers wait, all together."""
 
 
 _decode = msgspec.msgpack.Decoder(Event).decode
@@ -35,6 +37,14 @@ _decode = msgspec.msgpack.Decoder(Event).decode
 
 Sign: TypeAlias = Callable[[Sequence[Event]], Sequence[Event | UserError]]
 """Signs events; a UserError in place of an event that this node may not publish."""
+
+
+class RequiredCopies(NamedTuple):
+    """How many neighbors are to hold an event, how long the publisher waits, and a callback with how many do then."""
+
+    number: int
+    patience_s: float
+    then: Callable[[int], None]
 
 
 class PublicationRequest(NamedTuple):
@@ -53,6 +63,54 @@ class PublicationRequest(NamedTuple):
     def is_stored(self) -> bool:
         """Whether the event is to be kept until its lease ends, where the protocol keeps events on disk."""
         return self.on_stored is not None
+
+
+class _Wait(NamedTuple):
+    copies: RequiredCopies
+    holders: dict[NodeId, None]
+    timer: asyncio.TimerHandle
+
+
+class ReplicationAcknowledgements:
+    """The events of one node whose publishers wait for copies."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._loop = asyncio.get_running_loop()
+        self._waits: dict[EventId, _Wait] = {}
+
+    def check(self) -> None:
+        """A UserError if the protocol does not acknowledge replicas, a WorkError if too many publishers wait."""
+        protocol = self._runtime.protocol
+        if not isinstance(protocol, AcknowledgesReplicas):
+            raise UserError(f"{protocol.name} does not know who holds an event; publish at level accepted or stored")
+        if len(self._waits) >= MAX_WAITING:
+            raise WorkError(f"{MAX_WAITING} publishers wait for copies already; try again")
+
+    def wait(self, event: EventId, copies: RequiredCopies) -> None:
+        """Wait for copies of an event that was just published."""
+        timer = self._loop.call_later(copies.patience_s, self._end, event)
+        self._waits[event] = _Wait(copies, {}, timer)
+        self._runtime.on_await_replicas(self._runtime.now, event, copies.number)
+
+    def on_held(self, event: EventId, neighbor: NodeId) -> None:
+        """A neighbor holds an event."""
+        wait = self._waits.get(event)
+        if wait is not None:
+            wait.holders[neighbor] = None
+            if len(wait.holders) >= wait.copies.number:
+                wait.timer.cancel()
+                self._end(event)
+
+    def close(self) -> None:
+        """The node stops: no callback is called any more."""
+        for wait in self._waits.values():
+            wait.timer.cancel()
+        self._waits.clear()
+
+    def _end(self, event: EventId) -> None:
+        wait = self._waits.pop(event)
+        wait.copies.then(len(wait.holders))
 
 
 class EventPublisher:
