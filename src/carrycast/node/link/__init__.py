@@ -1,4 +1,4 @@
-"""From a neighbor's datagrams to messages and back: sockets, frames, acknowledgement, cost."""
+"""The link layer of a node: adapters, frames, reliable unicast, path validation, rate limits, link costs."""
 
 from typing import TYPE_CHECKING
 

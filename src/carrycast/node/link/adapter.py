@@ -1,8 +1,7 @@
-"""Link adapters: how datagrams leave and reach a node. UDP is built in (`udp.py`); others are plug-ins.
+"""Link adapters send and receive the datagrams of a node. UDP is built in (`udp.py`); others are plug-ins.
 
-An adapter sends datagrams to addresses and receives those of others. Its addresses are opaque to every other module:
-they are hashable values that only the adapter parses, formats and resolves. The class says how a table of a node's
-configuration becomes an adapter:
+Addresses are opaque to every other module: they are hashable values that only the adapter parses, formats and resolves.
+The class of an adapter also makes adapters from the configuration of a node:
 
     [[interfaces]]
     name = "radio"
@@ -21,33 +20,33 @@ from carrycast.core.plugins import find_plugin
 from carrycast.errors import UserError, WorkError
 
 LinkAddress: TypeAlias = Hashable
-"""Where a datagram comes from or goes to. Only the adapter knows what is in it."""
+"""The source or destination of a datagram. Only the adapter knows its content."""
 
 ReceiveDatagram: TypeAlias = Callable[[bytes, LinkAddress, bool, int], None]
-"""A datagram, the address it came from, whether it was sent to the broadcast address rather than to this node, and how
-many milliseconds it has waited to be read."""
+"""Receives a datagram, its source address, whether it was sent to the broadcast address rather than to this node, and
+how many milliseconds it has waited to be read."""
 ReportDrop: TypeAlias = Callable[[str, int], None]
-"""The reason for which datagrams were dropped, and how many."""
+"""Receives the reason for which datagrams were dropped, and their number."""
 SettingPlace: TypeAlias = Callable[[str], str]
-"""Where a setting stands, by its key, for messages to the user: file, table and key."""
+"""Returns the location of a setting, given its key, for messages to the user: file, table and key."""
 
 
 class AddressUnavailableError(WorkError):
-    """The machine does not have the address to listen on; perhaps not yet."""
+    """The machine does not have the address to listen on, perhaps because its network is not up yet."""
 
 
 class AddressScope(NamedTuple):
-    """What an address belongs to, from the narrowest to the widest: rate limits count all of these."""
+    """The host, prefix and site of an address. Rate limits apply to each of them."""
 
     host: str
     prefix: str
-    """What one attacker has easily."""
+    """The addresses that one attacker can easily have."""
     site: str
-    """What one organization has."""
+    """The addresses of one organization."""
 
 
 class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of one kind of adapter, as people write them in the table of an interface."""
+    """The settings of one kind of adapter, as they are written in the table of an interface."""
 
 
 class LinkAdapter(ABC):
@@ -57,23 +56,23 @@ class LinkAdapter(ABC):
     """The `kind` of an interface in configurations."""
     settings_type: ClassVar[type[AdapterSettings]]
     mtu_bytes: int
-    """The longest datagram that it carries."""
+    """The longest datagram that the adapter can send."""
 
     # While it runs.
 
     @property
     @abstractmethod
     def address(self) -> LinkAddress:
-        """Where this adapter receives; known once it is open."""
+        """The address at which this adapter receives; known once it is open."""
 
     @property
     def broadcast_address(self) -> LinkAddress | None:
-        """The broadcast or multicast address that reaches everybody in range, if there is one."""
+        """The broadcast or multicast address that reaches all nodes in range, if there is one."""
         return None
 
     @abstractmethod
     def open(self, receive: ReceiveDatagram, report_drop: ReportDrop) -> None:
-        """Start to receive. `report_drop` is called when the system refuses or drops something later on."""
+        """Start to receive. `report_drop` is called when the operating system later rejects or drops datagrams."""
 
     @abstractmethod
     def send(self, datagram: bytes, address: LinkAddress) -> bool:
@@ -81,11 +80,10 @@ class LinkAdapter(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop; what is queued is not sent. One that was not opened may be closed."""
+        """Stop; queued datagrams are not sent. An adapter that was not opened may be closed."""
 
     async def resolve_address(self, address: LinkAddress) -> LinkAddress:
-        """The address that datagrams carry, of one that was parsed and may hold a name; a WorkError if none is
-        known."""
+        """Resolve the host name in a parsed address; a WorkError if that fails."""
         return address
 
     # Addresses.
@@ -93,16 +91,16 @@ class LinkAdapter(ABC):
     @classmethod
     @abstractmethod
     def parse_address(cls, text: str) -> LinkAddress:
-        """An address from its text; a UserError says what is wrong."""
+        """Parse the text of an address; a UserError says what is wrong."""
 
     @classmethod
     @abstractmethod
     def format_address(cls, address: LinkAddress) -> str:
-        """The text that `parse_address` reads."""
+        """Return the text that `parse_address` parses."""
 
     @classmethod
     def scope_of(cls, address: LinkAddress) -> AddressScope:
-        """What rate limits count an address as."""
+        """Return the host, prefix and site to which rate limits assign an address."""
         text = cls.format_address(address)
         return AddressScope(text, text, text)
 
@@ -111,26 +109,27 @@ class LinkAdapter(ABC):
     @classmethod
     @abstractmethod
     def from_settings(cls, settings: AdapterSettings, queue: int) -> "LinkAdapter":
-        """An adapter with checked settings, that queues at most so many datagrams which cannot be sent at once."""
+        """Make an adapter from checked settings. `queue` is the most datagrams that may wait for a busy socket."""
 
     @classmethod
     def check_settings(cls, settings: AdapterSettings, place: SettingPlace) -> AdapterSettings:
-        """The settings, normalized; a UserError says what is wrong where."""
+        """Check and normalize the settings; a UserError says what is wrong, and where."""
         return settings
 
     @classmethod
     def conflict(cls, one: AdapterSettings, other: AdapterSettings) -> tuple[str, str] | None:
-        """Why two adapters with these settings cannot be open at once: the key, and what to do; None if they can."""
+        """Explain why two adapters with these settings cannot be open at once: the key, and what to do. None if they
+        can."""
         return None
 
     @classmethod
     def parse_peers(cls, texts: Sequence[str], place: SettingPlace) -> tuple[LinkAddress, ...]:
-        """The addresses of configured peers; a UserError says what is wrong where."""
+        """Parse the addresses of the configured peers; a UserError says what is wrong, and where."""
         return tuple(parse_at(cls, text, place(f"peers[{index}]")) for index, text in enumerate(texts))
 
 
 def parse_at(adapter: type[LinkAdapter], text: str, place: str) -> LinkAddress:
-    """An address that stands at a place of a configuration; a UserError says what is wrong."""
+    """Parse an address in a configuration; a UserError names its place and says what is wrong."""
     try:
         return adapter.parse_address(text)
     except UserError as error:
@@ -138,10 +137,10 @@ def parse_at(adapter: type[LinkAdapter], text: str, place: str) -> LinkAddress:
 
 
 LINK_ADAPTERS = {"udp": "carrycast.node.link.udp:UdpAdapter"}
-"""The adapters that come with carrycast. Others are entry points of the group `carrycast.link_adapters`."""
+"""The built-in adapters. Others are entry points of the group `carrycast.link_adapters`."""
 
 
 def find_link_adapter(name: str) -> type[LinkAdapter]:
-    """The class of an adapter, built in or installed; a UserError names those that there are."""
+    """Return the class of an adapter, built in or installed; a UserError lists the known ones."""
     found: type[LinkAdapter] = find_plugin("link_adapters", name)
     return found

@@ -1,7 +1,7 @@
 """A frame channel turns the datagrams of a link adapter into frames.
 
-A node without keys has a `PlainChannel` on each interface; a node with keys has a `SealedChannel`
-(`security/sealed.py`), which decrypts. Either parses each datagram once, and hands frames to the link layer.
+A node without keys has a `PlainChannel` on each interface. A node with keys has a `SealedChannel`
+(`security/sealed.py`), which encrypts and decrypts. Both parse each datagram once and pass frames to the link layer.
 """
 
 from abc import ABC, abstractmethod
@@ -12,19 +12,19 @@ from carrycast.node.link.adapter import LinkAdapter, LinkAddress, ReportDrop
 from carrycast.node.link.frame import LinkFlaw, LinkFrame, unpack
 
 ReceiveFrame: TypeAlias = Callable[[LinkFrame, LinkAddress, bool], None]
-"""A frame, the address it came from, and whether it was sent to the broadcast address rather than to this node."""
+"""Receives a frame, its source address, and whether it was sent to the broadcast address rather than to this node."""
 
 
 class FrameChannel(ABC):
-    """Between the link adapter and the link layer of an interface."""
+    """Connects the link adapter of an interface with its link layer."""
 
     adapter: LinkAdapter
     mtu_bytes: int
-    """The longest datagram of the link layer that it carries."""
+    """The longest datagram of the link layer that can be sent."""
 
     @abstractmethod
     def open(self, receive: ReceiveFrame, report_drop: ReportDrop) -> None:
-        """Start to receive. `report_drop` is called for what is dropped here or by the adapter."""
+        """Start to receive. `report_drop` is called for datagrams that the channel or the adapter drops."""
 
     @abstractmethod
     def send(self, datagram: bytes, address: LinkAddress) -> bool:
@@ -32,16 +32,16 @@ class FrameChannel(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release the adapter; what is queued is not sent."""
+        """Close the adapter; queued datagrams are not sent."""
 
 
 class PlainChannel(FrameChannel):
-    """Without encryption: datagrams are frames."""
+    """The channel without encryption: each datagram is one frame."""
 
     def __init__(self, adapter: LinkAdapter) -> None:
         self.adapter = adapter
         self.mtu_bytes = adapter.mtu_bytes
-        # The same, a call less for each datagram.
+        # Saves one call for each datagram.
         self.send = adapter.send  # type: ignore[method-assign]
 
     def open(self, receive: ReceiveFrame, report_drop: ReportDrop) -> None:

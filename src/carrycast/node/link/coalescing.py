@@ -1,12 +1,12 @@
 """Packet coalescing: frames that are sent to one address at the same time travel in one datagram (RFC 9000, 12.2).
 
-While the event loop goes around once, the frames for an address are gathered, and then leave in as few datagrams as
-they fit into. Nothing waits for more to come. Acknowledgements of received frames are sent when everything that
-followed from these frames is durable, so that a neighbor may rely on them.
+The frames for an address are collected during one turn of the event loop, and then sent in as few datagrams as
+possible. No frame waits for a later turn. The acknowledgement of a received frame is sent when all writes that the
+frame caused are durable, so that the neighbor can rely on it.
 
-A coalesced datagram is a frame whose body has a record for each frame within: its kind, session, sequence number, the
-time that it has waited, the length of its body, and the body. All are of one sender; session and number of the outer
-frame mean nothing. Only data and acknowledgements are coalesced, and no coalesced frame is within another.
+The body of a coalesced datagram has a record for each frame: its kind, session, sequence number, waiting time, the
+length of its body, and the body. All frames have the same sender. The session and the sequence number of the coalesced
+datagram itself are unused. Only data and acknowledgements are coalesced, and a coalesced frame contains no other.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from carrycast.node.link.frame import (
 _RECORD = struct.Struct(">BIQIH")
 RECORD_BYTES = _RECORD.size
 MAX_COALESCED_BYTES = 1200
-"""Bodies and records of the frames of one datagram: with all headers it fits the smallest packet that IPv6 allows, so
-that none is fragmented. [RFC 9000 §14]"""
+"""The length of all records and bodies: with all headers the datagram fits in the smallest MTU of IPv6, so that it is
+not fragmented (RFC 9000, 14)."""
 
 _KINDS = {int(kind): kind for kind in (LinkKind.DATA, LinkKind.ACKNOWLEDGED_DATA, LinkKind.ACKNOWLEDGEMENT)}
 
 
 def coalesce(frames: Sequence[LinkFrame], node: NodeId, waited_ms: int) -> bytes:
-    """The datagram of one frame or more of a node, which have all waited for so long since they were made."""
+    """Encode one or more frames of a node as one datagram. `waited_ms` is added to the waiting time of each frame."""
     if len(frames) == 1:
         [frame] = frames
         if waited_ms:
@@ -53,11 +53,11 @@ def coalesce(frames: Sequence[LinkFrame], node: NodeId, waited_ms: int) -> bytes
 
 
 def split_coalesced(coalesced: LinkFrame) -> list[LinkFrame] | None:
-    """The frames of a coalesced datagram; None if it is malformed. Raises nothing, whatever its body is."""
+    """Return the frames of a coalesced datagram; None if it is malformed. Never raises."""
     frames: list[LinkFrame] = []
     body, sender, waited_ms = coalesced.body, coalesced.sender, coalesced.waited_ms
     at, end = 0, len(body)
-    # No node sends a longer one, and a datagram full of frames would take tens of milliseconds at once.
+    # No node sends a longer one, and to handle a maximal datagram full of frames would take tens of milliseconds.
     if end > MAX_COALESCED_BYTES:
         return None
     while at < end:
@@ -76,15 +76,15 @@ def split_coalesced(coalesced: LinkFrame) -> list[LinkFrame] | None:
 
 
 PendingAcks: TypeAlias = dict[tuple[LinkAddress, int, NodeId], list[int]]
-"""Acknowledgements to be sent: the address, the session and the node they go to, and their sequence numbers."""
+"""Acknowledgements to be sent: the sequence numbers by address, session and node of their receiver."""
 WhenDurable: TypeAlias = Callable[[Callable[[], None]], None]
-"""Calls something when everything written so far is durable; never, if it cannot be."""
+"""Calls a function when everything written so far is durable; never, if that fails."""
 OnDrop: TypeAlias = Callable[[str, NodeId | None, int], None]
-"""Told the reason for which frames were dropped, the neighbor, and how many."""
+"""Called with the reason for which frames were dropped, the neighbor, and their number."""
 
 
 class CoalescerCallbacks(NamedTuple):
-    """What the coalescer asks of the layer above, and reports to it."""
+    """The functions that the coalescer calls."""
 
     when_durable: WhenDurable
     on_drop: OnDrop
@@ -92,7 +92,7 @@ class CoalescerCallbacks(NamedTuple):
 
 @dataclass(slots=True)
 class _Gathered:
-    """The frames for one address."""
+    """The frames for one address in this turn of the event loop."""
 
     frames: list[LinkFrame] = field(default_factory=list)
     peers: list[NodeId | None] = field(default_factory=list)
@@ -100,7 +100,7 @@ class _Gathered:
 
 
 class DatagramCoalescer:
-    """Gathers the frames of one interface into datagrams, and sends them over its channel."""
+    """Coalesces the frames of one interface, and sends them over its channel."""
 
     def __init__(self, node: NodeId, channel: FrameChannel, callbacks: CoalescerCallbacks) -> None:
         self._node = node
@@ -111,11 +111,11 @@ class DatagramCoalescer:
         self._gathered: dict[LinkAddress, _Gathered] = {}
         self._acks: PendingAcks = {}
         self._since_s: float | None = None
-        """When the first of the gathered frames came; None if there are none."""
+        """When the first frame of this turn was added; None if there is none."""
         self._closed = False
 
     def send(self, address: LinkAddress, frame: LinkFrame, peer: NodeId | None) -> None:
-        """Send a frame to one neighbor, or (None) to all nodes that receive it."""
+        """Send a frame at the end of this turn. `peer` is the receiver; None for a broadcast."""
         gathered = self._gathered.get(address)
         if gathered is None:
             self._schedule()
@@ -129,13 +129,13 @@ class DatagramCoalescer:
         gathered.size_bytes += size_bytes
 
     def acknowledge(self, address: LinkAddress, frame: LinkFrame) -> None:
-        """Acknowledge a frame that came from an address, when what followed from it is durable."""
+        """Acknowledge a frame from an address, when the writes that it caused are durable."""
         if not self._acks:
             self._schedule()
         self._acks.setdefault((address, frame.session, frame.sender), []).append(frame.sequence)
 
     def close(self) -> None:
-        """Send what was gathered; nothing is sent from now on."""
+        """Send the frames of this turn; nothing is sent from now on."""
         self._flush()
         self._closed = True
         self._gathered.clear()

@@ -1,5 +1,5 @@
-"""The interfaces in a node's configuration: one in the short form, or a list of them; and the settings of the link
-layer."""
+"""The interfaces in the configuration of a node, either one (`[listen]`) or a list (`[[interfaces]]`), and the settings
+of the link layer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from carrycast.node.link.udp import UdpAdapter, UdpSettings
 
 
 class LinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the link layer. The defaults give a neighbor up after 3 s in all, when discovery does so too."""
+    """Settings of the link layer. With the defaults, a neighbor is given up after 3 s, as by discovery."""
 
     ack_timeout_s: Annotated[
         float, Meta(gt=0, le=60, description="wait for an acknowledgement while it is not known how long one takes")
@@ -50,27 +50,27 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 S = TypeVar("S", bound=msgspec.Struct)
 
 UDP: Interface = "udp"
-"""The name of the interface of a node that has one."""
+"""The name of the interface of a node with a single interface."""
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Peers = Annotated[tuple[str, ...], Meta(max_length=1024)]
 
 MAX_INTERFACES = 16
-"""More than a device has; each costs sockets and a broadcast for every broadcast."""
+"""More than a device has. Each interface needs sockets, and sends every broadcast."""
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of the file."""
+    """A table of the configuration file."""
 
 
 class ListenSection(Section, frozen=True):
-    """The adapter of a single interface. The table has the settings of this kind of adapter, too."""
+    """`[listen]`: the adapter of a single interface. The table also has the settings of this kind of adapter."""
 
     kind: str = UdpAdapter.name
 
 
 class DiscoverySection(Section, frozen=True):
-    """When beacons are sent, and, with one interface, where to. The defaults of the times are those of
+    """`[discovery]`: when beacons are sent, and, for a single interface, where to. The defaults are those of
     `BeaconSettings`."""
 
     period_s: Annotated[float, Meta(ge=0.01, le=3600)] = 1.0
@@ -82,8 +82,8 @@ class DiscoverySection(Section, frozen=True):
 
 
 class InterfaceSection(LinkSettings, frozen=True):
-    """One of several interfaces: what `[listen]`, `[discovery]` and `[link]` say of a single one. The table has the
-    settings of this kind of adapter, too."""
+    """One `[[interfaces]]`: the settings that `[listen]`, `[discovery]` and `[link]` have for a single interface. The
+    table also has the settings of this kind of adapter."""
 
     name: Name
     kind: str = UdpAdapter.name
@@ -92,25 +92,25 @@ class InterfaceSection(LinkSettings, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class InterfaceConfig:
-    """An interface: its adapter, the peers it sends to, and the settings of its link layer."""
+    """The configuration of an interface: its adapter, its peers, and the settings of its link layer."""
 
     name: Interface = UDP
     kind: str = UdpAdapter.name
     adapter: AdapterSettings = field(default_factory=lambda: UdpSettings(host="127.0.0.1", port=0))
     peers: tuple[LinkAddress, ...] = ()
-    """In the text form that was parsed: names in them are not resolved yet."""
+    """Parsed addresses, whose host names are not resolved yet."""
     link: LinkSettings = field(default_factory=LinkSettings)
     quotas: QuotaSettings = field(default_factory=QuotaSettings)
 
     def make_adapter(self) -> LinkAdapter:
-        """An adapter that is not open yet."""
+        """Make the adapter; it is not open yet."""
         return find_link_adapter(self.kind).from_settings(self.adapter, self.link.queue)
 
 
 def parse_single_interface(
     listen: Mapping[str, object] | None, discovery: DiscoverySection, link: LinkSettings | None, path: Path
 ) -> InterfaceConfig:
-    """The interface of a node that has one; a UserError says what is wrong."""
+    """Parse the configuration of a single interface; a UserError says what is wrong."""
     if listen is None:
         raise UserError(f"{path}: listen: this table is required, unless there are [[interfaces]]")
     adapter = _find_adapter(listen, f"{path}: listen")
@@ -120,7 +120,7 @@ def parse_single_interface(
 
     if discovery.group is not None and "group" not in adapter.settings_type.__struct_fields__:
         raise UserError(f"{path}: discovery.group: the link adapter {adapter.name!r} has no groups; leave it out")
-    # The group stands in [discovery], beside the peers.
+    # The group is written in [discovery], beside the peers.
     fields = [one for one in msgspec.structs.fields(adapter.settings_type) if one.name != "group"]
     table = parse_settings(listen, _add_fields(ListenSection, fields), str(path), "listen")
     settings = _parse_adapter_settings(adapter, table, {"group": discovery.group}, place)
@@ -129,7 +129,7 @@ def parse_single_interface(
 
 
 def parse_interfaces(tables: Sequence[Mapping[str, object]], path: Path) -> tuple[InterfaceConfig, ...]:
-    """The interfaces of a node that lists them; a UserError says what is wrong."""
+    """Parse the `[[interfaces]]` of a node; a UserError says what is wrong."""
     if len(tables) > MAX_INTERFACES:
         raise UserError(f"{path}: interfaces: a node has at most {MAX_INTERFACES}, not {len(tables)}")
     interfaces: list[InterfaceConfig] = []
@@ -163,7 +163,7 @@ def _find_adapter(table: Mapping[str, object], where: str) -> type[LinkAdapter]:
 
 
 def _add_fields(section: type[S], fields: Sequence[msgspec.structs.FieldInfo]) -> type[S]:
-    """The type of a table that has the settings of an adapter besides its own."""
+    """Make the type of a table that has the settings of an adapter besides its own."""
     added: list[tuple[str, Any, Any]] = []
     for one in fields:
         made = one.default_factory is not msgspec.NODEFAULT
@@ -179,7 +179,7 @@ def _add_fields(section: type[S], fields: Sequence[msgspec.structs.FieldInfo]) -
 def _parse_adapter_settings(
     adapter: type[LinkAdapter], table: msgspec.Struct, elsewhere: Mapping[str, object], place: SettingPlace
 ) -> AdapterSettings:
-    """The settings of an adapter in a table, or given elsewhere in the file; checked."""
+    """Return the checked settings of an adapter, from its table or from elsewhere in the file."""
     names = adapter.settings_type.__struct_fields__
     values = {name: elsewhere[name] if name in elsewhere else getattr(table, name) for name in names}
     return adapter.check_settings(adapter.settings_type(**values), place)

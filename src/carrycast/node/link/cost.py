@@ -1,24 +1,23 @@
 """The cost of a link: a setting, or measured as the time that a probe of 500 bytes takes to the neighbor.
 
-Each beacon of a neighbor is answered with a probe, and the neighbor returns it: half of the round-trip time is one
-sample. A probe that does not come back counts as the time after which a lost frame would be sent again, so losses make
-a link expensive, as they do to protocols that use it.
+For each beacon of a neighbor a probe is sent, which the neighbor returns. Half of the round-trip time is one sample. A
+probe that does not return counts as the retransmission timeout, so losses make a link expensive.
 
-Costs that change with every sample would move paths to and fro between links that are about equal. So samples are
-smoothed (an exponentially weighted moving average), and the cost changes only when the average has left it by a factor
+If the cost changed with every sample, paths would flap between links of about the same cost. So samples are smoothed
+(exponentially weighted moving average), and the cost changes only when the average differs from it by a factor
 (hysteresis).
 """
 
 from carrycast.core.model import NodeId
 
 GAIN = 1 / 8
-"""The weight of a new sample; that of a new round trip in TCP (RFC 6298)."""
+"""The weight of a new sample, as of a round-trip time in TCP (RFC 6298, 2.3)."""
 CHANGE = 1.5
-"""The factor of the hysteresis. Smoothed times of an idle link stay well within it."""
+"""The factor of the hysteresis. The averages of an idle link stay well within it."""
 
 
 class LinkCosts:
-    """The costs of the links over one interface, to neighbors that are linked."""
+    """The costs of the links over one interface."""
 
     def __init__(self, initial_s: float) -> None:
         self._initial_s = initial_s
@@ -26,7 +25,7 @@ class LinkCosts:
         self._cost_s: dict[NodeId, float] = {}
 
     def cost_s(self, neighbor: NodeId) -> float:
-        """The cost of a link; the setting while nothing was measured."""
+        """Return the cost of a link; the setting until something is measured."""
         return self._cost_s.get(neighbor, self._initial_s)
 
     def observe(self, neighbor: NodeId, time_s: float) -> bool:
@@ -41,6 +40,6 @@ class LinkCosts:
         return True
 
     def forget(self, neighbor: NodeId) -> None:
-        """The link is gone; when it comes back, it may be another."""
+        """Forget the cost of a lost link; a later link to the neighbor may differ."""
         self._smoothed_s.pop(neighbor, None)
         self._cost_s.pop(neighbor, None)

@@ -1,15 +1,17 @@
 """The link-layer frame around a wire frame.
 
-A datagram is a header and a body. The header is a magic byte, the format's version, the kind, the sender's node id, the
-sender's session (a number drawn at each start, for each interface), a sequence number, and how many milliseconds the
-frame has waited. Each queue that delays a datagram adds its delay: the send queue of its neighbor, a socket that cannot
-take it, one that is not read. The body is a frame of `carrycast.core.wire`; an acknowledgement repeats the session and
-the number of the frame that it acknowledges, and has further numbers as its body. A challenge has no body; a probe is
-PROBE_BYTES long, whatever they are. The response to a challenge and the echo of a probe repeat all of it but the
-sender. A coalesced datagram has several frames in its body (`coalescing.py`).
+A datagram is a header and a body. The header consists of a magic byte, the version of the format, the kind, the
+sender's node id, the sender's session (a random number for each start and interface), a sequence number, and the
+waiting time in milliseconds. Every queue that delays a datagram adds its delay to the waiting time: the send queue of
+the neighbor, a socket with a full send buffer, a receive buffer that is not read.
 
-Kinds above these are for links with keys (`security/sealed.py`): a sealed datagram has a whole datagram of the kinds
-before, encrypted, in its body.
+The body of a data frame is a frame of `carrycast.core.wire`. An acknowledgement repeats the session and the sequence
+number of the frame that it acknowledges, and lists further sequence numbers in its body. A challenge has no body. A
+probe is PROBE_BYTES long, with any content. The response to a challenge and the echo of a probe repeat everything but
+the sender. A coalesced datagram contains several frames (`coalescing.py`).
+
+The kinds from HELLO on are for links with keys (`security/sealed.py`). The body of a sealed datagram is a whole
+datagram of one of the other kinds, encrypted.
 """
 
 import enum
@@ -21,7 +23,7 @@ from carrycast.core.model import MAX_NODE_ID, NodeId
 
 MAGIC = 0xDB
 VERSION = 4
-"""3, until 0.1, acknowledged frames one by one, and sent them one by one."""
+"""Version 3 (until 0.1) had neither coalesced datagrams nor acknowledgements of several frames."""
 _HEADER = struct.Struct(">BBBQIQI")
 _WAITED_MS = struct.Struct(">I")
 MAX_WAITED_MS = (1 << 32) - 1
@@ -29,19 +31,20 @@ LINK_HEADER_BYTES = _HEADER.size
 _WAITED_AT = LINK_HEADER_BYTES - _WAITED_MS.size
 _SENDER_AT = 3
 MAX_DATAGRAM_BYTES = 65_507
-"""What UDP over IPv4 can carry."""
+"""The longest payload of UDP over IPv4 (RFC 768, RFC 791)."""
 MAX_BODY_BYTES = MAX_DATAGRAM_BYTES - LINK_HEADER_BYTES
 PROBE_BYTES = 500
-"""The packet whose transmission time is the cost of a link, in every environment."""
+"""The size of the packet whose transmission time is the cost of a link, in every environment."""
 PROBE_BODY_BYTES = PROBE_BYTES - LINK_HEADER_BYTES
 COOKIE_BYTES = 8
 
 MAX_SENDERS = 4096
-"""As many as discovery keeps neighbors; the one heard least recently makes room."""
+"""The most senders that the link layer remembers, as many as discovery has neighbors at most. The least recently heard
+one is evicted."""
 
 
 class LinkKind(enum.IntEnum):
-    """What a datagram is for."""
+    """The kind of a datagram."""
 
     DATA = 0
     ACKNOWLEDGED_DATA = 1
@@ -51,7 +54,7 @@ class LinkKind(enum.IntEnum):
     CHALLENGE = 5
     RESPONSE = 6
     COALESCED = 7
-    # Of links with keys.
+    # For links with keys.
     HELLO = 8
     KEYED_CHALLENGE = 9
     KEYED_RESPONSE = 10
@@ -66,11 +69,11 @@ class LinkKind(enum.IntEnum):
 _KINDS = tuple(LinkKind)
 _NUMBER = struct.Struct(">Q")
 MAX_ACKNOWLEDGED = 128
-"""Frames that one acknowledgement is of: it fits a small packet."""
+"""The most frames that one acknowledgement covers: it still fits in a small packet."""
 
 
 class LinkFlaw(enum.StrEnum):
-    """Why a datagram is rejected. These are the reasons of drops in the trace."""
+    """The reasons for which datagrams are rejected, as in the drops of a trace."""
 
     TRUNCATED = "link_truncated"
     NOT_OURS = "link_bad_magic"
@@ -79,7 +82,7 @@ class LinkFlaw(enum.StrEnum):
     SENDER = "link_sender"
     BODY = "link_body"
     KEYED = "link_keyed"
-    """Its sender has keys, and this node has none."""
+    """The sender has keys, and this node has none."""
 
 
 class LinkFrame(NamedTuple):
@@ -94,14 +97,14 @@ class LinkFrame(NamedTuple):
 
 
 def pack(frame: LinkFrame) -> bytes:
-    """The datagram."""
+    """Encode a frame as a datagram."""
     kind, sender, session, sequence, body, waited_ms = frame
     return _HEADER.pack(MAGIC, VERSION, kind, sender, session, sequence, waited_ms) + body
 
 
 def add_waiting_time(datagram: bytes, waited_s: float) -> bytes:
-    """A datagram that has waited so much longer, for adapters that queue. Foreign datagrams stay as they are."""
-    # Less than a millisecond does not count, and a clock that was set back gives less than nothing.
+    """Add to the waiting time of a datagram, for adapters that queue. Foreign datagrams stay unchanged."""
+    # Negative if the clock was set back.
     waited_ms = int(waited_s * 1000)
     if waited_ms <= 0 or len(datagram) < LINK_HEADER_BYTES or datagram[0] != MAGIC or datagram[1] != VERSION:
         return datagram
@@ -111,15 +114,16 @@ def add_waiting_time(datagram: bytes, waited_s: float) -> bytes:
 
 
 def read_sender(datagram: bytes) -> NodeId | None:
-    """The sender that a header claims, without parsing the rest; None for a foreign datagram."""
+    """Return the sender that a header claims, without parsing the rest; None for a foreign datagram."""
     if len(datagram) < LINK_HEADER_BYTES or datagram[0] != MAGIC or datagram[1] != VERSION:
         return None
     return int.from_bytes(datagram[_SENDER_AT : _SENDER_AT + 8], "big")
 
 
 def unpack(datagram: bytes, keyed: bool = False, waited_ms: int = 0) -> LinkFrame | LinkFlaw:
-    """The frame in a datagram, or what is wrong with it. Raises nothing, whatever the bytes are.
-    Kinds of links with keys are accepted only if `keyed`. `waited_ms` is added to the time that it has waited."""
+    """Parse a datagram: the frame, or the reason why it is rejected. Never raises.
+
+    Kinds of links with keys are accepted only if `keyed`. `waited_ms` is added to the waiting time in the header."""
     if len(datagram) < LINK_HEADER_BYTES:
         return LinkFlaw.TRUNCATED
     magic, version, kind, sender, session, sequence, already_ms = _HEADER.unpack_from(datagram)
@@ -141,13 +145,13 @@ def unpack(datagram: bytes, keyed: bool = False, waited_ms: int = 0) -> LinkFram
 
 
 def read_associated_data(datagram: bytes) -> bytes:
-    """The part of the header that encryption authenticates (AEAD): all but the waiting time, which changes on the
-    way."""
+    """Return the part of the header that is authenticated as associated data (AEAD, RFC 5116): everything but the
+    waiting time, which queues change."""
     return datagram[:_WAITED_AT]
 
 
 def is_body_length_valid(kind: int, body_bytes: int) -> bool:
-    """Whether a body of this length belongs to this kind."""
+    """Whether a frame of this kind may have a body of this length."""
     if kind <= LinkKind.ACKNOWLEDGED_DATA:
         return body_bytes > 0
     if kind == LinkKind.ACKNOWLEDGEMENT:
@@ -159,19 +163,20 @@ def is_body_length_valid(kind: int, body_bytes: int) -> bool:
     if kind in (LinkKind.KEYED_CHALLENGE, LinkKind.KEYED_RESPONSE):
         return body_bytes == COOKIE_BYTES
     if kind > LinkKind.COALESCED:
-        # A datagram that cannot be decrypted is answered with a challenge, which must not be longer than it.
+        # A datagram that cannot be decrypted is answered with a challenge, which must not be longer than the datagram
+        # (no amplification, RFC 9000, 8).
         return body_bytes >= 2 * COOKIE_BYTES
     return body_bytes > 0
 
 
 def make_acknowledgements(node: NodeId, session: int, sequences: Sequence[int]) -> Iterator[LinkFrame]:
-    """The frames that acknowledge some numbers of a session: the first of each in its header, the others in its
-    body."""
+    """Make the frames that acknowledge these sequence numbers of a session: the first number of each frame is in its
+    header, the others are in its body."""
     for first in range(0, len(sequences), MAX_ACKNOWLEDGED):
         others = b"".join(map(_NUMBER.pack, sequences[first + 1 : first + MAX_ACKNOWLEDGED]))
         yield LinkFrame(LinkKind.ACKNOWLEDGEMENT, node, session, sequences[first], others)
 
 
 def read_acknowledged_sequences(frame: LinkFrame) -> list[int]:
-    """The numbers that a frame acknowledges."""
+    """Return the sequence numbers that a frame acknowledges."""
     return [frame.sequence, *(number for (number,) in _NUMBER.iter_unpack(frame.body))]

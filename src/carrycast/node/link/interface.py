@@ -1,5 +1,4 @@
-"""An interface of a node: its frame channel, its link layer, and the neighbors found over it with the costs of their
-links."""
+"""An interface of a node: its link layer, its codecs, and the neighbors and link costs on it."""
 
 import asyncio
 from collections import OrderedDict
@@ -25,18 +24,19 @@ from carrycast.node.recorder import LOG, NodeRecorder
 KEYED_NEARBY = "a node with keys is in reach, and this one has none: they cannot communicate"
 
 RESOLVE_S = 5.0
-"""Between two attempts to find a peer by its name."""
+"""The time between two attempts to resolve the host name of a peer."""
 NAMES_S = 2.0
-"""A node that starts waits no longer for the addresses of its peers. Those that are numbers are there at once; a name
-server that does not answer takes 10 s and more for each name, and a service manager waits 90 s in all."""
+"""How long a starting node waits until the host names of its peers are resolved. A name server that does not respond
+costs 10 s or more for each name, and a service manager waits 90 s in all. Numeric addresses need no time."""
 FULL_SHARE = 0.75
-"""Of the queue: more than that is not left to one neighbor."""
+"""The share of the send queue above which the interface is busy, even if only one neighbor is slow."""
 BUSY_SHARE = 0.25
-"""Of the queue. Publishers are held up then, and three quarters are left for what follows from what they published."""
+"""The share of the send queue above which publishers have to wait. The rest is for messages that follow from events
+that are already published."""
 
 
 class Unicast(NamedTuple):
-    """A unicast on its way."""
+    """A unicast whose outcome is not known yet."""
 
     layer: Layer
     message: Message
@@ -46,7 +46,7 @@ class Unicast(NamedTuple):
 
 
 class LiveInterface(LinkLayerUser[Unicast]):
-    """A running interface. What it remembers of other nodes is bounded, whatever is sent to it."""
+    """A running interface. Its state about other nodes is bounded, whatever they send."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class LiveInterface(LinkLayerUser[Unicast]):
         self.name = config.name
         self.peers: dict[LinkAddress, None] = {}
         self.neighbors: dict[NodeId, None] = {}
-        """The nodes with a link over this interface, as far as discovery knows."""
+        """The nodes to which discovery has found a link over this interface."""
         self._config = config
         self._adapter = channel.adapter
         self._codecs: Mapping[int, Codec] = dict(codecs.items())
@@ -77,10 +77,10 @@ class LiveInterface(LinkLayerUser[Unicast]):
         self._costs = LinkCosts(config.link.cost_s)
         self._addresses: OrderedDict[NodeId, LinkAddress] = OrderedDict()
         self._unicast_only: set[NodeId] = set()
-        """Neighbors whose beacons come by unicast: a datagram to the broadcast address may not reach them."""
+        """Neighbors whose beacons arrive by unicast: datagrams to the broadcast address may not reach them."""
 
     async def resolve_peers(self) -> None:
-        """Look up the addresses of the peers in the configuration; those that are not found, again and again."""
+        """Resolve the addresses of the configured peers; retry those that fail in the background."""
         for peer in self._config.peers:
             try:
                 self.peers[await self._adapter.resolve_address(peer)] = None
@@ -89,7 +89,7 @@ class LiveInterface(LinkLayerUser[Unicast]):
                 self._resolving.append(asyncio.create_task(self._resolve_later(peer)))
 
     async def _resolve_later(self, peer: LinkAddress) -> None:
-        """A name may not be known yet, as before the network is there."""
+        """Resolve the address of a peer repeatedly: a host name may be unknown before the network is up."""
         while True:
             await asyncio.sleep(RESOLVE_S)
             with suppress(WorkError):
@@ -103,27 +103,27 @@ class LiveInterface(LinkLayerUser[Unicast]):
         self._link_layer.open()
 
     def close(self) -> None:
-        """Stop; nothing is received, sent or reported from now on. One that was not opened may be closed."""
+        """Stop; nothing is received, sent or reported from now on. An interface that was not opened may be closed."""
         for task in self._resolving:
             task.cancel()
         self._link_layer.close()
 
     @property
     def address(self) -> LinkAddress:
-        """Where the node receives over this interface."""
+        """The address at which the node receives over this interface."""
         return self._adapter.address
 
     @property
     def pending(self) -> int:
-        """How many messages to neighbors are not acknowledged yet."""
+        """How many unicasts are queued or in flight."""
         return self._link_layer.pending
 
     @property
     def busy(self) -> bool:
-        """Whether so much is queued that nothing new should be added: what neighbors ask for needs room as well.
+        """Whether the send queue is so long that publishers should wait.
 
-        One slow neighbor, or one that pretends to be slow, delays nobody while others take what they get: frames for it
-        alone count only when there is little room left."""
+        Frames for the slowest neighbor do not count until the queue is nearly full, so that one slow neighbor does not
+        block publishers while others keep up."""
         pending, queue = self._link_layer.pending, self._config.link.queue
         if pending < queue * BUSY_SHARE:
             return False
@@ -132,11 +132,11 @@ class LiveInterface(LinkLayerUser[Unicast]):
         return pending - self._link_layer.longest_queue >= queue * BUSY_SHARE
 
     def leads_to(self, node: NodeId) -> bool:
-        """Whether a node was ever heard over this interface, so that it can be sent to."""
+        """Whether a node was heard over this interface, so that its address is known."""
         return node in self._addresses
 
     def cost_s(self, neighbor: NodeId) -> float:
-        """The cost of a link."""
+        """Return the cost of the link to a neighbor."""
         return self._costs.cost_s(neighbor)
 
     def on_link(self, neighbor: NodeId, up: bool) -> None:
@@ -151,7 +151,7 @@ class LiveInterface(LinkLayerUser[Unicast]):
             self._link_layer.forget(neighbor)
 
     def send(self, unicast: Unicast, body: bytes) -> Failure | None:
-        """Send to one node; why not, if it cannot be tried."""
+        """Send to one node; the failure if the message is not accepted."""
         address = self._addresses.get(unicast.target)
         if address is None:
             return Failure.OUT_OF_REACH
@@ -159,12 +159,12 @@ class LiveInterface(LinkLayerUser[Unicast]):
         return None if accepted else Failure.QUEUE_FULL
 
     def broadcast(self, layer: Layer, message: Message, body: bytes) -> None:
-        """Send to every node in reach."""
+        """Send to all nodes in range."""
         self._record.send(layer, message, None, self.name, len(body))
         self._link_layer.broadcast(self._find_broadcast_addresses(), body)
 
     def _find_broadcast_addresses(self) -> list[LinkAddress]:
-        """The broadcast address if there is one, the given peers, and each neighbor that it may not reach."""
+        """Return the broadcast address if there is one, the peers, and the neighbors that a broadcast may not reach."""
         group = self._adapter.broadcast_address
         addresses = dict(self.peers) if group is None else {group: None, **self.peers}
         for neighbor in self.neighbors:
@@ -173,7 +173,7 @@ class LiveInterface(LinkLayerUser[Unicast]):
                 addresses[address] = None
         return list(addresses)
 
-    # What the link layer reports.
+    # Called by the link layer.
 
     def on_frame(self, sender: NodeId, address: LinkAddress, to_group: bool, body: bytes, waited_s: float) -> bool:
         if not self._cpu_limiter.admit(sender):
@@ -187,10 +187,10 @@ class LiveInterface(LinkLayerUser[Unicast]):
         except DecodeError as error:
             self._record.drop_datagram(str(error.flaw), sender)
             # A well-formed message that is not authorized is acknowledged: to send it again would not help, and a
-            # neighbor that carries it for another is not to be given up.
+            # neighbor that forwards it for another node must not be given up.
             return not isinstance(error.flaw, Flaw)
         full = sender not in self.neighbors and len(self.neighbors) >= self._config.quotas.neighbors
-        # Only a node that could become a neighbor now evicts another.
+        # Only a beacon may evict a neighbor, because only its sender can become a neighbor now.
         if full and not (isinstance(message, Beacon) and self._evict_for(address)):
             self._record.drop_datagram("neighbors_full", sender)
             return False
@@ -217,9 +217,9 @@ class LiveInterface(LinkLayerUser[Unicast]):
             self._unicast_only.add(sender)
 
     def _evict_for(self, address: LinkAddress) -> bool:
-        """Whether a neighbor that has sent nothing but its first beacon was evicted for a node at an address."""
+        """Evict an unproven neighbor for a node at an address; False if there is none."""
         now_s, discovery = self._record.time_s(), self._stack.discovery
-        assert discovery is not None  # It has found the neighbors.
+        assert discovery is not None  # Discovery has found the neighbors.
         prefix, settings = self._adapter.scope_of(address).prefix, discovery.settings
         evicted = self._eviction.choose(prefix, now_s, settings.period_s, settings.missed)
         if evicted is None:
@@ -230,7 +230,7 @@ class LiveInterface(LinkLayerUser[Unicast]):
 
     def _on_beacon(self, sender: NodeId, address: LinkAddress, beacon: Beacon) -> None:
         discovery = self._stack.discovery
-        assert discovery is not None  # It has found this neighbor.
+        assert discovery is not None  # Discovery has found this neighbor.
         prefix, period_s = self._adapter.scope_of(address).prefix, discovery.believed_s(beacon.period_s)
         self._eviction.on_beacon(sender, prefix, period_s, self._record.time_s())
         if self._measures:
@@ -244,9 +244,9 @@ class LiveInterface(LinkLayerUser[Unicast]):
             self._stack.on_sent(self._record.time_s(), context.layer, token, None)
 
     def on_given_up(self, target: NodeId, contexts: Sequence[Unicast]) -> None:
-        # What a protocol sends again at once takes another path, if there is one.
+        # A message that a protocol sends again at once takes another path, if there is one.
         self.neighbors.pop(target, None)
-        # First the messages, then the link: a protocol that sends again at once learns next that the link is gone.
+        # First the failed messages are reported, then the lost link.
         for unicast in contexts:
             self._record.drop(unicast.layer, "unacknowledged", unicast.target, unicast.message)
             for token in unicast.tokens:
@@ -267,7 +267,8 @@ class LiveInterface(LinkLayerUser[Unicast]):
 
 
 def _make_transmission_recorder(record: NodeRecorder, interface: str) -> Callable[[Unicast, int], None]:
-    """Writes transmissions of unicasts into the trace. The link layer calls it, and not the interface above it."""
+    """Make the function that records transmissions of unicasts. The link layer calls it instead of the interface,
+    because sending calls nothing above."""
     send = record.send
 
     def on_transmission(unicast: Unicast, attempt: int) -> None:
@@ -277,7 +278,7 @@ def _make_transmission_recorder(record: NodeRecorder, interface: str) -> Callabl
 
 
 async def resolve_all_peers(interfaces: Iterable[LiveInterface], cleanup: AsyncExitStack) -> None:
-    """Resolve the peers of interfaces; what takes long goes on in the background."""
+    """Resolve the peers of interfaces; after NAMES_S the rest continues in the background."""
     tasks = [asyncio.create_task(one.resolve_peers()) for one in interfaces]
     for task in tasks:
         cleanup.callback(task.cancel)

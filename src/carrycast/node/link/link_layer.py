@@ -1,8 +1,8 @@
-"""The link layer of an interface: reliable unicast, broadcast, and no frame received twice.
+"""The link layer of an interface: reliable unicast, broadcast, and detection of duplicates.
 
-Unicasts are sent by `reliability.py`, all frames and acknowledgements leave through `coalescing.py`, and frames are
-accepted only from addresses that have answered a challenge (`path_validation.py`). Broadcasts are numbered on their own
-and unicasts per neighbor, in the order in which they are first transmitted.
+`reliability.py` sends unicasts, `coalescing.py` puts frames and acknowledgements into datagrams, and
+`path_validation.py` accepts frames only from addresses that have responded to a challenge. Broadcasts have one sequence
+of numbers, and unicasts have one for each neighbor, in the order of their first transmission.
 """
 
 import asyncio
@@ -35,8 +35,8 @@ class LinkLayerUser(ABC, Generic[C]):
 
     @abstractmethod
     def on_frame(self, sender: NodeId, address: LinkAddress, to_group: bool, body: bytes, waited_s: float) -> bool:
-        """A frame has arrived, for the first time; `to_group` if it was sent to the broadcast address. It waited on its
-        way. Returns whether it is acknowledged; one that is not may be sent again."""
+        """A frame has arrived, which is no duplicate; `to_group` if it was sent to the broadcast address. `waited_s` is
+        the time that it waited on its way. Returns whether to acknowledge it; otherwise it may be sent again."""
 
     @abstractmethod
     def on_acknowledged(self, context: C) -> None:
@@ -44,11 +44,11 @@ class LinkLayerUser(ABC, Generic[C]):
 
     @abstractmethod
     def on_given_up(self, target: NodeId, contexts: Sequence[C]) -> None:
-        """A neighbor does not acknowledge; all unicasts that were queued or in flight to it are given up."""
+        """A neighbor does not acknowledge: all unicasts that were queued or in flight to it are given up."""
 
     @abstractmethod
     def on_probe(self, target: NodeId, time_s: float) -> None:
-        """How long a probe took to a neighbor."""
+        """A probe took this long to a neighbor."""
 
     @abstractmethod
     def on_drop(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
@@ -61,7 +61,7 @@ class _Probe(NamedTuple):
 
 
 ANSWERS = {LinkKind.PROBE: LinkKind.ECHO, LinkKind.CHALLENGE: LinkKind.RESPONSE}
-"""Frames that are returned unchanged to any sender; the answer is as long as the frame."""
+"""Frames that are answered to any sender; the answer is as long as the frame."""
 
 
 class LinkLayer(PathUser, Generic[C]):
@@ -76,7 +76,7 @@ class LinkLayer(PathUser, Generic[C]):
         on_transmission: Callable[[C, int], None],
         when_durable: WhenDurable,
     ) -> None:
-        """`on_transmission` writes the trace; acknowledgements of received frames wait for `when_durable`."""
+        """`on_transmission` writes the trace. Acknowledgements of received frames wait for `when_durable`."""
         self._node = node
         self._channel = channel
         self._settings = settings
@@ -89,7 +89,7 @@ class LinkLayer(PathUser, Generic[C]):
         callbacks = DeliveryCallbacks(on_transmission, user.on_acknowledged, self._on_given_up)
         self._sender: ReliableSender[C] = ReliableSender(node, self._session, self._coalescer, settings, callbacks)
         self._received = ReceivedFrames()
-        # An answer, and once more if the first was lost.
+        # Time for one response, and for a second one if the first was lost.
         self._paths = PathValidator(2 * settings.ack_timeout_s, channel.adapter.format_address, self)
         self._closed = False
         self._probed = 0
@@ -115,18 +115,18 @@ class LinkLayer(PathUser, Generic[C]):
 
     @property
     def longest_queue(self) -> int:
-        """How many of them are for the one neighbor that has the most."""
+        """How many unicasts are queued or in flight to the neighbor that has the most."""
         return self._sender.longest_queue
 
     def broadcast(self, addresses: Iterable[LinkAddress], body: bytes) -> None:
-        """One frame to every address; a node at two of them receives it once."""
+        """Send one frame to every address. A node that has two of the addresses accepts it once."""
         self._broadcasts += 1
         frame = LinkFrame(LinkKind.DATA, self._node, self._session, self._broadcasts, body)
         for address in addresses:
             self._coalescer.send(address, frame, None)
 
     def send(self, target: NodeId, address: LinkAddress, body: bytes, context: C) -> bool:
-        """Queue a unicast, whose outcome is reported; False if the queue is full, and then nothing is reported."""
+        """Queue a unicast, whose outcome is reported later; False, and nothing is reported, if the queue is full."""
         return self._sender.send(target, address, body, context)
 
     def probe(self, target: NodeId, address: LinkAddress) -> float | None:
@@ -143,7 +143,7 @@ class LinkLayer(PathUser, Generic[C]):
         return None if earlier is None else self._settings.ack_timeout_s
 
     def forget(self, target: NodeId) -> None:
-        """A neighbor is gone; the echo of a probe to it is ignored."""
+        """Forget a neighbor whose link is lost. The echo of a probe to it is ignored."""
         self._probes.pop(target, None)
         self._sender.forget(target)
 
@@ -156,7 +156,7 @@ class LinkLayer(PathUser, Generic[C]):
 
     def _on_datagram(self, frame: LinkFrame, address: LinkAddress, to_group: bool) -> None:
         if frame.sender == self._node:
-            # A group brings back one's own datagrams; so does a second node with the same key.
+            # A multicast group returns a node's own datagrams. A second node with the same key has this sender, too.
             self._user.on_drop("link_own", frame.sender)
         elif frame.kind is LinkKind.COALESCED:
             frames = split_coalesced(frame)
@@ -168,7 +168,7 @@ class LinkLayer(PathUser, Generic[C]):
             self._on_frame(frame, address, to_group)
 
     def _on_frame(self, frame: LinkFrame, address: LinkAddress, to_group: bool) -> None:
-        if self._closed:  # A frame before it made the node stop.
+        if self._closed:  # An earlier frame of the same datagram made the node stop.
             return
         kind = frame.kind
         if kind is LinkKind.DATA or kind is LinkKind.ACKNOWLEDGED_DATA:
@@ -219,6 +219,6 @@ class LinkLayer(PathUser, Generic[C]):
             self._coalescer.acknowledge(address, frame)
 
     def _transmit(self, address: LinkAddress, frame: LinkFrame, peer: NodeId) -> None:
-        """Once, without retransmission."""
+        """Send a frame once, without retransmission."""
         if not self._closed and not self._channel.send(pack(frame), address):
             self._user.on_drop("queue_full", peer)

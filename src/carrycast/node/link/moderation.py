@@ -1,41 +1,42 @@
-"""Interrupt moderation: a source that is ready very often is polled, instead of being waited for each time.
+"""Interrupt moderation: a socket that becomes ready very often is polled with pauses in between.
 
-Network cards do so with interrupts (as Linux's NAPI does): what comes within a pause is read together, and the pause is
-as long as it takes to gather some, within bounds. It costs some milliseconds of delay where hundreds of things come a
-second, fewer where thousands do, and none where few come. A peer that waits for an answer before it sends more would
-only be slowed down. A pause that has gathered one thing only is the sign of it, and then there is no polling for a
-while: for a moment at first, since a busy source may falter once, and for twice as long each time that polling was in
-vain again.
+Network drivers moderate interrupts in the same way (Linux NAPI): all datagrams that arrive during a pause are read
+together. The pause is adjusted so that it collects about TARGET datagrams. It adds some milliseconds of delay at
+hundreds of datagrams per second, less at thousands, and none at low rates.
+
+Polling would only slow down a peer that waits for an answer before it sends more. Such a peer is recognized by a pause
+that collects a single datagram. Then polling stops for a backoff, which is short at first, because a busy peer may
+pause once, and doubles each time that polling fails again.
 """
 
 WAKE_UPS_PER_S = 200.0
-"""More than that, for longer than a moment, are too many."""
+"""The rate of wake-ups above which polling begins, after a burst."""
 BURST = 8.0
-"""So many above that, and a pause is tried."""
+"""The burst: so many wake-ups above the rate start polling."""
 TARGET = 32
-"""So much a pause should gather: with more of it, an event costs hardly less."""
+"""The datagrams that a pause should collect: with more, the cost of an event hardly falls."""
 MIN_PAUSE_S, MAX_PAUSE_S = 0.002, 0.02
-"""The longest is a fiftieth of a second, as people see no film stutter."""
+"""The bounds of a pause. A delay of 20 ms is not noticed by people."""
 MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
-"""Without polling, after a pause that gathered too little; after many of them in a row."""
+"""The bounds of the time without polling, after a pause that collected too little."""
 
 
 class InterruptModeration:
-    """Decides for one source between waiting for readiness and polling. Time is an argument."""
+    """Decides for one socket between waiting for readiness and polling. Time is an argument."""
 
     __slots__ = ("_backoff_s", "_backoff_until_s", "_excess", "_last_s", "_pause_s")
 
     def __init__(self) -> None:
         self._last_s = 0.0
         self._excess = 0.0
-        """Wake-ups above the accepted rate, as a leaky bucket."""
+        """Wake-ups above the rate, as a leaky bucket."""
         self._pause_s = 0.0
-        """The pause that has just been; 0 if there was none."""
+        """The pause before this read; 0 if there was none."""
         self._backoff_s = MIN_BACKOFF_S
         self._backoff_until_s = 0.0
 
     def choose_pause_s(self, now_s: float, found: int) -> float:
-        """How long to pause before the next read, after so much was found; 0: until the source is ready."""
+        """Return the pause before the next read, after `found` datagrams were read; 0 to wait for readiness."""
         if self._pause_s > 0.0:
             if found > 1:
                 self._backoff_s = MIN_BACKOFF_S

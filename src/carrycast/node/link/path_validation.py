@@ -1,13 +1,13 @@
 """Path validation: frames are accepted only from addresses that have returned a challenge (RFC 9000, 8.1 and 8.2).
 
-Anybody can write a sender's id and address into a datagram. So the first frame from an address is held back, and a
-challenge, a random number, is sent to that address; only a node that is there can return it. A third party whose
-address was forged gets nothing from this node but that one short datagram.
+Any node can forge the sender and the source address of a datagram. So the first frame from an address is held back, and
+a challenge, a random number, is sent to that address. Only a node at that address can return it. A victim whose address
+was forged receives one short datagram from this node.
 
-Frames for a node go to one address of it. If it is heard from another, the current address is challenged too, and only
-if that does not respond does the new one take its place: a neighbor that has moved does not respond where it was. While
-it responds, the other address is one more interface of the same node, or an attacker that uses its id and does not get
-the frames for it.
+Frames for a node are sent to one address, its current address. If the node is heard from another address, both
+addresses are challenged. The other address becomes the current one only if the current one does not respond: then the
+node has moved. If both respond, the other address is either a second interface of the node, or an attacker with its id,
+which does not receive its frames.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from carrycast.node.link.frame import MAX_SENDERS, LinkFrame
 from carrycast.node.recorder import LOG
 
 MAX_VALIDATIONS = 1024
-"""Paths that are being validated, whichever senders they claim; the oldest makes room."""
+"""The most validations at once, of all senders; the oldest is ended for a new one."""
 HELD_FRAMES = 64
-"""Frames held back for one of them: what a neighbor may send until its response has come."""
+"""The most frames that are held back for one validation: as many as a neighbor sends before its response arrives."""
 HELD_BYTES = 1 << 22
-"""Of all of them."""
+"""The most bytes that are held back for all validations."""
 
 UNPROVEN = "link_unproven"
 
@@ -45,10 +45,14 @@ class HeldFrame(NamedTuple):
 
 @dataclass(slots=True)
 class _Validation:
+    """The validation of one path."""
+
     number: int
+    """The challenge of the new address."""
     current: LinkAddress | None
-    """The address that frames for the sender go to now, which is challenged too."""
+    """The current address of the sender, which is challenged too."""
     current_number: int
+    """The challenge of the current address."""
     timer: asyncio.TimerHandle
     responded: bool = False
     current_responded: bool = False
@@ -56,26 +60,27 @@ class _Validation:
 
 
 class PathUser(ABC):
-    """The layer that sends challenges and receives the frames of validated paths."""
+    """The object that sends challenges and receives the frames of validated paths."""
 
     @abstractmethod
     def send_challenge(self, target: NodeId, address: LinkAddress, number: int) -> None:
-        """One datagram to an address; the response to it goes to `PathValidator.on_response`."""
+        """Send a challenge to an address; the response goes to `PathValidator.on_response`."""
 
     @abstractmethod
     def on_validated(self, held: HeldFrame, address: LinkAddress) -> None:
-        """The path of a frame that was held back is valid."""
+        """The path of a frame that was held back is validated."""
 
     @abstractmethod
     def on_drop(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
-        """A frame that was held back is dropped."""
+        """Frames were dropped because their path was not validated."""
 
 
 WARN_AGAIN_S = 60.0
+"""The least time between two warnings about one node."""
 
 
 class PathValidator:
-    """The validated addresses of other nodes, and those that are being validated."""
+    """The validated paths from other nodes, and the validations in progress."""
 
     def __init__(self, timeout_s: float, format_address: Callable[[LinkAddress], str], user: PathUser) -> None:
         self._timeout_s = timeout_s
@@ -83,13 +88,13 @@ class PathValidator:
         self._user = user
         self._loop = asyncio.get_running_loop()
         self._current: OrderedDict[NodeId, LinkAddress] = OrderedDict()
-        """Where frames for a node go."""
+        """The current address of each node, to which frames for it are sent."""
         self._others: OrderedDict[LinkPath, None] = OrderedDict()
-        """Other validated paths from a node."""
+        """Other validated paths."""
         self._validations: OrderedDict[LinkPath, _Validation] = OrderedDict()
         self._held_bytes = 0
         self._quiet_until_s: dict[NodeId, float] = {}
-        """Until when the log has no further warning of a node with two addresses."""
+        """Until when no other warning about a node with two addresses is logged."""
 
     def close(self) -> None:
         """End all validations."""
@@ -98,7 +103,7 @@ class PathValidator:
         self._validations.clear()
 
     def admit(self, frame: LinkFrame, address: LinkAddress, to_group: bool) -> bool:
-        """Whether a frame may be received now; else it is held back, or dropped."""
+        """Whether a frame is accepted now; otherwise it is held back, or dropped."""
         sender = frame.sender
         path = (sender, address)
         if self._current.get(sender) == address:
@@ -116,18 +121,18 @@ class PathValidator:
         return False
 
     def find_address(self, node: NodeId) -> LinkAddress:
-        """Where frames for an admitted node go."""
+        """Return the current address of a node whose frame was admitted."""
         return self._current[node]
 
     def forget(self, node: NodeId) -> None:
-        """A node cannot be reached any more; wherever it is heard next has to be validated again."""
+        """Forget the paths of a node that cannot be reached any more; they have to be validated again."""
         self._current.pop(node, None)
         self._quiet_until_s.pop(node, None)
         for path in [path for path in self._others if path[0] == node]:
             del self._others[path]
 
     def on_response(self, sender: NodeId, address: LinkAddress, number: int) -> bool:
-        """A challenge has come back; False if it was not sent there, or comes too late."""
+        """A challenge was returned; False if it was not sent to this address, or returns too late."""
         validation = self._validations.get((sender, address))
         if validation is not None and validation.number == number:
             validation.responded = True
@@ -152,7 +157,7 @@ class PathValidator:
         self._validations[path] = validation
         if current is not None:
             self._user.send_challenge(sender, current, validation.current_number)
-            # Once more: a response that is lost on its way must not look like none.
+            # Sent twice: the node must not seem to have moved because one response was lost.
             self._loop.call_later(self._timeout_s / 2, self._challenge_current_again, path, validation)
         self._user.send_challenge(sender, address, validation.number)
         return validation

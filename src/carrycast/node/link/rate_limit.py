@@ -1,19 +1,17 @@
-"""Rate limiters, all of them token buckets: how much one neighbor, one host, or one kind of log message may take.
+"""Rate limiters: token buckets (RFC 2697) for the CPU time of neighbors and for handshakes, and a limit for warnings.
 
 `CpuLimiter` limits the CPU time that the messages of one neighbor may take. A neighbor's bucket holds some seconds of
-the node's CPU time and is refilled with a share of the time that passes. What other programs take of the processor
-meanwhile is not charged to it. While its bucket is empty, a neighbor's messages are dropped before they are decoded,
-and are not acknowledged, so that an honest one sends them again later. To measure CPU time takes longer than to handle
-some messages. So one neighbor's time is measured at once, until a message of another neighbor comes or the node's loop
-goes around.
+CPU time and is refilled with a share of the time that passes. The CPU time of other programs is not charged. While the
+bucket is empty, the neighbor's messages are dropped before they are decoded. They are not acknowledged, so that an
+honest neighbor sends them again later. To measure CPU time takes longer than to handle some messages. So consecutive
+messages of one neighbor are measured together, at most for one turn of the event loop.
 
-`HandshakeLimiter` limits handshakes. One attacker may have very many addresses: an IPv6 subscriber has a /64 at least,
-and often a /48. So unknown hosts are counted by prefix, by the site's prefix, and all together. Members have buckets of
-their own, which no flood of unknown hosts can empty: hosts where a session was authenticated, and hosts that this node
-itself wants to reach.
+`HandshakeLimiter` limits handshakes. One attacker may have many addresses: an IPv6 subscriber has at least a /64, and
+often a /48. So unknown hosts share a bucket by prefix, one by site, and one for all of them. Members have other
+buckets, which a flood of unknown hosts cannot empty: members are the hosts where a session was authenticated, and the
+hosts that this node itself wants to reach.
 
-`LogLimiter` limits warnings about hosts that are not listened to: each is logged once in a while, however often it
-happens.
+`LogLimiter` limits the warnings about rejected hosts: the same warning is logged once a minute.
 """
 
 import time
@@ -31,7 +29,7 @@ from carrycast.node.recorder import LOG
 
 
 class QuotaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For each neighbor on each interface."""
+    """`[quotas]`: the limits for the neighbors on each interface."""
 
     neighbors: Annotated[int, Meta(ge=1, le=4096, description="neighbors on one interface; others are not heard")] = 256
     share: Annotated[
@@ -41,21 +39,21 @@ class QuotaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class CpuLimiter:
-    """A token bucket of CPU time for each neighbor. `soon` calls something when the loop goes around."""
+    """A token bucket of CPU time for each neighbor. `soon` calls a function in the next turn of the event loop."""
 
     def __init__(self, settings: QuotaSettings, soon: Callable[[Callable[[], None]], object]) -> None:
         self._rate = settings.share
         self._burst_s = settings.advance_s
         self._soon = soon
         self._used: OrderedDict[NodeId, tuple[float, float]] = OrderedDict()
-        """How many tokens are missing from the bucket of a neighbor, as of when; other neighbors have full buckets."""
+        """The tokens missing from a neighbor's bucket, and the time of that; other neighbors have full buckets."""
         self._measured: NodeId | None = None
         """The neighbor to which the CPU time from `_begun_s` on is charged."""
         self._begun_s = 0.0
         self._scheduled = False
 
     def admit(self, neighbor: NodeId) -> bool:
-        """Whether a message of a neighbor may be handled now; then the CPU time from now on is charged to it."""
+        """Whether a message of a neighbor may be handled now; if so, the CPU time from now on is charged to it."""
         if neighbor == self._measured:
             return True
         self._charge()
@@ -69,12 +67,12 @@ class CpuLimiter:
         return True
 
     def stop_measuring(self) -> None:
-        """The CPU time from now on is not charged to a neighbor."""
+        """Charge no neighbor for the CPU time from now on."""
         self._scheduled = False
         self._charge()
 
     def _count_missing(self, neighbor: NodeId, now_s: float) -> float:
-        """How many tokens are missing from a neighbor's bucket."""
+        """Return how many tokens are missing from a neighbor's bucket."""
         found = self._used.get(neighbor)
         return 0.0 if found is None else max(found[0] - (now_s - found[1]) * self._rate, 0.0)
 
@@ -90,7 +88,7 @@ class CpuLimiter:
 
 
 MAX_BUCKETS = 1024
-"""Hosts or prefixes of a level. The least recently used one makes room, and has a full bucket later."""
+"""The most buckets of one level. The least recently used one is removed, and is full when it is needed again."""
 
 
 class _Level(NamedTuple):
@@ -99,20 +97,20 @@ class _Level(NamedTuple):
     rate: float
     burst: float
     buckets: "OrderedDict[str, tuple[float, float]]"
-    """The tokens in each, as of when."""
+    """The tokens in each bucket, and when that was computed."""
 
 
 class HandshakeLimiter:
     """Limits the handshakes of one interface."""
 
     def __init__(self, per_s: float, burst: float) -> None:
-        """Rate and burst of one host: so many handshakes a second, and so many at once."""
+        """`per_s` and `burst` are the rate and the burst of one host, in handshakes."""
 
         def make_level(rate: float, at_once: float) -> _Level:
             return _Level(rate * per_s, at_once * burst, OrderedDict())
 
         self._members = (make_level(1, 1), make_level(8, 4))
-        # All unknown hosts together begin fewer handshakes than are remembered, so that they evict none of a member.
+        # All unknown hosts together start fewer handshakes than are stored, so that they evict none of a member.
         self._unknown = (make_level(1, 1), make_level(2, 1), make_level(4, 2))
         self._member_hosts: OrderedDict[str, None] = OrderedDict()
 
@@ -124,7 +122,7 @@ class HandshakeLimiter:
             self._member_hosts.popitem(last=False)
 
     def take(self, scope: AddressScope, now_s: float, tokens: float) -> bool:
-        """Take tokens for an address from all of its buckets; False, and nothing is taken, if one has too few."""
+        """Take tokens for an address from each of its buckets; False, and nothing is taken, if one has too few."""
         if scope.host in self._member_hosts:
             levels, keys = self._members, (scope.host, "")
         else:
@@ -145,8 +143,10 @@ def _count_tokens(level: _Level, key: str, now_s: float) -> float:
 
 
 LOG_AGAIN_S = 60.0
+"""The least time between two equal warnings."""
 MAX_LOGGED = 256
-"""Remembered. When so many were logged, all may be logged again: a flood of forged addresses fills no log quickly."""
+"""The most warnings that are remembered. Then all are forgotten, at most once per LOG_AGAIN_S, so that a flood of
+forged addresses does not fill the log."""
 
 
 class LogLimiter:
@@ -157,7 +157,7 @@ class LogLimiter:
         self._full_s = float("-inf")
 
     def warn(self, host: str, address: str, text: str) -> None:
-        """Log a warning about an address, unless the same was logged about its host a moment ago."""
+        """Log a warning about an address, unless the same warning about its host was logged within LOG_AGAIN_S."""
         now_s, key = time.monotonic(), (host, text)
         if now_s - self._logged_s.get(key, float("-inf")) < LOG_AGAIN_S:
             return

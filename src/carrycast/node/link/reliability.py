@@ -1,14 +1,14 @@
-"""Reliable unicast: frames to a neighbor are numbered, acknowledged, retransmitted, and given up in the end.
+"""Reliable unicast: frames to a neighbor are numbered, acknowledged, retransmitted, and finally given up.
 
 Each neighbor has a send queue, and as many frames in flight as its congestion window allows (`congestion.py`). A frame
-that is not acknowledged within the retransmission timeout is sent again, each time after twice as long, up to `retries`
-times. If the last attempt fails too, the neighbor counts as unreachable, and all frames queued for it are given up, for
-they would delay the frames for others. Frames queued or in flight are bounded by `queue`, all neighbors together. One
-timer serves the retransmission timeouts of all frames: a timer for each would nearly always be set and canceled in
-vain.
+that is not acknowledged within the retransmission timeout (RTO) is retransmitted up to `retries` times; the timeout
+doubles each time. If the last attempt fails, the neighbor is unreachable, and all frames queued for it are given up,
+because they would delay the frames for others. The setting `queue` bounds the frames that are queued or in flight to
+all neighbors together. One timer serves the timeouts of all frames: a timer for each frame would nearly always be
+canceled.
 
-No frame is numbered more than SEQUENCE_SPAN ahead of one that may still be retransmitted, so that the receiver can
-always tell whether it has received that one.
+No sequence number is more than SEQUENCE_SPAN ahead of a frame that may still be retransmitted. So the receiver can
+always tell whether it has received that frame.
 """
 
 import asyncio
@@ -29,22 +29,22 @@ from carrycast.node.link.replay_window import WINDOW
 
 _DATA = LinkKind.ACKNOWLEDGED_DATA
 SEQUENCE_SPAN = WINDOW // 2
-"""Half of the receiver's replay window: room for datagrams that overtake each other."""
+"""Half of the receiver's replay window; the other half is for datagrams that arrive out of order."""
 
 
 C = TypeVar("C")
-"""What the layer above keeps with a frame that it sends, to know it again."""
+"""The value by which the layer above recognizes a unicast when its outcome is reported."""
 
 
 class DeliveryCallbacks(NamedTuple, Generic[C]):
-    """Where the progress of unicasts is reported."""
+    """The functions that are called with the progress of unicasts."""
 
     on_transmission: Callable[[C, int], None]
-    """A frame is transmitted; attempts count from 1. This is for the trace."""
+    """A frame is transmitted, with the number of the attempt from 1 on; for the trace."""
     on_acknowledged: Callable[[C], None]
     """A frame was acknowledged. Each accepted frame is reported once, here or in `on_given_up`."""
     on_given_up: Callable[[NodeId, Sequence[C]], None]
-    """The neighbor does not acknowledge; all frames that were queued or in flight to it are given up."""
+    """The neighbor does not acknowledge: all frames that were queued or in flight to it are given up."""
 
 
 @dataclass(slots=True)
@@ -57,16 +57,16 @@ class _PendingFrame(Generic[C]):
     attempts: int = 0
     sent_s: float = 0.0
     timeout_s: float = 0.0
-    """When it is retransmitted, or given up."""
+    """When the frame is retransmitted, or given up."""
 
 
 @dataclass(slots=True)
 class _SendQueue(Generic[C]):
-    """The unicasts to one neighbor: those in flight by sequence number, in order, and those queued."""
+    """The unicasts to one neighbor: in flight, by sequence number in order, and queued."""
 
     next: int
     address: LinkAddress
-    """Where the neighbor was heard last: a node that restarts may have another."""
+    """The address at which the neighbor was last heard; it may change when the neighbor restarts."""
     congestion: CongestionControl
     in_flight: dict[int, _PendingFrame[C]] = field(default_factory=dict)
     queued: deque[_PendingFrame[C]] = field(default_factory=deque)
@@ -92,7 +92,7 @@ class ReliableSender(Generic[C]):
         self._highest = 0
         self._queues: dict[NodeId, _SendQueue[C]] = {}
         self._congestion: OrderedDict[NodeId, CongestionControl] = OrderedDict()
-        """What was measured of neighbors, also while nothing is queued for them."""
+        """The measurements of each neighbor, also while nothing is queued for it."""
         self.pending = 0
         """How many unicasts are queued or in flight."""
         self._timer: asyncio.TimerHandle | None = None
@@ -100,19 +100,19 @@ class ReliableSender(Generic[C]):
         """When the timer fires: no later than the first retransmission timeout."""
 
     def close(self) -> None:
-        """Nothing is sent or reported from now on."""
+        """Stop: nothing is sent or reported from now on."""
         if self._timer is not None:
             self._timer.cancel()
         self._queues.clear()
 
     def send(self, target: NodeId, address: LinkAddress, body: bytes, context: C) -> bool:
-        """Queue a unicast, whose outcome is reported; False if the queue is full, and then nothing is reported."""
+        """Queue a unicast, whose outcome is reported later; False, and nothing is reported, if the queue is full."""
         if self.pending >= self._settings.queue:
             return False
         self.pending += 1
         queue = self._queues.get(target)
         if queue is None:
-            # A queue is removed when it is empty, and a new one begins above every sequence number used so far.
+            # An empty queue is removed. A new one begins above every sequence number used so far.
             queue = self._queues[target] = _SendQueue(self._highest + 1, address, self._find_congestion(target))
         queue.address = address
         queue.queued.append(_PendingFrame(context, target, body, time.monotonic()))
@@ -121,30 +121,30 @@ class ReliableSender(Generic[C]):
 
     @property
     def longest_queue(self) -> int:
-        """How many unicasts are queued or in flight to the one neighbor that has the most."""
+        """How many unicasts are queued or in flight to the neighbor that has the most."""
         return max((len(queue.queued) + len(queue.in_flight) for queue in self._queues.values()), default=0)
 
     def set_address(self, target: NodeId, address: LinkAddress) -> None:
-        """A neighbor is heard from this address."""
+        """Send the frames for a neighbor to this address from now on."""
         queue = self._queues.get(target)
         if queue is not None:
             queue.address = address
 
     def forget(self, target: NodeId) -> None:
-        """A neighbor is gone; when it comes back, the path to it may be another."""
+        """Forget the measurements of a neighbor whose link is lost; a later link may have another path."""
         if target not in self._queues:
             self._congestion.pop(target, None)
 
     def on_ack(self, sender: NodeId, session: int, sequences: Sequence[int]) -> int:
-        """A neighbor acknowledges frames. Returns how many of them were not in flight: the acknowledgement is late, is
-        for an earlier start of this node, or forged."""
+        """A neighbor acknowledges frames. Returns how many of them were not in flight: their acknowledgement is late,
+        forged, or meant for an earlier start of this node."""
         queue = self._queues.get(sender)
         if queue is None or session != self._session:
             return len(sequences)
         now_s = time.monotonic()
         arrived = [frame for sequence in sequences if (frame := queue.in_flight.pop(sequence, None)) is not None]
         for frame in arrived:
-            # Karn's algorithm: a retransmitted frame is no sample of the round-trip time.
+            # Karn's algorithm (RFC 6298, 3): a retransmitted frame gives no sample of the round-trip time.
             queue.congestion.on_ack(now_s - frame.sent_s if frame.attempts == 1 else None)
         self.pending -= len(arrived)
         if queue.queued:
@@ -187,7 +187,7 @@ class ReliableSender(Generic[C]):
             self._set_timer(timeout_s)
         waited_ms = min(int((now_s - pending.queued_s) * 1000), MAX_WAITED_MS)
         frame = LinkFrame(_DATA, self._node, self._session, pending.sequence, pending.body, waited_ms)
-        # If it cannot leave now, perhaps the next attempt can.
+        # If the socket cannot take the frame now, a later attempt may succeed.
         self._coalescer.send(queue.address, frame, pending.target)
         self._on_transmission(pending.context, pending.attempts)
 
@@ -204,7 +204,7 @@ class ReliableSender(Generic[C]):
         frames = [frame for queue in self._queues.values() for frame in queue.in_flight.values()]
         for frame in [frame for frame in frames if frame.timeout_s <= now_s]:
             queue = self._queues.get(frame.target)
-            # An earlier one may have given up this one as well.
+            # The timeout of an earlier frame may have given up this one, too.
             if queue is not None and queue.in_flight.get(frame.sequence) is frame:
                 self._on_timeout(queue, frame, now_s)
         timeouts = [frame.timeout_s for queue in self._queues.values() for frame in queue.in_flight.values()]
@@ -219,7 +219,7 @@ class ReliableSender(Generic[C]):
             self._give_up(frame.target)
 
     def _give_up(self, target: NodeId) -> None:
-        """The neighbor does not acknowledge: all frames queued for it or in flight to it are given up."""
+        """Give up all frames that are queued for a neighbor or in flight to it."""
         queue = self._queues.pop(target)
         self._congestion.pop(target, None)
         frames = [*queue.in_flight.values(), *queue.queued]

@@ -1,8 +1,8 @@
-"""Replay windows: which sequence numbers were received, so that no frame is accepted twice (RFC 4303, 3.4.3; RFC 6479).
+"""Replay windows: the sequence numbers received, so that no frame is accepted twice (RFC 4303, 3.4.3; RFC 6479).
 
-A replay window remembers the newest number and a bit for each number just below it. `ReceivedFrames` has windows for
-senders that are not authenticated: a forged number must not make the honest ones too old. Sessions with keys have one
-`ReplayWindow` for each key (`security/session.py`).
+A replay window stores the highest sequence number and a bit for each of the WINDOW numbers below it. `ReceivedFrames`
+has the windows of senders that are not authenticated, where a forged number must not make genuine numbers too old.
+Sessions with keys have one `ReplayWindow` for each key (`security/session.py`).
 """
 
 import enum
@@ -12,15 +12,15 @@ from carrycast.core.model import NodeId
 from carrycast.node.link.frame import MAX_SENDERS, LinkFrame, LinkKind
 
 WINDOW = 1024
-"""How far behind the newest a number may be and still be recognized as new. Retransmissions end after seconds."""
+"""How far a number may be behind the highest and still be recognized as new. Retransmissions end after seconds."""
 MAX_WINDOWS = 4
-"""Separate windows of one sender. A number far from all others, forged or honest, begins a window of its own, so that
-it does not make those that follow the others too old."""
+"""The most windows of one sender. A number that is far from all windows, forged or genuine, starts another window, so
+that it does not make the numbers of the others too old."""
 _ALL_BITS = (1 << WINDOW) - 1
 
 
 class ReplayCheck(enum.Enum):
-    """What a replay window knows of a sequence number."""
+    """The result of checking a sequence number against a replay window."""
 
     NEW = enum.auto()
     DUPLICATE = enum.auto()
@@ -28,7 +28,7 @@ class ReplayCheck(enum.Enum):
 
 
 class ReplayWindow:
-    """The numbers received of one authenticated sender under one key."""
+    """The numbers received from one authenticated sender under one key."""
 
     __slots__ = ("_bits", "newest")
 
@@ -37,7 +37,7 @@ class ReplayWindow:
         self._bits = 0
 
     def check(self, number: int) -> ReplayCheck:
-        """What is known of a number. Checking changes nothing: one that proves forged is not added."""
+        """Check a number. Nothing is changed: a number that proves to be forged is not added."""
         behind = self.newest - number
         if behind < 0:
             return ReplayCheck.NEW
@@ -46,7 +46,7 @@ class ReplayWindow:
         return ReplayCheck.DUPLICATE if self._bits >> behind & 1 else ReplayCheck.NEW
 
     def add(self, number: int) -> None:
-        """A number that was new is received."""
+        """Add a number that was new."""
         ahead = number - self.newest
         if ahead >= WINDOW:
             self._bits, self.newest = 1, number
@@ -58,7 +58,7 @@ class ReplayWindow:
 
 
 class _RangedWindow(ReplayWindow):
-    """A replay window over one range of numbers of a sender: from its first number to WINDOW above its newest."""
+    """A replay window over one range of numbers of a sender: from its first number to WINDOW above its highest."""
 
     __slots__ = ("_first",)
 
@@ -68,38 +68,38 @@ class _RangedWindow(ReplayWindow):
         self.add(first)
 
     def covers(self, number: int) -> bool:
-        """Whether a number belongs to this range, and not to another one."""
+        """Whether a number belongs to this range."""
         behind = self.newest - number
         return number >= self._first if behind >= WINDOW else behind > -WINDOW
 
     def add(self, number: int) -> None:
-        """A number of this range is received."""
+        """Add a number of this range."""
         self._first = min(self._first, number)
         super().add(number)
 
 
 class ReceivedFrames:
-    """The frames received from each sender. Bounded in senders and in numbers per sender.
+    """The frames received from each sender. Senders and windows per sender are bounded.
 
-    Broadcasts and unicasts of a sender are numbered separately, and so are those of each session, so each have windows
-    of their own. A sender has several sessions at once if this node hears it over several of its interfaces.
+    Broadcasts and unicasts are numbered separately in each session of a sender, so each of them has its own windows. A
+    sender has several sessions at once if this node hears several of its interfaces.
     """
 
     __slots__ = ("_windows",)
 
     def __init__(self) -> None:
         self._windows: OrderedDict[tuple[NodeId, int, LinkKind], list[_RangedWindow]] = OrderedDict()
-        """The windows of each, the one used last at the end."""
+        """The windows of each sender, session and kind; the most recently used window is the last."""
 
     def check(self, frame: LinkFrame) -> ReplayCheck:
-        """Whether a frame was received before. Checking changes nothing: a frame that is rejected is not added."""
+        """Check whether a frame was received before. Nothing is changed: a frame that is rejected is not added."""
         number = frame.sequence
         windows = self._windows.get((frame.sender, frame.session, frame.kind), ())
         if len(windows) == 1:
             [window] = windows
             return window.check(number) if window.covers(number) else ReplayCheck.NEW
         known = [window.check(number) for window in windows if window.covers(number)]
-        # Ranges may overlap. A number is received if one window has it, and not too old if one can still tell.
+        # Ranges may overlap. A number is a duplicate if any window has it, and new if any window can tell.
         for found in (ReplayCheck.DUPLICATE, ReplayCheck.NEW, ReplayCheck.TOO_OLD):
             if found in known:
                 return found
@@ -110,7 +110,7 @@ class ReceivedFrames:
         key, number = (frame.sender, frame.session, frame.kind), frame.sequence
         windows = self._windows.setdefault(key, [])
         if windows and 0 < number - windows[-1].newest < WINDOW:
-            ReplayWindow.add(windows[-1], number)  # The range goes on upwards; its first number stays.
+            ReplayWindow.add(windows[-1], number)  # The range grows upwards, so its first number stays.
             self._windows.move_to_end(key)
             return
         for window in reversed(windows):

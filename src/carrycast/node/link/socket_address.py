@@ -1,4 +1,4 @@
-"""Addresses of internet sockets: a host and a port, as text and resolved."""
+"""Addresses of internet sockets: parse, format and resolve a host and a port."""
 
 import re
 import socket
@@ -17,7 +17,7 @@ _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]/]+)):(?
 
 
 def parse_socket_address(text: str) -> SocketAddress:
-    """`host:port` or `[IPv6 address]:port`; a UserError says so."""
+    """Parse `host:port` or `[IPv6 address]:port`; a UserError if the text is neither."""
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"]) > 65535:
         raise UserError(f"{text!r} is no address; write host:port, for IPv6 [address]:port")
@@ -25,14 +25,14 @@ def parse_socket_address(text: str) -> SocketAddress:
 
 
 def format_socket_address(address: SocketAddress) -> str:
-    """The text that `parse_socket_address` reads."""
+    """Return the text that `parse_socket_address` parses."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def resolve_socket_address(address: SocketAddress, family: socket.AddressFamily) -> SocketAddress:
-    """The numeric form of an address, in the family of the socket that will send to it."""
-    # Clients of a node read addresses too, and wait for no loop.
+    """Resolve the host of an address to a number, in the family of the socket that will send to it."""
+    # Imported here, because clients of a node parse addresses without asyncio.
     import asyncio
 
     loop = asyncio.get_running_loop()

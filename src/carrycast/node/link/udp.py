@@ -1,9 +1,9 @@
 """The UDP adapter: unicast, and IPv4 broadcast or multicast to a group.
 
 Sockets are read with `add_reader` and drained at each wake-up, which is some ten times faster than asyncio's
-DatagramProtocol. Both directions are bounded: at most DRAIN datagrams are read before timers get their turn, and at
-most `queue` wait for a socket that cannot take more. The time that a datagram waits, there or in the buffer of a socket
-that is not read, is added to its waiting time: on Linux each datagram comes with the time at which it arrived.
+DatagramProtocol. Both directions are bounded: at most DRAIN datagrams are read before timers run, and at most `queue`
+datagrams wait for a full socket. The time that a datagram waits in this queue or in the receive buffer of a socket is
+added to its waiting time: Linux reports the time of arrival of each datagram.
 """
 
 import asyncio
@@ -41,15 +41,16 @@ from carrycast.node.link.socket_address import (
 )
 
 DRAIN = 256
+"""The most datagrams that are read at once."""
 BUFFER_BYTES = 65_536
-"""More than a UDP datagram can be, so that none is ever cut."""
+"""More than the longest UDP datagram, so that none is truncated."""
 SOCKET_BUFFER_BYTES = 1 << 20
-"""Asked of the operating system, which may give less: room for a burst of contacts while a handler runs."""
+"""Requested from the operating system, which may grant less: room for a burst of datagrams while a handler runs."""
 
 SO_TIMESTAMPNS = 35
-"""Of Linux; Python has no name for it. Asks for the time of arrival, as ancillary data of each datagram."""
+"""A socket option of Linux without a name in Python: report the time of arrival of each datagram as ancillary data."""
 SO_RXQ_OVFL = 40
-"""Of Linux, too. Asks for the number of datagrams that found no room in the socket's buffer, with each that did."""
+"""Another one: report the number of datagrams that were dropped because the receive buffer was full."""
 _TIMESTAMP = struct.Struct("@qq")
 _OVERFLOW_COUNT = struct.Struct("@I")
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESTAMP.size) + socket.CMSG_SPACE(_OVERFLOW_COUNT.size)
@@ -58,18 +59,18 @@ _UNAVAILABLE = frozenset({errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENETUNREACH})
 
 EVERYWHERE = "0.0.0.0"
 PREFIX_BITS = {4: 24, 6: 64}
-"""What one attacker has easily: a subnet, in both families."""
+"""The prefix lengths of a subnet, whose addresses one attacker can easily have."""
 SITE_BITS = {4: 16, 6: 48}
-"""What a site gets of its provider [RFC 6177]."""
+"""The prefix lengths that a provider assigns to a site (RFC 6177)."""
 
 
 class UdpSettings(AdapterSettings, frozen=True):
-    """Where the interface listens. Port 0 lets the operating system choose, which only makes sense for trials."""
+    """The address to listen on. With port 0 the operating system chooses one, which is useful for trials only."""
 
     port: Port
     host: str = EVERYWHERE
     group: str | None = None
-    """The IPv4 broadcast or multicast address that reaches everybody, and its port."""
+    """The IPv4 broadcast or multicast address that reaches all nodes, and its port."""
 
 
 class UdpAdapter(LinkAdapter):
@@ -91,7 +92,7 @@ class UdpAdapter(LinkAdapter):
         self._turns = 1
         self._moderations: dict[socket.socket, InterruptModeration] = {}
         self._polled: dict[socket.socket, asyncio.TimerHandle] = {}
-        """Sockets that are read by a timer instead of at each wake-up."""
+        """Sockets that are polled by a timer (`moderation.py`)."""
         self._receive: ReceiveDatagram | None = None
         self._report_drop: ReportDrop | None = None
         self._address = self._wanted
@@ -132,7 +133,7 @@ class UdpAdapter(LinkAdapter):
             asyncio.get_running_loop().add_writer(self._sockets[0].fileno(), self._send_queued)
             return self._enqueue(datagram, address)
         except OSError:
-            # No route, or an address that cannot be written to: as good as lost on the air.
+            # No route, or an address that cannot be reached: the datagram counts as lost.
             self._drop("send_failed")
         return True
 
@@ -183,7 +184,7 @@ class UdpAdapter(LinkAdapter):
         if settings.group is not None:
             port = _check_group(settings.group, host, place("group"))
             if host == EVERYWHERE and settings.port == port:
-                # A socket that has the port at every address leaves nothing of it for the group's own socket.
+                # A socket that listens at every address would also receive the datagrams for the socket of the group.
                 raise UserError(
                     f"{place('host')}: with a group on the same port it is this machine's own address, not {host}"
                 )
@@ -196,13 +197,13 @@ class UdpAdapter(LinkAdapter):
         if one.port == other.port != 0 and one.host == other.host:
             return "port", "listens there; each has a port of its own"
         if one.group is not None and one.group == other.group:
-            # Both would receive the datagrams for either.
+            # Each interface would also receive the datagrams for the other.
             return "group", "is in this group; take another port for this one"
         return None
 
     @classmethod
     def parse_peers(cls, texts: Sequence[str], place: SettingPlace) -> tuple[LinkAddress, ...]:
-        """Peers that are numbers come first, for names are looked up one by one."""
+        """Numeric addresses come first, because host names are resolved one by one."""
         peers = [_check_socket_address(peer) for peer in super().parse_peers(texts, place)]
         for host, _ in peers:
             try:
@@ -230,7 +231,7 @@ class UdpAdapter(LinkAdapter):
         return opened
 
     def _open_group_socket(self, group: SocketAddress) -> socket.socket:
-        """A socket that receives the group only. Every node of a machine may have one on the same port."""
+        """Open a socket that receives only datagrams to the group. All nodes of a machine may use the same port."""
         opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             opened.setblocking(False)
@@ -246,7 +247,7 @@ class UdpAdapter(LinkAdapter):
         return opened
 
     def _drain(self, opened: socket.socket, to_group: bool) -> None:
-        """Read what there is, and wait for the next wake-up, or read again after a pause if there is much."""
+        """Read the datagrams in the buffer; then wait for the next wake-up, or poll after a pause."""
         if opened.fileno() < 0:
             return
         found = self._read(opened, to_group)
@@ -261,11 +262,11 @@ class UdpAdapter(LinkAdapter):
             return
         if opened not in self._polled:
             loop.remove_reader(opened.fileno())
-        # Where there was more than is read at a time, the loop goes around once and no more.
+        # If there are more datagrams than are read at once, read again in the next turn of the event loop.
         self._polled[opened] = loop.call_later(0.0 if found >= DRAIN else pause_s, self._drain, opened, to_group)
 
     def _read(self, opened: socket.socket, to_group: bool) -> int:
-        """How many datagrams there were, DRAIN at the most."""
+        """Read at most DRAIN datagrams; their number."""
         receive = self._receive
         assert receive is not None
         turns = DRAIN if opened in self._polled else self._turns
@@ -282,20 +283,20 @@ class UdpAdapter(LinkAdapter):
             receive(bytes(self._view[:length]), address[:2], to_group, waited_ms)
             if opened.fileno() < 0:
                 return turn
-        # There may be more: another read is cheaper than another wake-up, unless there is none.
+        # There may be more datagrams. A further read is cheaper than another wake-up.
         self._turns = min(DRAIN, 2 * turns)
         return turns
 
     def _read_ancillary(self, socket_number: int, ancillary: list[tuple[int, int, bytes]]) -> int:
-        """How many milliseconds ago a datagram arrived, where the system reports it. Datagrams that the system dropped
-        since the last one, because this node did not read in time, are counted."""
+        """Return how many milliseconds ago a datagram arrived, if the system reports it. Report the datagrams that the
+        system has dropped since the last one, because this node did not read in time."""
         waited_ms = 0
         for level, kind, data in ancillary:
             if level != socket.SOL_SOCKET:
                 continue
             if kind == SO_TIMESTAMPNS and len(data) == _TIMESTAMP.size:
                 seconds, nanoseconds = _TIMESTAMP.unpack(data)
-                # A clock that was set back would make it negative.
+                # Negative if the clock was set back.
                 waited_ms = max(int((time.time() - seconds - nanoseconds / 1e9) * 1000), 0)
             elif kind == SO_RXQ_OVFL and len(data) == _OVERFLOW_COUNT.size:
                 total: int = _OVERFLOW_COUNT.unpack(data)[0]
@@ -331,7 +332,7 @@ class UdpAdapter(LinkAdapter):
 
 
 def find_prefixes(host: str) -> tuple[str, str]:
-    """The prefix of a host, and the one of its site; the host itself where it is no IP address."""
+    """Return the prefix of a host and that of its site; the host itself if it is no IP address."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -361,7 +362,7 @@ def _is_name(peer: SocketAddress) -> bool:
 
 
 def _check_group(text: str, listening: str, place: str) -> int:
-    """The port of a group that a socket at an address can receive; a UserError says what is wrong."""
+    """Return the port of a group; a UserError if a socket at the listening address cannot receive the group."""
     host, port = _check_socket_address(parse_at(UdpAdapter, text, place))
     try:
         ipaddress.IPv4Address(host)

@@ -52,7 +52,7 @@ class VerifiedApplicationLayer(ApplicationLayer):
             self._inner.deliver(subscription, self._signatures.strip(event), hops)
 
     def answer(self, request: RequestId, event: Event, hops: int) -> bool:
-        # A on_drop event is reported as taken, because the request exists.
+        # A dropped event is reported as taken, because the request exists.
         return self._inner.answer(request, self._signatures.strip(event), hops) if self._is_verified(event) else True
 
     def close_request(self, request: RequestId, complete: bool) -> bool:
