@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from carrycast.analysis.fleets import ingestion as ingesting, partitions
 from carrycast.analysis.fleets.cleaning import FINE, REASONS, CleaningRules, FleetRows, clean_rows
 from carrycast.analysis.fleets.ingestion import ingest
-from carrycast.analysis.fleets.partitions import Partitioner, clean_dataframe, number_logs
+from carrycast.analysis.fleets.partitions import clean_dataframe, mark_rows, number_logs
 from carrycast.analysis.fleets.points import ReadOptions
 from carrycast.analysis.fleets.schema import (
     LEGS,
@@ -76,7 +76,7 @@ class Cleaned:
         _, names, counts = log_indices(batch, naming)
         self.logs, _ = number_logs(dict(zip(names, counts.tolist(), strict=True)))
         known = {log: number for number, log in enumerate(self.logs.names)}
-        marked = Partitioner(Path(), naming, rules, NOON, None).mark(batch, known)
+        marked = mark_rows(batch, known, naming, NOON, None)
         self.rows, self._track = clean_rows(marked, self.logs.node, rules)
 
     def wrong(self) -> list[tuple[str | None, int, str]]:

@@ -1,4 +1,4 @@
-"""Advice: which protocol, with which settings, serves a fleet best, by what its user wants."""
+"""Advice: recommends a protocol and its settings for a fleet and an objective."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Which protocol serves a fleet best: candidates raced on one part of its time, the best judged on another."""
+"""The advisor: searches the candidates on one part of a fleet's time and evaluates the best on another part."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ from carrycast.sim.scenario import Scenario, apply_overrides, parse_protocol, pa
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Of settings that trade gain for cost, some values, cheap to dear. The defaults run anyway.
+# Some values of settings that trade delivery for cost, from cheap to expensive. The defaults are always tried.
 SETTINGS_TO_TRY = (
     "gossip:p=0.3",
     "gossip:p=0.5",
@@ -53,17 +53,17 @@ SETTINGS_TO_TRY = (
     "adaptive:tau=0.2",
     "adaptive:tau=0.6",
     "prophet:threshold=0.02",
-    # These need nodes in a role, or a router, which any node can be or have.
+    # These need nodes in a role, which any node can have.
     "tree:role=everybody",
     "tree/recovering:role=everybody",
 )
 SAME_AS_FLOODING = "processor_flooding"
-"""Where a scenario has no processors."""
+"""Without processors in the scenario, this protocol is the same as flooding."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A protocol with its settings, and the scenario with it."""
+    """A protocol with its settings."""
 
     label: str
     protocol: dict[str, object]
@@ -71,14 +71,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class ExcludedProtocol:
-    """A protocol that cannot run on this fleet, and why not."""
+    """A protocol that cannot run on this fleet, with the reason."""
 
     label: str
     reason: str
 
 
 def find_candidates(scenario: Scenario, named: str | None = None) -> tuple[list[Candidate], list[ExcludedProtocol]]:
-    """Those that can run, and those that cannot; of those named, if any are, each must."""
+    """Find the protocols that can run, and those that cannot. Protocols that the user names must all run."""
     tables = parse_protocols(named, "--candidates") if named is not None else _all_protocols()
     found: list[Candidate] = []
     left_out: list[ExcludedProtocol] = []
@@ -101,7 +101,7 @@ def find_candidates(scenario: Scenario, named: str | None = None) -> tuple[list[
 
 
 def apply_candidate(scenario: Scenario, candidate: Candidate) -> Scenario:
-    """A scenario in which every node runs a candidate."""
+    """Return the scenario with a candidate as its protocol."""
     return apply_overrides(scenario, {"protocol": candidate.protocol}, candidate.label)
 
 
@@ -123,17 +123,17 @@ MOST_RUNS = 1000
 
 @dataclass(frozen=True)
 class EvaluatedCandidate:
-    """A finalist on the part that was held out."""
+    """The results of a finalist on the held-out part."""
 
     candidate: Candidate
     means: Mapping[str, Interval]
     differences: Mapping[str, Interval]
-    """To the one that is recommended, seed by seed."""
+    """Paired differences to the recommended candidate, by seed."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What is recommended, and why."""
+    """The recommendation and the measurements behind it."""
 
     scenario: Scenario
     objective: Objective
@@ -142,23 +142,23 @@ class Advice:
     left_out: list[ExcludedProtocol]
     search: HalvingResult
     evaluated: list[EvaluatedCandidate]
-    """The recommended one first, then its runners-up."""
+    """The recommended candidate first, then its runners-up."""
     bound: DeliveryBound
-    """Of the held-out part."""
+    """The delivery bound of the held-out part."""
     training_bound: DeliveryBound
     exhaustive: int
-    """The runs that all candidates on all seeds would have taken."""
+    """The number of runs of an exhaustive search: all candidates on all seeds."""
 
     @property
     def chosen(self) -> EvaluatedCandidate:
-        """What is recommended."""
+        """The recommended candidate."""
         return self.evaluated[0]
 
-    def keeps_limits(self, judged: EvaluatedCandidate) -> bool | None:
-        """Whether a finalist keeps the limits on what was held out; None if the intervals do not say."""
+    def keeps_limits(self, finalist: EvaluatedCandidate) -> bool | None:
+        """Whether a finalist keeps the limits on the held-out part; None if the intervals leave it open."""
         verdicts = []
         for limit in self.objective.limits:
-            found = judged.means[limit.metric]
+            found = finalist.means[limit.metric]
             if found.mean is None:
                 return False
             low = found.mean if found.low is None else found.low
@@ -178,7 +178,7 @@ def advise(
     master: str | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Advice:
-    """Race the candidates and judge the best. What has run is kept in `out` and does not run again."""
+    """Search the candidates and evaluate the best. Finished runs are stored in `out` and not repeated."""
     if not 2 <= runs <= MOST_RUNS:
         raise UserError(f"--runs {runs}: from 2 to {MOST_RUNS}; one run says nothing of how far it may be wrong")
     out.mkdir(parents=True, exist_ok=True)
@@ -191,20 +191,20 @@ def advise(
         say(f"{len(chosen)} candidates on {len(more)} {'seed' if len(more) == 1 else 'seeds'} more")
         return measure_candidates(parts.training, "training", candidates, chosen, more, out, spark)
 
-    raced = successive_halving(len(candidates), seeds, objective, measure)
-    finalists = raced.order[: 1 + RUNNERS_UP]
+    search = successive_halving(len(candidates), seeds, objective, measure)
+    finalists = search.order[: 1 + RUNNERS_UP]
     held = [HELD_OUT_SEEDS + place for place in range(runs)]
     say(f"{len(finalists)} finalists on {runs} seeds of the held-out part")
     found = measure_candidates(parts.held_out, "held-out", candidates, finalists, held, out, spark)
-    judged = [evaluate_candidate(candidates[one], found[one], found[finalists[0]]) for one in finalists]
+    evaluated = [evaluate_candidate(candidates[one], found[one], found[finalists[0]]) for one in finalists]
     return Advice(
         scenario,
         objective,
         parts,
         candidates,
         left_out,
-        raced,
-        judged,
+        search,
+        evaluated,
         delivery_bound(parts.held_out, held),
         delivery_bound(parts.training, seeds),
         len(candidates) * runs,
@@ -220,7 +220,7 @@ def measure_candidates(
     out: Path,
     spark: "SparkSession",
 ) -> dict[int, dict[int, Metrics]]:
-    """Run some candidates on some seeds; of a run that failed there are no metrics, and if all failed no advice."""
+    """Run candidates on seeds and return their metrics, None for a failed run. A WorkError if all runs failed."""
     experiments = [_make_experiment(scenario, part, number, candidates[number], seeds) for number in chosen]
     records = run_sweep(experiments, out / part, spark, quiet=True)
     numbers = {experiment.name: number for experiment, number in zip(experiments, chosen, strict=True)}
@@ -236,7 +236,7 @@ def measure_candidates(
 def _make_experiment(
     scenario: Scenario, part: str, number: int, candidate: Candidate, seeds: Sequence[int]
 ) -> Experiment:
-    """One for each candidate, so that its runs are the same runs in every round."""
+    """Make one experiment for each candidate, so that rounds reuse its finished runs."""
     definition = Definition(
         name=f"{part}-{number}",
         title=candidate.label,
@@ -256,7 +256,7 @@ def _make_experiment(
 def evaluate_candidate(
     candidate: Candidate, rows: Mapping[int, Metrics], best: Mapping[int, Metrics]
 ) -> EvaluatedCandidate:
-    """What a candidate did on the held-out seeds, and its paired differences to the best one."""
+    """Compute a candidate's means on the held-out seeds, and its paired differences to the best candidate."""
     means = {
         metric: _mean_interval([row.get(metric) for row in rows.values()], metric_bounds(metric)) for metric in METRICS
     }
@@ -274,11 +274,11 @@ def evaluate_candidate(
 
 
 def _mean_interval(values: Sequence[float | None], bounds: Bounds | None) -> Interval:
-    """The interval of a mean within what is possible. Runs that are all alike show no spread: only a mean is told."""
+    """The confidence interval of a mean within its bounds. Equal runs show no spread, so they have no interval."""
     found = confidence_interval(values, bounds)
     return found if found.bounds is None else Interval(found.n, found.mean, None, None)
 
 
 def training_means(advice: Advice, number: int) -> dict[str, float | None]:
-    """What a candidate did while it was in the race."""
+    """The means of a candidate over its runs on the training part."""
     return seed_means(advice.search.found[number], METRICS)

@@ -1,4 +1,4 @@
-"""What any protocol could do: the share of pairs that the contacts let be served in time, and how soon."""
+"""The delivery bound: the best delivery ratio and delay that the contacts permit any protocol."""
 
 import json
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from carrycast.trace import find_eligible_pairs
 
 
 class DeliveryBound(NamedTuple):
-    """Of some seeds together: no protocol delivers more, or has a lower median delay at that delivery."""
+    """The bound over some seeds: no protocol delivers more, or has a lower median delay at that delivery."""
 
     delivery: float | None
     delay_p50_s: float | None
 
 
 def delivery_bound(scenario: Scenario, seeds: Sequence[int]) -> DeliveryBound:
-    """The earliest arrival of every event at everybody who was to get it."""
+    """Compute the bound from the earliest arrival of every event at its eligible subscribers."""
     pairs = 0
     delays_s: list[float] = []
     for seed in seeds:
@@ -32,7 +32,7 @@ def delivery_bound(scenario: Scenario, seeds: Sequence[int]) -> DeliveryBound:
 
 
 def _find_earliest_delays(scenario: Scenario, seed: int) -> tuple[list[float], int]:
-    """Of each pair that can be served in time, how soon; and how many pairs there are."""
+    """Return the delays of the pairs that can be served in time, and the number of all pairs."""
     plan, _ = compute_movement(scenario, seed)
     wires = [pair for wire in scenario.wires for pair in wire.pairs(scenario.nodes)]
     meetings = ContactIndex.of(plan, wires)

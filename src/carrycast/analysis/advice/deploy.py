@@ -1,4 +1,4 @@
-"""Node configurations for what is recommended: one file for each node, ready for `carrycast node`."""
+"""Node configurations for the recommended protocol: one file for each node, ready for `carrycast node`."""
 
 from pathlib import Path
 
@@ -8,19 +8,19 @@ from carrycast.core.protocol import Capability
 from carrycast.sim.scenario import BeaconMode, Scenario
 
 MOST_FILES = 1000
-"""Of a larger fleet only the first get one; the others differ in their name alone."""
+"""A larger fleet gets files for its first nodes only; the others would differ in their name alone."""
 GROUP = "239.255.77.77:7401"
-"""On a port of its own: whoever hears one at every address leaves nothing of it for the group."""
+"""A port of its own: a socket bound to all addresses of a port also takes the datagrams of a group on that port."""
 PORT = 7400
 
 
 def write_node_configurations(scenario: Scenario, candidate: Candidate, folder: Path) -> int:
-    """`node-0.toml` and so on; how many."""
+    """Write `node-0.toml` and so on; return the number of files."""
     folder.mkdir(parents=True, exist_ok=True)
     count = min(scenario.nodes, MOST_FILES)
     width = len(str(scenario.nodes - 1))
     names = [f"node-{node:0{width}d}" for node in range(scenario.nodes)]
-    # Roles that a seed draws are not written: who has them in the field is not for a seed to say.
+    # Roles drawn at random are not written: the operator decides which real nodes have them.
     fixed = {
         role: names if isinstance(those, str) else [names[node] for node in those]
         for role, those in scenario.roles.items()
@@ -36,7 +36,7 @@ def write_node_configurations(scenario: Scenario, candidate: Candidate, folder: 
 def node_configuration(
     name: str, scenario: Scenario, candidate: Candidate, roles: dict[str, list[str]], needs: frozenset[Capability]
 ) -> str:
-    """A configuration whose protocol is the one that was judged, and whose beacons are the scenario's."""
+    """A configuration with the evaluated protocol and the beacon settings of the scenario."""
     lines = [
         f"# {candidate.label}, as `carrycast advise` recommends it for {scenario.name}.",
         f"# Run it with: carrycast node {name}.toml",

@@ -1,4 +1,4 @@
-"""The fleet: how it moves and what it has to do, cut into a part to learn from and a part to be judged on."""
+"""Reads a fleet and its workload as a scenario, and splits it into a training part and a held-out part."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ from carrycast.sim.mobility import FACTS_FILE, FleetFacts, FleetMovement, Moveme
 from carrycast.sim.scenario import Scenario, load_scenario, parse_scenario
 
 WORKLOAD = ("roles", "subscribe", "publish", "faults", "measure")
-"""What a workload file may say, as scenarios do."""
+"""The tables of a scenario that a workload file may have."""
 EVERYBODY = "everybody"
-"""A role that all nodes have, for protocols that want some in a role and do not mind if it is everybody."""
+"""A role that all nodes have, for protocols that need nodes in a role."""
 _INGEST = "make a folder of it with `carrycast ingest`, and give that"
 HELD_OUT_SEEDS = 1_000_001
-"""The first seed of the part to be judged on: far from those to learn from."""
+"""The first seed of the held-out part, far from the training seeds."""
 
 
 @dataclass(frozen=True)
 class FleetParts:
-    """What is learned from and what is judged on."""
+    """The training part and the held-out part of a fleet."""
 
     training: Scenario
     held_out: Scenario
     how: str
-    """In words."""
+    """A description of the split."""
 
 
 def recorded_file(path: Path, workload: Path | None, range_m: float | None) -> Path | None:
-    """The scenario in a folder that `carrycast ingest` made, if it says what the user does not; None without one."""
+    """The scenario in a folder of `carrycast ingest`, if the user gives no workload or no range; None without one."""
     beside = path / SCENARIO_FILE
     needed = workload is None or (range_m is None and (path / FACTS_FILE).exists())
     return beside if needed and beside.is_file() else None
@@ -43,8 +43,10 @@ def recorded_file(path: Path, workload: Path | None, range_m: float | None) -> P
 def read_fleet(
     path: Path, workload: Path | None, range_m: float | None = None, duration_s: float | None = None
 ) -> Scenario:
-    """A scenario from what a user has: a scenario file, recorded movement or contacts; and who wants and says what.
-    Range and workload of a folder that `carrycast ingest` made are those of its scenario unless they are said."""
+    """Make a scenario from a scenario file, recorded movement or contacts, and a workload.
+
+    For a folder of `carrycast ingest`, range and workload default to those of its scenario.
+    """
     beside = recorded_file(path, workload, range_m)
     given = None if beside is None else load_scenario(beside)
     if range_m is None and given is not None and given.contacts is None:
@@ -61,17 +63,17 @@ def read_fleet(
             said_there = msgspec.to_builtins(given)
             table |= {key: said_there[key] for key in WORKLOAD if key in said_there}
     if workload is not None:
-        said = read_toml(workload)
-        for key in said:
+        given_workload = read_toml(workload)
+        for key in given_workload:
             if key not in WORKLOAD:
                 raise UserError(f"{workload}: {key}: a workload has {', '.join(WORKLOAD)}; the rest is the fleet's")
-        table |= {"roles": {}, "subscribe": [], "publish": [], "measure": {}, **said}
-        if _has_files(said):
-            table["publish"] = _absolute_files(said.get("publish", []), workload.parent)
+        table |= {"roles": {}, "subscribe": [], "publish": [], "measure": {}, **given_workload}
+        if _has_files(given_workload):
+            table["publish"] = _absolute_files(given_workload.get("publish", []), workload.parent)
     if not table.get("publish") or not table.get("subscribe"):
         where = path if workload is None else workload
         raise UserError(f"{where}: has nobody who publishes or nobody who subscribes; give --workload FILE with both")
-    # What the fleet's own scenario runs plays no part.
+    # The protocol and router of the fleet's own scenario are ignored.
     said_roles = table.get("roles")
     roles = {EVERYBODY: "all", **(said_roles if isinstance(said_roles, dict) else {})}
     return parse_scenario({**table, "roles": roles, "protocol": {}, "router": None}, str(workload or path))
@@ -103,7 +105,7 @@ def _recorded_tables(path: Path, range_m: float | None, duration_s: float | None
 
 
 def _recorded_movement(path: Path) -> tuple[str, int, float]:
-    """The model that plays a file, how many nodes it has and how long it lasts; a UserError if several may."""
+    """The movement model of a file, its nodes and its duration; a UserError if several models can read it."""
     found: dict[str, tuple[int, float]] = {}
     refusals: dict[str, str] = {}
     players = {name: kind for name, kind in movement_models().items() if issubclass(kind, MovementFormat)}
@@ -120,7 +122,7 @@ def _recorded_movement(path: Path) -> tuple[str, int, float]:
     except UserError as error:
         looks = str(error)
     if not found and looks in FORMATS:
-        # The player of its own format says best what is wrong.
+        # The reader of the detected format gives the best error.
         raise UserError(refusals.get(looks) or f"{path}: is {FORMATS[looks].summary}: {_INGEST}")
     if not found:
         raise UserError(
@@ -144,8 +146,8 @@ def _movement_tables(
     return {"nodes": nodes, "duration_s": lasts_s, "mobility": movement, "radio": radio}
 
 
-def _has_files(said: Mapping[str, object]) -> bool:
-    entries = said.get("publish", [])
+def _has_files(workload: Mapping[str, object]) -> bool:
+    entries = workload.get("publish", [])
     return isinstance(entries, list) and any(isinstance(one, dict) and "file" in one for one in entries)
 
 
@@ -155,10 +157,9 @@ def _absolute_files(entries: object, folder: Path) -> list[dict[str, object]]:
 
 
 def split_fleet(scenario: Scenario, share: float, folder: Path) -> FleetParts:
-    """A part to learn from and a part to be judged on.
+    """Split a fleet into a training part and a held-out part.
 
-    What was recorded happened once, so its time is cut. Where movement is drawn, each seed is a day of its own, and
-    other seeds are held out.
+    A recording exists once, so its time is cut. Random movement differs with each seed, so other seeds are held out.
     """
     if not 0.1 <= share <= 0.9:
         raise UserError(f"--train {share:g}: a share of the time between 0.1 and 0.9")
@@ -185,7 +186,7 @@ def split_fleet(scenario: Scenario, share: float, folder: Path) -> FleetParts:
 
 
 def _save_slice(plan: ContactPlan, from_s: float, to_s: float, path: Path) -> str:
-    """The contacts of a window, told from its beginning."""
+    """Save the contacts of a time window, with times relative to its start; return the path."""
     inside = (plan.start_s < to_s) & (plan.end_s > from_s)
     start_s = np.maximum(plan.start_s[inside], from_s) - from_s
     end_s = np.minimum(plan.end_s[inside], to_s) - from_s

@@ -1,7 +1,6 @@
-"""What a user wants of a protocol: limits that must hold, and one thing of which there is to be as little, or much,
-as possible.
+"""The user's objective: limits on metrics, and one metric to minimize or maximize.
 
-`delivery >= 0.95, least bytes` is one; `delay_p95_s <= 60, bytes <= 2e6, most delivery` another.
+Examples: `delivery >= 0.95, least bytes` and `delay_p95_s <= 60, bytes <= 2e6, most delivery`.
 """
 
 import difflib
@@ -21,7 +20,7 @@ SHORT = {
     "hops": "hops_mean",
     "buffer": "buffer_peak",
 }
-"""What people say, and the metric that they mean."""
+"""Short names of metrics."""
 FORM = "write limits and one goal, such as 'delivery >= 0.95, least bytes'"
 _LIMIT = re.compile(r"(\w+)\s*(>=|<=|>|<|=)\s*(\S+)")
 _GOAL = re.compile(r"(least|most)\s+(\w+)")
@@ -35,7 +34,7 @@ class Limit(NamedTuple):
     value: float
 
     def excess(self, found: float | None) -> float:
-        """By how much it is violated, in units of its value; 0 if it holds, inf if there is nothing to judge."""
+        """The violation relative to the limit's value; 0 if the limit holds, inf without a measurement."""
         if found is None:
             return math.inf
         over = self.value - found if self.at_least else found - self.value
@@ -43,41 +42,41 @@ class Limit(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As it is written."""
+        """The limit as users write it."""
         return f"{self.metric} {'>=' if self.at_least else '<='} {self.value:g}"
 
 
 class Objective(NamedTuple):
-    """Limits, and a goal."""
+    """Limits and a goal."""
 
     limits: tuple[Limit, ...]
     goal: str
-    """A metric."""
+    """The metric to minimize (`least`) or maximize."""
     least: bool
 
     @property
     def metrics(self) -> list[str]:
-        """Those that decide."""
+        """The metrics of the limits and of the goal."""
         return list(dict.fromkeys([*(limit.metric for limit in self.limits), self.goal]))
 
     @property
     def text(self) -> str:
-        """As it is written."""
+        """The objective as users write it."""
         return ", ".join([*(limit.text for limit in self.limits), f"{'least' if self.least else 'most'} {self.goal}"])
 
     def excess(self, means: Mapping[str, float | None]) -> float:
-        """By how much its limits are violated in all."""
+        """The sum of the violations of all limits."""
         return sum(limit.excess(means.get(limit.metric)) for limit in self.limits)
 
     def cost(self, value: float | None) -> float:
-        """The goal as something of which less is better; inf if it does not exist."""
+        """The goal as a cost, of which less is better; inf without a measurement."""
         if value is None:
             return math.inf
         return value if self.least else -value
 
 
 def parse_objective(text: str, where: str = "--objective") -> Objective:
-    """An objective from its text; a UserError says what is wrong with it."""
+    """Parse an objective; a UserError says what is wrong with it."""
     limits: list[Limit] = []
     goals: list[tuple[str, bool]] = []
     for item in (part.strip() for part in text.split(",")):

@@ -1,4 +1,4 @@
-"""Advice for people: a page, a picture, and the numbers behind both."""
+"""The advice as a Markdown page with a picture and tables."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ SHOWN = ("delivery_ratio", "delay_p50_s", "delay_p95_s", "total_bytes", "transmi
 
 
 def write_advice_page(advice: Advice, out: Path) -> Path:
-    """`advice.md` and `pareto.png`."""
+    """Write `advice.md` and `pareto.png`; return the path of the page."""
     _draw(advice, out / PICTURE)
     page = out / PAGE
     write_atomically(page, ("\n".join(_page_lines(advice)) + "\n").encode())
@@ -21,7 +21,7 @@ def write_advice_page(advice: Advice, out: Path) -> Path:
 
 
 def advice_sentences(advice: Advice) -> list[str]:
-    """What is recommended, whether it does what was asked, and what it would take to do better."""
+    """Sentences on the recommendation, whether it meets the objective, and what could be gained."""
     chosen, goal = advice.chosen, advice.objective.goal
     found = [f"Run {chosen.candidate.label}: {_interval_text(chosen.means[goal])} {goal} on the held-out part."]
     for limit in advice.objective.limits:
@@ -89,11 +89,11 @@ def _page_lines(advice: Advice) -> Iterator[str]:
     yield ""
     share = advice.search.runs / advice.exhaustive
     yield f"{advice.search.runs} runs of {advice.exhaustive} that all candidates on all seeds would take ({share:.0%}):"
-    told = ", ".join(
+    rounds = ", ".join(
         f"{len(one.candidates)} candidates on {one.seeds} {'seed' if one.seeds == 1 else 'seeds'}"
         for one in advice.search.rounds
     )
-    yield f"{told}."
+    yield f"{rounds}."
     yield ""
     yield f"| candidate | seeds | {' | '.join(SHOWN)} |"
     yield f"|---|---|{'---|' * len(SHOWN)}"
@@ -137,7 +137,7 @@ def _signed_text(found: Interval) -> str:
 
 
 def _draw(advice: Advice, path: Path) -> None:
-    """Every candidate as a mark: the goal over the first limit, or over delivery; the Pareto front has names."""
+    """Draw the goal and the first limited metric, or delivery, of every candidate; label the Pareto front."""
     from matplotlib import pyplot as plt
 
     goal = advice.objective.goal
@@ -180,7 +180,7 @@ HIGHER_IS_BETTER = frozenset({"delivery_ratio", "delivered"})
 
 
 def pareto_front(marks: list[tuple[float, float]], least_x: bool, most_y: bool) -> list[int]:
-    """The marks that no other beats in both."""
+    """The Pareto front: the marks that no other mark dominates."""
     better = [(x if least_x else -x, -y if most_y else y) for x, y in marks]
     return [
         place

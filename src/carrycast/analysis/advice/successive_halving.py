@@ -1,8 +1,9 @@
-"""The search: all candidates run on a few seeds, the better half on more, until a few have run on all of them.
+"""Successive halving (Jamieson and Talwalkar, AISTATS 2016) with paired seeds.
 
-Successive halving with paired seeds: in each round everybody left has run on the same seeds, so on the same movement
-and the same events. After a few seeds a mean says little about a limit, so half of those who go on are the best by
-their means, and half the best by what their means may still become.
+All candidates run on a few seeds, the better half on more, until a few candidates have run on all seeds. In each round
+all remaining candidates run on the same seeds, so on the same movement and the same events. After a few seeds, a mean
+says little about a limit. So half of the candidates that continue are the best by their means, and half are the best
+by optimistic means.
 """
 
 import math
@@ -14,29 +15,29 @@ from carrycast.analysis.advice.objective import Objective
 from carrycast.analysis.spark import confidence_interval, paired_differences
 
 BUDGET = 0.4
-"""Of the runs that all candidates on all seeds would take."""
+"""The share of the runs of an exhaustive search that the search may take."""
 FINALISTS = 3
-"""How many run on all seeds at the least: a recommendation has runners-up."""
+"""The least number of candidates that run on all seeds: a recommendation has runners-up."""
 SHARES = (1.0, 1 / 2, 1 / 4, 1 / 6)
-"""Of the candidates, in each round."""
+"""The share of the candidates in each round."""
 SEEDS = ((2, 3, 5), (1, 2, 4), (1, 2))
-"""In the rounds before the last, which has all; the first of these that keeps to the budget is taken."""
+"""Seeds in the rounds before the last, which has all seeds; the first plan within the budget is used."""
 DEVIATIONS = 2.0
-"""How many standard errors a mean may be wrong by, when it is asked what it may become."""
+"""An optimistic mean is better than the measured mean by this number of standard errors."""
 NEAR = 0.01
-"""Of a limit: where nobody keeps it, missing it by so little more than the best does is as good. A limit is written in
-two digits, and its third is no reason to spend a tenth more of something else."""
+"""If no candidate keeps the limits, those within this share of a limit of the best count as equally good. Limits are
+written with two digits; a difference in the third does not justify a higher cost."""
 
 Metrics: TypeAlias = Mapping[str, float | None]
 MetricsBySeed: TypeAlias = Mapping[int, Mapping[int, Metrics]]
-"""By candidate and seed."""
+"""Metrics by candidate and seed."""
 Measure: TypeAlias = Callable[[Sequence[int], Sequence[int]], MetricsBySeed]
-"""Candidates and seeds in, their metrics out."""
+"""Runs candidates on seeds and returns their metrics."""
 
 
 @dataclass(frozen=True)
 class HalvingRound:
-    """Who ran, on how many seeds."""
+    """The candidates of a round, and the seeds on which they have run."""
 
     candidates: tuple[int, ...]
     seeds: int
@@ -44,7 +45,7 @@ class HalvingRound:
 
 @dataclass(frozen=True)
 class HalvingResult:
-    """How it went: the finalists, the best first, and all that was measured on the way."""
+    """The finalists, the best first, and all measurements of the search."""
 
     order: list[int]
     rounds: list[HalvingRound]
@@ -53,7 +54,7 @@ class HalvingResult:
 
 
 def plan_rounds(candidates: int, runs: int) -> list[tuple[int, int]]:
-    """How many candidates run on how many seeds in each round."""
+    """Plan the number of candidates and seeds of each round."""
     plans = []
     for early in SEEDS:
         seeds = [count for count in early if count < runs] + [runs]
@@ -65,7 +66,7 @@ def plan_rounds(candidates: int, runs: int) -> list[tuple[int, int]]:
 
 
 def count_runs(rounds: Sequence[tuple[int, int]]) -> int:
-    """The runs of some rounds: what has run on a seed does not run on it again."""
+    """The number of runs of some rounds: no candidate runs twice on a seed."""
     done = 0
     total = 0
     for candidates, seeds in rounds:
@@ -75,7 +76,7 @@ def count_runs(rounds: Sequence[tuple[int, int]]) -> int:
 
 
 def successive_halving(candidates: int, seeds: Sequence[int], objective: Objective, measure: Measure) -> HalvingResult:
-    """Find the best candidates, by their numbers."""
+    """Search for the best candidates, which are identified by number."""
     left = list(range(candidates))
     found: dict[int, dict[int, Metrics]] = {candidate: {} for candidate in left}
     rounds: list[HalvingRound] = []
@@ -93,8 +94,11 @@ def successive_halving(candidates: int, seeds: Sequence[int], objective: Objecti
 
 
 def break_ties(order: Sequence[int], found: MetricsBySeed, objective: Objective) -> list[int]:
-    """The last word on an order. Where nobody keeps the limits, those who miss them by hardly more than the first, as
-    far as the runs can tell, are ordered by the goal: chance does not decide what twice the cost is spent on."""
+    """Reorder candidates if none keeps the limits.
+
+    Those that do not miss the limits by clearly more than the first are ordered by the goal, so that chance does not
+    decide in favor of a much higher cost.
+    """
     first, *others = order
     missed = objective.excess(seed_means(found[first], objective.metrics))
     if not 0.0 < missed < math.inf:
@@ -105,7 +109,7 @@ def break_ties(order: Sequence[int], found: MetricsBySeed, objective: Objective)
 
 
 def _misses_more(rows: Mapping[int, Metrics], other: Mapping[int, Metrics], objective: Objective) -> bool:
-    """Whether the limits are missed by clearly more than another does, seed by seed, and by more than a little."""
+    """Whether a candidate misses the limits by more than `NEAR` beyond another, by paired seeds."""
     mine, theirs = ({seed: objective.excess(row) for seed, row in one.items()} for one in (rows, other))
     if not all(map(math.isfinite, [*mine.values(), *theirs.values()])):
         return True
@@ -115,9 +119,9 @@ def _misses_more(rows: Mapping[int, Metrics], other: Mapping[int, Metrics], obje
 
 
 def rank(candidates: Sequence[int], found: MetricsBySeed, objective: Objective, hopeful: bool = False) -> list[int]:
-    """The best first: who keeps the limits, by the goal; then the others, by how far they are from the limits.
+    """Sort the best first: candidates that keep the limits by the goal, then the others by their violation.
 
-    `hopeful`: a limit is kept if it is not clear that it is not. Who is equal keeps the order.
+    With `hopeful`, limits are checked against optimistic means. Equal candidates keep their order.
     """
     spread = _seed_deviations(candidates, found, objective) if hopeful else {}
 
@@ -131,7 +135,7 @@ def rank(candidates: Sequence[int], found: MetricsBySeed, objective: Objective, 
 
 
 def seed_means(rows: Mapping[int, Metrics], metrics: Sequence[str]) -> dict[str, float | None]:
-    """Over seeds; None where it exists at no seed."""
+    """The mean of each metric over the seeds; None without any value."""
     means: dict[str, float | None] = {}
     for metric in metrics:
         known = [value for row in rows.values() if (value := row.get(metric)) is not None]
@@ -152,7 +156,7 @@ def _select(candidates: Sequence[int], found: MetricsBySeed, objective: Objectiv
 def _optimistic_means(
     means: Metrics, spread: Mapping[str, float], objective: Objective, seeds: int
 ) -> dict[str, float]:
-    """The means on which limits are judged, moved to their better side by what they may be wrong."""
+    """The means of limited metrics, moved to their better side by `DEVIATIONS` standard errors."""
     moved: dict[str, float] = {}
     for limit in objective.limits:
         mean = means.get(limit.metric)
@@ -165,7 +169,7 @@ def _optimistic_means(
 def _seed_deviations(candidates: Sequence[int], found: MetricsBySeed, objective: Objective) -> dict[str, float]:
     """The standard deviation between seeds of each limited metric: the median over candidates.
 
-    From one seed nothing is known; then a tenth of the limit is taken.
+    One seed gives no deviation; then it is a tenth of the limit.
     """
     spreads: dict[str, float] = {}
     for limit in objective.limits:

@@ -1,4 +1,4 @@
-"""A fleet's data: files of any known format become tables of one schema, cleaned, on Spark."""
+"""Fleets: read files of any known format, clean their rows on Spark, and store them as tables of one schema."""
 
 from typing import TYPE_CHECKING
 

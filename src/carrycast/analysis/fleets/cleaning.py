@@ -1,7 +1,7 @@
-"""Cleaning: each step gives the rows that it finds wrong a reason. No row is dropped.
+"""Cleaning: each step gives a reason to the rows that it rejects. No row is dropped.
 
-The steps that look at one row alone run when rows are partitioned (`partitions`); those here look at all rows of a
-node. What a simulator states (`stated`) is taken as it is: gaps and speeds are rules for what was measured.
+Steps that check one row alone run when rows are partitioned (`partitions`). The steps here compare all rows of a node.
+Rows that a simulator wrote (`stated`) are not checked for gaps and speeds: those rules are for measured positions.
 """
 
 from math import hypot
@@ -13,30 +13,29 @@ from msgspec import Meta
 
 from carrycast.sim.mobility import Floats, Integers
 
-# A million kilometers, as trace files have it.
+# A million kilometers: the same limit as in trace files.
 MAX_COORDINATE_M = 1e9
 DAY_S = 86_400.0
+MAX_CLOCK_ERROR_DAYS = 366.0
+"""A time farther from the fleet's median time is a wrong clock. Receivers that lost their clock report 1970, 1980 or,
+at a rollover of the GPS week number, a date about twenty years ago."""
+MIN_RUN_ROWS = 3
+"""Fewer rows between two jumps, or between a jump and a gap, may be errors of the receiver (`find_wrong_runs`). With
+more rows, the node really was there."""
 
 
 class CleaningRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What counts as wrong. The defaults suit vehicles on roads that report at least every minute or two."""
+    """Limits beyond which a row is rejected. The defaults suit road vehicles that report every minute or two."""
 
     max_speed_mps: Annotated[float, Meta(gt=0, description="faster is a jump (m/s)")] = 70.0
-    """252 km/h: no road vehicle, and few trains."""
+    """252 km/h: faster than any road vehicle and most trains."""
     gap_s: Annotated[float, Meta(gt=0, description="a node silent for longer is absent meanwhile (s)")] = 300.0
-    clock_days: Annotated[float, Meta(gt=0, description="farther from the fleet's median time is a wrong clock")] = (
-        366.0
-    )
-    """Receivers that lost their clock say 1970, 1980 or, at a rollover of their weeks, twenty years ago."""
     from_s: float | None = None
     until_s: float | None = None
-    """Times outside of these, in seconds as the file counts, are left out by wish."""
-    least_run: Annotated[int, Meta(ge=1)] = 3
-    """Rows between two jumps, or a jump and a silence, are in doubt if they are fewer; more, and the node really was
-    there. Those in doubt are right if they can be reached from the last right row before, or reach the next."""
+    """The user asked to leave out rows before `from_s`, and from `until_s` on; in seconds as the file counts."""
     every_s: Annotated[float, Meta(gt=0, description="a row for each node so often (s)")] | None = None
     disordered: Annotated[float, Meta(ge=0, le=1)] = 0.05
-    """A log with a larger share of steps back in time is no log in the order of time: then no row is wrong for it."""
+    """A log with a larger share of steps back in time is not sorted by time: its steps back are not rejected."""
 
 
 REASONS = {
@@ -48,7 +47,7 @@ REASONS = {
     "conflict": "elsewhere at the same time",
     "jump": "reached faster than the limit",
 }
-# Where most rows are wrong, it is a column or a unit that is.
+# If most rows are rejected for one reason, a column or a unit is wrong.
 HINTS = {
     "unreadable": "see --columns, --header, --time-format and --decimal-comma",
     "no_place": "are longitude and latitude swapped, or are they meters? See --swap and --columns",
@@ -58,15 +57,15 @@ HINTS = {
 }
 FINE = 0
 CODES = {reason: code for code, reason in enumerate(REASONS, 1)}
-"""Reasons as numbers; 0 is fine."""
+"""The number of each reason; 0 (`FINE`) means that the row is kept."""
 NOTHING = -(2**62)
-"""Stands where an integer is missing."""
+"""Marks a missing integer."""
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class FleetRows(NamedTuple):
-    """Columns of rows."""
+    """Rows of a fleet as columns."""
 
     log: Integers
     place: Integers
@@ -79,12 +78,15 @@ class FleetRows(NamedTuple):
     reason: Integers
 
     def take(self, chosen: "Integers | np.ndarray[Any, np.dtype[np.bool_]]") -> "FleetRows":
-        """Some of them, or another order."""
+        """Select rows by their indices or by flags."""
         return FleetRows(**{name: column[chosen] for name, column in self._asdict().items()})
 
 
 def clean_rows(rows: FleetRows, node: Integers, rules: CleaningRules) -> tuple[FleetRows, Integers]:
-    """All rows with their reasons, by node and time, and the track of each that is fine. `node` is that of each log."""
+    """Return all rows with their reasons, sorted by node and time, and the track of each kept row.
+
+    `node` is the node of each log.
+    """
     rows = rows.take(np.lexsort((rows.place, rows.log)))
     _mark(rows, _find_out_of_order(rows, rules), "clock")
     inside = ~(rows.clock_s < _value_or(rules.from_s, -np.inf)) & ~(rows.clock_s >= _value_or(rules.until_s, np.inf))
@@ -110,11 +112,11 @@ def _is_first(owner: Integers) -> Flags:
 
 
 def _find_out_of_order(rows: FleetRows, rules: CleaningRules) -> Flags:
-    """Single rows out of order in a log that is in the order of time; rows stand in the order of their logs."""
+    """Find single rows out of order in logs that are sorted by time. The rows stand in the order of their logs."""
     now = np.where((rows.reason == FINE) & (rows.stated == NOTHING), rows.clock_s, np.nan)
 
     def shift_times(by: int) -> Floats:
-        """The time of another row of the same log; none beyond its ends."""
+        """The time of the row that many places away in the same log; NaN beyond its ends."""
         found = np.full(len(now), np.nan)
         if abs(by) < len(now):
             here, there = (slice(-by, None), slice(None, by)) if by < 0 else (slice(None, -by), slice(by, None))
@@ -122,25 +124,25 @@ def _find_out_of_order(rows: FleetRows, rules: CleaningRules) -> Flags:
         return found
 
     before, after, later = shift_times(-1), shift_times(1), shift_times(2)
-    # Comparisons with what is not there are false.
+    # Comparisons with NaN are false.
     back = now < before
     share = (np.bincount(rows.log, weights=back) / np.maximum(np.bincount(rows.log), 1))[rows.log]
     dips = back & ((after >= before) | np.isnan(after))
-    # Where either of two could be the wrong one, the second is.
+    # If either of two rows could be the wrong one, the second is rejected.
     peaks = (now > after) & ~(later >= now) & ((before <= after) | np.isnan(before))
     found: Flags = (share > 0) & (share <= rules.disordered) & (dips | peaks)
     return found
 
 
 def _fine_rows(rows: FleetRows, owner: Integers) -> tuple[Integers, Integers]:
-    """The rows that are fine so far, and for each the one before it; -1 where it is the first of its node."""
+    """The rows that are fine so far, and the row before each; -1 for the first row of a node."""
     fine = np.flatnonzero(rows.reason == FINE)
     before = np.append(-1, fine[:-1])[: len(fine)]
     return fine, np.where(_is_first(owner[fine]), -1, before)
 
 
 def _mark_repetitions(rows: FleetRows, owner: Integers) -> None:
-    """The same node at the same time again: at the same place a duplicate, elsewhere a conflict. The first stays."""
+    """Mark further rows of a node at the same time: duplicates at the same place, conflicts elsewhere."""
     fine, before = _fine_rows(rows, owner)
     again = (before >= 0) & (rows.stated[fine] == NOTHING) & (rows.clock_s[fine] == rows.clock_s[before])
     same = (rows.x_m[fine] == rows.x_m[before]) & (rows.y_m[fine] == rows.y_m[before])
@@ -149,7 +151,7 @@ def _mark_repetitions(rows: FleetRows, owner: Integers) -> None:
 
 
 def _is_too_fast(rows: FleetRows, fine: Integers, before: Integers, rules: CleaningRules) -> Flags:
-    """Whether a row is reached faster than the limit. Those of no time apart are told by the step on duplicates."""
+    """Whether a row is reached faster than the limit. `_mark_repetitions` handles rows with equal times."""
     away_m = np.hypot(rows.x_m[fine] - rows.x_m[before], rows.y_m[fine] - rows.y_m[before])
     apart_s = rows.clock_s[fine] - rows.clock_s[before]
     speed = np.divide(away_m, apart_s, out=np.zeros(len(fine)), where=apart_s != 0)
@@ -158,7 +160,7 @@ def _is_too_fast(rows: FleetRows, fine: Integers, before: Integers, rules: Clean
 
 
 def _mark_jumps(rows: FleetRows, owner: Integers, rules: CleaningRules) -> None:
-    """A few rows that could be reached, or left, only faster than the limit. The rows around them stay."""
+    """Mark short runs of rows that could only be reached, or left, faster than the limit."""
     fine, before = _fine_rows(rows, owner)
     if not len(fine):
         return
@@ -176,14 +178,16 @@ def _mark_jumps(rows: FleetRows, owner: Integers, rules: CleaningRules) -> None:
 
 
 def _is_silent(rows: FleetRows, fine: Integers, before: Integers, rules: CleaningRules) -> Flags:
-    """Whether nothing was heard of a row's node for too long before it."""
+    """Whether a row follows a gap: its node had no row for longer than `gap_s`."""
     found: Flags = (before >= 0) & (rows.clock_s[fine] - rows.clock_s[before] > rules.gap_s)
     return found
 
 
 def _number_tracks(rows: FleetRows, owner: Integers, rules: CleaningRules) -> Integers:
-    """The track of each row that is fine: a new one where the node was silent for too long, where it was told from
-    elsewhere than it can have come from, or where the format says so."""
+    """Number the track of each kept row.
+
+    A track begins after a gap, at a place that the node cannot have reached, or where the format says so.
+    """
     fine, before = _fine_rows(rows, owner)
     silent = _is_silent(rows, fine, before, rules)
     joined = (rows.stated[fine] == rows.stated[before]) & (rows.log[fine] == rows.log[before])
@@ -197,7 +201,7 @@ def _number_tracks(rows: FleetRows, owner: Integers, rules: CleaningRules) -> In
 
 
 class RowRuns(NamedTuple):
-    """Runs by node and time: the rows of each, whether it begins with a leap, and its first and last row."""
+    """Runs of rows, sorted by node and time: their length, whether they begin with a leap, first and last row."""
 
     node: Integers
     rows: Integers
@@ -211,20 +215,20 @@ class RowRuns(NamedTuple):
 
 
 def find_wrong_runs(runs: RowRuns, rules: CleaningRules) -> Flags:
-    """Which runs are jumps.
+    """Find the runs that are jumps of the receiver.
 
-    A run of fewer than `least_run` rows that begins with a leap, or is left with one, is in doubt. It is right if the
-    last right run before it reaches it within the limit, or if it reaches the next run that is not in doubt; a silence
-    in between says nothing.
+    A run of fewer than `MIN_RUN_ROWS` rows that begins or ends with a leap is in doubt. It is kept if the last kept run
+    before it reaches it within the speed limit, or if it reaches the next run that is not in doubt. Two runs with a gap
+    between them do not confirm each other.
     """
     same = np.diff(runs.node) == 0
     left = np.append(runs.leap[1:] & same, False)[: len(runs.leap)]
-    doubtful: Flags = (runs.leap | left) & (runs.rows < rules.least_run)
+    doubtful: Flags = (runs.leap | left) & (runs.rows < MIN_RUN_ROWS)
     wrong = np.zeros(len(doubtful), dtype=np.bool_)
-    # The next run that is not in doubt, of the same node or of another.
+    # The next run that is not in doubt. It may be of another node; `_reaches` checks that.
     sure = np.flatnonzero(~doubtful)
     following = np.append(sure, len(doubtful))[np.searchsorted(sure, np.arange(len(doubtful)))]
-    # The last run that is right before the one at hand, where that before it is wrong.
+    # The last kept run before the current one.
     right = -1
     for run in np.flatnonzero(doubtful).tolist():
         if run == 0 or not wrong[run - 1]:
@@ -235,7 +239,7 @@ def find_wrong_runs(runs: RowRuns, rules: CleaningRules) -> Flags:
 
 
 def _reaches(runs: RowRuns, one: int, other: int, rules: CleaningRules) -> bool:
-    """Whether the end of a run reaches the beginning of another, of the same node and without a silence."""
+    """Whether a node can move from the end of a run to the beginning of another, without a gap between them."""
     if one < 0 or other >= len(runs.node) or runs.node[one] != runs.node[other]:
         return False
     apart_s = float(runs.first_s[other] - runs.last_s[one])

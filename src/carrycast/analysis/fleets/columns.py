@@ -1,4 +1,4 @@
-"""Which column of a user's table is which: by the names that fleets' logs commonly have, or as the user says."""
+"""Find the columns of a user's table: by common names of fleet logs, or as the user names them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,12 @@ from carrycast.errors import UserError
 
 TIME_OF_DAY = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
 DATE = r"(\d{4})(?:([-/.])(\d{1,2})\2(\d{1,2})|(\d{2})(\d{2}))"
-"""Year, month and day in this order: no other can be read in one way only."""
+"""Year, month and day in this order: all other orders are ambiguous."""
 DAY_FIRST = r"\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}\b.*"
 """Day or month before the year."""
 DECIMAL_COMMA = r"\s*([-+]?\d+),(\d+)\s*"
 DATES_FROM_S = 1e8
-"""Numbers below are no seconds since 1970, but times of a clock that began with the recording, or of day."""
+"""Smaller numbers are not seconds since 1970, but times since the recording began, or times of day."""
 COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "node": (
         *("node", "node_id", "id", "vehicle", "vehicle_id", "vehicleid", "vehicle_number", "bus", "bus_id", "taxi"),
@@ -40,7 +40,7 @@ MEASURED = frozenset(
         *("speed", "speed_kmh", "speed_mps", "temperature", "vacc", "vdop", "velocity", "z", "z_m"),
     )
 )
-"""Columns that logs commonly have beside node, time and place: none of them names a node."""
+"""Other common columns of logs: measurements, which never name a node."""
 CONTACT_COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "a": ("a", "node_a", "node1", "id1", "i", "from", "source", "user_a", "host1"),
     "b": ("b", "node_b", "node2", "id2", "j", "to", "target", "user_b", "host2"),
@@ -50,7 +50,7 @@ CONTACT_COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
 
 
 def parse_columns(text: str | None) -> dict[str, str]:
-    """`node=bus,time=at`: which column of the file is meant for what."""
+    """Parse `node=bus,time=at` into the column of each meaning."""
     found: dict[str, str] = {}
     for part in text.split(",") if text else ():
         meaning, equals, column = part.partition("=")
@@ -62,38 +62,38 @@ def parse_columns(text: str | None) -> dict[str, str]:
 
 
 def plain_name(column: str) -> str:
-    """A column's name as names are compared. Some logs mark their line of names as a comment."""
+    """Normalize a column's name for comparison. Some logs begin their header with `#`."""
     return column.removeprefix("#").strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def choose_columns(
-    header: Sequence[str], said: Mapping[str, str], where: str, meant: Mapping[str, tuple[str, ...]] = COLUMN_NAMES
+    header: Sequence[str], chosen: Mapping[str, str], where: str, meant: Mapping[str, tuple[str, ...]] = COLUMN_NAMES
 ) -> dict[str, str]:
-    """The column of each meaning that a table has; a column that the user names must be there."""
+    """Find the column of each meaning. A column that the user names must exist."""
     by_name: dict[str, str] = {}
     for column in header:
         by_name.setdefault(plain_name(column), column)
     found: dict[str, str] = {}
     for meaning, names in meant.items():
-        if meaning in said:
-            if said[meaning] not in header:
-                raise UserError(f"{where}: has no column {said[meaning]!r}; it has {', '.join(map(repr, header))}")
-            found[meaning] = said[meaning]
+        if meaning in chosen:
+            if chosen[meaning] not in header:
+                raise UserError(f"{where}: has no column {chosen[meaning]!r}; it has {', '.join(map(repr, header))}")
+            found[meaning] = chosen[meaning]
             continue
         for name in names:
-            if name in by_name and by_name[name] not in said.values():
+            if name in by_name and by_name[name] not in chosen.values():
                 found[meaning] = by_name[name]
                 break
     return found
 
 
 def is_positions(found: Mapping[str, str]) -> bool:
-    """Whether such columns say where something is when."""
+    """Whether these columns hold a time and a position."""
     return "time" in found and ({"longitude", "latitude"} <= found.keys() or {"x", "y"} <= found.keys())
 
 
 def require_positions(found: Mapping[str, str], header: Sequence[str], where: str) -> None:
-    """Refuse a table without a time or a place."""
+    """Reject a table without a time or a position."""
     if is_positions(found):
         return
     require_names(header, where)
@@ -104,7 +104,7 @@ def require_positions(found: Mapping[str, str], header: Sequence[str], where: st
 
 
 def require_names(header: Sequence[str], where: str) -> None:
-    """Refuse a table that begins with a row of values."""
+    """Reject a table whose first line holds values."""
     if any(map(_is_number, header)):
         raise UserError(
             f"{where}: its first line holds values, not names: name its {len(header)} columns, as in "
@@ -113,7 +113,7 @@ def require_names(header: Sequence[str], where: str) -> None:
 
 
 def refuse_commas(columns: Mapping[str, Sequence[object]], found: Mapping[str, str], where: str) -> None:
-    """Refuse meters and times with commas, which may stand before decimals or thousands."""
+    """Reject meters and times with a comma, which may separate decimals or thousands."""
     for meaning in ("x", "y", "time"):
         for value in columns.get(found.get(meaning, ""), ()):
             if re.fullmatch(DECIMAL_COMMA, str(value)):
@@ -132,8 +132,10 @@ def _is_number(text: object) -> bool:
 
 
 def refuse_unnamed(columns: Mapping[str, Sequence[object]], found: Mapping[str, str], where: str) -> None:
-    """Refuse a table whose nodes nobody names but that has a column which may name them: taken for the log of one
-    node, it would make all vehicles one. `columns` are all columns, with some of their values."""
+    """Reject a table without a known node column that has a column which may name nodes.
+
+    Read as the log of one node, it would merge all vehicles into one. `columns` holds some values of every column.
+    """
     candidates = [
         name
         for name, values in columns.items()
@@ -148,7 +150,7 @@ def refuse_unnamed(columns: Mapping[str, Sequence[object]], found: Mapping[str, 
 
 
 def refuse_ambiguous(columns: Mapping[str, Sequence[object]], found: Mapping[str, str], where: str) -> None:
-    """Refuse a table with two columns for one meaning that say different things, of which nobody chose one."""
+    """Reject a table with two different columns for one meaning, unless the user chose one."""
     by_name = {plain_name(column): column for column in columns}
     for meaning, column in found.items():
         for name in COLUMN_NAMES[meaning]:
@@ -156,7 +158,7 @@ def refuse_ambiguous(columns: Mapping[str, Sequence[object]], found: Mapping[str
             if other is None or other in found.values() or plain_name(column) not in COLUMN_NAMES[meaning]:
                 continue
             pairs = list(zip(columns[column], columns[other], strict=False))
-            # Names and numbers of the same nodes are the same nodes.
+            # A name column and a number column of the same nodes agree if they are one-to-one.
             alike = len({one for one, _ in pairs}) == len({two for _, two in pairs}) == len(set(pairs))
             if any(one != two for one, two in pairs) and not (meaning in ("node", "fleet") and alike):
                 raise UserError(
@@ -166,19 +168,19 @@ def refuse_ambiguous(columns: Mapping[str, Sequence[object]], found: Mapping[str
 
 
 def _may_name(values: Sequence[object]) -> bool:
-    """Words or whole numbers: neither a measurement nor the number of the row."""
-    said = [str(value).strip() for value in values if value is not None and str(value).strip()]
-    if not said:
+    """Whether values may be names of nodes: words or whole numbers, but not row numbers."""
+    texts = [str(value).strip() for value in values if value is not None and str(value).strip()]
+    if not texts:
         return False
-    if not all(map(_is_number, said)):
+    if not all(map(_is_number, texts)):
         return True
-    numbers = [float(value) for value in said]
+    numbers = [float(value) for value in texts]
     counts_rows = len(numbers) > 1 and all(after - before == 1 for before, after in pairwise(numbers))
     return all(number.is_integer() for number in numbers) and not counts_rows
 
 
 def refuse_times(columns: Mapping[str, Sequence[object]], found: Mapping[str, str], where: str) -> None:
-    """Refuse times of day without a date, and dates and times that can be read in several ways."""
+    """Reject times of day without a date, and ambiguous dates and times."""
     times = [str(value).strip() for value in columns.get(found["time"], ()) if value not in (None, "")]
     if "date" in found and times and all(_is_number(one) and abs(float(one)) < DATES_FROM_S for one in times):
         raise UserError(

@@ -1,4 +1,4 @@
-"""Lists of contacts, as experiments with phones and badges leave them, made a contact plan."""
+"""Contact lists, as experiments with phones and badges record them, read into a contact plan."""
 
 import csv
 import shutil
@@ -25,7 +25,7 @@ from carrycast.sim.mobility import TraceFile, decompressed_file
 PLAN_FILE = "contacts.parquet"
 SCENARIO_FILE = "scenario.toml"
 SOCIOPATTERNS_S = 20.0
-"""How long before its time a row of SocioPatterns says that two were in contact: its badges count in such steps."""
+"""A row of SocioPatterns at time t states a contact from t - 20 s to t: badges report every 20 s."""
 CONTACT_REASONS = {
     "unreadable": "a field is missing or is no number",
     "no_time": "the contact ends before it has lasted a microsecond",
@@ -35,7 +35,7 @@ CONTACT_REASONS = {
 
 
 class ContactRow(NamedTuple):
-    """A contact as it was written, by the names of its nodes; `text` if it could not be read."""
+    """A contact as the file states it, with node names; an unreadable row has its `text` instead."""
 
     a: str
     b: str
@@ -45,14 +45,14 @@ class ContactRow(NamedTuple):
 
 
 class _ContactList:
-    """The rows of one file, counted as they are read."""
+    """A file of contacts. Counts the rows that are read."""
 
     def __init__(self, path: Path, source: ReadOptions) -> None:
         self.path, self.source = path, source
         self.read = 0
 
     def parse_row(self, fields: Sequence[str], text: str) -> ContactRow:
-        """A row of two nodes, a start and an end; fewer fields are none."""
+        """Parse two nodes, a start and an end; any other number of fields is unreadable."""
         self.read += 1
         unit = self.source.time_unit
         try:
@@ -68,7 +68,7 @@ class _ContactList:
 
 
 def ingest_contacts(formats: Mapping[Path, IngestFormat], folder: Path, source: ReadOptions) -> dict[str, Any]:
-    """Make a contact plan of lists, with the names of the nodes and what was rejected beside it."""
+    """Write a contact plan from lists, with tables of node names and of rejected rows; return its facts."""
     scratch = folder / ".scratch"
     scratch.mkdir()
     inputs = prepare_files(formats, source, scratch)
@@ -103,7 +103,7 @@ def ingest_contacts(formats: Mapping[Path, IngestFormat], folder: Path, source: 
 
 
 def _make_plan(rows: Sequence[ContactRow]) -> tuple[ContactPlan, list[str], float]:
-    """The plan of rows, the names of its nodes, and when it begins."""
+    """Make a plan of rows; return it with the names of its nodes and its start time."""
     nodes = sorted({name for row in rows for name in (row.a, row.b)})
     nodes.sort(key=natural_order)
     number = {name: index for index, name in enumerate(nodes)}
@@ -122,7 +122,7 @@ def _make_plan(rows: Sequence[ContactRow]) -> tuple[ContactPlan, list[str], floa
 
 
 def _scenario_text(plan: ContactPlan) -> str:
-    """One to begin with: the first hour of the contacts, and an event a minute from the first node to all others."""
+    """An example scenario: the first hour of the contacts, and an event per minute from node 0 to all others."""
     lasts_s = min(plan.duration_s, 3600.0)
     return f"""\
 name = "contacts"
@@ -146,7 +146,7 @@ to_s = {round(lasts_s / 2, 3)!r}
 def _sort_rows(
     files: Mapping[Path, tuple[str, str]], source: ReadOptions
 ) -> tuple[list[ContactRow], list[tuple[str, str, str]], int]:
-    """The rows that are fine, the reason, file and text of the others, and how many rows were read."""
+    """Return the kept rows, the reason, file and text of rejected rows, and the number of rows read."""
     kept: dict[tuple[str, str, float, float], ContactRow] = {}
     rejected: list[tuple[str, str, str]] = []
     read = 0
@@ -158,8 +158,8 @@ def _sort_rows(
             if reason is None:
                 kept[key] = row
             else:
-                told = row.text or f"{row.a} {row.b} {row.start_s!r} {row.end_s!r}"
-                rejected.append((reason, name, told))
+                text = row.text or f"{row.a} {row.b} {row.start_s!r} {row.end_s!r}"
+                rejected.append((reason, name, text))
         read += of_file.read
     return list(kept.values()), rejected, read
 
@@ -173,12 +173,12 @@ def _find_reason(row: ContactRow) -> str | None:
 
 
 def _join_contacts(nodes: int, duration_s: float, *columns: "np.ndarray[Any, Any]") -> ContactPlan:
-    """A plan in which contacts of a pair that overlap or touch are one."""
+    """Make a plan; join contacts of a pair that overlap or touch."""
     a, b, start_s, end_s = columns
     order = np.lexsort((start_s, b, a))
     a, b, start_s, end_s = a[order], b[order], start_s[order], end_s[order]
     other = (np.diff(a) != 0) | (np.diff(b) != 0)
-    # A running maximum of the ends for each pair; whole microseconds, so that no digit is lost.
+    # The running maximum of the ends of each pair, in integer microseconds, so that no digit is lost.
     pair = np.cumsum(np.append(0, other))
     end_us = np.rint(end_s * MICROSECONDS).astype(np.int64)
     offset = pair * (int(end_us.max()) + 1)
@@ -199,13 +199,13 @@ def _save_table(path: Path, columns: dict[str, Any]) -> None:
 
 
 def _list_rows(of_file: _ContactList) -> Iterator[ContactRow]:
-    """Columns apart by blanks: node, node, start, end, and what is not needed."""
+    """Read columns separated by blanks: node, node, start, end; further columns are ignored."""
     for line in TraceFile(of_file.path).lines():
         yield of_file.parse_row(line.split()[:4], line)
 
 
 def _interval_rows(of_file: _ContactList) -> Iterator[ContactRow]:
-    """Columns t, i and j, perhaps more: the two were in contact in the 20 s up to t."""
+    """Read columns t, i and j: the two nodes were in contact from t - 20 s to t; further columns are ignored."""
     for line in TraceFile(of_file.path).lines():
         fields = line.split()
         row = of_file.parse_row([*fields[1:3], *fields[:1] * 2], line)
@@ -213,7 +213,7 @@ def _interval_rows(of_file: _ContactList) -> Iterator[ContactRow]:
 
 
 def _table_rows(of_file: _ContactList) -> Iterator[ContactRow]:
-    """CSV with a header."""
+    """Read CSV with a header."""
     path, source = of_file.path, of_file.source
     delimiter = detect_delimiter(read_start(path))
     try:
@@ -237,7 +237,7 @@ def _table_rows(of_file: _ContactList) -> Iterator[ContactRow]:
 
 
 def _one_rows(of_file: _ContactList) -> Iterator[ContactRow]:
-    """Connection events of the ONE, by its own reader."""
+    """Read connection events of the ONE."""
     plan = ContactPlan.from_one_events(of_file.path)
     for a, b, start_s, end_s in zip(plan.a, plan.b, plan.start_s, plan.end_s, strict=True):
         of_file.read += 1

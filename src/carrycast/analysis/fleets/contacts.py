@@ -1,9 +1,9 @@
-"""Exact contacts of a fleet on Spark: a task for each slice of time and strip of the map, joined at their borders.
+"""Exact contacts of a fleet, computed on Spark: one task for each slice of time and strip of the map.
 
-Each task reads the legs that are under way in its slice, and solves them as one process does. A pair in contact is
-within half the range of the point in its middle, so it is found in the strip of that point if a strip's legs are all
-that come within half the range of it. What one task has found is joined with what continues it in another before
-anything is rounded."""
+Each task reads the legs of its slice and solves them as a single process would. Two nodes in contact are within half
+the range of their midpoint. So a task that reads all legs within half the range of its strip finds every contact whose
+midpoint is in the strip. Contacts that continue in another task are joined before times are rounded.
+"""
 
 import os
 import shutil
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-# Legs up to which one process is quicker than Spark's start, and needs less than a gigabyte.
+# With fewer legs, one process is faster than starting Spark and needs less than a gigabyte.
 ON_SPARK_FROM_LEGS = 2_000_000
 
 
 def save_fleet_plan(
     folder: Path, range_m: float, duration_s: float | None, to: Path, master: str | None = None
 ) -> ContactPlan:
-    """Write the contacts of a fleet to a file and read it again. With a master, or for a large fleet, on Spark."""
+    """Compute the contacts of a fleet, on Spark with a master or for a large fleet; save and return the plan."""
     facts = FleetFacts.read(folder)
     lasts_s = facts.duration_s if duration_s is None else duration_s
     if master is None and facts.legs < ON_SPARK_FROM_LEGS:
@@ -61,7 +61,7 @@ def save_fleet_plan(
 
 
 def save_plan(found: "DataFrame", nodes: int, duration_s: float, to: Path) -> None:
-    """Write a table of contacts as the file of a plan, in its order; whole or not at all, a batch at a time."""
+    """Write a table of contacts as a sorted plan file, batch by batch. The file is replaced atomically."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -73,7 +73,7 @@ def save_plan(found: "DataFrame", nodes: int, duration_s: float, to: Path) -> No
         metadata = {"nodes": str(nodes), "duration_s": repr(float(duration_s)), VERSION_KEY: VERSION}
         schema = pa.schema(kinds, metadata=metadata)
         with pq.ParquetWriter(scratch / "whole", schema) as writer:
-            # Spark numbers its files in the order of the rows.
+            # The numbers of Spark's files follow the order of the rows.
             for part in sorted((scratch / "parts").glob("part-*")):
                 for batch in pq.ParquetFile(part).iter_batches():
                     writer.write_table(pa.Table.from_batches([batch]).cast(schema))
@@ -91,22 +91,22 @@ def _explain_spark_errors(to: Path) -> Iterator[None]:
         yield
     except (Py4JJavaError, PySparkException) as error:
         refuse_full_disk(error, to)
-        told = [line.strip() for line in str(error).splitlines() if "Error: " in line]
-        if told and "UserError: " in told[-1]:
-            raise UserError(told[-1].partition("UserError: ")[2]) from None
-        reason = (told or str(error).strip().splitlines())[-1]
+        errors = [line.strip() for line in str(error).splitlines() if "Error: " in line]
+        if errors and "UserError: " in errors[-1]:
+            raise UserError(errors[-1].partition("UserError: ")[2]) from None
+        reason = (errors or str(error).strip().splitlines())[-1]
         raise WorkError(f"{to}: the contacts could not be computed: {reason}") from None
     except OSError as error:
         raise WorkError(f"{to}: the contact plan could not be written: {error.strerror or error}") from None
 
 
-# Legs of a task: some hundred megabytes while it is solved. Measured from 100,000 to 2,000,000: flat.
+# A task of this size takes some hundred megabytes. Run time is the same from 100,000 to 2,000,000 (measured).
 LEGS_PER_TASK = 500_000
 _PARTS = "a bigint, b bigint, start_s double, end_s double"
 
 
 class Task(NamedTuple):
-    """A slice of time and a strip of the map, from west to east."""
+    """A slice of time and a strip of the map between two x coordinates."""
 
     begin_s: float
     until_s: float
@@ -117,11 +117,11 @@ class Task(NamedTuple):
 def plan_tasks(
     facts: FleetFacts, range_m: float, duration_s: float, west_m: float, east_m: float, most: int
 ) -> list[Task]:
-    """Slices and strips of about so many legs each. Slices are shortened first, since strips share legs at borders."""
+    """Plan tasks of about `most` legs. Time is cut first, because adjacent strips both read the legs between them."""
     if not facts.legs:
         return []
     per_second = facts.legs / facts.duration_s
-    # A slice shorter than the legs is made of little else than legs that reach beyond it.
+    # In slices shorter than the legs, most legs would be read by several tasks.
     slice_s = max(most / per_second, 4 * facts.longest_leg_s)
     slices = max(ceil(duration_s / slice_s), 1)
     crowd = per_second * (duration_s / slices + facts.longest_leg_s)
@@ -139,9 +139,9 @@ def fleet_contacts(
     duration_s: float | None = None,
     legs_per_task: int = LEGS_PER_TASK,
 ) -> "DataFrame":
-    """The contacts of a fleet's folder as CONTACTS, in any order: those of the one-process solver."""
+    """Compute the contacts of a fleet's folder as CONTACTS, unsorted: the same as one process computes."""
     facts = FleetFacts.read(folder)
-    # Java and its workers were started in some folder, perhaps another than this one.
+    # Java and its workers may have another working directory.
     folder = folder.absolute()
     lasts_s = facts.duration_s if duration_s is None else duration_s
     if not (range_m > 0 and lasts_s > 0):
@@ -152,19 +152,19 @@ def fleet_contacts(
     west_m, east_m = (0.0, 0.0) if ends is None or ends[0] is None else ends
     tasks = plan_tasks(facts, range_m, min(lasts_s, facts.duration_s), west_m, east_m, legs_per_task)
     columns = "begin_s double, until_s double, west_m double, east_m double"
-    # One task of Spark for each, so that a core that is done takes the next.
+    # One Spark task for each, so that a free core takes the next.
     many = max(len(tasks), 1)
     work = spark.createDataFrame(tasks, columns).repartition(many)
-    # And as many to join what they find: of a large fleet, few would have more than fits their memory.
+    # As many partitions to join the results: with few, those of a large fleet would not fit into memory.
     parts = work.mapInArrow(_make_solver(folder, facts, range_m), _PARTS).repartition(many, "a", "b")
     return join_parts(parts, lasts_s)
 
 
 def join_parts(parts: "DataFrame", duration_s: float) -> "DataFrame":
-    """Parts of contacts, those of a pair that touch made one, rounded to the microsecond.
+    """Join the parts of a pair's contacts that touch, and round times to the microsecond.
 
-    All go through one shuffle. Whole ones need none, but to take them past it, Spark would solve every task again: for
-    them apart, and once more to look at what it is to sort.
+    All parts go through one shuffle. Contacts within one task would not need it, but Spark would have to solve every
+    task a second time to separate them.
     """
     from pyspark.sql import Window, functions as f
 
@@ -188,7 +188,7 @@ def _contacts_schema() -> Any:
 
 
 def _round_to_microseconds(time_s: "Column") -> "Column":
-    """To the microsecond, as NumPy does it; Spark's own rounding goes through decimals."""
+    """Round to the microsecond as NumPy does. Spark's `round` uses decimals and differs."""
     from pyspark.sql import functions as f
 
     return f.rint(time_s * 1e6) / 1e6
@@ -197,7 +197,7 @@ def _round_to_microseconds(time_s: "Column") -> "Column":
 def _make_solver(
     folder: Path, facts: FleetFacts, range_m: float
 ) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
-    """For workers: the contacts of each task that a batch names."""
+    """Make the function that workers run: from batches of tasks to batches of contacts."""
 
     def solve(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import pyarrow as pa
@@ -214,7 +214,7 @@ def _make_solver(
 
 
 def solve_task(folder: Path, facts: FleetFacts, task: Task, range_m: float) -> Intervals:
-    """The contacts of one task, some of which others may have more of."""
+    """Compute the contacts of one task. Those at its borders may continue in other tasks."""
     table = legs_between(folder, facts, task.begin_s, task.until_s)
     number, start_s, end_s, x_m, y_m, vx_mps, vy_mps = (column.to_numpy() for column in table.columns)
     lasting_s = task.until_s - task.begin_s
@@ -228,7 +228,7 @@ def solve_task(folder: Path, facts: FleetFacts, task: Task, range_m: float) -> I
 
 
 def _is_within_strip(legs: Legs, west_m: float, east_m: float) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-    """Legs that come between two meridians of the map in their time."""
+    """Whether each leg enters the strip between two x coordinates."""
     first_m = legs.x_m + legs.vx_mps * (np.maximum(legs.start_s, 0.0) - legs.start_s)
     last_m = legs.x_m + legs.vx_mps * (legs.end_s - legs.start_s)
     slack_m = 1e-6

@@ -1,4 +1,4 @@
-"""The formats of files that a fleet may come in, known by name or by their content."""
+"""File formats of fleets, found by name or detected by content."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -27,36 +27,38 @@ _NUMBERS = re.compile(rf"(?:{_NUMBER}\s+)*{_NUMBER}")
 
 
 class IngestFormat(NamedTuple):
-    """A file format that `ingest` reads. `kind` is what such a file states: positions that were measured, movement of a
-    simulator, or contacts."""
+    """A file format that `ingest` reads.
+
+    `kind` is `positions` for measured positions, `movement` for a simulator's movement, or `contacts`.
+    """
 
     name: str
     kind: str
     summary: str
     recognizes: Callable[[str], bool]
-    """Whether the start of a file, as text, is that of one."""
+    """Whether a file that starts with this text has the format."""
 
 
 def _rows_of_numbers(start: str) -> list[list[float]]:
-    """The lines of a text that has nothing but numbers; none if it has something else."""
+    """Parse the lines of a text of numbers; empty if the text has anything else."""
     lines = [line.strip() for line in complete_lines(start)]
     lines = [line for line in lines if line and not line.startswith("#")]
     if not all(_NUMBERS.fullmatch(line) for line in lines):
         return []
     rows = [[float(word) for word in line.split()] for line in lines]
     if rows and len(start) >= SNIFFED_BYTES and not set("\r\n") & set(start):
-        # One line longer than what was read: its last waypoint may be cut.
+        # The only line is longer than what was read: its last waypoint may be cut.
         rows = [rows[0][: (len(rows[0]) - 1) // 3 * 3]]
     return rows
 
 
 def _matches_nothing(_: str) -> bool:
-    """Told by more than a mark in the text: see `_numeric_format`."""
+    """For formats that no mark identifies: `_numeric_format` or `format_of` detects them."""
     return False
 
 
 def _is_one_movement(rows: Sequence[Sequence[float]]) -> bool:
-    """A first line of bounds, then `time id x y`."""
+    """Whether rows are a line of bounds, then lines `time id x y`."""
     if len(rows) < 2 or len(rows[0]) not in (6, 8):
         return False
     ordered = all(low <= high for low, high in zip(rows[0][::2], rows[0][1::2], strict=True))
@@ -64,26 +66,29 @@ def _is_one_movement(rows: Sequence[Sequence[float]]) -> bool:
 
 
 def _is_contact_list(rows: Sequence[Sequence[float]]) -> bool:
-    """Two whole numbers and two times, the second not before the first; perhaps more, the same in each line."""
+    """Whether rows begin with two whole numbers and two times, the second not before the first."""
     return 4 <= len(rows[0]) <= 6 and all(
         row[0].is_integer() and row[1].is_integer() and row[0] >= 0 and row[1] >= 0 and row[2] <= row[3] for row in rows
     )
 
 
 def _may_be_positions(rows: Sequence[Sequence[float]]) -> bool:
-    """Whether rows that look like contacts may as well be `id time x y`: no two of them share both of the first
-    numbers, as contacts of a pair that meets again do; or the others may be degrees."""
+    """Whether rows that look like contacts may also be `id time x y`.
+
+    They may if no two rows share their first two numbers, as repeated contacts of a pair do, or if the other two
+    numbers may be degrees.
+    """
     once = len(rows) > 2 and len({tuple(row[:2]) for row in rows}) == len(rows)
     return once or all(abs(row[2]) <= 180 and abs(row[3]) <= 180 for row in rows)
 
 
 def _is_bonnmotion(rows: Sequence[Sequence[float]]) -> bool:
-    """Triples of a time and a place; in each line the time does not go back."""
+    """Whether rows are triples of time, x and y with rising times."""
     return all(len(row) % 3 == 0 and list(row[::3]) == sorted(row[::3]) for row in rows)
 
 
 def _numeric_format(rows: Sequence[Sequence[float]], path: Path) -> str | None:
-    """The format of a text of numbers alone; a UserError if it may be several."""
+    """Detect the format of a text of numbers; a UserError if several are possible."""
     if not rows or _is_one_movement(rows):
         return "one" if rows else None
     if len({len(row) for row in rows}) > 1:
@@ -92,7 +97,7 @@ def _numeric_format(rows: Sequence[Sequence[float]], path: Path) -> str | None:
     found = {}
     if columns > 3 and _is_contact_list(rows):
         found["haggle"] = "contacts (--format haggle)"
-    # Nodes of BonnMotion have a line each and begin at the same time.
+    # BonnMotion writes a line for each node, and all begin at the same time.
     if columns == 3 or (columns % 3 == 0 and _is_bonnmotion(rows) and all(row[0] == 0 for row in rows)):
         found["bonnmotion"] = "movement of BonnMotion (--format bonnmotion)"
     if columns == 3 and all(row[1].is_integer() and row[2].is_integer() for row in rows):
@@ -128,7 +133,7 @@ def _describe_plugin(plugin: type[FileFormat]) -> IngestFormat:
     return IngestFormat(plugin.name, plugin.content, plugin.summary, plugin.recognizes)
 
 
-# In the order in which they are tried.
+# Formats are tried in this order.
 FORMATS: Mapping[str, IngestFormat] = {
     one.name: one
     for one in (
@@ -168,19 +173,19 @@ FORMATS: Mapping[str, IngestFormat] = {
 
 
 _MARKED = ("sumo", "gpx", "geojson", "ns2", "one-connections")
-"""Formats with a mark of their own, which no table has."""
+"""Formats with a mark that no table has."""
 
 
 def installed_formats() -> dict[str, IngestFormat]:
     """The file formats that installed packages add as plug-ins."""
     names = [name for name in plugin_names("file_formats") if name not in FORMATS]
     found = {name: _describe_plugin(find_plugin("file_formats", name)) for name in names}
-    # Lists of contacts are read by functions of `contact_lists`, which is no extension point.
+    # Plug-ins cannot add formats of contacts: `contact_lists` has fixed readers.
     return {name: one for name, one in found.items() if one.kind in ("positions", "movement")}
 
 
 def format_named(name: str) -> IngestFormat:
-    """By its name; a UserError with the list if there is none."""
+    """Find a format by name; a UserError lists the known names."""
     known = FORMATS if name in FORMATS else {**FORMATS, **installed_formats()}
     if name not in known:
         raise UserError(f"--format {name!r}: no such format; known are {', '.join(known)}")
@@ -188,8 +193,11 @@ def format_named(name: str) -> IngestFormat:
 
 
 def format_of(path: Path, encoding: str | None = None, header: Sequence[str] | None = None) -> IngestFormat:
-    """By the content of a file; a UserError with the list if it is of none, and with the options if it may be of
-    several. A table whose columns are named by the user is one."""
+    """Detect the format of a file by its content.
+
+    A UserError lists the known formats if none fits, and the options that decide if several do. A file whose columns
+    the user names (`header`) is a table, unless it has the mark of another format.
+    """
     start = read_start(path, encoding)
     if start[:4] == PARQUET_MAGIC:
         return FORMATS["parquet"]

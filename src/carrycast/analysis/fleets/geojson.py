@@ -1,4 +1,4 @@
-"""GeoJSON (RFC 7946): points with a time each, or lines with a list of times; a collection, or one feature a line."""
+"""GeoJSON (RFC 7946): points with a time each, or lines with lists of times; a collection, or one feature per line."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,12 +12,12 @@ from carrycast.analysis.fleets.text import not_text_error
 from carrycast.errors import UserError
 from carrycast.sim.mobility import decompressed_file
 
-# A collection is one JSON value and must be in memory as a whole, at about ten times its size.
+# A collection is one JSON value, which is decoded in memory and takes about ten times its size.
 MAX_COLLECTION_BYTES = 256 << 20
 _TIMES = ("coordTimes", "times", "coordinateProperties")
 _BOM = b"\xef\xbb\xbf"
 _LEVELS = {"Point": 0, "MultiPoint": 1, "LineString": 1, "MultiLineString": 2}
-"""In how many lists the positions of a geometry stand."""
+"""How deeply the positions of a geometry are nested in lists."""
 _MAX_DEPTH = 8
 _SAMPLE = 1000
 
@@ -30,22 +30,22 @@ class GeoJsonFile(PositionFormat):
 
     def __init__(self, path: Path, options: ReadOptions | None = None, name: str | None = None) -> None:
         super().__init__(path, options, name)
-        self._said = self.options.columns
+        self._chosen = self.options.columns
         self._time_unit = self.options.time_unit
         self._single = self.options.single
         self._stem = self.file_name.partition(".")[0]
         self._placed = False
-        """Whether any feature has a point or a line."""
+        """Whether a feature with a point or a line was read."""
         self._unnamed: list[Mapping[str, Any]] = []
         """Properties of features that name no node."""
 
     @classmethod
     def recognizes(cls, start: str) -> bool:
-        """A JSON object with a member `type`."""
+        """Whether the text is a JSON object with a member `type`."""
         return start.lstrip("\ufeff \t\r\n").startswith("{") and '"type"' in start
 
     def points(self) -> Iterator[TrackPoint]:
-        """The points of all features. A feature's node is its property `node`, `id`, `name` ..., or its own id."""
+        """Read the points of all features. A feature's node is its property `node`, `id`, `name` ..., or its own id."""
         for feature in _read_features(self.path):
             yield from self._read_feature(feature)
             if len(self._unnamed) == _SAMPLE:
@@ -57,20 +57,20 @@ class GeoJsonFile(PositionFormat):
             )
 
     def _read_feature(self, feature: object) -> Iterator[TrackPoint]:
-        """Those of a feature; what is none is told as one that cannot be read."""
+        """Read the points of a feature; a feature without any is one unreadable point."""
         made: list[TrackPoint] = []
         parts: list[tuple[str, Any]] = []
         try:
             whole: Any = feature
-            # A geometry may stand alone, without a feature around it.
+            # A geometry may stand without a feature around it.
             bare = whole.get("type") in (*_LEVELS, "GeometryCollection")
             properties = (None if bare else whole.get("properties")) or {}
             parts = list(_iterate_geometries(whole if bare else whole.get("geometry") or {}))
             self._placed |= any(kind in _LEVELS for kind, _ in parts)
             node = self._find_node(whole, properties)
             times = self._find_times(properties, parts)
-            for (kind, places), said in zip(parts, times, strict=True):
-                made += self._read_geometry(node, kind, places, said)
+            for (kind, places), part_times in zip(parts, times, strict=True):
+                made += self._read_geometry(node, kind, places, part_times)
         except (AttributeError, TypeError, IndexError, KeyError, ValueError):
             count = sum(_count_positions(places, _LEVELS.get(kind, 0)) for kind, places in parts) or 1
             made = [TrackPoint.unreadable("", str(feature)[:200])] * count
@@ -80,9 +80,9 @@ class GeoJsonFile(PositionFormat):
         yield from made
 
     def _find_node(self, feature: Mapping[str, Any], properties: Mapping[str, Any]) -> str:
-        said = self._said.get("node")
-        if said is not None:
-            return str(properties[said])
+        column = self._chosen.get("node")
+        if column is not None:
+            return str(properties[column])
         lower = {plain_name(str(name)): value for name, value in properties.items()}
         named = [lower[name] for name in COLUMN_NAMES["node"] if lower.get(name) is not None]
         if named or feature.get("id") is not None:
@@ -92,29 +92,31 @@ class GeoJsonFile(PositionFormat):
         return self._stem
 
     def _refuse_unnamed(self) -> None:
-        """Several features that name no node, but have a property that may: as one node they would be a mess."""
+        """Reject several features that name no node but have a property that may: they must not become one node."""
         found, self._unnamed = self._unnamed, []
         if self._single or len(found) < 2:
             return
         keys = dict.fromkeys(key for one in found for key in one)
-        known = {name for meaning in ("time", "date") for name in (*COLUMN_NAMES[meaning], self._said.get(meaning, ""))}
+        known = {
+            name for meaning in ("time", "date") for name in (*COLUMN_NAMES[meaning], self._chosen.get(meaning, ""))
+        }
         columns = {
             key: [one.get(key) for one in found] for key in keys if plain_name(key) not in known and key not in _TIMES
         }
         refuse_unnamed(columns, {}, str(self.path))
 
     def _find_times(self, properties: Mapping[str, Any], parts: Sequence[tuple[str, Any]]) -> list[Any]:
-        """The time, or times, of each geometry of a feature."""
+        """Find the time, or the times, of each geometry of a feature."""
         lower = {plain_name(str(name)): value for name, value in properties.items()}
-        said = self._said.get("time")
-        names = (plain_name(said),) if said is not None else COLUMN_NAMES["time"]
+        column = self._chosen.get("time")
+        names = (plain_name(column),) if column is not None else COLUMN_NAMES["time"]
         time = next((lower[name] for name in names if lower.get(name) is not None), None)
         times = next((properties[name] for name in _TIMES if properties.get(name) is not None), None)
         if isinstance(times, dict):
             times = times.get("times")
         lists = [kind for kind, _ in parts if _LEVELS.get(kind, 0) > 0]
         if times is None:
-            # Some write the times of a line into the property of its time.
+            # Some programs write the times of a line into the property for a single time.
             times = time if isinstance(time, list) else None
         each = iter(times if len(lists) > 1 and isinstance(times, list) and len(times) == len(lists) else ())
         return [time if _LEVELS.get(kind, 0) == 0 else next(each, times) for kind, _ in parts]
@@ -124,24 +126,24 @@ class GeoJsonFile(PositionFormat):
         if level is None:
             return [TrackPoint.unreadable(node, f"{kind}: no point or line with times: {str(places)[:150]}")]
         flat = list(_flatten(places, level))
-        said: list[Any]
+        each_time: list[Any]
         if level == 0:
-            said = [times]
+            each_time = [times]
         else:
-            said = [None] * len(flat) if times is None else _flatten_times(times)
-            if len(said) != len(flat):
-                text = f"{kind} of {len(flat)} places with {len(said)} times"
+            each_time = [None] * len(flat) if times is None else _flatten_times(times)
+            if len(each_time) != len(flat):
+                text = f"{kind} of {len(flat)} places with {len(each_time)} times"
                 return [TrackPoint.unreadable(node, f"{text}: {place}"[:200]) for place in flat]
         return [
             TrackPoint.of(node, time, place[0], place[1], self._time_unit)
             if isinstance(place, list) and len(place) >= 2
             else TrackPoint.unreadable(node, f"{time} {place}"[:200])
-            for place, time in zip(flat, said, strict=True)
+            for place, time in zip(flat, each_time, strict=True)
         ]
 
 
 def _iterate_geometries(geometry: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """The simple geometries of one that may be a collection."""
+    """The simple geometries in a geometry or a collection of geometries."""
     if geometry.get("type") == "GeometryCollection" and depth < _MAX_DEPTH:
         for one in geometry["geometries"]:
             yield from _iterate_geometries(one, depth + 1)
@@ -160,21 +162,21 @@ def _flatten(places: Any, level: int) -> Iterator[Any]:
 
 
 def _flatten_times(times: Any) -> list[Any]:
-    """Times in one list, or in a list for each line."""
+    """Flatten times that are one list, or a list for each line."""
     if not isinstance(times, list):
         return [times]
     return [time for one in times for time in (one if isinstance(one, list) else [one])]
 
 
 def _count_positions(places: Any, level: int) -> int:
-    """How many positions there are, by their lists alone."""
+    """Count positions by the nesting of lists, without reading them."""
     if level == 0:
         return 1
     return sum(_count_positions(one, level - 1) for one in places) if isinstance(places, list) else 1
 
 
 def _read_features(path: Path) -> Iterator[object]:
-    """Each feature of a collection, or of the lines of a file."""
+    """Read the features of a collection, or of a file with one feature per line."""
     number = 0
     try:
         with decompressed_file(path) as file:
@@ -184,7 +186,7 @@ def _read_features(path: Path) -> Iterator[object]:
                 value = msgspec.json.decode(line)
                 whole = value.get("type") == "FeatureCollection"
             except msgspec.DecodeError:
-                # A value that goes on over lines is a collection.
+                # A JSON value of several lines is a collection.
                 whole = True
             if whole:
                 text = first + file.read(MAX_COLLECTION_BYTES + 1 - len(first))
@@ -205,7 +207,7 @@ def _read_features(path: Path) -> Iterator[object]:
 
 
 def _feature_list(value: Any, path: Path) -> Iterator[object]:
-    """The features of a collection, also of one in a line of its own; anything else is one itself."""
+    """The features of a collection; any other value is taken as one feature."""
     if value.get("type") != "FeatureCollection":
         yield value
         return

@@ -1,4 +1,4 @@
-"""Tracks of GPS receivers (GPX): read as a stream, so that a file of any length takes little memory."""
+"""Tracks of GPS receivers (GPX 1.1), read as a stream, so that a file of any length takes little memory."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,16 +11,16 @@ from carrycast.errors import UserError
 from carrycast.sim.mobility import decompressed_file
 
 CHUNK_BYTES = 1 << 16
-# A name or a time is short; a text that goes on and on would fill the memory.
+# Names and times are short; an endless text would fill the memory.
 MAX_TEXT = 10_000
 
 
 PLANNED = ("wpt", "rtept")
-"""Points of a plan: they tell of no node."""
+"""Waypoints and route points, which are plans, not measured positions."""
 
 
 class GpxFile(PositionFormat):
-    """A GPX file: the points of all its tracks. Points of plans are rows too, but no positions."""
+    """A GPX file: the points of all its tracks. Planned points count as rows, but are not positions."""
 
     name: ClassVar[str] = "gpx"
     summary: ClassVar[str] = "GPS tracks (GPX, XML)"
@@ -28,17 +28,19 @@ class GpxFile(PositionFormat):
     def __init__(self, path: Path, options: ReadOptions | None = None, name: str | None = None) -> None:
         super().__init__(path, options, name)
         self.tracks: dict[str, int] = {}
-        """How many tracks have each name."""
+        """The number of tracks with each name."""
         self._reader = _GpxParser(path, self.options.by_track, self.file_name)
 
     @classmethod
     def recognizes(cls, start: str) -> bool:
-        """An XML document with the root element `gpx`."""
+        """Whether the text is an XML document with the root element `gpx`."""
         return is_xml_with(start, "<gpx")
 
     def points(self) -> Iterator[TrackPoint]:
-        """A track is a node, by its name; one without is named after the file. With `by_track`, each track is named by
-        the file and its number there, too."""
+        """Read the points of all tracks. A track is a node, named by the track, or by the file if it has no name.
+
+        With `by_track`, the file and the number of the track become part of the name.
+        """
         reader = self._reader
         try:
             with decompressed_file(self.path) as file:
@@ -56,7 +58,7 @@ class GpxFile(PositionFormat):
 
 
 class _GpxParser:
-    """Collects points while the parser goes on."""
+    """Collects points in the callbacks of the XML parser."""
 
     def __init__(self, path: Path, by_track: bool, name: str) -> None:
         self.path = path
@@ -69,17 +71,17 @@ class _GpxParser:
         self._tracks = 0
         self._name, self._time = "", ""
         self._kept = False
-        """Whether the track under way has a point so far."""
+        """Whether the current track has a point."""
         self._place: dict[str, str] = {}
         self.parser = expat.ParserCreate(namespace_separator=None)
         self.parser.StartElementHandler = self._on_start
         self.parser.EndElementHandler = self._on_end
         self.parser.CharacterDataHandler = self._on_text
-        # Entities can make gigabytes of some hundred bytes. A GPX file has no document type to declare them in.
+        # Entities can expand a hundred bytes to gigabytes. They are declared in a DOCTYPE, which GPX does not need.
         self.parser.StartDoctypeDeclHandler = self._on_doctype
 
     def take(self) -> list[TrackPoint]:
-        """What was found since the last time."""
+        """Return and remove the points found since the last call."""
         found, self._found = self._found, []
         return found
 
@@ -107,8 +109,8 @@ class _GpxParser:
     def _on_end(self, tag: str) -> None:
         tag = self._within.pop()
         if tag == "name" and self._within[-1:] == ["trk"]:
-            said = self._text.strip()
-            self._name = f"{self._stem}-{self._tracks} {said}" if self._by_track and said else said or self._name
+            name = self._text.strip()
+            self._name = f"{self._stem}-{self._tracks} {name}" if self._by_track and name else name or self._name
         elif tag == "time" and self._within[-1:] == ["trkpt"]:
             self._time = self._text.strip()
         elif tag == "trkpt":

@@ -1,4 +1,4 @@
-"""From files to a fleet's folder: read, cleaned, numbered, and written whole or not at all."""
+"""Ingest: read files, clean and number their rows, and write a fleet's folder atomically."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from carrycast.analysis.fleets.cleaning import HINTS, REASONS, CleaningRules
+from carrycast.analysis.fleets.cleaning import HINTS, MAX_CLOCK_ERROR_DAYS, MIN_RUN_ROWS, REASONS, CleaningRules
 from carrycast.analysis.fleets.columns import DATES_FROM_S
 from carrycast.analysis.fleets.formats import IngestFormat, format_named, format_of
 from carrycast.analysis.fleets.inputs import FleetFile, RowCount, prepare_files, restore_file_names
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 RAW_FOLDER = "raw"
 CLEANING_BYTES_PER_ROW = 225
-"""Measured: the columns of the rows of a partition, once more in another order, and the flags of a step."""
+"""Measured: the columns of a partition, a sorted copy of them, and the flags of a step."""
 MOST_SWAPPED = 0.01
-"""Of rows that are on earth only with longitude and latitude swapped: fewer are glitches of receivers."""
+"""If a larger share of rows is on earth only with longitude and latitude swapped, the columns are swapped."""
 
 
 def ingest(
@@ -61,12 +61,12 @@ def ingest(
     rules: CleaningRules | None = None,
     master: str | None = None,
 ) -> dict[str, Any]:
-    """Make a fleet's folder of files; returns what `fleet.json` says. A folder that is not empty is refused."""
+    """Make a fleet's folder from files; return the contents of `fleet.json`. A folder that is not empty is rejected."""
     source, rules = source or ReadOptions(), rules or CleaningRules()
     formats = _detect_formats(paths, source)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: is there already; give a new folder")
-    # Java was started in some folder, perhaps another than this one: what it reads is named in full.
+    # Java may have another working directory, so its paths are absolute.
     formats = {path.absolute(): one for path, one in formats.items()}
     if formats[paths[0].absolute()].kind == "contacts":
         from carrycast.analysis.fleets.contact_lists import ingest_contacts
@@ -88,7 +88,7 @@ def ingest(
         facts = _make_facts(written, inputs, read, rules)
         check_rows(folder, facts)
         facts |= summarize_fleet(folder, facts)
-        # The last of all: a folder without it is no fleet.
+        # Written after the tables: a folder without it is not a fleet.
         (folder / FACTS_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=2))
         from carrycast.analysis.fleets.page import write_fleet_page
 
@@ -115,22 +115,24 @@ def _detect_formats(paths: Sequence[Path], source: ReadOptions) -> dict[Path, In
 
 
 class ReadFiles(NamedTuple):
-    """What readers found."""
+    """The row counts of all files that were read."""
 
     counted: dict[str, RowCount]
-    """By the names of files."""
+    """The counts by file name."""
     unsaid: FleetFile | None
-    """A file whose x and y are taken for meters though nobody says so."""
+    """A file whose x and y are assumed to be meters, because the user does not say."""
 
     @property
     def rows(self) -> int:
-        """Of all files."""
+        """The rows of all files."""
         return sum(one.rows for one in self.counted.values())
 
 
 def read_raw(spark: "SparkSession", inputs: Sequence[FleetFile], source: ReadOptions, scratch: Path) -> ReadFiles:
-    """The rows of all files as RAW, in the scratch folder: logs are parsed once. All rows of a file are there, or a
-    WorkError says that they are not."""
+    """Write the rows of all files as RAW to the scratch folder, so that each file is parsed once.
+
+    Raises a WorkError if a row of a file is missing.
+    """
     import pyarrow.dataset as ds
 
     by_format: dict[str, list[FleetFile]] = {}
@@ -168,7 +170,7 @@ def read_raw(spark: "SparkSession", inputs: Sequence[FleetFile], source: ReadOpt
 def _write_fleet(
     folder: Path, spark: "SparkSession", source: ReadOptions, rules: CleaningRules, read: ReadFiles
 ) -> tuple[WrittenTables, PictureData]:
-    """Clean the rows and write the tables."""
+    """Survey and clean the rows, and write the tables."""
     files = sorted((folder / ".scratch" / RAW_FOLDER).glob("*.parquet"))
     naming = FleetNaming(source.fleet, source.by_file)
     found = survey_files(spark, files, naming)
@@ -190,7 +192,7 @@ def _write_fleet(
 
 
 def _refuse_doubtful(found: FleetSurvey, source: ReadOptions, read: ReadFiles) -> None:
-    """Refuse rows that mean something else than they seem to, or that may."""
+    """Reject rows whose units, order or dates are wrong or ambiguous."""
     if not read.rows:
         raise UserError("the files have no rows: nothing follows the names of their columns")
     if not found.readable:
@@ -218,7 +220,7 @@ def _refuse_doubtful(found: FleetSurvey, source: ReadOptions, read: ReadFiles) -
 
 
 def _refuse_too_large(rows: int) -> None:
-    """Refuse a node whose rows do not fit into the memory of this machine: all of them are cleaned at once."""
+    """Reject a node whose rows do not fit into memory, since all rows of a node are cleaned at once."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if rows * CLEANING_BYTES_PER_ROW > memory_bytes:
         raise UserError(
@@ -228,7 +230,7 @@ def _refuse_too_large(rows: int) -> None:
 
 
 class IngestPasses:
-    """The passes over the rows of one fleet, in their order: partition, clean, write. Spark runs each of them."""
+    """The passes over the rows of a fleet, each run on Spark: partition, clean, write."""
 
     def __init__(self, spark: "SparkSession", folder: Path, rules: CleaningRules, logs: LogTable) -> None:
         self._spark, self._folder, self._rules, self._logs = spark, folder, rules, logs
@@ -243,14 +245,14 @@ class IngestPasses:
     def partition(
         self, files: Sequence[Path], naming: FleetNaming, found: FleetSurvey, crs: str | None, alone: bool
     ) -> None:
-        """Write every row to its partition. `alone`: a name that two files have at the same time is refused."""
-        partitioner = Partitioner(self._scratch, naming, self._rules, found.median_s, crs)
-        told = run_each(self._spark, partitioner.partition, [[k, str(path)] for k, path in enumerate(files)])
-        self._rejected["unreadable"] += sum(one["unreadable"] for one in told)
+        """Write every row to its partition. With `alone`, a node that two files have at the same time is rejected."""
+        partitioner = Partitioner(self._scratch, naming, found.median_s, crs)
+        results = run_each(self._spark, partitioner.partition, [[k, str(path)] for k, path in enumerate(files)])
+        self._rejected["unreadable"] += sum(one["unreadable"] for one in results)
         if not alone:
             return
         spans: dict[Any, tuple[float, float]] = {}
-        for one in told:
+        for one in results:
             for log, low_s, high_s in one["spans"]:
                 name = self._logs.names[log]
                 known = spans.get(name, (low_s, high_s))
@@ -262,19 +264,19 @@ class IngestPasses:
     def write_tables(self, crs: str | None, found: FleetSurvey) -> tuple[WrittenTables, PictureData]:
         """Clean the partitions and write all tables."""
         partitions = range(int(self._logs.partition.max()) + 1)
-        told = run_each(self._spark, PartitionCleaner(self._scratch, self._rules).clean, list(partitions))
-        for one in told:
+        cleaned = run_each(self._spark, PartitionCleaner(self._scratch, self._rules).clean, list(partitions))
+        for one in cleaned:
             for reason, count in one["rejected"].items():
                 self._rejected[reason] += count
         rejected = {reason: count for reason, count in sorted(self._rejected.items()) if count}
-        kept = sum(one["kept"] for one in told)
+        kept = sum(one["kept"] for one in cleaned)
         refuse_wrong(kept, rejected)
         self._close_rejected()
-        ends = np.array([one["ends"] for one in told if one["ends"] is not None])
+        ends = np.array([one["ends"] for one in cleaned if one["ends"] is not None])
         start_s, end_s = float(ends[:, 0].min()), float(ends[:, 1].max())
         box_m = [*ends[:, 2:4].min(axis=0).tolist(), *ends[:, 4:].max(axis=0).tolist()]
         origin_m = map_origin(box_m, crs)
-        numbers = self._number_nodes([node for one in told for node in one["nodes"]])
+        numbers = self._number_nodes([node for one in cleaned for node in one["nodes"]])
         west_m, south_m, east_m, north_m = (one - origin_m[k % 2] for k, one in enumerate(box_m))
         grid = map_grid(west_m, east_m, south_m, north_m)
         lasts_s = round(end_s - start_s, 6)
@@ -284,7 +286,7 @@ class IngestPasses:
             start_s, origin_m, self._rules.every_s, edges_s, grid, spread_evenly(len(numbers), PATHS), step_s
         )
         writing = TableWriter(self._scratch, layout)
-        items = [[k, [numbers[node] for node in one["nodes"]]] for k, one in enumerate(told) if one["nodes"]]
+        items = [[k, [numbers[node] for node in one["nodes"]]] for k, one in enumerate(cleaned) if one["nodes"]]
         positions = sum(run_each(self._spark, writing.write, items))
         gathered = run_each(self._spark, writing.gather, list(range(len(edges_s) + 1)))
         known = self._write_nodes({number: (fleet, node) for _, number, fleet, node in numbers.values()})
@@ -296,7 +298,7 @@ class IngestPasses:
         return written, self._picture_data(layout)
 
     def _number_nodes(self, nodes: Sequence[int]) -> dict[int, tuple[int, int, str, str]]:
-        """Of nodes that have a row: their numbers by fleet and name, numbers in names counted as numbers."""
+        """Number the nodes that have a row, sorted by fleet and name in natural order."""
         if len(nodes) > MAX_NODES:
             raise UserError(f"more than {MAX_NODES} nodes; is the node's column the right one? See --columns")
         name = {int(self._logs.node[log]): one[:2] for log, one in enumerate(self._logs.names)}
@@ -305,7 +307,7 @@ class IngestPasses:
         return {node: (node, number, name[node][0], str(name[node][1])) for number, node in enumerate(order)}
 
     def _find_leg_edges(self, found: FleetSurvey, start_s: float, end_s: float, kept: int) -> list[float]:
-        """Times that cut the legs into files of about the same size."""
+        """Find the times that cut the legs into files of about equal size."""
         inside = np.sort(found.clock_s[(found.clock_s > start_s) & (found.clock_s < end_s)])
         shares = np.arange(1, file_count(kept)) / file_count(kept)
         return np.unique(np.quantile(inside, shares) - start_s).tolist() if len(inside) and len(shares) else []
@@ -319,14 +321,14 @@ class IngestPasses:
         sums = {name: np.concatenate([part[name] for part in parts]) for name in NODE_SUMS}
         order = np.argsort(sums["number"])
         columns: dict[str, Any] = {name: column[order] for name, column in sums.items()}
-        told = [known[number] for number in columns["number"].tolist()]
-        columns |= {name: pa.array([one[k] for one in told], pa.string()) for k, name in enumerate(("fleet", "node"))}
+        names = [known[number] for number in columns["number"].tolist()]
+        columns |= {name: pa.array([one[k] for one in names], pa.string()) for k, name in enumerate(("fleet", "node"))}
         table = pa.table({name: columns[name] for name in column_names(NODES)})
         pq.write_table(table, self._folder / "nodes" / "part-00000.parquet")
         return int(table.num_rows)
 
     def _close_rejected(self) -> None:
-        """Write the table of rejected rows also if it is empty."""
+        """Write an empty table of rejected rows if there is none."""
         import pyarrow.parquet as pq
 
         if not any((self._folder / "rejected").iterdir()):
@@ -354,13 +356,13 @@ def _make_facts(
         "positions": written.kept,
         "rejected": written.rejected,
         "resampled": written.resampled,
-        "rules": msgspec.to_builtins(rules),
+        "rules": {**msgspec.to_builtins(rules), "clock_days": MAX_CLOCK_ERROR_DAYS, "least_run": MIN_RUN_ROWS},
     }
 
 
 @contextmanager
 def atomic_folder(out: Path) -> Iterator[Path]:
-    """A folder beside the place of another, which it becomes at the end; nothing stays of what does not end well."""
+    """Yield a temporary folder that is renamed to `out` on success and deleted on failure."""
     out = out.absolute()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -381,7 +383,7 @@ def atomic_folder(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def _explain_spark_errors(out: Path) -> Iterator[None]:
-    """What Spark has to say of a file that it cannot read, or of a disk that is full, in one line."""
+    """Turn Spark's errors about unreadable files and full disks into one line."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -391,7 +393,7 @@ def _explain_spark_errors(out: Path) -> Iterator[None]:
         refuse_full_disk(error, out)
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         causes = [line for line in lines if line.startswith("Caused by:")]
-        told = (causes or lines)[-1].removeprefix("Caused by:").strip()
+        reason = (causes or lines)[-1].removeprefix("Caused by:").strip()
         if "EOFException" in str(error) or "ZipException" in str(error):
-            raise UserError(f"a gzip file is cut or broken; compress it again ({told})") from None
-        raise WorkError(f"the files could not be ingested: {told}") from None
+            raise UserError(f"a gzip file is cut or broken; compress it again ({reason})") from None
+        raise WorkError(f"the files could not be ingested: {reason}") from None

@@ -1,4 +1,4 @@
-"""The files of an ingest, made ready to be read: unpacked, in UTF-8, and under names that Spark takes as they are."""
+"""Prepares the files of an ingest for reading: decompressed, in UTF-8, under names that Spark accepts."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,13 +13,13 @@ from carrycast.errors import UserError
 from carrycast.sim.mobility import BZIP2, GZIP, detect_compression
 
 SUFFIXES = r"(\.\w+)?(\.(gz|bz2|xz|zip|zst))?$"
-"""Of a file's name, in the words of Python and of Java."""
-# Spark unpacks these by the ends of their names.
+"""The suffixes of a file's name, as a regular expression of both Python and Java."""
+# Spark decompresses these by the suffix of their names.
 _SPARK_UNPACKS = {None: "csv", GZIP: "csv.gz", BZIP2: "csv.bz2"}
 
 
 class FleetFile(NamedTuple):
-    """A file, and where it is read."""
+    """A file of the user, and the path `plain` from which it is read."""
 
     path: Path
     format: IngestFormat
@@ -27,7 +27,7 @@ class FleetFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As users know it."""
+        """The name that users know."""
         return self.path.name
 
 
@@ -37,7 +37,7 @@ def file_stem(name: str) -> str:
 
 
 def prepare_files(formats: Mapping[Path, IngestFormat], source: ReadOptions, scratch: Path) -> list[FleetFile]:
-    """Make files ready to be read; those that are so already are linked."""
+    """Prepare files for reading. Files that need no conversion are linked."""
     folder = scratch / "plain"
     folder.mkdir()
     return [
@@ -48,8 +48,8 @@ def prepare_files(formats: Mapping[Path, IngestFormat], source: ReadOptions, scr
 
 def _prepare_file(path: Path, one: IngestFormat, source: ReadOptions, folder: Path, number: int) -> Path:
     if one.name in ("parquet", "sumo", "gpx"):
-        # XML tells its encoding itself. Spark reads no file whose name begins with a dot or an underscore, and takes
-        # brackets for patterns.
+        # XML states its encoding. Spark ignores files whose name begins with a dot or an underscore, and treats
+        # brackets as patterns, so it reads a link with a plain name.
         return _link(path, folder / f"{number:05}.parquet") if one.name == "parquet" else path
     encoding = detect_encoding(path, source.encoding)
     if one.name != "csv":
@@ -72,25 +72,25 @@ def _link(path: Path, to: Path) -> Path:
 
 @contextmanager
 def restore_file_names(inputs: Sequence[FleetFile]) -> Iterator[None]:
-    """Errors name files as users know them."""
+    """Replace the paths of prepared files in errors by the paths that users know."""
     try:
         yield
     except UserError as error:
-        told = str(error)
+        text = str(error)
         for one in inputs:
-            told = told.replace(str(one.plain), str(one.path))
-        raise UserError(told) from None
+            text = text.replace(str(one.plain), str(one.path))
+        raise UserError(text) from None
 
 
 class RowCount(NamedTuple):
-    """What readers found in a file."""
+    """The number of rows of a file."""
 
     records: int
-    """That the file has, counted apart from the rows made of them."""
+    """The records of the file, counted independently of the rows read from them."""
     rows: int
     superseded: int = 0
 
     def to_facts(self, one: FleetFile) -> dict[str, Any]:
-        """For people."""
-        told = {"format": one.format.name, "records": self.records, "rows": self.rows}
-        return {**told, "superseded": self.superseded} if self.superseded else told
+        """The counts of a file, as `fleet.json` states them."""
+        facts = {"format": one.format.name, "records": self.records, "rows": self.rows}
+        return {**facts, "superseded": self.superseded} if self.superseded else facts

@@ -1,4 +1,4 @@
-"""GPS logs as tables, CSV and Parquet, read by Spark itself: parallel, and in memory that does not grow with them."""
+"""GPS logs in CSV and Parquet. Spark reads them in parallel, with memory that does not grow with the files."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,34 +34,34 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 NANOSECONDS = "spark.sql.legacy.parquet.nanosAsLong"
-"""Timestamps as pandas writes them: Spark has none such, but reads their numbers if it is told so."""
+"""Makes Spark read timestamps in nanoseconds, as pandas writes them, as numbers: Spark has no such type."""
 _BROKEN = "_broken"
 _SAMPLE_ROWS = 1000
-# A date first of all: Spark takes a lone year for its first of January, and a time of day for one of today.
+# A full date is required: Spark reads a lone year as January 1, and a time of day as today.
 _FULL_DATE = r"^\s*\d{4,6}-\d{1,2}-\d{1,2}([ T].*)?$"
 
 
 class LogRows(NamedTuple):
-    """The rows of some files as RAW."""
+    """The rows of some files, with the columns of RAW."""
 
     rows: "DataFrame"
     records: dict[str, int]
-    """How many each file has, counted without reading them."""
+    """The rows of each file, counted independently of parsing."""
     unsaid: FleetFile | None
-    """A file whose columns x and y nobody said to be meters."""
+    """A file whose columns x and y are assumed to be meters."""
 
 
 class TableLayout(NamedTuple):
-    """The columns of a table, and which is which."""
+    """The columns of a table and their meanings."""
 
     columns: tuple[str, ...]
     chosen: Mapping[str, str]
     time_unit: str | None
-    """Of numbers; None if their size tells."""
+    """The unit of numeric times; None if their magnitude decides."""
 
 
 def read_csv_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source: ReadOptions) -> LogRows:
-    """The rows of CSV files. Files with the same first line are one table; `header` is for files without."""
+    """Read CSV files. Files with the same header are one table; `source.header` is for files without a header."""
     found: dict[tuple[str, ...], list[FleetFile]] = {}
     for one in inputs:
         start = read_start(one.path, source.encoding)
@@ -91,8 +91,10 @@ def read_csv_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source: Re
 
 
 def _count_lines(spark: "SparkSession", inputs: Sequence[FleetFile], source: ReadOptions) -> dict[str, int]:
-    """How many rows each file has, by its lines; a UserError for what is no text in UTF-8, of which names could be made
-    equal that are not."""
+    """Count the rows of each file by its lines. A UserError for text that is not UTF-8.
+
+    Decoding it with replacement characters could make different names equal.
+    """
     from pyspark.sql import functions as f
 
     text = spark.read.text([spark_path(one.plain) for one in inputs])
@@ -111,7 +113,7 @@ def _count_lines(spark: "SparkSession", inputs: Sequence[FleetFile], source: Rea
 
 
 def read_parquet_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source: ReadOptions) -> LogRows:
-    """The rows of Parquet files. Files with the same columns are one table."""
+    """Read Parquet files. Files with the same columns are one table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -145,7 +147,7 @@ def read_parquet_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source
 def _find_layout(
     columns: Sequence[str], values: Mapping[str, list[object]], source: ReadOptions, where: str
 ) -> TableLayout:
-    """Which column is which; a UserError where that is not certain."""
+    """Find the meaning of each column; a UserError if it is ambiguous."""
     chosen = choose_columns(columns, source.columns, where)
     require_positions(chosen, columns, where)
     refuse_ambiguous(values, {meaning: one for meaning, one in chosen.items() if meaning not in source.columns}, where)
@@ -161,7 +163,7 @@ def _find_layout(
 
 
 def _is_assumed_meters(layout: TableLayout, source: ReadOptions) -> bool:
-    """Whether x and y are taken for meters only because they are called so."""
+    """Whether x and y are taken as meters although neither the user nor the column names say so."""
     if {"longitude", "latitude"} <= layout.chosen.keys() or source.columns_of_degrees() is not None:
         return False
     return plain_name(layout.chosen["x"]) == "x" and plain_name(layout.chosen["y"]) == "y"
@@ -175,7 +177,7 @@ def _union_tables(tables: "Sequence[DataFrame]") -> "DataFrame":
 
 
 def _raw_rows(table: "DataFrame", layout: TableLayout, inputs: Sequence[FleetFile], source: ReadOptions) -> "DataFrame":
-    """A table with the columns of RAW. What is no number, or no time, is null, and the row then keeps its text."""
+    """Convert a table to the columns of RAW. An invalid number or time is null, and the row keeps its text."""
     from pyspark.sql import functions as f
 
     chosen = layout.chosen
@@ -184,21 +186,21 @@ def _raw_rows(table: "DataFrame", layout: TableLayout, inputs: Sequence[FleetFil
         return f.col(_quote_name(chosen[meaning])) if meaning in chosen else f.lit(None)
 
     broken = f.col(_BROKEN) if _BROKEN in table.columns else f.lit(None).cast("string")
-    # Files are read under names of ours.
+    # Spark sees the names of the prepared files.
     known = {one.plain.name: one.name for one in inputs}
     file = _lookup(known, f.col("_metadata.file_name"))
-    # Without a column for it, a file is the log of one node and named after it.
+    # Without a node column, a file is the log of one node, which is named after the file.
     stem = _lookup({plain: file_stem(name) for plain, name in known.items()}, f.col("_metadata.file_name"))
     longitude, latitude = ("latitude", "longitude") if source.swap else ("longitude", "latitude")
     numbers = {
-        # No degrees have thousands: a comma in them stands before decimals.
+        # Degrees have no thousands, so a comma is a decimal comma.
         "longitude": _number_column(value(longitude), True),
         "latitude": _number_column(value(latitude), True),
         "x_m": _number_column(value("x"), source.decimal_comma),
         "y_m": _number_column(value("y"), source.decimal_comma),
     }
     clock_s = _clock_column(table, layout, source)
-    # Degrees count before meters where a table has both: they are what was measured.
+    # If a table has degrees and meters, degrees are used: receivers measure degrees.
     if {"longitude", "latitude"} <= chosen.keys():
         numbers |= {"x_m": f.lit(None).cast("double"), "y_m": f.lit(None).cast("double")}
         read = numbers["longitude"].isNotNull() & numbers["latitude"].isNotNull()
@@ -209,7 +211,8 @@ def _raw_rows(table: "DataFrame", layout: TableLayout, inputs: Sequence[FleetFil
     whole = read & clock_s.isNotNull() & node.isNotNull() & (node != "") & broken.isNull()
     text = f.coalesce(broken, f.to_json(f.struct(*(f.col(_quote_name(column)) for column in layout.columns))))
     if _BROKEN in table.columns:
-        # Parts of a file are read in any order, the rows of a part in theirs; no part of text has more rows than bytes.
+        # Spark reads blocks of a file in any order, and the rows of a block in sequence. A block has fewer rows than
+        # bytes, so block start plus row number rises with the order in the file.
         nth = f.monotonically_increasing_id().bitwiseAND(f.lit((1 << 33) - 1))
         place = f.col("_metadata.file_block_start") + nth
     else:
@@ -246,7 +249,7 @@ def _number_column(written: "Column", decimal_comma: bool) -> "Column":
 
 
 def _clock_column(table: "DataFrame", layout: TableLayout, source: ReadOptions) -> "Column":
-    """Seconds since 1970 of a number or a date, or of a date and a time of day in two columns."""
+    """Seconds since 1970 from a number or a date, or from a date and a time of day in two columns."""
     from pyspark.sql import functions as f
 
     kinds = dict(table.dtypes)
@@ -274,7 +277,7 @@ def _clock_column(table: "DataFrame", layout: TableLayout, source: ReadOptions) 
 
 
 def _seconds_column(number: "Column", unit: str | None) -> "Column":
-    """In a unit, or in the one that the number's size tells."""
+    """Convert numbers to seconds from a unit, or from the unit that their magnitude suggests."""
     from pyspark.sql import functions as f
 
     if unit is not None:

@@ -1,4 +1,4 @@
-"""The summary of a fleet's folder: one page that needs no network."""
+"""HTML pages about a fleet and about its contacts. A page is one file without external resources."""
 
 import base64
 from html import escape
@@ -30,7 +30,7 @@ SCENARIO_FILE = "scenario.toml"
 
 
 def write_fleet_page(folder: Path, facts: dict[str, Any], sight: PictureData) -> None:
-    """Draw the fleet and say what was made of its files."""
+    """Write the picture of a fleet, its summary page and an example scenario."""
     draw_fleet(sight, facts, folder / FLEET_PICTURE)
     image = base64.b64encode((folder / FLEET_PICTURE).read_bytes()).decode()
     (folder / "index.html").write_text(fleet_page(facts, image), "utf-8")
@@ -38,7 +38,7 @@ def write_fleet_page(folder: Path, facts: dict[str, Any], sight: PictureData) ->
 
 
 def example_scenario(facts: dict[str, Any]) -> str:
-    """One to begin with: the fleet's first hour, and an event a minute from its first node to all others."""
+    """An example scenario: the fleet's first hour, and an event per minute from its first node to all others."""
     lasts_s = min(facts["duration_s"], 3600.0)
     return f"""\
 name = "fleet"
@@ -68,7 +68,7 @@ to_s = {round(lasts_s / 2, 3)!r}
 
 
 def fleet_page(facts: dict[str, Any], image: str) -> str:
-    """As HTML."""
+    """The summary page as HTML."""
     files = ", ".join(facts["files"]) if len(facts["files"]) <= 3 else f"{len(facts['files'])} files"
     rejected = sum(facts["rejected"].values())
     tiles = [
@@ -103,7 +103,7 @@ def fleet_page(facts: dict[str, Any], image: str) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """As people say it."""
+    """A duration in a readable unit."""
     if seconds < 120:
         return f"{seconds:.3g} s"
     if seconds < 7200:
@@ -134,18 +134,18 @@ def _cleaning_table(facts: dict[str, Any]) -> str:
 
 
 def _rules_text(facts: dict[str, Any]) -> str:
-    told = ", ".join(f"{name} = {value}" for name, value in facts["rules"].items() if value is not None)
-    return f"<p><small>Rules: {escape(told)}</small></p>"
+    rules = ", ".join(f"{name} = {value}" for name, value in facts["rules"].items() if value is not None)
+    return f"<p><small>Rules: {escape(rules)}</small></p>"
 
 
 CONTACTS_PICTURE = "contacts.png"
 WIDTH_IN = 7.16
-# Points of a line: more are not seen.
+# More points of a line cannot be distinguished.
 POINTS = 2000
 
 
 def write_contact_page(plan: ContactPlan, folder: Path) -> dict[str, object]:
-    """Write `index.html` and the picture; returns the fits of both times."""
+    """Write `index.html` and its picture; return the fits of contact and inter-contact times."""
     lasting_s, between_s = plan.durations_s(), plan.inter_contact_s()
     fits = {"contact": fit_distribution(lasting_s), "inter_contact": fit_distribution(between_s)}
     _draw_contacts(plan, lasting_s, between_s, fits, folder / CONTACTS_PICTURE)
@@ -186,7 +186,7 @@ def _draw_contacts(
 
 def _draw_ccdf(ax: "Axes", values: Floats, fit: DistributionFit | None, label: str) -> None:
     x, above = ccdf(values[values > 0])
-    # The last value has nothing above it, and no place on a logarithmic axis.
+    # The share above the last value is 0, which a logarithmic axis cannot show.
     x, above = x[:-1], above[:-1]
     if len(x) > POINTS:
         few = np.unique(np.geomspace(1, len(x), POINTS).astype(np.int64)) - 1
@@ -236,8 +236,8 @@ def _contact_page(plan: ContactPlan, fits: dict[str, DistributionFit | None], im
 def _fit_sentence(name: str, fit: DistributionFit | None) -> str:
     if fit is None:
         return f"The {name} times are too few, or all alike: no law is fitted."
-    told = f"Of the {name} times, {fit.values:,} are at least {fit.least:.4g} s: as a power law with exponent "
-    told += f"{fit.exponent:.3g}, as an exponential law with mean {1 / fit.rate:.4g} s above that. "
+    text = f"Of the {name} times, {fit.values:,} are at least {fit.least:.4g} s: as a power law with exponent "
+    text += f"{fit.exponent:.3g}, as an exponential law with mean {1 / fit.rate:.4g} s above that. "
     if fit.better is None:
-        return told + f"Which fits better cannot be told (p = {fit.p:.2g})."
-    return told + f"The {fit.better} fits better (p = {fit.p:.2g}, Vuong's test on the likelihoods)."
+        return text + f"Which fits better cannot be told (p = {fit.p:.2g})."
+    return text + f"The {fit.better} fits better (p = {fit.p:.2g}, Vuong's test on the likelihoods)."

@@ -1,7 +1,7 @@
-"""Partitioning of rows by node: a partition has all rows of some nodes, and is cleaned in memory by one worker.
+"""Partitioning of rows by node: a partition has all rows of some nodes, and one worker cleans it in memory.
 
-A partition is one batch in each Arrow file that `Partitioner.partition` writes. Names are numbers there; `NOTHING`
-stands where a number is missing.
+A partition is one batch in each Arrow file that `Partitioner.partition` writes. The files store names as numbers, and
+`NOTHING` for a missing number.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +14,7 @@ from carrycast.analysis.fleets.cleaning import (
     CODES,
     DAY_S,
     FINE,
+    MAX_CLOCK_ERROR_DAYS,
     MAX_COORDINATE_M,
     NOTHING,
     REASONS,
@@ -34,11 +35,11 @@ LOGS_FILE = "logs.parquet"
 
 
 class LogTable(NamedTuple):
-    """All logs by their numbers, which rise with fleet, node and file."""
+    """All logs, numbered in the order of fleet, node and file."""
 
     names: list[Log]
     node: Integers
-    """The number of each log's node among all."""
+    """The node number of each log."""
     partition: Integers
 
 
@@ -48,7 +49,7 @@ def number_logs(found: Mapping[Log, int]) -> tuple[LogTable, int]:
     owner = np.array([names[k][:2] != names[k - 1][:2] if k else False for k in range(len(names))], dtype=np.int64)
     node = np.cumsum(owner)
     rows = np.bincount(node, weights=[found[log] for log in names]).astype(np.int64)
-    # Nodes one after the other: a partition is full when it has its share.
+    # Fill one partition after the other with whole nodes.
     partition = (np.cumsum(rows) - rows) // PARTITION_ROWS
     _, partition = np.unique(partition, return_inverse=True)
     return LogTable(names, node, partition[node]), int(rows.max(initial=0))
@@ -75,11 +76,10 @@ def load_logs(folder: Path) -> LogTable:
 
 
 class Partitioner(NamedTuple):
-    """Marks the rows that are wrong by themselves, and writes each row to the partition of its node."""
+    """Marks rows that are wrong regardless of others, and writes each row to the partition of its node."""
 
     scratch: Path
     naming: FleetNaming
-    rules: CleaningRules
     median_s: float
     crs: str | None
 
@@ -91,12 +91,12 @@ class Partitioner(NamedTuple):
         low_s, high_s = np.full(len(known), np.inf), np.full(len(known), -np.inf)
         unread: list[pa.Table] = []
         for part, batch in enumerate(raw_batches(path)):
-            rows = self.mark(batch, known)
-            said = (rows.reason != CODES["unreadable"]) & (
-                (np.abs(rows.clock_s - self.median_s) <= self.rules.clock_days * DAY_S) | (rows.stated != NOTHING)
+            rows = mark_rows(batch, known, self.naming, self.median_s, self.crs)
+            timed = (rows.reason != CODES["unreadable"]) & (
+                (np.abs(rows.clock_s - self.median_s) <= MAX_CLOCK_ERROR_DAYS * DAY_S) | (rows.stated != NOTHING)
             )
-            np.minimum.at(low_s, rows.log[said], rows.clock_s[said])
-            np.maximum.at(high_s, rows.log[said], rows.clock_s[said])
+            np.minimum.at(low_s, rows.log[timed], rows.clock_s[timed])
+            np.maximum.at(high_s, rows.log[timed], rows.clock_s[timed])
             self._write(rows, logs, self.scratch / "partitions" / f"{number:05}-{part:05}.arrow")
             unread += self._collect_unreadable(rows, batch, logs)
         if unread:
@@ -104,30 +104,6 @@ class Partitioner(NamedTuple):
         seen = np.flatnonzero(low_s < np.inf)
         spans = [[k, low_s[k], high_s[k]] for k in seen.tolist()]
         return {"spans": spans, "unreadable": sum(one.num_rows for one in unread)}
-
-    def mark(self, batch: "pa.RecordBatch", known: Mapping[Log, int]) -> FleetRows:
-        """The rows of a batch of RAW, with the reasons of those that are wrong by themselves."""
-        place, names, _ = log_indices(batch, self.naming)
-        log = np.array([known[name] for name in names], dtype=np.int64)[place]
-        columns: dict[str, Any] = {
-            name: float_column(batch[name]) for name in ("clock_s", "x_m", "y_m", "longitude", "latitude")
-        }
-        given = batch["longitude"].is_valid().to_numpy(zero_copy_only=False)
-        if self.crs is not None:
-            _project_columns(columns, given, self.crs)
-        stated = batch["stated"].fill_null(NOTHING).to_numpy(zero_copy_only=False)
-        text = batch["text"].is_valid().to_numpy(zero_copy_only=False)
-        longitude, latitude = columns["longitude"], columns["latitude"]
-        on_earth = (np.abs(longitude) <= 180) & (np.abs(latitude) <= 90) & ((longitude != 0) | (latitude != 0))
-        on_map = (np.abs(columns["x_m"]) <= MAX_COORDINATE_M) & (np.abs(columns["y_m"]) <= MAX_COORDINATE_M)
-        near = np.abs(columns["clock_s"] - self.median_s) <= self.rules.clock_days * DAY_S
-        reason = np.select(
-            [text, ~(np.where(given, on_earth, True) & on_map), ~near & (stated == NOTHING)],
-            [CODES["unreadable"], CODES["no_place"], CODES["clock"]],
-            FINE,
-        )
-        told = {"log": log, "place": batch["place"].to_numpy(), "stated": stated, "reason": reason.astype(np.int64)}
-        return FleetRows(**told, **columns)
 
     def _write(self, rows: FleetRows, logs: LogTable, to: Path) -> None:
         """Write a file with a batch for each partition."""
@@ -144,18 +120,48 @@ class Partitioner(NamedTuple):
         return [rejected_table(rows.take(chosen), logs, batch["text"].take(chosen))] if len(chosen) else []
 
 
+def mark_rows(
+    batch: "pa.RecordBatch", known: Mapping[Log, int], naming: FleetNaming, median_s: float, crs: str | None
+) -> FleetRows:
+    """Convert a batch of RAW to rows, with a reason for those that are wrong regardless of others.
+
+    `known` numbers the logs. Degrees are projected to `crs`.
+    """
+    place, names, _ = log_indices(batch, naming)
+    log = np.array([known[name] for name in names], dtype=np.int64)[place]
+    columns: dict[str, Any] = {
+        name: float_column(batch[name]) for name in ("clock_s", "x_m", "y_m", "longitude", "latitude")
+    }
+    given = batch["longitude"].is_valid().to_numpy(zero_copy_only=False)
+    if crs is not None:
+        _project_columns(columns, given, crs)
+    stated = batch["stated"].fill_null(NOTHING).to_numpy(zero_copy_only=False)
+    text = batch["text"].is_valid().to_numpy(zero_copy_only=False)
+    longitude, latitude = columns["longitude"], columns["latitude"]
+    on_earth = (np.abs(longitude) <= 180) & (np.abs(latitude) <= 90) & ((longitude != 0) | (latitude != 0))
+    on_map = (np.abs(columns["x_m"]) <= MAX_COORDINATE_M) & (np.abs(columns["y_m"]) <= MAX_COORDINATE_M)
+    near = np.abs(columns["clock_s"] - median_s) <= MAX_CLOCK_ERROR_DAYS * DAY_S
+    reason = np.select(
+        [text, ~(np.where(given, on_earth, True) & on_map), ~near & (stated == NOTHING)],
+        [CODES["unreadable"], CODES["no_place"], CODES["clock"]],
+        FINE,
+    )
+    others = {"log": log, "place": batch["place"].to_numpy(), "stated": stated, "reason": reason.astype(np.int64)}
+    return FleetRows(**others, **columns)
+
+
 def _project_columns(columns: dict[str, Floats], given: "np.ndarray[Any, np.dtype[np.bool_]]", crs: str) -> None:
-    """Project degrees to meters; infinite where the map has no such place."""
+    """Project degrees to meters; infinite where the projection is undefined."""
     import pyproj
 
     there = pyproj.Transformer.from_crs("EPSG:4326", crs, always_xy=True)
     for name, made in zip(("x_m", "y_m"), there.transform(columns["longitude"], columns["latitude"]), strict=True):
-        # Tenths of a millimeter: far below what a receiver knows, and the same on every machine.
+        # Tenths of a millimeter: far below the accuracy of receivers, and equal on every machine.
         columns[name] = np.where(given, np.round(made, 4), columns[name])
 
 
 def write_batches(table: "pa.Table", ends: Integers, to: Path) -> None:
-    """Write an Arrow file whose batches are the rows between these ends."""
+    """Write an Arrow file with a batch of rows between each two consecutive `ends`."""
     import pyarrow as pa
 
     with pa.OSFile(str(to), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
@@ -165,7 +171,7 @@ def write_batches(table: "pa.Table", ends: Integers, to: Path) -> None:
 
 
 def read_batch(folder: Path, number: int) -> "pa.Table":
-    """The batch of that number of all files in a folder."""
+    """Read the batch with this number from all files in a folder."""
     import pyarrow as pa
 
     def read_each() -> "Iterator[pa.RecordBatch]":
@@ -214,9 +220,9 @@ def write_rejected(tables: "Sequence[pa.Table]", to: Path) -> None:
 
 
 def clean_dataframe(rows: "DataFrame", rules: CleaningRules, median_s: float) -> "DataFrame":
-    """A Spark DataFrame of RAW rows with two more columns: `reason` of those that are rejected, `track` of the others.
+    """Add two columns to a Spark DataFrame of RAW rows: the `reason` of rejected rows, and the `track` of kept rows.
 
-    All rows of a node are cleaned at once, by the kernel that `ingest` runs.
+    All rows of a node are cleaned at once, by the functions that `ingest` runs: `mark_rows` and `clean_rows`.
     """
     schema = f"{spark_ddl(RAW)}, `reason` string, `track` bigint"
     kernel = _make_cleaning_kernel(rules, median_s)
@@ -224,7 +230,7 @@ def clean_dataframe(rows: "DataFrame", rules: CleaningRules, median_s: float) ->
 
 
 def _make_cleaning_kernel(rules: CleaningRules, median_s: float) -> "Callable[[pa.Table], pa.Table]":
-    """For workers: the rows of one node in, the same rows with their reason and track out."""
+    """Make the function that workers run: it adds reason and track to the rows of one node."""
 
     def clean(table: "pa.Table") -> "pa.Table":
         import pyarrow as pa
@@ -234,10 +240,8 @@ def _make_cleaning_kernel(rules: CleaningRules, median_s: float) -> "Callable[[p
         naming = FleetNaming("", by_file=False)
         _, names, counts = log_indices(batch, naming)
         logs, _ = number_logs(dict(zip(names, counts.tolist(), strict=True)))
-        marked = Partitioner(Path(), naming, rules, median_s, None).mark(
-            batch, {log: k for k, log in enumerate(logs.names)}
-        )
-        # The place of a row in this table, which rises with its place in the file, leads back to it.
+        marked = mark_rows(batch, {log: k for k, log in enumerate(logs.names)}, naming, median_s, None)
+        # The index of a row in this sorted table replaces its place, to restore the order after cleaning.
         cleaned, track = clean_rows(marked._replace(place=np.arange(table.num_rows)), logs.node, rules)
         order = np.argsort(cleaned.place)
         codes, tracks = cleaned.reason[order], track[order]

@@ -1,4 +1,4 @@
-"""A fleet on one picture: where it goes, how many are there when, and when each of some nodes is absent."""
+"""The picture of a fleet: a map of its positions, the number of present nodes over time, and gaps of some nodes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CELLS = 240
-"""Along the longer side of the map."""
+"""The cells along the longer side of the map."""
 PATHS = len(COLORS)
-"""Nodes whose ways are drawn: as many as there are colors."""
+"""The number of nodes whose paths are drawn: one for each color."""
 STEPS = 600
-"""Points of each of them."""
+"""The points of a drawn path."""
 ROWS = 40
-"""Nodes whose presence is drawn."""
+"""The number of nodes whose presence is drawn."""
 WIDTH_IN = 7.16
 _GRAY = "#5d646d"
 _TIMES = ((172_800.0, 86_400.0, "days"), (7_200.0, 3_600.0, "hours"), (0.0, 1.0, "s"))
 
 
 class MapGrid(NamedTuple):
-    """The cells of a map: where they begin, and how many there are."""
+    """The cells of a map: their origin, size and number."""
 
     west_m: float
     south_m: float
@@ -41,42 +41,42 @@ class MapGrid(NamedTuple):
 
 
 def map_grid(west_m: float, east_m: float, south_m: float, north_m: float) -> MapGrid:
-    """Cells that cover all places."""
+    """Make a grid that covers all positions."""
     cell_m = max(east_m - west_m, north_m - south_m, 1.0) / CELLS
     columns, rows = int((east_m - west_m) / cell_m) + 1, int((north_m - south_m) / cell_m) + 1
     return MapGrid(west_m, south_m, cell_m, columns, rows)
 
 
 class PictureData(NamedTuple):
-    """What is drawn: few numbers, however large the fleet."""
+    """The data of the picture. Its size does not grow with the fleet, except for the tracks."""
 
     cells: Floats
-    """Positions in each cell of the map, rows from the south."""
+    """The number of positions in each cell; the first row is the southernmost."""
     extent_m: tuple[float, float, float, float]
     tracks: Floats
-    """Node, first and last time of each track."""
+    """The node, first time and last time of each track."""
     paths: dict[int, tuple[Floats, Floats]]
 
 
 def path_lines(points: Floats) -> dict[int, tuple[Floats, Floats]]:
-    """The lines to draw from points in order: node, track, time, x and y of each."""
+    """The lines of each node, from sorted points of node, track, time, x and y."""
     found = {}
     for number in np.unique(points[:, 0]):
         mine = points[points[:, 0] == number]
         breaks = np.flatnonzero(np.diff(mine[:, 1])) + 1
-        # A value that is no number breaks the line where the node was absent.
+        # NaN breaks the line where the node was absent.
         x_m, y_m = (np.insert(mine[:, column], breaks, np.nan) for column in (3, 4))
         found[int(number)] = (x_m, y_m)
     return found
 
 
 def spread_evenly(nodes: int, most: int) -> list[int]:
-    """Some numbers of nodes, the first and the last among them."""
+    """Choose up to `most` node numbers at equal distances, with the first and the last."""
     return sorted({int(number) for number in np.linspace(0, nodes - 1, min(nodes, most)).round()})
 
 
 def count_present(tracks: Floats) -> tuple[Floats, Integers]:
-    """The times at which nodes come or go, and how many are there from each on."""
+    """The times at which nodes appear or disappear, and the number of present nodes from each time on."""
     time_s = np.concatenate((tracks[:, 1], tracks[:, 2]))
     change = np.concatenate((np.ones(len(tracks), dtype=np.int64), -np.ones(len(tracks), dtype=np.int64)))
     order = np.lexsort((-change, time_s))
@@ -84,7 +84,7 @@ def count_present(tracks: Floats) -> tuple[Floats, Integers]:
 
 
 def draw_fleet(sight: PictureData, facts: dict[str, Any], to: Path) -> None:
-    """The picture, as PNG."""
+    """Draw the picture as PNG."""
     with paper_style():
         from matplotlib import pyplot as plt
         from matplotlib.ticker import MaxNLocator

@@ -1,4 +1,4 @@
-"""What readers of files share: the options of a user, points of tracks, and the abstract class of their formats."""
+"""The shared parts of file readers: the user's options, track points, and the base class of position formats."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -11,17 +11,17 @@ import msgspec
 from carrycast.core.file_formats import FileFormat
 
 TIME_UNITS: Mapping[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-"""How many seconds each is."""
+"""The length of each unit in seconds."""
 UNIT_FROM: Mapping[str, float] = {"ns": 1e17, "us": 1e14, "ms": 1e11}
-"""Numbers from here on are dates in these units: in the next larger one they would lie beyond the year 5000."""
+"""The smallest date in each unit: read in the next larger unit, it would be after the year 5000."""
 GPS_BEGAN_S = 315_964_800.0
-"""1980-01-06: a date before it is none that a receiver wrote, either."""
+"""1980-01-06, the GPS epoch. No receiver wrote an earlier date."""
 LATEST_S = 5e9
-"""The year 2128. A date beyond it is none that a receiver wrote: the unit of its number was not the one it seems."""
+"""The year 2128. A later date means that the unit of the number was guessed wrongly."""
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How files are to be read."""
+    """Options for reading files."""
 
     format: str | None = None
     columns: Mapping[str, str] = {}
@@ -30,13 +30,13 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     time_unit: str | None = None
     encoding: str | None = None
     decimal_comma: bool = False
-    """Numbers have a comma before their decimals, and none anywhere else."""
+    """The comma separates decimals."""
     crs: str | None = None
     fleet: str = "fleet"
     swap: bool = False
-    """The files have latitude where longitude belongs."""
+    """Longitude and latitude are swapped in the files."""
     single: bool = False
-    """A file that names no node is the log of one."""
+    """A file without a node column is the log of one node."""
     by_file: bool = False
     """Each file is a fleet of its own, so that equal names in two files are two nodes."""
     by_track: bool = False
@@ -45,14 +45,14 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Equal names in two files, or tracks, are the same node, even if they overlap in time."""
 
     def columns_of_degrees(self) -> bool | None:
-        """Whether the user says that x and y are degrees, or meters."""
+        """Whether the user declares x and y as degrees (True) or meters (False); None if neither."""
         if self.columns.get("longitude") == "x" and self.columns.get("latitude") == "y":
             return True
         return False if {"x", "y"} <= self.columns.keys() else None
 
 
 class TrackPoint(NamedTuple):
-    """Who was where when. One that cannot be read keeps what the file says in `text`."""
+    """The position of a node at a time. An unreadable point keeps the file's words in `text`."""
 
     node: str
     clock_s: float
@@ -64,7 +64,7 @@ class TrackPoint(NamedTuple):
     def of(
         cls, node: str, time: object, longitude: object, latitude: object, time_unit: str | None = None
     ) -> "TrackPoint":
-        """From values as they were written."""
+        """Parse the values of a file; the point is unreadable if one is invalid."""
         try:
             made = cls(node, parse_clock(time, time_unit), float(str(longitude)), float(str(latitude)))
             if not (node and isfinite(made.longitude) and isfinite(made.latitude)):
@@ -75,12 +75,12 @@ class TrackPoint(NamedTuple):
 
     @classmethod
     def unreadable(cls, node: str, text: str) -> "TrackPoint":
-        """What is no place of a node at a time, as the file says it."""
+        """A point that could not be parsed, with the words of the file."""
         return cls(node, nan, nan, nan, text)
 
 
 class PositionFormat(FileFormat):
-    """A format of positions that were measured, opened on one file.
+    """A format of measured positions, opened on one file.
 
     A plug-in derives from it, gives `name` and `summary`, and implements `recognizes` and `points`.
     """
@@ -88,12 +88,12 @@ class PositionFormat(FileFormat):
     content: ClassVar[str] = "positions"
 
     def __init__(self, path: Path, options: ReadOptions | None = None, name: str | None = None) -> None:
-        """`name` is that of the file as users know it; it may be read from a copy."""
+        """`name` is the file's name as users know it, since `path` may be a copy."""
         self.path = path
         self.options = options or ReadOptions()
         self.file_name = name or path.name
         self.rows = 0
-        """Rows of the file read so far. All of them are given as points: kept, or unreadable with a text."""
+        """The rows read so far. Each becomes a point, readable or unreadable."""
 
     def points(self) -> Iterator[TrackPoint]:
         """The points of the file, in its order."""
@@ -101,8 +101,10 @@ class PositionFormat(FileFormat):
 
 
 def parse_clock(time: object, unit: str | None = None) -> float:
-    """Seconds since 1970 of a date, UTC unless it says else, or of a number: in that unit, or in the one that its size
-    tells."""
+    """Parse a date or a number to seconds since 1970.
+
+    A date without a time zone is UTC. A number without a unit has the unit that its magnitude suggests.
+    """
     try:
         number = float(str(time))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The tables of a fleet's folder, column by column. docs/fleets.md shows the same, and a test holds it to this."""
+"""The schema of the tables in a fleet's folder. A test checks that docs/fleets.md shows the same columns."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 class TableColumn(NamedTuple):
-    """One column: its name, its type in Spark's words, and what it holds."""
+    """A column: its name, its Spark SQL type and its meaning."""
 
     name: str
     kind: str
@@ -73,7 +73,7 @@ RAW: TableSchema = (
     TableColumn("stated", "bigint", "the track, where the format itself says what is joined; else null"),
     TableColumn("text", "string", "what the file says, where it could not be read; else null"),
 )
-"""What readers give, before any cleaning."""
+"""The output of readers, before cleaning."""
 CONTACTS: TableSchema = (
     TableColumn("a", "bigint", "the number of a node"),
     TableColumn("b", "bigint", "the number of another, above a"),
@@ -83,7 +83,7 @@ CONTACTS: TableSchema = (
 
 
 def spark_ddl(table: TableSchema) -> str:
-    """As Spark takes a schema."""
+    """The schema as Spark DDL."""
     return ", ".join(f"`{column.name}` {column.kind}" for column in table)
 
 
@@ -96,5 +96,5 @@ def arrow_schema(table: TableSchema) -> "pa.Schema":
 
 
 def column_names(table: TableSchema) -> list[str]:
-    """Its columns."""
+    """The names of the columns."""
     return [column.name for column in table]

@@ -1,4 +1,4 @@
-"""Files that Spark cannot read itself, turned into a Parquet file of raw rows, a batch at a time."""
+"""Converts files that Spark cannot read into Parquet files of raw rows, batch by batch."""
 
 from array import array
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ BATCH_ROWS = 1 << 18
 
 
 class RowStager:
-    """Writes the rows of files as RAW, and counts what each file has."""
+    """Writes the rows of files as RAW and counts the records of each file."""
 
     def __init__(self, source: ReadOptions) -> None:
         self._source = source
         self._tracks: dict[str, str] = {}
-        """The GPX file of each track's name so far."""
+        """The GPX file in which each track name was first seen."""
 
     def stage(self, one: FleetFile, to: Path) -> RowCount:
         """Write the rows of a file to a new Parquet file."""
@@ -36,7 +36,7 @@ class RowStager:
             return self._stage_points(one, plugin(one.plain, self._source, one.name), to)
         if not issubclass(plugin, MovementFormat):
             raise UserError(f"{one.path}: {one.format.name} states {one.format.kind}, which ingest does not read")
-        # Read as a movement model, so that it moves as when it is played.
+        # Read through the movement model, so that the fleet moves as the model plays the file.
         recorded = plugin(file=str(one.plain)).recorded()
         _check_records(one, recorded)
         rows = _write_batches(
@@ -46,8 +46,8 @@ class RowStager:
 
     def _stage_fcd(self, one: FleetFile, to: Path) -> RowCount:
         samples = read_fcd(one.plain)
-        said = self._source.columns_of_degrees()
-        degrees = samples.in_degrees() if said is None else said
+        declared = self._source.columns_of_degrees()
+        degrees = samples.in_degrees() if declared is None else declared
         if degrees is None:
             raise UserError(
                 f"{one.path}: x and y may be meters or degrees, and no speeds tell: say --columns x=x,y=y for meters, "
@@ -71,7 +71,7 @@ class RowStager:
         return RowCount(reader.rows, rows)
 
     def _refuse_same_tracks(self, one: FleetFile, reader: GpxFile) -> None:
-        """Receivers give their tracks names such as ACTIVE LOG: equal ones may be one node or several."""
+        """Reject equal track names unless the user decides: names such as ACTIVE LOG may be one node or several."""
         for name, tracks in reader.tracks.items():
             other = self._tracks.setdefault(name, one.name)
             apart = tracks > 1 or (other != one.name and not self._source.by_file)
@@ -88,16 +88,16 @@ def _check_records(one: FleetFile, recorded: RecordedMovement) -> None:
         raise lost_rows_error(one.name, recorded.records, recorded.used + recorded.superseded)
 
 
-def lost_rows_error(name: str, read: int, told: int) -> WorkError:
-    """Rows that vanished on their way: nothing may be made of the others."""
+def lost_rows_error(name: str, read: int, accounted: int) -> WorkError:
+    """The error for rows that were read but are neither kept nor rejected."""
     return WorkError(
-        f"{name}: {read:,} rows were read, but {told:,} are kept or rejected; nothing is written. This is an error in "
-        "carrycast: please report it with the file"
+        f"{name}: {read:,} rows were read, but {accounted:,} are kept or rejected; nothing is written. This is an "
+        "error in carrycast: please report it with the file"
     )
 
 
 def _write_batches(batches: "Iterator[pa.RecordBatch]", to: Path) -> int:
-    """Write batches to a new Parquet file; returns how many rows it has."""
+    """Write batches to a new Parquet file; return its number of rows."""
     import pyarrow.parquet as pq
 
     writer = None
@@ -112,7 +112,7 @@ def _write_batches(batches: "Iterator[pa.RecordBatch]", to: Path) -> int:
 
 
 def _raw_batch(rows: int, **columns: object) -> "pa.RecordBatch":
-    """RAW with these columns; all others are null."""
+    """A batch of RAW with these columns; all others are null."""
     import pyarrow as pa
 
     schema = arrow_schema(RAW)
@@ -125,7 +125,7 @@ def _raw_batch(rows: int, **columns: object) -> "pa.RecordBatch":
 def _stated_batches(
     known: list[str], rows: Waypoints, columns: tuple[str, str], name: str
 ) -> "Iterator[pa.RecordBatch]":
-    """What a simulator states."""
+    """Batches of RAW from the waypoints of a simulator."""
     import numpy as np
 
     names = np.array(known, dtype=object)
@@ -144,14 +144,14 @@ def _stated_batches(
 
 
 def _point_batches(reader: PositionFormat, swap: bool, name: str) -> "Iterator[pa.RecordBatch]":
-    """Points one by one."""
+    """Batches of RAW from the points of a reader."""
     node: list[str] = []
     text: list[str | None] = []
     clock_s, longitude, latitude = array("d"), array("d"), array("d")
     done = 0
 
     def batch() -> "pa.RecordBatch":
-        # Fields that could not be read are not numbers here; their rows have a text.
+        # The numbers of unreadable points are NaN; their rows have a text.
         import numpy as np
 
         return _raw_batch(

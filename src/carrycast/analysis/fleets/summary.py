@@ -1,4 +1,4 @@
-"""What a fleet's folder holds, looked at when it is written: whether all rows are there, where, when and how fast."""
+"""Checks and summarizes a fleet's folder after it is written: row counts, area, period and speeds."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_REJECTED = 0.1
-"""Of rows that are rejected for what is wrong with them: with a larger share of them a fleet is doubtful."""
+"""With a larger share of wrong rows, a fleet's status is `doubtful`."""
 BY_WISH = frozenset({"outside", "duplicate"})
-"""Reasons that say nothing against a file."""
-# Speeds are counted by their size, in steps of half a percent, so that any number of them takes no memory.
+"""Reasons that do not make a fleet doubtful."""
+# Speeds are counted in a logarithmic histogram with steps of half a percent, in constant memory.
 _STEP = 0.005
 _SLOWEST_MPS, _FASTEST_MPS = 1e-3, 1e6
 
 
 def check_rows(folder: Path, facts: dict[str, Any]) -> None:
-    """A WorkError unless every row that was read stands in one of the tables."""
+    """Raise a WorkError unless every row that was read is in one of the tables."""
     rejected = sum(facts["rejected"].values())
     written = _count_rows(folder / "rejected")
     if written != rejected:
@@ -44,7 +44,7 @@ def _count_rows(folder: Path) -> int:
 
 
 def summarize_fleet(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
-    """Where on earth, how fast, and whether it is to be trusted."""
+    """The geographic bounds, speed quantiles and status of a fleet."""
     wrong = sum(count for reason, count in facts["rejected"].items() if reason not in BY_WISH)
     asked = facts["rows"] - sum(facts["rejected"].get(reason, 0) for reason in BY_WISH)
     doubtful = wrong > MOST_REJECTED * asked
@@ -52,7 +52,7 @@ def summarize_fleet(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_bounds(folder: Path) -> dict[str, Any]:
-    """The degrees that hold the fleet: west, south, east and north. West is above east across 180 degrees."""
+    """Find west, south, east and north of the fleet. Across 180 degrees, west is greater than east."""
     lows: list[float] = []
     highs: list[float] = []
     middle: float | None = None
@@ -64,7 +64,7 @@ def _find_bounds(folder: Path) -> dict[str, Any]:
             continue
         if middle is None:
             middle = float(longitude[0])
-        # Counted from one of them, no fleet smaller than half the earth is cut in two.
+        # Longitudes are relative to the first one, so a fleet across 180 degrees stays in one piece.
         away = (longitude - middle + 540) % 360 - 180
         lows += [float(away.min()), float(latitude.min())]
         highs += [float(away.max()), float(latitude.max())]
@@ -82,7 +82,7 @@ def _wrap_longitude(longitude: float) -> float:
 
 
 def _measure_speeds(folder: Path) -> dict[str, Any]:
-    """Quantiles of speed over the time that nodes move, within half a percent."""
+    """Measure quantiles of speed over the time that nodes move, within half a percent."""
     cells = int(np.log(_FASTEST_MPS / _SLOWEST_MPS) / _STEP) + 2
     lasting_s: Floats = np.zeros(cells)
     for batch in _read_batches(folder / LEGS_FOLDER, "start_s", "end_s", "vx_mps", "vy_mps"):
@@ -105,23 +105,23 @@ def _read_batches(folder: Path, *columns: str) -> "Iterator[pa.RecordBatch]":
 
 
 def fleet_sentences(facts: dict[str, Any]) -> list[str]:
-    """Where on earth, when, how many and how fast, for people; of contacts, only when."""
+    """Sentences about area, period, nodes and speeds; of contact lists, about the period only."""
     begin_s, end_s = facts["start_s"], facts["start_s"] + facts["duration_s"]
     nodes = "1 node" if facts["nodes"] == 1 else f"{facts['nodes']:,} nodes"
-    told = [f"when: {_time_text(begin_s)} to {_time_text(end_s)}"]
+    sentences = [f"when: {_time_text(begin_s)} to {_time_text(end_s)}"]
     if "legs" in facts:
-        told = [
+        sentences = [
             f"where: {_place_text(facts)}",
-            *told,
+            *sentences,
             f"who: {nodes}; while they move, half of the time up to {_speed_text(facts['speed_p50_mps'])}, 95 % of it "
             f"up to {_speed_text(facts['speed_p95_mps'])}",
         ]
     if facts["status"] != "ok":
         wrong = sum(count for reason, count in facts["rejected"].items() if reason not in BY_WISH)
-        told.append(
+        sentences.append(
             f"DOUBTFUL: {wrong:,} of {facts['rows']:,} rows are rejected for what is wrong with them: see `rejected`"
         )
-    return told
+    return sentences
 
 
 def _place_text(facts: dict[str, Any]) -> str:
@@ -136,7 +136,7 @@ def _place_text(facts: dict[str, Any]) -> str:
 
 
 def degrees_text(longitude: float, latitude: float) -> str:
-    """A place on earth."""
+    """A position as text."""
     return (
         f"{abs(latitude):.4f}° {'N' if latitude >= 0 else 'S'} {abs(longitude):.4f}° {'E' if longitude >= 0 else 'W'}"
     )
@@ -151,7 +151,7 @@ def _time_text(time_s: float) -> str:
 
 
 def date_text(time_s: float) -> str | None:
-    """A date, if a number is one."""
+    """A time as a date; None if the number is not one."""
     if time_s < DATES_FROM_S:
         return None
     try:

@@ -1,4 +1,4 @@
-"""A first look at the rows of a fleet: whose they are, and where and when most of them lie."""
+"""A survey of a fleet's rows before cleaning: their logs, and the center of their times and positions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _COUNTS = ("rows", "readable", "in_degrees", "swappable", "unswappable")
-# A thousandth of a degree is a hundred meters: nobody writes degrees with fewer digits.
+# A thousandth of a degree is about a hundred meters: logs write degrees with more digits.
 _DEGREE_DIGITS = 3
 SAMPLE = 4096
-"""Rows of a file that stand for all of it where a middle is looked for."""
+"""The sample size of a file for medians."""
 BATCH_ROWS = 500_000
-"""Rows in memory at once."""
+"""The rows that are in memory at once."""
 Log = tuple[str, str | None, str]
 """Fleet, node, file."""
 
 
 class FleetNaming(NamedTuple):
-    """How the fleet of a row is called that its file says none of."""
+    """The naming of fleets for rows without a fleet."""
 
     fleet: str
     by_file: bool
 
-    def of(self, said: str | None, file: str) -> str:
-        """Its name."""
-        if said is not None:
-            return said
+    def of(self, named: str | None, file: str) -> str:
+        """The fleet of a row, from the name in the row and its file."""
+        if named is not None:
+            return named
         return file_stem(file) if self.by_file else self.fleet
 
 
 class FleetCenter(NamedTuple):
-    """The middle of a fleet, in degrees, and how far from it most of its rows lie."""
+    """The center of a fleet in degrees, and the distance within which 99 % of its rows are."""
 
     longitude: float
     latitude: float
@@ -48,23 +48,23 @@ class FleetCenter(NamedTuple):
 
 
 class FleetSurvey(NamedTuple):
-    """What there is."""
+    """Counts and samples of all rows."""
 
     rows: int
     readable: int
     in_degrees: int
     swappable: int
-    """Rows whose latitude is none, and that would be on earth with their numbers swapped."""
+    """Rows with an invalid latitude that would be on earth with longitude and latitude swapped."""
     unswappable: int
-    """Rows on earth that would not be there with their numbers swapped."""
+    """Rows on earth that would not be with longitude and latitude swapped."""
     measured: bool
-    """Whether some rows were measured, not stated by a simulator."""
+    """Whether some rows were measured, not written by a simulator."""
     may_be_degrees: bool
-    """Whether all measured places in meters could be degrees as well, by their size and their digits."""
+    """Whether all measured positions in meters could also be degrees, by magnitude and digits."""
     example: str | None
-    """Of the rows that cannot be read."""
+    """The text of an unreadable row."""
     logs: dict[Log, int]
-    """Rows of each."""
+    """The number of rows of each log."""
     clock_s: Floats
     longitude: Floats
     latitude: Floats
@@ -73,11 +73,11 @@ class FleetSurvey(NamedTuple):
 
     @property
     def median_s(self) -> float:
-        """In the middle of all times."""
+        """The median time."""
         return weighted_quantile(self.clock_s, self.weight, 0.5)
 
     def find_center(self) -> FleetCenter | None:
-        """Of the rows with a place on earth; None without any. Also right for a fleet on both sides of 180 degrees."""
+        """Find the center of the rows on earth; None without any. A fleet may lie across 180 degrees."""
         on_earth = (np.abs(self.longitude) <= 180) & (np.abs(self.latitude) <= 90)
         on_earth &= (self.longitude != 0) | (self.latitude != 0)
         if not on_earth.any():
@@ -88,7 +88,7 @@ class FleetSurvey(NamedTuple):
             round(float(np.degrees(np.arctan2(weight @ np.sin(angle), weight @ np.cos(angle)))), 2),
             round(weighted_quantile(latitude, weight, 0.5), 2),
         )
-        # Nearly all rows, not all: a few wrong ones, which cleaning finds later, must not decide.
+        # 99 % of the rows: the few wrong ones, which cleaning rejects later, must not decide.
         east = np.abs((longitude - middle[0] + 540) % 360 - 180) * np.cos(np.radians(latitude))
         away = np.maximum(east, np.abs(latitude - middle[1]))
         return FleetCenter(*middle, weighted_quantile(away, weight, 0.99))
@@ -102,7 +102,7 @@ def weighted_quantile(values: Floats, weight: Floats, share: float) -> float:
 
 
 def survey_files(spark: "SparkSession", files: Sequence[Path], naming: FleetNaming) -> FleetSurvey:
-    """Look at all rows once, file by file."""
+    """Survey all rows, with a Spark task for each file."""
 
     def look(path: str) -> dict[str, Any]:
         return _survey_file(Path(path), naming)
@@ -152,14 +152,14 @@ def _survey_file(path: Path, naming: FleetNaming) -> dict[str, Any]:
             chosen = np.flatnonzero(fine)[:1]
         for to, column in zip(sample, (*columns, np.full(len(fine), float(step))), strict=True):
             to.extend(column[chosen].tolist())
-    told = [[*log, rows] for log, rows in logs.items()]
-    return {"logs": told, "sample": sample, "example": example, **counts}
+    counted_logs = [[*log, rows] for log, rows in logs.items()]
+    return {"logs": counted_logs, "sample": sample, "example": example, **counts}
 
 
 def _classify_rows(
     rows: "pa.RecordBatch", fine: "np.ndarray[Any, Any]", longitude: Floats, latitude: Floats
 ) -> "dict[str, np.ndarray[Any, Any]]":
-    """Which rows are what the counts of a survey are of."""
+    """Flag the rows of each count of a survey."""
     given = fine & rows["longitude"].is_valid().to_numpy(zero_copy_only=False)
     unstated = fine & rows["stated"].is_null().to_numpy(zero_copy_only=False)
     in_meters = unstated & ~given
@@ -177,7 +177,7 @@ def _classify_rows(
 
 
 def raw_batches(path: Path) -> "Iterator[pa.RecordBatch]":
-    """The rows of a file of RAW, some at a time, with names as numbers into dictionaries."""
+    """Read a file of RAW in batches, with dictionary-encoded names."""
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(path, read_dictionary=["fleet", "node", "file"])
@@ -185,7 +185,7 @@ def raw_batches(path: Path) -> "Iterator[pa.RecordBatch]":
 
 
 def log_indices(rows: "pa.RecordBatch", naming: FleetNaming) -> tuple[Integers, list[Log], Integers]:
-    """For each row the place of its log in a list, the list, and how many rows each has."""
+    """Return the log index of each row, the logs, and the number of rows of each log."""
     codes, names = zip(*(_dictionary_codes(rows[name]) for name in ("fleet", "node", "file")), strict=True)
     width = [len(one) for one in names]
     key = (codes[0] * width[1] + codes[1]) * width[2] + codes[2]
@@ -199,7 +199,7 @@ def log_indices(rows: "pa.RecordBatch", naming: FleetNaming) -> tuple[Integers, 
 
 
 def _dictionary_codes(column: "pa.Array") -> "tuple[Integers, list[Any]]":
-    """Numbers into the values of a dictionary, the last of which is None."""
+    """Dictionary codes of a column, and the dictionary with None as its last value."""
     import pyarrow as pa
 
     found = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
@@ -208,13 +208,13 @@ def _dictionary_codes(column: "pa.Array") -> "tuple[Integers, list[Any]]":
 
 
 def float_column(column: "pa.Array") -> Floats:
-    """Numbers, not a number where there is none."""
+    """A column as floats, with NaN for null."""
     found: Floats = column.to_numpy(zero_copy_only=False).astype(np.float64)
     return found
 
 
 def find_clash(spans: Mapping[Log, tuple[float, float]]) -> tuple[str | None, str, str] | None:
-    """The first node that two files tell of at the same time, with both files; None without one."""
+    """Find the first node that has rows of two files in overlapping periods, with both files; None without one."""
     by_node: dict[tuple[str, str | None], list[tuple[float, str, float]]] = {}
     for (fleet, node, file), (low_s, high_s) in spans.items():
         by_node.setdefault((fleet, node), []).append((low_s, file, high_s))
@@ -231,13 +231,13 @@ def find_clash(spans: Mapping[Log, tuple[float, float]]) -> tuple[str | None, st
     return None
 
 
-# A transverse Mercator map stretches by (d / R)^2 / 2 at a distance d from its middle line: by 0.5 % at 640 km. Fleets
-# that go farther need a map that their user chooses.
+# A transverse Mercator projection stretches by (d / R)^2 / 2 at a distance d from its central meridian: 0.5 % at
+# 640 km. For larger fleets, the user chooses the projection.
 MAX_SPREAD_DEG = 6.0
 
 
 def choose_crs(center: FleetCenter, crs: str | None) -> str:
-    """The map that a fleet is drawn on, as PROJ knows it: the user's choice, or one around its middle."""
+    """Choose the projection in PROJ's notation: the user's, or transverse Mercator around the fleet's center."""
     pyproj = _pyproj()
     if crs is None:
         if center.spread_deg > MAX_SPREAD_DEG:

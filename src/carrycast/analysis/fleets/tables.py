@@ -1,4 +1,4 @@
-"""The tables of a fleet's folder: positions, legs, nodes, and rejected rows. Each file is written by one worker."""
+"""Writes the tables of a fleet's folder: positions, legs, nodes and rejected rows. One worker writes each file."""
 
 import re
 from collections.abc import Sequence
@@ -23,42 +23,42 @@ from carrycast.sim.mobility import LEGS_FOLDER, Floats, Integers
 
 ROW_GROUP = 1 << 17
 NODE_SUMS = ("number", "rows", "first_s", "last_s", "present_s", "path_m", "tracks")
-# Rows of a file: enough to make a file worth opening, few enough that one hour of a week is not most of it.
+# Large enough to be worth opening, small enough that an hour of a week needs only a few files.
 ROWS_PER_FILE = 2_000_000
-# Of rows that are wrong for one reason: with a larger share of them, nothing is ingested.
+# With a larger share of rows rejected for one reason, the ingest fails.
 MOST_WRONG = 0.5
-# As contact plans have it.
+# The same limit as in contact plans.
 MAX_NODES = 10_000_000
 
 
 class WrittenTables(NamedTuple):
-    """What was written."""
+    """Counts and facts of the tables that were written."""
 
     kept: int
     rejected: dict[str, int]
     legs: int
     resampled: int | None
-    """Rows after resampling; None without."""
+    """The rows after resampling; None without resampling."""
     facts: dict[str, Any]
 
 
 class FleetLayout(NamedTuple):
-    """What is known of the whole fleet once all is clean."""
+    """Properties of the whole fleet, known after cleaning."""
 
     start_s: float
     origin_m: tuple[float, float]
     every_s: float | None
     edges_s: list[float]
-    """Where the files of legs are cut, in seconds since the start: the first begins before any leg."""
+    """The times at which the files of legs are cut, in seconds since the start."""
     grid: MapGrid
     drawn: list[int]
-    """The nodes whose ways are drawn."""
+    """The nodes whose paths are drawn."""
     step_s: float
-    """And how far apart their points are."""
+    """The time between two points of a drawn path."""
 
 
 class TrackPositions(NamedTuple):
-    """Rows of tracks, by node and time."""
+    """Positions of tracks, sorted by node and time."""
 
     number: Integers
     track: Integers
@@ -69,7 +69,7 @@ class TrackPositions(NamedTuple):
     latitude: Floats
 
     def take(self, chosen: Any) -> "TrackPositions":
-        """Some of them."""
+        """Select rows."""
         return TrackPositions(*(column[chosen] for column in self))
 
     @property
@@ -80,19 +80,19 @@ class TrackPositions(NamedTuple):
 
 
 class PartitionCleaner(NamedTuple):
-    """The first half: the rows of a partition are cleaned."""
+    """The first pass: cleans the rows of a partition."""
 
     scratch: Path
     rules: CleaningRules
 
     def clean(self, partition: int) -> dict[str, Any]:
-        """Write what is rejected, keep what is fine in the scratch folder, and tell what there is."""
+        """Write rejected rows to their table and kept rows to the scratch folder; return counts and extent."""
         logs = load_logs(self.scratch)
         table = read_batch(self.scratch / "partitions", partition)
         rows = FleetRows(*(np.array(table[name].to_numpy()) for name in FleetRows._fields))
         del table
         rows, track = clean_rows(rows, logs.node, self.rules)
-        # Those that could not be read stand among the rejected already.
+        # The partitioner has already written the unreadable rows (code 1).
         wrong = rows.take(rows.reason > 1)
         if len(wrong.log):
             to = self.scratch.parent / "rejected" / f"part-{partition:05}.parquet"
@@ -103,24 +103,24 @@ class PartitionCleaner(NamedTuple):
         columns = (owner, track[fine], kept.clock_s, kept.x_m, kept.y_m, kept.longitude, kept.latitude)
         np.savez(self.scratch / "clean" / f"{partition:05}.npz", *columns)
         counts = np.bincount(wrong.reason, minlength=len(REASONS) + 1).tolist()
-        told = {"kept": len(owner), "rejected": dict(zip(REASONS, counts[1:], strict=True))}
+        counted = {"kept": len(owner), "rejected": dict(zip(REASONS, counts[1:], strict=True))}
         if not len(owner):
-            return {**told, "nodes": [], "ends": None}
+            return {**counted, "nodes": [], "ends": None}
         ends = [kept.clock_s.min(), kept.clock_s.max()]
         ends += [kept.x_m.min(), kept.y_m.min(), kept.x_m.max(), kept.y_m.max()]
-        return {**told, "nodes": np.unique(owner).tolist(), "ends": [float(end) for end in ends]}
+        return {**counted, "nodes": np.unique(owner).tolist(), "ends": [float(end) for end in ends]}
 
 
 class TableWriter(NamedTuple):
-    """The second half: positions, and legs by time."""
+    """The second pass: writes positions by node, and legs by time."""
 
     scratch: Path
     layout: FleetLayout
 
     def write(self, item: list[Any]) -> int:
-        """Write the positions of a partition and its share of the legs; returns how many positions there are.
+        """Write the positions and legs of a partition; return the number of positions.
 
-        The item is the partition, and for each node in it, by its owner, its number, fleet and name.
+        The item is the partition and a list of its nodes: owner, number, fleet and name.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -158,11 +158,11 @@ class TableWriter(NamedTuple):
         return len(rows.number)
 
     def _write_legs(self, rows: TrackPositions, partition: int) -> None:
-        """Legs as batches, one for each file that they go into, and the sums of each node."""
+        """Write the legs, with a batch for each output file, and the sums of each node."""
         import pyarrow as pa
 
         begin = np.flatnonzero(rows.joined)
-        # A track that was resampled too coarsely to have two rows of it has none.
+        # Two rows of a resampled track may have the same time.
         begin = begin[rows.time_s[begin + 1] > rows.time_s[begin]]
         start_s, end_s = rows.time_s[begin], rows.time_s[begin + 1]
         vx_mps, vy_mps = ((one[begin + 1] - one[begin]) / (end_s - start_s) for one in (rows.x_m, rows.y_m))
@@ -193,7 +193,7 @@ class TableWriter(NamedTuple):
         np.savez(self.scratch / "nodes" / f"{partition:05}.npz", **kept)
 
     def _write_picture_data(self, rows: TrackPositions, partition: int) -> None:
-        """What a picture needs of these rows."""
+        """Write the picture's data of these rows."""
         grid = self.layout.grid
         row, column = (
             np.floor((one - low_m) / grid.cell_m).astype(np.int64)
@@ -210,7 +210,7 @@ class TableWriter(NamedTuple):
         np.savez(self.scratch / "picture" / f"{partition:05}.npz", cells=cells, counts=counts, tracks=tracks, path=path)
 
     def gather(self, window: int) -> dict[str, Any]:
-        """Write a file of legs, in the order of time, and tell how many, how long the longest, and their digest."""
+        """Write a file of legs sorted by time; return their number, longest duration and digest."""
         import pyarrow.parquet as pq
 
         table = read_batch(self.scratch / "legs", window)
@@ -229,11 +229,11 @@ def _is_track_start(rows: TrackPositions) -> "np.ndarray[Any, np.dtype[np.bool_]
 
 
 def legs_digest(columns: "list[Any]") -> int:
-    """Of rows in any order: the same legs give the same, however they are spread over files."""
+    """A digest of legs that does not depend on their order or on the files that hold them."""
     mixed = np.zeros(len(columns[0]), dtype=np.uint64)
     with np.errstate(over="ignore"):
         for column in columns:
-            # splitmix64, over the bits of the number and of what came before it.
+            # splitmix64 (Steele et al., OOPSLA 2014) over the bits of the number and the columns before it.
             mixed = (mixed ^ np.ascontiguousarray(column).view(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
             mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -242,11 +242,11 @@ def legs_digest(columns: "list[Any]") -> int:
 
 
 def resample(rows: TrackPositions, every_s: float) -> TrackPositions:
-    """A row at each whole multiple of a time, on the straight line between the rows around it; none between tracks."""
+    """Interpolate tracks linearly at the multiples of a period; no rows between tracks."""
     joined = rows.joined
     following = np.minimum(np.arange(len(joined)) + 1, len(joined) - 1)
     first = np.ceil(rows.time_s / every_s).astype(np.int64)
-    # A multiple at which the next row stands is that row's own.
+    # A multiple at the time of the next row belongs to that row.
     until = np.where(joined, first[following], np.floor(rows.time_s / every_s).astype(np.int64) + 1)
     count = np.maximum(until - first, 0)
     row = np.repeat(np.arange(len(joined)), count)
@@ -261,7 +261,7 @@ def resample(rows: TrackPositions, every_s: float) -> TrackPositions:
         return made
 
     x_m, y_m, latitude = (interpolate(one, one[then] - one[row]) for one in (rows.x_m, rows.y_m, rows.latitude))
-    # The short way around the earth, also across 180 degrees.
+    # The shorter way around the earth, also across 180 degrees.
     east = rows.longitude[then] - rows.longitude[row]
     longitude = interpolate(rows.longitude, east - 360.0 * np.floor((east + 180.0) / 360.0))
     longitude = np.where(joined[row], longitude - 360.0 * np.floor((longitude + 180.0) / 360.0), longitude)
@@ -269,14 +269,14 @@ def resample(rows: TrackPositions, every_s: float) -> TrackPositions:
 
 
 def map_origin(box_m: Sequence[float], crs: str | None) -> tuple[float, float]:
-    """Where a fleet's own meters begin. A map's own origin may be far away; meters of a file are kept as they are."""
+    """The origin of a fleet's coordinates. A projection's origin may be far away; meters of a file are unchanged."""
     return (float(int(box_m[0] // 1)), float(int(box_m[1] // 1))) if crs is not None else (0.0, 0.0)
 
 
 def fleet_facts(
     start_s: float, end_s: float, crs: str | None, origin_m: tuple[float, float], box_m: Sequence[float]
 ) -> dict[str, Any]:
-    """When and where a fleet is, as its facts say it."""
+    """The period and area of a fleet, as `fleet.json` states them."""
     return {
         "start_s": start_s,
         "duration_s": round(end_s - start_s, 6),
@@ -287,7 +287,7 @@ def fleet_facts(
 
 
 def refuse_clash(node: str | None, first: str, second: str) -> NoReturn:
-    """A name that two files have at the same time: the user has to say what is meant by it."""
+    """Reject a node name that two files use at the same time: it may be one node or two."""
     raise UserError(
         f"node {node!r} is in {first} and in {second} at the same time: give "
         "--by-file if these are two nodes, --merge if they are one"
@@ -295,7 +295,7 @@ def refuse_clash(node: str | None, first: str, second: str) -> NoReturn:
 
 
 def refuse_wrong(kept: int, rejected: dict[str, int]) -> None:
-    """Refuse a fleet with nothing left, or of which most is wrong for one reason."""
+    """Reject a fleet without kept rows, or with most rows rejected for one reason."""
     rows = kept + sum(rejected.values())
     for reason, count in rejected.items():
         if reason in HINTS and count > MOST_WRONG * rows:
@@ -305,11 +305,11 @@ def refuse_wrong(kept: int, rejected: dict[str, int]) -> None:
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:
-    """For sorting: `bus 9` before `bus 10`. Numbers by their length first: they may be longer than any integer."""
+    """A sort key with `bus 9` before `bus 10`. Numbers compare as digits, because they may exceed any integer."""
     parts = ((part, part.lstrip("0")) for part in re.split(r"(\d+)", name))
     return [(len(digits), digits) if part.isdecimal() else (-1, part) for part, digits in parts]
 
 
 def file_count(rows: int) -> int:
-    """How many files so many rows make."""
+    """The number of files for this number of rows."""
     return max(-(-rows // ROWS_PER_FILE), 1)

@@ -1,4 +1,4 @@
-"""Text files as they are found: in which encoding, and with what between their columns."""
+"""Text files of users: detection of encoding and delimiter, and conversion to UTF-8."""
 
 import codecs
 import csv
@@ -13,9 +13,9 @@ from carrycast.sim.mobility import decompressed_file
 SNIFFED_BYTES = 1 << 16
 DELIMITERS = ",;\t|"
 BLANKS = " "
-"""Stands for any blanks between columns."""
+"""Columns are separated by any number of blanks."""
 _MARKS = (
-    # UTF-32 before UTF-16, whose mark it begins with.
+    # The mark of UTF-32 begins with that of UTF-16, so it is tried first.
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -23,43 +23,45 @@ _MARKS = (
 )
 
 
-def detect_encoding(path: Path, said: str | None) -> str:
+def detect_encoding(path: Path, chosen: str | None) -> str:
     """The encoding of a file: as the user says, by its byte order mark, or UTF-8."""
-    if said is not None:
+    if chosen is not None:
         try:
-            # Some codecs are for other things than text.
-            b"a".decode(said, errors="replace")
-            return codecs.lookup(said).name
+            # Some codecs are not for text.
+            b"a".decode(chosen, errors="replace")
+            return codecs.lookup(chosen).name
         except LookupError:
-            raise UserError(f"--encoding {said!r}: no such encoding; give one such as latin-1 or cp1252") from None
+            raise UserError(f"--encoding {chosen!r}: no such encoding; give one such as latin-1 or cp1252") from None
     with decompressed_file(path) as file:
         start = file.read(4)
     return next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
 
 
 def read_start(path: Path, encoding: str | None = None) -> str:
-    """The beginning of a file as text, unpacked if need be. What is no text in its encoding is replaced: this decides
-    on formats, never on names."""
+    """Read the start of a file, decompressed, as text.
+
+    Undecodable bytes are replaced, since the start only serves to detect formats and columns.
+    """
     with decompressed_file(path) as file:
         raw = file.read(SNIFFED_BYTES)
     return raw.decode(detect_encoding(path, encoding), errors="replace").removeprefix("\ufeff")
 
 
 def complete_lines(start: str) -> list[str]:
-    """The lines of the beginning of a file, without the last where it may be cut."""
+    """The lines in the start of a file, without the last one, which may be cut."""
     lines = re.split("\r\n|\r|\n", start)
     return lines[:-1] if len(lines) > 1 else lines
 
 
 def detect_delimiter(start: str) -> str:
-    """What stands between the columns of a table: the most frequent candidate of its first line."""
+    """Detect the delimiter of a table: the most frequent candidate in its first line."""
     header = complete_lines(start)[0]
     found = max(DELIMITERS, key=lambda mark: (header.count(mark), -DELIMITERS.index(mark)))
     return found if found in header else BLANKS
 
 
 def split_rows(start: str, most: int = 1000) -> list[list[str]]:
-    """The first rows of a table, its first line among them."""
+    """Split the first rows of a table, including its header."""
     lines = [line for line in complete_lines(start) if line.strip()][:most]
     delimiter = detect_delimiter(start)
     if delimiter == BLANKS:
@@ -68,7 +70,7 @@ def split_rows(start: str, most: int = 1000) -> list[list[str]]:
 
 
 def split_header(start: str) -> list[str]:
-    """The names of the columns of a table."""
+    """Split the header of a table."""
     return next(iter(split_rows(start, 1)), [])
 
 
@@ -98,7 +100,7 @@ def copy_text(path: Path, encoding: str, blanks: bool, to: Path) -> None:
 
 
 def not_text_error(path: Path, encoding: str) -> str:
-    """What to say of a file that is not in an encoding."""
+    """The error text for a file that is not in this encoding."""
     return (
         f"{path}: is no text in {encoding}: say in which encoding it is, as in --encoding latin-1 or --encoding cp1252"
     )

@@ -1,4 +1,4 @@
-"""Work on files, spread over Spark's workers: a function and the things it is to be done with, each a task."""
+"""Runs a function on Spark's workers, with a task for each item."""
 
 import json
 import re
@@ -18,21 +18,21 @@ _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
 def spark_path(path: Path) -> str:
-    """A path as Spark reads it: what it takes for patterns is quoted."""
+    """Escape the characters of a path that Spark would treat as a pattern."""
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", str(path))
 
 
 def refuse_full_disk(error: Exception, out: Path) -> None:
-    """Say it in a line if Spark, or a worker of it, had no room left; whatever it wrote so far is taken away."""
+    """Raise a WorkError of one line if Spark or a worker failed because the disk is full."""
     if any(one in str(error) for one in _FULL):
         places = f"{out.absolute().parent} or {tempfile.gettempdir()}"
         raise WorkError(f"{out}: not written, the disk is full: make room at {places}, where Spark works") from None
 
 
 def run_each(spark: "SparkSession", work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """What `work` returns for every item, in their order. Both go as JSON; whatever is large stands in files."""
+    """Run `work` on every item; return the results in order. Items and results travel as JSON; large data as files."""
     rows = [(place, json.dumps(item)) for place, item in enumerate(items)]
-    # One task of Spark for each, so that a core that is done takes the next.
+    # One Spark task for each item, so that a free core takes the next.
     tasks = spark.createDataFrame(rows, "place bigint, item string").repartition(max(len(rows), 1), "place")
     done = tasks.mapInArrow(_make_worker(work), "place bigint, result string").collect()
     return [json.loads(row["result"]) for row in sorted(done, key=lambda row: row["place"])]

@@ -1,4 +1,4 @@
-"""A fleet for other programs: positions as Parquet or CSV, movement for ns-2 and the ONE."""
+"""Exports a fleet for other programs: positions as Parquet or CSV, movement for ns-2 and the ONE."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -19,9 +19,10 @@ BATCH_ROWS = 1 << 17
 
 
 def write_fleet(folder: Path, to: Path, format_name: str | None = None) -> int:
-    """Write the positions of a fleet's folder to a file, whole or not at all.
+    """Write the positions of a fleet's folder to a file, which is replaced atomically.
 
-    Returns how many absences the format cannot say: in ns-2 a node stands meanwhile, in the ONE it moves on slowly.
+    Returns the number of absences that the format cannot express: in ns-2 an absent node stands still, in the ONE it
+    moves on slowly.
     """
     import pyarrow as pa
     import pyarrow.dataset as ds
@@ -63,7 +64,7 @@ def _write_csv(held: "ds.Dataset", facts: FleetFacts, to: Path) -> int:
 
 
 def _split_by_node(held: "ds.Dataset") -> Iterator["pa.Table"]:
-    """The positions of each node, in the order of time."""
+    """The positions of each node, sorted by time."""
     table = held.to_table(columns=["number", "track", "time_s", "x_m", "y_m"])
     table = table.sort_by([("number", "ascending"), ("track", "ascending"), ("time_s", "ascending")])
     number = table["number"].to_numpy()
@@ -81,7 +82,7 @@ def _write_ns2(held: "ds.Dataset", facts: FleetFacts, to: Path) -> int:
 
 
 def _write_ns2_node(rows: "pa.Table", file: TextIO) -> int:
-    """Where a node starts, and a command for each leg. A track begins with a leap, as fast as it takes."""
+    """Write the start of a node and a command for each leg. A new track begins with a very fast move."""
     number, track, time_s, x_m, y_m = (rows[name].to_pylist() for name in rows.column_names)
     node = f"$node_({number[0]})"
     file.write(f"{node} set X_ {x_m[0]!r}\n{node} set Y_ {y_m[0]!r}\n{node} set Z_ 0.0\n")
@@ -91,7 +92,7 @@ def _write_ns2_node(rows: "pa.Table", file: TextIO) -> int:
         lasting_s = time_s[k + 1] - time_s[k]
         if track[k] != track[k + 1]:
             unsaid += 1
-            # It stands until just before it is told elsewhere, and is there within a thousandth of a second.
+            # The node stands until a millisecond before the new track, and moves to its start in that millisecond.
             lasting_s = min(lasting_s, 0.001) or 0.001
             begin_s = max(time_s[k + 1] - lasting_s, time_s[k])
         else:
@@ -109,7 +110,7 @@ def _write_one(held: "ds.Dataset", facts: FleetFacts, to: Path) -> int:
     table = table.sort_by([("time_s", "ascending"), ("number", "ascending"), ("track", "ascending")])
     number, time_s, x_m, y_m = (table[name].to_numpy() for name in ("number", "time_s", "x_m", "y_m"))
     bounds = [0.0, facts.duration_s, x_m.min(), x_m.max(), y_m.min(), y_m.max()]
-    # One place for a node and a time is all that the format has.
+    # The format has one position for a node at a time.
     _, first = np.unique(np.stack((time_s, number)), axis=1, return_index=True)
     with to.open("w", encoding="utf-8", newline="\n") as file:
         file.write(" ".join(repr(float(bound)) for bound in bounds) + "\n")

@@ -1,4 +1,4 @@
-"""A live network on the player's page: what nodes tell through their control channels, served on this machine alone."""
+"""A live network on the player's page: reads the nodes' control channels and serves the page on this machine only."""
 
 from typing import TYPE_CHECKING
 

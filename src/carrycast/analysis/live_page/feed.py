@@ -1,7 +1,7 @@
 """The event feed of a live network: rows in order of time, which the page adds to those it has.
 
-Nodes report at their own pace, so reports wait a moment until all nodes have reported, and are then put in order. The
-feed is bounded: when it gets too long, a new chapter begins with the rows that still matter, and the page reads again.
+Nodes report at different times, so reports are held until all nodes have reported, and are then sorted. The feed is
+bounded: when it gets too long, a new chapter begins with the rows that still matter, and the page reads all of them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,10 +17,10 @@ MAX_ROWS = 200_000
 MAX_SPAN_S = 7200.0
 KEEP_S = 3600.0
 AT_ONCE = 20_000
-"""Rows in one answer to the page."""
+"""The most rows in one response to the page."""
 MAX_NODES = 2000
 MAX_TEXT = 500
-"""Characters of an event's attributes: the page has room for fewer."""
+"""The most characters of an event's attributes; the page shows fewer."""
 _CODES: dict[str, int] = {
     Kind.PUBLISH: REACH,
     Kind.RECEIVE: REACH,
@@ -34,11 +34,11 @@ LINK_UP, LINK_DOWN, PLACE, DROP, EVENT, FRAMES = range(7, 13)
 """Rows of a live feed besides the facts of `player.story`; the page's live.js knows them by these numbers."""
 
 Row = list[Any]
-"""What it is and when, then what belongs to it. Events are numbered in the order of their first rows."""
+"""Kind and time, then the values of the kind. Events are numbered in the order of their first rows."""
 
 
 class LiveFeed:
-    """One network. Times are seconds on the watcher's clock; nodes are known by their ids and numbered as they come."""
+    """The feed of one network. Times are seconds on the watcher's clock; nodes are numbered in order of appearance."""
 
     def __init__(self, origin_s: float) -> None:
         self._origin_s = origin_s
@@ -51,11 +51,11 @@ class LiveFeed:
         self._numbered = 0
         self._missed = 0
         self._frames: dict[int, int] = {}
-        # What holds at the end of the rows.
+        # The state after the last row.
         self._events: dict[str, int] = {}
         self._described: set[int] = set()
         self._have: tuple[set[Pair], set[Pair], set[Pair]] = (set(), set(), set())
-        """(event, node): reached, carried, delivered."""
+        """Pairs of event and node: reached, carried, delivered."""
         self._neighbors: dict[int, frozenset[int]] = {}
         self._links: dict[Pair, int] = {}
         self._subscriptions: dict[tuple[int, str], dict[str, Any]] = {}
@@ -63,7 +63,7 @@ class LiveFeed:
     # Reports of nodes.
 
     def add_node(self, id: int, name: str | None = None) -> None:
-        """A node, by its name once that is known."""
+        """Add a node, or set its name once it is known."""
         place = self._places.get(id)
         if place is None and len(self._places) < MAX_NODES:
             self._places[id] = len(self._names)
@@ -73,34 +73,37 @@ class LiveFeed:
             self._names[place] = name
             self._chapter += 1
 
-    def report(self, id: int, time_s: float, what: str, told: Any) -> None:
-        """A node reports an `event` of its feed, its `place`, `neighbors`, `subscriptions` or `frames`, the events that
-        it `holds`, or that it is `up` or `gone`."""
+    def report(self, id: int, time_s: float, what: str, value: Any) -> None:
+        """Add a node's report.
+
+        `what` is an `event` of its feed, its `place`, `neighbors`, `subscriptions` or `frames`, the events that it
+        `holds`, or that the node is `up` or `gone`.
+        """
         self._numbered += 1
-        self._waiting.append((time_s - self._origin_s, self._numbered, id, what, told))
+        self._waiting.append((time_s - self._origin_s, self._numbered, id, what, value))
 
     def add_missed(self, count: int) -> None:
-        """So many events of feeds came too fast to be kept."""
+        """Add to the number of events that nodes' feeds have lost."""
         self._missed += count
 
-    # In order.
+    # Rows in order of time.
 
     def release(self, until_s: float) -> None:
-        """Make rows of all reports up to a time, by which every node has reported."""
+        """Turn all reports up to a time into rows. Every node must have reported up to that time."""
         until_s -= self._origin_s
         due = sorted((one for one in self._waiting if one[0] <= until_s), key=lambda one: one[:2])
         self._waiting = [one for one in self._waiting if one[0] > until_s]
-        for time_s, _, id, what, told in due:
+        for time_s, _, id, what, value in due:
             if id in self._places:
                 # A late report gets a late time: rows never go back in time.
-                self._add_report(max(time_s, self._until_s), id, what, told)
+                self._add_report(max(time_s, self._until_s), id, what, value)
                 self._until_s = max(time_s, self._until_s)
         self._until_s = max(until_s, self._until_s)
         if len(self._rows) > MAX_ROWS or self._until_s > MAX_SPAN_S:
             self._shorten()
 
     def story(self, chapter: int, after: int) -> dict[str, Any]:
-        """What the page does not have yet: all, if it has another chapter."""
+        """The rows that the page does not have: all, if it has another chapter."""
         start = after if chapter == self._chapter and 0 <= after <= len(self._rows) else 0
         rows = self._rows[start : start + AT_ONCE]
         return {
@@ -114,21 +117,21 @@ class LiveFeed:
             "rows": rows,
         }
 
-    def _add_report(self, now: float, id: int, what: str, told: Any) -> None:
+    def _add_report(self, now: float, id: int, what: str, value: Any) -> None:
         node = self._places[id]
         if what == "event":
-            self._add_feed_event(now, node, told)
+            self._add_feed_event(now, node, value)
         elif what == "place":
-            self._rows.append([PLACE, now, node, *(told or (None, None))])
+            self._rows.append([PLACE, now, node, *(value or (None, None))])
         elif what == "neighbors":
-            self._update_links(now, node, told)
+            self._update_links(now, node, value)
         elif what == "subscriptions":
-            self._subscribe(now, id, told)
+            self._subscribe(now, id, value)
         elif what == "frames":
-            self._frames[node] = told
+            self._frames[node] = value
             self._rows.append([FRAMES, now, sum(self._frames.values())])
         elif what == "holds":
-            for event in told:
+            for event in value:
                 self._add_fact(now, STORE, node, self._number_event(now, event), -1)
         elif what == "up":
             self._rows.append([START, now, node, -1, -1])
@@ -144,7 +147,7 @@ class LiveFeed:
             event = self._events.get(seen.event or "", -1)
             self._rows.append([DROP, now, node, event, seen.reason or "unknown"])
             return
-        # What an older chapter forgot is not worth mentioning only because it goes.
+        # An eviction of an event that an older chapter dropped is not shown.
         if seen.event is None or (seen.kind == Kind.EVICT and seen.event not in self._events):
             return
         code = _CODES.get(seen.kind)
@@ -168,7 +171,7 @@ class LiveFeed:
         self._rows.append([code, now, node, event, peer])
 
     def _number_event(self, now: float, id: str, seen: FeedEvent | None = None) -> int:
-        """Its number; who wants it is known as soon as its attributes are."""
+        """The number of an event. Its eligible nodes are added once its attributes are known."""
         attributes = None if seen is None else seen.attributes
         known = id in self._events
         place = self._events.setdefault(id, len(self._events))
@@ -211,7 +214,7 @@ class LiveFeed:
             }
 
     def _update_links(self, now: float, node: int, neighbors: Iterable[int]) -> None:
-        """A pair is linked while either of it says so."""
+        """Update the links of a node. A pair is linked while either node reports it."""
         after = frozenset(self._places[id] for id in neighbors if id in self._places)
         before = self._neighbors.get(node, frozenset())
         self._neighbors[node] = after
@@ -246,8 +249,11 @@ class LiveFeed:
 def shorten_rows(
     rows: list[Row], from_s: float, carried: Collection[int], most: int
 ) -> tuple[list[Row], dict[int, int], float]:
-    """The rows from a time on, at most so many, with that time as their 0; the new numbers of the events that are kept;
-    and the time, which is later than asked for where too much has happened since."""
+    """Drop old rows.
+
+    Returns at most `most` rows with times relative to `from_s`, the new numbers of the remaining events, and `from_s`,
+    which is later than requested if there are too many rows since then.
+    """
     if len(rows) > most:
         from_s = max(from_s, rows[len(rows) - most // 2][1])
     last: dict[int, float] = {}
@@ -263,7 +269,7 @@ def shorten_rows(
             share[event] = share.get(event, 0) + 1
     kept: dict[int, int] = {}
     room = most
-    # The newest first: they are what is looked at.
+    # The newest events first: users look at them.
     for event in sorted(last, key=lambda event: -last[event]):
         if (last[event] >= from_s or event in carried) and share[event] <= room:
             kept[event] = -1
@@ -274,28 +280,28 @@ def shorten_rows(
 
 def _select_rows(rows: list[Row], from_s: float, kept: dict[int, int], ids: dict[str, int]) -> list[Row]:
     standing: dict[tuple[Any, ...], Row] = {}
-    told: list[Row] = []
-    # What a node had stored when it went is gone with it.
+    recent: list[Row] = []
+    # The stored events of a node that stopped or crashed are gone.
     born = {row[2]: place for place, row in enumerate(rows) if row[0] in (CRASH, STOP, START) and row[1] < from_s}
     for place, row in enumerate(rows):
         code, time_s = row[0], row[1]
         now = max(time_s - from_s, 0.0)
         if code == EVENT:
             if ids[row[3]] in kept:
-                told.append([code, now, *row[2:]])
+                recent.append([code, now, *row[2:]])
         elif code < CRASH:
             if row[3] in kept and (code not in (STORE, EVICT) or place > born.get(row[2], -1)):
-                told.append([code, now, row[2], kept[row[3]], row[4]])
+                recent.append([code, now, row[2], kept[row[3]], row[4]])
         elif code == DROP:
             if time_s >= from_s:
-                told.append([code, now, row[2], kept.get(row[3], -1), row[4]])
+                recent.append([code, now, row[2], kept.get(row[3], -1), row[4]])
         elif time_s >= from_s:
-            told.append([code, now, *row[2:]])
+            recent.append([code, now, *row[2:]])
         elif code == LINK_DOWN:
             standing.pop((LINK_UP, row[2], row[3]), None)
         else:
-            # Of where nodes are, whether they are up and how many frames there were, the last word counts.
+            # Only the last position, the last start or stop, and the last frame count matter.
             what = code if code in (LINK_UP, PLACE, FRAMES) else CRASH
             whose = tuple(row[2:4]) if code == LINK_UP else (row[2],) if code != FRAMES else ()
             standing[what, *whose] = [code, 0.0, *row[2:]]
-    return [*standing.values(), *told]
+    return [*standing.values(), *recent]

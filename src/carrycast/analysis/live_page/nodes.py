@@ -1,4 +1,4 @@
-"""Asks live nodes, again and again, what happened to them."""
+"""Polls live nodes for their events, positions, neighbors and subscriptions."""
 
 import threading
 import time
@@ -9,17 +9,17 @@ from carrycast.errors import UserError, WorkError
 from carrycast.node.api import Client, WatchResponse, connect
 
 MAX_CHANNELS = 256
-"""Each is asked by a thread of its own, so that one that hangs holds up no other."""
+"""Each node is polled by its own thread, so that one that hangs does not delay others."""
 PERIOD_S = 0.5
 HOLD_S = 1.2
-"""After that what happened is put in order: everybody has been asked twice since."""
+"""Reports are held this long before they are sorted: each node has been polled twice meanwhile."""
 BATCHES = 10
-"""Answers that are read at a time from a node that has much to tell."""
+"""The most responses that are read in one period from a node with many events."""
 PATIENCE_S = 3.0
 
 
 class Watchers:
-    """One network, watched until it is left."""
+    """The threads that poll the nodes of one network."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         if len(addresses) > MAX_CHANNELS:
@@ -35,12 +35,12 @@ class Watchers:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Find every node; a WorkError names the first that does not answer. From then on they may come and go."""
+        """Connect to every node; a WorkError names the first that does not answer. Later, nodes may come and go."""
         clients = []
         try:
             for address in self._addresses:
                 clients.append(connect(address, PATIENCE_S))
-                # A node of an older carrycast says here that it does not understand.
+                # A node of an older carrycast rejects this request.
                 clients[-1].watch()
                 status = clients[-1].status()
                 self._feed.add_node(status.node, status.name)
@@ -54,13 +54,13 @@ class Watchers:
             thread.start()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         self._stop.set()
         for thread in self._threads:
             thread.join(2 * PERIOD_S)
 
     def story(self, chapter: int, after: int) -> dict[str, object]:
-        """What a page that has so much of a chapter does not have yet."""
+        """The rows that a page does not have, after the first `after` rows of a chapter."""
         with self._lock:
             self._feed.release(time.time() - HOLD_S)
             return self._feed.story(chapter, after)
@@ -72,23 +72,23 @@ class Watchers:
                     client = connect(address)
                 self._listen(client)
             except (UserError, WorkError):
-                # It is gone, or it will be soon; its story says so, and it may come back.
+                # The node is gone, which `_listen` has reported. It may come back.
                 pass
             finally:
                 if client is not None:
                     client.close()
                     client = None
-            # Longer than what is told of a new life is put back in time.
+            # Longer than the period by which the reports of a restarted node are dated back.
             self._stop.wait(2 * PERIOD_S)
 
     def _listen(self, client: Client) -> None:
-        """One life of a node."""
-        node, said = client.status().node, client.watch()
-        ahead_s = time.time() - said.time_s
-        frames = said.frames
+        """Poll a node until it stops."""
+        node, response = client.status().node, client.watch()
+        ahead_s = time.time() - response.time_s
+        frames = response.frames
         try:
             self._report(node, "up", None)
-            self._add_response(node, said, ahead_s, frames)
+            self._add_response(node, response, ahead_s, frames)
             known: object = None
             while not self._stop.is_set():
                 status = client.status()
@@ -101,33 +101,35 @@ class Watchers:
                     self._report(node, "place", status.position)
                     self._report(node, "neighbors", status.neighbors)
                 for _ in range(BATCHES):
-                    before, said = said, client.watch(said.next)
-                    self._add_response(node, said, ahead_s, frames, before.frames != said.frames)
-                    if not said.events:
+                    before, response = response, client.watch(response.next)
+                    self._add_response(node, response, ahead_s, frames, before.frames != response.frames)
+                    if not response.events:
                         break
                 self._stop.wait(PERIOD_S)
         finally:
             self._report(node, "gone", None)
 
-    def _report(self, node: int, what: str, told: object) -> None:
+    def _report(self, node: int, what: str, value: object) -> None:
         with self._lock:
             self._feed.add_node(node)
-            self._feed.report(node, time.time(), what, told)
+            self._feed.report(node, time.time(), what, value)
 
-    def _add_response(self, node: int, said: WatchResponse, ahead_s: float, frames: int, sent: bool = False) -> None:
+    def _add_response(
+        self, node: int, response: WatchResponse, ahead_s: float, frames: int, sent: bool = False
+    ) -> None:
         with self._lock:
             now_s = time.time()
-            if said.subscriptions is not None:
-                # They stood a moment ago: an event that comes with them in one answer may be for them.
-                self._feed.report(node, now_s - PERIOD_S, "subscriptions", said.subscriptions)
-            if said.holds:
-                self._feed.report(node, now_s, "holds", said.holds)
+            if response.subscriptions is not None:
+                # Dated back: an event in the same response may be for these subscriptions.
+                self._feed.report(node, now_s - PERIOD_S, "subscriptions", response.subscriptions)
+            if response.holds:
+                self._feed.report(node, now_s, "holds", response.holds)
             if sent:
-                self._feed.report(node, now_s, "frames", said.frames - frames)
-            self._feed.add_missed(said.missed)
-            for event in said.events:
+                self._feed.report(node, now_s, "frames", response.frames - frames)
+            self._feed.add_missed(response.missed)
+            for event in response.events:
                 self._feed.report(node, min(event.time_s + ahead_s, now_s), "event", event)
-            # Also while nobody looks: what waits must not pile up.
+            # Also without a viewer, so that held reports do not accumulate.
             if now_s - self._released_s > PERIOD_S:
                 self._released_s = now_s
                 self._feed.release(now_s - HOLD_S)

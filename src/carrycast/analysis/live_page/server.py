@@ -1,4 +1,4 @@
-"""The local page: served on this machine's loopback alone, to whoever knows its address."""
+"""The HTTP server of the live page, on the loopback interface, with a secret key in the address."""
 
 import hmac
 import secrets
@@ -16,9 +16,9 @@ from carrycast.errors import WorkError
 
 HOST = "127.0.0.1"
 MAX_REQUESTS = 16
-"""At a time. A page asks one by one; who opens more connections waits in the system's queue."""
+"""The most concurrent requests. A page sends one at a time; further connections wait in the system's queue."""
 PATIENCE_S = 10.0
-# The page is whole: nothing is to be had from elsewhere, and nobody may put it in a frame.
+# The page loads nothing from other sites, and no site may embed it in a frame.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -33,7 +33,7 @@ class PageServer(ThreadingHTTPServer):
     def __init__(self, watchers: Watchers, title: str, port: int = 0) -> None:
         self.watchers = watchers
         self.page = live_page(title).encode()
-        # Other users of the machine reach the port, too; a control socket is its owner's alone, and so is its story.
+        # Other users of the machine can reach the port. Control sockets are private to their owner, and so is the page.
         self.key = secrets.token_urlsafe(12)
         self._free = threading.BoundedSemaphore(MAX_REQUESTS)
         try:
@@ -44,16 +44,16 @@ class PageServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """What to open in a browser."""
+        """The address to open in a browser."""
         return f"http://{HOST}:{self.server_port}/{self.key}/"
 
     def process_request_thread(self, request: "socket | tuple[bytes, socket]", client_address: Any) -> None:
-        """In a thread of its own, of which there are not too many."""
+        """Handle a request in its thread; at most `MAX_REQUESTS` at a time."""
         with self._free:
             super().process_request_thread(request, client_address)
 
     def handle_error(self, request: "socket | tuple[bytes, socket]", client_address: Any) -> None:
-        """A browser that hangs up in the midst of an answer is no news."""
+        """Ignore errors of connections that the browser closes early."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -63,9 +63,9 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """The page, or what happened since."""
+        """Send the page, or the rows since the last request."""
         asked = urlsplit(self.path)
-        # A name that leads to this machine but is not its own: another site's page, through the visitor's browser.
+        # Another Host means DNS rebinding: a page of another site, through the visitor's browser.
         if self.headers.get("Host", "") not in (
             f"{HOST}:{self.server.server_port}",
             f"localhost:{self.server.server_port}",
@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Who looks when is nobody's business."""
+        """Log nothing."""
 
 
 def _parse_number(text: str) -> int:

@@ -1,4 +1,4 @@
-"""The player: a run as one HTML file that moves. Python says what happened; the page's own scripts draw it."""
+"""The player: an animated run as one HTML file. Python writes the data; the page's scripts draw them."""
 
 from typing import TYPE_CHECKING
 

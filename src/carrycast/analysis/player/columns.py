@@ -1,4 +1,4 @@
-"""Columns of whole numbers in few bytes: variable-length integers, compressed together, as text."""
+"""Columns of integers in few bytes: variable-length integers, compressed together and encoded as text."""
 
 import base64
 import gzip
@@ -20,7 +20,7 @@ class Columns:
         self._size_bytes = 0
 
     def add(self, name: str, values: Integers, rising: bool = False) -> None:
-        """Keep a column; one that rises, or mostly does, is kept as its differences."""
+        """Add a column. One that mostly rises is stored as differences."""
         assert name not in self._places, f"{name} is there twice"
         values = np.asarray(values, dtype=np.int64)
         kept = np.diff(values, prepend=0) if rising else values
@@ -30,16 +30,16 @@ class Columns:
         self._size_bytes += len(part)
 
     def places(self) -> dict[str, list[int]]:
-        """Of each column: its first byte, how many numbers it has, and whether they are differences."""
+        """The first byte of each column, its length, and whether it holds differences."""
         return dict(self._places)
 
     def text(self) -> str:
-        """All of them. No time of making goes into it: the same run gives the same file."""
+        """All columns as text, without a time stamp, so that the same run gives the same file."""
         return base64.b64encode(gzip.compress(b"".join(self._parts), compresslevel=6, mtime=0)).decode("ascii")
 
 
 def encode_integers(values: Integers) -> bytes:
-    """Each number in as few bytes as it needs, lowest seven bits first; the sign is its lowest bit."""
+    """Encode integers in LEB128 after ZigZag, as Protocol Buffers do: the sign in the lowest bit."""
     if not len(values):
         return b""
     folded = ((values << 1) ^ (values >> 63)).astype(np.uint64)

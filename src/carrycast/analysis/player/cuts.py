@@ -1,4 +1,4 @@
-"""Which links faults cut, and when: worked out by the simulator's rules, without its nodes."""
+"""The links that faults cut, computed by the simulator's rules, but without its nodes."""
 
 from collections import Counter
 from functools import partial
@@ -10,12 +10,12 @@ from carrycast.sim.radio import Topology
 from carrycast.sim.scenario import LinkSlow, Scenario, draw_faults, draw_roles
 
 Cut = tuple[int, int, int, int]
-"""a, b, start and end in microseconds; b is -1 where a is cut off from everybody."""
+"""a, b, start and end in microseconds; b is `EVERYBODY` if a is cut off from all nodes."""
 EVERYBODY = -1
 
 
 def find_cuts(scenario: Scenario, plan: ContactPlan, seed: int) -> list[Cut]:
-    """All of a run, in order. Cuts that are drawn strike the links that are there at the time."""
+    """Find all cuts of a run, sorted by start. Random cuts hit links that exist at their time."""
     roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
     faults = draw_faults(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
     if not (faults.cuts or faults.drawn_cuts or faults.absences):
@@ -35,10 +35,10 @@ def find_cuts(scenario: Scenario, plan: ContactPlan, seed: int) -> list[Cut]:
 
 
 class _CutLinks(FaultyNetwork):
-    """Who could hear whom, as the simulator's network keeps it, and every cut."""
+    """The links of the simulator's network, and a record of every cut."""
 
     def __init__(self, scenario: Scenario, kernel: Kernel) -> None:
-        # All that is asked of them is who is linked at all: one for the radio, one for every wire.
+        # One topology for the radio and one for every wire; only the existence of links is used.
         self.topologies = [Topology(scenario.nodes)]
         for wire in scenario.wires:
             wired = Topology(scenario.nodes)
@@ -46,7 +46,7 @@ class _CutLinks(FaultyNetwork):
                 wired.set_contact(a, b, up=True)
             self.topologies.append(wired)
         self._kernel = kernel
-        # Cuts of a pair, or of a node from everybody, that stand now: it is whole when the last of them has ended.
+        # The number of active cuts of a pair, or of a node from all others. It is linked again when the last ends.
         self._standing: Counter[tuple[int, int]] = Counter()
         self._crashed: set[NodeId] = set()
         self._since: dict[tuple[int, int], int] = {}
@@ -75,10 +75,10 @@ class _CutLinks(FaultyNetwork):
         self._set_node(id)
 
     def set_slow(self, fault: LinkSlow, on: bool) -> None:
-        """A slow link is a link."""
+        """Do nothing: a slow link is not cut."""
 
     def finish(self, end: int) -> list[Cut]:
-        """Those that stand last to the end."""
+        """Return all cuts. Active cuts last to the end."""
         standing = [(*pair, since, end) for pair, since in self._since.items() if since < end]
         return sorted(self._cuts + standing, key=lambda cut: (cut[2], cut[0], cut[1]))
 
@@ -87,7 +87,7 @@ class _CutLinks(FaultyNetwork):
             topology.set_node(id, up=not self._standing[id, EVERYBODY] and id not in self._crashed)
 
     def _record(self, pair: tuple[int, int], cut: bool) -> None:
-        # What is cut twice is whole again when both cuts have ended, as in the simulator.
+        # A link that is cut twice exists again when both cuts have ended, as in the simulator.
         now = self._kernel.now_us
         self._standing[pair] += 1 if cut else -1
         if cut:

@@ -1,4 +1,4 @@
-"""Who is linked when: as nodes could hear each other where movement is known, else as they learned it."""
+"""The links of a run: from the contact plan if movement is known, else as nodes reported them."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ Links = tuple[Integers, Integers, Integers, Integers]
 
 
 def find_links(scene: Scene | None, trace: "pa.Table", stage: Stage) -> Links:
-    """All links of a run."""
+    """Find all links of a run, sorted by start."""
     return _sort_links(_collect_reported_links(trace, stage) if scene is None else _collect_scene_links(scene))
 
 
@@ -62,10 +62,10 @@ def _collect_reported_links(trace: "pa.Table", stage: Stage) -> Links:
 
 
 class _LinkReports:
-    """What nodes say of their links at a moment."""
+    """The links that nodes currently report, and all links so far."""
 
     def __init__(self) -> None:
-        # Of each node: whom it has as a neighbor, over which interface. Of each pair: since when it is linked.
+        # The neighbors and interfaces of each node, and the start of each pair's link.
         self._neighbors: dict[int, dict[tuple[int, str | None], None]] = {}
         self._since: dict[tuple[int, int], int] = {}
         self._count: dict[tuple[int, int], int] = {}
@@ -95,7 +95,7 @@ class _LinkReports:
             self.remove(here, there, interface, now)
 
     def links(self, end: int) -> list[tuple[int, int, int, int]]:
-        """All that there were; those that stand last to the end."""
+        """All links so far. Current links last to the end."""
         return self._links + [(*pair, since, end) for pair, since in self._since.items()]
 
 

@@ -1,4 +1,4 @@
-"""Where a run takes place: the ground, how everybody moves on it, and who is linked with whom when."""
+"""The scene of a run: the ground, the movement of nodes, and their links."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,29 +13,29 @@ from carrycast.sim.mobility import Trajectories
 from carrycast.sim.scenario import DEFAULT_AREA_M, Scenario, compute_movement
 
 SCENE_FOLDER = "scene"
-"""In the folder of a trace, beside its tables."""
+"""The folder of the scene, beside the tables of a trace."""
 VERSION = "1"
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is drawn beneath the nodes."""
+    """The background of the map."""
 
     version: str = VERSION
     nodes: int
     duration_s: float
     area_m: tuple[float, float] | None
-    """None where nobody named one: the page frames what moves."""
+    """None if the scenario names no area: the page frames the positions."""
     roads: list[list[float]] = []
-    """Of each road its width and then the places along its middle, x and y by turns."""
+    """The width of each road, followed by x and y of the points on its center line."""
     squares: tuple[int, int] | None = None
-    """Columns and rows, where nodes live in the squares of a grid."""
+    """Columns and rows, if nodes live in the squares of a grid."""
     moves: bool
-    """Whether it is known where nodes are."""
+    """Whether the positions of nodes are known."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """All that the protocols of one seed have in common."""
+    """The parts of a run that do not depend on the protocol."""
 
     ground: Ground
     plan: ContactPlan
@@ -43,17 +43,17 @@ class Scene:
     wires: list[tuple[int, int]] = field(default_factory=list)
     """Pairs that are always linked."""
     cuts: list[Cut] = field(default_factory=list)
-    """What faults cut."""
+    """The links that faults cut."""
 
     @classmethod
     def of(cls, scenario: Scenario, seed: int) -> "Scene":
-        """The scene of a scenario."""
+        """Compute the scene of a scenario and a seed."""
         plan, moving = compute_movement(scenario, seed)
         wires = sorted({(min(a, b), max(a, b)) for wire in scenario.wires for a, b in wire.pairs(scenario.nodes)})
         return cls(_make_ground(scenario, moving is not None), plan, moving, wires, find_cuts(scenario, plan, seed))
 
     def save(self, trace: Path) -> None:
-        """Keep it in a trace's folder, so that the trace can be shown as it was."""
+        """Save the scene in a trace's folder, so that the player can show the trace with it."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -71,7 +71,7 @@ class Scene:
 
     @classmethod
     def load(cls, trace: Path) -> "Scene | None":
-        """What `save` kept; None where nothing was kept: a live network's trace, or one of an older carrycast."""
+        """Load a saved scene; None for the trace of a live network or of an older carrycast."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -107,9 +107,9 @@ def _make_ground(scenario: Scenario, moves: bool) -> Ground:
         width_m = map.lane_m * road.lanes * (1 if road.one_way else 2) if map is not None else 0.0
         roads.append([width_m, *(number for place in road.places for number in place)])
     columns, rows = getattr(model, "columns", None), getattr(model, "rows", None)
-    # Only of the models whose squares mean something to the nodes; a grid of standing nodes has columns too.
+    # Only models with groups move nodes between squares; a grid of static nodes has columns, too.
     lives = isinstance(columns, int) and isinstance(rows, int) and hasattr(model, "groups")
-    # A recording takes no notice of the area, so a default says nothing of where its nodes are.
+    # A recording ignores the area, so the default area does not contain its nodes.
     framed = moves and not (scenario.area_m == DEFAULT_AREA_M and model is not None and model.recording() is not None)
     return Ground(
         nodes=scenario.nodes,

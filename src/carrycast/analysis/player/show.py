@@ -1,4 +1,4 @@
-"""From a scenario or a trace to the one file that shows it."""
+"""Makes the player's page from a scenario or a trace."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,11 +21,11 @@ from carrycast.trace import Level, find_traces, read_trace
 MAX_RUNS = 2
 CENTIMETERS = 100
 MAX_TIME_S = 1e12
-"""Beyond any clock; microseconds of it still fit the numbers of columns."""
+"""Later than any clock, and in microseconds within 64 bits."""
 
 
 Watching = Callable[[Scenario], AbstractContextManager[Callable[[float], None] | None]]
-"""Somebody who wants to be told how far a run is."""
+"""Makes the callback that a run reports its progress to."""
 
 
 def _report_nothing(scenario: Scenario) -> AbstractContextManager[None]:
@@ -33,18 +33,18 @@ def _report_nothing(scenario: Scenario) -> AbstractContextManager[None]:
 
 
 def player_of_scenario(scenarios: Mapping[str, Scenario], seed: int, watching: Watching = _report_nothing) -> str:
-    """The page of one or two protocols, by what they are called, on the same movement."""
+    """The page of one or two protocols, by their labels, on the same movement."""
     scenario = next(iter(scenarios.values()))
     runs = {}
     for label, one in scenarios.items():
-        with watching(one) as told:
-            trace = run(one, seed, Level.FULL, told=told).trace
+        with watching(one) as progress:
+            trace = run(one, seed, Level.FULL, told=progress).trace
         runs[label] = TraceTables(trace.table(), trace.events(), trace.subscriptions())
     return make_player(f"{scenario.name}, seed {seed}", Scene.of(scenario, seed), runs)
 
 
 def player_of_trace(path: Path) -> str:
-    """The page of a recorded run; the traces of the nodes of one live network are one run."""
+    """The page of a recorded run. The traces of all nodes of a live network are one run."""
     import pyarrow as pa
 
     folders = find_traces([path])
@@ -70,7 +70,7 @@ def make_player(title: str, scene: Scene | None, runs: Mapping[str, TraceTables]
 
 
 def player_data(title: str, scene: Scene | None, runs: Mapping[str, TraceTables]) -> tuple[dict[str, Any], Columns]:
-    """All that the page is told: a header, and columns of numbers."""
+    """The data of the page: a header, and columns of numbers."""
     assert 1 <= len(runs) <= MAX_RUNS, "the page has room for two"
     stage = _make_stage(scene, list(runs.values()))
     columns = Columns()
@@ -83,14 +83,14 @@ def player_data(title: str, scene: Scene | None, runs: Mapping[str, TraceTables]
     columns.add("link.a", a)
     columns.add("link.b", b)
     _write_cuts(columns, [] if scene is None else scene.cuts)
-    told = [
+    described = [
         {"label": label, "prefix": f"{place}.", **write_story(columns, f"{place}.", tables, stage)}
         for place, (label, tables) in enumerate(runs.items())
     ]
     plain = bool((stage.names == np.arange(len(stage.names))).all())
     header = {
         "title": title,
-        # As exact as all other times, so that what lasts to the end is there at the end.
+        # In whole microseconds as all other times, so that links that last to the end are shown at the end.
         "duration_s": round(stage.duration_s * MICROSECONDS) / MICROSECONDS,
         "nodes": len(stage.names),
         "names": None if plain else [str(name) for name in stage.names.tolist()],
@@ -98,7 +98,7 @@ def player_data(title: str, scene: Scene | None, runs: Mapping[str, TraceTables]
         "roads": ground.roads,
         "squares": ground.squares,
         "moves": ground.moves,
-        "runs": told,
+        "runs": described,
         "columns": columns.places(),
     }
     return header, columns
@@ -123,7 +123,7 @@ def _make_stage(scene: Scene | None, runs: Sequence[TraceTables]) -> Stage:
 
 
 def _make_bare_ground(stage: Stage) -> Ground:
-    """Nothing is known of where nodes are."""
+    """A ground without positions."""
     return Ground(nodes=len(stage.names), duration_s=stage.duration_s, area_m=None, moves=False)
 
 
@@ -136,7 +136,7 @@ def _write_cuts(columns: Columns, cuts: Sequence[Cut]) -> None:
 
 
 def _write_legs(columns: Columns, scene: Scene) -> None:
-    """Each leg as what differs from the end of the one before: mostly nothing but its length and where it leads."""
+    """Store each leg relative to the end of the leg before it: most values are then 0."""
     moving = scene.moving
     assert moving is not None
     start, end = (np.rint(time_s * MICROSECONDS).astype(np.int64) for time_s in (moving.start_s, moving.end_s))

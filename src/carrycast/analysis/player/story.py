@@ -1,4 +1,4 @@
-"""What happened in one run, from the tables of its trace: who got which event when, buffers, drops and lives."""
+"""The columns of one run, from the tables of its trace: copies of events, deliveries, drops, starts and stops."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MICROSECONDS = 1_000_000
 REACH, STORE, EVICT, DELIVER, CRASH, STOP, START = range(7)
-"""What a fact tells; the page's scripts know them by these numbers."""
+"""The kinds of facts; the page's scripts use the same numbers."""
 _CODES = {
     Kind.PUBLISH: REACH,
     Kind.RECEIVE: REACH,
@@ -28,9 +28,9 @@ _CODES = {
     Kind.START: START,
 }
 MAX_DROPS = 500_000
-"""More of them are kept by the second: how many of a reason at a node."""
+"""More drops are summed by second, node and reason."""
 FRAME_BINS = 2000
-"""How finely the count of frames is known over the run."""
+"""The number of equal parts of the run in which frames are counted."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class TraceTables:
 
 @dataclass(frozen=True)
 class Stage:
-    """What the runs shown together have in common: their nodes in order, when it begins and how long it lasts."""
+    """The common nodes, start and duration of the runs on a page."""
 
     names: Integers
     origin_s: float
     duration_s: float
 
     def nodes(self, column: "pa.ChunkedArray") -> Integers:
-        """Places of nodes in the order of names; -1 for nobody."""
+        """The indices of nodes in `names`; -1 for null and unknown nodes."""
         import pyarrow.compute as pc
 
         given = pc.fill_null(column, -1).to_numpy().astype(np.int64)
@@ -60,13 +60,13 @@ class Stage:
         return np.where(known, place, -1)
 
     def microseconds(self, column: "pa.ChunkedArray") -> Integers:
-        """Times since the beginning."""
+        """Times since the start in microseconds."""
         since_s: NDArray[np.float64] = column.to_numpy() - self.origin_s
         return np.rint(since_s * MICROSECONDS).astype(np.int64)
 
 
 def write_story(columns: Columns, prefix: str, tables: TraceTables, stage: Stage) -> dict[str, object]:
-    """Add the columns of a run, their names after a prefix, and say what else the page must know of it."""
+    """Add the columns of a run under a prefix; return the texts for the page's header."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -86,7 +86,7 @@ def write_story(columns: Columns, prefix: str, tables: TraceTables, stage: Stage
 
 
 def attributes_text(table: Mapping[str, object]) -> str:
-    """Attributes as a reader wants them: `topic = 3, place = "north"`."""
+    """Attributes as text: `topic = 3, place = "north"`."""
     return ", ".join(f"{name} = {msgspec.json.encode(value).decode()}" for name, value in table.items())
 
 
@@ -99,14 +99,14 @@ def _write_facts(columns: Columns, prefix: str, facts: "pa.Table", ids: "pa.Arra
         _event_places(facts, ids),
     )
     peer = np.where(code == REACH, stage.nodes(facts.column("peer")), -1)
-    # Notes without an event tell of something else than a copy, and frames without one carry none.
+    # Facts of copies need an event: notes and frames without one are about something else.
     real = (node >= 0) & ((event >= 0) | (code >= CRASH))
-    # At the end of a run everybody stops: nothing to see, and the last moment would show a dead network.
+    # All nodes stop at the end of a run; shown, the last moment would be a network without nodes.
     real &= (code != STOP) | (time < round(stage.duration_s * MICROSECONDS))
     order = np.flatnonzero(real)
     order = order[np.argsort(time[order], kind="stable")]
     time, node, event, code, peer = time[order], node[order], event[order], code[order], peer[order]
-    # An event reaches a node once, however often it is heard there, and is delivered there once.
+    # Only the first arrival and the first delivery of an event at a node are shown.
     key = (code * max(len(ids), 1) + event) * (len(stage.names) + 1) + node
     first = np.zeros(len(order), dtype=np.bool_)
     first[np.unique(key, return_index=True)[1]] = True
@@ -142,7 +142,7 @@ def _write_drops(columns: Columns, prefix: str, drops: "pa.Table", ids: "pa.Arra
 
 
 def _write_frames(columns: Columns, prefix: str, trace: "pa.Table", stage: Stage) -> None:
-    """How many frames had been sent by the end of each of some equal parts of the run; beacons are not counted."""
+    """Count the frames sent by the end of each equal part of the run, without beacons."""
     sent = np.flatnonzero(TrafficFold().amounts(TraceBatch.of(trace))["transmissions"])
     time = stage.microseconds(trace.column("time_s").take(sent))
     ends = np.arange(1, FRAME_BINS + 1) * stage.duration_s * MICROSECONDS / FRAME_BINS
@@ -161,7 +161,7 @@ def _write_events(columns: Columns, prefix: str, events: "pa.Table", subscriptio
 
 
 def _event_places(rows: "pa.Table", ids: "pa.Array") -> Integers:
-    """The place of each row's event among all; -1 for none."""
+    """The index of each row's event; -1 without an event."""
     import pyarrow.compute as pc
 
     found: NDArray[np.int64] = pc.fill_null(pc.index_in(rows.column("event"), ids), -1).to_numpy().astype(np.int64)

@@ -1,8 +1,8 @@
-"""What live nodes do, minute by minute, while they do it: a stream over the traces that they write.
+"""Telemetry: metrics of live nodes by the minute, computed by a stream over the traces that nodes write.
 
-`minutes` has what is counted in a minute, for the stream and for the batch job alike; `step` takes the files that are
-new into account; `folder` keeps tables and state so that each file counts once, however often the watch is killed;
-`stream` runs it on Structured Streaming.
+`minutes` defines the metrics of a minute, for the stream and for the batch job. `step` adds the rows of new files.
+`folder` stores tables and state so that each file counts exactly once, even if the watch is killed. `stream` runs the
+steps on Spark Structured Streaming.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""The files that are new: which table of which trace each belongs to, and which belong to none.
+"""New trace files, sorted by table and trace; files that cannot be used are reported.
 
-A node gives a part its name when it is whole, and never changes it afterwards, but for its subscriptions: of these it
-writes one file, again and again. So parts of `trace` and `events` are followed, and subscriptions are read again.
+A node renames a part into place when it is complete and never changes it afterwards. The exception is the file of its
+subscriptions, which it rewrites. So parts of `trace` and `events` are read once, and subscriptions again after changes.
 """
 
 import json
@@ -21,16 +21,16 @@ PARTS = "part-*.parquet"
 
 
 class Arrivals:
-    """The files of one step, sorted."""
+    """The new files of one step, sorted by kind."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self.full: list[Path] = []
-        """Parts of `trace` that tell of frames and drops."""
+        """Parts of `trace` at level full, with frames and drops."""
         self.deliveries: list[Path] = []
-        """Parts of `trace` that do not."""
+        """Parts of `trace` with deliveries only."""
         self.events: list[Path] = []
         self.refused: list[tuple[str, str]] = []
-        """Files that cannot be used, and why."""
+        """Files that cannot be used, with the reason."""
         for path in sorted(paths):
             table = path.parent.name
             if table not in FOLLOWED:
@@ -45,16 +45,16 @@ class Arrivals:
 
     @property
     def files(self) -> int:
-        """How many can be used."""
+        """The number of usable files."""
         return len(self.full) + len(self.deliveries) + len(self.events)
 
     def traces(self) -> set[str]:
-        """The folders of their traces."""
+        """The trace folders of the usable files."""
         return {str(path.parent.parent) for path in (*self.full, *self.deliveries, *self.events)}
 
 
 class Subscriptions:
-    """The subscriptions of all traces, as they stand in their files now."""
+    """The current subscriptions of all traces."""
 
     def __init__(self) -> None:
         self._read: dict[Path, tuple[tuple[int, int], pa.Table]] = {}
@@ -62,7 +62,7 @@ class Subscriptions:
         self.refused: list[tuple[str, str]] = []
 
     def read(self, traces: Sequence[str], since_s: float) -> "pa.Table":
-        """Those that stood at any time since; a file that has not changed is not read again."""
+        """Read the subscriptions that were active at any time since `since_s`. Unchanged files are not read again."""
         import pyarrow as pa
 
         self.refused = []
@@ -84,7 +84,7 @@ class Subscriptions:
             check_part(path, "subscriptions")
             table = _validate_subscriptions(read_part(path, "subscriptions")).replace_schema_metadata(None)
         except (OSError, UserError, pa.ArrowException) as error:
-            # What it said before still stands; that it cannot be read is told once.
+            # The rows read before remain valid; the error is reported once.
             if path not in self._told:
                 self._told.add(path)
                 self.refused.append((str(path), str(error).splitlines()[0].removeprefix(f"{path}: ")))
@@ -100,7 +100,7 @@ def _select_active(table: "pa.Table", since_s: float) -> "pa.Table":
 
 
 def _validate_subscriptions(table: "pa.Table") -> "pa.Table":
-    """A UserError for what no node writes, since nothing could be matched with it."""
+    """Return the table; a UserError for rows that no node writes and that cannot be matched."""
     import pyarrow.compute as pc
 
     for column in ("run", "node", "from_s"):
@@ -122,8 +122,7 @@ def _validate_subscriptions(table: "pa.Table") -> "pa.Table":
 
 
 def find_first_change(before: "pa.Table", after: "pa.Table", since_s: float) -> float | None:
-    """From when on subscriptions are others than they were, of those that stood since then; None if they are the
-    same."""
+    """The earliest time from which the subscriptions active since `since_s` differ; None if they are equal."""
     old, new = (
         {(row["run"], row["subscription"], row["node"], row["from_s"]): row for row in table.to_pylist()}
         for table in (_select_active(before, since_s), after)
@@ -131,7 +130,7 @@ def find_first_change(before: "pa.Table", after: "pa.Table", since_s: float) -> 
     times = [key[3] for key in old.keys() ^ new.keys()]
     for key in old.keys() & new.keys():
         if old[key] != new[key]:
-            # What has ended stood until then, and is as it was before.
+            # A subscription that has ended is unchanged until its end.
             ends = [row["to_s"] for row in (old[key], new[key]) if row["to_s"] is not None]
             times.append(min(ends) if ends else key[3])
     return min(times, default=None)

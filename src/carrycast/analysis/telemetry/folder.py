@@ -1,8 +1,8 @@
-"""Where a watch keeps what it found: tables for everybody, and its own state, so that each row counts once.
+"""The output folder of a watch: tables for readers, and the watch's own state, so that each row counts once.
 
-A step writes its state beside that of the step before, then the tables, then its number. Whoever is killed in between
-does the step again from the state before it, and writes the same. A table is a folder of Parquet files, one for each
-day, that are replaced as a whole: a reader never sees half of one.
+A step writes its state beside that of the previous step, then the tables, then its number. A watch that is killed in
+between repeats the step from the previous state and writes the same. A table is a folder of Parquet files, one for each
+day. Files are replaced atomically, so a reader never sees a partial file.
 """
 
 import shutil
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 VERSION = 1
-"""Of the state, of the settings beside it, and of the columns of the tables."""
+"""The version of the state, of the stored settings and of the tables' columns."""
 SETTINGS_FILE = "watch.json"
 COMMIT_FILE = "committed.json"
 DAY_S = 86_400
-_SAID = {"folders": "the folders", "late_s": "--late", "wait_s": "--wait"}
+_OPTIONS = {"folders": "the folders", "late_s": "--late", "wait_s": "--wait"}
 
 
 class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a watch was begun with; other settings would mean other numbers in the same tables."""
+    """The settings with which a watch began. With other settings, the same tables would have other numbers."""
 
     version: int = VERSION
     folders: list[str]
@@ -36,22 +36,21 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a watch is: everything up to this step is in the tables."""
+    """The progress of a watch: everything up to this step is in the tables."""
 
     step: int = -1
     watermark_s: float | None = None
-    """Before it no row is waited for any more."""
+    """Rows before this time are late."""
     files: int = 0
     rows: int = 0
     left_out: int = 0
-    """Rows that came too late, or that no minute can have."""
+    """Rows that came too late, or that belong to no minute."""
     waiting: int = 0
-    """Deliveries whose event is not there: they stand in the table `waiting` until it comes, or is not waited for any
-    more."""
+    """Deliveries of unknown events. They are in the table `waiting` until the event arrives or the wait ends."""
     refused: int = 0
-    """Files that are no part of a trace of this version."""
+    """Files that are not a part of a trace of this version."""
     traces: list[str] = []
-    """The folders of traces of which something was read."""
+    """The folders of the traces that were read."""
 
 
 class WatchFolder:
@@ -68,15 +67,15 @@ class WatchFolder:
 
     @property
     def checkpoint(self) -> Path:
-        """Spark's own: which files belong to which step."""
+        """Spark's checkpoint, which maps files to steps."""
         return self.out / "checkpoint"
 
     def state(self, step: int) -> Path:
-        """What a step leaves to the next."""
+        """The folder of the state after a step."""
         return self.out / "state" / str(step)
 
     def replace(self, table: str, fresh: "pa.Table") -> None:
-        """Put the rows of minutes that may still change, or have just become final, into the files of their days."""
+        """Replace the rows of minutes that were not final, in the files of their days."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -94,7 +93,7 @@ class WatchFolder:
             write_rows(path, rows.sort_by([(column, "ascending") for column in rows.column_names[:3]]))
 
     def add(self, table: str, step: int, rows: "pa.Table") -> None:
-        """Rows of a table that only grows; a step that is done again replaces its own."""
+        """Append rows to a table. A step that is repeated replaces its own rows."""
         path = self.out / table / f"step-{step:08d}.parquet"
         if rows.num_rows:
             write_rows(path, rows)
@@ -102,11 +101,11 @@ class WatchFolder:
             path.unlink(missing_ok=True)
 
     def put(self, table: str, rows: "pa.Table") -> None:
-        """Replace a table by these rows, as each step does."""
+        """Replace the whole table by these rows."""
         write_rows(self.out / table / "now.parquet", rows)
 
     def commit_step(self, commit: Commit) -> None:
-        """The step counts from here on."""
+        """Record that the step is complete, and delete the state before it."""
         write_atomically(self.out / COMMIT_FILE, msgspec.json.encode(commit))
         shutil.rmtree(self.state(self.commit.step), ignore_errors=True)
         self.commit = commit
@@ -129,9 +128,9 @@ class WatchFolder:
                 f"{self.out}: was kept by a carrycast with version {version} of these tables, and this one has "
                 f"{VERSION}; {way_out}"
             )
-        for key, said in msgspec.to_builtins(self.settings).items():
-            if found.get(key) != said:
-                begun = f"{_SAID[key]} {_setting_text(found.get(key))}"
+        for key, value in msgspec.to_builtins(self.settings).items():
+            if found.get(key) != value:
+                begun = f"{_OPTIONS[key]} {_setting_text(found.get(key))}"
                 raise UserError(f"{self.out}: was begun with {begun}; say the same, or {way_out}")
 
     def _read_commit(self) -> Commit:
@@ -149,7 +148,7 @@ def _setting_text(value: object) -> str:
 
 
 def read_rows(path: Path) -> "pa.Table":
-    """One file of a table."""
+    """Read one file of a table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -160,7 +159,7 @@ def read_rows(path: Path) -> "pa.Table":
 
 
 def write_rows(path: Path, rows: "pa.Table") -> None:
-    """Whole or not at all."""
+    """Write one file of a table atomically."""
     import pyarrow.parquet as pq
 
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Frames and drops of each minute, summed up over the steps in which their rows came."""
+"""Frames and drops of each minute, summed over the steps in which their rows arrived."""
 
 from typing import TYPE_CHECKING
 
@@ -15,15 +15,15 @@ LEFT_OUT_COLUMNS = (
     ("reason", "string"),
     ("rows", "int64"),
 )
-"""What no other table has: rows of a minute that was final when they came (`late`), deliveries of events that are not
-there or whose minute was final (`event_unknown`), rows without run, node or time (`malformed`)."""
+"""Rows that no other table counts, by reason: rows of a minute that was final when they arrived (`late`), deliveries of
+events that are unknown or whose minute was final (`event_unknown`), rows without run, node or time (`malformed`)."""
 WAITING_COLUMNS = tuple(column for column in LEFT_OUT_COLUMNS if column[0] != "reason")
-"""Deliveries whose event is not there, by the minute and the node of the delivery."""
+"""Deliveries of unknown events, by the minute and the node of the delivery."""
 _BY = ["run", "minute_s", "node", "reason"]
 
 
 def last_final(watermark_s: float | None, wait_s: float = 0.0) -> float:
-    """The last minute that can no longer change, if what belongs to a minute is waited for so long after it."""
+    """The last minute that can no longer change, if its rows are awaited for `wait_s` after it."""
     return -1.0 if watermark_s is None else watermark_s - MINUTE_S - wait_s
 
 
@@ -35,7 +35,7 @@ def is_final(minute_s: "pa.ChunkedArray", watermark_s: float | None, wait_s: flo
 
 
 def left_out_table(rows: "pa.Table", reason: str) -> "pa.Table":
-    """Rows of run, minute, node and a number, as the table of what is left out has them."""
+    """Convert rows of run, minute, node and count to the columns of the table `left_out`."""
     import pyarrow as pa
 
     run, minute_s, node, number = rows.columns[:4]
@@ -44,7 +44,7 @@ def left_out_table(rows: "pa.Table", reason: str) -> "pa.Table":
 
 
 def find_late_rows(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
-    """Those of a step that no minute takes any more, or that none could ever take."""
+    """Find the rows of a step that are late or malformed, as the table `left_out` has them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -64,7 +64,7 @@ def find_late_rows(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
 
 
 def merge_load(before: "pa.Table | None", rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
-    """What is known of the minutes that were not final before a step, by node and reason."""
+    """Add the new rows to the sums of the minutes that were not final, by node and reason."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -77,7 +77,7 @@ def merge_load(before: "pa.Table | None", rows: "pa.Table", watermark_s: float |
 
 
 def load_table(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
-    """As `load_by_minute` has it, and whether it is final."""
+    """The columns of `load_by_minute`, and whether each minute is final."""
     found = rows.group_by(["run", "minute_s"], use_threads=False).aggregate(
         [("node", "count_distinct"), *((name, "sum") for name in sum_names())]
     )
@@ -86,7 +86,7 @@ def load_table(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
 
 
 def drops_table(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
-    """As `drops_by_minute` has it, and whether it is final."""
+    """The columns of `drops_by_minute`, and whether each minute is final."""
     import pyarrow.compute as pc
 
     by = ["run", "minute_s", "reason"]
@@ -96,7 +96,7 @@ def drops_table(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
 
 
 def select_open(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
-    """What a step leaves to the next."""
+    """Select the rows of minutes that are not final, which the next step needs."""
     import pyarrow.compute as pc
 
     return rows.filter(pc.invert(is_final(rows["minute_s"], watermark_s)))

@@ -1,7 +1,6 @@
-"""What is counted in a minute. The stream and the batch job use these definitions, and the folds of whole runs beneath.
+"""The metrics of a minute, for the stream and for the batch job, computed by the folds of whole runs.
 
-An event counts in the minute in which it was published, with all its deliveries, whenever those come; a frame or a drop
-in the minute in which it happened.
+An event and all its deliveries count in the minute of publication. A frame or a drop counts in its own minute.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,18 +19,18 @@ if TYPE_CHECKING:
 
 MINUTE_S = 60
 LATEST_S = 1e11
-"""No row is of a later time, three thousand years from now; what is was written by nobody's clock."""
+"""Three thousand years from now: no clock wrote a later time."""
 KEY = ["run", "minute_s"]
 FRAMES = TrafficFold.sums
 _BY = ("run", "minute_s", "node", "reason", "full")
 
 
 def compute_minutes(paths: Sequence[Path], deliveries: bool = False, master: str | None = None) -> list[Minute]:
-    """Each minute of each run: what became of the events published in it, and frames and drops that happened in it.
+    """Compute each minute of each run: its events and their deliveries, its frames and its drops.
 
-    `deliveries` is content with the former.
+    With `deliveries`, only events and deliveries.
     """
-    # Not for workers, which import this module and need no session.
+    # Imported here, because workers import this module and need no session.
     from pyspark.sql import functions as f
 
     from carrycast.analysis.spark import session
@@ -52,17 +51,17 @@ def _collect_rows(frame: "DataFrame") -> list[Minute]:
 
 
 def sum_folds() -> list[type[SumFold]]:
-    """The folds whose sums exist for each minute: that of traffic, and those of installed packages."""
+    """The folds that are summed by the minute: traffic, and those of installed packages."""
     return [TrafficFold, *(fold for fold in installed_folds() if issubclass(fold, SumFold))]
 
 
 def sum_names() -> list[str]:
-    """The names of their sums."""
+    """The names of the sums of `sum_folds`."""
     return [name for fold in sum_folds() for name in fold.sums]
 
 
 def is_usable(time: str = "time_s", node: str = "node") -> "Column":
-    """Whether a row can stand in a minute at all. A file may hold anything; a time that is no number is none."""
+    """Whether a row has a run, a node and a valid time. A file may hold anything, such as NaN."""
     from pyspark.sql import functions as f
 
     return (
@@ -71,16 +70,18 @@ def is_usable(time: str = "time_s", node: str = "node") -> "Column":
 
 
 def minute_column(time: str = "time_s") -> "Column":
-    """The beginning of the minute, in whole seconds on the clock of the trace."""
+    """The start of the minute, in whole seconds on the clock of the trace."""
     from pyspark.sql import functions as f
 
     return (f.floor(f.col(time) / MINUTE_S) * MINUTE_S).cast("bigint").alias("minute_s")
 
 
 def minute_counts(trace: "DataFrame") -> "DataFrame":
-    """Rows of traces by run, minute, node, the reason of a drop, and whether their trace is full: how many, those that
-    are deliveries and drops, the sums of frames, the first and last time. A row that can stand in no minute has
-    none."""
+    """Count the rows of traces by run, minute, node, drop reason and level (`full`).
+
+    The columns are the number of rows, deliveries and drops, the sums of frames, and the first and last time. Rows
+    without a valid run, node or time have a null minute.
+    """
     from pyspark.sql import functions as f
 
     counted = ["rows", "delivered", "drops", *sum_names()]
@@ -96,7 +97,7 @@ def minute_counts(trace: "DataFrame") -> "DataFrame":
 def _minute_counter(
     folds: Sequence[type[SumFold]], counted: Sequence[str]
 ) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
-    """For workers: `minute_counts` of some rows."""
+    """Make the function that workers run: `minute_counts` of batches."""
 
     def count(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import pyarrow as pa
@@ -141,7 +142,7 @@ def _minute_sums(table: "pa.Table", folds: Sequence[type[SumFold]], counted: Seq
 
 
 def load_by_minute(counts: "DataFrame") -> "DataFrame":
-    """Of `minute_counts`: run, minute_s, how many nodes said anything, frames, bytes and airtime."""
+    """Sum `minute_counts` to run, minute_s, number of nodes with rows, frames, bytes and airtime."""
     from pyspark.sql import functions as f
 
     nodes = f.count_distinct("node").alias("nodes")
@@ -153,7 +154,7 @@ def load_by_minute(counts: "DataFrame") -> "DataFrame":
 
 
 def drops_by_minute(counts: "DataFrame") -> "DataFrame":
-    """Of `minute_counts`: run, minute_s, reason, drops."""
+    """Sum `minute_counts` to run, minute_s, reason and drops."""
     from pyspark.sql import functions as f
 
     dropped = counts.where("minute_s is not null and reason is not null")
@@ -163,10 +164,9 @@ def drops_by_minute(counts: "DataFrame") -> "DataFrame":
 def deliveries_by_minute(
     trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame", wanted: "Column | None" = None
 ) -> "DataFrame":
-    """run, minute_s of publication, and what became of the events of that minute; of those minutes that are
-    `wanted`, by a condition on run and minute_s, if one is told.
+    """Compute the deliveries of the events of each minute, by run and minute of publication.
 
-    `trace` need not have other rows than deliveries.
+    `wanted` is a condition on run and minute_s that selects minutes. `trace` needs rows of deliveries only.
     """
     from pyspark.sql import functions as f
 
@@ -185,7 +185,7 @@ _AMOUNTS = ["delay_mean_s", "delay_p50_s", "delay_p95_s", "hops_mean"]
 
 
 def _summarize_delays(pairs: "DataFrame") -> "DataFrame":
-    """Delays are whole microseconds, and are counted as such: in whatever order they are summed up, the sum is one."""
+    """Summarize delays as integer microseconds, so that the sum does not depend on the order."""
     from pyspark.sql import functions as f
 
     delay_us = f.round(f.col("delay_s") * 1e6).cast("bigint").alias("delay_us")

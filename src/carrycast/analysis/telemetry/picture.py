@@ -1,4 +1,4 @@
-"""What a watch has found, put together for people: a row for each minute of each run."""
+"""The results of a watch for the terminal: a row for each minute of each run."""
 
 import time
 from pathlib import Path
@@ -10,19 +10,21 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 RECENT = 10
-"""Minutes of each run that a terminal shows."""
+"""The number of minutes of each run that the terminal shows."""
 DAYS = 2
-"""Files of a table in which those are, whenever midnight is."""
+"""The number of daily files that hold the recent minutes, also just after midnight."""
 MOST_REASONS = 3
 SIMULATED_S = 1e8
-"""Times before 1973 are those of simulated runs, which begin at 0."""
+"""Times before 1973 belong to simulated runs, which begin at 0."""
 
 Minute = dict[str, Any]
 
 
 def read_minutes(out: Path, most: int | None = RECENT) -> list[Minute]:
-    """The last minutes of each run that the tables have, or all: deliveries and load side by side, and drops by
-    reason. What a minute does not have is not there; it is final when its deliveries are, which is last."""
+    """Read the last minutes of each run, or all: deliveries, load, and drops by reason in one row.
+
+    A row lacks the keys for which its minute has no data. `final` is that of the deliveries, which become final last.
+    """
     load, deliveries, drops = (_read_rows(out / table, most) for table in ("load", "deliveries", "drops"))
     minutes = merge_minutes(load, deliveries, drops)
     if most is None:
@@ -34,7 +36,7 @@ def read_minutes(out: Path, most: int | None = RECENT) -> list[Minute]:
 
 
 def merge_minutes(load: list[Minute], deliveries: list[Minute], drops: list[Minute]) -> list[Minute]:
-    """What the tables say of each minute as one row, in the order of runs and minutes."""
+    """Merge the tables into one row for each minute, sorted by run and minute."""
     found: dict[tuple[str, int], Minute] = {}
     for row in (*load, *deliveries):
         found.setdefault((row["run"], row["minute_s"]), {}).update(row)
@@ -46,7 +48,7 @@ def merge_minutes(load: list[Minute], deliveries: list[Minute], drops: list[Minu
 
 
 def minutes_table(minutes: list[Minute]) -> "Table":
-    """As a terminal shows them."""
+    """The minutes as a table of the terminal."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -78,17 +80,17 @@ def minutes_table(minutes: list[Minute]) -> "Table":
 
 
 def clock_text(minute_s: int) -> str:
-    """A minute as people in front of a terminal have it."""
+    """A minute in local time, or in minutes since the start of a simulated run."""
     if minute_s < SIMULATED_S:
         return f"{minute_s // 60} min"
     return time.strftime("%m-%d %H:%M", time.localtime(minute_s))
 
 
 def _drops_text(reasons: dict[str, int]) -> str:
-    """The most frequent first."""
+    """Drop reasons with their counts, the most frequent first."""
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    told = ", ".join(f"{reason or 'no reason'} {number}" for reason, number in ordered[:MOST_REASONS])
-    return told + (f", {len(ordered) - MOST_REASONS} more" if len(ordered) > MOST_REASONS else "")
+    text = ", ".join(f"{reason or 'no reason'} {number}" for reason, number in ordered[:MOST_REASONS])
+    return text + (f", {len(ordered) - MOST_REASONS} more" if len(ordered) > MOST_REASONS else "")
 
 
 def _seconds_text(value: float | None) -> str:

@@ -1,7 +1,7 @@
-"""What became of the events of each minute: kept from step to step until the minute is final.
+"""The publications of each minute and their deliveries, updated from step to step until the minute is final.
 
-The state are events and their first deliveries. A step judges only the minutes that it touches: those of its events, of
-the events that it delivers, and those in which other subscriptions stood than was known.
+The state is events and their first deliveries. A step computes only the minutes that it changes: those of new events,
+of newly delivered events, and those with changed subscriptions.
 """
 
 from functools import reduce
@@ -35,17 +35,17 @@ _DELIVERY_SCHEMA = (
 
 
 class PublicationStep(NamedTuple):
-    """The publications as they are after a step."""
+    """The publications after a step."""
 
     rows: "pa.Table"
-    """Of every minute that was not final before."""
+    """A row for each minute that was not final before the step."""
     left_out: "pa.Table"
     waiting: "pa.Table"
-    """Deliveries whose event is not there: it has not come yet, or its minute was final."""
+    """Deliveries of unknown events: the event has not arrived, or its minute was final."""
 
 
 class Publications:
-    """The publications of a watch, and what each step does with them."""
+    """Updates the publications of a watch in each step."""
 
     def __init__(self, spark: "SparkSession", folder: WatchFolder) -> None:
         self._spark = spark
@@ -55,7 +55,7 @@ class Publications:
     def evaluate(
         self, step: int, trace: "DataFrame", events: "DataFrame", subscriptions: "pa.Table", watermark_s: float | None
     ) -> PublicationStep:
-        """Take new rows into account. `watermark_s` is what it is after them; what is late goes by that before."""
+        """Add new rows. `watermark_s` is the watermark after them; lateness is decided by the one before."""
         import pyarrow as pa
         import pyarrow.compute as pc
         from pyspark.sql import functions as f
@@ -92,8 +92,10 @@ class Publications:
     def _find_touched(
         self, known: "DataFrame", new: "DataFrame", handed: "DataFrame", modulated: bool
     ) -> set[tuple[str, int]]:
-        """The minutes of events that are new, or newly delivered, and, where subscriptions have processors, of those
-        that these were made of."""
+        """Find the minutes of new or newly delivered events.
+
+        If subscriptions have processors, also the minutes of the events from which these were derived.
+        """
         from pyspark.sql import functions as f
 
         keys = ["run", "event"]
@@ -105,7 +107,7 @@ class Publications:
         return {(row["run"], row["minute_s"]) for row in minutes.collect()}
 
     def _find_resubscribed(self, known: "DataFrame", subscriptions: "pa.Table", over_s: float) -> set[tuple[str, int]]:
-        """The minutes whose events others should get than was known."""
+        """Find the minutes whose eligible subscribers have changed."""
         from pyspark.sql import functions as f
 
         path = self._folder.state(self._folder.commit.step) / "subscriptions.parquet"
@@ -119,7 +121,7 @@ class Publications:
     def _compute_rows(
         self, touched: set[tuple[str, int]], delivered: "DataFrame", known: "DataFrame", subscriptions: "pa.Table"
     ) -> "pa.Table":
-        """The rows of all minutes that were not final: computed again where rows have arrived, else unchanged."""
+        """The rows of all minutes that were not final: recomputed if touched, else unchanged."""
         import pyarrow as pa
 
         path = self._folder.state(self._folder.commit.step) / "judged.parquet"
@@ -136,9 +138,11 @@ class Publications:
     def _save_state(
         self, step: int, known: "DataFrame", delivered: "DataFrame", over_s: float, limit_s: float
     ) -> "tuple[pa.Table, pa.Table]":
-        """Write what the next step needs. Minutes that are final now are left behind, with their deliveries; what was
-        delivered in them of events that nobody knows is left out, and told. What was delivered of such events since
-        then waits, and is told as well."""
+        """Write the state for the next step; return the deliveries that are left out and those that wait.
+
+        Minutes that are final now, and their deliveries, leave the state. Deliveries of unknown events are left out if
+        their own minute is final, and wait otherwise.
+        """
         import pyarrow.compute as pc
         from pyspark.sql import functions as f
 
@@ -147,7 +151,7 @@ class Publications:
         counted = unknown.groupBy("run", minute_column(), "node").agg(f.count(f.lit(1)).alias("rows")).toArrow()
         waiting = counted.cast(arrow_schema(WAITING_COLUMNS))
         lost = waiting.schema.empty_table()
-        # All the same until another minute is over.
+        # Nothing leaves the state until another minute is final.
         if limit_s // MINUTE_S > over_s // MINUTE_S:
             over = pc.less_equal(waiting["minute_s"], limit_s)
             lost, waiting = waiting.filter(over), waiting.filter(pc.invert(over))
@@ -159,7 +163,7 @@ class Publications:
 
 
 def _is_any_of(minutes: set[tuple[str, int]]) -> "Column":
-    """Whether a row is of one of some minutes: a condition, where a join would be a job more."""
+    """Whether a row is of one of these minutes. A condition saves the Spark job that a join would take."""
     from pyspark.sql import functions as f
 
     of_run: dict[str, list[int]] = {}
@@ -170,7 +174,7 @@ def _is_any_of(minutes: set[tuple[str, int]]) -> "Column":
 
 
 def _find_late_events(events: "DataFrame", over_s: float) -> "pa.Table":
-    """Events whose minute was final when they came, and those that can stand in none."""
+    """Find the events whose minute was final when they arrived, and malformed events."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyspark.sql import functions as f
@@ -189,7 +193,7 @@ def _find_late_events(events: "DataFrame", over_s: float) -> "pa.Table":
 
 
 def _select_first(deliveries: "DataFrame") -> "DataFrame":
-    """The first of each event to each subscription; its order is that of whole runs."""
+    """Select the first delivery of each event to each subscription, in the order that metrics of runs use."""
     from pyspark.sql import functions as f
 
     first = f.min(f.struct(*ORDER, "hops")).alias("first")

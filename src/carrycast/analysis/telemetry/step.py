@@ -1,8 +1,8 @@
-"""One step of a watch: the rows of the files that are new, put together with what earlier steps left.
+"""One step of a watch: adds the rows of new files to the state of earlier steps.
 
-The watermark is the latest time that any row has, less the time that rows may be late. A minute is final when the
-watermark has passed it, one of publications when the watermark has passed it by the time that its deliveries are
-waited for. Rows that come for a minute that is final are left out, and counted as such.
+The watermark is the latest time of any row minus the permitted lateness. A minute of load is final when the watermark
+has passed it. A minute of publications is final when the watermark has passed it by the time that deliveries are
+awaited. Rows of a final minute are left out and counted.
 """
 
 import time
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TABLES = ("deliveries", "load", "drops", "left_out", "waiting", "refused")
-"""What a watch keeps for everybody."""
+"""The tables for readers."""
 
 
 class Steps:
-    """Takes steps, one after the other, and keeps what each one found in a folder."""
+    """Runs the steps of a watch and stores their results in its folder."""
 
     def __init__(self, spark: "SparkSession", folder: WatchFolder) -> None:
         self._spark = spark
@@ -42,10 +42,10 @@ class Steps:
         self._publications = Publications(spark, folder)
         self._subscriptions = Subscriptions()
         self.behind_s: float | None = None
-        """How long ago the first row of the last step had happened, when that was in the tables."""
+        """The age of the oldest row of the last step when it was in the tables."""
 
     def take(self, step: int, paths: Sequence[Path]) -> None:
-        """Take the files of a step into account, once."""
+        """Process the files of a step, unless the step is already committed."""
         import pyarrow as pa
 
         folder, before = self._folder, self._folder.commit
@@ -58,14 +58,16 @@ class Steps:
         watermark_s = self._next_watermark(rows)
         load = self._update_load(step, rows, watermark_s)
         stands = self._subscriptions.read(traces, last_final(before.watermark_s, folder.settings.wait_s))
-        judged = self._publications.evaluate(step, trace, events, stands, watermark_s)
-        lost = pa.concat_tables([find_late_rows(rows, before.watermark_s), judged.left_out], promote_options="default")
+        published = self._publications.evaluate(step, trace, events, stands, watermark_s)
+        lost = pa.concat_tables(
+            [find_late_rows(rows, before.watermark_s), published.left_out], promote_options="default"
+        )
         refused = [*arrived.refused, *self._subscriptions.refused]
         folder.replace("load", load_table(load, watermark_s))
         folder.replace("drops", drops_table(load, watermark_s))
-        folder.replace("deliveries", judged.rows)
+        folder.replace("deliveries", published.rows)
         folder.add("left_out", step, lost)
-        folder.put("waiting", judged.waiting)
+        folder.put("waiting", published.waiting)
         folder.add("refused", step, _refused_table(refused))
         folder.commit_step(
             Commit(
@@ -74,7 +76,7 @@ class Steps:
                 files=before.files + arrived.files,
                 rows=before.rows + _sum(rows["rows"]),
                 left_out=before.left_out + _sum(lost["rows"]),
-                waiting=_sum(judged.waiting["rows"]),
+                waiting=_sum(published.waiting["rows"]),
                 refused=before.refused + len(refused),
                 traces=traces,
             )
@@ -83,7 +85,7 @@ class Steps:
         self.behind_s = None if first_s is None else time.time() - first_s
 
     def _read_trace(self, arrived: Arrivals) -> "DataFrame":
-        """The new rows of `trace`, and whether their traces tell of frames."""
+        """Read the new rows of `trace`, with a column for the level of their trace."""
         from pyspark.sql import functions as f
 
         schema = f"{spark_schema(TRACE_COLUMNS)}, part int, place bigint, full boolean"
@@ -99,7 +101,7 @@ class Steps:
         return read_parts(self._spark, "events", arrived.events)
 
     def _next_watermark(self, rows: "pa.Table") -> float | None:
-        """A clock that is ahead of everybody's does not push it: it never passes the time here."""
+        """The watermark after these rows. A node's fast clock cannot push it beyond the local time."""
         before_s = self._folder.commit.watermark_s
         last_s: float | None = max((one for one in rows["last_s"].to_pylist() if one is not None), default=None)
         if last_s is None:
@@ -108,7 +110,7 @@ class Steps:
         return reached_s if before_s is None else max(before_s, reached_s)
 
     def _update_load(self, step: int, rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
-        """Frames and drops of every minute that was not final, and the state of those that are not yet."""
+        """Sum frames and drops of every minute that was not final, and write the state of those still open."""
         before = self._folder.commit
         path = self._folder.state(before.step) / "load.parquet"
         found = merge_load(read_rows(path) if path.exists() else None, rows, before.watermark_s)

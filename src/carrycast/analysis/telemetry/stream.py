@@ -1,7 +1,7 @@
-"""The stream: Spark tells which files are new and remembers in which step each was taken; a step does the rest.
+"""The stream: Spark finds new files and records the step of each; `step` processes them.
 
-It is a stream of names, not of rows. So a file that cannot be read is told and passed over, where a stream of rows
-would end, and end again at each start; and what is read is read as the batch job reads it.
+It is a stream of file names, not of rows. A file that cannot be read is reported and skipped; a stream of rows would
+fail, and fail again at each start. Files are read by the same code as in the batch job.
 """
 
 import threading
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 FILES_AT_ONCE = 10_000
-"""In one step, so that a backlog of any length needs so much memory and no more."""
+"""The files of one step, which bounds the memory for a backlog of any length."""
 STOP_S = 60.0
-"""How long the step under way may take once the end is asked for."""
+"""How long `stop` waits for the current step."""
 LOOK_S = 0.2
 _SETTINGS = {
-    # Each step is a dozen small jobs: to plan them stage by stage and to compile code for each costs more than they do.
+    # Each step is a dozen small jobs. Adaptive planning and code generation would cost more than they save.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -36,7 +36,7 @@ _GLOB = set("*?[]{}\\")
 
 
 def check_folders(folders: Sequence[Path], out: Path) -> list[str]:
-    """The folders to watch, as Spark is told; a UserError for what cannot be watched."""
+    """Resolve the folders to watch; a UserError for a folder that cannot be watched."""
     found: dict[str, None] = {}
     for folder in folders:
         if not folder.is_dir():
@@ -56,11 +56,11 @@ def check_folders(folders: Sequence[Path], out: Path) -> list[str]:
 
 
 class Watcher:
-    """A watch that runs: started, looked at, ended."""
+    """A running watch."""
 
     def __init__(self, spark: "SparkSession", folder: WatchFolder) -> None:
         self.folder = folder
-        # Its settings are its own, whoever else uses Spark in this process.
+        # A session of its own, so that its settings do not affect other users of Spark in this process.
         self._spark = spark.newSession()
         for key, value in _SETTINGS.items():
             self._spark.conf.set(key, value)
@@ -69,21 +69,21 @@ class Watcher:
         self._error: BaseException | None = None
         self._query: StreamingQuery | None = None
         self._seen = folder.commit.step
-        """The last step that was looked at."""
+        """The last step that `run` has reported."""
 
     @property
     def commit(self) -> Commit:
-        """How far it is."""
+        """The progress of the watch."""
         return self.folder.commit
 
     @property
     def behind_s(self) -> float | None:
-        """How old the oldest row of the last step was when it stood in the tables."""
+        """The age of the oldest row of the last step when it was in the tables."""
         return self._steps.behind_s
 
     def start(self, every_s: float, once: bool) -> None:
-        """Begin, or go on where an earlier watch of this folder was."""
-        # A step may be over before anybody waits for it.
+        """Start, or continue where an earlier watch of this folder stopped."""
+        # A step may end before `run` is called.
         self._seen = self.commit.step
         frames = [self._stream_names(folder) for folder in self.folder.settings.folders]
         names = frames[0]
@@ -97,7 +97,7 @@ class Watcher:
         ).start()
 
     def run(self, ended: threading.Event, look: Callable[[], None]) -> None:
-        """Until the end is asked for, or all is done that there was to do; `look` is called after each step."""
+        """Run until `ended` is set or all files are processed; call `look` after each step."""
         query = self._query
         assert query is not None, "it was started"
         going = True
@@ -110,7 +110,7 @@ class Watcher:
                 look()
 
     def stop(self) -> None:
-        """End between two steps; why, if it ended by itself and badly."""
+        """Stop between two steps; raise the error if the watch has failed."""
         query, self._query = self._query, None
         if query is None:
             return
@@ -134,11 +134,11 @@ class Watcher:
             "recursiveFileLookup": "true",
             "pathGlobFilter": PARTS,
             "maxFilesPerTrigger": str(FILES_AT_ONCE),
-            # Files that are older than others by more than a week are files all the same.
+            # By default, Spark ignores files more than a week older than the newest.
             "maxFileAge": "36500d",
         }.items():
             reader = reader.option(key, value)
-        # The content is not asked for, so it is not read here.
+        # Only the path is selected, so Spark does not read the contents.
         return reader.load(folder).select("path")
 
     def _on_batch(self, names: "DataFrame", step: int) -> None:

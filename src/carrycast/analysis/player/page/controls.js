@@ -1,7 +1,7 @@
-// Time, what is followed, and everything that a hand can touch.
+// Time, the followed node or event, and all controls.
 const $ = (id) => document.getElementById(id);
 const SPEEDS = [0.1, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600];
-// As a rule the whole run takes about a minute to watch.
+// By default, the whole run plays in about a minute.
 let speed = SPEEDS.reduce((best, one) => (Math.abs(Math.log((one * 60) / duration)) < Math.abs(Math.log((best * 60) / duration)) ? one : best));
 let time = 0, playing = false, node = -1, event = null, last = 0, drawn = 0;
 let network, moments, stages, runs, stale = true;
@@ -47,7 +47,7 @@ function followEvent(id) {
   drawMarks();
 }
 
-// The next that is known, or the one before; time goes to where it begins.
+// Follow the next or previous event, and go to the time of its publication.
 function stepEvent(by) {
   const ids = runs[0].events;
   if (!ids.length) return;
@@ -71,7 +71,7 @@ function resize() {
   for (const stage of stages) stage.resize();
   if (view.fitted) fitView();
   drawMarks();
-  // At once: a canvas that has got another size is empty.
+  // Draw at once: resizing clears a canvas.
   for (const stage of stages) stage.draw(time, memory(), node);
   stale = true;
 }
@@ -82,7 +82,7 @@ const clockText = (at) => {
   return duration >= 3600 ? `${Math.floor(whole / 3600)}:${minutes}` : duration < 120 ? `${minutes}.${Math.floor((at % 1) * 10)}` : minutes;
 };
 
-// Below the map: when events were published, or when the followed one was delivered.
+// Draw below the map when events were published, or when the followed event was delivered.
 function drawMarks() {
   const canvas = $("marks"), pen = canvas.getContext("2d"), ratio = Math.min(devicePixelRatio || 1, 2);
   canvas.width = canvas.clientWidth * ratio;
@@ -109,7 +109,7 @@ function drawMarks() {
 }
 
 const whole = (number) => Math.round(number).toLocaleString("en");
-// Names of protocols and their settings are long words: they may go on in the next line after a sign.
+// Names of protocols with settings are long: permit a line break after a sign.
 const breakable = (text) => escapeText(text).replace(/[_:/=,]/g, "$&<wbr>");
 const escapeText = (text) => String(text).replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
@@ -178,7 +178,7 @@ function frame(now) {
   if (node >= 0 && network.here[node]) [view.x, view.y] = [network.x[node], network.y[node]];
   if (stale) {
     for (const stage of stages) stage.draw(time, memory(), node);
-    // Numbers that change sixty times a second cannot be read.
+    // Update numbers rarely: at sixty changes per second nobody can read them.
     if (!playing || now - drawn > 120) {
       tell();
       drawn = now;
@@ -227,7 +227,7 @@ function take(place) {
   $("find").blur();
 }
 
-// --- hands
+// --- mouse, touch and keyboard
 function touch(stage) {
   const fingers = new Map();
   let moved = 0;
@@ -308,7 +308,7 @@ function listen() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColors(); drawMarks(); stale = true; });
 }
 
-// What the address asks for, as in player.html#t=120&event=0.3&node=5&speed=10&play
+// Apply the fragment of the address, as in player.html#t=120&event=0.3&node=5&speed=10&play
 function obeyAddress() {
   const asked = new URLSearchParams(location.hash.slice(1));
   if (asked.has("speed")) setSpeed(asked.get("speed"));
@@ -318,7 +318,7 @@ function obeyAddress() {
   if (asked.has("play")) setPlaying(true);
 }
 
-// For programs: what a hand can do, and what is to be seen.
+// For programs: the controls, and the displayed state.
 function state() {
   return {
     time_s: time, playing, speed, node, event, duration_s: duration, names: header.names,
@@ -359,7 +359,7 @@ async function open() {
   seek(0);
   tell();
   resize();
-  // The panel beside or below the maps grows and shrinks with what it says, and the maps with it.
+  // The size of the panel depends on its text, and the size of the maps on the panel.
   const observer = new ResizeObserver(resize);
   for (const stage of stages) observer.observe(stage.canvas);
   if (header.live) startFeed();

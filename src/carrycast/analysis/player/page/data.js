@@ -1,10 +1,10 @@
-// What Python wrote: a header, and columns of whole numbers as compressed varints.
+// The data from Python: a header, and columns of integers as compressed varints.
 const header = JSON.parse(document.getElementById("header").textContent);
-// Of a live network both grow: how long it was watched, and what the map must show.
+// Duration and area of a live network grow while it is watched.
 let duration = header.duration_s;
 const extent = { x: 0, y: 0, width: header.area_m?.[0] ?? 1000, height: header.area_m?.[1] ?? 1000 };
 
-// Movement from a file may lead beyond the area that the scenario names.
+// Recorded movement may leave the area of the scenario.
 function widen(xs, ys) {
   let [left, low, right, high] = [extent.x, extent.y, extent.x + extent.width, extent.y + extent.height];
   for (let i = 0; i < xs.length; i++) {
@@ -16,8 +16,7 @@ function widen(xs, ys) {
   Object.assign(extent, { x: left, y: low, width: right - left, height: high - low });
 }
 
-// The map shows all places of a movement: where each leg begins and where it ends. Without an area they alone are the
-// frame, with a margin.
+// The map shows the start and the end of every leg. Without an area they determine the frame, with a margin.
 function frameMovement(x, y, start, end, vx, vy) {
   const [toX, toY] = [[x, vx], [y, vy]].map(([from, speed]) => from.map((at, leg) => at + speed[leg] * (end[leg] - start[leg])));
   if (header.area_m) {
@@ -33,7 +32,7 @@ function frameMovement(x, y, start, end, vx, vy) {
 }
 
 function addMargin(share) {
-  // One node that stands still has an extent too.
+  // A single node that never moves needs an extent, too.
   const edge = Math.max(extent.width, extent.height, 10) * share;
   Object.assign(extent, { x: extent.x - edge, y: extent.y - edge, width: extent.width + 2 * edge, height: extent.height + 2 * edge });
 }
@@ -47,7 +46,7 @@ async function readColumns() {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-// Shifts of JavaScript end at 32 bits and times in microseconds do not, hence the multiplication.
+// JavaScript shifts 32 bits only, and times in microseconds need more, hence the multiplication.
 function readColumn(bytes, name, Kind = Float64Array) {
   const [offset, count, rising] = header.columns[name];
   const out = new Kind(count);
@@ -82,7 +81,7 @@ function readLegs(bytes) {
     first[node + 1] = first[node] + count[node];
     let time = 0, atX = 0, atY = 0;
     for (let leg = first[node]; leg < first[node + 1]; leg++) {
-      // In place: wait becomes the start, lasts the end, x and y where it begins, dx and dy speeds; in meters.
+      // In place: wait becomes the start time, lasts the end time, x and y the start, dx and dy the speed; in meters.
       const start = time + wait[leg];
       time = start + lasts[leg];
       x[leg] += atX;
@@ -104,14 +103,14 @@ function readLegs(bytes) {
   return { first, start: wait, end: lasts, x, y, vx: dx, vy: dy, at: first.slice(0, -1) };
 }
 
-// Of two nodes each: links, or cuts, of which one with nobody as its second cuts its first off from all.
+// Intervals of pairs: links or cuts. A cut without a second node cuts the first off from all nodes.
 function readPairs(bytes, name) {
   const start = readColumn(bytes, name + ".start"), end = readColumn(bytes, name + ".lasts");
   for (let i = 0; i < start.length; i++) end[i] += start[i];
   seconds(start);
   seconds(end);
   const byEnd = Uint32Array.from(start.keys()).sort((one, other) => end[one] - end[other]);
-  // What lasts to the end of the run still stands at its last moment.
+  // Intervals that last to the end of the run include its last moment.
   for (let i = 0; i < end.length; i++) if (end[i] >= duration) end[i] = Infinity;
   return { start, end, byEnd, a: readColumn(bytes, name + ".a", Int32Array), b: readColumn(bytes, name + ".b", Int32Array) };
 }

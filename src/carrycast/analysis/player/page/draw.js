@@ -1,4 +1,4 @@
-// Draws a moment on a canvas. The view (what is in the middle, how large) is shared by all canvases.
+// Draws a moment on a canvas. All canvases share the view (center and scale).
 const view = { x: 0, y: 0, scale: 1, fitted: true };
 let colors = {};
 
@@ -9,7 +9,7 @@ function readColors() {
   colors.dark = matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-// Twelve colors that are far from each other, from the gray of nodes that are alone, and visible on either ground.
+// Twelve colors that differ from each other and from the gray of isolated nodes, on light and dark backgrounds.
 const PALETTES = {
   light: ["#1f6fd1", "#e07b00", "#159a4c", "#8e3bc9", "#0aa3b5", "#d13a8a", "#7a8c00", "#7b4a1e", "#2b2f83", "#e8a5c8", "#5ec48f", "#e2b200"],
   dark: ["#5ba0ff", "#ff9f3f", "#3fd07f", "#b87cf0", "#2fd0e0", "#ff78bb", "#b7cc2e", "#c48a55", "#8389f2", "#f4c9de", "#a6e8c4", "#ffd84d"],
@@ -17,7 +17,7 @@ const PALETTES = {
 const islandColor = (sign) => PALETTES[colors.dark ? "dark" : "light"][sign % ISLAND_COLORS];
 const islandShape = (sign) => Math.floor(sign / ISLAND_COLORS) % ISLAND_SHAPES;
 
-// The outline of a node: circle, square, diamond, triangle; four more are the same with an open middle.
+// The shape of a node: circle, square, diamond, triangle, and the same four as outlines.
 function outline(pen, x, y, radius, shape) {
   pen.beginPath();
   if (shape % 4 === 0) return pen.arc(x, y, radius, 0, 2 * Math.PI);
@@ -102,7 +102,7 @@ class Stage {
       if (!paths.has(sign)) paths.set(sign, []);
       paths.get(sign).push(link);
     }
-    // Where many are linked, thin lines say more than a carpet.
+    // With many links, thin lines keep the map readable.
     pen.globalAlpha = count > 4 * network.nodes ? 0.22 : 0.5;
     pen.lineWidth = count > 4 * network.nodes ? 0.8 : 1.3;
     const stroke = (links, color) => {
@@ -119,7 +119,7 @@ class Stage {
     pen.globalAlpha = 1;
   }
 
-  // From whom nodes have the followed event, of those that got it lately: all of them would be a cobweb.
+  // Recent hops of the followed event; all hops would cover the map.
   drawWay(time) {
     const { pen, network, moment } = this;
     pen.beginPath();
@@ -137,7 +137,7 @@ class Stage {
     pen.globalAlpha = 1;
   }
 
-  // By how much room there is for each, how far the map is enlarged, and what the node has in its buffer.
+  // The size of a node depends on the free space, the zoom, and the fill of its buffer.
   radius(node) {
     const room = (0.08 * this.fit() * Math.sqrt(extent.width * extent.height)) / Math.sqrt(this.network.nodes);
     const plain = Math.min(Math.max(room, 2), 5) * Math.min(Math.max(Math.sqrt(view.scale / this.fit()), 0.8), 2.5);

@@ -1,4 +1,4 @@
-// A live network: rows come as things happen, from the program that watches the nodes, and time goes on.
+// A live network: the program that watches the nodes sends rows while they happen.
 const PERIOD_MS = 500;
 const LINK_UP = 7, LINK_DOWN = 8, PLACE = 9, DROP = 10, EVENT = 11, FRAMES = 12;
 const feed = { chapter: -1, next: 0, missed: 0, edge: true, failed: 0, linked: new Map() };
@@ -12,7 +12,7 @@ class LiveNetwork extends Network {
     this.placed = false;
   }
 
-  // Where each was last said to be. Who knows no place stands below the map; if nobody does, all stand on a circle.
+  // The last reported positions. Nodes without one are below the map; if no node has one, all are on a circle.
   move(time) {
     if (!this.placed) return this.circle();
     const lost = [];
@@ -46,7 +46,7 @@ function lastAt(times, time) {
   return from - 1;
 }
 
-// A chapter begins: all that was known is told anew.
+// A new chapter begins: the feed sends all rows again.
 function beginChapter(names) {
   const lists = ["time", "code", "node", "event", "peer", "dropTime", "dropNode", "dropReason", "dropEvent", "dropMany"];
   const run = { label: header.title, wanted: [], place: new Map() };
@@ -108,7 +108,7 @@ function takeRow(row) {
   for (const [name, value] of [["code", code], ["time", at], ["node", who], ["event", event], ["peer", peer]]) run[name].push(value);
 }
 
-// The map shows all places that were ever told, with a margin, and room below for those without one.
+// The map shows all reported positions, with a margin, and space below for nodes without a position.
 function fitPlaces() {
   if (!network.placed) return Object.assign(extent, { x: 0, y: 0, width: 1000, height: 1000 });
   const xs = network.places.flatMap((told) => told.x.filter((x) => x !== null)), ys = network.places.flatMap((told) => told.y.filter((y) => y !== null));
@@ -134,14 +134,14 @@ async function pull() {
 function refresh() {
   $("scrub").max = duration;
   network.restart();
-  // Who wants the followed event may have become known.
+  // The eligible nodes of the followed event may have become known.
   for (const moment of moments) moment.follow(event !== null && runs[0].place.has(event) ? event : null);
   if (view.fitted) fitView();
   seek(time);
   drawMarks();
 }
 
-// At the edge of what is known, time goes on as it comes.
+// At the latest known time, playback follows the feed.
 function goLive() {
   setSpeed(1);
   seek(Math.max(duration - 0.5, 0));

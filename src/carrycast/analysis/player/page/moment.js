@@ -1,10 +1,10 @@
-// What holds at a moment. Time runs forward by applying what happened; back by starting over, which takes milliseconds.
-// Islands are told apart by color; when colors run out, by the shape of their nodes too.
+// The state at a moment. Going forward applies the facts since; going back starts over, which takes milliseconds.
+// Islands differ by color, and when colors run out, also by the shape of their nodes.
 const ISLAND_COLORS = 12, ISLAND_SHAPES = 8, ISLAND_SIGNS = ISLAND_COLORS * ISLAND_SHAPES;
 const REACH = 0, STORE = 1, EVICT = 2, DELIVER = 3, CRASH = 4, STOP = 5, START = 6;
 
 class Standing {
-  // Which of many intervals, ordered by their starts, stand at a moment.
+  // The active intervals at a moment, from intervals sorted by start.
   constructor(pairs) {
     this.pairs = pairs;
     this.restart();
@@ -31,7 +31,7 @@ class Standing {
 }
 
 class Network {
-  // Where everybody is, who is linked, and which nodes are islands together: the same for all runs.
+  // Positions, links and islands, which are the same for all runs.
   constructor(legs, links, cuts, nodes) {
     Object.assign(this, { legs, links, cuts, nodes });
     this.x = new Float64Array(nodes);
@@ -39,13 +39,13 @@ class Network {
     this.here = new Uint8Array(nodes);
     this.island = new Int32Array(nodes);
     this.size = new Int32Array(nodes);
-    // The sign of each node's island; -1 for nodes that are alone.
+    // The sign (color and shape) of each node's island; -1 for isolated nodes.
     this.sign = new Int32Array(nodes).fill(-1);
-    // Nodes that are down take part in nothing; the first run tells, since faults are the same for all.
+    // Nodes that are down. The first run decides, since faults are the same for all runs.
     this.down = new Uint8Array(nodes);
     this.linked = new Standing(links);
     this.severed = new Standing(cuts);
-    // Who is cut off from all, and which pairs from each other.
+    // Nodes that are cut off from all others, and pairs that are cut.
     this.off = new Uint8Array(nodes);
     this.apart = new Set();
     this.restart();
@@ -59,7 +59,7 @@ class Network {
   }
 
   circle() {
-    // Nothing is known of places: a circle never moves, and links cross it visibly.
+    // Without positions, nodes are on a circle, where links are visible.
     for (let node = 0; node < this.nodes; node++) {
       const angle = (2 * Math.PI * node) / this.nodes;
       this.x[node] = 500 + 460 * Math.sin(angle);
@@ -124,7 +124,7 @@ class Network {
       if (!this.stands(link)) continue;
       this.linksUp++;
       const a = root(this.links.a[link]), b = root(this.links.b[link]);
-      // The lowest number names an island.
+      // The lowest node number identifies an island.
       if (a < b) island[b] = a;
       else island[a] = b;
     }
@@ -138,9 +138,8 @@ class Network {
     this.giveSigns();
   }
 
-  // No two islands of a moment have the same sign while there are signs enough. An island keeps the sign that most of
-  // its nodes had at the moment shown before, whichever way time went; where two islands claim one sign, the one with
-  // more such nodes has it.
+  // Islands have different signs while there are enough signs. An island keeps the sign that most of its nodes had at
+  // the moment shown before, forward or back in time. If two islands claim a sign, the one with more such nodes gets it.
   giveSigns() {
     const { island, size, sign } = this, claims = new Map(), given = new Map(), taken = new Set();
     const most = this.islands <= ISLAND_COLORS ? ISLAND_COLORS : this.islands <= ISLAND_SIGNS ? ISLAND_SIGNS : Infinity;
@@ -162,13 +161,13 @@ class Network {
     for (let node = 0; node < this.nodes; node++) sign[node] = given.get(island[node]) ?? -1;
   }
 
-  // Both ends are there, and up: they would hear each other.
+  // Both ends are present and up, so they hear each other.
   near(link) {
     const a = this.links.a[link], b = this.links.b[link];
     return this.here[a] && this.here[b] && !this.down[a] && !this.down[b];
   }
 
-  // What a fault keeps apart, though it is near.
+  // Links within range that a fault cuts.
   isCut(link) {
     if (!this.severed.count) return false;
     const a = this.links.a[link], b = this.links.b[link];
@@ -186,12 +185,12 @@ class Network {
 }
 
 class Moment {
-  // What a run has come to: buffers, drops, and how far the followed event is.
+  // The state of a run: buffers, drops, and the progress of the followed event.
   constructor(run, nodes) {
     this.run = run;
     this.nodes = nodes;
     for (const name of ["reached", "carries", "delivered", "down"]) this[name] = new Uint8Array(nodes);
-    // From whom each node has the followed event, and since when.
+    // The sender of the followed event to each node, and the time.
     this.from = new Int32Array(nodes);
     this.since = new Float64Array(nodes);
     this.stored = new Int32Array(nodes);
@@ -206,7 +205,7 @@ class Moment {
     for (const name of ["reached", "carries", "delivered", "down", "stored"]) this[name].fill(0);
     this.from.fill(-1);
     this.reasons = new Float64Array(this.run.reasons.length);
-    // What happened just now is drawn for a short while: [time, node, what].
+    // Recent facts, which are drawn for a short while: [time, node, kind].
     this.lately = [];
   }
 
@@ -257,7 +256,7 @@ class Moment {
     return bin < 1 ? 0 : this.run.frames[Math.min(bin, this.run.frames.length) - 1];
   }
 
-  // Of the followed event: who wanted it and got it, of how many.
+  // Eligible nodes that got the followed event, and the number of eligible nodes.
   served() {
     let got = 0, wanted = 0;
     for (let node = 0; node < this.nodes; node++) if (this.wants[node]) { wanted++; got += this.delivered[node]; }
