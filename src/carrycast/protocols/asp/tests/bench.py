@@ -1,4 +1,4 @@
-"""One ASP broker alone, with neighbors that a test plays, and messages as the tests need them."""
+"""One ASP broker with neighbors whose messages the test sends, and functions that make messages."""
 
 from random import Random
 from typing import TypeAlias
@@ -31,22 +31,22 @@ CELSIUS = event(0, 1, unit="C", value=20.5)
 C = announcement_id(CELSIUS, (0,), 3)
 
 
-Doing: TypeAlias = tuple[NodeId, Message] | Deliver | Process | str
+BrokerEffect: TypeAlias = tuple[NodeId, Message] | Deliver | Process | str
 
 
-def announced(effects: list[Doing]) -> dict[NodeId, Announcement]:
-    """The full announcements among some effects, by the neighbor they went to."""
+def take_announcements(effects: list[BrokerEffect]) -> dict[NodeId, Announcement]:
+    """Return the full announcements among some effects, by the neighbor they went to."""
     pairs = [effect for effect in effects if isinstance(effect, tuple)]
     return {target: message for target, message in pairs if isinstance(message, Announcement)}
 
 
-def kinds(effects: list[Doing]) -> list[type[Message]]:
-    """The types of the messages among some effects."""
+def list_kinds(effects: list[BrokerEffect]) -> list[type[Message]]:
+    """Return the types of the messages among some effects."""
     return [type(effect[1]) for effect in effects if isinstance(effect, tuple)]
 
 
 class Broker:
-    """One broker with some neighbors, each at a cost of 10 ms, and what it does."""
+    """One broker with some neighbors, each at a link cost of 10 ms, and its effects."""
 
     def __init__(self, *neighbors: NodeId, node: NodeId = ME, host: Host | None = None, **settings: object) -> None:
         self.port = RecordingPort()
@@ -55,13 +55,14 @@ class Broker:
             self.asp.on_link_up(0.0, Link(neighbor, "radio", 0.01))
         self.port.take()
 
-    def hear(self, sender: NodeId, message: Message, now: float = 1.0) -> list[Doing]:
+    def hear(self, sender: NodeId, message: Message, now: float = 1.0) -> list[BrokerEffect]:
         self.asp.on_message(now, sender, message, "radio")
         return self.effects()
 
-    def effects(self) -> list[Doing]:
-        """Sends as (target, message), drops as their reasons; timers and kept copies are left out. Sends arrive."""
-        found: list[Doing] = []
+    def effects(self) -> list[BrokerEffect]:
+        """Return sends as (target, message) and drops as their reasons, without timers and stored copies. All sends
+        arrive."""
+        found: list[BrokerEffect] = []
         for effect in self.port.take():
             if isinstance(effect, Send):
                 if effect.token is not None:
@@ -74,22 +75,23 @@ class Broker:
         return found
 
     def sends(self) -> list[Send]:
-        """The sends since the last look, without an outcome; the rest is dropped."""
+        """Return the sends since the last call, without an outcome; other effects are discarded."""
         return [effect for effect in self.port.take() if isinstance(effect, Send)]
 
-    def timers(self, word: str) -> list[float]:
-        """The delays of the timers of a word since the last look; the rest is dropped."""
+    def timers(self, kind: str) -> list[float]:
+        """Return the delays of the timers of a kind since the last call; other effects are discarded."""
         armed = [effect for effect in self.port.take() if isinstance(effect, SetTimer)]
-        return [effect.delay_s for effect in armed if isinstance(effect.key, tuple) and effect.key[0] == word]
+        return [effect.delay_s for effect in armed if isinstance(effect.key, tuple) and effect.key[0] == kind]
 
     def fail(self, send: Send, failure: Failure | None = Failure.UNREACHABLE, now: float = 2.0) -> None:
-        """A send comes to nothing, or with None to its end."""
+        """Report that a send has failed, or with None that it has arrived."""
         assert send.token is not None
         self.asp.on_sent(now, send.token, failure)
 
-    def announced(self) -> dict[NodeId, Announcement]:
-        """The full announcements since the last look, by the neighbor they went to; the rest is dropped."""
-        return announced(self.effects())
+    def take_announcements(self) -> dict[NodeId, Announcement]:
+        """Return the full announcements since the last call, by the neighbor they went to; other effects are
+        discarded."""
+        return take_announcements(self.effects())
 
     @property
     def subscriber(self) -> int:
@@ -109,8 +111,8 @@ def subscribe(subscriber: int, metric_s: float, kind: PathKind = PathKind.SUBSCR
     return PathMessage(id, subscriber, metric_s, kind)
 
 
-def station() -> tuple[Broker, Event, int]:
-    """A broker that has made Kelvin out of the announcement; the result and its id."""
+def make_station() -> tuple[Broker, Event, int]:
+    """Make a broker that has converted the announcement to Kelvin; returns the result and its id too."""
     broker = Broker(1, 2, 3)
     broker.asp.on_processor(0.0, KELVIN)
     assert Process("kelvin", b"", (CELSIUS,), 1) in broker.hear(1, announcement(0.05))

@@ -1,4 +1,4 @@
-"""Bad input: each a drop with a name, and the broker goes on."""
+"""Bad input: each is dropped with a reason, and the broker continues."""
 
 import msgspec
 import pytest
@@ -24,9 +24,9 @@ from carrycast.protocols.asp.tests.bench import (
     C,
     announcement,
     event,
-    kinds,
+    list_kinds,
+    make_station,
     publication,
-    station,
     subscribe,
 )
 
@@ -48,26 +48,26 @@ from carrycast.protocols.asp.tests.bench import (
         (publication(2, CELSIUS), "publication_unknown_id"),
     ],
 )
-def test_a_bad_message_is_dropped_by_name(message: Message, reason: str) -> None:
+def test_an_invalid_message_is_dropped_with_a_reason(message: Message, reason: str) -> None:
     broker = Broker(1, 2, max_metric_s=1.0)
     broker.asp.on_subscribe(0.0, Subscription(SINK, "true"))
     assert broker.hear(1, message) == [reason]
 
 
-def test_a_subscription_with_a_metric_that_is_no_number_makes_no_path() -> None:
+def test_a_subscription_with_an_invalid_metric_makes_no_path() -> None:
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.02))
     assert broker.hear(2, subscribe(7, float("nan"))) == ["metric_invalid"]
     assert broker.hear(1, publication(2, event(0, 2))) == []
 
 
-def test_a_subscription_from_the_best_announcer_itself_is_refused() -> None:
+def test_a_subscription_from_the_best_announcer_is_rejected() -> None:
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.02))
     assert broker.hear(1, subscribe(7, 0.1)) == ["subscription_loop"]
 
 
-def test_two_contents_with_one_id_are_a_collision_and_the_first_stays() -> None:
+def test_of_two_contents_with_one_id_the_first_stays() -> None:
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.05))
     impostor = event(9, 1, unit="F", value=1.0)
@@ -84,14 +84,14 @@ def test_equal_results_of_two_processors_are_no_collision() -> None:
     assert broker.hear(2, announcement(0.01, of=other)) == [(1, ShortAnnouncement(C, 0.02, 1))]
 
 
-def test_a_message_too_large_to_be_announced_is_dropped_by_name_but_reaches_local_sinks() -> None:
+def test_a_message_too_large_to_be_announced_reaches_only_local_sinks() -> None:
     source = Broker(1, node=0, packet_bytes=200)
     source.asp.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "true"))
     big = Event(EventId(0, 1), {"topic": "t"}, payload=bytes(300))
     source.asp.on_publish(1.0, big)
     assert source.effects() == ["announcement_too_large", Deliver(SubscriptionId(0, 0), big, 0)]
     source.asp.on_publish(2.0, event(0, 2))
-    assert kinds(source.effects()) == [Announcement], "the stream is not stuck"
+    assert list_kinds(source.effects()) == [Announcement], "the stream continues"
 
 
 @pytest.mark.parametrize(
@@ -108,11 +108,11 @@ def test_a_processor_that_fails_is_reported_and_skipped(cost_s: float, error: st
     broker.hear(1, announcement(0.05))
     broker.asp.on_processed(1.1, 1, b"", [event(ME, 1, unit="K")], cost_s, error)
     assert broker.effects() == [reason]
-    assert broker.hear(2, subscribe(7, 0.1)) == [(1, subscribe(7, 0.1))], "its node goes on"
+    assert broker.hear(2, subscribe(7, 0.1)) == [(1, subscribe(7, 0.1))], "its node continues"
 
 
 def test_a_failed_call_on_a_publication_costs_that_message_only() -> None:
-    broker, _, id = station()
+    broker, _, id = make_station()
     broker.hear(3, subscribe(7, 0.3, id=id))
     broker.hear(1, publication(2, event(0, 2, unit="C")))
     broker.asp.on_processed(2.0, 2, b"", [], 0.1, "kelvin raised ValueError")
@@ -121,11 +121,11 @@ def test_a_failed_call_on_a_publication_costs_that_message_only() -> None:
     assert broker.hear(1, publication(3, third)) == [Process("kelvin", b"", (third,), 3)]
     broker.asp.on_processed(3.0, 3, b"", [event(ME, 2, unit="K"), event(ME, 3, unit="K")], 0.1, "")
     effects = broker.effects()
-    assert kinds(effects) == [Publication]
+    assert list_kinds(effects) == [Publication]
     assert effects[1:] == ["result_unannounced"], "more results than were announced"
 
 
-def test_a_processor_that_would_process_its_own_kind_for_ever_is_ended() -> None:
+def test_chains_of_processors_end_after_max_stages() -> None:
     broker = Broker(1, 2, max_stages=2)
     broker.asp.on_processor(0.0, Processor("increment", "topic = 't'"))
     effects = broker.hear(1, announcement(0.05, stages=2))
@@ -133,7 +133,7 @@ def test_a_processor_that_would_process_its_own_kind_for_ever_is_ended() -> None
     assert not [effect for effect in effects if isinstance(effect, Process)]
 
 
-def test_a_table_that_is_full_takes_nothing_more_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_table_rejects_further_announcements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("carrycast.protocols.asp.announcement_table.MAX_ANNOUNCEMENTS", 1)
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.05))
@@ -146,10 +146,10 @@ def test_notes_are_facts_of_the_trace() -> None:
     assert broker.port.take() == [Note(Fact("drop", peer=1, reason="subscription_unknown_id"))]
 
 
-# The other drops, each where it happens.
+# Other drops.
 
 
-def test_a_node_with_too_many_streams_keeps_further_ones_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_further_streams_of_a_node_with_too_many_are_delivered_only_locally(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("carrycast.protocols.asp.broker.MAX_LOCAL_STREAMS", 1)
     source = Broker(1, node=0)
     source.asp.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "true"))
@@ -160,11 +160,11 @@ def test_a_node_with_too_many_streams_keeps_further_ones_to_itself(monkeypatch: 
     assert source.effects() == [Deliver(SubscriptionId(0, 0), other, 0), "too_many_streams"]
 
 
-def test_a_neighbor_that_asks_for_what_is_not_known_gets_nothing() -> None:
+def test_a_request_for_an_unknown_announcement_is_dropped_with_a_reason() -> None:
     assert Broker(1).hear(1, AnnouncementRequest((C,))) == ["announcement_unknown"]
 
 
-def test_what_was_announced_anew_while_its_processor_was_busy_is_over() -> None:
+def test_a_result_of_a_replaced_announcement_is_dropped_with_a_reason() -> None:
     broker = Broker(1, 2)
     broker.asp.on_processor(0.0, KELVIN)
     broker.hear(1, announcement(0.05))
@@ -172,19 +172,19 @@ def test_what_was_announced_anew_while_its_processor_was_busy_is_over() -> None:
     broker.asp.on_processed(1.1, 1, b"", [event(ME, 1, unit="K")], 0.1, "")
     assert "announcement_over" in broker.effects()
     broker.asp.on_processed(1.2, 2, b"", [event(ME, 2, unit="K")], 0.1, "")
-    assert kinds(broker.effects()) == [Announcement, Announcement], "the newer one has a call of its own"
+    assert list_kinds(broker.effects()) == [Announcement, Announcement], "the newer announcement has its own call"
 
 
-def test_a_subscription_to_a_result_whose_input_is_over_goes_nowhere() -> None:
-    broker, _, id = station()
+def test_a_subscription_to_a_result_whose_input_has_expired_is_dropped() -> None:
+    broker, _, id = make_station()
     broker.effects()
     broker.hear(1, announcement(0.05, sequence=2, validity_s=1.0), now=2.0)
     broker.asp.on_timer(3.5, "expiry")
     assert broker.hear(3, subscribe(7, 0.3, id=id), now=3.6) == ["input_unknown"]
 
 
-def test_a_processor_takes_one_call_and_64_that_wait() -> None:
-    broker, _, id = station()
+def test_a_processor_queues_64_calls() -> None:
+    broker, _, id = make_station()
     broker.effects()
     broker.hear(3, subscribe(7, 0.3, id=id))
     for counter in range(2, 2 + 1 + 64):
@@ -192,21 +192,21 @@ def test_a_processor_takes_one_call_and_64_that_wait() -> None:
     assert broker.hear(1, publication(99, event(0, 99, unit="C"))) == ["processor_busy"]
 
 
-def test_a_processor_with_a_filter_that_cannot_be_read_is_not_installed() -> None:
+def test_a_processor_with_a_malformed_filter_is_not_installed() -> None:
     broker = Broker(1, 2)
     broker.asp.on_processor(0.0, Processor("p", "topic = "))
     assert broker.effects() == ["processor_filter_invalid"]
-    assert kinds(broker.hear(1, announcement(0.05))) == [Announcement]
+    assert list_kinds(broker.hear(1, announcement(0.05))) == [Announcement]
 
 
-def test_a_message_for_somebody_who_is_no_neighbor_is_dropped_by_name() -> None:
+def test_a_message_to_a_node_that_is_no_neighbor_is_dropped_with_a_reason() -> None:
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.05))
     broker.asp.on_link_down(1.0, Link(1, "radio", 0.01), Failure.SILENT)
     assert broker.hear(2, subscribe(7, 0.1)) == ["neighbor_unreachable"]
 
 
-def test_what_is_past_its_lease_goes_no_further() -> None:
+def test_a_message_whose_lease_has_expired_is_not_forwarded() -> None:
     broker = Broker(1, 2)
     over = msgspec.structs.replace(announcement(0.05), remaining_s=0.0)
     assert broker.hear(1, over) == ["lease_over"]
@@ -215,9 +215,9 @@ def test_what_is_past_its_lease_goes_no_further() -> None:
     assert broker.hear(1, late) == ["lease_over"]
 
 
-def test_a_metric_that_no_digest_could_carry_is_none() -> None:
+def test_a_metric_too_large_for_a_digest_is_invalid() -> None:
     broker = Broker(1, 2, announcement_cache=True)
     assert broker.hear(1, announcement(1e300)) == ["metric_invalid"]
     broker.hear(1, announcement(1e9))
     broker.asp.on_link_up(2.0, Link(9, "radio", 0.01))
-    assert kinds(broker.effects()) == [Digest]
+    assert list_kinds(broker.effects()) == [Digest]

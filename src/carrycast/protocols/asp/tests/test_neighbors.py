@@ -1,4 +1,5 @@
-"""Delivery to a neighbor or notice of its loss [001 §4.1]: one retry, several links, full queues, what waits."""
+"""Delivery to a neighbor or notice of its loss [001 §4.1]: retransmission, several links, full queues, pending
+messages."""
 
 import msgspec
 import pytest
@@ -12,8 +13,8 @@ from carrycast.protocols.asp.tests.bench import SINK, Broker, C, announcement, e
 BROKEN = (1, subscribe(7, 0.1, PathKind.PATH_BROKEN))
 
 
-def relay(retries: int = 1) -> Broker:
-    """Between an announcer, 1, and a subscriber, 2; everything so far has arrived."""
+def make_relay(retries: int = 1) -> Broker:
+    """Make a broker between an announcer, 1, and a subscriber, 2."""
     broker = Broker(1, 2, retries=retries)
     broker.hear(1, announcement(0.02))
     broker.hear(2, subscribe(7, 0.1))
@@ -21,7 +22,7 @@ def relay(retries: int = 1) -> Broker:
 
 
 def publish(broker: Broker, number: int) -> Send:
-    """The one send that a publication from 1 makes."""
+    """Receive a publication from 1, and return the send that it causes."""
     broker.asp.on_message(2.0, 1, publication(number, event(0, number)), "radio")
     [sent] = broker.sends()
     return sent
@@ -31,11 +32,11 @@ def timers(broker: Broker) -> dict[object, float]:
     return {effect.key: effect.delay_s for effect in broker.port.take() if isinstance(effect, SetTimer)}
 
 
-# The retry.
+# Retransmission.
 
 
 def test_a_message_that_failed_is_sent_once_more_before_its_neighbor_is_removed() -> None:
-    broker = relay()
+    broker = make_relay()
     first = publish(broker, 2)
     broker.fail(first)
     [second] = broker.sends()
@@ -44,8 +45,8 @@ def test_a_message_that_failed_is_sent_once_more_before_its_neighbor_is_removed(
     assert broker.effects() == [BROKEN]
 
 
-def test_a_message_that_is_sent_again_has_less_time_left() -> None:
-    broker = relay()
+def test_a_retransmission_has_a_shorter_remaining_lease() -> None:
+    broker = make_relay()
     first = publish(broker, 2)
     broker.fail(first, now=2.5)
     [second] = broker.sends()
@@ -54,8 +55,8 @@ def test_a_message_that_is_sent_again_has_less_time_left() -> None:
     assert second.message.remaining_s == pytest.approx(first.message.remaining_s - 0.5)
 
 
-def test_a_retry_that_arrives_leaves_everything_as_it_was() -> None:
-    broker = relay()
+def test_a_retransmission_that_arrives_keeps_the_path() -> None:
+    broker = make_relay()
     broker.fail(publish(broker, 2))
     [second] = broker.sends()
     broker.fail(second, None)
@@ -64,63 +65,63 @@ def test_a_retry_that_arrives_leaves_everything_as_it_was() -> None:
 
 
 def test_without_retries_the_first_failure_removes_the_neighbor() -> None:
-    broker = relay(retries=0)
+    broker = make_relay(retries=0)
     broker.fail(publish(broker, 2))
     assert broker.effects() == [BROKEN]
 
 
 def fail_and_drop(broker: Broker, send: Send) -> None:
-    """A send fails, and discovery drops the link for it: hosts tell it in this order."""
+    """A send fails, and discovery drops the link because of it: hosts report in this order."""
     broker.fail(send)
     broker.asp.on_link_down(2.0, Link(send.target, "radio", 0.01), Failure.UNREACHABLE)
 
 
-def test_a_link_that_discovery_drops_because_of_a_failure_waits_for_the_retry() -> None:
-    broker = relay()
+def test_a_link_dropped_because_of_a_failure_is_retained_until_the_retransmission_ends() -> None:
+    broker = make_relay()
     fail_and_drop(broker, publish(broker, 2))
     [second] = broker.sends()
     broker.fail(second, None)
     assert broker.effects() == []
-    assert publish(broker, 3).target == 2, "the retry has arrived, so 2 is a neighbor"
+    assert publish(broker, 3).target == 2, "the retransmission has arrived, so 2 is still a neighbor"
 
 
-def test_if_the_retry_fails_too_such_a_neighbor_is_lost_until_discovery_finds_it() -> None:
-    broker = relay()
+def test_a_retained_link_that_fails_is_lost_until_discovery_finds_it() -> None:
+    broker = make_relay()
     fail_and_drop(broker, publish(broker, 2))
     [second] = broker.sends()
     broker.fail(second)
     effects = broker.port.take()
     assert [effect.message for effect in effects if isinstance(effect, Send)] == [BROKEN[1]]
-    assert not [effect for effect in effects if isinstance(effect, SetTimer)], "no time brings it back by itself"
+    assert not [effect for effect in effects if isinstance(effect, SetTimer)], "no timer brings it back"
 
 
-def test_a_link_that_discovery_finds_again_meanwhile_is_a_link_like_any_other() -> None:
-    broker = relay()
+def test_a_retained_link_that_discovery_finds_again_is_suspended_when_it_fails() -> None:
+    broker = make_relay()
     fail_and_drop(broker, publish(broker, 2))
     [second] = broker.sends()
     broker.asp.on_link_up(2.0, Link(2, "radio", 0.01))
     broker.fail(second)
-    assert ("back", (2, "radio")) in timers(broker), "set aside, since discovery has not lost it"
+    assert ("back", (2, "radio")) in timers(broker), "suspended, since discovery has not lost it"
 
 
-def test_without_retries_a_failure_and_the_drop_for_it_lose_the_neighbor_once() -> None:
-    broker = relay(retries=0)
+def test_without_retries_the_loss_of_a_neighbor_is_reported_once() -> None:
+    broker = make_relay(retries=0)
     fail_and_drop(broker, publish(broker, 2))
     assert broker.effects() == [BROKEN]
 
 
 @pytest.mark.parametrize("cause", [Failure.SILENT, Failure.OUT_OF_REACH, Failure.RESTARTED])
-def test_a_link_that_is_lost_for_another_reason_is_lost_at_once(cause: Failure) -> None:
-    broker = relay()
+def test_a_link_lost_for_another_cause_is_removed_at_once(cause: Failure) -> None:
+    broker = make_relay()
     first = publish(broker, 2)
     broker.asp.on_link_down(2.0, Link(2, "radio", 0.01), cause)
     assert broker.effects() == [BROKEN]
     broker.fail(first)
-    assert broker.effects() == [], "nobody is there to try again for"
+    assert broker.effects() == [], "the neighbor is lost, so nothing is retransmitted"
 
 
-def test_of_several_messages_that_fail_each_is_tried_again_and_the_loss_is_told_once() -> None:
-    broker = relay()
+def test_each_failed_message_is_retransmitted_and_the_loss_is_reported_once() -> None:
+    broker = make_relay()
     sends = [publish(broker, 2), publish(broker, 3)]
     for send in sends:
         broker.fail(send)
@@ -131,7 +132,7 @@ def test_of_several_messages_that_fail_each_is_tried_again_and_the_loss_is_told_
     assert broker.effects() == [BROKEN]
 
 
-def test_a_neighbor_that_was_only_heard_is_given_the_same_retry() -> None:
+def test_messages_to_a_node_that_was_only_heard_are_retransmitted_too() -> None:
     broker = Broker(1)
     broker.hear(1, announcement(0.02))
     broker.asp.on_message(1.0, 9, subscribe(7, 0.1), "radio")
@@ -143,7 +144,7 @@ def test_a_neighbor_that_was_only_heard_is_given_the_same_retry() -> None:
     assert broker.effects() == [BROKEN]
 
 
-def test_a_retry_does_not_bring_back_what_has_been_taken_back_meanwhile() -> None:
+def test_a_superseded_subscription_is_not_retransmitted() -> None:
     broker = Broker(1, 2)
     broker.asp.on_subscribe(0.0, Subscription(SINK, "unit = 'C'"))
     broker.asp.on_message(1.0, 1, announcement(0.02), "radio")
@@ -160,7 +161,7 @@ def test_a_retry_does_not_bring_back_what_has_been_taken_back_meanwhile() -> Non
 # Several links.
 
 
-def test_what_fails_on_the_cheap_link_goes_over_the_other_with_its_cost() -> None:
+def test_a_message_that_fails_on_the_cheapest_link_is_sent_over_the_other_with_its_cost() -> None:
     broker = Broker(1, 2)
     broker.asp.on_link_up(0.0, Link(2, "ethernet", 0.001))
     broker.asp.on_message(1.0, 1, announcement(0.02), "radio")
@@ -173,10 +174,10 @@ def test_what_fails_on_the_cheap_link_goes_over_the_other_with_its_cost() -> Non
     assert second.message.metric_s == pytest.approx(0.02 + 0.01), "not 0.02 + 0.001, the link that failed"
     broker.fail(second)
     [third] = broker.sends()
-    assert third.via == "radio", "the last link has its retry"
+    assert third.via == "radio", "a message over the last link is retransmitted"
 
 
-def test_by_broadcast_the_receiver_adds_the_link_so_nothing_is_changed() -> None:
+def test_with_broadcast_a_retransmission_over_another_link_keeps_its_metric() -> None:
     broker = Broker(2, announce_by="broadcast", announcement_cache=True)
     broker.asp.on_link_up(0.0, Link(2, "ethernet", 0.001))
     neighbors = broker.asp.broker.neighbors
@@ -188,8 +189,8 @@ def test_by_broadcast_the_receiver_adds_the_link_so_nothing_is_changed() -> None
     assert (second.via, second.message) == ("radio", short)
 
 
-def test_a_link_set_aside_is_used_again_when_something_is_heard_over_it() -> None:
-    broker = relay()
+def test_a_suspended_link_is_used_again_when_a_message_arrives_over_it() -> None:
+    broker = make_relay()
     broker.asp.on_link_up(0.0, Link(2, "ethernet", 0.001))
     first = publish(broker, 2)
     assert first.via == "ethernet"
@@ -204,7 +205,7 @@ def test_a_link_set_aside_is_used_again_when_something_is_heard_over_it() -> Non
 # Full queues.
 
 
-def test_a_subscription_that_a_full_queue_did_not_take_is_sent_later() -> None:
+def test_a_subscription_that_a_full_queue_rejects_is_sent_later() -> None:
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.02))
     broker.asp.on_message(1.0, 2, subscribe(7, 0.1), "radio")
@@ -219,12 +220,12 @@ def test_a_subscription_that_a_full_queue_did_not_take_is_sent_later() -> None:
         assert (sent.target, sent.message) == (1, subscribe(7, 0.1))
     broker.fail(sent, Failure.QUEUE_FULL)
     assert broker.effects() == ["neighbor_congested"]
-    # The announcer is lost by that; when it is back, it is told.
+    # The announcer is lost; when it is back, it gets the pending subscription.
     broker.asp.on_timer(3.0, ("back", (1, "radio")))
     assert broker.effects() == [(1, subscribe(7, 0.1))]
 
 
-def test_what_waits_for_a_queue_is_dropped_when_it_is_taken_back_and_when_the_broker_stops() -> None:
+def test_a_superseded_message_or_a_stop_cancels_the_wait_for_a_queue() -> None:
     for ends in ("unsubscribe", "stop"):
         broker = Broker(1, 2)
         broker.hear(1, announcement(0.02))
@@ -239,7 +240,7 @@ def test_what_waits_for_a_queue_is_dropped_when_it_is_taken_back_and_when_the_br
         assert [effect for effect in broker.port.take() if getattr(effect, "key", None) == key]
 
 
-def test_an_announcement_that_waited_for_a_queue_has_less_time_left() -> None:
+def test_an_announcement_that_waited_for_a_queue_has_a_shorter_lease_and_validity() -> None:
     broker = Broker(1, 2)
     broker.asp.on_message(1.0, 1, announcement(0.02), "radio")
     [sent] = broker.sends()
@@ -265,8 +266,8 @@ def test_an_announcement_whose_lease_ends_while_it_waits_is_dropped_by_name() ->
     assert broker.effects() == ["lease_over"]
 
 
-def test_links_that_keep_coming_back_do_not_keep_a_message_for_ever() -> None:
-    broker = relay()
+def test_a_message_over_flapping_links_is_given_up() -> None:
+    broker = make_relay()
     broker.asp.on_link_up(0.0, Link(2, "ethernet", 0.001))
     sends = [publish(broker, 2)]
     for _ in range(50):
@@ -281,12 +282,12 @@ def test_links_that_keep_coming_back_do_not_keep_a_message_for_ever() -> None:
 
 
 def test_publications_do_not_wait_for_a_queue() -> None:
-    broker = relay()
+    broker = make_relay()
     broker.fail(publish(broker, 2), Failure.QUEUE_FULL)
     assert timers(broker) == {}
 
 
-# What could not be said.
+# Pending messages.
 
 
 def test_a_subscription_that_never_arrived_is_sent_when_the_announcer_is_back() -> None:
@@ -302,7 +303,7 @@ def test_a_subscription_that_never_arrived_is_sent_when_the_announcer_is_back() 
     assert broker.effects() == [(1, subscribe(7, 0.1))]
     broker.asp.on_link_down(4.0, Link(1, "radio", 0.01), Failure.SILENT)
     broker.asp.on_link_up(5.0, Link(1, "radio", 0.01))
-    assert broker.effects() == [], "it has arrived, so nothing is said twice"
+    assert broker.effects() == [], "it has arrived, so it is not sent again"
 
 
 def test_a_subscription_for_an_announcer_that_is_lost_waits_for_its_return() -> None:
@@ -314,7 +315,7 @@ def test_a_subscription_for_an_announcer_that_is_lost_waits_for_its_return() -> 
     assert broker.effects() == [(1, subscribe(7, 0.1))]
 
 
-def test_a_word_from_the_announcer_is_a_return_too() -> None:
+def test_a_message_from_a_lost_announcer_brings_it_back() -> None:
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.02))
     broker.asp.on_link_down(2.0, Link(1, "radio", 0.01), Failure.SILENT)
@@ -322,7 +323,7 @@ def test_a_word_from_the_announcer_is_a_return_too() -> None:
     assert broker.hear(1, publication(2, event(0, 2)))[0] == (1, subscribe(7, 0.1))
 
 
-def test_what_is_no_longer_wanted_does_not_wait() -> None:
+def test_a_pending_subscription_is_cancelled_by_its_unsubscription() -> None:
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.02))
     broker.asp.on_link_down(2.0, Link(1, "radio", 0.01), Failure.SILENT)
@@ -332,7 +333,7 @@ def test_what_is_no_longer_wanted_does_not_wait() -> None:
     assert broker.effects() == []
 
 
-def test_a_better_announcer_takes_over_what_waited_for_the_lost_one() -> None:
+def test_a_better_announcer_gets_the_pending_subscriptions() -> None:
     broker = Broker(1, 2, 3)
     broker.hear(1, announcement(0.02))
     broker.asp.on_link_down(2.0, Link(1, "radio", 0.01), Failure.SILENT)

@@ -17,27 +17,27 @@ from carrycast.protocols.asp.tests.bench import (
     SINK,
     Broker,
     C,
-    announced,
     announcement,
     event,
-    kinds,
+    list_kinds,
     publication,
     subscribe,
+    take_announcements,
 )
 from carrycast.sim.testing import IsolatedHost
 
 # [001 §4.2] The announcement phase.
 
 
-def test_a_full_announcement_goes_to_every_neighbor_but_its_sender_with_the_link_added() -> None:
+def test_a_full_announcement_goes_to_all_neighbors_but_its_sender_with_the_link_cost() -> None:
     broker = Broker(1, 2, 3)
-    sent = announced(broker.hear(1, announcement(0.02)))
+    sent = take_announcements(broker.hear(1, announcement(0.02)))
     assert list(sent) == [2, 3]
     assert sent[2].metric_s == pytest.approx(0.03)
     assert (sent[2].validity_s, sent[2].hops, sent[2].event) == (10.0, 2, CELSIUS)
 
 
-def test_heard_again_with_a_better_metric_it_goes_on_without_its_message_and_not_to_sinks() -> None:
+def test_a_better_announcement_is_forwarded_as_a_short_one_and_not_delivered() -> None:
     broker = Broker(1, 2, 3)
     broker.asp.on_subscribe(0.0, Subscription(SINK, "unit = 'C'"))
     broker.hear(1, announcement(0.05))
@@ -51,20 +51,20 @@ def test_heard_again_with_a_better_metric_it_goes_on_without_its_message_and_not
     ]
 
 
-def test_heard_again_with_no_better_metric_it_goes_nowhere() -> None:
+def test_an_announcement_without_a_better_metric_is_not_forwarded() -> None:
     broker = Broker(1, 2, 3)
     broker.hear(1, announcement(0.02))
     assert broker.hear(2, announcement(0.02)) == []
     assert broker.hear(3, ShortAnnouncement(C, 0.025, 1)) == []
 
 
-def test_a_higher_sequence_prolongs_the_announcement_and_is_flooded_anew() -> None:
+def test_a_higher_sequence_prolongs_the_announcement_and_is_flooded() -> None:
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.02))
     assert len(broker.hear(1, announcement(0.09, sequence=2), now=9.0)) == 1, "even with a worse metric"
     broker.asp.on_timer(11.0, "expiry")
     assert broker.hear(2, subscribe(7, 0.1), now=12.0) == [(1, subscribe(7, 0.1))]
-    assert broker.hear(1, announcement(0.02), now=12.0) == [], "one of before is no news"
+    assert broker.hear(1, announcement(0.02), now=12.0) == [], "an older sequence is ignored"
 
 
 def test_an_announcement_that_is_not_prolonged_is_forgotten() -> None:
@@ -74,7 +74,7 @@ def test_an_announcement_that_is_not_prolonged_is_forgotten() -> None:
     assert broker.hear(2, subscribe(7, 0.1), now=11.0) == ["subscription_unknown_id"]
 
 
-def test_a_sink_gets_the_announced_message_and_subscribes_only_if_its_filter_fits() -> None:
+def test_a_sink_gets_the_announced_message_and_subscribes_if_its_filter_matches() -> None:
     broker = Broker(1)
     broker.asp.on_subscribe(0.0, Subscription(SINK, "unit = 'C'"))
     effects = broker.hear(1, announcement(0.02))
@@ -99,18 +99,18 @@ def test_with_possible_interest_a_sink_subscribes_to_a_stream_that_may_match_lat
 # [001 §4.3] The subscription phase.
 
 
-def test_a_subscription_marks_its_sender_and_goes_to_the_best_announcer() -> None:
+def test_a_subscription_makes_an_active_path_and_is_forwarded_to_the_best_announcer() -> None:
     broker = Broker(1, 2, 3)
     broker.hear(1, announcement(0.02))
     assert broker.hear(2, subscribe(7, 0.1)) == [(1, subscribe(7, 0.1))]
-    # A worse one of the same subscriber changes nothing, a better one does.
+    # A worse subscription of the same subscriber changes nothing, a better one does.
     assert broker.hear(3, subscribe(7, 0.2)) == []
     assert broker.hear(3, subscribe(7, 0.05)) == [(1, subscribe(7, 0.05))]
     second = event(0, 2, unit="C")
     assert broker.hear(1, publication(2, second)) == [(3, publication(2, second, hops=2))]
 
 
-def test_an_unsubscribe_counts_only_with_the_metric_of_the_path() -> None:
+def test_an_unsubscribe_needs_the_metric_of_the_path() -> None:
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.02))
     broker.hear(2, subscribe(7, 0.1))
@@ -120,17 +120,17 @@ def test_an_unsubscribe_counts_only_with_the_metric_of_the_path() -> None:
     assert broker.hear(1, publication(2, event(0, 2))) == []
 
 
-def test_when_the_active_path_is_taken_back_the_one_that_waited_takes_over() -> None:
+def test_the_standby_path_takes_over_when_the_active_path_is_unsubscribed() -> None:
     broker = Broker(1, 2, 3)
     broker.hear(1, announcement(0.02))
     broker.hear(2, subscribe(7, 0.1))
     broker.hear(3, subscribe(7, 0.2))
-    assert broker.hear(2, subscribe(7, 0.1, PathKind.UNSUBSCRIBE)) == [], "upstream everything stays as it is"
+    assert broker.hear(2, subscribe(7, 0.1, PathKind.UNSUBSCRIBE)) == [], "nothing changes upstream"
     second = event(0, 2)
     assert broker.hear(1, publication(2, second)) == [(3, publication(2, second, hops=2))]
 
 
-def test_the_end_of_the_last_local_subscription_that_fits_takes_the_path_back() -> None:
+def test_the_end_of_the_last_matching_local_subscription_unsubscribes_the_path() -> None:
     broker = Broker(1)
     broker.asp.on_subscribe(0.0, Subscription(SINK, "unit = 'C'"))
     broker.asp.on_subscribe(0.0, Subscription(SubscriptionId(ME, 1), "topic = 't'"))
@@ -144,7 +144,7 @@ def test_the_end_of_the_last_local_subscription_that_fits_takes_the_path_back() 
 # [001 §4.4] The publication phase.
 
 
-def test_a_publication_goes_once_to_each_neighbor_with_active_paths_and_never_twice() -> None:
+def test_a_publication_goes_once_to_each_neighbor_with_active_paths() -> None:
     broker = Broker(1, 2, 3)
     broker.hear(1, announcement(0.02))
     broker.hear(2, subscribe(7, 0.1))
@@ -156,10 +156,10 @@ def test_a_publication_goes_once_to_each_neighbor_with_active_paths_and_never_tw
     assert broker.hear(1, publication(2, second)) == ["publication_repeated"]
 
 
-def test_a_source_announces_first_and_publishes_then_until_the_announcement_expires() -> None:
+def test_a_source_announces_and_then_publishes_until_the_announcement_expires() -> None:
     source = Broker(1, node=0)
     source.asp.on_publish(1.0, CELSIUS)
-    first = source.announced()[1]
+    first = source.take_announcements()[1]
     assert (first.id, first.metric_s, first.counter) == (C, 0.01, 1)
     source.hear(1, subscribe(7, 0.05))
     second = event(0, 2, unit="C", value=21.0)
@@ -167,7 +167,7 @@ def test_a_source_announces_first_and_publishes_then_until_the_announcement_expi
     assert source.effects() == [(1, Publication(second, 1, second.lease_s, id=C, counter=2))]
     third = event(0, 3, unit="C", value=22.0)
     source.asp.on_publish(11.0, third)
-    again = source.announced()[1]
+    again = source.take_announcements()[1]
     assert again.id == announcement_id(third, (0,), 3) != C, "the id follows the content"
     assert (again.stream, again.counter) == (first.stream, 3)
 
@@ -175,14 +175,14 @@ def test_a_source_announces_first_and_publishes_then_until_the_announcement_expi
 def test_the_same_content_announced_again_has_the_same_id_and_a_higher_sequence() -> None:
     source = Broker(1, node=0)
     source.asp.on_publish(1.0, event(0, 1, unit="C", value=20.5))
-    first = source.announced()[1]
+    first = source.take_announcements()[1]
     source.asp.on_publish(11.0, event(0, 2, unit="C", value=20.5))
-    second = source.announced()[1]
+    second = source.take_announcements()[1]
     assert first.id == second.id
     assert first.sequence < second.sequence
 
 
-def test_a_source_that_starts_anew_has_higher_sequences_and_counters() -> None:
+def test_a_restarted_source_has_higher_sequences_and_counters() -> None:
     host = IsolatedHost()
     host.incarnation = 1
     port = RecordingPort()
@@ -194,11 +194,11 @@ def test_a_source_that_starts_anew_has_higher_sequences_and_counters() -> None:
     assert min(message.sequence, message.counter) > 1 << 32
 
 
-def test_streams_are_told_apart_by_their_attributes() -> None:
+def test_streams_are_distinguished_by_their_attributes() -> None:
     source = Broker(1, node=0, stream_attributes=("topic", "room"))
     for number, room in enumerate(("a", "b", "a"), 1):
         source.asp.on_publish(1.0, event(0, number, room=room))
-    assert kinds(source.effects()) == [Announcement, Announcement]
+    assert list_kinds(source.effects()) == [Announcement, Announcement]
 
 
 # [001 §4.1, §4.3] Neighbors that cannot be reached.
@@ -214,10 +214,10 @@ def test_a_publication_that_cannot_be_delivered_breaks_the_path_and_the_source_a
         source.fail(sent)
     source.effects()
     source.asp.on_publish(3.0, event(0, 3))
-    assert list(source.announced()) == [2], "to those that are neighbors still"
+    assert list(source.take_announcements()) == [2], "to the remaining neighbors"
     source.asp.on_timer(3.1, ("back", (1, "radio")))
     source.asp.on_publish(13.0, event(0, 4))
-    assert list(source.announced()) == [2, 1], "and after a while to all"
+    assert list(source.take_announcements()) == [2, 1], "after `unreachable_s` to all"
 
 
 def test_a_full_queue_breaks_no_path() -> None:
@@ -228,7 +228,7 @@ def test_a_full_queue_breaks_no_path() -> None:
     [sent] = source.sends()
     source.fail(sent, Failure.QUEUE_FULL)
     source.asp.on_publish(3.0, event(0, 3))
-    assert kinds(source.effects()) == [Publication]
+    assert list_kinds(source.effects()) == [Publication]
 
 
 def test_a_lost_neighbor_on_an_active_path_is_reported_toward_the_source() -> None:
@@ -237,7 +237,7 @@ def test_a_lost_neighbor_on_an_active_path_is_reported_toward_the_source() -> No
     broker.hear(2, subscribe(7, 0.1))
     broker.asp.on_link_down(2.0, Link(2, "radio", 0.01), Failure.SILENT)
     assert broker.effects() == [(1, subscribe(7, 0.1, PathKind.PATH_BROKEN))]
-    # The next broker passes it on, and only for the path that leads to who says so.
+    # The next broker forwards it only if it comes from the neighbor of the path.
     upstream = Broker(1, ME, node=4)
     upstream.hear(1, announcement(0.02))
     upstream.hear(ME, subscribe(7, 0.1))
@@ -261,19 +261,21 @@ def test_a_neighbor_with_two_links_is_lost_with_the_second() -> None:
     assert broker.effects() == [(1, subscribe(7, 0.1, PathKind.PATH_BROKEN))]
 
 
-# Other ways to announce.
+# Broadcast and individual messages.
 
 
-def test_by_broadcast_an_announcement_is_one_transmission_and_the_receiver_adds_the_link() -> None:
+def test_with_broadcast_an_announcement_is_one_transmission_and_the_receiver_adds_the_link() -> None:
     broker = Broker(1, 2, announce_by="broadcast")
     broker.asp.on_message(1.0, 1, announcement(0.05), "radio")
     [message] = broker.port.take_messages()
     assert isinstance(message, Announcement)
     assert message.metric_s == pytest.approx(0.06)
-    assert broker.hear(9, announcement(0.01, sequence=2)) == ["metric_invalid"], "a stranger's link has no cost"
+    assert broker.hear(9, announcement(0.01, sequence=2)) == ["metric_invalid"], (
+        "the link of a node that discovery has not found has no cost"
+    )
 
 
-def test_an_individual_message_is_flooded_and_wants_no_path() -> None:
+def test_an_individual_message_is_flooded_without_a_path() -> None:
     source = Broker(1, node=0, individual="always")
     source.asp.on_publish(1.0, CELSIUS)
     source.asp.on_publish(1.5, event(0, 2))
@@ -290,15 +292,15 @@ def test_an_individual_message_is_flooded_and_wants_no_path() -> None:
     assert sink.hear(2, subscribe(7, 0.1, id=first.id)) == ["subscription_unknown_id"]
 
 
-def test_only_messages_without_a_stream_attribute_are_one_off_if_so_chosen() -> None:
+def test_with_unkeyed_only_messages_without_a_stream_attribute_are_individual() -> None:
     source = Broker(1, node=0, individual="unkeyed")
     source.asp.on_publish(1.0, Event(EventId(0, 1), {"alarm": True}))
-    assert source.announced()[1].flags == AnnouncementFlag.INDIVIDUAL
+    assert source.take_announcements()[1].flags == AnnouncementFlag.INDIVIDUAL
     source.asp.on_publish(1.0, event(0, 2))
-    assert source.announced()[1].flags == 0
+    assert source.take_announcements()[1].flags == 0
 
 
-def test_by_content_alone_two_sources_that_say_the_same_are_one_announcement() -> None:
+def test_with_content_identity_equal_messages_of_two_sources_are_one_announcement() -> None:
     """[001 §4.2] The id is a hash of the message's content."""
     ids = {}
     for identity in ("origin", "content"):
@@ -306,7 +308,7 @@ def test_by_content_alone_two_sources_that_say_the_same_are_one_announcement() -
         for node in (0, 8):
             source = Broker(1, node=node, identity=identity)
             source.asp.on_publish(1.0, event(node, 1, unit="C", value=20.5))
-            found.append(source.announced()[1].id)
+            found.append(source.take_announcements()[1].id)
         ids[identity] = found
     assert ids["content"] == [announcement_id(CELSIUS, (), 3)] * 2
     assert ids["origin"] == [announcement_id(CELSIUS, (node,), 3) for node in (0, 8)]

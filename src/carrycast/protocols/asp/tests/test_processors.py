@@ -20,8 +20,8 @@ from carrycast.protocols.asp.tests.bench import (
     C,
     announcement,
     event,
+    make_station,
     publication,
-    station,
     subscribe,
 )
 from carrycast.sim.engine.simulation import run
@@ -31,8 +31,8 @@ FUNCTIONS = Path(carrycast.sim.testing.__file__).parent / "fuzz" / "processors.p
 
 
 def test_a_result_is_announced_to_all_with_the_cost_of_processing() -> None:
-    broker, kelvin, id = station()
-    sent = broker.announced()
+    broker, kelvin, id = make_station()
+    sent = broker.take_announcements()
     assert list(sent) == [1, 2, 3]
     message = sent[1]
     assert (message.id, message.event, message.stages) == (id, kelvin, 1)
@@ -40,7 +40,7 @@ def test_a_result_is_announced_to_all_with_the_cost_of_processing() -> None:
 
 
 def test_the_processing_of_a_short_announcement_is_simulated_by_the_broker() -> None:
-    broker, _, id = station()
+    broker, _, id = make_station()
     broker.effects()
     effects = broker.hear(2, ShortAnnouncement(C, 0.02, 1))
     assert not [effect for effect in effects if isinstance(effect, Process)]
@@ -55,8 +55,8 @@ def test_the_processing_of_a_short_announcement_is_simulated_by_the_broker() -> 
     }
 
 
-def test_a_subscription_to_a_result_goes_on_to_its_inputs_and_publications_pass_the_processor() -> None:
-    broker, _, id = station()
+def test_a_subscription_to_a_result_is_forwarded_to_its_inputs_and_publications_are_processed() -> None:
+    broker, _, id = make_station()
     broker.effects()
     derived = derive_subscriber(7, id)
     assert broker.hear(3, subscribe(7, 0.3, id=id)) == [(1, subscribe(derived, 0.3))]
@@ -74,7 +74,7 @@ def test_a_subscription_to_a_result_goes_on_to_its_inputs_and_publications_pass_
 
 
 def test_a_processor_that_is_on_no_active_path_gets_no_publications() -> None:
-    broker, _, _ = station()
+    broker, _, _ = make_station()
     broker.effects()
     assert broker.hear(1, publication(2, event(0, 2, unit="C"))) == []
 
@@ -90,11 +90,11 @@ def test_a_processor_of_two_inputs_waits_for_both() -> None:
     mean = Event(EventId(ME, 1), {"topic": "mean"})
     broker.asp.on_processed(1.1, 1, b"", [mean], 0.1, "")
     result = announcement_id(mean, sorted(ids), 3)
-    assert broker.announced()[1].metric_s == pytest.approx(0.05 + 0.02 + 0.1 + 0.01)
+    assert broker.take_announcements()[1].metric_s == pytest.approx(0.05 + 0.02 + 0.1 + 0.01)
     subscribed = broker.hear(2, subscribe(7, 0.3, id=result))
     derived = derive_subscriber(7, result)
     assert subscribed == [(1, subscribe(derived, 0.3)), (2, subscribe(derived, 0.3, id=ids[1]))]
-    # A new announcement of one input joins the newest message of the other.
+    # A new announcement of one input is combined with the newest message of the other.
     newer = event(0, 5, unit="C")
     broker.hear(1, publication(2, event(0, 2)))
     last = Event(EventId(9, 2), {"topic": "u"})
@@ -104,38 +104,38 @@ def test_a_processor_of_two_inputs_waits_for_both() -> None:
     assert Process("mean", b"", (newer, last), 3) in effects + broker.effects()
 
 
-# Processors that come late, go away, or are two of a kind.
+# Late processors, equal processors, aggregates.
 
 
-def kelvin(number: int) -> Event:
+def make_kelvin(number: int) -> Event:
     return Event(EventId(ME, number), {"topic": "t", "unit": "K", "value": 293.65})
 
 
-def two_of_a_kind(first_s: float, second_s: float) -> tuple[Broker, int]:
-    """Two local processors that make the same of Celsius, at two costs, and a subscriber to it."""
+def make_equal_processors(first_s: float, second_s: float) -> tuple[Broker, int]:
+    """Make a broker with two local processors that have equal results at different costs, and a subscriber."""
     broker = Broker(1, 2, 3)
     for name in ("first", "second"):
         broker.asp.on_processor(0.0, Processor(name, "unit = 'C'"))
     broker.hear(1, announcement(0.05))
     for token, cost_s in ((1, first_s), (2, second_s)):
-        broker.asp.on_processed(1.1, token, b"", [kelvin(token)], cost_s, "")
+        broker.asp.on_processed(1.1, token, b"", [make_kelvin(token)], cost_s, "")
     broker.effects()
-    id = announcement_id(kelvin(1), (C,), 3)
+    id = announcement_id(make_kelvin(1), (C,), 3)
     assert broker.hear(3, subscribe(7, 0.3, id=id)) == [(1, subscribe(derive_subscriber(7, id), 0.3))]
     return broker, id
 
 
 @pytest.mark.parametrize(("first_s", "second_s", "best"), [(0.1, 0.2, "first"), (0.2, 0.1, "second")])
-def test_of_two_local_processors_with_equal_results_only_the_best_works(
+def test_of_two_local_processors_with_equal_results_only_the_best_runs(
     first_s: float, second_s: float, best: str
 ) -> None:
-    broker, _ = two_of_a_kind(first_s, second_s)
+    broker, _ = make_equal_processors(first_s, second_s)
     second = event(0, 2, unit="C")
     assert broker.hear(1, publication(2, second)) == [Process(best, b"", (second,), 3)]
 
 
 @pytest.mark.parametrize("cache", [False, True])
-def test_a_late_processor_learns_of_what_is_known_only_with_the_announcement_cache(cache: bool) -> None:
+def test_a_late_processor_is_called_for_known_announcements_only_with_the_cache(cache: bool) -> None:
     broker = Broker(1, 2, announcement_cache=cache)
     broker.hear(1, announcement(0.05))
     newest = event(0, 2, unit="C")
@@ -144,8 +144,8 @@ def test_a_late_processor_learns_of_what_is_known_only_with_the_announcement_cac
     assert broker.effects() == ([Process("kelvin", b"", (newest,), 1)] if cache else [])
 
 
-def test_the_number_of_an_aggregate_goes_on_when_an_input_starts_anew() -> None:
-    """Incarnations 5 and 0, then 5 and 1: the counts add up to less than before, but no number comes twice."""
+def test_the_counter_of_an_aggregate_rises_when_an_input_restarts() -> None:
+    """Incarnations 5 and 0, then 5 and 1: the sum of the counters falls, but no number is repeated."""
     stream = StreamState(1)
     five = 5 << 32
     before = combine_messages(
@@ -157,7 +157,7 @@ def test_the_number_of_an_aggregate_goes_on_when_an_input_starts_anew() -> None:
     assert (before.counter, after.counter) == (five + 110, five + 111)
 
 
-def test_an_aggregate_of_inputs_that_started_by_the_clock_still_has_sequences_that_fit() -> None:
+def test_an_aggregate_of_inputs_with_large_sequences_has_a_valid_sequence() -> None:
     broker = Broker(1, 2)
     broker.asp.on_processor(0.0, Processor("mean", "topic in ('t', 'u')", inputs=2))
     large = (1 << 62) + 1
@@ -166,17 +166,15 @@ def test_an_aggregate_of_inputs_that_started_by_the_clock_still_has_sequences_th
     broker.hear(1, announcement(0.05, sequence=large, counter=large))
     broker.hear(2, announcement(0.02, sequence=large, of=other, id=id, stream=stream_id(9, ["u"]), counter=large))
     broker.asp.on_processed(1.1, 1, b"", [Event(EventId(ME, 1), {"topic": "mean"})], 0.1, "")
-    message = broker.announced()[1]
+    message = broker.take_announcements()[1]
     assert (message.sequence, message.counter) == ((1 << 62) + 2, (1 << 62) + 2)
 
 
 @pytest.mark.parametrize("functions", [("same",), ("other_topic", "other_topic", "other_topic"), ("joined", "same")])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_what_a_processor_makes_of_itself_is_not_announced_and_paths_to_it_end(
-    functions: tuple[str, ...], seed: int
-) -> None:
-    """With ids of the content alone, an aggregator that selects its own result makes an announcement of itself, and
-    three that pass topics round make it of each other."""
+def test_a_result_that_equals_its_own_input_is_not_announced(functions: tuple[str, ...], seed: int) -> None:
+    """If ids are hashes of the content alone, a processor whose result equals its input announces its input again, and
+    three processors that rotate topics do so together."""
     processors = [
         {"id": f"p{place}", "function": f"{FUNCTIONS}:{name}", "nodes": "all", "inputs": 2 if name == "joined" else 1}
         for place, name in enumerate(functions)

@@ -24,7 +24,7 @@ def event(payload: bytes = b"", number: int = 1, **attributes: Scalar) -> Event:
     return Event(EventId(0, number), attributes, payload)
 
 
-def test_an_id_is_of_the_content_alone_and_not_of_the_event() -> None:
+def test_an_announcement_id_depends_only_on_the_content() -> None:
     one = Event(EventId(1, 1), {"a": 1, "b": "x"}, time_s=1.0)
     other = Event(EventId(2, 9), {"b": "x", "a": 1}, time_s=2.0, lease_s=5.0)
     assert announcement_id(one, (), 3) == announcement_id(other, (), 3)
@@ -43,12 +43,12 @@ def test_an_id_is_of_the_content_alone_and_not_of_the_event() -> None:
         (event(b"x"), event(b"y"), False),
     ],
 )
-def test_floats_count_as_far_as_they_are_rounded(one: Event, other: Event, alike: bool) -> None:
+def test_floats_are_rounded_before_hashing(one: Event, other: Event, alike: bool) -> None:
     assert (canonical_content(one, 3) == canonical_content(other, 3)) is alike
     assert (announcement_id(one, (), 3) == announcement_id(other, (), 3)) is alike
 
 
-def test_two_sources_that_say_the_same_have_two_ids_unless_only_the_content_counts() -> None:
+def test_equal_messages_of_two_sources_have_different_ids() -> None:
     same = event(v=20.0)
     assert announcement_id(same, (1,), 3) != announcement_id(same, (2,), 3)
 
@@ -59,27 +59,27 @@ def test_ids_fit_in_63_bits_and_are_never_0(a: int, b: int) -> None:
         assert 0 < id < 2**63
 
 
-def test_a_subscriber_of_a_result_is_another_one_at_each_of_its_inputs_and_for_each_result() -> None:
+def test_derived_subscriber_ids_differ_by_subscriber_and_result() -> None:
     assert len({7, derive_subscriber(7, 1), derive_subscriber(7, 2), derive_subscriber(8, 1)}) == 4
 
 
 @pytest.mark.parametrize("metric_s", [-1e-9, math.nan, math.inf, -math.inf])
-def test_some_numbers_are_no_metric(metric_s: float) -> None:
+def test_negative_and_infinite_numbers_are_no_metrics(metric_s: float) -> None:
     assert not is_valid_metric(metric_s)
 
 
-def test_a_last_digit_is_no_better_path() -> None:
+def test_a_rounding_error_is_no_better_path() -> None:
     assert not is_better(0.1 + 0.2, 0.3)
     assert not is_better(0.3, 0.1 + 0.2)
     assert is_better(0.29, 0.3)
 
 
-def test_several_inputs_cost_their_sum_or_the_largest_of_them() -> None:
+def test_the_metric_of_several_inputs_is_their_sum_or_maximum() -> None:
     assert aggregate_metrics([0.1, 0.3], "sum") == pytest.approx(0.4)
     assert aggregate_metrics([0.1, 0.3], "max") == 0.3
 
 
-def test_only_an_announcer_that_is_nearer_than_one_has_ever_been_is_feasible() -> None:
+def test_only_an_announcer_below_the_lowest_metric_is_feasible() -> None:
     assert is_feasible(0.1, 0.2)
     assert not is_feasible(0.2, 0.2)
     assert not is_feasible(0.3, 0.2)
@@ -95,7 +95,9 @@ def test_only_an_announcer_that_is_nearer_than_one_has_ever_been_is_feasible() -
         ({"topic": "x" * 4096}, "true"),
     ],
 )
-def test_the_filter_of_a_stream_overlaps_what_its_messages_match(attributes: dict[str, Scalar], text: str) -> None:
+def test_the_filter_of_a_stream_overlaps_filters_that_its_messages_match(
+    attributes: dict[str, Scalar], text: str
+) -> None:
     described = stream_filter(attributes, ("topic",))
     assert described.matches(attributes)
     assert described.overlaps(type(described)(text))

@@ -1,5 +1,5 @@
-"""On static random graphs, processors included, ASP finds the shortest paths that networkx finds, whatever the order in
-which its messages arrive, and one active path leads to each subscriber."""
+"""On static random graphs with processors, ASP finds the same shortest paths as networkx, in any order in which
+messages arrive, and one active path leads to each subscriber."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -19,7 +19,7 @@ SEEDS = range(25)
 
 
 def random_graph(rng: Random, nodes: int = 12) -> nx.Graph:
-    """Connected, with a few loops, and costs that no two sums share."""
+    """Make a connected graph with a few cycles and random costs."""
     graph = nx.gnp_random_graph(nodes, 0.25, seed=rng.randrange(1 << 30))
     for node in range(1, nodes):
         if not nx.has_path(graph, 0, node):
@@ -29,8 +29,8 @@ def random_graph(rng: Random, nodes: int = 12) -> nx.Graph:
     return graph
 
 
-def active_path(web: Web, source: NodeId, sink: NodeId, id: int) -> list[NodeId]:
-    """The nodes that a publication passes on its way to a sink, by each broker's own table."""
+def find_active_path(web: Web, source: NodeId, sink: NodeId, id: int) -> list[NodeId]:
+    """Return the nodes on the active path to a sink, by each broker's own table."""
     subscriber = web.brokers[sink].broker.subscriber
     path = [source]
     while path[-1] != sink:
@@ -40,15 +40,15 @@ def active_path(web: Web, source: NodeId, sink: NodeId, id: int) -> list[NodeId]
     return path
 
 
-def brokers_with_path(web: Web, subscriber: int, id: int) -> set[NodeId]:
-    """Every broker that would pass a publication on to a subscriber, whether or not one could come to it."""
+def find_brokers_with_path(web: Web, subscriber: int, id: int) -> set[NodeId]:
+    """Return every broker with an active path for a subscriber, whether or not publications reach it."""
     found = set()
     for node, broker in web.brokers.items():
         entry = broker.broker.table.get(id)
         if entry is not None and subscriber in entry.path.active:
             found.add(node)
             requested, active = set(entry.path.list_requested_paths()), set(entry.path.active.values())
-            assert requested <= active, "nobody waits once all is quiet"
+            assert requested <= active, "no path is on standby in a stable network"
     return found
 
 
@@ -61,22 +61,22 @@ def test_metrics_and_active_paths_are_the_shortest(seed: int) -> None:
     for sink in sinks:
         web.subscribe(sink, "unit = 'C'")
     web.publish(0, topic="t", unit="C", value=20.5)
-    id = web.known(0, unit="C").id
+    id = web.find_announcement(0, unit="C").id
     lengths = nx.single_source_dijkstra_path_length(graph, 0, weight="cost_s")
     for node in graph:
-        assert web.known(node, unit="C").path.metric_s == pytest.approx(lengths[node])
+        assert web.find_announcement(node, unit="C").path.metric_s == pytest.approx(lengths[node])
     for sink in sinks:
-        path = active_path(web, 0, sink, id)
+        path = find_active_path(web, 0, sink, id)
         assert path == nx.dijkstra_path(graph, 0, sink, weight="cost_s")
-        # Whatever better announcements came after the first subscription: nothing is left of the paths before.
-        assert brokers_with_path(web, web.brokers[sink].broker.subscriber, id) == set(path)
+        # Paths that were made before better announcements came are removed.
+        assert find_brokers_with_path(web, web.brokers[sink].broker.subscriber, id) == set(path)
     second = web.publish(0, topic="t", unit="C", value=21.0)
     assert all(web.delivered[sink].count(second) == 1 for sink in sinks)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_messages_that_arrive_at_the_second_try_only_make_the_same_paths(seed: int) -> None:
-    """A retry comes after what was sent meanwhile, and a message whose acknowledgment was lost comes twice."""
+def test_messages_that_arrive_at_the_second_attempt_make_the_same_paths(seed: int) -> None:
+    """A retransmission arrives after later messages, and a message whose acknowledgment was lost arrives twice."""
     rng = Random(4000 + seed)
     graph = random_graph(rng)
     web = Web(graph, AspSettings(), rng, failing=0.4)
@@ -84,24 +84,24 @@ def test_messages_that_arrive_at_the_second_try_only_make_the_same_paths(seed: i
     for sink in sinks:
         web.subscribe(sink, "unit = 'C'")
     web.publish(0, topic="t", unit="C", value=20.5)
-    id = web.known(0, unit="C").id
+    id = web.find_announcement(0, unit="C").id
     for sink in sinks:
-        path = active_path(web, 0, sink, id)
+        path = find_active_path(web, 0, sink, id)
         assert path == nx.dijkstra_path(graph, 0, sink, weight="cost_s")
-        assert brokers_with_path(web, web.brokers[sink].broker.subscriber, id) == set(path)
+        assert find_brokers_with_path(web, web.brokers[sink].broker.subscriber, id) == set(path)
     second = web.publish(0, topic="t", unit="C", value=21.0)
     assert all(web.delivered[sink].count(second) == 1 for sink in sinks)
 
 
-def to_unit(unit: str, offset: float) -> UserFunction:
+def make_converter(unit: str, offset: float) -> UserFunction:
     def convert(event: Event) -> Mapping[str, Scalar]:
         return {"topic": "t", "unit": unit, "value": float(event.attributes["value"]) + offset}
 
     return convert
 
 
-def state_graph(graph: nx.Graph, stages: list[dict[NodeId, float]]) -> nx.DiGraph:
-    """Nodes are (broker, stage): links within a stage, and at each processor of a stage an edge to the next."""
+def build_state_graph(graph: nx.Graph, stages: list[dict[NodeId, float]]) -> nx.DiGraph:
+    """Build a graph of (broker, stage): links within a stage, and at each processor an edge to the next stage."""
     states = nx.DiGraph()
     for stage in range(len(stages) + 1):
         for a, b, data in graph.edges(data=True):
@@ -115,35 +115,35 @@ def state_graph(graph: nx.Graph, stages: list[dict[NodeId, float]]) -> nx.DiGrap
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_paths_through_processors_are_the_shortest_of_the_state_graph(seed: int) -> None:
-    """Celsius to Kelvin at three places, Kelvin to Rankine at two, a sink that is anywhere."""
+    """Three brokers convert Celsius to Kelvin, two Kelvin to Rankine; the sink is a random broker."""
     rng = Random(1000 + seed)
     graph = random_graph(rng)
     web = Web(graph, AspSettings(), rng)
     stages = [{node: rng.uniform(0.01, 0.05) for node in rng.sample(range(12), count)} for count in (3, 2)]
     for node, cost_s in stages[0].items():
-        web.install(node, Processor("kelvin", "unit = 'C'", cost_s=cost_s), to_unit("K", 273.15))
+        web.install(node, Processor("kelvin", "unit = 'C'", cost_s=cost_s), make_converter("K", 273.15))
     for node, cost_s in stages[1].items():
-        web.install(node, Processor("rankine", "unit = 'K'", cost_s=cost_s), to_unit("R", 0.25))
+        web.install(node, Processor("rankine", "unit = 'K'", cost_s=cost_s), make_converter("R", 0.25))
     sink = rng.randrange(1, 12)
     web.subscribe(sink, "unit = 'R'")
     web.publish(0, topic="t", unit="C", value=20.5)
 
-    states = state_graph(graph, stages)
+    states = build_state_graph(graph, stages)
     lengths = nx.single_source_dijkstra_path_length(states, (0, 0))
     for node in graph:
         for stage, unit in enumerate("CKR"):
-            assert web.known(node, unit=unit).path.metric_s == pytest.approx(lengths[node, stage])
+            assert web.find_announcement(node, unit=unit).path.metric_s == pytest.approx(lengths[node, stage])
     assert len(web.delivered[sink]) == 1, "five processors, but equal results are one announcement"
 
-    # The path that a publication takes, by the brokers' own tables, state by state.
+    # The active paths by the brokers' own tables, stage by stage.
     expected = nx.dijkstra_path(states, (0, 0), (sink, 2))
-    ids = [web.known(0, unit=unit).id for unit in "CKR"]
+    ids = [web.find_announcement(0, unit=unit).id for unit in "CKR"]
     subscribers = [web.brokers[sink].broker.subscriber]
     for id in (ids[2], ids[1]):
         subscribers.insert(0, derive_subscriber(subscribers[0], id))
     for stage in range(3):
         on_path = {node for node, at in expected if at == stage}
-        assert brokers_with_path(web, subscribers[stage], ids[stage]) == on_path
+        assert find_brokers_with_path(web, subscribers[stage], ids[stage]) == on_path
 
     web.sent.clear()
     web.publish(0, topic="t", unit="C", value=30.5)
@@ -153,20 +153,20 @@ def test_paths_through_processors_are_the_shortest_of_the_state_graph(seed: int)
     assert len(hops) == len(web.sent) == sum(one[1] == two[1] for one, two in pairwise(expected))
 
 
-def mean(events: list[Event]) -> Mapping[str, Scalar]:
+def compute_mean(events: list[Event]) -> Mapping[str, Scalar]:
     values = [float(event.attributes["value"]) for event in events]
     return {"topic": "mean", "value": sum(values) / len(values)}
 
 
 @pytest.mark.parametrize("how", ["sum", "max"])
 @pytest.mark.parametrize("seed", range(8))
-def test_an_aggregate_is_made_where_its_inputs_and_its_sink_are_nearest(seed: int, how: str) -> None:
+def test_an_aggregate_is_computed_where_its_total_metric_is_lowest(seed: int, how: str) -> None:
     rng = Random(2000 + seed)
     graph = random_graph(rng)
     web = Web(graph, AspSettings(aggregate_metric="sum" if how == "sum" else "max"), rng)
     places = sorted(rng.sample(range(12), 3))
     for node in places:
-        web.install(node, Processor("mean", "topic in ('a', 'b')", inputs=2, cost_s=0.01), mean)
+        web.install(node, Processor("mean", "topic in ('a', 'b')", inputs=2, cost_s=0.01), compute_mean)
     sink = rng.randrange(2, 12)
     web.subscribe(sink, "topic = 'mean'")
     web.publish(0, topic="a", value=10.0)
@@ -176,10 +176,10 @@ def test_an_aggregate_is_made_where_its_inputs_and_its_sink_are_nearest(seed: in
     combine = sum if how == "sum" else max
     for node in graph:
         nearest = min(combine((lengths[0][at], lengths[1][at])) + 0.01 + lengths[at][node] for at in places)
-        assert web.known(node, topic="mean").path.metric_s == pytest.approx(nearest)
+        assert web.find_announcement(node, topic="mean").path.metric_s == pytest.approx(nearest)
     assert [event.attributes["value"] for event in web.delivered[sink]] == [15.0]
 
-    # One mean for each pair of new inputs, made at one place only.
+    # One mean for each pair of new inputs, computed at one broker only.
     web.publish(0, topic="a", value=30.0)
     assert len(web.delivered[sink]) == 1
     web.publish(1, topic="b", value=40.0)
@@ -187,7 +187,7 @@ def test_an_aggregate_is_made_where_its_inputs_and_its_sink_are_nearest(seed: in
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_repairs_make_no_loop_and_lose_no_subscriber_that_has_a_feasible_announcer(seed: int) -> None:
+def test_repairs_make_no_loops_and_keep_subscribers_with_feasible_announcers(seed: int) -> None:
     rng = Random(3000 + seed)
     graph = random_graph(rng, 14)
     web = Web(graph, AspSettings(repair=True, announcement_cache=True, publication_cache=8), rng)
@@ -205,15 +205,15 @@ def test_repairs_make_no_loop_and_lose_no_subscriber_that_has_a_feasible_announc
         graph.remove_edge(a, b)
         for broker in web.brokers.values():
             for entry in broker.broker.table.entries():
-                assert follows_to_source(web, entry.id, broker.node)
+                assert leads_to_source(web, entry.id, broker.node)
         web.now += 1
         published.append(web.publish(0, topic="t", unit="C", value=value + 0.5))
     for sink in sinks:
         assert sorted(event.id for event in web.delivered[sink]) == [event.id for event in published]
 
 
-def follows_to_source(web: Web, id: int, node: NodeId) -> bool:
-    """Whether announcers lead on to the source, or end at one that knows its path is lost; never in a circle."""
+def leads_to_source(web: Web, id: int, node: NodeId) -> bool:
+    """Whether the chain of announcers ends at the source, or at a broker that has lost its path, without a loop."""
     passed: set[NodeId] = set()
     while node not in passed:
         passed.add(node)

@@ -1,7 +1,7 @@
-"""Brokers on a graph with costs, whose messages arrive in any order that keeps each link's own.
+"""Brokers on a graph with link costs. Messages on one link arrive in order, messages on different links in any order.
 
 The simulator's disk radio has one cost and one delay for all links; here each link has its own cost and no fixed delay,
-so that announcements overtake each other as badly as they can.
+so that announcements overtake each other in all possible ways.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ Step = Callable[[], None]
 
 
 class Web:
-    """A network of real protocol objects; `settle` lets everything happen that will."""
+    """A network of real protocol objects; `settle` delivers all messages."""
 
     def __init__(self, graph: nx.Graph, settings: AspSettings, rng: Random, failing: float = 0.0) -> None:
         """`failing`: the share of messages that fail at first; the retry always arrives."""
@@ -42,7 +42,7 @@ class Web:
         self._ports: dict[NodeId, RecordingPort] = {}
         self._installed: dict[tuple[NodeId, str], InstalledFunction] = {}
         self._channels: dict[tuple[object, ...], deque[Step]] = {}
-        self._made = 0
+        self._event_count = 0
         for node in graph:
             self._ports[node] = RecordingPort()
             self.brokers[node] = Asp(node, settings, self._ports[node], IsolatedHost(), Random(node))
@@ -51,26 +51,26 @@ class Web:
             self.brokers[b].on_link_up(0.0, Link(a, "radio", data["cost_s"]))
 
     def install(self, node: NodeId, processor: Processor, function: UserFunction) -> None:
-        """A node gets a processor; its `cost_s` is what each call takes."""
+        """Install a processor on a node; each call takes its `cost_s`."""
         self._installed[node, processor.id] = InstalledFunction.of(processor, function)
         self.brokers[node].on_processor(self.now, processor)
 
     def subscribe(self, node: NodeId, filter: str) -> None:
-        """A sink."""
+        """Add a sink."""
         self.brokers[node].on_subscribe(self.now, Subscription(SubscriptionId(node, 0), filter))
         self._carry_out(node)
 
     def publish(self, node: NodeId, **attributes: str | int | float) -> Event:
-        """A source's next message, and all that follows from it."""
-        self._made += 1
-        event = Event(EventId(node, self._made), dict(attributes))
+        """Publish the next message of a source, and deliver all messages that follow from it."""
+        self._event_count += 1
+        event = Event(EventId(node, self._event_count), dict(attributes))
         self.brokers[node].on_publish(self.now, event)
         self._carry_out(node)
         self.settle()
         return event
 
     def lose(self, a: NodeId, b: NodeId) -> None:
-        """A link breaks, and both ends notice."""
+        """Break a link; both ends notice."""
         self.cut.add(frozenset((a, b)))
         cost_s = self._graph.edges[a, b]["cost_s"]
         for one, other in ((a, b), (b, a)):
@@ -79,13 +79,13 @@ class Web:
         self.settle()
 
     def miss(self, a: NodeId, b: NodeId) -> None:
-        """One end takes a link for lost, and the other notices nothing."""
+        """Report a link as lost to one end only."""
         self.brokers[a].on_link_down(self.now, Link(b, "radio", self._graph.edges[a, b]["cost_s"]), Failure.SILENT)
         self._carry_out(a)
         self.settle()
 
     def find(self, a: NodeId, b: NodeId) -> None:
-        """A link is there again, and both ends notice."""
+        """Bring a link back; both ends notice."""
         self.cut.discard(frozenset((a, b)))
         cost_s = self._graph.edges[a, b]["cost_s"]
         for one, other in ((a, b), (b, a)):
@@ -94,7 +94,7 @@ class Web:
         self.settle()
 
     def settle(self) -> None:
-        """One step after another, each of a channel drawn at random, until nothing is under way."""
+        """Carry out the steps of channels drawn at random, until none is left."""
         while self._channels:
             channel = self._rng.choice(list(self._channels))
             step = self._channels[channel].popleft()
@@ -102,23 +102,23 @@ class Web:
                 del self._channels[channel]
             step()
 
-    def known(self, node: NodeId, **attributes: str | int | float) -> KnownAnnouncement:
-        """The newest announcement at a node whose message has the given attributes."""
+    def find_announcement(self, node: NodeId, **attributes: str | int | float) -> KnownAnnouncement:
+        """Return the newest announcement at a node whose message has the given attributes."""
         entries = self.brokers[node].broker.table.entries()
         return [one for one in entries if attributes.items() <= one.item.event.attributes.items()][-1]
 
     def _carry_out(self, node: NodeId) -> None:
         for effect in self._ports[node].take():
             if isinstance(effect, Send):
-                self._under_way((node, effect.target), partial(self._arrive, node, effect))
+                self._queue((node, effect.target), partial(self._arrive, node, effect))
             elif isinstance(effect, Process):
-                self._under_way((node, effect.processor, "process"), partial(self._process, node, effect))
+                self._queue((node, effect.processor, "process"), partial(self._process, node, effect))
             elif isinstance(effect, Deliver):
                 self.delivered[node].append(effect.event)
             elif isinstance(effect, Note) and effect.fact.kind == "drop":
                 self.drops.append(effect.fact.reason)
 
-    def _under_way(self, channel: tuple[object, ...], step: Step) -> None:
+    def _queue(self, channel: tuple[object, ...], step: Step) -> None:
         self._channels.setdefault(channel, deque()).append(step)
 
     def _arrive(self, sender: NodeId, effect: Send) -> None:
@@ -147,9 +147,9 @@ class Web:
         state, results = installed.run(effect.state, effect.events)
         events = []
         for attributes in results:
-            self._made += 1
+            self._event_count += 1
             events.append(
-                derived_event(effect.processor, effect.events, attributes, EventId(node, self._made), self.now)
+                derived_event(effect.processor, effect.events, attributes, EventId(node, self._event_count), self.now)
             )
         cost_s = installed.processor.cost_s
         self.brokers[node].on_processed(self.now, effect.token, state, events, cost_s, "")
