@@ -1,7 +1,6 @@
-"""Nodes of the overlay joined by a network that loses, doubles, delays and overtakes, and falls apart as it is told.
+"""Nodes of the overlay over a simulated router that loses, duplicates, delays and reorders messages.
 
-What a router does is left to chance: a routed message takes any time, and may not come. So what holds here holds over
-every router.
+A routed message takes a random time and may be lost, so a property that holds here holds over every router.
 """
 
 import hashlib
@@ -25,17 +24,18 @@ from carrycast.sim.engine.host import MemoryStore
 from carrycast.sim.testing import IsolatedHost
 
 CHAIN = Processor("chain", "")
-"""Hangs each input on the hash of all before it: whoever loses, doubles or swaps one is found out for ever after."""
+"""A processor that hashes each input together with all before it, so that every loss, duplicate or swap shows in all
+later outputs."""
 
 
-def chained(state: bytes, event: Event) -> tuple[bytes, dict[str, Scalar]]:
-    """The function itself: the state after an event, and what it makes of it."""
+def compute_chain(state: bytes, event: Event) -> tuple[bytes, dict[str, Scalar]]:
+    """Return the state of the processor after an event, and the attributes of its output."""
     count = int.from_bytes(state[:4]) + 1
     link = hashlib.sha256(state[4:] + f"{event.id}".encode()).digest()
     return count.to_bytes(4) + link, {"count": count, "link": link.hex()}
 
 
-class Rang(NamedTuple):
+class TimerDue(NamedTuple):
     """A timer that is due."""
 
     key: TimerKey
@@ -52,7 +52,7 @@ class BenchHost(IsolatedHost):
         self.incarnation = incarnation
         self.busy = 0.0
         self.free_bytes = 1 << 30
-        self.is_running: tuple[Processor, ...] = (CHAIN,)
+        self.installed: tuple[Processor, ...] = (CHAIN,)
         self._brokers = brokers
 
     def directory(self, role: str) -> tuple[NodeId, ...]:
@@ -66,11 +66,11 @@ class BenchHost(IsolatedHost):
 
     @property
     def processors(self) -> tuple[Processor, ...]:
-        return self.is_running
+        return self.installed
 
 
 class Bench:
-    """Nodes 0 to n-1, all in reach of each other over some hops."""
+    """Nodes 0 to n-1, which all reach each other over some hops."""
 
     def __init__(
         self,
@@ -84,17 +84,17 @@ class Bench:
         self.settings = parse_settings({"near": "router", **(settings or {})}, OverlaySettings, "bench")
         self.now = 0.0
         self.loss = 0.0
-        self.doubled = 0.0
+        self.duplication = 0.0
         self.delay_s = (0.01, 0.02)
         self.call_s = (0.01, 0.02)
-        self.apart: set[NodeId] = set()
+        self.unreachable: set[NodeId] = set()
         """Nodes that the others cannot reach."""
         self.distance: dict[tuple[NodeId, NodeId], int] = {}
         self.delivered: list[tuple[NodeId, SubscriptionId, Event]] = []
         self.facts: list[tuple[NodeId, Fact]] = []
-        self.carried: list[tuple[NodeId, NodeId, Message]] = []
-        self.said: list[tuple[NodeId, NodeId, Message]] = []
-        """What was handed to the transport: who, to whom, what."""
+        self.routed: list[tuple[NodeId, NodeId, Message]] = []
+        self.sent: list[tuple[NodeId, NodeId, Message]] = []
+        """The messages given to the transport: sender, target, message."""
         self.down: set[NodeId] = set()
         self._incarnations = dict.fromkeys(range(nodes), 0)
         self._queue: list[tuple[float, int, NodeId, int, object]] = []
@@ -106,14 +106,14 @@ class Bench:
         self.stores = {node: MemoryStore() for node in range(nodes)}
         self.ports: dict[NodeId, RecordingPort] = {}
         self.nodes: dict[NodeId, OpportunisticOverlay] = {}
-        self.standing: dict[NodeId, list[Subscription]] = {node: [] for node in range(nodes)}
+        self.subscriptions: dict[NodeId, list[Subscription]] = {node: [] for node in range(nodes)}
         for node in range(nodes):
             self.start(node)
 
     # Nodes.
 
     def start(self, node: NodeId) -> None:
-        """A node comes up, with nothing but its standing subscriptions."""
+        """Start a node, which has only its subscriptions."""
         self._incarnations[node] += 1
         self.down.discard(node)
         host = self.hosts[node] = BenchHost(node, self.brokers, self._incarnations[node], self.stores[node])
@@ -121,23 +121,23 @@ class Bench:
         port = self.ports[node] = RecordingPort()
         machine = OpportunisticOverlay(node, self.settings, port, host, Random(node))
         self.nodes[node] = machine
-        self._listen(node, machine)
+        self._record_sends(node, machine)
         machine.on_start(self.now)
-        for subscription in self.standing[node]:
+        for subscription in self.subscriptions[node]:
             machine.on_subscribe(self.now, subscription)
         self.collect(node)
 
-    def _listen(self, node: NodeId, machine: OpportunisticOverlay) -> None:
+    def _record_sends(self, node: NodeId, machine: OpportunisticOverlay) -> None:
         send = machine.context.transport.send
 
-        def heard(now: float, peer: NodeId, message: Message) -> bool:
-            self.said.append((node, peer, message))
+        def record(now: float, peer: NodeId, message: Message) -> bool:
+            self.sent.append((node, peer, message))
             return send(now, peer, message)
 
-        machine.context.transport.send = heard  # type: ignore[method-assign]
+        machine.context.transport.send = record  # type: ignore[method-assign]
 
     def crash(self, node: NodeId) -> None:
-        """All that it knew is gone, its timers and calls too."""
+        """Stop a node; its state, timers and calls are lost."""
         self.down.add(node)
         self._timers = {key: number for key, number in self._timers.items() if key[0] != node}
 
@@ -146,8 +146,8 @@ class Bench:
         assert broker is not None
         return broker
 
-    def place(self, id: SubscriptionId) -> NodeId | None:
-        """The broker at which a modulator runs; None while it is on its way."""
+    def find_place(self, id: SubscriptionId) -> NodeId | None:
+        """Return the broker at which a modulator runs; None while it is being relocated."""
         found = [node for node in self.brokers if node not in self.down and self._active(node, id) is not None]
         assert len(found) <= 1, "two brokers run one modulator"
         return found[0] if found else None
@@ -159,12 +159,12 @@ class Bench:
     def hops(self, a: NodeId, b: NodeId) -> int:
         return 0 if a == b else self.distance.get((a, b), self.distance.get((b, a), 1))
 
-    # What applications do.
+    # Applications.
 
     def subscribe(self, node: NodeId, processor: str | None = "chain", filter: str = "true") -> SubscriptionId:
-        id = SubscriptionId(node, len(self.standing[node]) + 1)
+        id = SubscriptionId(node, len(self.subscriptions[node]) + 1)
         subscription = Subscription(id, filter, processor=processor)
-        self.standing[node].append(subscription)
+        self.subscriptions[node].append(subscription)
         self.nodes[node].on_subscribe(self.now, subscription)
         self.collect(node)
         return id
@@ -176,15 +176,15 @@ class Bench:
         return event
 
     def report(self, client: NodeId, broker: NodeId, distance: float, load: float | None = 0.0) -> None:
-        """A client finds a nearer broker, and its load, if it asked for that."""
+        """A client finds a nearer broker, and its load if `load` is given."""
         loads = {} if load is None else {broker: load}
         self.nodes[client].client.on_brokers_found(self.now, [(distance, broker)], loads)
         self.collect(client)
 
-    def outputs(self, id: SubscriptionId) -> list[Event]:
+    def list_outputs(self, id: SubscriptionId) -> list[Event]:
         return [event for _, subscription, event in self.delivered if subscription == id]
 
-    def reasons(self, kind: str = "drop") -> set[str]:
+    def list_reasons(self, kind: str = "drop") -> set[str]:
         return {fact.reason for _, fact in self.facts if fact.kind == kind}
 
     # Time.
@@ -204,43 +204,43 @@ class Bench:
         machine = self.nodes[node]
         match what:
             case ("packet", int(origin), bytes(body)):
-                # Through bytes, so that what arrives is what can be said.
+                # Messages are encoded, so that only valid ones can be sent.
                 message = self._codec.decode(body)
-                if not {origin, node} & self.apart or origin == node:
+                if not {origin, node} & self.unreachable or origin == node:
                     machine.on_packet(self.now, origin, message, self.hops(origin, node))
             case ("query", int(sender), bytes(body)):
                 machine.on_message(self.now, sender, self._codec.decode(body), "radio")
-            case Rang(key):
+            case TimerDue(key):
                 if self._timers.get((node, key)) == number:
                     del self._timers[node, key]
                     machine.on_timer(self.now, key)
-            case Process() as job:
-                [taken] = job.events
-                state, made = chained(job.state, taken)
+            case Process() as call:
+                [taken] = call.events
+                state, made = compute_chain(call.state, taken)
                 event = Event(EventId(node, next(self._sequence)), made, derived_from=(taken.id,))
-                machine.on_processed(self.now, job.token, state, [event], 0.01, "")
+                machine.on_processed(self.now, call.token, state, [event], 0.01, "")
 
     def collect(self, node: NodeId) -> None:
-        """Carry out what a node has done since."""
+        """Carry out the effects of a node since the last call."""
         for effect in self.ports[node].take():
             self._carry_out(node, effect)
 
     def _carry_out(self, node: NodeId, effect: Effect) -> None:
         match effect:
             case SendRouted(int(target), message):
-                self.carried.append((node, target, message))
+                self.routed.append((node, target, message))
                 self._route(node, target, message)
             case Broadcast(message):
                 for other in self.nodes:
                     if other != node:
-                        self._later(self._draw(self.delay_s), other, ("query", node, self._codec.encode(message)))
+                        self._schedule(self._draw(self.delay_s), other, ("query", node, self._codec.encode(message)))
             case SetTimer(key, delay_s):
-                number = self._later(delay_s, node, Rang(key), self._incarnations[node])
+                number = self._schedule(delay_s, node, TimerDue(key), self._incarnations[node])
                 self._timers[node, key] = number
             case CancelTimer(key):
                 self._timers.pop((node, key), None)
             case Process():
-                self._later(self._draw(self.call_s), node, effect, self._incarnations[node])
+                self._schedule(self._draw(self.call_s), node, effect, self._incarnations[node])
             case Deliver(subscription, event, _):
                 self.delivered.append((node, subscription, event))
             case Note(fact):
@@ -249,30 +249,31 @@ class Bench:
     def _route(self, node: NodeId, target: NodeId, message: Message) -> None:
         body = self._codec.encode(message)
         if target == node:
-            self._later(0.0, node, ("packet", node, body), self._incarnations[node])
+            self._schedule(0.0, node, ("packet", node, body), self._incarnations[node])
             return
-        if self.rng.random() < self.loss or {node, target} & self.apart:
+        if self.rng.random() < self.loss or {node, target} & self.unreachable:
             return
-        for _ in range(2 if self.rng.random() < self.doubled else 1):
-            self._later(self._draw(self.delay_s), target, ("packet", node, body))
+        for _ in range(2 if self.rng.random() < self.duplication else 1):
+            self._schedule(self._draw(self.delay_s), target, ("packet", node, body))
 
     def _draw(self, bounds: tuple[float, float]) -> float:
         return self.rng.uniform(*bounds)
 
-    def _later(self, delay_s: float, node: NodeId, what: object, incarnation: int = 0) -> int:
+    def _schedule(self, delay_s: float, node: NodeId, what: object, incarnation: int = 0) -> int:
         number = next(self._order)
         if delay_s < 1e12:
             heapq.heappush(self._queue, (self.now + delay_s, number, node, incarnation, what))
         return number
 
 
-def assert_never_moved(outputs: list[Event], published: Mapping[NodeId, list[Event]]) -> None:
-    """The outputs are those of one modulator that took every event once, those of each producer in their order."""
+def assert_equals_unmoved(outputs: list[Event], published: Mapping[NodeId, list[Event]]) -> None:
+    """Check that the outputs equal those of one modulator that processed every event once, in the order of each
+    producer."""
     taken = [event.derived_from[0] for event in outputs]
     for producer, events in published.items():
         assert [id for id in taken if id.source == producer] == [event.id for event in events]
     by_id = {event.id: event for events in published.values() for event in events}
     state = b""
     for output in outputs:
-        state, made = chained(state, by_id[output.derived_from[0]])
+        state, made = compute_chain(state, by_id[output.derived_from[0]])
         assert output.attributes == made

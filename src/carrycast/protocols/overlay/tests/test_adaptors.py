@@ -1,4 +1,4 @@
-"""Homes and modulators follow clients and load; which brokers adapt what is a matter of roles."""
+"""Adaptors: home brokers and modulators follow clients and load; roles decide which adaptors a broker runs."""
 
 from inspect import getsource
 
@@ -18,8 +18,8 @@ BROKERS = (0, 1, 2)
 CONSUMER, PRODUCER = 3, 4
 
 
-def bench(**settings: object) -> Bench:
-    """The consumer is at home with 0, the producer with 1; the producer is far from 0."""
+def make_bench(**settings: object) -> Bench:
+    """Make a network in which the home broker of the consumer is 0 and that of the producer is 1, far from 0."""
     net = Bench(5, BROKERS, 1, {"look_s": 1e5, "update_s": 2.0, **settings})
     net.distance = {(CONSUMER, 0): 1, (CONSUMER, 1): 2, (CONSUMER, 2): 3}
     net.distance |= {(PRODUCER, 1): 1, (PRODUCER, 0): 4, (PRODUCER, 2): 3}
@@ -27,18 +27,18 @@ def bench(**settings: object) -> Bench:
     return net
 
 
-def served(net: Bench) -> SubscriptionId:
-    """A stream from the producer to the consumer."""
+def make_stream(net: Bench) -> SubscriptionId:
+    """Make a stream from the producer to the consumer."""
     id = net.subscribe(CONSUMER)
     net.run(8)
     net.publish(PRODUCER, 0)
     net.run(8)
-    assert net.place(id) == 0
+    assert net.find_place(id) == 0
     assert net.nodes[PRODUCER].client.home == 1
     return id
 
 
-def test_the_adaptor_of_home_changes_is_as_short_as_the_papers() -> None:
+def test_the_home_broker_adaptor_is_as_short_as_in_the_paper() -> None:
     """[002 §3.2] "the home broker change adaptation that has less than 50 lines Java code"."""
     lines = getsource(HomeBrokerChange).splitlines()
     assert len([line for line in lines if line.strip() and not line.strip().startswith("#")]) < 50
@@ -49,24 +49,22 @@ def test_the_adaptor_of_home_changes_is_as_short_as_the_papers() -> None:
     [(1.0, 0.0, True), (2.0, 0.0, True), (3.0, 0.0, False), (1.0, 0.95, False)],
     ids=["nearer", "as near in all, shorter path", "longer in all", "overloaded"],
 )
-def test_a_client_moves_if_the_path_from_its_producers_is_shorter_over_the_other(
-    distance: float, load: float, moves: bool
-) -> None:
-    net = bench()
-    id = served(net)
+def test_a_client_moves_if_the_path_from_its_producers_is_shorter(distance: float, load: float, moves: bool) -> None:
+    net = make_bench()
+    id = make_stream(net)
     net.distance[CONSUMER, 1] = int(distance)
-    # Over 0: 2 from the producer's home 1, and 1 more. Over 1: nothing, and the distance.
+    # Over 0: 2 hops from the producer's home broker 1, and 1 more. Over 1: only the distance of the client.
     net.report(CONSUMER, 1, distance, load)
     net.run(5)
-    assert (net.place(id), net.nodes[CONSUMER].client.home) == ((1, 1) if moves else (0, 0))
+    assert (net.find_place(id), net.nodes[CONSUMER].client.home) == ((1, 1) if moves else (0, 0))
     net.publish(PRODUCER, 1)
     net.run(5)
-    assert [event.attributes["count"] for event in net.outputs(id)] == [1, 2]
+    assert [event.attributes["count"] for event in net.list_outputs(id)] == [1, 2]
 
 
-def test_an_overloaded_home_lets_a_client_go_further_away() -> None:
-    net = bench()
-    served(net)
+def test_a_client_of_an_overloaded_home_broker_moves_farther_away() -> None:
+    net = make_bench()
+    make_stream(net)
     net.hosts[0].busy = 0.99
     net.report(CONSUMER, 2, 3.0)
     net.run(5)
@@ -74,10 +72,10 @@ def test_an_overloaded_home_lets_a_client_go_further_away() -> None:
 
 
 @pytest.mark.parametrize("busy", [0.4, 0.95])
-def test_the_load_of_a_broker_that_was_not_asked_is_what_it_last_told_the_others(busy: float) -> None:
-    """The router knows how far brokers are, and nothing of their load; topology items do."""
-    net = bench()
-    served(net)
+def test_an_unreported_load_is_taken_from_topology_items(busy: float) -> None:
+    """The router knows the distances of brokers and not their loads; topology items have them."""
+    net = make_bench()
+    make_stream(net)
     net.hosts[1].busy = busy
     net.run(8)
     assert net.broker(0).brokers.load_of(1) == busy
@@ -85,76 +83,76 @@ def test_the_load_of_a_broker_that_was_not_asked_is_what_it_last_told_the_others
     net.run(5)
     assert net.nodes[CONSUMER].client.home == (1 if busy < 0.9 else 0)
     assert net.broker(0).relocation.outgoing == {}
-    assert net.reasons("relocation_refused") == set(), "nobody was even asked"
+    assert net.list_reasons("relocation_refused") == set(), "no relocation was started"
 
 
 def test_brokers_of_other_roles_do_not_move_clients() -> None:
-    net = bench(home_change_by="strong")
-    served(net)
+    net = make_bench(home_change_by="strong")
+    make_stream(net)
     net.report(CONSUMER, 1, 1.0)
     net.run(5)
     assert net.nodes[CONSUMER].client.home == 0
     assert net.broker(0).relocation.outgoing == {}
 
 
-def test_an_overloaded_broker_gives_a_modulator_upstream_and_takes_no_other() -> None:
-    """[002 §3.4] The producer's home is the only broker on the way from it; the client stays at home."""
-    net = bench(load_s=1.0)
-    id = served(net)
+def test_an_overloaded_broker_moves_a_modulator_upstream_then_downstream() -> None:
+    """[002 §3.4] The producer's home broker is the only one on the path; the client keeps its home broker."""
+    net = make_bench(load_s=1.0)
+    id = make_stream(net)
     net.hosts[0].busy = 0.95
     net.run(10)
-    assert net.place(id) in (1, 2)
+    assert net.find_place(id) in (1, 2)
     assert net.nodes[CONSUMER].client.home == 0
-    place = net.place(id)
+    place = net.find_place(id)
     assert place is not None
     for number in range(1, 5):
         net.publish(PRODUCER, number)
     net.run(10)
-    assert [event.attributes["count"] for event in net.outputs(id)] == [1, 2, 3, 4, 5]
-    # [002 §2.1] The outputs pass the home on their way.
+    assert [event.attributes["count"] for event in net.list_outputs(id)] == [1, 2, 3, 4, 5]
+    # [002 §2.1] The outputs pass through the home broker.
     assert net.broker(place).path_to(CONSUMER)[-1] == 0
-    # Downstream: the broker upstream is overloaded in its turn, and gives it back towards the home.
+    # Downstream: the upstream broker becomes overloaded, and moves it back toward the home broker.
     net.hosts[0].busy = 0.1
     net.run(6)
     net.hosts[place].busy = 0.95
     net.run(12)
-    assert net.place(id) not in (place, None)
+    assert net.find_place(id) not in (place, None)
     net.publish(PRODUCER, 5)
     net.run(5)
-    assert [event.attributes["count"] for event in net.outputs(id)][-1] == 6
+    assert [event.attributes["count"] for event in net.list_outputs(id)][-1] == 6
 
 
-def test_nobody_light_enough_means_that_it_stays() -> None:
-    net = bench(load_s=1.0)
-    id = served(net)
+def test_a_modulator_stays_if_all_brokers_are_overloaded() -> None:
+    net = make_bench(load_s=1.0)
+    id = make_stream(net)
     for broker in BROKERS:
         net.hosts[broker].busy = 0.95
     net.run(30)
-    assert net.place(id) == 0
+    assert net.find_place(id) == 0
 
 
-def test_an_overlay_that_does_not_follow_looks_once() -> None:
-    net = bench(topology_by="")
+def test_a_static_overlay_searches_neighbors_once() -> None:
+    net = make_bench(topology_by="")
     net.run(5)
     before = {broker: dict(net.broker(broker).brokers.neighbors) for broker in BROKERS}
     net.distance[0, 1] = 9
     net.run(20)
     assert {broker: net.broker(broker).brokers.neighbors for broker in BROKERS} == before
-    following = bench()
+    following = make_bench()
     following.run(5)
     following.distance[0, 1] = 9
     following.run(20)
     assert following.broker(0).brokers.neighbors[1] == 9
 
 
-def test_what_has_changed_goes_one_overlay_hop_in_each_period() -> None:
-    """0 - 1 - 2 in a line of neighbors: 2 hears of 0 a period after 1 does."""
+def test_topology_changes_travel_one_overlay_hop_in_each_period() -> None:
+    """0 - 1 - 2 in a line: 2 learns of 0 a period after 1 does."""
     net = Bench(3, BROKERS, 1, {"update_s": 10.0, "vicinity": "within", "within_hops": 1})
     net.distance = {(0, 1): 1, (1, 2): 1, (0, 2): 2}
     net.run(8)
     assert set(net.broker(0).brokers.topology) >= {0}
     net.run(40)
-    updates = [message for _, _, message in net.said if isinstance(message, Topology)]
+    updates = [message for _, _, message in net.sent if isinstance(message, Topology)]
     noted = [fact.value for _, fact in net.facts if fact.kind == "update"]
     assert noted == [8.0 * len(msgspec.msgpack.encode(message)) for message in updates]
     assert {len(message.items) for message in updates} <= {1, 2, 3}
@@ -163,8 +161,8 @@ def test_what_has_changed_goes_one_overlay_hop_in_each_period() -> None:
     assert net.broker(0).brokers.path_to(2) == (1, 2)
 
 
-def test_costs_other_than_hops_lead_around_busy_and_tired_brokers() -> None:
-    """[002 §6] From 0 to 3 over 1, which is nearer, or over 2, which is less busy or has more left."""
+def test_weights_of_load_and_battery_lead_around_brokers() -> None:
+    """[002 §6] From 0 to 3 over 1, which is nearer, or over 2, which has a lower load or a fuller battery."""
 
     def path(settings: OverlaySettings, busy: float, battery_used: float) -> tuple[NodeId, ...]:
         table = BrokerTables(0, settings, 1)
@@ -180,7 +178,7 @@ def test_costs_other_than_hops_lead_around_busy_and_tired_brokers() -> None:
     assert path(OverlaySettings(weight_hops=3.0, weight_load=2.0, weight_energy=2.0), 0.9, 0.5) == (1, 3)
 
 
-def test_a_change_of_load_is_news_and_so_is_a_long_silence() -> None:
+def test_a_changed_load_or_an_old_row_is_propagated() -> None:
     table = BrokerTables(0, OverlaySettings(item_s=90.0), 1)
     idle = BrokerInformation(0.0, 0.0, None, 0.0)
     assert table.update_neighbors(0.0, {1: 1.0}, idle)
@@ -191,8 +189,8 @@ def test_a_change_of_load_is_news_and_so_is_a_long_silence() -> None:
     assert table.update_neighbors(51.0, {1: 1.0}, idle._replace(load=0.2))
 
 
-def test_clients_look_again_when_a_link_changes_if_they_are_told_to() -> None:
-    """The consumer's way to its home breaks, and long before its next period it has another."""
+def test_with_look_on_change_clients_search_when_a_link_changes() -> None:
+    """The consumer's path to its home broker breaks, and it finds another broker long before its next period."""
     contacts = [(0, 1, 0.0, 1e5), (0, 2, 0.0, 20.0), (2, 1, 20.0, 1e5), (0, 3, 0.0, 1e5)]
     for look_on_change, home in ((True, 1), (False, 0)):
         net = Net.contacts(

@@ -1,78 +1,78 @@
-"""[002 §6] Partitions, disconnection, reconnection: what was kept is delivered on return; soft state ends the rest."""
+"""[002 §6] Partitions, disconnection, reconnection: buffered events are delivered on return, and soft state expires."""
 
 from carrycast.core.model import NodeId, SubscriptionId
 from carrycast.core.protocol import Gap
 from carrycast.protocols.overlay.messages import ModulatorLost
-from carrycast.protocols.overlay.tests.bench import Bench, assert_never_moved
+from carrycast.protocols.overlay.tests.bench import Bench, assert_equals_unmoved
 from carrycast.sim.testing import Net
 
 BROKERS = (0, 1)
 CONSUMER, PRODUCER = 2, 3
 
 
-def bench(**settings: object) -> Bench:
+def make_bench(**settings: object) -> Bench:
     return Bench(4, BROKERS, 1, settings)
 
 
-def test_events_for_a_client_that_is_away_are_kept_and_delivered_on_its_return() -> None:
-    net = bench(patience_s=500.0, lease_s=500.0)
+def test_events_for_a_disconnected_client_are_delivered_on_its_return() -> None:
+    net = make_bench(patience_s=500.0, lease_s=500.0)
     id = net.subscribe(CONSUMER)
     net.run(5)
     events = [net.publish(PRODUCER, 0)]
     net.run(5)
-    net.apart = {CONSUMER}
+    net.unreachable = {CONSUMER}
     for number in range(1, 20):
         events.append(net.publish(PRODUCER, number))
         net.run(5)
-    assert len(net.outputs(id)) == 1
-    net.apart = set()
+    assert len(net.list_outputs(id)) == 1
+    net.unreachable = set()
     net.run(40)
-    assert_never_moved(net.outputs(id), {PRODUCER: events})
+    assert_equals_unmoved(net.list_outputs(id), {PRODUCER: events})
 
 
-def test_events_of_a_producer_that_is_away_come_when_it_is_back() -> None:
-    net = bench(patience_s=500.0, lease_s=500.0)
+def test_events_of_a_disconnected_producer_are_sent_on_its_return() -> None:
+    net = make_bench(patience_s=500.0, lease_s=500.0)
     id = net.subscribe(CONSUMER)
     net.run(5)
     events = [net.publish(PRODUCER, 0)]
     net.run(5)
-    net.apart = {PRODUCER}
+    net.unreachable = {PRODUCER}
     for number in range(1, 20):
         events.append(net.publish(PRODUCER, number))
         net.run(5)
-    net.apart = set()
+    net.unreachable = set()
     net.run(60)
-    assert_never_moved(net.outputs(id), {PRODUCER: events})
+    assert_equals_unmoved(net.list_outputs(id), {PRODUCER: events})
 
 
-def test_a_client_that_cannot_reach_its_home_for_too_long_takes_another() -> None:
-    net = bench(patience_s=30.0)
+def test_a_client_attaches_to_another_broker_after_its_patience() -> None:
+    net = make_bench(patience_s=30.0)
     id = net.subscribe(CONSUMER, None)
     net.run(5)
     home = net.nodes[CONSUMER].client.home
     assert home is not None
-    net.apart = {home}
+    net.unreachable = {home}
     net.distance = {(CONSUMER, home): 9}
     net.run(150)
     other = 1 - home
     assert net.nodes[CONSUMER].client.home == other
     event = net.publish(PRODUCER, 0)
     net.run(60)
-    assert [one.id for one in net.outputs(id)] == [event.id]
-    # When the old home is back the two agree on the newer one, and nothing comes twice.
-    net.apart = set()
+    assert [one.id for one in net.list_outputs(id)] == [event.id]
+    # When the old home broker is back, it yields to the newer one, and no event is duplicated.
+    net.unreachable = set()
     net.run(60)
-    assert net.place(id) == other
+    assert net.find_place(id) == other
     again = net.publish(PRODUCER, 1)
     net.run(20)
-    assert [one.id for one in net.outputs(id)] == [event.id, again.id]
+    assert [one.id for one in net.list_outputs(id)] == [event.id, again.id]
 
 
-def test_a_home_that_crashes_costs_the_state_and_what_only_it_had() -> None:
-    net = bench()
+def test_a_home_broker_that_crashes_loses_the_state_of_modulators() -> None:
+    net = make_bench()
     id = net.subscribe(CONSUMER)
     net.run(5)
-    home = net.place(id)
+    home = net.find_place(id)
     assert home is not None
     for number in range(3):
         net.publish(PRODUCER, number)
@@ -83,13 +83,13 @@ def test_a_home_that_crashes_costs_the_state_and_what_only_it_had() -> None:
     net.run(100)
     net.publish(PRODUCER, 3)
     net.run(30)
-    taken = [event.derived_from[0].sequence for event in net.outputs(id)]
+    taken = [event.derived_from[0].sequence for event in net.list_outputs(id)]
     assert taken == [0, 1, 2, 3]
-    assert net.outputs(id)[-1].attributes["count"] == 1, "the modulator has begun anew"
+    assert net.list_outputs(id)[-1].attributes["count"] == 1, "the modulator has restarted"
 
 
-def test_a_network_that_falls_apart_comes_together_again() -> None:
-    """Two islands with a broker each; in the middle of the run they cannot hear each other."""
+def test_a_partition_loses_no_event() -> None:
+    """Two islands with a broker each, which are disconnected in the middle of the run."""
     contacts: list[tuple[NodeId, NodeId, float, float]] = [
         (0, 2, 0.0, 1e5),
         (1, 3, 0.0, 1e5),
@@ -107,8 +107,8 @@ def test_a_network_that_falls_apart_comes_together_again() -> None:
     assert net.delivered(3) == events
 
 
-def test_what_is_published_after_a_subscription_was_forgotten_for_a_while_is_not_taken_for_repeated() -> None:
-    """The islands are apart for longer than a subscription is remembered without word of it."""
+def test_events_after_a_subscription_had_expired_are_no_duplicates() -> None:
+    """The islands are disconnected for longer than the lease of a subscription."""
     contacts: list[tuple[NodeId, NodeId, float, float]] = [
         (0, 2, 0.0, 1e5),
         (1, 3, 0.0, 1e5),
@@ -128,38 +128,38 @@ def test_what_is_published_after_a_subscription_was_forgotten_for_a_while_is_not
     assert net.delivered(3) == before + after
 
 
-def gaps(net: Bench, id: SubscriptionId) -> list[str]:
-    """Why the results of a subscription did not go on, each time."""
+def list_gaps(net: Bench, id: SubscriptionId) -> list[str]:
+    """Return the reasons of the gaps of a subscription."""
     return [fact.reason for _, fact in net.facts if isinstance(fact, Gap) and fact.subscription == id]
 
 
-def test_the_consumer_is_told_that_its_modulator_has_begun_without_its_state() -> None:
-    net = bench()
+def test_the_consumer_is_notified_when_its_modulator_restarts_without_state() -> None:
+    net = make_bench()
     ids = {processor: net.subscribe(CONSUMER, processor) for processor in ("chain", None)}
     net.run(5)
-    home = net.place(ids["chain"])
+    home = net.find_place(ids["chain"])
     assert home is not None
     net.publish(PRODUCER, 0)
     net.run(3)
-    assert gaps(net, ids["chain"]) == []
+    assert list_gaps(net, ids["chain"]) == []
     net.crash(home)
     net.run(20)
     net.start(home)
     net.run(100)
     net.publish(PRODUCER, 1)
     net.run(30)
-    assert [event.attributes["count"] for event in net.outputs(ids["chain"])] == [1, 1]
-    assert gaps(net, ids["chain"]) == ["processor_restarted"]
-    # Without a processor there is no state, and nothing is missing.
-    assert len(net.outputs(ids[None])) == 2
-    assert gaps(net, ids[None]) == []
+    assert [event.attributes["count"] for event in net.list_outputs(ids["chain"])] == [1, 1]
+    assert list_gaps(net, ids["chain"]) == ["processor_restarted"]
+    # Without a processor there is no state, so there is no gap.
+    assert len(net.list_outputs(ids[None])) == 2
+    assert list_gaps(net, ids[None]) == []
 
 
-def test_a_broker_that_goes_on_with_what_it_has_written_leaves_no_gap() -> None:
-    net = bench(durable=True)
+def test_a_durable_broker_that_restarts_causes_no_gap() -> None:
+    net = make_bench(durable=True)
     id = net.subscribe(CONSUMER)
     net.run(5)
-    home = net.place(id)
+    home = net.find_place(id)
     assert home is not None
     for number in range(2):
         net.publish(PRODUCER, number)
@@ -169,13 +169,13 @@ def test_a_broker_that_goes_on_with_what_it_has_written_leaves_no_gap() -> None:
     net.run(60)
     net.publish(PRODUCER, 2)
     net.run(30)
-    assert [event.attributes["count"] for event in net.outputs(id)] == [1, 2, 3]
-    assert gaps(net, id) == []
+    assert [event.attributes["count"] for event in net.list_outputs(id)] == [1, 2, 3]
+    assert list_gaps(net, id) == []
 
 
-def test_a_modulator_whose_broker_is_lost_runs_at_the_home_again_and_the_consumer_is_told() -> None:
-    """It ran elsewhere than at home, so the client is in touch with its home all the time."""
-    net = bench(load_balancing_by="", home_change_by="")
+def test_a_modulator_whose_broker_is_lost_restarts_at_the_home_broker() -> None:
+    """The modulator ran at another broker, so the client reaches its home broker all the time."""
+    net = make_bench(load_balancing_by="", home_change_by="")
     id = net.subscribe(CONSUMER)
     net.run(5)
     home = net.nodes[CONSUMER].client.home
@@ -186,7 +186,7 @@ def test_a_modulator_whose_broker_is_lost_runs_at_the_home_again_and_the_consume
     net.broker(home).relocation.start(net.now, CONSUMER, other, (id,), with_home=False)
     net.collect(home)
     net.run(10)
-    assert net.place(id) == other
+    assert net.find_place(id) == other
     net.publish(PRODUCER, 1)
     net.run(5)
     known = {"home broker": f"broker {home}", "modulators of this node": f"{id} at broker {other}"}
@@ -195,16 +195,16 @@ def test_a_modulator_whose_broker_is_lost_runs_at_the_home_again_and_the_consume
     net.crash(other)
     net.start(other)
     net.run(150)
-    assert net.place(id) == home
-    assert gaps(net, id) == ["processor_restarted"]
+    assert net.find_place(id) == home
+    assert list_gaps(net, id) == ["processor_restarted"]
     net.publish(PRODUCER, 2)
     net.run(30)
-    assert [event.attributes["count"] for event in net.outputs(id)] == [1, 2, 1]
+    assert [event.attributes["count"] for event in net.list_outputs(id)] == [1, 2, 1]
     assert net.nodes[other].report(str)["modulators here"] == "none"
 
 
-def test_word_of_a_missing_modulator_counts_only_from_the_own_home() -> None:
-    net = bench()
+def test_a_lost_modulator_is_accepted_only_from_the_home_broker() -> None:
+    net = make_bench()
     id = net.subscribe(CONSUMER)
     net.run(5)
     home = net.nodes[CONSUMER].client.home
@@ -214,5 +214,5 @@ def test_word_of_a_missing_modulator_counts_only_from_the_own_home() -> None:
     net.collect(home)
     net.collect(1 - home)
     net.run(5)
-    assert gaps(net, id) == []
-    assert {"home_outdated", "not_wanted"} <= net.reasons()
+    assert list_gaps(net, id) == []
+    assert {"home_outdated", "not_wanted"} <= net.list_reasons()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.protocols.overlay.tests.test_worked_examples import LA, LB, LC, TESTBED, overlay
+from carrycast.protocols.overlay.tests.test_worked_examples import LA, LB, LC, TESTBED, get_overlay
 from carrycast.sim.testing import Net
 
 FLOOD = """
@@ -15,8 +15,8 @@ def flood(event, state):
 
 
 @pytest.mark.parametrize("router", ["shortest_path", "aodv"])
-def test_eighty_kilobytes_arrive_whole_and_in_order_wherever_they_were_made(router: str, tmp_path: Path) -> None:
-    """[002 §4.3] 100 x 100 doubles, at 802.11b's pace; A takes over from B in the middle."""
+def test_large_outputs_arrive_whole_and_in_order_during_a_relocation(router: str, tmp_path: Path) -> None:
+    """[002 §4.3] 100 x 100 doubles, at the rate of 802.11b; the modulator moves from B to A in the middle."""
     (tmp_path / "f.py").write_text(FLOOD)
     scenario: dict[str, object] = {
         "router": {"name": router},
@@ -33,7 +33,7 @@ def test_eighty_kilobytes_arrive_whole_and_in_order_wherever_they_were_made(rout
         net.publish(LA, {"rain": 1})
         net.run(2)
     net.run(30)
-    assert overlay(net, LC).client.home == LA
+    assert get_overlay(net, LC).client.home == LA
     outputs = net.delivered(LC, id)
     assert [event.attributes["depth"] for event in outputs] == list(range(1, 31))
     assert {event.id.source for event in outputs} == {LA, LB}

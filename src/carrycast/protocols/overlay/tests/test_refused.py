@@ -7,8 +7,8 @@ from carrycast.sim.scenario.scenario import parse_scenario
 
 
 @pytest.mark.parametrize("brokers", [[0], [0, 1]])
-def test_clients_that_no_broker_takes_ask_again_after_a_while(brokers: list[int]) -> None:
-    """A broker's own applications are its clients, too: their words take no time, and neither does a refusal."""
+def test_rejected_clients_search_again_after_a_while(brokers: list[int]) -> None:
+    """A broker's own applications are its clients too: their messages take no time, and neither does a rejection."""
     table = {
         "duration_s": 30.0,
         "nodes": 5,

@@ -1,11 +1,11 @@
-"""Modulators move: in order, without loss, without duplicate, with their state, whatever the network does."""
+"""Relocation of modulators in order, without loss, without duplicates, with their state, over any network."""
 
 from random import Random
 
 import pytest
 
 from carrycast.core.model import Event, NodeId, SubscriptionId
-from carrycast.protocols.overlay.tests.bench import Bench, assert_never_moved
+from carrycast.protocols.overlay.tests.bench import Bench, assert_equals_unmoved
 
 BROKERS = (0, 1, 2, 3)
 CONSUMER = 4
@@ -18,18 +18,18 @@ PATIENT: dict[str, object] = {
     "load_balancing_by": "",
     "look_s": 1e5,
 }
-"""A client waits for its home, however long that is away, and nobody but the test moves anything."""
+"""A client waits for its home broker without limit, and only the test starts relocations."""
 
 
-def bench(seed: int = 1, **settings: object) -> Bench:
-    """Four brokers, a consumer, three producers; moves come from the test alone."""
+def make_bench(seed: int = 1, **settings: object) -> Bench:
+    """Make four brokers, a consumer and three producers; only the test starts relocations."""
     return Bench(8, BROKERS, seed, {**PATIENT, **settings})
 
 
-def move(net: Bench, id: SubscriptionId, target: NodeId, with_home: bool) -> bool:
-    """Move a modulator, with its client's home or without, if it stands somewhere."""
-    place = net.place(id)
-    if place is None or place == target or place in net.apart:
+def move_modulator(net: Bench, id: SubscriptionId, target: NodeId, with_home: bool) -> bool:
+    """Relocate a modulator, with its client's home or without; False if that is not possible now."""
+    place = net.find_place(id)
+    if place is None or place == target or place in net.unreachable:
         return False
     broker = net.broker(place)
     if with_home and id.subscriber not in broker.clients:
@@ -40,48 +40,48 @@ def move(net: Bench, id: SubscriptionId, target: NodeId, with_home: bool) -> boo
     return done
 
 
-def holds_something(net: Bench, node: NodeId) -> bool:
-    """Whether a broker has what no other has: then a crash loses it, as memory is lost."""
+def has_unique_state(net: Bench, node: NodeId) -> bool:
+    """Whether a broker has state that no other has, and that a crash would lose."""
     broker = net.broker(node)
     if len(broker.clients) or any(broker.modulators) or any(one in broker.producers for one in PRODUCERS):
         return True
-    # What has come here and its giver has lost in a crash.
-    givers = broker.relocation.incoming
-    return any(giver in net.down or move not in net.broker(giver).relocation.outgoing for giver, move in givers)
+    # A state that has arrived here, and that its sender has lost in a crash.
+    incoming = broker.relocation.incoming
+    return any(sender in net.down or move not in net.broker(sender).relocation.outgoing for sender, move in incoming)
 
 
-def gives_to_nobody(net: Bench, node: NodeId) -> bool:
-    """Whether all that a broker has let go of has arrived where it goes."""
+def has_handed_over_everything(net: Bench, node: NodeId) -> bool:
+    """Whether all states that a broker has sent have arrived at their targets."""
     waiting = [key for other in BROKERS if other not in net.down for key in net.broker(other).relocation.incoming]
     moves = net.broker(node).relocation.outgoing
     return all((node, move) in waiting for move in moves)
 
 
 @pytest.mark.parametrize("with_home", [True, False], ids=["horizontal", "along the path"])
-def test_a_modulator_moves_while_events_flow(with_home: bool) -> None:
-    net = bench()
+def test_a_modulator_is_relocated_while_events_flow(with_home: bool) -> None:
+    net = make_bench()
     id = net.subscribe(CONSUMER)
     net.run(5)
     published: dict[NodeId, list[Event]] = {producer: [] for producer in PRODUCERS}
     net.publish(5, 0)
     net.run(3)
     net.delivered.clear()
-    first = net.place(id)
+    first = net.find_place(id)
     assert first is not None
-    state_before = [event.attributes for event in net.outputs(id)]
+    state_before = [event.attributes for event in net.list_outputs(id)]
     target = next(broker for broker in BROKERS if broker != first)
     for number in range(1, 40):
         published[5].append(net.publish(5, number))
         net.run(0.02)
         if number == 20:
-            assert move(net, id, target, with_home)
+            assert move_modulator(net, id, target, with_home)
     net.run(20)
     assert state_before == []
-    assert net.place(id) == target
-    assert [event.attributes["count"] for event in net.outputs(id)] == list(range(2, 41))
-    assert [event.derived_from[0] for event in net.outputs(id)] == [event.id for event in published[5]]
+    assert net.find_place(id) == target
+    assert [event.attributes["count"] for event in net.list_outputs(id)] == list(range(2, 41))
+    assert [event.derived_from[0] for event in net.list_outputs(id)] == [event.id for event in published[5]]
     assert net.nodes[CONSUMER].client.home == (target if with_home else first)
-    assert {event.id.source for event in net.outputs(id)} == {first, target}
+    assert {event.id.source for event in net.list_outputs(id)} == {first, target}
 
 
 @pytest.mark.parametrize(
@@ -89,85 +89,86 @@ def test_a_modulator_moves_while_events_flow(with_home: bool) -> None:
     [(False, True), (True, False), (False, False)],
     ids=["stateless", "unordered", "light"],
 )
-def test_lighter_moves_lose_nothing_and_double_nothing_either(carry_state: bool, keep_order: bool) -> None:
+def test_lighter_relocations_lose_and_duplicate_nothing(carry_state: bool, keep_order: bool) -> None:
     """[002 §2.4] They "loosen the requirements of event state consistency or modulator consistency or both"."""
-    net = bench(carry_state=carry_state, keep_order=keep_order)
+    net = make_bench(carry_state=carry_state, keep_order=keep_order)
     id = net.subscribe(CONSUMER)
     net.run(5)
-    first = net.place(id)
+    first = net.find_place(id)
     assert first is not None
     published = []
     for number in range(40):
         published.append(net.publish(5, number).id)
         net.run(0.02)
         if number == 20:
-            assert move(net, id, (first + 1) % 4, with_home=True)
+            assert move_modulator(net, id, (first + 1) % 4, with_home=True)
     net.run(40)
-    taken = [event.derived_from[0] for event in net.outputs(id)]
+    taken = [event.derived_from[0] for event in net.list_outputs(id)]
     assert sorted(taken) == published
     assert taken == published or not keep_order
-    counts = {maker: [e.attributes["count"] for e in net.outputs(id) if e.id.source == maker] for maker in BROKERS}
+    counts = {maker: [e.attributes["count"] for e in net.list_outputs(id) if e.id.source == maker] for maker in BROKERS}
     before, after = counts[first], counts[(first + 1) % 4]
     assert sorted(before) == list(range(1, len(before) + 1))
     begins = len(before) + 1 if carry_state else 1
     assert sorted(after) == list(range(begins, begins + len(after)))
-    steps = {type(message).__name__ for _, _, message in net.said}
+    steps = {type(message).__name__ for _, _, message in net.sent}
     assert ("Release" in steps) == keep_order
 
 
-def midway(net: Bench, wait_s: float) -> tuple[SubscriptionId, NodeId, list[Event]]:
-    """A place that began to move so long ago: the subscription, where it goes, and what was published before."""
+def start_relocation(net: Bench, wait_s: float) -> tuple[SubscriptionId, NodeId, list[Event]]:
+    """Start a relocation and run for `wait_s`; returns the subscription, the target, and the events published
+    before."""
     id = net.subscribe(CONSUMER)
     net.run(5)
-    first = net.place(id)
+    first = net.find_place(id)
     assert first is not None
     target = (first + 1) % 4
     events = [net.publish(5, number) for number in range(3)]
     net.run(5)
     net.delay_s = (0.02, 0.021)
-    assert move(net, id, target, with_home=True)
+    assert move_modulator(net, id, target, with_home=True)
     net.run(wait_s)
     return id, target, events
 
 
-def test_a_destination_that_crashes_midway_costs_nothing() -> None:
-    """It has the record, and is lost with it before it is released, or after."""
+def test_a_target_that_crashes_during_a_relocation_loses_nothing() -> None:
+    """The target crashes with the record before the release, or after it."""
     for wait_s in (0.03, 0.06, 0.09, 0.12):
-        net = bench()
-        id, target, events = midway(net, wait_s)
-        if not holds_something(net, target):
+        net = make_bench()
+        id, target, events = start_relocation(net, wait_s)
+        if not has_unique_state(net, target):
             net.crash(target)
             net.run(3)
             net.start(target)
         events += [net.publish(5, number) for number in range(3, 6)]
         net.run(100)
-        assert_never_moved(net.outputs(id), {5: events})
+        assert_equals_unmoved(net.list_outputs(id), {5: events})
 
 
-def test_a_link_that_is_lost_midway_costs_nothing() -> None:
+def test_a_link_lost_during_a_relocation_loses_nothing() -> None:
     for wait_s in (0.03, 0.06, 0.09, 0.12):
-        net = bench(move_s=5.0)
-        id, target, events = midway(net, wait_s)
-        net.apart = {target}
+        net = make_bench(move_s=5.0)
+        id, target, events = start_relocation(net, wait_s)
+        net.unreachable = {target}
         events += [net.publish(5, number) for number in range(3, 6)]
         net.run(60)
-        net.apart = set()
+        net.unreachable = set()
         net.run(100)
-        assert_never_moved(net.outputs(id), {5: events})
+        assert_equals_unmoved(net.list_outputs(id), {5: events})
 
 
 @pytest.mark.parametrize("durable", [False, True], ids=["memory", "durable"])
 @pytest.mark.parametrize("seed", range(25))
-def test_outputs_are_those_of_a_modulator_that_never_moved(seed: int, durable: bool) -> None:
-    """Random moves of the consumer's modulator and home and of producers' homes, random delays, losses, duplicates,
-    brokers that crash while something is on its way to them (those that write down what they have: at any moment, all
-    at once too), nodes that are away for a while and come back."""
+def test_outputs_equal_those_of_a_modulator_that_was_never_relocated(seed: int, durable: bool) -> None:
+    """Random relocations of the consumer's modulator and home and of producers' homes, random delays, losses and
+    duplicates, crashes of brokers without unique state (of durable ones at any time, also of all at once), and nodes
+    that are disconnected for a while."""
     rng = Random(seed)
-    net = bench(seed, durable=durable)
+    net = make_bench(seed, durable=durable)
     id = net.subscribe(CONSUMER)
     net.run(5)
-    assert net.place(id) is not None
-    net.loss, net.doubled = rng.choice([0.0, 0.1, 0.3]), rng.choice([0.0, 0.2])
+    assert net.find_place(id) is not None
+    net.loss, net.duplication = rng.choice([0.0, 0.1, 0.3]), rng.choice([0.0, 0.2])
     net.delay_s = (0.01, rng.choice([0.05, 0.5, 3.0]))
     net.call_s = (0.001, rng.choice([0.01, 0.5]))
     published: dict[NodeId, list[Event]] = {producer: [] for producer in PRODUCERS}
@@ -178,13 +179,13 @@ def test_outputs_are_those_of_a_modulator_that_never_moved(seed: int, durable: b
         published[producer].append(net.publish(producer, len(published[producer])))
         chance = rng.random()
         if chance < 0.15:
-            move(net, id, rng.choice(BROKERS), with_home=rng.random() < 0.6)
+            move_modulator(net, id, rng.choice(BROKERS), with_home=rng.random() < 0.6)
         elif chance < 0.22:
             move_producer(net, rng.choice(PRODUCERS), rng.choice(BROKERS))
         elif chance < 0.27:
-            net.apart = set(rng.sample(range(8), rng.randrange(3)))
+            net.unreachable = set(rng.sample(range(8), rng.randrange(3)))
         elif chance < 0.35:
-            net.apart = set()
+            net.unreachable = set()
         elif chance < 0.45:
             idle = [broker for broker in BROKERS if broker not in net.down and (durable or may_crash(net, broker))]
             if idle:
@@ -195,15 +196,15 @@ def test_outputs_are_those_of_a_modulator_that_never_moved(seed: int, durable: b
                 net.start(broker)
     for broker in sorted(net.down):
         net.start(broker)
-    net.apart, net.loss, net.doubled, net.delay_s = set(), 0.0, 0.0, (0.01, 0.02)
+    net.unreachable, net.loss, net.duplication, net.delay_s = set(), 0.0, 0.0, (0.01, 0.02)
     net.run(600)
-    assert_never_moved(net.outputs(id), published)
-    assert len(net.outputs(id)) == 80
-    assert "relocation" in {fact.kind for _, fact in net.facts}, "something must have moved"
+    assert_equals_unmoved(net.list_outputs(id), published)
+    assert len(net.list_outputs(id)) == 80
+    assert "relocation" in {fact.kind for _, fact in net.facts}, "at least one relocation must have happened"
 
 
 def may_crash(net: Bench, broker: NodeId) -> bool:
-    return broker not in net.down and not holds_something(net, broker) and gives_to_nobody(net, broker)
+    return broker not in net.down and not has_unique_state(net, broker) and has_handed_over_everything(net, broker)
 
 
 def move_producer(net: Bench, producer: NodeId, target: NodeId) -> None:

@@ -1,4 +1,4 @@
-"""Each rule worked by hand."""
+"""The rules of the broker topology, by examples worked by hand."""
 
 import networkx as nx
 import pytest
@@ -36,7 +36,7 @@ def test_vicinity(vicinity: str, degree: int, within: float, near: list[NodeId])
 @pytest.mark.parametrize(
     ("one", "other", "younger", "either"),
     [
-        # (made, whether it lists the other end) of both; what the link is under both rules.
+        # For both ends: when the row was made, and whether it lists the other end; then the link under both rules.
         ((1.0, True), (2.0, True), True, True),
         ((1.0, True), (2.0, False), False, True),
         ((1.0, False), (2.0, True), True, True),
@@ -46,27 +46,27 @@ def test_vicinity(vicinity: str, degree: int, within: float, near: list[NodeId])
         (None, None, False, False),
     ],
 )
-def test_of_two_words_on_a_link_the_younger_holds(
+def test_of_two_rows_about_a_link_the_younger_is_valid(
     one: tuple[float, bool] | None, other: tuple[float, bool] | None, younger: bool, either: bool
 ) -> None:
     rows = {
-        node: TopologyRow(said[0], {end: 2.0} if said[1] else {})
-        for node, said, end in ((0, one, 1), (1, other, 0))
-        if said is not None
+        node: TopologyRow(row[0], {end: 2.0} if row[1] else {})
+        for node, row, end in ((0, one, 1), (1, other, 0))
+        if row is not None
     }
-    for rule, stands in (("younger", younger), ("either", either)):
-        assert (link_length(rows, 0, 1, rule) is not None) == stands
-        assert (link_length(rows, 1, 0, rule) is not None) == stands
+    for rule, exists in (("younger", younger), ("either", either)):
+        assert (link_length(rows, 0, 1, rule) is not None) == exists
+        assert (link_length(rows, 1, 0, rule) is not None) == exists
 
 
-def test_links_are_priced_for_the_end_that_they_lead_to() -> None:
+def test_the_cost_of_a_link_includes_the_extra_cost_of_its_end() -> None:
     rows = {0: TopologyRow(0.0, {1: 2.0}), 1: TopologyRow(0.0, {}, extra_cost=5.0)}
     assert build_graph(rows, "either") == {0: {1: 7.0}, 1: {0: 2.0}}
     assert build_graph(rows, "either", 0.5) == {0: {1: 6.0}, 1: {0: 1.0}}
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_shortest_paths_are_those_of_another_library(seed: int) -> None:
+def test_shortest_paths_equal_those_of_networkx(seed: int) -> None:
     graph = nx.gnp_random_graph(20, 0.2, seed=seed)
     lengths = {edge: float(1 + (edge[0] * 7 + edge[1]) % 5) for edge in graph.edges}
     nx.set_edge_attributes(graph, lengths, "weight")
@@ -81,7 +81,7 @@ def test_shortest_paths_are_those_of_another_library(seed: int) -> None:
         assert nx.path_weight(graph, [0, *one.path], "weight") == one.cost
 
 
-def test_the_mean_path_leaves_out_who_cannot_be_reached() -> None:
+def test_the_mean_path_leaves_out_unreachable_brokers() -> None:
     reached = {3: BrokerPath(2.0, (3,)), 4: BrokerPath(5.0, (3, 4))}
     assert mean_path_length([3, 4, 9], reached, 1.0) == 1.0 + 3.5
     assert mean_path_length([], reached, 2.0) == 2.0
@@ -100,7 +100,7 @@ def test_the_mean_path_leaves_out_who_cannot_be_reached() -> None:
         (3.0, 4.0, 0.95, 0.95, False),
     ],
 )
-def test_a_client_goes_where_the_path_is_shorter_unless_it_is_overloaded_there(
+def test_a_client_changes_to_a_shorter_path_unless_that_broker_is_overloaded(
     here: float, there: float, load_here: float, load_there: float, moves: bool
 ) -> None:
     assert should_change_home(here, there, load_here, load_there, 0.9) is moves

@@ -16,13 +16,13 @@ ROUTED: dict[str, object] = {"router": {"name": "shortest_path"}}
 Edges = dict[tuple[NodeId, NodeId], tuple[float, float]]
 
 
-def overlay(net: Net, node: NodeId) -> OpportunisticOverlay:
+def get_overlay(net: Net, node: NodeId) -> OpportunisticOverlay:
     protocol = net.protocol(node)
     assert isinstance(protocol, OpportunisticOverlay)
     return protocol
 
 
-def hops_of_last(net: Net, node: NodeId) -> object:
+def get_last_hops(net: Net, node: NodeId) -> object:
     return net.rows("deliver", node=node)[-1]["hops"]
 
 
@@ -43,8 +43,8 @@ FIGURE_3: Edges = {
 }
 
 
-def links(table: BrokerTables) -> set[tuple[NodeId, NodeId]]:
-    """The overlay links that a broker uses, seen from its table."""
+def list_links(table: BrokerTables) -> set[tuple[NodeId, NodeId]]:
+    """Return the overlay links that a broker uses, by its table."""
     found = set()
     for broker in (A, B, C, D):
         for other, paths_from in table.paths_from(broker).items():
@@ -63,7 +63,7 @@ def test_figure_3_step_by_step() -> None:
         table.merge(0.0, items)
         table.take_changes(0.0)
         # "all four brokers have the same view of the global broker network topology A-B, B-C and B-D"
-        assert links(table) == {(A, B), (B, C), (B, D)}
+        assert list_links(table) == {(A, B), (B, C), (B, D)}
 
     # "C adds D as its new neighbor. Then C ... propagates the change to its neighboring brokers B and D."
     assert tables[C].update_neighbors(10.0, {B: 2.0, D: 3.0}, IDLE)
@@ -72,9 +72,9 @@ def test_figure_3_step_by_step() -> None:
     for node in (B, D):
         assert tables[node].merge(10.0, news) == []
     for node in (B, C, D):
-        assert links(tables[node]) == {(A, B), (B, C), (B, D), (C, D)}
+        assert list_links(tables[node]) == {(A, B), (B, C), (B, D), (C, D)}
     assert tables[C].path_to(D) == (D,)
-    assert links(tables[A]) == {(A, B), (B, C), (B, D)}, "A has not heard of it"
+    assert list_links(tables[A]) == {(A, B), (B, C), (B, D)}, "A has not received it"
 
     # "B removes D from its neighbor list ... sends its changes since previous period to its neighbors A and C."
     assert tables[B].update_neighbors(20.0, {A: 2.0, C: 2.0}, IDLE)
@@ -84,9 +84,9 @@ def test_figure_3_step_by_step() -> None:
     assert tables[C].merge(20.0, news) == []
     # "both A and C update their topology knowledge by removing broker link B-D. A also adds the broker link C-D"
     for node in (A, B, C):
-        assert links(tables[node]) == {(A, B), (B, C), (C, D)}
+        assert list_links(tables[node]) == {(A, B), (B, C), (C, D)}
     # "D's topology knowledge is outdated"
-    assert links(tables[D]) == {(A, B), (B, C), (B, D), (C, D)}
+    assert list_links(tables[D]) == {(A, B), (B, C), (B, D), (C, D)}
 
 
 @pytest.mark.parametrize(("variant", "hops"), [(None, 3), ("static", 7)], ids=["opportunistic", "static"])
@@ -107,11 +107,11 @@ def test_figure_3_in_the_network(variant: str | None, hops: int) -> None:
     net.run(25)
     net.publish(C)
     net.run(4)
-    assert hops_of_last(net, D) == 5, "C-5-B-2-3-D: the overlay matches the network at first"
+    assert get_last_hops(net, D) == 5, "C-5-B-2-3-D: the overlay matches the network at first"
     net.run(31)
     net.publish(C)
     net.run(5)
-    assert hops_of_last(net, D) == hops
+    assert get_last_hops(net, D) == hops
 
 
 # Figure 4: the consumer's home is C, over node 6, until 6 leaves the consumer and 5.
@@ -144,16 +144,16 @@ def test_figure_4(variant: str | None, home: NodeId, hops: int, near: str) -> No
     net = Net.contacts(contacts, "overlay", {**ROUTED, "roles": roles}, variant=variant, near=near, update_s=5.0)
     net.subscribe(CONSUMER)
     net.run(20)
-    assert overlay(net, CONSUMER).client.home == FC
+    assert get_overlay(net, CONSUMER).client.home == FC
     net.publish(PRODUCER)
     net.run(5)
-    assert hops_of_last(net, CONSUMER) == 5, "producer-A-2-C-6-consumer"
+    assert get_last_hops(net, CONSUMER) == 5, "producer-A-2-C-6-consumer"
     net.run(35)
     net.publish(PRODUCER)
     net.run(5)
-    assert overlay(net, CONSUMER).client.home == home
+    assert get_overlay(net, CONSUMER).client.home == home
     # producer-A-1-B-3-5-consumer, and without the change producer-A-2-C-4-B-3-5-consumer, "2 hops longer".
-    assert hops_of_last(net, CONSUMER) == hops
+    assert get_last_hops(net, CONSUMER) == hops
     events = [event.id for event in net.delivered(CONSUMER)]
     assert len(events) == len(set(events)) == 2
 
@@ -181,7 +181,7 @@ def runoff(event, state):
     ("variant", "hops"), [(None, [2, 1, 1, 1]), ("static", [2, 2, 3, 3])], ids=["opportunistic", "static"]
 )
 def test_the_four_topologies_of_the_testbed(variant: str | None, hops: list[int], router: str, tmp_path: Path) -> None:
-    """Flood data from A through a modulator to C: at first over B, and from A-B-C-A on straight, state and all."""
+    """Flood data from A through a modulator to C: at first over B, and from A-B-C-A on directly, with its state."""
     (tmp_path / "f.py").write_text(RUNOFF)
     scenario: dict[str, object] = {
         "router": {"name": router},
@@ -193,16 +193,16 @@ def test_the_four_topologies_of_the_testbed(variant: str | None, hops: list[int]
     net = Net.contacts(TESTBED, "overlay", scenario, variant=variant, update_s=5.0, look_s=None if variant else 2.0)
     id = net.subscribe(LC, processor="runoff")
     net.run(10)
-    assert overlay(net, LC).client.home == LB
+    assert get_overlay(net, LC).client.home == LB
     found = []
     for place in range(4):
         net.run(place * PHASE_S + 20 - net.now)
         for _ in range(70):
             net.publish(LA, {"rain": 1})
             net.run(1)
-        found.append(hops_of_last(net, LC))
+        found.append(get_last_hops(net, LC))
     net.run(10)
     assert found == hops
-    assert overlay(net, LC).client.home == (LB if variant else LA)
-    # Not one is lost, doubled or swapped, and the water rises by each.
+    assert get_overlay(net, LC).client.home == (LB if variant else LA)
+    # No event is lost, duplicated or swapped, and each raises the depth.
     assert [event.attributes["depth"] for event in net.delivered(LC, id)] == list(range(1, 281))
