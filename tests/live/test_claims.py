@@ -80,7 +80,7 @@ class Client:
                 count=len(pieces),
             )
             parcel = Parcel(self._forged.codec().encode(packet), Traffic.CONTROL)
-            self._forged.tell(Routed(parcel, origin=BAD, target=BROKER, hops=1), Layer.ROUTING)
+            self._forged.tell(Routed(parcel, origin=BAD, destination=BROKER, hops=1), Layer.ROUTING)
 
 
 @pytest.mark.parametrize("piece_bytes", [40, 1200], ids=["in pieces", "whole"])

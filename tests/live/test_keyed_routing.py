@@ -58,7 +58,7 @@ def test_an_unsigned_event_in_a_parcel_goes_no_further(config: MakeConfig) -> No
     def carried(event: Event) -> bytes:
         inner = made.plan.codecs[Layer.DISSEMINATION].encode(Publication(event, 1, 60.0))
         return made.plan.codecs[Layer.ROUTING].encode(
-            Packet(parcel=Parcel(inner, Traffic.CONTROL), origin=1, target=3, hops=1)
+            Packet(parcel=Parcel(inner, Traffic.CONTROL), origin=1, destination=3, hops=1)
         )
 
     event = Event(EventId(1, 1), {"topic": "jam"})

@@ -61,7 +61,7 @@ def next_hops(net: Net, target: NodeId, nodes: int) -> dict[NodeId, NodeId]:
     for node in range(nodes):
         machine = net.machine(node)
         if machine.up and node != target:
-            route = aodv(net, node).table.valid(machine.now(), target)
+            route = aodv(net, node).table.find_valid(machine.now(), target)
             if route is not None:
                 found[node] = route.next_hop
     return found

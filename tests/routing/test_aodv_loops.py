@@ -105,13 +105,13 @@ def test_along_the_next_hops_numbers_grow_or_hops_fall() -> None:
         net.run(0.1)
         for destination in range(NODES):
             for node, hop in next_hops(net, destination, NODES).items():
-                own = aodv(net, node).table.valid(net.now, destination)
-                next_own = aodv(net, hop).table.known(net.now, destination)
+                own = aodv(net, node).table.find_valid(net.now, destination)
+                next_own = aodv(net, hop).table.find(net.now, destination)
                 if own is None or hop == destination or own.sequence == 0:
                     continue
                 assert next_own is not None, "a lost route is remembered while somebody relies on it"
                 counted = next_own.sequence if next_own.valid else next_own.sequence - 1
-                assert (counted, -next_own.hops) > (own.sequence, -own.hops) or (
+                assert (counted, -next_own.hop_count) > (own.sequence, -own.hop_count) or (
                     not next_own.valid and counted >= own.sequence
                 )
                 compared += 1

@@ -75,5 +75,5 @@ def test_a_live_node_reads_them_too() -> None:
     assert Capability.DISTANCES in host.offers
     assert host.hops_to(0.0, 7) == 0
     assert isinstance(stack.router, Aodv)
-    stack.router.table.hear(0.0, 9, 5.0)
+    stack.router.table.update_previous_hop(0.0, 9, 5.0)
     assert (host.hops_to(4.0, 9), host.hops_to(6.0, 9)) == (1, None)

@@ -90,7 +90,7 @@ def test_what_waited_longer_than_its_lease_is_dropped_by_name(
 def test_a_packet_counts_as_what_it_carries() -> None:
     parcel = Parcel(b"x", Traffic.DATA, EventId(1, 2))
     packets = [
-        Packet(parcel, origin=1, target=2, hops=1),
+        Packet(parcel, origin=1, destination=2, hops=1),
         GeoPacket(parcel, origin=1, number=1, place=Place(Position(1.0, 2.0), 5.0, 6), hops=1),
     ]
     assert [classify(packet) for packet in packets] == [(Traffic.DATA, EventId(1, 2))] * 2

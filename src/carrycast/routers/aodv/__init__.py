@@ -1,4 +1,4 @@
-"""AODV: routes on demand, kept free of loops by the destinations' sequence numbers (RFC 3561)."""
+"""AODV: ad hoc on-demand distance vector routing (RFC 3561)."""
 
 from carrycast.routers.aodv.router import Aodv as ROUTER
 

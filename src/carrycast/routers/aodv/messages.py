@@ -1,4 +1,5 @@
-"""What AODV says [RFC 5]. Sequence numbers have 63 bits: the node's incarnation, then a counter; 0 is "unknown"."""
+"""The message formats of AODV [RFC 5]. Sequence numbers have 63 bits: the node's incarnation, then a counter. 0 means
+that the number is unknown."""
 
 from typing import Annotated
 
@@ -8,69 +9,70 @@ from carrycast.core.model import NodeId
 from carrycast.core.wire import Message, ParcelMessage
 
 COUNTER_BITS = 32
-MAX_LOST = 64
-"""Destinations in one RERR; who has lost more sends several."""
+MAX_UNREACHABLE = 64
+"""Destinations in one RERR. A node that has lost more sends several RERRs."""
 
-MAX_NUMBER = 2**63 - 1
+MAX_SEQUENCE = 2**63 - 1
 MAX_OTHERS = 63
-"""More targets in one packet; who has more sends several."""
+"""Further destinations of one packet. A node that has more sends several packets."""
 
-Number = Annotated[int, Meta(ge=1, le=MAX_NUMBER)]
-NumberIfKnown = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
-Hops = Annotated[int, Meta(ge=0, le=255)]
+SequenceNumber = Annotated[int, Meta(ge=1, le=MAX_SEQUENCE)]
+SequenceNumberIfKnown = Annotated[int, Meta(ge=0, le=MAX_SEQUENCE)]
+HopCount = Annotated[int, Meta(ge=0, le=255)]
 
 
 class RouteRequest(Message, frozen=True, gc=False, tag=1):
-    """RREQ [RFC 5.1]. The `ttl` of the packet is a field, since the protocol interface has none."""
+    """RREQ [RFC 5.1]. The TTL of the IP header is a field, since the protocol interface has none."""
 
-    origin: NodeId
-    origin_sequence: Number
-    search: Number
-    """RREQ ID."""
-    target: NodeId
-    target_sequence: NumberIfKnown
-    hops: Hops
-    ttl: Hops
+    originator: NodeId
+    originator_sequence: SequenceNumber
+    rreq_id: SequenceNumber
+    destination: NodeId
+    destination_sequence: SequenceNumberIfKnown
+    hop_count: HopCount
+    ttl: HopCount
     gratuitous: bool = False
+    """Flag G."""
     destination_only: bool = False
+    """Flag D."""
 
 
 class RouteReply(Message, frozen=True, gc=False, tag=2):
-    """RREP [RFC 5.2]: how far `target` is from the sender; on its way to `origin`, who asked."""
+    """RREP [RFC 5.2]: the distance from the sender to `destination`. It goes to `originator`, which sent the RREQ."""
 
-    origin: NodeId
-    target: NodeId
-    target_sequence: Number
-    hops: Hops
+    originator: NodeId
+    destination: NodeId
+    destination_sequence: SequenceNumber
+    hop_count: HopCount
     lifetime_ms: Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
 
 class RouteError(Message, frozen=True, gc=False, tag=3):
-    """RERR [RFC 5.3]: destinations that the sender can no longer reach.
+    """RERR [RFC 5.3]: destinations that the sender can no longer reach, each with its sequence number.
 
-    `repaired` is flag N: it can again, over a longer route; nobody shall drop theirs.
+    `no_delete` is flag N: a local repair has found a longer route, and the receivers keep theirs.
     """
 
-    lost: Annotated[tuple[tuple[NodeId, NumberIfKnown], ...], Meta(max_length=MAX_LOST)]
-    repaired: bool = False
+    unreachable: Annotated[tuple[tuple[NodeId, SequenceNumberIfKnown], ...], Meta(max_length=MAX_UNREACHABLE)]
+    no_delete: bool = False
 
 
 class Hello(Message, frozen=True, gc=False, tag=4):
-    """HELLO [RFC 6.9], there a RREP with a time to live of one."""
+    """HELLO [RFC 6.9]; the RFC sends it as a RREP with a TTL of one."""
 
-    sequence: Number
+    sequence: SequenceNumber
 
 
 class Packet(ParcelMessage, frozen=True, gc=False, kw_only=True, tag=5):
-    """What the layer above wants brought. `hops` counts the transmissions behind it when it arrives."""
+    """A parcel of the layer above on its way. On arrival `hops` is the number of transmissions so far."""
 
     origin: NodeId
-    target: NodeId
-    hops: Hops
+    destination: NodeId
+    hops: HopCount
 
 
 class Bundle(Packet, frozen=True, gc=False, kw_only=True, tag=6):
-    """A packet for several nodes whose routes have the same next hop; it splits where they part. Beyond the RFC."""
+    """A packet for several nodes whose routes have the same next hop. It splits where they part. Beyond the RFC."""
 
     others: Annotated[tuple[NodeId, ...], Meta(min_length=1, max_length=MAX_OTHERS)]
-    """Besides `target`."""
+    """The destinations besides `destination`."""

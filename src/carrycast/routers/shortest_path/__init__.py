@@ -1,4 +1,4 @@
-"""Shortest paths over the links of the moment, as an oracle knows them."""
+"""Shortest paths over the current links, from an oracle."""
 
 from carrycast.routers.shortest_path.router import ShortestPath as ROUTER
 

@@ -1,7 +1,7 @@
-"""Shortest paths: unicast as [002 §4.1] has it beneath its overlays. An oracle tells who is linked with whom.
+"""Shortest paths by an oracle that knows all links: the unicast of [002 §4.1] beneath its overlays.
 
-No real node can know that, so it runs in the simulator alone. What it carries goes hop by hop and takes its time, and
-a link that breaks under a packet is met as by any router.
+No real node has this knowledge, so the router runs only in the simulator. Packets are still sent hop by hop, take their
+time on the air, and fail when a link breaks.
 """
 
 from random import Random
@@ -22,34 +22,42 @@ from carrycast.core.protocol import (
     Settings,
     Token,
 )
-from carrycast.core.wire import Message, Parcel
-from carrycast.routers.shortest_path.messages import Packet
+from carrycast.core.wire import Message, Parcel, ParcelMessage
+
+
+class Packet(ParcelMessage, frozen=True, gc=False, kw_only=True, tag=1):
+    """A parcel of the layer above on its way. On arrival `hops` is the number of transmissions so far."""
+
+    origin: NodeId
+    target: NodeId
+    hops: Annotated[int, Meta(ge=0, le=255)]
 
 
 class ShortestPathSettings(Settings, frozen=True):
-    """How long it tries."""
+    """Limits of hops and retries."""
 
-    # The usual time to live of IP packets; links that change under a packet may send it to and fro.
+    # The usual TTL of IP packets. Links that change while a packet travels may send it back and forth.
     max_hops: Annotated[int, Meta(ge=1, le=255, description="hops after which a packet is dropped")] = 64
-    # A link that is there and fails was met by a loss; three tries in a row rarely are.
-    retries: Annotated[int, Meta(ge=0, le=20, description="how often a hop that failed is tried again")] = 3
+    # A send over a link that exists fails by a lost frame; that rarely happens four times in a row.
+    retries: Annotated[int, Meta(ge=0, le=20, description="retries of a hop that failed")] = 3
 
 
 class UnconfirmedPacket(NamedTuple):
-    """A packet that was sent on and has no outcome yet."""
+    """A packet that was sent to a neighbor and whose outcome is not yet known."""
 
     packet: Packet
-    asked: NodeId | Place
-    """The target in the words of the layer above."""
-    since: float
+    target: NodeId | Place
+    """The target as the layer above of this node gave it."""
+    received_at: float
+    """The parcel does not yet include the time since then."""
     retries: int
 
 
 class ShortestPath(Router):
-    """Each node sends a packet to the neighbor that is nearest to its target."""
+    """Each node sends a packet to a neighbor that is one hop nearer to its target."""
 
     name = "shortest_path"
-    summary = "the shortest way over the links of the moment, as an oracle knows them; for the simulator alone"
+    summary = "shortest paths over the current links, from an oracle; only in the simulator"
     settings_type = ShortestPathSettings
     messages = (Packet,)
     needs = frozenset({Capability.GLOBAL_VIEW, Capability.DIRECTORY})
@@ -62,10 +70,10 @@ class ShortestPath(Router):
         super().__init__(node, settings, port, host, rng, up)
         self._settings = settings
         self._version: int | None = None
-        self._next: dict[NodeId, NodeId] = {}
-        """The neighbor towards each target that was asked for since links last changed."""
-        self._under_way: dict[Token, UnconfirmedPacket] = {}
-        self._tokens = 0
+        self._next_hops: dict[NodeId, NodeId] = {}
+        """The next hop to each target, computed since links last changed."""
+        self._unconfirmed: dict[Token, UnconfirmedPacket] = {}
+        self._last_token = 0
 
     def hops_to(self, now: float, target: NodeId) -> int | None:
         hops = self.host.global_view.hops()
@@ -83,7 +91,7 @@ class ShortestPath(Router):
             self.up.deliver_packet(node, parcel, 0)
         else:
             packet = Packet(parcel, origin=self.node, target=node, hops=1)
-            self._carry(now, UnconfirmedPacket(packet, target, now, self._settings.retries))
+            self._forward(now, UnconfirmedPacket(packet, target, now, self._settings.retries))
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, Packet)
@@ -96,35 +104,35 @@ class ShortestPath(Router):
             self._drop("hops_exhausted", sender, parcel.event)
         else:
             onward = Packet(parcel, origin=message.origin, target=message.target, hops=hops + 1)
-            self._carry(now, UnconfirmedPacket(onward, message.target, now, self._settings.retries))
+            self._forward(now, UnconfirmedPacket(onward, message.target, now, self._settings.retries))
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
-        carried = self._under_way.pop(token)
+        transit = self._unconfirmed.pop(token)
         if failure is None:
             return
-        parcel = carried.packet.parcel.age_by(now - carried.since)
-        packet = Packet(parcel, origin=carried.packet.origin, target=carried.packet.target, hops=carried.packet.hops)
-        again = carried._replace(packet=packet, since=now, retries=carried.retries - 1)
-        if failure is Failure.UNREACHABLE and carried.retries:
-            self._carry(now, again)
+        parcel = transit.packet.parcel.age_by(now - transit.received_at)
+        packet = Packet(parcel, origin=transit.packet.origin, target=transit.packet.target, hops=transit.packet.hops)
+        again = transit._replace(packet=packet, received_at=now, retries=transit.retries - 1)
+        if failure is Failure.UNREACHABLE and transit.retries:
+            self._forward(now, again)
         else:
-            self._give_up(again, failure)
+            self._drop_packet(again, failure)
 
-    def _carry(self, now: float, carried: UnconfirmedPacket) -> None:
-        neighbor = self._neighbor_towards(carried.packet.target)
-        if neighbor is None:
-            self._give_up(carried, "no_route")
+    def _forward(self, now: float, transit: UnconfirmedPacket) -> None:
+        next_hop = self._find_next_hop(transit.packet.target)
+        if next_hop is None:
+            self._drop_packet(transit, "no_route")
             return
-        self._tokens += 1
-        self._under_way[self._tokens] = carried
-        self.port.send(neighbor, carried.packet, token=self._tokens)
+        self._last_token += 1
+        self._unconfirmed[self._last_token] = transit
+        self.port.send(next_hop, transit.packet, token=self._last_token)
 
-    def _neighbor_towards(self, target: NodeId) -> NodeId | None:
-        """Of the neighbors that are one hop nearer the first, in the order in which they came into reach."""
+    def _find_next_hop(self, target: NodeId) -> NodeId | None:
+        """The first neighbor that is one hop nearer to the target, in the order in which they came into reach."""
         if self._version != self.host.global_view.version:
             self._version = self.host.global_view.version
-            self._next.clear()
-        known = self._next.get(target)
+            self._next_hops.clear()
+        known = self._next_hops.get(target)
         if known is not None:
             return known
         hops = self.host.global_view.hops()
@@ -132,13 +140,13 @@ class ShortestPath(Router):
             return None
         nearer = hops[self.node, target] - 1
         found = next(node for node in self.host.global_view.neighbors(self.node) if hops[node, target] == nearer)
-        self._next[target] = found
+        self._next_hops[target] = found
         return found
 
-    def _give_up(self, carried: UnconfirmedPacket, reason: str) -> None:
-        self._drop(reason, event=carried.packet.parcel.event)
-        if carried.packet.origin == self.node:
-            self.up.report_unreachable(carried.asked, carried.packet.parcel)
+    def _drop_packet(self, transit: UnconfirmedPacket, reason: str) -> None:
+        self._drop(reason, event=transit.packet.parcel.event)
+        if transit.packet.origin == self.node:
+            self.up.report_unreachable(transit.target, transit.packet.parcel)
 
     def _drop(self, reason: str, peer: NodeId | None = None, event: EventId | None = None) -> None:
         self.port.note(Fact("drop", event=event, peer=peer, reason=reason))

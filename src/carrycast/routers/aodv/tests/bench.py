@@ -16,27 +16,29 @@ def parcel(body: bytes = b"x") -> Parcel:
     return Parcel(body, Traffic.DATA, EVENT)
 
 
-def packet(origin: NodeId, target: NodeId, hops: int = 1) -> Packet:
-    return Packet(parcel(), origin=origin, target=target, hops=hops)
+def packet(origin: NodeId, destination: NodeId, hops: int = 1) -> Packet:
+    return Packet(parcel(), origin=origin, destination=destination, hops=hops)
 
 
 def request(
-    origin: NodeId,
-    target: NodeId,
+    originator: NodeId,
+    destination: NodeId,
     *,
     sequence: int = 1,
-    search: int = 1,
+    rreq_id: int = 1,
     asked: int = 0,
     hops: int = 0,
     ttl: int = 5,
     gratuitous: bool = False,
     destination_only: bool = False,
 ) -> RouteRequest:
-    return RouteRequest(origin, sequence, search, target, asked, hops, ttl, gratuitous, destination_only)
+    return RouteRequest(originator, sequence, rreq_id, destination, asked, hops, ttl, gratuitous, destination_only)
 
 
-def reply(origin: NodeId, target: NodeId, sequence: int = 1, hops: int = 0, lifetime_ms: int = 6000) -> RouteReply:
-    return RouteReply(origin, target, sequence, hops, lifetime_ms)
+def reply(
+    originator: NodeId, destination: NodeId, sequence: int = 1, hops: int = 0, lifetime_ms: int = 6000
+) -> RouteReply:
+    return RouteReply(originator, destination, sequence, hops, lifetime_ms)
 
 
 class Bench:

@@ -26,7 +26,7 @@ def test_a_forged_sequence_number_is_not_believed(message: Message) -> None:
     bench = Bench()
     bench.knows(7, via=2, hops=3, sequence=10)
     assert drops(bench.hear(2, message)) == ["sequence_forged"]
-    route = bench.router.table.known(0.0, 7)
+    route = bench.router.table.find(0.0, 7)
     assert route is not None
     assert route.sequence in (10, 11)
     ((_, answer),) = said(bench.hear(1, request(6, ME)))
@@ -41,11 +41,11 @@ def test_a_forged_hello_is_not_believed() -> None:
 
 def test_a_storm_of_requests_by_one_node_is_not_passed_on() -> None:
     bench = Bench()
-    effects = [bench.hear(1, request(5, 7, search=n, sequence=n)) for n in range(1, 101)]
+    effects = [bench.hear(1, request(5, 7, rreq_id=n, sequence=n)) for n in range(1, 101)]
     assert sum(len(said(found)) for found in effects) == 20
     assert sum(drops(found) == ["request_rate"] for found in effects) == 80
     bench.now = 1.0
-    assert said(bench.hear(1, request(5, 7, search=200, sequence=200))), "and a second later it may ask again"
+    assert said(bench.hear(1, request(5, 7, rreq_id=200, sequence=200))), "and a second later it may ask again"
 
 
 def test_a_storm_of_requests_by_invented_nodes_fills_no_memory() -> None:
@@ -101,11 +101,11 @@ def test_a_neighbor_that_replies_do_not_reach_is_not_heard_for_a_while() -> None
     assert sent.token is not None
     bench.router.on_sent(0.0, sent.token, Failure.UNREACHABLE)
     bench.port.take()
-    again = request(5, ME, search=2, sequence=2)
+    again = request(5, ME, rreq_id=2, sequence=2)
     assert drops(bench.hear(1, again)) == ["one_way_link"]
     assert said(bench.hear(3, again)), "over another neighbor it is answered"
     bench.now = 5.7
-    assert said(bench.hear(1, request(5, ME, search=3, sequence=3)))
+    assert said(bench.hear(1, request(5, ME, rreq_id=3, sequence=3)))
 
 
 def test_errors_are_limited() -> None:
@@ -119,15 +119,15 @@ def test_a_lost_neighbor_of_hundreds_of_routes_makes_several_errors() -> None:
     bench = Bench()
     for target in range(100, 250):
         bench.knows(target, via=2, hops=2)
-        route = bench.router.table.valid(0.0, target)
+        route = bench.router.table.find_valid(0.0, target)
         assert route is not None
-        route.rely(1)
+        route.add_precursor(1)
     (sent,) = (effect for effect in bench.route(100) if isinstance(effect, Send))
     assert isinstance(sent.message, Packet)
     assert sent.token is not None
     bench.router.on_sent(0.0, sent.token, Failure.UNREACHABLE)
     errors = [message for _, message in said(bench.port.take()) if isinstance(message, RouteError)]
-    assert [len(error.lost) for error in errors] == [64, 64, 22]
+    assert [len(error.unreachable) for error in errors] == [64, 64, 22]
 
 
 def test_absurd_fields_do_not_survive_decoding() -> None:

@@ -20,7 +20,7 @@ def sent(bench: Bench) -> list[tuple[int, list[int]]]:
     found = []
     for target, message in said(bench.port.take()):
         if isinstance(message, Packet) and target is not None:
-            found.append((target, [message.target, *(message.others if isinstance(message, Bundle) else ())]))
+            found.append((target, [message.destination, *(message.others if isinstance(message, Bundle) else ())]))
     return found
 
 
@@ -41,7 +41,7 @@ def test_one_without_a_route_waits_for_its_own() -> None:
 
 def test_a_shared_packet_splits_where_its_routes_part_and_stays_where_it_is_for() -> None:
     node = bench()
-    bundle = Bundle(parcel(), origin=5, target=13, hops=2, others=(11, ME, 12, 11))
+    bundle = Bundle(parcel(), origin=5, destination=13, hops=2, others=(11, ME, 12, 11))
     node.router.on_message(0.0, 9, bundle, "radio")
     assert sent(node) == [(1, [11, 12]), (2, [13])], "and a node that is named twice counts once"
     assert [(origin, hops) for origin, _, hops in node.told.packets] == [(5, 2)]
@@ -53,20 +53,20 @@ def test_a_link_that_breaks_under_a_shared_packet_is_told_once_and_each_is_searc
     (only,) = [effect for effect in node.port.take() if isinstance(effect, Send)]
     assert only.token is not None
     node.router.on_sent(0.1, only.token, Failure.UNREACHABLE)
-    searched = [message.target for _, message in said(node.port.take()) if isinstance(message, RouteRequest)]
+    searched = [message.destination for _, message in said(node.port.take()) if isinstance(message, RouteRequest)]
     assert searched == [11, 12]
 
 
 def test_of_others_packets_those_that_cannot_be_repaired_end_with_an_error() -> None:
     node = bench(local_repair="off")
-    node.hear(9, Packet(parcel(), origin=5, target=11, hops=1))
-    node.hear(9, Packet(parcel(), origin=5, target=12, hops=1))
-    node.router.on_message(0.0, 9, Bundle(parcel(), origin=5, target=11, hops=2, others=(12,)), "radio")
+    node.hear(9, Packet(parcel(), origin=5, destination=11, hops=1))
+    node.hear(9, Packet(parcel(), origin=5, destination=12, hops=1))
+    node.router.on_message(0.0, 9, Bundle(parcel(), origin=5, destination=11, hops=2, others=(12,)), "radio")
     (only,) = [effect for effect in node.port.take() if isinstance(effect, Send)]
     assert only.token is not None
     node.router.on_sent(0.1, only.token, Failure.UNREACHABLE)
     effects = node.port.take()
-    lost = [message.lost for _, message in said(effects) if isinstance(message, RouteError)]
+    lost = [message.unreachable for _, message in said(effects) if isinstance(message, RouteError)]
     assert {target for one in lost for target, _ in one} >= {11, 12}
     assert len(drops(effects)) == 2
 
@@ -94,7 +94,7 @@ def test_more_than_fit_go_in_several_packets() -> None:
 
 def test_a_shared_packet_that_went_too_far_or_came_back_ends() -> None:
     node = bench(max_hops=3)
-    far = Bundle(parcel(), origin=5, target=11, hops=3, others=(12,))
+    far = Bundle(parcel(), origin=5, destination=11, hops=3, others=(12,))
     assert drops(node.hear(9, far)) == ["hops_exhausted"]
-    own = Bundle(parcel(), origin=ME, target=11, hops=1, others=(12,))
+    own = Bundle(parcel(), origin=ME, destination=11, hops=1, others=(12,))
     assert drops(node.hear(9, own)) == ["packet_returned"]

@@ -17,14 +17,14 @@ def test_a_search_asks_in_rings_each_with_a_higher_number_and_a_new_id() -> None
             break
         assert isinstance(asked, RouteRequest)
         (timer,) = (effect for effect in effects if isinstance(effect, SetTimer))
-        assert timer.key == ("search", 7)
-        seen.append((asked.ttl, asked.origin_sequence, asked.search, asked.target_sequence))
+        assert timer.key == ("discovery", 7)
+        seen.append((asked.ttl, asked.originator_sequence, asked.rreq_id, asked.destination_sequence))
         bench.now += timer.delay_s
-        bench.router.on_timer(bench.now, ("search", 7))
+        bench.router.on_timer(bench.now, ("discovery", 7))
         effects = bench.port.take()
     assert [ttl for ttl, *_ in seen] == [1, 3, 5, 7, 35, 35, 35]
     assert [sequence for _, sequence, _, _ in seen] == [2, 3, 4, 5, 6, 7, 8]
-    assert [search for *_, search, _ in seen] == [1, 2, 3, 4, 5, 6, 7]
+    assert [rreq_id for *_, rreq_id, _ in seen] == [1, 2, 3, 4, 5, 6, 7]
     assert drops(effects) == ["not_found"]
     assert bench.told.given_up == [(7, b"x")]
 
@@ -34,7 +34,7 @@ def test_a_reply_ends_the_search_and_releases_what_waits() -> None:
     bench.route(7, b"first")
     assert said(bench.route(7, b"second")) == [], "one search serves both"
     effects = bench.hear(1, reply(ME, 7, hops=2))
-    assert CancelTimer(("search", 7)) in effects
+    assert CancelTimer(("discovery", 7)) in effects
     assert [
         (effect.target, effect.message.parcel.body, effect.message.hops)
         for effect in effects
@@ -47,7 +47,7 @@ def test_the_target_answers_with_its_number_or_the_one_it_is_asked_for() -> None
     bench = Bench()
     (answer,) = said(bench.hear(1, request(5, ME, hops=1)))
     assert answer == (1, RouteReply(5, ME, 1, 0, 6000))
-    (answer,) = said(bench.hear(1, request(5, ME, search=2, sequence=2, asked=4)))
+    (answer,) = said(bench.hear(1, request(5, ME, rreq_id=2, sequence=2, asked=4)))
     assert answer == (1, RouteReply(5, ME, 4, 0, 6000))
 
 
@@ -55,7 +55,7 @@ def test_the_target_of_ns2_raises_its_number_for_each_answer() -> None:
     bench = Bench(raise_on_reply=True)
     (answer,) = said(bench.hear(1, request(5, ME, asked=4)))
     assert answer == (1, RouteReply(5, ME, 5, 0, 6000))
-    (answer,) = said(bench.hear(1, request(5, ME, search=2, sequence=2, asked=4)))
+    (answer,) = said(bench.hear(1, request(5, ME, rreq_id=2, sequence=2, asked=4)))
     assert answer == (1, RouteReply(5, ME, 6, 0, 6000))
 
 
@@ -74,7 +74,7 @@ def test_a_request_is_passed_on_once_with_the_greatest_number_known() -> None:
 def test_a_request_goes_no_further_than_its_time_to_live() -> None:
     bench = Bench()
     assert said(bench.hear(1, request(5, 7, ttl=1))) == []
-    assert said(bench.hear(1, request(5, 7, ttl=255, search=2)))[0][1] == request(5, 7, ttl=34, search=2, hops=1)
+    assert said(bench.hear(1, request(5, 7, ttl=255, rreq_id=2)))[0][1] == request(5, 7, ttl=34, rreq_id=2, hops=1)
 
 
 def test_who_has_a_fresh_route_answers_for_the_target_and_notes_who_relies_on_it() -> None:
@@ -83,8 +83,8 @@ def test_who_has_a_fresh_route_answers_for_the_target_and_notes_who_relies_on_it
     bench.now = 1.0
     (answer,) = said(bench.hear(1, request(5, 7, asked=10)))
     assert answer == (1, RouteReply(5, 7, 10, 3, 5000))
-    route = bench.router.table.valid(1.0, 7)
-    back = bench.router.table.valid(1.0, 5)
+    route = bench.router.table.find_valid(1.0, 7)
+    back = bench.router.table.find_valid(1.0, 5)
     assert route is not None
     assert back is not None
     assert list(route.precursors) == [1]
@@ -96,9 +96,9 @@ def test_a_route_that_is_too_old_is_no_answer() -> None:
     bench.knows(7, via=2, hops=3, sequence=10)
     ((_, passed),) = said(bench.hear(1, request(5, 7, asked=11)))
     assert isinstance(passed, RouteRequest)
-    ((_, passed),) = said(bench.hear(1, request(5, 7, search=2, destination_only=True)))
+    ((_, passed),) = said(bench.hear(1, request(5, 7, rreq_id=2, destination_only=True)))
     assert isinstance(passed, RouteRequest), "flag D"
-    ((_, passed),) = said(bench.hear(2, request(5, 7, search=3)))
+    ((_, passed),) = said(bench.hear(2, request(5, 7, rreq_id=3)))
     assert isinstance(passed, RouteRequest), "the next hop itself is asking around"
 
 
@@ -124,7 +124,7 @@ def test_one_precursor_is_told_by_unicast_and_several_by_broadcast() -> None:
     bench.hear(1, request(5, 7))
     assert said(bench.hear(2, RouteError(((7, 11),)))) == [(1, RouteError(((7, 11),)))]
     bench.knows(7, via=2, hops=3, sequence=12)
-    bench.hear(1, request(5, 7, search=2, sequence=2))
+    bench.hear(1, request(5, 7, rreq_id=2, sequence=2))
     bench.hear(3, request(6, 7))
     assert said(bench.hear(2, RouteError(((7, 0),)))) == [(None, RouteError(((7, 13),)))]
 
@@ -135,7 +135,7 @@ def test_an_error_counts_only_from_the_next_hop_and_if_it_is_newer() -> None:
     bench.hear(3, RouteError(((7, 11),)))
     assert bench.router.hops_to(0.0, 7) == 3
     assert drops(bench.hear(2, RouteError(((7, 10),)))) == ["error_stale"]
-    bench.hear(2, RouteError(((7, 11),), repaired=True))
+    bench.hear(2, RouteError(((7, 11),), no_delete=True))
     assert bench.router.hops_to(0.0, 7) == 3
     bench.hear(2, RouteError(((7, 11),)))
     assert bench.router.hops_to(0.0, 7) is None
@@ -155,9 +155,9 @@ def test_packets_prolong_the_routes_they_use_both_ways() -> None:
     bench.now = 2.0
     assert said(bench.hear(1, packet(5, 7))) == [(2, packet(5, 7, hops=2))]
     for node in (1, 2, 7):
-        route = bench.router.table.valid(2.0, node)
+        route = bench.router.table.find_valid(2.0, node)
         assert route is not None
-        assert route.until == 5.0
+        assert route.expires_at == 5.0
     assert bench.router.hops_to(4.9, 7) == 3
     assert bench.router.hops_to(5.0, 7) is None
 
@@ -181,7 +181,7 @@ def test_with_hellos_a_send_that_fails_says_nothing_of_the_link() -> None:
     bench.router.on_sent(0.0, sent.token, Failure.UNREACHABLE)
     assert bench.router.hops_to(0.0, 7) == 3
     bench.hear(2, Hello(4))
-    bench.router.on_timer(0.0, ("silent", 2))
+    bench.router.on_timer(0.0, ("neighbor", 2))
     assert bench.router.hops_to(0.0, 7) is None
 
 
@@ -211,8 +211,8 @@ def test_requests_of_ones_own_wait_for_the_rate_limit() -> None:
     assert [len(messages) for messages in asked] == [1, 1]
     effects = bench.route(9)
     assert said(effects) == []
-    assert SetTimer(("search", 9), 1.0) in effects
-    bench.router.on_timer(1.0, ("search", 9))
+    assert SetTimer(("discovery", 9), 1.0) in effects
+    bench.router.on_timer(1.0, ("discovery", 9))
     assert len(said(bench.port.take())) == 1
 
 
@@ -220,12 +220,12 @@ def test_a_node_that_has_just_started_anew_keeps_quiet_but_answers_for_itself() 
     bench = Bench(incarnation=1)
     assert said(bench.route(7)) == []
     assert said(bench.hear(1, request(5, 7))) == []
-    ((_, answer),) = said(bench.hear(1, request(5, ME, search=2, sequence=2)))
+    ((_, answer),) = said(bench.hear(1, request(5, ME, rreq_id=2, sequence=2)))
     assert isinstance(answer, RouteReply)
-    assert answer.target_sequence == 2**32 + 1, "above all that it had before"
+    assert answer.destination_sequence == 2**32 + 1, "above all that it had before"
     effects = bench.hear(1, packet(5, 8))
-    assert SetTimer("quiet", 15.0) in effects, "somebody still routes over it: it waits anew"
-    bench.router.on_timer(15.0, "quiet")
+    assert SetTimer("reboot", 15.0) in effects, "somebody still routes over it: it waits anew"
+    bench.router.on_timer(15.0, "reboot")
     assert [message for _, message in said(bench.port.take())]
 
 

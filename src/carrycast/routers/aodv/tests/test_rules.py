@@ -3,14 +3,14 @@
 import pytest
 
 from carrycast.routers.aodv.rules import (
-    RateLimit,
-    first_number,
-    is_better,
-    is_plausible,
-    may_repair,
-    repair_ttl,
-    reverse_life_s,
-    ring,
+    MessageRateLimit,
+    first_sequence_number,
+    is_better_route,
+    is_plausible_sequence,
+    local_repair_ttl,
+    may_repair_locally,
+    plan_ring_search,
+    reverse_route_lifetime_s,
 )
 from carrycast.routers.aodv.settings import NS2, AodvSettings
 
@@ -19,14 +19,14 @@ LIKE_NS2 = AodvSettings(**NS2)  # type: ignore[arg-type]  # a table, as in a sce
 
 
 def test_the_ring_of_the_rfc_grows_by_two_and_then_asks_everybody_three_times() -> None:
-    attempts = ring(RFC, None)
+    attempts = plan_ring_search(RFC, None)
     assert [ttl for ttl, _ in attempts] == [1, 3, 5, 7, 35, 35, 35]
     # 2 * 40 ms * (ttl + 2), then 2.8 s, doubled each time.
     assert [wait_s for _, wait_s in attempts] == pytest.approx([0.24, 0.4, 0.56, 0.72, 2.8, 5.6, 11.2])
 
 
 def test_the_ring_of_ns2_starts_at_five_and_backs_off_linearly() -> None:
-    attempts = ring(LIKE_NS2, None)
+    attempts = plan_ring_search(LIKE_NS2, None)
     assert [ttl for ttl, _ in attempts] == [5, 7, 30, 30, 30, 30]
     assert [wait_s for _, wait_s in attempts] == pytest.approx([0.3, 0.42, 1.8, 3.6, 5.4, 7.2])
 
@@ -36,11 +36,11 @@ def test_the_ring_of_ns2_starts_at_five_and_backs_off_linearly() -> None:
     [(1, [3, 5, 7]), (4, [6]), (5, [7]), (9, [11]), (33, []), (200, [])],
 )
 def test_a_ring_starts_from_the_last_known_distance(known: int, ttls: list[int]) -> None:
-    assert [ttl for ttl, _ in ring(RFC, known)] == [*ttls, 35, 35, 35]
+    assert [ttl for ttl, _ in plan_ring_search(RFC, known)] == [*ttls, 35, 35, 35]
 
 
 def test_a_network_of_one_hop_has_no_rings() -> None:
-    assert [ttl for ttl, _ in ring(AodvSettings(net_diameter=1, request_retries=0), None)] == [1]
+    assert [ttl for ttl, _ in plan_ring_search(AodvSettings(net_diameter=1, request_retries=0), None)] == [1]
 
 
 @pytest.mark.parametrize(
@@ -58,42 +58,42 @@ def test_a_network_of_one_hop_has_no_rings() -> None:
 def test_a_fresher_or_shorter_route_is_better(
     offered: tuple[int, int], own: tuple[int, int], valid: bool, better: bool
 ) -> None:
-    assert is_better(*offered, *own, valid) == better
+    assert is_better_route(*offered, *own, valid) == better
 
 
 def test_a_number_begins_with_the_incarnation() -> None:
-    assert first_number(0) == 1
-    assert first_number(3) == 3 * 2**32 + 1
-    assert first_number(2**31 - 1) < 2**63
+    assert first_sequence_number(0) == 1
+    assert first_sequence_number(3) == 3 * 2**32 + 1
+    assert first_sequence_number(2**31 - 1) < 2**63
 
 
 def test_only_a_restart_makes_a_number_jump() -> None:
-    assert is_plausible(70, 10)
-    assert is_plausible(10 + 2**16, 10)
-    assert not is_plausible(11 + 2**16, 10)
-    assert is_plausible(first_number(1), 10)
-    assert is_plausible(5, 10), "an older number is harmless"
+    assert is_plausible_sequence(70, 10)
+    assert is_plausible_sequence(10 + 2**16, 10)
+    assert not is_plausible_sequence(11 + 2**16, 10)
+    assert is_plausible_sequence(first_sequence_number(1), 10)
+    assert is_plausible_sequence(5, 10), "an older number is harmless"
 
 
 def test_lifetimes_of_routes_back() -> None:
-    assert reverse_life_s(RFC, 1) == pytest.approx(5.6 - 0.08)
-    assert reverse_life_s(RFC, 255) == 0.04, "however far, it is not over before it is made"
+    assert reverse_route_lifetime_s(RFC, 1) == pytest.approx(5.6 - 0.08)
+    assert reverse_route_lifetime_s(RFC, 255) == 0.04, "however far, it is not over before it is made"
 
 
 def test_who_repairs_and_how_far_it_asks() -> None:
     # MAX_REPAIR_TTL = 0.3 * 35 = 10.5
-    assert may_repair(RFC, 1, 10)
-    assert not may_repair(RFC, 30, 11)
-    assert may_repair(LIKE_NS2, 3, 2)
-    assert not may_repair(LIKE_NS2, 2, 2)
-    assert not may_repair(AodvSettings(local_repair="off"), 9, 1)
-    assert repair_ttl(RFC, 8, 3) == max(3, 4) + 2
-    assert repair_ttl(RFC, 2, 5) == 5 + 2
-    assert repair_ttl(RFC, 200, 5) == 35
+    assert may_repair_locally(RFC, 1, 10)
+    assert not may_repair_locally(RFC, 30, 11)
+    assert may_repair_locally(LIKE_NS2, 3, 2)
+    assert not may_repair_locally(LIKE_NS2, 2, 2)
+    assert not may_repair_locally(AodvSettings(local_repair="off"), 9, 1)
+    assert local_repair_ttl(RFC, 8, 3) == max(3, 4) + 2
+    assert local_repair_ttl(RFC, 2, 5) == 5 + 2
+    assert local_repair_ttl(RFC, 200, 5) == 35
 
 
 def test_a_rate_limit_counts_any_second() -> None:
-    limit = RateLimit(2)
+    limit = MessageRateLimit(2)
     assert [limit.take(0.0), limit.take(0.9), limit.take(0.95)] == [True, True, False]
     assert limit.wait_s(0.95) == pytest.approx(0.05)
     assert limit.take(1.0)

@@ -11,7 +11,7 @@ from carrycast.core.model import EventId, Failure, NodeId, Position
 from carrycast.core.protocol import Capability, Fact, GlobalView, Place
 from carrycast.core.protocol.effects import Note, Send
 from carrycast.core.wire import Parcel, Traffic
-from carrycast.routers.shortest_path.messages import Packet
+from carrycast.routers.shortest_path.router import Packet
 from carrycast.sim.testing import IsolatedHost, isolate_router
 
 PARCEL = Parcel(b"x", Traffic.DATA, EventId(9, 1))
