@@ -184,8 +184,8 @@ def test_bytes_belong_to_the_window_in_which_they_were_handed_over() -> None:
             "data and control bytes of routing in the measured window per node",
         ),
         (
-            RequestedMetric(name="a", counts="bytes", traffic=["control"], messages=["Here", "Hello"]),
-            "control bytes in Here and Hello in the measured window per node and second",
+            RequestedMetric(name="a", counts="bytes", traffic=["control"], messages=["GeoBeacon", "Hello"]),
+            "control bytes in GeoBeacon and Hello in the measured window per node and second",
         ),
         (
             RequestedMetric(name="a", counts="bytes", per="run", repetitions=True),
@@ -205,7 +205,7 @@ def test_what_bytes_mean_is_said(entry: RequestedMetric, meaning: str) -> None:
         ({"name": "a", "counts": "sources"}, r"measure.more\[0\].nodes: is needed"),
         ({"name": "a", "counts": "sources", "nodes": [3]}, "a list of nodes from 0 to 2"),
         ({"name": "a", "counts": "load", "layers": ["routing"]}, ".layers: is for counts = 'bytes'; leave it out"),
-        ({"name": "a", "counts": "load", "messages": ["Here"]}, ".messages: is for counts = 'bytes' or 'routed'"),
+        ({"name": "a", "counts": "load", "messages": ["GeoBeacon"]}, ".messages: is for counts = 'bytes' or 'routed'"),
         ({"name": "a", "counts": "reports", "per": "run"}, ".per: is for counts = 'bytes' or 'routed'; leave it out"),
         ({"name": "a", "counts": "facts", "fact": "x", "role": "r"}, ".role: is for counts = 'routed' or 'values' or"),
         ({"name": "a", "counts": "routed", "every_s": 2.0}, ".every_s: is for counts = 'probe'; leave it out"),

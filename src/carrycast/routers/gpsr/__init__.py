@@ -1,4 +1,4 @@
-"""GPSR: toward a position by the positions of neighbors, around what is in the way by the right-hand rule."""
+"""GPSR: greedy perimeter stateless routing (Karp and Kung, MobiCom 2000)."""
 
 from carrycast.routers.gpsr.router import Gpsr as ROUTER
 

@@ -6,7 +6,7 @@ from carrycast.core.model import EventId, NodeId, Position, Velocity
 from carrycast.core.protocol import Capability, Place
 from carrycast.core.protocol.effects import Broadcast, Effect, Note, Send, SetTimer
 from carrycast.core.wire import Message, Parcel, Traffic
-from carrycast.routers.gpsr.messages import GeoPacket, Here, Tour
+from carrycast.routers.gpsr.messages import GeoBeacon, GeoPacket, PerimeterHeader
 from carrycast.routers.gpsr.router import Gpsr
 from carrycast.sim.testing import IsolatedHost, isolate_router
 
@@ -44,11 +44,11 @@ def packet(
     number: int = 1,
     hops: int = 1,
     at: Position | None = None,
-    tour: Tour | None = None,
+    perimeter: PerimeterHeader | None = None,
     radius_m: float = 0.0,
 ) -> GeoPacket:
     place = Place(Position(x_m, y_m), radius_m, node)
-    return GeoPacket(parcel(), origin=origin, number=number, place=place, hops=hops, at=at, tour=tour)
+    return GeoPacket(parcel(), origin=origin, number=number, place=place, hops=hops, at=at, perimeter=perimeter)
 
 
 class Bench:
@@ -68,7 +68,7 @@ class Bench:
         return self.port.take()
 
     def neighbor(self, node: NodeId, x_m: float, y_m: float, velocity: Velocity | None = None) -> list[Effect]:
-        return self.hear(node, Here(Position(x_m, y_m), velocity))
+        return self.hear(node, GeoBeacon(Position(x_m, y_m), velocity))
 
     def route(self, target: NodeId | Place) -> list[Effect]:
         self.router.on_route(self.now, target, parcel())

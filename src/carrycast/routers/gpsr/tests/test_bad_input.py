@@ -7,7 +7,7 @@ import pytest
 from carrycast.core.model import Failure, Position, Velocity
 from carrycast.core.protocol import Place
 from carrycast.core.wire import Codec, DecodeError, Layer, Message
-from carrycast.routers.gpsr.messages import GeoPacket, Here, Tour
+from carrycast.routers.gpsr.messages import GeoBeacon, GeoPacket, PerimeterHeader
 from carrycast.routers.gpsr.tests.bench import ME, NOWHERE, Bench, drops, packet, receivers, sends
 
 
@@ -17,7 +17,7 @@ from carrycast.routers.gpsr.tests.bench import ME, NOWHERE, Bench, drops, packet
 )
 def test_an_absurd_position_is_not_believed(position: Position) -> None:
     bench = Bench()
-    assert drops(bench.hear(1, Here(position))) == ["absurd_position"]
+    assert drops(bench.hear(1, GeoBeacon(position))) == ["absurd_position"]
     assert drops(bench.hear(1, packet(0, 0, ME, at=position))) == ["absurd_position"]
     assert len(bench.router.table) == 0
 
@@ -81,22 +81,22 @@ def test_a_forged_tour_ends_like_any_other() -> None:
     bench = Bench()
     bench.neighbor(1, -10, 80)
     bench.neighbor(2, -10, -80)
-    for tour in (
-        Tour(ME, Position(100, 0), (1.0, 1e18), (ME, 2)),
-        Tour(3, Position(1e9, -1e9), (0.0, 0.0), (ME, ME)),
-        Tour(3, Position(100, 0), (0.5, 0.0), (3, 4)),
+    for header in (
+        PerimeterHeader(ME, Position(100, 0), (1.0, 1e18), (ME, 2)),
+        PerimeterHeader(3, Position(1e9, -1e9), (0.0, 0.0), (ME, ME)),
+        PerimeterHeader(3, Position(100, 0), (0.5, 0.0), (3, 4)),
     ):
-        effects = bench.hear(1, packet(100, 0, 9, at=Position(-10, 80), tour=tour))
+        effects = bench.hear(1, packet(100, 0, 9, at=Position(-10, 80), perimeter=header))
         assert drops(effects) == ["face_toured"] or len(sends(effects)) == 1
 
 
 def test_a_packet_in_a_tour_from_an_unknown_sender_without_a_position_begins_anew() -> None:
     bench = Bench()
     bench.neighbor(1, -10, 80)
-    tour = Tour(7, Position(0, 0), (0.0, 0.0), (7, 8))
-    (sent,) = sends(bench.hear(6, packet(100, 0, 9, tour=tour)))
+    header = PerimeterHeader(7, Position(0, 0), (0.0, 0.0), (7, 8))
+    (sent,) = sends(bench.hear(6, packet(100, 0, 9, perimeter=header)))
     assert isinstance(sent.message, GeoPacket)
-    assert sent.message.tour == (ME, Position(0, 0), (0.0, 0.0), (ME, 1))
+    assert sent.message.perimeter == (ME, Position(0, 0), (0.0, 0.0), (ME, 1))
 
 
 def test_a_tour_whose_first_edge_is_gone_still_ends() -> None:
@@ -105,34 +105,34 @@ def test_a_tour_whose_first_edge_is_gone_still_ends() -> None:
         bench.neighbor(node, x_m, y_m)
     (sent,) = sends(bench.route(Place(Position(100, 0), 0.0, 9)))
     assert isinstance(sent.message, GeoPacket)
-    tour = sent.message.tour
-    assert tour is not None
-    assert tour.first == (ME, 1)
+    header = sent.message.perimeter
+    assert header is not None
+    assert header.e0 == (ME, 1)
     bench.router.on_sent(0.0, 1, Failure.UNREACHABLE)
     bench.port.take()
-    (onward,) = sends(bench.hear(3, packet(100, 0, 9, at=Position(-10, -80), tour=tour)))
+    (onward,) = sends(bench.hear(3, packet(100, 0, 9, at=Position(-10, -80), perimeter=header)))
     assert isinstance(onward.message, GeoPacket)
-    assert onward.message.tour is not None
-    assert onward.message.tour.first == (ME, onward.target)
+    assert onward.message.perimeter is not None
+    assert onward.message.perimeter.e0 == (ME, onward.target)
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        Here(Position(math.nan, 0)),
-        Here(Position(math.inf, 0)),
-        Here(Position(2e9, 0)),
-        Here(Position(0, 0), Velocity(math.nan, 0)),
+        GeoBeacon(Position(math.nan, 0)),
+        GeoBeacon(Position(math.inf, 0)),
+        GeoBeacon(Position(2e9, 0)),
+        GeoBeacon(Position(0, 0), Velocity(math.nan, 0)),
         packet(math.nan, 0),
         packet(0, 0, radius_m=-1.0),
         packet(0, 0, radius_m=math.nan),
         packet(0, 0, hops=65536),
-        packet(0, 0, tour=Tour(1, Position(0, 0), (1.5, 0.0), (1, 2))),
-        packet(0, 0, tour=Tour(1, Position(0, 0), (0.5, math.nan), (1, 2))),
-        packet(0, 0, tour=Tour(-1, Position(0, 0), (0.5, 0.0), (1, 2))),
+        packet(0, 0, perimeter=PerimeterHeader(1, Position(0, 0), (1.5, 0.0), (1, 2))),
+        packet(0, 0, perimeter=PerimeterHeader(1, Position(0, 0), (0.5, math.nan), (1, 2))),
+        packet(0, 0, perimeter=PerimeterHeader(-1, Position(0, 0), (0.5, 0.0), (1, 2))),
     ],
 )
 def test_absurd_fields_do_not_survive_decoding(message: Message) -> None:
-    codec = Codec(Layer.ROUTING, "gpsr", (Here, GeoPacket))
+    codec = Codec(Layer.ROUTING, "gpsr", (GeoBeacon, GeoPacket))
     with pytest.raises(DecodeError):
         codec.decode(codec.encode(message))

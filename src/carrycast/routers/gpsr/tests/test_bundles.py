@@ -68,7 +68,7 @@ def test_one_that_must_go_around_a_void_leaves_the_others() -> None:
     assert [type(packet) for packet in packets] == [GeoBundle, GeoPacket]
     assert isinstance(packets[1], GeoPacket)
     assert packets[1].place == west
-    assert packets[1].tour is not None
+    assert packets[1].perimeter is not None
 
 
 def test_if_the_neighbor_is_gone_they_choose_again_together() -> None:

@@ -5,7 +5,14 @@ from fractions import Fraction
 from hypothesis import example, given, strategies as st
 
 from carrycast.core.model import Position
-from carrycast.routers.gpsr.geometry import crossing, facing, first_met, is_shorter, square_m2, turn
+from carrycast.routers.gpsr.geometry import (
+    dot_sign,
+    find_crossing,
+    first_counterclockwise,
+    is_shorter,
+    orientation,
+    squared_distance_m2,
+)
 
 O, E, N, W, S = Position(0, 0), Position(1, 0), Position(0, 1), Position(-1, 0), Position(0, -1)  # noqa: E741
 # Few values, so that points coincide and lie on lines and circles; and values next to each other.
@@ -30,9 +37,9 @@ def sign(value: Fraction) -> int:
 @example(Position(0, 0), Position(1e-300, 0), Position(0, 1e-300))
 def test_turns_and_facing_have_the_sign_of_exact_arithmetic(o: Position, a: Position, b: Position) -> None:
     (ox, oy), (ax, ay), (bx, by) = exact(o), exact(a), exact(b)
-    assert turn(o, a, b) == sign((ax - ox) * (by - oy) - (ay - oy) * (bx - ox))
-    assert facing(o, a, b) == sign((ax - ox) * (bx - ox) + (ay - oy) * (by - oy))
-    assert facing(o, a, b) == facing(o, b, a)
+    assert orientation(o, a, b) == sign((ax - ox) * (by - oy) - (ay - oy) * (bx - ox))
+    assert dot_sign(o, a, b) == sign((ax - ox) * (bx - ox) + (ay - oy) * (by - oy))
+    assert dot_sign(o, a, b) == dot_sign(o, b, a)
 
 
 @given(points, points, points, points)
@@ -42,41 +49,41 @@ def test_lengths_compare_as_in_exact_arithmetic(a: Position, b: Position, c: Pos
         return (px - qx) ** 2 + (py - qy) ** 2
 
     assert is_shorter(a, b, c, d) == (length(a, b) < length(c, d))
-    assert square_m2(a, b) == square_m2(b, a)
+    assert squared_distance_m2(a, b) == squared_distance_m2(b, a)
 
 
 def test_a_turn_counterclockwise_from_east() -> None:
     order = [Position(1, 1), N, Position(-1, 1), W, Position(-1, -1), S, Position(1, -1), Position(2, 0)]
     for place, first in enumerate(order):
         for later in order[place + 1 :]:
-            assert first_met(O, E, [first, later], straight_first=False) == 0
-            assert first_met(O, E, [later, first], straight_first=False) == 1
-    assert first_met(O, E, [Position(2, 0), Position(1, 1)], straight_first=True) == 0
+            assert first_counterclockwise(O, E, [first, later], straight_first=False) == 0
+            assert first_counterclockwise(O, E, [later, first], straight_first=False) == 1
+    assert first_counterclockwise(O, E, [Position(2, 0), Position(1, 1)], straight_first=True) == 0
 
 
 def test_an_edge_crosses_a_line_at_a_share_of_it() -> None:
     start, end = O, Position(10, 0)
-    assert crossing(start, end, Position(4, 1), Position(4, -1)) == (0.4, 0.0)
-    assert crossing(start, end, Position(11, 1), Position(11, -1)) is None
-    assert crossing(start, end, Position(-1, 1), Position(-1, -1)) is None
-    assert crossing(start, end, Position(4, 1), Position(5, 2)) is None
+    assert find_crossing(start, end, Position(4, 1), Position(4, -1)) == (0.4, 0.0)
+    assert find_crossing(start, end, Position(11, 1), Position(11, -1)) is None
+    assert find_crossing(start, end, Position(-1, 1), Position(-1, -1)) is None
+    assert find_crossing(start, end, Position(4, 1), Position(5, 2)) is None
 
 
 def test_points_on_the_line_count_as_left_of_it() -> None:
     start, end, on = O, Position(10, 0), Position(4, 0)
-    assert crossing(start, end, on, Position(4, 1)) is None
-    assert crossing(start, end, on, Position(8, 0)) is None
-    straight_down = crossing(start, end, on, Position(4, -1))
-    forward = crossing(start, end, on, Position(6, -1))
-    backward = crossing(start, end, on, Position(2, -1))
+    assert find_crossing(start, end, on, Position(4, 1)) is None
+    assert find_crossing(start, end, on, Position(8, 0)) is None
+    straight_down = find_crossing(start, end, on, Position(4, -1))
+    forward = find_crossing(start, end, on, Position(6, -1))
+    backward = find_crossing(start, end, on, Position(2, -1))
     assert (backward, straight_down, forward) == ((0.4, -2.0), (0.4, 0.0), (0.4, 2.0))
-    assert crossing(start, end, start, Position(4, -1)) is None, "the edges of the start itself"
+    assert find_crossing(start, end, start, Position(4, -1)) is None, "the edges of the start itself"
 
 
 @given(points, points, points, points)
 def test_the_two_ends_of_an_edge_agree_to_the_bit(a: Position, b: Position, c: Position, d: Position) -> None:
-    found = crossing(a, b, c, d)
-    assert found == crossing(a, b, d, c)
+    found = find_crossing(a, b, c, d)
+    assert found == find_crossing(a, b, d, c)
     if found is not None:
         assert 0 <= found[0] <= 1
         assert abs(found[1]) <= 1e18

@@ -6,8 +6,8 @@ from carrycast.core.model import Failure, Position, Velocity
 from carrycast.core.protocol import Link, Place
 from carrycast.core.protocol.effects import CancelTimer, SetTimer
 from carrycast.routers.gpsr import router as module
-from carrycast.routers.gpsr.messages import GeoPacket, Here, Tour
-from carrycast.routers.gpsr.planar import planar
+from carrycast.routers.gpsr.messages import GeoBeacon, GeoPacket, PerimeterHeader
+from carrycast.routers.gpsr.perimeter import planarize
 from carrycast.routers.gpsr.tests.bench import ME, Bench, drops, packet, receivers, sends
 
 
@@ -28,7 +28,7 @@ def test_beacons_come_every_period_give_or_take_half_of_it() -> None:
 def test_a_beacon_tells_where_the_node_is_and_only_that() -> None:
     bench = Bench()
     bench.host.here = Position(3.0, 4.0)
-    assert bench.tick() == [Here(Position(3.0, 4.0), None)]
+    assert bench.tick() == [GeoBeacon(Position(3.0, 4.0), None)]
 
 
 def test_a_silent_neighbor_is_forgotten_after_four_and_a_half_periods() -> None:
@@ -65,11 +65,11 @@ def test_where_nobody_is_nearer_the_perimeter_begins_counterclockwise_from_the_t
     (sent,) = sends(bench.route(Place(Position(100, 0), 0.0, 9)))
     assert sent.target == 1
     assert isinstance(sent.message, GeoPacket)
-    assert sent.message.tour == (ME, Position(0, 0), (0.0, 0.0), (ME, 1))
+    assert sent.message.perimeter == (ME, Position(0, 0), (0.0, 0.0), (ME, 1))
     # It comes back from 1, which found no other way: on to 2, and from there back again.
-    back = packet(100, 0, 9, at=Position(-10, 80), tour=sent.message.tour, hops=2)
+    back = packet(100, 0, 9, at=Position(-10, 80), perimeter=sent.message.perimeter, hops=2)
     assert receivers(bench.hear(1, back)) == [2]
-    again = packet(100, 0, 9, at=Position(-10, -80), tour=sent.message.tour, hops=4)
+    again = packet(100, 0, 9, at=Position(-10, -80), perimeter=sent.message.perimeter, hops=4)
     assert drops(bench.hear(2, again)) == ["face_toured"]
 
 
@@ -77,11 +77,11 @@ def test_nearer_than_the_entry_a_packet_is_greedy_again() -> None:
     bench = Bench()
     bench.neighbor(1, 20, 80)
     bench.neighbor(2, 50, 0)
-    tour = Tour(7, Position(-50, 0), (0.0, 0.0), (7, 8))
-    (sent,) = sends(bench.hear(1, packet(100, 0, 9, at=Position(20, 80), tour=tour)))
+    header = PerimeterHeader(7, Position(-50, 0), (0.0, 0.0), (7, 8))
+    (sent,) = sends(bench.hear(1, packet(100, 0, 9, at=Position(20, 80), perimeter=header)))
     assert sent.target == 2
     assert isinstance(sent.message, GeoPacket)
-    assert sent.message.tour is None
+    assert sent.message.perimeter is None
 
 
 def test_a_face_changes_where_its_next_edge_would_cross_the_line() -> None:
@@ -91,15 +91,15 @@ def test_a_face_changes_where_its_next_edge_would_cross_the_line() -> None:
     bench.neighbor(1, -150, 150)
     bench.neighbor(2, -10, -40)
     bench.neighbor(3, 90, 250)
-    tour = Tour(7, Position(-100, 0), (0.0, 0.0), (7, 1))
-    (sent,) = sends(bench.hear(1, packet(110, 0, 9, at=Position(-150, 150), tour=tour)))
+    header = PerimeterHeader(7, Position(-100, 0), (0.0, 0.0), (7, 1))
+    (sent,) = sends(bench.hear(1, packet(110, 0, 9, at=Position(-150, 150), perimeter=header)))
     assert sent.target == 3, "past the edge to 2"
     assert isinstance(sent.message, GeoPacket)
-    changed = sent.message.tour
+    changed = sent.message.perimeter
     assert changed is not None
-    assert changed.first == (ME, 3)
+    assert changed.e0 == (ME, 3)
     # The edge to 2 crosses at x = -20 + 10 * 200 / 240.
-    assert changed.progress[0] == pytest.approx((100 - 20 + 2000 / 240) / 210)
+    assert changed.lf[0] == pytest.approx((100 - 20 + 2000 / 240) / 210)
 
 
 def test_a_neighbor_that_cannot_be_reached_is_forgotten_and_the_packet_chooses_again() -> None:
@@ -176,9 +176,9 @@ def test_planar_neighbors_are_computed_only_when_the_table_has_changed(monkeypat
 
     def counted(*arguments: object) -> object:
         calls.append(arguments)
-        return planar(*arguments)  # type: ignore[arg-type]
+        return planarize(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "planar", counted)
+    monkeypatch.setattr(module, "planarize", counted)
     bench = Bench()
     bench.neighbor(1, -10, 80)
     for _ in range(5):
@@ -202,7 +202,7 @@ def test_dead_reckoning_moves_neighbors_on() -> None:
     bench.hear(2, packet(0, 0, ME, at=Position(70, 0)))
     assert bench.router.table.position(2.0, 2) == Position(90, 0), "a packet corrects the place and keeps the velocity"
     bench.host.moves = Velocity(3.0, 0.0)
-    assert bench.tick() == [Here(Position(0, 0), Velocity(3.0, 0.0))]
+    assert bench.tick() == [GeoBeacon(Position(0, 0), Velocity(3.0, 0.0))]
 
 
 def test_beacons_are_left_out_while_neighbors_know_well_enough() -> None:
@@ -254,7 +254,7 @@ def test_positions_are_learned_from_packets_for_others_if_they_can_be_heard() ->
     assert bench.port.take() == [], "nothing else comes of it"
     assert receivers(bench.route(Place(Position(100, 0), 0.0, 9))) == [1]
     bench.router.on_overheard(0.0, 2, packet(100, 0, 9), "radio")
-    bench.router.on_overheard(0.0, 3, Here(Position(60, 0)), "radio")
+    bench.router.on_overheard(0.0, 3, GeoBeacon(Position(60, 0)), "radio")
     bench.router.on_overheard(0.0, 4, packet(100, 0, 9, at=Position(1e7, 0)), "radio")
     assert drops(bench.port.take()) == ["absurd_position"]
     assert list(bench.router.table) == [1]

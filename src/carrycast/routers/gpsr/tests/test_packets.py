@@ -2,11 +2,11 @@
 
 from carrycast.core.model import Failure, Position
 from carrycast.core.protocol import Place
-from carrycast.routers.gpsr.messages import GeoPacket, Tour
-from carrycast.routers.gpsr.passed import PassedPackets
+from carrycast.routers.gpsr.messages import GeoPacket, PerimeterHeader
+from carrycast.routers.gpsr.packets import SeenPackets
 from carrycast.routers.gpsr.tests.bench import ME, Bench, drops, packet, receivers, sends
 
-TOUR = Tour(7, Position(400, 0), (0.0, 0.0), (7, 8))
+TOUR = PerimeterHeader(7, Position(400, 0), (0.0, 0.0), (7, 8))
 
 
 def between() -> Bench:
@@ -29,25 +29,27 @@ def test_a_copy_of_a_packet_goes_no_further() -> None:
 
 def test_a_tour_may_pass_a_node_on_each_of_its_edges() -> None:
     bench = between()
-    first = bench.hear(1, packet(800, 0, 9, at=Position(-50, 100), tour=TOUR, hops=3))
+    first = bench.hear(1, packet(800, 0, 9, at=Position(-50, 100), perimeter=TOUR, hops=3))
     assert receivers(first) == [2]
-    back = bench.hear(2, packet(800, 0, 9, at=Position(-50, -100), tour=TOUR, hops=9))
+    back = bench.hear(2, packet(800, 0, 9, at=Position(-50, -100), perimeter=TOUR, hops=9))
     assert receivers(back) == [1]
 
 
 def test_a_packet_that_takes_the_same_edge_on_the_same_tour_goes_in_a_circle() -> None:
     bench = between()
-    round_trips = [packet(800, 0, 9, at=Position(-50, 100), tour=TOUR, hops=hops) for hops in (3, 6, 9)]
+    round_trips = [packet(800, 0, 9, at=Position(-50, 100), perimeter=TOUR, hops=hops) for hops in (3, 6, 9)]
     assert [drops(bench.hear(1, trip)) for trip in round_trips] == [[], ["repeated"], ["repeated"]]
-    onward = TOUR._replace(progress=(0.5, 0.0))
-    assert drops(bench.hear(1, packet(800, 0, 9, at=Position(-50, 100), tour=onward, hops=12))) == [], "another face"
+    onward = TOUR._replace(lf=(0.5, 0.0))
+    assert drops(bench.hear(1, packet(800, 0, 9, at=Position(-50, 100), perimeter=onward, hops=12))) == [], (
+        "another face"
+    )
 
 
 def test_as_the_paper_has_it_a_circle_goes_on_until_the_hops_are_used_up() -> None:
     bench = Bench(stop_loops=False, max_hops=10)
     bench.neighbor(1, -50, 100)
     bench.neighbor(2, -50, -100)
-    round_trips = [packet(800, 0, 9, at=Position(-50, 100), tour=TOUR, hops=hops) for hops in (3, 6, 6, 9, 12)]
+    round_trips = [packet(800, 0, 9, at=Position(-50, 100), perimeter=TOUR, hops=hops) for hops in (3, 6, 6, 9, 12)]
     assert [drops(bench.hear(1, trip)) for trip in round_trips] == [[], [], ["repeated"], [], ["hops_exhausted"]]
 
 
@@ -80,14 +82,14 @@ def test_a_packet_that_chooses_again_is_no_copy() -> None:
 
 
 def test_what_passed_is_remembered_for_a_while_and_never_more_than_twice_the_most() -> None:
-    passed = PassedPackets(10.0, 100, loops_pass=False)
-    assert passed.comes_first(0.0, 1, packet(0, 0))
-    assert not passed.comes_first(9.0, 1, packet(0, 0))
+    seen = SeenPackets(10.0, 100, allow_loops=False)
+    assert seen.add_arrival(0.0, 1, packet(0, 0))
+    assert not seen.add_arrival(9.0, 1, packet(0, 0))
     # The period of its coming is over, and the next one not.
-    assert not passed.comes_first(19.9, 1, packet(0, 0))
-    assert passed.comes_first(31.0, 1, packet(0, 0))
+    assert not seen.add_arrival(19.9, 1, packet(0, 0))
+    assert seen.add_arrival(31.0, 1, packet(0, 0))
     for number in range(2, 1000):
-        assert passed.comes_first(31.0, 1, packet(0, 0, number=number))
-        assert len(passed) <= 200
-    assert not passed.comes_first(31.0, 1, packet(0, 0, number=950))
-    assert passed.comes_first(31.0, 1, packet(0, 0, number=5)), "a flood makes room for itself"
+        assert seen.add_arrival(31.0, 1, packet(0, 0, number=number))
+        assert len(seen) <= 200
+    assert not seen.add_arrival(31.0, 1, packet(0, 0, number=950))
+    assert seen.add_arrival(31.0, 1, packet(0, 0, number=5)), "a flood makes room for itself"

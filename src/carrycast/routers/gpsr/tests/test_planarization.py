@@ -10,7 +10,7 @@ import pytest
 from scipy.spatial import Delaunay, KDTree
 
 from carrycast.core.model import NodeId, Position
-from carrycast.routers.gpsr.planar import Rule, planar
+from carrycast.routers.gpsr.perimeter import Planarization, planarize
 
 RANGE_M = 250.0
 
@@ -28,13 +28,13 @@ def disk_graph(positions: list[Position], range_m: float = RANGE_M) -> nx.Graph:
     return graph
 
 
-def planar_graph(graph: nx.Graph, positions: list[Position], rule: Rule) -> nx.DiGraph:
+def planar_graph(graph: nx.Graph, positions: list[Position], rule: Planarization) -> nx.DiGraph:
     """What every node computes of its own, from its neighbors alone."""
     found = nx.DiGraph()
     found.add_nodes_from(graph)
     for node in graph:
         neighbors = {other: positions[other] for other in graph[node]}
-        found.add_edges_from((node, other) for other, _ in planar(node, positions[node], neighbors, rule))
+        found.add_edges_from((node, other) for other, _ in planarize(node, positions[node], neighbors, rule))
     return found
 
 
@@ -78,7 +78,7 @@ LAYOUTS = layouts()
 
 @pytest.mark.parametrize("rule", ["gabriel", "rng"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_it_is_symmetric_connected_and_free_of_crossings(layout: str, rule: Rule) -> None:
+def test_it_is_symmetric_connected_and_free_of_crossings(layout: str, rule: Planarization) -> None:
     positions = LAYOUTS[layout]
     whole = disk_graph(positions)
     directed = planar_graph(whole, positions, rule)
@@ -120,9 +120,9 @@ def test_every_relative_neighbor_is_a_gabriel_neighbor() -> None:
 def test_the_rules_worked_by_hand() -> None:
     here, far = Position(0, 0), Position(10, 0)
 
-    def kept(witness: Position, rule: Rule) -> bool:
+    def kept(witness: Position, rule: Planarization) -> bool:
         neighbors: dict[NodeId, Position] = {1: far, 2: witness}
-        return 1 in dict(planar(0, here, neighbors, rule))
+        return 1 in dict(planarize(0, here, neighbors, rule))
 
     assert not kept(Position(5, 4.9), "gabriel"), "in the circle"
     assert not kept(Position(5, 5), "gabriel"), "on it"
@@ -135,5 +135,5 @@ def test_the_rules_worked_by_hand() -> None:
 
 def test_of_nodes_at_one_place_the_lowest_stands_for_all() -> None:
     here, there = Position(0, 0), Position(9, 0)
-    assert planar(4, here, {5: here, 7: there, 6: there}, "gabriel") == [(6, there)]
-    assert planar(5, here, {4: here, 7: there, 6: there}, "gabriel") == [(4, here)]
+    assert planarize(4, here, {5: here, 7: there, 6: there}, "gabriel") == [(6, there)]
+    assert planarize(5, here, {4: here, 7: there, 6: there}, "gabriel") == [(4, here)]
