@@ -1,4 +1,4 @@
-"""Security of nodes with keys: encrypted links, membership by certificates or a secret, and signatures of events."""
+"""Security of nodes with keys: encrypted links, membership by certificate or shared secret, signatures of events."""
 
 from typing import TYPE_CHECKING
 

@@ -1,9 +1,12 @@
-"""Batch signatures: one signature for many texts, each of which has an inclusion proof.
+"""Batch signatures: one signature over the root of a Merkle tree of many texts, each with its inclusion proof.
 
-The digests of all texts are the leaves of a Merkle tree, each pair of nodes has a parent, and the Merkle root is
-signed. A text and the siblings on its path to the root, its inclusion proof, give the Merkle root again, so that each
-text travels and is verified alone; but one verification of the signature is enough for all of them. [R. C. Merkle, A
-digital signature based on a conventional encryption function, CRYPTO '87]; inclusion proofs as in RFC 9162, 2.1.3.
+The leaves of the tree are the hashes of the texts, and the signature is over the root hash. The inclusion proof of a
+text consists of the sibling hashes on its path to the root (RFC 9162, 2.1.3). From the text and its proof a receiver
+computes the root hash, so each text can be sent and verified alone. The signature has to be verified only once for the
+whole batch. [R. C. Merkle, A digital signature based on a conventional encryption function, CRYPTO '87]
+
+Deviation from RFC 9162: hashes are BLAKE2b of 24 bytes, and a proof has the direction of each sibling in place of the
+index of the leaf and the size of the tree.
 """
 
 import hashlib
@@ -11,28 +14,28 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 SIBLING_BYTES = 24
-"""Of a digest: an attacker that could choose texts would have to try some 2^96 for two with the same."""
+"""The length of a hash. To find two texts with the same hash, an attacker has to try about 2^96."""
 MAX_SIBLINGS = 8
-"""Of an inclusion proof, so of a batch of 256 texts."""
+"""The longest inclusion proof, that of a batch of 256 texts."""
 
 
 class InclusionProof(NamedTuple):
-    """The path from a text to the Merkle root."""
+    """The inclusion proof of one text (RFC 9162, 2.1.3)."""
 
     siblings: bytes
-    """The digests of the siblings on the path, one after another."""
+    """The sibling hashes on the path from the leaf to the root, concatenated."""
     directions: int
-    """A bit for each, the lowest first: whether the sibling stands on the left."""
+    """One bit for each sibling, the lowest first: whether the sibling is on the left."""
 
     @property
     def is_well_formed(self) -> bool:
-        """Whether `build_merkle_tree` could have made it."""
+        """Whether the lengths of its parts are possible."""
         number, odd = divmod(len(self.siblings), SIBLING_BYTES)
         return odd == 0 and number <= MAX_SIBLINGS and self.directions >> number == 0
 
 
 def build_merkle_tree(texts: Sequence[bytes]) -> tuple[bytes, list[InclusionProof]]:
-    """The Merkle root over texts, and the inclusion proof of each of them."""
+    """Compute the Merkle root of texts, and the inclusion proof of each."""
     level = [_hash_leaf(text) for text in texts]
     if not 0 < len(level) <= 1 << MAX_SIBLINGS:
         raise ValueError(f"a batch has 1 to {1 << MAX_SIBLINGS} texts, not {len(level)}")
@@ -48,7 +51,7 @@ def build_merkle_tree(texts: Sequence[bytes]) -> tuple[bytes, list[InclusionProo
                 siblings[n].append(level[at])
         parents = [_hash_pair(level[at], level[at + 1]) for at in range(0, len(level) - 1, 2)]
         joined = [below[at] + below[at + 1] for at in range(0, len(level) - 1, 2)]
-        # One without a sibling goes up as it is.
+        # A node without a sibling moves up unchanged.
         level = parents + level[2 * len(parents) :]
         below = joined + below[2 * len(joined) :]
     proofs = [InclusionProof(b"".join(some), bits) for some, bits in zip(siblings, directions, strict=True)]
@@ -56,7 +59,7 @@ def build_merkle_tree(texts: Sequence[bytes]) -> tuple[bytes, list[InclusionProo
 
 
 def merkle_root(text: bytes, proof: InclusionProof) -> bytes:
-    """The root that a text and its inclusion proof lead to. It is the signed one only if the text was in the batch."""
+    """Compute the root hash from a text and its proof. It is the signed one only if the text was in the batch."""
     found, siblings, directions = _hash_leaf(text), proof.siblings, proof.directions
     for at in range(0, len(siblings), SIBLING_BYTES):
         sibling = siblings[at : at + SIBLING_BYTES]
@@ -70,5 +73,5 @@ def _hash_leaf(text: bytes) -> bytes:
 
 
 def _hash_pair(left: bytes, right: bytes) -> bytes:
-    # No pair is a leaf: they are hashed under another name.
+    # Leaves and inner nodes are hashed with different personalization (domain separation, RFC 9162, 2.1.1).
     return hashlib.blake2b(left + right, digest_size=SIBLING_BYTES, person=b"driftcast pair").digest()

@@ -1,12 +1,12 @@
-"""Certificates: an operator's statement of a node's identity, authorizations and attributes.
+"""Certificates: an operator's signed statement of a node's identity, authorizations and attributes (RFC 5280).
 
-A certificate has a public part, its card: id, key and times of the node, and a salted digest of everything else. The
-operator signs the card, so either travels alone. A card proves in a handshake, also to a node that is not authenticated
-yet, that a node is a member of the network. The whole certificate, with name, authorizations and attributes, goes only
-where members read it: with events, subscriptions and requests. The salt keeps nodes that know a card from guessing the
-rest.
+A certificate has a public part, its card: the id and key of the node, its validity period, and a salted digest of
+everything else. The operator signs the card, so that the card can be sent without the rest. In a handshake, a node
+sends its card, which proves its membership and reveals nothing else to a peer that is not authenticated yet. The whole
+certificate, with name, authorizations and attributes, is sent only to members: with events, subscriptions and requests.
+Because of the salt, a node that knows a card cannot guess the rest.
 
-Both are MessagePack arrays, the signature last.
+Certificate and card are MessagePack arrays; the signature is the last element.
 """
 
 import secrets
@@ -21,14 +21,14 @@ from carrycast.errors import UserError
 from carrycast.node.security.primitives import PUBLIC_BYTES, SIGNATURE_BYTES, SigningKey, digest, is_signed_by
 
 MAX_CERTIFICATE_BYTES = 2048
-"""It travels in every event, and, in base64, as one attribute of a subscription."""
+"""A certificate is part of every event and, in base64, one attribute of a subscription."""
 SALT_BYTES = 16
 DIGEST_BYTES = 32
 FORMAT = 2
 DAY_S = 86_400.0
 GRACE_S = 7 * DAY_S
-"""The grace period after a certificate expires, in which events are accepted that were signed before, unless the
-operator sets another: a week is longer than most carried events are under way, and bounds the use of a stolen key."""
+"""The default grace period: how long after the end of a certificate events are accepted that were signed before. A week
+is longer than most events are carried, and bounds the use of a stolen key."""
 
 Time = Annotated[float, Meta(ge=0, le=1e12)]
 PublicKey = Annotated[bytes, Meta(min_length=PUBLIC_BYTES, max_length=PUBLIC_BYTES)]
@@ -46,12 +46,12 @@ class Card(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     expires_s: Time
     grace_s: Time
     details: Annotated[bytes, Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
-    """A digest of the rest."""
+    """The salted digest of the rest of the certificate."""
     signature: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)] = b""
 
 
 class Certificate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """The whole statement, with or without its signature."""
+    """A whole certificate, with or without its signature."""
 
     format: Format
     node: NodeId
@@ -75,7 +75,7 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
     @property
     def card(self) -> Card:
-        """Its public part, with the same signature."""
+        """The public part, with the same signature."""
         rest = _encode((self.name, self.publish, self.subscribe, self.attributes))
         details = digest(b"certificate details", self.salt, rest)
         return Card(
@@ -90,7 +90,7 @@ _replace = msgspec.structs.replace
 
 
 def issue_certificate(operator: SigningKey, certificate: Certificate) -> bytes:
-    """A certificate with its signature; a UserError says what is wrong with it."""
+    """Sign and encode a certificate; a UserError says what is wrong with it."""
     try:
         for filter in (certificate.publish, certificate.subscribe):
             Filter(filter or "")
@@ -108,7 +108,7 @@ def issue_certificate(operator: SigningKey, certificate: Certificate) -> bytes:
 
 
 def read_certificate(text: bytes) -> Certificate | None:
-    """A certificate, unverified; None if it is malformed."""
+    """Decode a certificate without verifying it; None if it is malformed."""
     if len(text) > MAX_CERTIFICATE_BYTES:
         return None
     try:
@@ -118,7 +118,7 @@ def read_certificate(text: bytes) -> Certificate | None:
 
 
 def read_card(text: bytes) -> Card | None:
-    """A card, unverified; None if it is malformed."""
+    """Decode a card without verifying it; None if it is malformed."""
     try:
         return _cards.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -126,17 +126,17 @@ def read_card(text: bytes) -> Card | None:
 
 
 def encode_card(certificate: Certificate) -> bytes:
-    """The card of a certificate, encoded."""
+    """Encode the card of a certificate."""
     return _encode(certificate.card)
 
 
 def is_issued_by(operator: bytes, card: Card) -> bool:
-    """Whether an operator has signed it."""
+    """Whether an operator has signed a card."""
     return is_signed_by(operator, card.signature, b"certificate", _encode(_replace(card, signature=b"")))
 
 
 def explain_unreadable(text: bytes) -> str:
-    """What is wrong with a certificate that cannot be read, for the operator of the node."""
+    """Explain to the owner of a node why a certificate cannot be read."""
     try:
         format = msgspec.msgpack.decode(text)[0]
     except (msgspec.MsgspecError, ValueError, TypeError, LookupError, RecursionError):

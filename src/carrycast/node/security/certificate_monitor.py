@@ -1,4 +1,4 @@
-"""Monitors this node's own certificate: the log warns before it expires, and when it has expired."""
+"""Monitors the certificate of this node: the log warns before the certificate expires, and when it has expired."""
 
 import asyncio
 import time
@@ -8,9 +8,9 @@ from carrycast.node.security.certificate import DAY_S
 from carrycast.node.security.membership import Certified, Membership, format_date
 
 CHECK_S = 10.0
-"""How often it is checked. The clock may be set at any time, so no timer is set for the end."""
+"""The time between two checks. The clock may be set at any time, so there is no timer for the end itself."""
 AGAIN_S = DAY_S
-"""Between two equal log messages."""
+"""The time between two equal log messages."""
 
 
 class CertificateMonitor:
@@ -29,7 +29,7 @@ class CertificateMonitor:
         return self._membership.ends_s
 
     def make_warning(self) -> str | None:
-        """What to do soon, from some time before the end."""
+        """Return a warning if the certificate expires soon."""
         left_s = self.ends_s - time.time()
         if left_s > self._warn_s:
             return None
@@ -39,7 +39,7 @@ class CertificateMonitor:
         )
 
     def start(self) -> None:
-        """Check now and from time to time."""
+        """Check now and periodically."""
         self.check()
         self._timer = asyncio.get_running_loop().call_later(CHECK_S, self.start)
 
@@ -49,10 +49,10 @@ class CertificateMonitor:
             self._timer.cancel()
 
     def check(self) -> None:
-        """Log what is wrong or will be: when it begins, and once a day."""
+        """Log a problem or a warning when it begins, and then once a day."""
         problem = self._membership.find_problem()
         message = problem or self.make_warning() or ""
-        # The monotonic clock: the wall clock may be what is wrong.
+        # By the monotonic clock, because the wall clock may be wrong.
         now_s = time.monotonic()
         if message == self._last_message[0] and (not message or now_s - self._last_message[1] < AGAIN_S):
             return
@@ -62,5 +62,5 @@ class CertificateMonitor:
 
 
 def make_monitor(membership: Membership, warn_days: float) -> CertificateMonitor | None:
-    """The monitor of a node that has a certificate."""
+    """Make the monitor of a node; None if the node has no certificate."""
     return CertificateMonitor(membership, warn_days * DAY_S) if isinstance(membership, Certified) else None

@@ -1,7 +1,7 @@
 """The commands of `carrycast keys`: make keys, certificates and revocation lists, and describe key files.
 
-An operator's issuance log, a file beside its key, has a line for each certificate that it issued; lines are only added.
-It tells when the last certificate of a node expires: until then a revoked node stays on the revocation list.
+The issuance log of an operator is an append-only file beside its key, with a line for each certificate that it issued.
+The log tells when the last certificate of a node expires. Until then a revoked node stays on the revocation list.
 """
 
 import math
@@ -50,7 +50,7 @@ class IssuedCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 def issuance_log_path(operator: Path) -> Path:
-    """The file of an operator's issuance log."""
+    """Return the path of an operator's issuance log."""
     return operator.with_name(f"{operator.name}.issued")
 
 
@@ -72,7 +72,7 @@ def log_issuance(operator: Path, certificate: Certificate) -> None:
 
 
 def read_issued_certificates(operator: Path, node: NodeId) -> list[IssuedCertificate]:
-    """The certificates of a node in the issuance log."""
+    """Read the certificates of a node in the issuance log."""
     path = issuance_log_path(operator)
     try:
         lines = path.read_bytes().splitlines()
@@ -94,12 +94,12 @@ MAX_DAYS = 36_500.0
 
 
 def make_key_pair(path: Path, kind: KeyKind) -> Path:
-    """A private key, of a node or of an operator, and beside it the file of its public key."""
+    """Write a new private key of a node or an operator, and its public key beside it; the path of the latter."""
     public = path.with_name(f"{path.name}.pub")
     if public.exists():
         raise UserError(f"{public}: is there already; choose another name")
     private = secrets.token_bytes(PRIVATE_BYTES)
-    # First: it fails where the library is missing.
+    # Before a file is written, because this fails without the library.
     text = SigningKey(private).public
     write_key(path, kind, private)
     write_key(public, KeyKind.PUBLIC, text)
@@ -107,7 +107,7 @@ def make_key_pair(path: Path, kind: KeyKind) -> Path:
 
 
 def make_network_secret(path: Path) -> None:
-    """A secret for all nodes of a network."""
+    """Write a new secret for all nodes of a network."""
     write_key(path, KeyKind.NETWORK, secrets.token_bytes(SECRET_BYTES))
 
 
@@ -123,7 +123,7 @@ def certify(
     days: float = 365.0,
     grace_days: float = GRACE_S / DAY_S,
 ) -> Certificate:
-    """A node's certificate, from an operator; a UserError says what is wrong."""
+    """Issue a certificate of a node; a UserError says what is wrong."""
     if NAME.fullmatch(name) is None:
         raise UserError(f"--name: {name!r} is no name of a node: letters, digits, dot, underscore, minus; at most 64")
     if not 0 < days <= MAX_DAYS:
@@ -137,7 +137,7 @@ def certify(
     if key == signer.public:
         raise UserError(f"{public}: is the operator's own key; a node has a key of its own (carrycast keys new)")
     node = derive_node_id(name.encode()) if node is None else node
-    # Later than those before, also of a clock that was ahead: a revocation revokes those, and not this one.
+    # Later than all earlier certificates, even if a clock was ahead: a revocation of those must not include this one.
     now_s = max([time.time(), *(one.issued_s + 1.0 for one in read_issued_certificates(operator, node))])
     certificate = Certificate(
         FORMAT,
@@ -152,7 +152,7 @@ def certify(
         grace_days * DAY_S,
     )
     issued = issue_certificate(signer, certificate)
-    # First: of a certificate that is not in the log, nobody would know how long it must stay revoked.
+    # Logged first: the end of a certificate that is not in the log would be unknown when it is revoked.
     log_issuance(operator, certificate)
     # A newer certificate replaces an older one.
     write_key(out, KeyKind.CERTIFICATE, issued, replace=True)
@@ -160,9 +160,9 @@ def certify(
 
 
 def revoke(nodes: Sequence[str], operator: Path, list_file: Path) -> RevocationList:
-    """Add nodes to an operator's revocation list, which is made if there is none. Each stays on it until its last
-    certificate has expired and no event under it is accepted any more, by clocks that are wrong by a day; for ever, if
-    its certificates are not in the issuance log."""
+    """Add nodes to an operator's revocation list, which is created if there is none. A node stays on the list until its
+    last certificate and the grace period have ended, with a margin of a day for wrong clocks; for ever, if its
+    certificates are not in the issuance log."""
     signer = SigningKey(read_key(operator, KeyKind.OPERATOR)[1])
     before = RevocationList()
     if list_file.exists():
@@ -174,7 +174,7 @@ def revoke(nodes: Sequence[str], operator: Path, list_file: Path) -> RevocationL
     for text in nodes:
         node = _parse_node(text)
         given = read_issued_certificates(operator, node)
-        # By the clock that is most ahead: no certificate that was issued may outlive this.
+        # If a clock was ahead, certificates may be dated in the future; these are revoked, too.
         before_s = max([now_s, *(one.issued_s for one in given)])
         end_s = max((one.expires_s + one.grace_s + CLOCK_SLACK_S for one in given), default=NEVER_S)
         revoked[node] = RevocationTimes(before_s, end_s)
@@ -184,7 +184,7 @@ def revoke(nodes: Sequence[str], operator: Path, list_file: Path) -> RevocationL
 
 
 def _parse_node(text: str) -> NodeId:
-    """A node by id, by name, or by its certificate."""
+    """Return the id of a node that is given by id, by name, or by the file of its certificate."""
     if text.isdecimal():
         if int(text) > MAX_NODE_ID:
             raise UserError(f"{text}: node ids are at most {MAX_NODE_ID}")
@@ -205,7 +205,7 @@ def _parse_certificate(path: Path, content: bytes) -> Certificate:
 
 
 def describe_key_file(path: Path) -> dict[str, object]:
-    """The content of a key file, without its secrets."""
+    """Describe the content of a key file, without its secrets."""
     kind, content = read_key(path, *KeyKind)
     facts: dict[str, object] = {"kind": str(kind)}
     if kind in (KeyKind.IDENTITY, KeyKind.OPERATOR):
@@ -235,7 +235,7 @@ def describe_key_file(path: Path) -> dict[str, object]:
 
 
 def _describe_list(path: Path, content: bytes) -> dict[str, object]:
-    # Unverified: nodes know the key of their operator, and verify.
+    # Not verified here: only nodes know the key of their operator.
     found = read_unsigned(content)
     if found is None:
         raise UserError(f"{path}: holds no list that can be read")

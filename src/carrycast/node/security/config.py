@@ -13,7 +13,7 @@ from carrycast.node.security.verification import MessageVerifier
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of a node. Each start of it has a membership of its own."""
+    """The keys of a node. Each start of the node makes its own membership from them."""
 
     private: bytes
     secret: bytes | None = None
@@ -23,18 +23,18 @@ class Keys:
     signature_batch: int = SIGNATURE_BATCH
     warn_days: float = WARN_DAYS
     files: tuple[KeysSection, Path] | None = None
-    """The table of the configuration, and its file; without them nothing can be read again."""
+    """The table of the configuration and its file, from which the keys can be read again."""
 
     def make_verifier(self) -> MessageVerifier:
-        """Verifies messages of others; a UserError says what is wrong with this node's own keys."""
+        """Make the verifier of received messages; a UserError says what is wrong with this node's own keys."""
         return MessageVerifier(self.make_membership(), self.signature_batch)
 
     def reread(self) -> "Keys":
-        """The keys as the files are now; a UserError says what is wrong with them."""
+        """Read the files again; a UserError says what is wrong with them."""
         return self if self.files is None else read_keys(*self.files)
 
     def make_membership(self) -> Membership:
-        """This node as a member of its network."""
+        """Make the membership of this node in its network."""
         identity = SigningKey(self.private)
         if self.secret is not None:
             return SharedSecret(identity, self.secret)
@@ -42,7 +42,7 @@ class Keys:
 
 
 def read_keys(section: KeysSection, path: Path) -> Keys:
-    """The files of a configuration at a path; a UserError says what is wrong."""
+    """Read the key files of a configuration at a path; a UserError says what is wrong."""
     folder = path.parent
     if section.together is not None:
         raise UserError(f"{path}: keys.together: is now called signature_batch")

@@ -1,17 +1,16 @@
-"""Signatures of events: the publisher signs, and every node verifies before its protocol sees the event.
+"""Signatures of events: the publisher signs an event, and every node verifies it before its protocol handles it.
 
-The signature travels at the end of the payload, so that protocols, stores and routers carry it without knowing:
-payload, credential of the publisher, signature, length of the credential. Applications get the payload alone. The
-signature is over the whole event with its own payload; hops and the rest of a lease change on the way, and are not
-signed.
+The signature is appended to the payload, so that protocols, stores and routers need not know about it: payload,
+credential of the publisher, signature, length of the credential. Applications get the payload alone. The signature is
+over the whole event with its original payload. Hops and remaining lease change on the way, so they are not signed.
 
-To sign and to verify takes longer than everything else that is done for an event. So events that are published at the
-same time share one batch signature, as far as `signature_batch` allows: each has the same signature, and behind it an
-inclusion proof (`batch_signature.py`): payload, credential, signature, siblings of the proof, its directions and number
-of siblings in a byte each, and the length with its highest bit set.
+To sign and to verify takes longer than everything else that a node does for an event. So up to `signature_batch` events
+that are published at the same time share one batch signature (`batch_signature.py`). Each then has an inclusion proof
+after the signature: payload, credential, signature, siblings, directions (1 byte), number of siblings (1 byte), and the
+length of the credential with its highest bit set.
 
-A signature is verified once per node, be it of one event or of a batch. Verified events are remembered by a digest of
-all of their bytes, so that another event under the same id is verified again.
+A node verifies each signature once, of an event or of a batch. It remembers a verified event by a digest of all its
+bytes, so that another event with the same id is verified again.
 """
 
 import enum
@@ -32,20 +31,20 @@ from carrycast.node.security.primitives import SIGNATURE_BYTES, digest, is_signe
 
 LENGTH_BYTES = 2
 WITH_PROOF = 1 << 15
-"""In the length of the credential: the event has an inclusion proof of a batch signature."""
+"""The bit in the length of the credential that marks an event with an inclusion proof."""
 MAX_SIGNED_BYTES = 62_000
-"""Room in a datagram for an event with its signature, encrypted for a group of 200 neighbors."""
+"""The longest event with its signature: it fits in a datagram that is encrypted for a group of 200 neighbors."""
 MAX_REMEMBERED = 65_536
-"""Verified events. One that is evicted and comes again is verified again."""
+"""The most verified events that are remembered. An event that was forgotten is verified again."""
 MAX_ROOTS = 4096
-"""Verified batch signatures."""
+"""The most verified batch signatures that are remembered."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _replace = msgspec.structs.replace
 
 
 class EventFlaw(enum.StrEnum):
-    """Why an event is rejected in a network with keys. These are the reasons of drops in the trace."""
+    """The reasons for which a network with keys rejects events, as in the drops of a trace."""
 
     UNSIGNED = "event_unsigned"
     STRANGER = "event_of_a_stranger"
@@ -64,23 +63,23 @@ _OF_REFUSAL = {
 
 
 class EventSignatures:
-    """Signs the events of one node, and verifies those of all."""
+    """Signs the events of one node, and verifies the events of all nodes."""
 
     def __init__(self, membership: Membership, batch: int = SIGNATURE_BATCH) -> None:
         self._membership = membership
         self._batch = batch
         self._verified: OrderedDict[EventId, tuple[bytes, float]] = OrderedDict()
-        """Digest of each, and until when it is accepted."""
+        """The digest of each verified event, and until when the event is accepted."""
         self._roots: OrderedDict[tuple[bytes, bytes, bytes], None] = OrderedDict()
-        """By key, signature and Merkle root."""
+        """The verified batch signatures, by public key, signature and Merkle root."""
         self._last: Event | None = None
-        """The event verified last: between a codec and an application it is the same object."""
+        """The event that was verified last. The codec and the application layer often verify the same object."""
         self._last_until_s = 0.0
         self._last_stripped: Event | None = None
         membership.changed.append(self._forget)
 
     def sign(self, events: Sequence[Event]) -> list[Event | UserError]:
-        """The events as they travel, or why this node may not publish one."""
+        """Sign events; in place of an event that this node may not publish, the error."""
         problem = self._membership.find_problem()
         if problem is not None:
             return [NotAuthorizedError(f"event: {problem}") for _ in events]
@@ -95,7 +94,7 @@ class EventSignatures:
         return signed
 
     def verify(self, event: Event) -> EventFlaw | None:
-        """Why a received event is rejected; None if its signature is valid."""
+        """Verify a received event; the reason if it is rejected, None if its signature is valid."""
         now_s = time.time()
         if event is self._last and now_s < self._last_until_s:
             return None
@@ -117,7 +116,7 @@ class EventSignatures:
         return None
 
     def strip(self, event: Event) -> Event:
-        """A verified event as its publisher made it, for applications."""
+        """Return a verified event without its signature, for applications."""
         return (
             self._last_stripped if event is self._last and self._last_stripped is not None else strip_signature(event)
         )
@@ -140,7 +139,7 @@ class EventSignatures:
         signed = _replace(event, payload=event.payload + tail)
         text = _encode(signed)
         if len(text) > MAX_SIGNED_BYTES:
-            if proof is not None:  # Without the proof it may still fit.
+            if proof is not None:  # The event may fit without the proof.
                 return self._sign_alone(event)
             return UserError(
                 f"event: it has {len(text)} bytes with its signature, and at most {MAX_SIGNED_BYTES} fit in a datagram"
@@ -180,13 +179,13 @@ class EventSignatures:
 
 
 def strip_signature(event: Event) -> Event:
-    """The event as its publisher made it, for applications."""
+    """Return an event without its signature."""
     parts = _split(event)
     return event if parts is None else parts.plain
 
 
 class _SignedEvent(NamedTuple):
-    """The parts of an event that was signed."""
+    """The parts of a signed event."""
 
     plain: Event
     credential: bytes
@@ -195,7 +194,7 @@ class _SignedEvent(NamedTuple):
 
 
 def _split(event: Event) -> _SignedEvent | None:
-    """The event without signature, the credential, the signature; None if it has none."""
+    """Split a signed event into its parts; None if it has no signature."""
     payload = event.payload
     end = len(payload) - LENGTH_BYTES
     length = int.from_bytes(payload[-LENGTH_BYTES:], "big")

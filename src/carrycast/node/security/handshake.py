@@ -7,18 +7,19 @@
 | finish | the same | third Noise message |
 | refusal | the same | offer (6), 10 of 0 |
 
-An offer is the lowest and the highest version of the link that its sender supports (a byte each) and its features (4
-bytes, a bit for each). Both use the highest version that both support, and the features that both have; bits that
-are not known are ignored. The prologue of the handshake has the initiator's offer, and the reply's payload has the
-responder's, so neither can be changed on the way.
+An offer contains the lowest and the highest version of the link that its sender supports (one byte each), and its
+features (4 bytes, one bit each). The nodes use the highest version that both support, and the features that both have.
+Unknown bits are ignored. The prologue contains the initiator's offer, and the payload of the reply contains the
+responder's, so an attacker can change neither.
 
-The payload of the second and of the third message is an introduction, a MessagePack array (what later versions add at
-its end is ignored): offer, session, card, and the signature that binds the Noise static key to the card's key. Nothing
-in it is confidential: the second message goes to a node that is not authenticated yet. Where the network has a secret,
-it is mixed in before the first message (XXpsk0), and a node that does not know it gets no reply at all.
+The payload of the second and third message is an introduction, a MessagePack array: offer, session, card, and the
+signature that binds the Noise static key to the key of the card. Elements that later versions add at its end are
+ignored. An introduction contains nothing confidential, because the second message is sent to a node that is not
+authenticated yet. If the network has a secret, it is the pre-shared key (XXpsk0), and a node that does not know it gets
+no reply.
 
-Cookies are those of DTLS (RFC 9147, 5.1): a node computes and stores nothing for an address from which no cookie has
-come back.
+Cookies are used as in DTLS (RFC 9147, 5.1): a node computes and stores nothing for an address that has not returned a
+cookie.
 """
 
 import copy
@@ -37,33 +38,33 @@ from carrycast.node.security.primitives import SECRET_BYTES, derive_key
 _OFFER = struct.Struct(">BBI")
 OFFER_BYTES = _OFFER.size
 INITIATION_BYTES = OFFER_BYTES + NETWORK_BYTES
-"""Before the Noise message."""
+"""The length of the parts before the Noise message."""
 
 
 class LinkEnd(NamedTuple):
-    """One side of a link."""
+    """One end of a link: a node, and the session of its interface."""
 
     node: NodeId
     session: int
 
     def encode(self) -> bytes:
-        """As it is hashed."""
+        """Encode it for the prologue."""
         return self.node.to_bytes(8, "big") + self.session.to_bytes(4, "big")
 
 
 class VersionOffer(NamedTuple):
-    """Versions and features of the link that a node supports."""
+    """The versions and features of the link that a node supports."""
 
     least: int
     most: int
     features: int = 0
 
     def encode(self) -> bytes:
-        """As it travels."""
+        """Encode it for a message."""
         return _OFFER.pack(*self)
 
     def choose_version(self, other: "VersionOffer") -> int | None:
-        """The highest version that both support."""
+        """Return the highest version that both support; None if there is none."""
         highest = min(self.most, other.most)
         return highest if highest >= max(self.least, other.least) else None
 
@@ -72,12 +73,12 @@ OURS = VersionOffer(1, 1)
 
 
 def read_offer(text: bytes) -> VersionOffer:
-    """The offer at the beginning of a text that is long enough."""
+    """Read the offer at the beginning of a text that is long enough."""
     return VersionOffer(*_OFFER.unpack_from(text))
 
 
 class Introduction(msgspec.Struct, frozen=True, array_like=True):
-    """The node that sends the message, and what it supports."""
+    """The payload by which the sender of a message introduces itself."""
 
     least: Annotated[int, Meta(ge=0, le=255)]
     most: Annotated[int, Meta(ge=0, le=255)]
@@ -88,7 +89,7 @@ class Introduction(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LinkKeys(NamedTuple):
-    """Encryption and MAC keys: forth, from the initiator, and back."""
+    """The encryption and MAC keys of both directions: forth is from the initiator, back is from the responder."""
 
     forth: bytes
     forth_mac: bytes
@@ -97,7 +98,7 @@ class LinkKeys(NamedTuple):
 
 
 class AuthenticatedPeer(NamedTuple):
-    """The other node, and the state of the handshake after its message."""
+    """The authenticated peer, and the state of the handshake after its message."""
 
     member: Member
     offer: VersionOffer
@@ -112,7 +113,7 @@ _decoder: msgspec.msgpack.Decoder[Introduction] = msgspec.msgpack.Decoder(Introd
 def start_handshake(
     membership: Membership, initiator: bool, offer: VersionOffer, initiator_end: LinkEnd, responder: NodeId, cookie: int
 ) -> HandshakeState:
-    """The state of one side before the first message; the offer is the initiator's."""
+    """Make the state of one side before the first message; the offer is the initiator's."""
     parts = (
         b"driftcast link",
         offer.encode(),
@@ -126,13 +127,13 @@ def start_handshake(
 
 
 def make_introduction(membership: Membership, offer: VersionOffer, session: int) -> bytes:
-    """This node's introduction, for a payload."""
+    """Encode the introduction of this node."""
     return _encode(Introduction(*offer, session, membership.card, membership.binding))
 
 
 def read_introduction(membership: Membership, state: HandshakeState, message: bytes) -> AuthenticatedPeer | Rejection:
-    """The node that has introduced itself by a message of a handshake. The state itself stays unchanged, so that it can
-    read the message of a member after one that is rejected."""
+    """Read a handshake message with an introduction, and authenticate its sender. The given state is not changed, so
+    that it can read the message of a member after a message that is rejected."""
     state = copy.copy(state)
     try:
         payload = state.read_message(message)
@@ -153,6 +154,6 @@ def read_introduction(membership: Membership, state: HandshakeState, message: by
 
 
 def derive_link_keys(state: HandshakeState) -> LinkKeys:
-    """The keys of a link, from those into which a finished handshake splits (Noise, Split())."""
+    """Derive the keys of a link from the two keys of a finished handshake (Split(), Noise, section 5.2)."""
     forth, back = (derive_key(key, state.hash, b"driftcast link", 2 * SECRET_BYTES) for key in state.split())
     return LinkKeys(forth[:SECRET_BYTES], forth[SECRET_BYTES:], back[:SECRET_BYTES], back[SECRET_BYTES:])

@@ -1,9 +1,9 @@
-"""The handshakes of one interface: which are under way, how many at once, and what each has cost so far.
+"""The handshakes of one interface: starts them, limits their rate and number, and establishes sessions.
 
-A node that is heard and not known is sent a cookie, a keyed hash of its address: nothing is stored for it. If the
-cookie comes back, together with one of the other's, the other is at this address, and the handshake is begun. The other
-recognizes its own cookie in the initiation and replies. Nothing is retransmitted: the next datagram of either begins
-again.
+When an unknown node is heard, it is sent a cookie, a keyed hash of its address; nothing is stored for it. If the node
+returns the cookie, together with a cookie of its own, it really has this address, and the handshake starts. The
+responder recognizes its own cookie in the initiation, and replies. Nothing is retransmitted: after a loss, the next
+datagram of either node starts again.
 """
 
 import asyncio
@@ -34,21 +34,24 @@ from carrycast.node.security.noise import HandshakeState, NoiseError
 from carrycast.node.security.session import Session
 
 COOKIE_S = 10.0
-"""How long a cookie is good at least; twice that at most."""
+"""The least time for which a cookie is valid; the longest time is twice that."""
 REPLY_TIMEOUT_S = 1.0
-"""How long a reply is waited for, and how often a handshake with the same address is begun at most."""
+"""How long a node waits for a reply, and the least time between two handshakes with the same address."""
 MAX_HANDSHAKES = 256
-"""Under way, begun by this node or by others; the oldest makes room."""
+"""The most handshakes in progress, initiated by this node or by others; the oldest is evicted."""
 HANDSHAKES_PER_S = 50.0
-"""The rate limit of one member's host, or one prefix of unknown hosts (`link/rate_limit.py`). A handshake costs a third
-of a millisecond, so that one of them can cost 2 % of a core, and all unknown hosts together four times that."""
+"""The rate limit of the host of a member, or of a prefix of unknown hosts (`link/rate_limit.py`). A handshake takes a
+third of a millisecond, so each of them can take 2 % of a core, and all unknown hosts together four times that."""
 STEP = 0.5
-"""Tokens for one message of a handshake: each side computes twice, and a peer that breaks off has had its half."""
+"""The tokens for one step of a handshake. Each side computes in two steps, and a peer may stop after the first."""
 BURST = 100.0
+"""The size of the token bucket, in handshakes."""
 MAX_HOSTS = 1024
+"""The most addresses whose last handshake is remembered."""
 HELLO_S = 0.04
-"""Between two hellos to one address, at least."""
+"""The least time between two hellos to one address."""
 MAX_ADDRESSES = 8192
+"""The most addresses whose last hello is remembered."""
 
 
 K = TypeVar("K")
@@ -56,15 +59,15 @@ V = TypeVar("V")
 
 
 class HandshakeUser(ABC):
-    """The channel that sends, and has the sessions."""
+    """The channel, which sends datagrams and has the sessions."""
 
     @abstractmethod
     def transmit(self, datagram: bytes, address: LinkAddress) -> None:
-        """Send a datagram as it is."""
+        """Send a datagram without encrypting it."""
 
     @abstractmethod
     def on_established(self, session: Session, address: LinkAddress) -> None:
-        """A handshake is complete: the link has keys, and the other is authenticated."""
+        """A handshake is complete: the link has keys, and the peer is authenticated."""
 
     @abstractmethod
     def on_drop(self, reason: str) -> None:
@@ -77,7 +80,7 @@ class HandshakeUser(ABC):
 
 @dataclass(slots=True)
 class _Initiated:
-    """A handshake that this node began."""
+    """A handshake that this node initiated."""
 
     node: NodeId
     number: int
@@ -87,7 +90,7 @@ class _Initiated:
 
 @dataclass(slots=True)
 class _Responded:
-    """A handshake that another node began, and this one replied to."""
+    """A handshake that another node initiated, and to which this node has replied."""
 
     initiator: LinkEnd
     number: int
@@ -117,7 +120,8 @@ class HandshakeManager:
         self._limiter = HandshakeLimiter(HANDSHAKES_PER_S, BURST)
 
     def make_hello(self, address: LinkAddress) -> bytes | None:
-        """For a node that is not known yet, and now and then only: as long as the challenge that may answer it."""
+        """Make a hello for an unknown node; None if the last one was sent just now. A hello is as long as the
+        challenge that answers it."""
         now_s = self._loop.time()
         if now_s - self._hello_s.get(address, -HELLO_S) < HELLO_S:
             return None
@@ -126,15 +130,16 @@ class HandshakeManager:
         return pack(LinkFrame(LinkKind.HELLO, *self._me, 0, body))
 
     def expect(self, address: LinkAddress) -> None:
-        """A node that this one wants to reach, or has a session with: no flood of unknown hosts keeps its host out."""
+        """Count the host of an address as a member's: this node wants to reach it, or has a session with it. A flood of
+        unknown hosts does not affect its rate limit."""
         self._limiter.add_member(self._adapter.scope_of(address))
 
     def on_unknown(self, frame: LinkFrame, address: LinkAddress) -> None:
-        """A datagram that cannot be decrypted: of an unknown node, or of a neighbor whose session is lost."""
+        """A datagram cannot be decrypted: it is from an unknown node, or from a neighbor whose session is lost."""
         now_s = self._loop.time()
         responded = self._responded.get(address)
         if responded is not None and now_s - responded.since_s < REPLY_TIMEOUT_S:
-            return  # It has overtaken the message that finishes the handshake.
+            return  # The datagram has arrived before the message that finishes the handshake.
         if now_s - self._initiated_s.get(address, -REPLY_TIMEOUT_S) < REPLY_TIMEOUT_S:
             return
         cookie = self._make_cookie(address, frame.sender, now_s)
@@ -142,7 +147,7 @@ class HandshakeManager:
         self._user.transmit(pack(challenge), address)
 
     def on_frame(self, frame: LinkFrame, address: LinkAddress) -> None:
-        """A datagram of a handshake."""
+        """A datagram of a handshake has arrived."""
         if frame.kind is LinkKind.KEYED_CHALLENGE:
             cookie = self._make_cookie(address, frame.sender, self._loop.time()).to_bytes(COOKIE_BYTES, "big")
             response = LinkFrame(LinkKind.KEYED_RESPONSE, *self._me, frame.sequence, cookie)
@@ -189,7 +194,7 @@ class HandshakeManager:
         now_s = self._loop.time()
         initiated = self._initiated.get(address)
         if initiated is not None and now_s - initiated.since_s < REPLY_TIMEOUT_S and self._me.node < frame.sender:
-            return  # Both have begun, and one is enough.
+            return  # Both nodes have initiated a handshake; the one with the lower id ignores the other's.
         earlier = self._responded.get(address)
         if earlier is not None and (earlier.initiation, earlier.initiator.node) == (frame.body, frame.sender):
             self._user.transmit(earlier.reply, address)
@@ -201,11 +206,11 @@ class HandshakeManager:
         initiator = LinkEnd(frame.sender, frame.session)
         state = start_handshake(self._membership, False, offer, initiator, self._me.node, frame.sequence)
         try:
-            # Its payload is ignored: later versions may use it.
+            # The payload is ignored, because later versions may use it.
             state.read_message(frame.body[INITIATION_BYTES:])
             message = state.write_message(make_introduction(self._membership, self._offer, self._me.session))
         except NoiseError:
-            # Without the network's secret, or with an invalid key.
+            # The initiator does not know the secret of the network, or has sent an invalid key.
             self._reject(Rejection.STRANGER, frame, address)
             return
         reply = pack(LinkFrame(LinkKind.REPLY, *self._me, frame.sequence, bytes([version]) + message))
@@ -227,7 +232,7 @@ class HandshakeManager:
             return
         version = self._offer.choose_version(found.offer)
         if version is None or frame.body[0] != version or found.session != frame.session:
-            # The encrypted version differs from the one outside: a downgrade attack.
+            # The encrypted version differs from the one in plaintext: a downgrade attack.
             self._user.on_drop("link_downgraded")
             return
         del self._initiated[address]
@@ -262,7 +267,7 @@ class HandshakeManager:
         self._user.on_established(session, address)
 
     def _on_refusal(self, frame: LinkFrame, address: LinkAddress) -> None:
-        """Any node on the path may have sent it: it ends nothing, and is only logged."""
+        """Log a refusal. Any node on the path may have sent it, so it does not end the handshake."""
         initiated = self._initiated.get(address)
         if initiated is None or (initiated.number, initiated.node) != (frame.sequence, frame.sender):
             self._user.on_drop("link_unexpected_handshake")
@@ -275,7 +280,7 @@ class HandshakeManager:
         self._user.warn(address, f"node {frame.sender} there speaks versions {spoken}, of links with keys: update")
 
     def reject_network(self, address: LinkAddress) -> None:
-        """The node at an address belongs to another network."""
+        """Reject a node that belongs to another network."""
         self._user.on_drop("link_other_network")
         self._user.warn(address, "the node there belongs to another network: it is ignored")
 
@@ -284,7 +289,7 @@ class HandshakeManager:
         self._user.warn(address, f"node {frame.sender} there is rejected: {rejection.replace('_', ' ')}")
 
     def _take_step(self, address: LinkAddress, now_s: float) -> bool:
-        """Whether the rate limit of an address allows one more step."""
+        """Take the tokens for one step of a handshake; False if the rate limit of the address is exceeded."""
         allowed = self._limiter.take(self._adapter.scope_of(address), now_s, STEP)
         if not allowed:
             self._user.on_drop("link_handshakes_full")
@@ -300,7 +305,7 @@ class HandshakeManager:
 
 
 def _put_newest(kept: "OrderedDict[K, V]", key: K, value: V, most: int) -> None:
-    """Keep it as the newest; the oldest makes room."""
+    """Add an entry as the newest; the oldest is evicted if there are too many."""
     kept[key] = value
     kept.move_to_end(key)
     if len(kept) > most:

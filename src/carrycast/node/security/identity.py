@@ -1,4 +1,4 @@
-"""Node ids from keys and names, and the table of keys in a node's configuration.
+"""Node ids, which are derived from keys and names, and the `[keys]` table of a configuration.
 
 A node without keys imports nothing else of this package.
 """
@@ -13,21 +13,21 @@ from carrycast.core.model import NodeId
 
 
 def derive_node_id(text: bytes) -> NodeId:
-    """The node id of a name or a key: 63 bits of a hash."""
-    # Nodes of versions under the former name must agree on ids.
+    """Derive the node id of a name or a key: 63 bits of a hash."""
+    # The former name of carrycast stays in the hash, so that nodes of earlier versions derive the same ids.
     digest = hashlib.blake2b(text, digest_size=8, person=b"driftcast node").digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 SIGNATURE_BATCH = 16
-"""A sixteenth of the cost of a signature is left for each event, and an inclusion proof has 96 bytes."""
+"""Each event then costs a sixteenth of a signature, and its inclusion proof has 96 bytes."""
 
 WARN_DAYS = 30.0
-"""Time enough to have a certificate made, by an operator that checks once a week."""
+"""Enough time to get a new certificate from an operator that checks once a week."""
 
 
 class KeysSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Files: this node's key, and those by which it recognizes the members of its network."""
+    """`[keys]`: the files of this node's key, and of the keys by which it recognizes the members of its network."""
 
     identity: str
     network: str | None = None

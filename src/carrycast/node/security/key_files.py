@@ -1,4 +1,4 @@
-"""Key files: one line of text with the kind of the key and its bytes; only the owner may read a secret one."""
+"""Key files: one line of text with the kind of the key and its bytes. Only its owner may read a secret key file."""
 
 import base64
 import binascii
@@ -11,11 +11,11 @@ from carrycast.node.security.primitives import PRIVATE_BYTES, PUBLIC_BYTES, SECR
 from carrycast.version import FORMER_NAME
 
 MAX_FILE_BYTES = 6 << 20
-"""The longest revocation list in base64, and some."""
+"""More than the longest revocation list in base64."""
 
 
 class KeyKind(enum.StrEnum):
-    """What a file holds."""
+    """The kind of a key file."""
 
     IDENTITY = "identity"
     """A node's private key."""
@@ -39,12 +39,12 @@ _LENGTHS = {
 
 
 def format_key(kind: KeyKind, content: bytes) -> str:
-    """The line of a key file."""
+    """Return the line of a key file."""
     return f"carrycast-{kind}:{base64.b64encode(content).decode()}\n"
 
 
 def read_key(path: Path, *kinds: KeyKind) -> tuple[KeyKind, bytes]:
-    """The kind and content of a file, which must be of one of these kinds; a UserError says what is wrong."""
+    """Read a key file of one of these kinds: its kind and content. A UserError says what is wrong."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
@@ -70,7 +70,7 @@ def read_key(path: Path, *kinds: KeyKind) -> tuple[KeyKind, bytes]:
 
 
 def write_key(path: Path, kind: KeyKind, content: bytes, replace: bool = False) -> None:
-    """Write a file atomically; a UserError if there is one that must not be replaced."""
+    """Write a key file atomically; a UserError if there is one that must not be replaced."""
     if path.exists() and not replace:
         raise UserError(f"{path}: is there already, and a key that is written over is lost; choose another name")
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")

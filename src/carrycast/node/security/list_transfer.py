@@ -1,9 +1,10 @@
-"""The transfer of a newer revocation list from a neighbor, in segments, from one neighbor at a time.
+"""The download of a newer revocation list, in segments, from one neighbor at a time.
 
-The segments are of the difference to this node's own list. Segments that do not come are requested again, when no other
-has come for some round trips. If none at all has come, fewer are requested at once, and later, so that a slow link is
-not filled; when all have come, more at once. A neighbor that announces a newer list and sends none delays the transfer
-from others for a while only: another that has one gets its turn, and each turn is twice as long as the one before.
+The delta to this node's own list is divided into segments. Missing segments are requested again when none has arrived
+for some round trips. If none of the requested segments has arrived, the window is halved and the timeout is doubled, so
+that a slow link is not overloaded; if all have arrived, the window is doubled. A neighbor that announces a newer list
+and does not send it delays the download only for its turn: then another neighbor is tried. Each turn is twice as long
+as the one before.
 """
 
 import math
@@ -14,44 +15,47 @@ from carrycast.node.security.revocations import MAX_LIST_BYTES
 from carrycast.node.security.session import Session
 
 SEGMENT_BYTES = 400
-"""With all headers a datagram stays below the 576 bytes that every link of IPv4 carries (RFC 791)."""
+"""With all headers, a datagram has less than the 576 bytes that every host accepts (RFC 791, 3.1)."""
 MAX_WINDOW = 32
 INITIAL_WINDOW = 4
+"""Segments that are requested at once."""
 MIN_TIMEOUT_S, INITIAL_TIMEOUT_S, MAX_TIMEOUT_S = 0.05, 0.25, 8.0
-"""The bounds, and the timeout before a round trip is known."""
+"""The bounds of the timeout, and its value until a round trip is measured."""
 ROUND_TRIPS = 4
+"""The timeout in round-trip times."""
 TURN_S = 10.0
+"""The first turn of a neighbor, if others have a newer list, too."""
 
 RequestSegments: TypeAlias = Callable[[Session, int, int, list[int]], None]
-"""Requests segments of a neighbor: since which list, of which list, which of them."""
+"""Requests segments from a neighbor: the number of the older list, of the newer list, and the indexes."""
 
 
 class ListDownload:
-    """The transfer that one interface has under way, if any."""
+    """The download of one interface, if one is in progress."""
 
     def __init__(self, request: RequestSegments) -> None:
         self._request = request
         self._from: Session | None = None
         self._turn_s = TURN_S
         self._progress = False
-        """Whether any segment has come since the last request."""
+        """Whether a segment has arrived since the last request."""
 
     @property
     def active(self) -> bool:
-        """Whether a transfer is under way."""
+        """Whether a download is in progress."""
         return self._from is not None
 
     def is_from(self, session: Session) -> bool:
-        """Whether it is from this neighbor, and of the list that it now has."""
+        """Whether the download is from this neighbor, and of its present list."""
         return session is self._from and session.list_number == self._number
 
     @property
     def next_s(self) -> float:
-        """When `retry` has something to do."""
+        """When `retry` has to be called."""
         return self._retry_s if self.active else math.inf
 
     def start(self, session: Session, since: int, now_s: float) -> None:
-        """Download a neighbor's list, as the difference to the list of that number."""
+        """Download a neighbor's list, as the delta to the list with the number `since`."""
         self._from, self._since, self._number = session, since, session.list_number
         self._begun_s, self._window, self._timeout_s = now_s, INITIAL_WINDOW, INITIAL_TIMEOUT_S
         self._total: int | None = None
@@ -60,12 +64,12 @@ class ListDownload:
         self._request_more(now_s)
 
     def stop(self, session: Session) -> None:
-        """The session with a neighbor has ended."""
+        """Stop the download if it is from this neighbor, whose session has ended."""
         if session is self._from:
             self._from = None
 
     def end(self) -> bool:
-        """All segments have come; whether they are of the whole list, and not of a difference."""
+        """End the download; whether it was of a complete list, and not of a delta."""
         self._from = None
         self._turn_s = TURN_S
         return self._since == 0
@@ -73,8 +77,8 @@ class ListDownload:
     def on_segment(
         self, session: Session, segment: tuple[int, int, int, int], text: bytes, now_s: float
     ) -> bytes | None:
-        """A segment: since which list, of which, how many bytes in all, which segment. All of them, when this is the
-        last."""
+        """A segment has arrived: the numbers of the older and the newer list, the total length in bytes, and the index.
+        Returns the whole text after the last segment."""
         since, number, total, index = segment
         if session is not self._from or (since, number) != (self._since, self._number):
             return None
@@ -97,7 +101,7 @@ class ListDownload:
         return None
 
     def retry(self, now_s: float, others: bool) -> None:
-        """Request again; or give up, if others have a list too and this neighbor has had its turn."""
+        """Request missing segments again; or give up, if `others` have a newer list and the turn is over."""
         if others and now_s - self._begun_s > self._turn_s:
             self._turn_s *= 2
             self._from = None
@@ -109,7 +113,7 @@ class ListDownload:
 
     @property
     def _count(self) -> int:
-        """How many segments there are; one at least, which says how many."""
+        """The number of segments; 1 until the first has arrived, which contains the total length."""
         return 1 if self._total is None else max(math.ceil(self._total / SEGMENT_BYTES), 1)
 
     def _request_more(self, now_s: float) -> None:

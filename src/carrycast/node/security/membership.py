@@ -1,9 +1,9 @@
-"""Membership of a network: a node's own credential, and the verification of those of others.
+"""Membership of a network: the credential of this node, and the verification of the credentials of others.
 
-In a network with an operator the credential of a node is its certificate, and the members are all nodes that the
-operator has certified and not revoked. Handshakes show only the public part of a certificate, the card. In a network
-with a shared secret credential and card are the node's public key: every node that knows the secret is a member, which
-handshakes prove and credentials need not.
+In a network with an operator, the credential of a node is its certificate. The members are all nodes that the operator
+has certified and not revoked. A handshake sends only the public part of the certificate, the card. In a network with a
+shared secret, credential and card are the public key of the node, and every node that knows the secret is a member. The
+handshake proves that a node knows the secret.
 """
 
 import enum
@@ -34,14 +34,15 @@ from carrycast.node.security.primitives import PUBLIC_BYTES, DhKeyPair, SigningK
 from carrycast.node.security.revocations import RevocationList, read_revocation_list
 
 MAX_MEMBERS = 4096
-"""Verified credentials that are cached; the least recently used one makes room."""
+"""The most verified credentials that are cached; the least recently used one is evicted."""
 NETWORK_BYTES = 8
+"""The length of the identifier of a network."""
 CLOCK_SLACK_S = 86_400.0
-"""How far the clock of a device may be from its operator's."""
+"""The largest accepted difference between the clocks of a device and of its operator."""
 
 
 class Rejection(enum.StrEnum):
-    """Why a credential is rejected."""
+    """The reasons for which credentials are rejected."""
 
     MALFORMED = "credential_malformed"
     STRANGER = "credential_of_a_stranger"
@@ -51,13 +52,13 @@ class Rejection(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node of the network, and what it may do. Of a neighbor, whose card alone is known, no rights are known."""
+    """A node of the network, and its authorizations, which are unknown while only its card is known."""
 
     node: NodeId
     key: bytes
     credential: bytes
     publish: Filter | None = None
-    """The filter of the events that it is authorized to publish; None for any."""
+    """The filter of the events that the node is authorized to publish; None for any."""
     subscribe: Filter | None = None
     attributes: Mapping[str, Scalar] = field(default_factory=dict)
     since_s: float = -math.inf
@@ -65,13 +66,13 @@ class Member:
     grace_s: float = 0.0
 
     def is_valid(self, now_s: float) -> bool:
-        """Whether it is a member at this time."""
+        """Whether the node is a member at this time."""
         return self.since_s <= now_s < self.until_s
 
     def accepted_until_s(self, event: Event) -> float:
-        """When an event of this member is no longer accepted. An event that was signed before its certificate expired
-        is accepted for its lease, and at most for the grace period after that: the time of an event is only claimed,
-        and a thief of the key can claim any. Clocks that are wrong by a day cost no lease."""
+        """Return the time until which an event of this member is accepted. An event that was signed before the
+        certificate expired is accepted until its lease ends, but at most until the end of the grace period, because a
+        thief of the key can claim any time for an event. CLOCK_SLACK_S is added for wrong clocks."""
         if event.time_s > self.until_s:
             return self.until_s
         lease_end_s = event.time_s + event.lease_s + CLOCK_SLACK_S
@@ -79,52 +80,52 @@ class Member:
 
 
 class Membership(ABC):
-    """A node's own identity, and its verification of others."""
+    """The identity of this node, and the verification of others."""
 
     secret: bytes = b""
-    """The secret of the network; empty where there is none."""
+    """The shared secret of the network; empty if there is none."""
 
     def __init__(self, identity: SigningKey, credential: bytes, card: bytes, network: bytes) -> None:
         self.identity = identity
         self.credential = credential
         self.card = card
-        """The part of the credential that handshakes show."""
+        """The part of the credential that handshakes send."""
         self.network = network
         """The identifier of the network."""
         self.static = DhKeyPair()
-        """The Noise static key, another one at each start."""
+        """The Noise static key pair, a new one at each start."""
         self.changed: list[Callable[[], None]] = []
-        """Called when a node may no longer be a member."""
+        """Functions that are called when nodes may have ceased to be members."""
         self.renewed: list[Callable[[], None]] = []
-        """Called when this node has another credential."""
+        """Functions that are called when this node has a new credential."""
         self._members: OrderedDict[bytes, Member] = OrderedDict()
         self.mine = self._verify_own(credential, identity)
         self.binding = self._sign_static_key()
-        """This node's signature of the static key."""
+        """This node's signature of its static public key."""
 
     def verify_credential(self, credential: bytes) -> Member | Rejection:
-        """The member with a credential, while it is valid."""
+        """Verify a credential; the member if the credential is valid now."""
         return self._check_validity(self._look_up(credential, self._read_credential))
 
     def verify_card(self, card: bytes) -> Member | Rejection:
-        """The member with a card, while it is valid."""
+        """Verify a card; the member if the card is valid now."""
         return self._check_validity(self._look_up(card, self._read_card))
 
     def verify_publisher(self, credential: bytes, event: Event) -> Member | Rejection:
-        """The publisher of an event, if the event is accepted under this credential."""
+        """Verify the credential of the publisher of an event; the member if the event is accepted now."""
         found = self._look_up(credential, self._read_credential)
         if isinstance(found, Rejection):
             return found
         return found if found.since_s <= time.time() < found.accepted_until_s(event) else Rejection.EXPIRED
 
     def is_bound(self, member: Member, static: bytes, binding: bytes) -> bool:
-        """Whether a neighbor has signed its static key, for this network and the card that it shows."""
+        """Whether a neighbor has signed its static public key together with this network and its card."""
         return is_signed_by(
             member.key, binding, b"noise static key", _encode_binding(self.network, member.credential, static)
         )
 
     def find_problem(self) -> str | None:
-        """Why other nodes reject this one, as far as it can tell; None while they accept it."""
+        """Explain why other nodes reject this node, as far as it knows; None if they accept it."""
         return None
 
     def _sign_static_key(self) -> bytes:
@@ -147,7 +148,7 @@ class Membership(ABC):
         return found if isinstance(found, Rejection) or found.is_valid(time.time()) else Rejection.EXPIRED
 
     def _verify_own(self, credential: bytes, identity: SigningKey) -> Member:
-        """This node as a member, whatever time it is; a UserError if it never can be one."""
+        """Return this node as a member, valid or expired; a UserError if its credential is rejected."""
         mine = self._read_credential(credential)
         if isinstance(mine, Rejection):
             raise UserError(f"this node's own certificate is rejected: {mine.replace('_', ' ')}")
@@ -157,28 +158,28 @@ class Membership(ABC):
 
     @abstractmethod
     def _read_credential(self, credential: bytes) -> Member | Rejection:
-        """The member with a credential, valid or expired."""
+        """Read a credential and check who issued it; the member, valid or expired."""
 
     @abstractmethod
     def _read_card(self, card: bytes) -> Member | Rejection:
-        """The member with a card, valid or expired."""
+        """Read a card and check who issued it; the member, valid or expired."""
 
     @property
     def number(self) -> int:
-        """The number of this node's revocation list; 0 without any."""
+        """The number of this node's revocation list; 0 if there is none."""
         return 0
 
     def encode_delta(self, since: int) -> bytes:
-        """The difference between that list and an older one, encoded."""
+        """Encode the delta of the revocation list to an older one."""
         return b""
 
     def take_revocations(self, text: bytes) -> bool:
-        """Another list, or the difference to it; True if it is newer and signed, and replaces the list of this node."""
+        """Read a complete list or a delta; True if it is newer and signed, and replaces the list of this node."""
         return False
 
 
 class SharedSecret(Membership):
-    """A network whose members know one secret. To exclude a member takes a new secret."""
+    """Membership of a network whose members know one secret. To exclude a member, the others need a new secret."""
 
     def __init__(self, identity: SigningKey, secret: bytes) -> None:
         self.secret = secret
@@ -194,12 +195,12 @@ class SharedSecret(Membership):
 
 
 def _encode_binding(network: bytes, card: bytes, static: bytes) -> bytes:
-    # With the card, a static key that was stolen from the memory of a device is of no use after the card's end.
+    # With the card, so that a static key that was stolen from the memory of a device is useless when the card expires.
     return digest(network, card, static)
 
 
 class Certified(Membership):
-    """A node that an operator has certified, and its verification of others."""
+    """Membership of a network with an operator, which certifies nodes."""
 
     def __init__(self, identity: SigningKey, certificate: bytes, operator: bytes, list_file: Path | None) -> None:
         self._operator = operator
@@ -233,7 +234,7 @@ class Certified(Membership):
         return None
 
     def renew(self, identity: SigningKey, certificate: bytes) -> None:
-        """Use another certificate, and perhaps another key, from now on; a UserError says why not."""
+        """Use a new certificate, and perhaps a new key, from now on; a UserError says why not."""
         parsed, mine = _parse_own_certificate(certificate), self._verify_own(certificate, identity)
         if not mine.is_valid(time.time()):
             raise UserError("the new certificate is not valid at this time; the one before stays")
@@ -288,14 +289,14 @@ class Certified(Membership):
         return read is not None and self._take(read)
 
     def reload(self) -> str:
-        """Read the file of the revocation list again; the outcome, for the log."""
+        """Read the file of the revocation list again; the result, for the log."""
         if self._file is None or not self._file.exists():
             return "there is no revocation list"
         read, before = self._read_file(self._file), self._list.number
         if self._take(read):
             return f"revocation list number {read.number} is in force from now on"
         if read.number < before:
-            # Perhaps the operator's file was lost, and another begun: the log should say so.
+            # Perhaps the operator has lost its list and started a new one, so this is logged.
             return f"the file's revocation list has number {read.number}, and the newer number {before} is in force"
         return f"revocation list number {before}, nothing new"
 
@@ -348,5 +349,5 @@ def _make_member(
 
 
 def format_date(time_s: float) -> str:
-    """A time as people read it."""
+    """Format a time for messages to people."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(min(time_s, 253_402_300_799)))

@@ -1,5 +1,6 @@
 """The Noise Protocol Framework, revision 34, as far as carrycast uses it: the pattern XX over X25519, ChaCha20-Poly1305
-and SHA-256, with pre-shared keys. Names are those of the specification (https://noiseprotocol.org/noise.html).
+and SHA-256, with pre-shared keys. Each method names its function of the specification
+(https://noiseprotocol.org/noise.html).
 
     XX:                          XXpsk0:
       -> e                         -> psk, e
@@ -20,11 +21,11 @@ HASH_BYTES = 32
 
 
 class NoiseError(Exception):
-    """A handshake message that its sender cannot have made for this handshake."""
+    """A handshake message is invalid."""
 
 
 class SymmetricState:
-    """Section 5.2, with the cipher state of section 5.1 within."""
+    """The SymmetricState of section 5.2 with its CipherState (section 5.1): ck, h, k and n."""
 
     __slots__ = ("_chaining_key", "_cipher", "_nonce", "hash")
 
@@ -36,22 +37,22 @@ class SymmetricState:
         self._nonce = 0
 
     def mix_key(self, material: bytes) -> None:
-        """MixKey."""
+        """MixKey(input_key_material)."""
         self._chaining_key, key = _hkdf(self._chaining_key, material, 2)
         self._cipher, self._nonce = Cipher(key), 0
 
     def mix_hash(self, data: bytes) -> None:
-        """MixHash."""
+        """MixHash(data)."""
         self.hash = hashlib.sha256(self.hash + data).digest()
 
     def mix_key_and_hash(self, material: bytes) -> None:
-        """MixKeyAndHash."""
+        """MixKeyAndHash(input_key_material)."""
         self._chaining_key, hashed, key = _hkdf(self._chaining_key, material, 3)
         self.mix_hash(hashed)
         self._cipher, self._nonce = Cipher(key), 0
 
     def encrypt_and_hash(self, plaintext: bytes) -> bytes:
-        """EncryptAndHash."""
+        """EncryptAndHash(plaintext)."""
         ciphertext = plaintext
         if self._cipher is not None:
             ciphertext = self._cipher.encrypt(self._nonce, plaintext, self.hash)
@@ -60,7 +61,7 @@ class SymmetricState:
         return ciphertext
 
     def decrypt_and_hash(self, ciphertext: bytes) -> bytes:
-        """DecryptAndHash; a NoiseError if it was not encrypted so."""
+        """DecryptAndHash(ciphertext); a NoiseError if authentication fails."""
         plaintext: bytes | None = ciphertext
         if self._cipher is not None:
             plaintext = self._cipher.decrypt(self._nonce, ciphertext, self.hash)
@@ -72,17 +73,18 @@ class SymmetricState:
 
     @property
     def has_key(self) -> bool:
-        """HasKey."""
+        """HasKey()."""
         return self._cipher is not None
 
     def split(self) -> tuple[bytes, bytes]:
-        """Split: the keys of what the initiator sends, and of what the responder sends."""
+        """Split(): the transport keys, first of the initiator's messages, then of the responder's."""
         first, second = _hkdf(self._chaining_key, b"", 2)
         return first, second
 
 
 class HandshakeState:
-    """Section 5.3, of the pattern XX: one side of one handshake. Messages are written and read in turn."""
+    """The HandshakeState of section 5.3 for the pattern XX: one side of one handshake. Messages are written and read in
+    turn."""
 
     def __init__(
         self,
@@ -92,7 +94,8 @@ class HandshakeState:
         psks: Sequence[tuple[int, bytes]] = (),
         ephemeral: DhKeyPair | None = None,
     ) -> None:
-        """`psks` are pre-shared keys and their places (0 for psk0). Only tests give an ephemeral key."""
+        """`static` is the key pair s. `psks` are pre-shared keys and their places (0 for psk0). Only tests give an
+        ephemeral key pair e."""
         self._initiator = initiator
         self._static = static
         self._ephemeral = ephemeral
@@ -100,6 +103,7 @@ class HandshakeState:
         self._pre_shared = bool(psks)
         self._messages = _add_psks([place for place, _ in psks])
         self.remote_static = b""
+        """The static public key rs of the other side, once its message is read."""
         self._remote_ephemeral = b""
         modifiers = "+".join(f"psk{place}" for place, _ in psks)
         self._symmetric = SymmetricState(f"Noise_XX{modifiers}_{SUITE}".encode())
@@ -107,11 +111,11 @@ class HandshakeState:
 
     @property
     def hash(self) -> bytes:
-        """The handshake hash h (section 11.2): what both have seen, once all messages went."""
+        """The handshake hash h (GetHandshakeHash(), section 11.2), which both sides share after the last message."""
         return self._symmetric.hash
 
     def write_message(self, payload: bytes) -> bytes:
-        """WriteMessage."""
+        """WriteMessage(payload): the message."""
         symmetric, written = self._symmetric, b""
         for token in self._messages.pop(0):
             if token == "e":
@@ -125,7 +129,8 @@ class HandshakeState:
         return written + symmetric.encrypt_and_hash(payload)
 
     def read_message(self, message: bytes) -> bytes:
-        """ReadMessage. After a NoiseError the state is as before: an attacker's message takes no honest one's place."""
+        """ReadMessage(message): the payload. After a NoiseError the state is as before, so that a forged message does
+        not prevent the genuine one from being read."""
         if not self._messages:
             raise NoiseError
         before = self.__dict__.copy()
@@ -151,20 +156,20 @@ class HandshakeState:
         return symmetric.decrypt_and_hash(message)
 
     def split(self) -> tuple[bytes, bytes]:
-        """The keys of the transport, when all messages went: forth (from the initiator) and back."""
+        """Return the transport keys after the last message, as `SymmetricState.split`."""
         assert not self._messages
         return self._symmetric.split()
 
     def _mix_ephemeral(self, public: bytes) -> None:
         self._symmetric.mix_hash(public)
-        if self._pre_shared:  # Section 9.2.
+        if self._pre_shared:  # Section 9.2: in a PSK handshake, "e" is followed by MixKey(e.public_key).
             self._symmetric.mix_key(public)
 
     def _mix(self, token: str) -> None:
         if token == "psk":
             self._symmetric.mix_key_and_hash(self._psks.pop(0))
             return
-        # The first letter is the initiator's key, the second the responder's.
+        # In ee, es, se and ss the first letter is the initiator's key, the second the responder's.
         mine, theirs = (token[0], token[1]) if self._initiator else (token[1], token[0])
         key = self._ephemeral if mine == "e" else self._static
         assert key is not None
@@ -175,7 +180,8 @@ class HandshakeState:
 
 
 def _add_psks(places: Sequence[int]) -> list[tuple[str, ...]]:
-    """The message patterns: psk0 at the beginning of the first, pskN at the end of the Nth (section 9.3)."""
+    """Add psk tokens to the message patterns: psk0 at the beginning of the first, pskN at the end of the Nth (section
+    9.4)."""
     messages = list(XX)
     for place in places:
         if place == 0:
@@ -192,7 +198,7 @@ def _cut(message: bytes, at: int) -> tuple[bytes, bytes]:
 
 
 def _hkdf(chaining_key: bytes, material: bytes, outputs: int) -> list[bytes]:
-    """HKDF of section 4.3."""
+    """HKDF(chaining_key, input_key_material, num_outputs) of section 4.3."""
     temporary = hmac.digest(chaining_key, material, "sha256")
     made = [b""]
     for number in range(1, outputs + 1):

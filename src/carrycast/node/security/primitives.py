@@ -1,7 +1,7 @@
-"""The cryptography that carrycast uses, and the one place that knows PyCA's library.
+"""The cryptographic primitives, and the only module that uses PyCA's library.
 
-The library is an extra and takes some 10 MB of memory, so it is loaded when the first key is used: a node without keys
-needs none of it.
+The library is an extra and takes some 10 MB of memory, so it is imported when the first key is used. A node without
+keys does not need it.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ MISSING = "keys need PyCA's cryptography: pip install 'carrycast[keys]'"
 
 
 class SigningKey:
-    """An Ed25519 private key."""
+    """An Ed25519 private key (RFC 8032)."""
 
     def __init__(self, private: bytes) -> None:
         try:
@@ -30,12 +30,12 @@ class SigningKey:
         self.public: bytes = self._key.public_key().public_bytes_raw()
 
     def sign(self, purpose: bytes, text: bytes) -> bytes:
-        """A signature that is good for this purpose alone."""
+        """Sign a text. The signature is valid only for this purpose."""
         return self._key.sign(_signed_text(purpose, text))
 
 
 def is_signed_by(public: bytes, signature: bytes, purpose: bytes, text: bytes) -> bool:
-    """Whether a signature is that of a public key's owner, for this purpose."""
+    """Whether a signature of a text is valid under a public key, for this purpose."""
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -49,12 +49,12 @@ def is_signed_by(public: bytes, signature: bytes, purpose: bytes, text: bytes) -
 
 
 def _signed_text(purpose: bytes, text: bytes) -> bytes:
-    # No purpose contains a zero byte, so no two pairs of purpose and text are the same bytes.
+    # No purpose contains a zero byte, so different pairs of purpose and text give different bytes.
     return b"driftcast " + purpose + b"\0" + text
 
 
 class DhKeyPair:
-    """An X25519 private key, a new one unless it is given."""
+    """An X25519 key pair (RFC 7748), as made by GENERATE_KEYPAIR() of Noise, section 4.1, unless a key is given."""
 
     def __init__(self, private: bytes | None = None) -> None:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -63,7 +63,8 @@ class DhKeyPair:
         self.public: bytes = self._key.public_key().public_bytes_raw()
 
     def dh(self, other: bytes) -> bytes | None:
-        """The secret shared with another key; None for a key of low order, with which everybody shares the same."""
+        """DH() of Noise, section 4.1: the secret shared with another public key; None for a key of low order,
+        with which the secret would be known to all."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
         try:
@@ -73,7 +74,7 @@ class DhKeyPair:
 
 
 def derive_key(secret: bytes, salt: bytes, purpose: bytes, length: int) -> bytes:
-    """Keys from a secret (HKDF with SHA-256, RFC 5869)."""
+    """Derive keys from a secret (HKDF with SHA-256, RFC 5869)."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -81,7 +82,7 @@ def derive_key(secret: bytes, salt: bytes, purpose: bytes, length: int) -> bytes
 
 
 class Cipher:
-    """The AEAD ChaCha20-Poly1305 (RFC 8439) under one key, with nonces as Noise writes them. A nonce is used once."""
+    """The AEAD ChaCha20-Poly1305 (RFC 8439) with one key; nonces as in Noise, section 12.3. A nonce is used once."""
 
     __slots__ = ("_broken", "_cipher")
 
@@ -93,11 +94,11 @@ class Cipher:
         self._cipher = ChaCha20Poly1305(key)
 
     def encrypt(self, nonce: int, plaintext: bytes, associated_data: bytes) -> bytes:
-        """The ciphertext with its tag, which authenticates the associated data too."""
+        """ENCRYPT() of Noise, section 4.2: the ciphertext with a tag that also authenticates the associated data."""
         return self._cipher.encrypt(bytes(4) + nonce.to_bytes(8, "little"), plaintext, associated_data)
 
     def decrypt(self, nonce: int, ciphertext: bytes, associated_data: bytes) -> bytes | None:
-        """The plaintext; None if the tag is not that of this key, nonce and associated data."""
+        """DECRYPT() of Noise, section 4.2: the plaintext; None if authentication fails."""
         try:
             return self._cipher.decrypt(bytes(4) + nonce.to_bytes(8, "little"), ciphertext, associated_data)
         except self._broken:
@@ -105,7 +106,7 @@ class Cipher:
 
 
 def digest(*texts: bytes) -> bytes:
-    """A hash of 32 bytes over these texts and their lengths."""
+    """Hash texts and their lengths to 32 bytes (BLAKE2b, RFC 7693)."""
     made = hashlib.blake2b(digest_size=32)
     for text in texts:
         made.update(len(text).to_bytes(8, "big"))
@@ -114,5 +115,5 @@ def digest(*texts: bytes) -> bytes:
 
 
 def mac(key: bytes, text: bytes) -> bytes:
-    """A short message authentication code (keyed BLAKE2b, RFC 7693)."""
+    """Compute a short message authentication code (keyed BLAKE2b, RFC 7693)."""
     return hashlib.blake2b(text, key=key, digest_size=MAC_BYTES).digest()

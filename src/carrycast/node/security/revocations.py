@@ -1,9 +1,9 @@
-"""The operator's revocation list (as the CRL of RFC 5280): the nodes whose certificates are revoked.
+"""The operator's certificate revocation list (CRL, RFC 5280, 5): the nodes whose certificates are revoked.
 
-A revocation list is numbered and signed, and replaces only an older one. Each entry ends when the last certificate that
-it revokes would have expired (and events under it, see `grace_s`), so a revocation list does not grow for ever. An
-entry has the number of the revocation list in which it came first, so that the difference to an older list (a delta
-CRL) travels alone: applied to the older list it gives the newer one, whose signature is over all of it.
+A list is numbered (CRL number) and signed, and replaces only an older one. Each entry ends when the last certificate
+that it revokes has expired, with its grace period, so that the list does not grow for ever. An entry has the number of
+the list in which it first appeared. So a node that has an older list needs only the delta CRL (RFC 5280, 5.2.4), the
+entries that are newer. The older list and the delta give the newer list, whose signature is over the whole list.
 """
 
 from typing import Annotated, NamedTuple
@@ -17,8 +17,8 @@ from carrycast.node.security.certificate import FORMAT, Format, Time
 from carrycast.node.security.primitives import SIGNATURE_BYTES, SigningKey, is_signed_by
 
 MAX_LIST_BYTES = 4 << 20
-"""As much as a node holds back of frames whose path is not validated: some 140,000 entries. A malicious member that
-announces a newer revocation list can make a node hold so much."""
+"""Some 140,000 entries. A malicious member that announces a newer list can make a node store this much, which is as
+much as is stored of frames whose path is not validated."""
 
 Number = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
@@ -27,32 +27,32 @@ class RevocationEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
     """A revoked node."""
 
     before_s: Time
-    """Certificates that were issued to it until then are revoked."""
+    """Certificates that were issued to the node until then are revoked."""
     until_s: Time
-    """When the last of them would have expired."""
+    """When the last of these certificates has expired, with its grace period."""
     number: Number
-    """Of the list in which this entry came first."""
+    """The number of the list in which this entry first appeared."""
 
 
 class RevocationList(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A revocation list, or the difference to an older one (`since`)."""
+    """A revocation list, or the delta to an older one (`since`)."""
 
     format: Format = FORMAT
     number: Number = 0
     issued_s: Time = 0.0
-    """Entries that ended before this are not on the list."""
+    """When the list was issued (`thisUpdate`). Entries that ended before are not on the list."""
     entries: dict[NodeId, RevocationEntry] = {}
     since: Number = 0
-    """The number of the older list; 0 for a whole list."""
+    """The number of the older list (`BaseCRLNumber`); 0 for a complete list."""
     signature: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)] = b""
 
     def revokes(self, node: NodeId, issued_s: float) -> bool:
-        """Whether a certificate of a node is revoked, whatever time its events claim."""
+        """Whether the certificate that was issued to a node at this time is revoked."""
         found = self.entries.get(node)
         return found is not None and issued_s <= found.before_s
 
     def encode_delta(self, since: int) -> bytes:
-        """The difference to an older list, encoded; since 0, all of it."""
+        """Encode the delta to an older list; the complete list since 0."""
         changed = {node: one for node, one in self.entries.items() if one.number > since}
         return _encode(msgspec.structs.replace(self, entries=changed, since=since))
 
@@ -63,24 +63,24 @@ _replace = msgspec.structs.replace
 
 
 class RevocationTimes(NamedTuple):
-    """Of one node that is revoked."""
+    """The times of the entry of one node."""
 
     before_s: float
     """Certificates that were issued until then are revoked."""
     until_s: float
-    """Until when it stays on the list."""
+    """Until when the entry stays on the list."""
 
 
 def revoke_nodes(
     operator: SigningKey, before: RevocationList, nodes: dict[NodeId, RevocationTimes], now_s: float
 ) -> RevocationList:
-    """The next list; entries that have ended are left out."""
+    """Sign the next list, with these nodes, and without the entries that have ended."""
     number = before.number + 1
     entries = {node: one for node, one in before.entries.items() if one.until_s >= now_s}
     for node, (before_s, until_s) in nodes.items():
         earlier = entries.get(node)
         entries[node] = RevocationEntry(before_s, until_s if earlier is None else max(until_s, earlier.until_s), number)
-    # As it is read: an integer for a time would be signed as one, and read as a float.
+    # Encoded and decoded once, so that the signature is over the same types that a reader sees (floats for times).
     unsigned = _decoder.decode(_encode(RevocationList(number=number, issued_s=now_s, entries=_sort(entries))))
     signed = _replace(unsigned, signature=operator.sign(b"revocations", _encode(unsigned)))
     if len(signed.encode_delta(0)) > MAX_LIST_BYTES:
@@ -92,8 +92,8 @@ def revoke_nodes(
 
 
 def read_revocation_list(operator: bytes, text: bytes, before: RevocationList | None = None) -> RevocationList | None:
-    """A whole revocation list that an operator signed, from its bytes or those of the difference to `before`; None if
-    the signature is not valid."""
+    """Read a complete list, or a delta to the list `before`, and return the complete list; None if it is malformed, or
+    the operator has not signed it."""
     if len(text) > MAX_LIST_BYTES:
         return None
     try:
@@ -110,12 +110,12 @@ def read_revocation_list(operator: bytes, text: bytes, before: RevocationList | 
 
 
 def _sort(entries: dict[NodeId, RevocationEntry]) -> dict[NodeId, RevocationEntry]:
-    """In the order in which they are signed."""
+    """Sort entries in the order in which they are signed."""
     return dict(sorted(entries.items()))
 
 
 def read_unsigned(text: bytes) -> RevocationList | None:
-    """A revocation list, unverified."""
+    """Decode a revocation list without verifying it; None if it is malformed."""
     try:
         return _decoder.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -123,4 +123,4 @@ def read_unsigned(text: bytes) -> RevocationList | None:
 
 
 NEVER_S = 1e12
-"""The end of an entry whose certificates are not known."""
+"""The end of an entry whose certificates are unknown."""

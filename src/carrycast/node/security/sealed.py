@@ -1,18 +1,18 @@
-"""The frame channel of nodes with keys: datagrams of the link layer are encrypted for their receivers, and only those
-of members of the network are received. Replayed datagrams are rejected by the replay window of their session.
+"""The frame channel of nodes with keys: datagrams of the link layer are encrypted for their receivers, and accepted
+only from members of the network. The replay window of a session rejects replayed datagrams.
 
-The link layer above is the same as without keys. A datagram of it goes whole into the body of a sealed one:
+The link layer above is the same as without keys. Each of its datagrams is the plaintext of a sealed datagram:
 
 | kind | sequence number | body |
 |---|---|---|
 | hello | 0 | network (8 bytes), 8 bytes of 0 |
-| challenge, response | cookie for the node that is heard | 8 bytes of 0; cookie for the node that challenged |
+| challenge, response | cookie for the unknown node | 8 bytes of 0; cookie for the node that sent the challenge |
 | initiation, reply, finish, refusal | the cookie of the responder | see `handshake.py` |
-| sealed | nonce | encrypted: a datagram, or `G` and one that went to the group, or see `session_control.py` |
-| sealed to group | nonce | key epoch (1), number of slots (1), slots (4 of the id, 8 of the MAC), encrypted datagram |
+| sealed | nonce | encrypted: a datagram, `G` and a datagram to the group, or a message of `session_control.py` |
+| sealed to group | nonce | key epoch (1), number of slots (1), slots (4 of id, 8 of MAC), encrypted datagram |
 
-The header is authenticated as associated data, but for the time that a datagram has waited: any node that carries it
-could make it wait, so it can be made older. The time that it waited before it was encrypted is within.
+The header is authenticated as associated data, except for the waiting time, which queues change. An attacker could also
+increase the waiting time by delaying the datagram. The time that it waited before its encryption is in the plaintext.
 """
 
 import asyncio
@@ -57,26 +57,26 @@ from carrycast.node.security.session import (
 from carrycast.node.security.session_control import SILENT_S, SessionControl, SessionControlUser
 
 SESSIONS_PER_NODE = 4
-"""As many interfaces of a neighbor may be heard over one of this node's."""
+"""The most interfaces of one neighbor that may have a session with one interface of this node."""
 ADDRESSES_PER_SESSION = 4
-"""Addresses where an interface of a neighbor was heard last: one, except while it moves."""
+"""The most addresses of an interface of a neighbor; it has more than one only while it moves."""
 REKEY_S = 3600.0
-"""A new handshake is made after so long, so that keys that are found later decrypt little (forward secrecy)."""
+"""The time between two handshakes of a session, so that a key that is stolen decrypts little (forward secrecy)."""
 REKEY_RETRY_S = 10.0
-"""When it is tried again. A session whose handshake fails ends after another REKEY_S."""
+"""The time until a failed handshake is tried again. A session without a new handshake ends after 2 REKEY_S."""
 RESPONDER_DELAY_S = 60.0
-"""After the initiator of a session, its responder tries."""
+"""How much later than the initiator the responder of a session starts the new handshake."""
 UNADDRESSED_S = 3.0
-"""A neighbor that sends to the group without a MAC for this node, and was not heard otherwise for so long, has lost the
-session."""
+"""A neighbor that sends to the group without a MAC for this node, and was not heard otherwise for this long, has lost
+the session."""
 REVIEW_S = 5.0
-"""How often keys, sessions and certificates are checked, whatever is sent or received."""
+"""The longest time between two checks of keys, sessions and certificates."""
 COPY = b"G"
-"""What a group datagram begins with that is encrypted for one neighbor; other datagrams begin with MAGIC."""
+"""The first byte of a group datagram that is encrypted for one neighbor; other datagrams begin with MAGIC."""
 
 
 class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
-    """Between a link adapter and a link layer."""
+    """The frame channel of one interface, with its sessions."""
 
     def __init__(self, adapter: LinkAdapter, node: NodeId, membership: Membership, neighbors: int) -> None:
         self.adapter = adapter
@@ -88,10 +88,10 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
         self._me = LinkEnd(node, secrets.randbits(32))
         self._log_limiter = LogLimiter()
         self._sessions: OrderedDict[tuple[NodeId, int], Session] = OrderedDict()
-        """By node and session of the other; the one heard last at the end."""
+        """By node and session of the neighbor; the most recently heard one is the last."""
         self._by_address: dict[LinkAddress, Session] = {}
         self._until_s = math.inf
-        """When the first certificate expires of nodes that have a session."""
+        """When the first certificate of a node with a session expires."""
         self._receive: ReceiveFrame | None = None
         self._report_drop: ReportDrop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -113,7 +113,7 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
         self.wake(self._loop.time() + REVIEW_S)
 
     def close(self) -> None:
-        if self._timer is not None:  # It was opened.
+        if self._timer is not None:  # The channel was opened.
             self._membership.changed.remove(self._on_revoked)
             self._membership.renewed.remove(self._on_renewed)
             self._timer.cancel()
@@ -152,7 +152,7 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
         for session in heard if len(receivers) < len(heard) else ():
             if not key.is_usable_by(session, now_s):
                 self.send_control(session, COPY + datagram)
-        if not receivers:  # Nodes that do not know this one yet may be there; those that do have a copy.
+        if not receivers:  # Known neighbors have got copies. Without any, unknown nodes may be in range.
             return bool(heard) or self._send_hello(address)
         nonce = key.next_nonce()
         header = pack(LinkFrame(LinkKind.SEALED_TO_GROUP, *self._me, nonce, b""))
@@ -172,7 +172,7 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
         return self.adapter.send(datagram, address)
 
     def _send_hello(self, address: LinkAddress) -> bool:
-        """The other cannot decrypt anything yet, so it only learns that this node is here."""
+        """Send a hello instead of a datagram that the receiver could not decrypt yet."""
         self._handshakes.expect(address)
         hello = self._handshakes.make_hello(address)
         return hello is None or self.adapter.send(hello, address)
@@ -213,15 +213,16 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
             self.on_drop("link_stranger" if session is None else "link_unsealed")
             self._handshakes.on_unknown(frame, address)
         elif isinstance(text, ReplayCheck):
-            # Outside the replay window, or received before: a replayed datagram.
+            # A replayed datagram, or one that is older than the replay window.
             self.on_drop("link_repeated" if text is ReplayCheck.DUPLICATE else "link_too_old")
         else:
             before_s, session.heard_s = session.heard_s, self._loop.time()
-            if session.heard_s - before_s > SILENT_S:  # Meanwhile it was not sent changes.
+            if session.heard_s - before_s > SILENT_S:  # A silent neighbor was not sent new keys and lists.
                 self._control.begin(session, session.heard_s)
             self._sessions.move_to_end(key)
             holder = self._by_address.get(address)
-            # A source address can be forged; to take over another's address a node has to complete a handshake there.
+            # A source address can be forged: to take over an address of another node, a handshake has to be completed
+            # there.
             if holder is not session and (holder is None or holder.member.node == frame.sender):
                 self._set_address(address, session)
             if text[:1] in (COPY, bytes([MAGIC])):
@@ -298,13 +299,13 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
         self._control.announce_list()
 
     def _on_renewed(self) -> None:
-        """This node has another certificate: neighbors should know, before the one that they know expires."""
+        """This node has a new certificate: neighbors need it before the old one expires."""
         for session in self._sessions.values():
             session.made_s = min(session.made_s, self._loop.time() - RESPONDER_DELAY_S - REKEY_S)
             self._rekey(session)
 
     def _end_invalid_sessions(self) -> None:
-        """End the sessions of nodes that are no longer members. They know the group key, so the others get another."""
+        """End the sessions of nodes that are no longer members. They know the group key, so it is renewed."""
         for key, session in list(self._sessions.items()):
             if isinstance(self._membership.verify_card(session.member.credential), Rejection):
                 self._end_session(key)
@@ -338,7 +339,7 @@ class SealedChannel(FrameChannel, HandshakeUser, SessionControlUser):
         self._control.retry(now_s)
 
     def _review(self) -> None:
-        """Nothing is encrypted under a key that is too old, or that a node has which is no longer a member."""
+        """Renew the group key if it is too old, and end the sessions of nodes that are no longer members."""
         if time.time() >= self._until_s:
             self._end_invalid_sessions()
         if self.group_key.is_old(self._loop.time()):

@@ -1,15 +1,15 @@
 """The session of two nodes that have completed a handshake: keys, nonces and replay windows.
 
-Each datagram has a nonce of its own, also one that is sent again, and a receiver accepts each nonce once
-(`ReplayWindow`, one for each key). A datagram to the group is encrypted once, under a group key that its sender has
-given to each neighbor, and has a MAC for each of them under a key that only the two know: so a neighbor can decrypt it,
-and cannot forge others in the sender's name.
+Each transmission has its own nonce, and a receiver accepts each nonce once (`ReplayWindow`, one for each key). A
+datagram to the group is encrypted once, with a group key that its sender has given to each neighbor. It has a MAC for
+each neighbor, with a key that only the sender and this neighbor know. So a neighbor can decrypt the datagram, but
+cannot forge one in the sender's name.
 
-A neighbor gets the group key within its session only; it is sent again until the neighbor acknowledges it
-(`session_control.py`). The group key is renewed every hour, and at once when a node that has it is no longer a member.
-From then on nothing is encrypted under the key before. While a neighbor has not acknowledged the key, group datagrams
-have no MAC for it, and it gets a copy of its own, encrypted in the session: so a renewal costs no frame. That ends
-after a while, for a neighbor that never acknowledges would cost a datagram for each.
+The group key is sent to a neighbor within its session, and retransmitted until the neighbor acknowledges it
+(`session_control.py`). The key is renewed every hour, and at once when a node that has it is no longer a member. The
+previous key is then no longer used. While a neighbor has not acknowledged the new key, group datagrams have no MAC for
+it, and it gets a copy that is encrypted in its session, so that no frame is lost by a renewal. After COPIES_S the
+copies end, because a neighbor that never acknowledges would cost one datagram for each group datagram.
 """
 
 import hmac
@@ -26,13 +26,13 @@ from carrycast.node.security.primitives import MAC_BYTES, SECRET_BYTES, Cipher, 
 
 SLOT_BYTES = 4 + MAC_BYTES
 MAX_SLOTS = 200
-"""Neighbors with a MAC in one datagram; more take another one."""
+"""The most neighbors with a MAC in one datagram; for more neighbors, more datagrams are sent."""
 OVERLAP_S = 10.0
-"""How long datagrams under the previous key are accepted: those on their way arrive within seconds."""
+"""How long datagrams with the previous key are accepted: those in flight arrive within seconds."""
 
 
 class ReceivingKey:
-    """A key under which the other node encrypts, for this node or for its group. Each nonce is accepted once."""
+    """A key with which the peer encrypts, for this node or for its group. Each nonce is accepted once."""
 
     __slots__ = ("_cipher", "_received", "until_s")
 
@@ -42,7 +42,8 @@ class ReceivingKey:
         self.until_s = math.inf
 
     def decrypt(self, nonce: int, ciphertext: bytes, associated_data: bytes) -> bytes | ReplayCheck | None:
-        """The plaintext; or that the nonce was received before; None if it was not encrypted under this key."""
+        """Return the plaintext; the result of the replay check if the nonce is not new; None if authentication
+        fails."""
         found = self._received.check(nonce)
         if found is not ReplayCheck.NEW:
             return found
@@ -53,7 +54,7 @@ class ReceivingKey:
 
 
 class Session:
-    """The keys of both directions between two nodes, and the group keys of the other."""
+    """The keys of both directions between this node and its peer, and the group keys of the peer."""
 
     def __init__(
         self,
@@ -64,48 +65,48 @@ class Session:
         initiated: bool,
         now_s: float,
     ) -> None:
-        """Encryption key and MAC key, for what is sent and for what is received."""
+        """`sending` and `receiving` are the encryption key and the MAC key of each direction."""
         self.member = member
         self.session = session
         self.initiated = initiated
-        """Whether this node began the handshake."""
+        """Whether this node was the initiator of the handshake."""
         self.made_s = now_s
         self.heard_s = now_s
         self.version, self.features = 0, 0
-        """Of the link, that both nodes support."""
+        """The version and features of the link."""
         self.rekey_s = 0.0
-        """When the next handshake may be tried."""
+        """When the next handshake may be started."""
         self.previous: Session | None = None
-        """The one before, of the same two starts: datagrams encrypted for it may still be on their way."""
+        """The session before the last handshake: datagrams that were encrypted in it may still arrive."""
         self.addresses: dict[LinkAddress, None] = {}
-        """Where the other was heard, the last address at the end."""
+        """The addresses at which the peer was heard, the latest at the end."""
         self.acknowledged_epoch: int | None = None
-        """The epoch of this node's group key that the other has acknowledged."""
+        """The epoch of this node's group key that the peer has acknowledged."""
         self.key_sent_s = now_s
-        """When it was first sent the group key that it has not acknowledged yet."""
+        """When the present group key was first sent to the peer."""
         self.list_number = 0
-        """The number of the other's revocation list, as announced."""
+        """The number of the peer's revocation list, as announced."""
         self.list_attempts = 0
-        """How often it was tried to fetch it."""
+        """How often a download of this list was started."""
         self.list_forged = False
-        """Whether it has sent a list that the operator did not sign."""
+        """Whether the peer has sent a list that the operator did not sign."""
         self.used_tokens = (0.0, now_s)
-        """Tokens missing from the bucket of its requests, as of when."""
+        """The tokens missing from the peer's bucket, and when that was computed."""
         self.resend_s, self.backoff_s = 0.0, 0.0
-        """When control messages that it has not acknowledged are sent again, and how long after that."""
+        """When control messages that the peer has not acknowledged are sent again, and the present backoff."""
         self._sending, self._send_mac_key = Cipher(sending[0]), sending[1]
         self._receiving, self._receive_mac_key = ReceivingKey(receiving[0]), receiving[1]
         self._group_keys: OrderedDict[int, ReceivingKey] = OrderedDict()
-        """By epoch: the other's group key, and the one before."""
+        """The present and the previous group key of the peer, by epoch."""
         self._last_nonce = 0
 
     @property
     def address(self) -> LinkAddress | None:
-        """Where the other was heard last."""
+        """The address at which the peer was last heard."""
         return next(reversed(self.addresses), None)
 
     def add_group_key(self, epoch: int, key: bytes, now_s: float) -> None:
-        """The other encrypts for its group under another key from now on."""
+        """Add a new group key of the peer."""
         if epoch in self._group_keys:
             return
         for earlier in self._group_keys.values():
@@ -115,26 +116,26 @@ class Session:
             self._group_keys.popitem(last=False)
 
     def next_nonce(self) -> int:
-        """For the next datagram."""
+        """Return the nonce of the next datagram."""
         self._last_nonce += 1
         return self._last_nonce
 
     def encrypt(self, nonce: int, plaintext: bytes, associated_data: bytes) -> bytes:
-        """Encrypt for the other node."""
+        """Encrypt for the peer."""
         return self._sending.encrypt(nonce, plaintext, associated_data)
 
     def decrypt(self, nonce: int, ciphertext: bytes, associated_data: bytes) -> bytes | ReplayCheck | None:
-        """Decrypt; or that the nonce was received before; None if the other node did not encrypt it."""
+        """Decrypt a datagram of the peer; the results are those of `ReceivingKey.decrypt`."""
         return self._receiving.decrypt(nonce, ciphertext, associated_data)
 
     def make_slot(self, group_digest: bytes) -> bytes:
-        """The MAC of a group datagram for the other node, after the last bits of its id, by which it finds the slot."""
+        """Make the slot of the peer in a group datagram: the slot name of its node, and the MAC."""
         return make_slot_name(self.member.node) + mac(self._send_mac_key, group_digest)
 
     def decrypt_group(
         self, node: NodeId, nonce: int, body: "GroupBody", associated_data: bytes, now_s: float
     ) -> bytes | ReplayCheck | None:
-        """Decrypt a group datagram of the other node; None if it has no valid MAC for this one, or another key."""
+        """Decrypt a group datagram of the peer; None if it has no valid MAC for this node, or an unknown key."""
         found = find_macs(node, body.slots)
         expected = mac(self._receive_mac_key, compute_group_digest(body.ciphertext, associated_data))
         if not any(hmac.compare_digest(expected, one) for one in found):
@@ -146,17 +147,18 @@ class Session:
 
 
 def compute_group_digest(ciphertext: bytes, associated_data: bytes) -> bytes:
-    """What MACs are computed of: a node that knows the group key could make another plaintext with the same tag."""
+    """Compute the digest over which MACs are computed. The tag of the ciphertext would not suffice: a node that knows
+    the group key could make another ciphertext with the same tag."""
     return digest(ciphertext, associated_data)
 
 
 def make_slot_name(node: NodeId) -> bytes:
-    """How a node is named in the slots; two may have the same name."""
+    """Return the last 32 bits of a node id, which mark its slot; two nodes may have the same."""
     return (node & 0xFFFFFFFF).to_bytes(4, "big")
 
 
 def find_macs(node: NodeId, slots: bytes) -> list[bytes]:
-    """The MACs that may be for a node."""
+    """Return the MACs in the slots of a node."""
     name = make_slot_name(node)
     return [slots[at + 4 : at + SLOT_BYTES] for at in range(0, len(slots), SLOT_BYTES) if slots[at : at + 4] == name]
 
@@ -165,59 +167,61 @@ class GroupBody(NamedTuple):
     """The body of a datagram to the group."""
 
     epoch: int
-    """Of its key."""
+    """The epoch of the group key."""
     slots: bytes
     ciphertext: bytes
 
     def encode(self) -> bytes:
-        """As it travels: epoch (1 byte), number of slots (1), slots, ciphertext."""
+        """Encode the body: epoch (1 byte), number of slots (1), slots, ciphertext."""
         return bytes((self.epoch, len(self.slots) // SLOT_BYTES)) + self.slots + self.ciphertext
 
 
 def split_group(body: bytes) -> GroupBody | None:
-    """The parts of a body; None if it is malformed."""
+    """Parse the body of a group datagram; None if it is malformed."""
     end = 2 + body[1] * SLOT_BYTES
     return None if len(body) < end else GroupBody(body[0], body[2:end], body[end:])
 
 
 RENEW_S = 3600.0
+"""The longest use of a group key, as of the keys of a session."""
 COPIES_S = 30.0
-"""So long a neighbor that has not acknowledged the key gets copies: with three of ten datagrams lost, both ways, one of
-a hundred needs longer."""
+"""How long a neighbor that has not acknowledged the key gets copies. If 30 % of the datagrams are lost in both
+directions, one neighbor of a hundred needs longer."""
 EPOCHS = 256
+"""An epoch is one byte."""
 
 
 class OwnGroupKey:
-    """The key under which this node encrypts for its group on one interface."""
+    """The key with which this node encrypts for its group on one interface."""
 
     def __init__(self, now_s: float) -> None:
         self.epoch = secrets.randbelow(EPOCHS)
         self.renew(now_s)
 
     def renew(self, now_s: float) -> None:
-        """Another key, which no neighbor has yet."""
+        """Replace the key by a new one, which no neighbor has yet."""
         self.epoch = (self.epoch + 1) % EPOCHS
         self.key = secrets.token_bytes(SECRET_BYTES)
         self._cipher = Cipher(self.key)
         self._last_nonce = 0
         self._made_s, self._made_wall_s = now_s, time.time()
-        # Nodes that started together do not renew their keys together.
+        # Random, so that nodes that started together do not renew their keys together.
         self._lasts_s = RENEW_S * (0.75 + 0.25 * secrets.randbelow(1000) / 1000)
 
     def is_old(self, now_s: float) -> bool:
-        """Whether it must be renewed, by either clock: only the wall clock goes on while a device sleeps, and only the
-        monotonic one while the wall clock is set back."""
+        """Whether the key must be renewed, by either clock: only the wall clock advances while a device sleeps, and
+        only the monotonic clock is not set back."""
         return now_s - self._made_s >= self._lasts_s or time.time() - self._made_wall_s >= self._lasts_s
 
     def next_nonce(self) -> int:
-        """For the next datagram."""
+        """Return the nonce of the next datagram."""
         self._last_nonce += 1
         return self._last_nonce
 
     def encrypt(self, nonce: int, plaintext: bytes, associated_data: bytes) -> bytes:
-        """Encrypt for all nodes that have the key."""
+        """Encrypt for all neighbors that have the key."""
         return self._cipher.encrypt(nonce, plaintext, associated_data)
 
     def is_usable_by(self, session: Session, now_s: float) -> bool:
-        """Whether a neighbor gets group datagrams, rather than copies of its own."""
+        """Whether a neighbor has a slot in group datagrams, and gets no copies."""
         return session.acknowledged_epoch == self.epoch or now_s - session.key_sent_s > COPIES_S

@@ -4,13 +4,13 @@
 |---|---|---|
 | `K` | epoch (1), key (32) | the sender's group key |
 | `k` | epoch (1) | the receiver has that key |
-| `V` | number (8), number (8) | of the sender's revocation list, and what it takes the receiver's to be |
-| `Q` | since (8), number (8), indexes (4 each) | requests segments of the difference between two lists |
+| `V` | number (8), number (8) | the numbers of the sender's revocation list, and of the receiver's as far as it knows |
+| `Q` | since (8), number (8), indexes (4 each) | requests segments of the delta between two lists |
 | `F` | since (8), number (8), bytes in all (4), index (4), text | such a segment |
 
-A message that a neighbor has not acknowledged is sent again, with exponential backoff, for as long as the neighbor is
-heard. The acknowledgement of a list is a `V` with its number. Unknown messages, and unknown bytes at the end of known
-ones, are ignored: later versions may use them.
+A message that a neighbor has not acknowledged is sent again with exponential backoff, as long as the neighbor is heard.
+The acknowledgement of a list is a `V` with its number. Unknown messages, and unknown bytes at the end of known
+messages, are ignored, because later versions may use them.
 """
 
 import math
@@ -31,14 +31,15 @@ _NUMBERS = struct.Struct(">QQ")
 _SEGMENT = struct.Struct(">QQII")
 _INDEX = struct.Struct(">I")
 RESEND_S, MAX_RESEND_S = 0.25, 10.0
+"""The first and the longest backoff."""
 SILENT_S = 300.0
-"""A neighbor that was not heard for so long is sent nothing again, and gets no slot in group datagrams."""
+"""A neighbor that was silent for this long gets no retransmissions, and no slot in group datagrams."""
 REQUESTS_PER_S, REQUEST_BURST = 50.0, 100.0
-"""The token bucket of a neighbor's messages: a request for segments takes one token, and ten if they must be made
-first."""
-MAKING_TOKENS = 10.0
+"""The token bucket of a neighbor: rate and size. Each control message but a segment takes one token."""
+DELTA_TOKENS = 10.0
+"""The tokens that a request takes if the delta has to be encoded first."""
 MAX_DIFFERENCES = 2
-"""Differences of which segments are sent, that are cached."""
+"""The most encoded deltas that are cached."""
 
 
 class SessionControlUser(ABC):
@@ -47,15 +48,15 @@ class SessionControlUser(ABC):
     @property
     @abstractmethod
     def sessions(self) -> Iterable[Session]:
-        """All of them."""
+        """All sessions."""
 
     @abstractmethod
     def send_control(self, session: Session, plaintext: bytes) -> None:
-        """Encrypt a message for a neighbor, and send it."""
+        """Encrypt a control message for a neighbor, and send it."""
 
     @abstractmethod
     def wake(self, at_s: float) -> None:
-        """`retry` has something to do then."""
+        """Call `retry` at this time at the latest."""
 
     @abstractmethod
     def on_drop(self, reason: str) -> None:
@@ -73,7 +74,7 @@ class SessionControl:
         self._differences: OrderedDict[tuple[int, int], bytes] = OrderedDict()
 
     def begin(self, session: Session, now_s: float) -> None:
-        """Send a neighbor what it has not acknowledged yet: at once, and again when it does not answer."""
+        """Send a neighbor the messages that it has not acknowledged yet, and retransmit them until it does."""
         if session.acknowledged_epoch != self._group_key.epoch:
             session.key_sent_s = now_s
         session.backoff_s = RESEND_S
@@ -81,21 +82,21 @@ class SessionControl:
         self._fetch(now_s)
 
     def begin_all(self, now_s: float) -> None:
-        """The same for all neighbors: this node has another group key, and perhaps another list."""
+        """Do the same for all neighbors: this node has a new group key, and perhaps a new list."""
         for session in list(self._user.sessions):
             self.begin(session, now_s)
 
     def announce_list(self) -> None:
-        """This node has another list. The neighbor that it came from learns that it has arrived."""
+        """Announce a new list of this node. For the neighbor that it came from, this is the acknowledgement."""
         for session in list(self._user.sessions):
             self._send_numbers(session)
 
     def forget(self, session: Session) -> None:
-        """A session has ended."""
+        """Forget a session that has ended."""
         self._download.stop(session)
 
     def retry(self, now_s: float) -> None:
-        """Send messages and requests again that are due."""
+        """Retransmit the messages and requests that are due."""
         if now_s >= self._download.next_s:
             others = sum(self._is_newer(session) for session in self._user.sessions) > 1
             self._download.retry(now_s, others)
@@ -105,7 +106,7 @@ class SessionControl:
                 session.backoff_s = min(2 * session.backoff_s, MAX_RESEND_S)
                 self._send(session, now_s)
         due = [session.resend_s for session in self._user.sessions if self._is_behind(session)]
-        # Those in the past are of silent neighbors: they are checked when something else is due.
+        # Times in the past belong to silent neighbors, which are checked when something else is due.
         self._user.wake(min((at_s for at_s in (*due, self._download.next_s) if at_s > now_s), default=math.inf))
 
     def on_message(self, session: Session, text: bytes, now_s: float) -> None:
@@ -164,8 +165,7 @@ class SessionControl:
         newer = [session for session in self._user.sessions if self._is_newer(session)]
         if any(self._download.is_from(session) for session in newer) or not newer:
             return
-        # A neighbor that was tried is the last to be tried again. Of the others a random one: a malicious member cannot
-        # make itself the first.
+        # A random one of the neighbors that were tried least: a malicious member cannot make itself the first.
         fewest = min(session.list_attempts for session in newer)
         chosen = secrets.choice([session for session in newer if session.list_attempts == fewest])
         chosen.list_attempts += 1
@@ -183,7 +183,7 @@ class SessionControl:
             return
         text = self._differences.get((since, number))
         if text is None:
-            if not self._take_tokens(session, MAKING_TOKENS, now_s):
+            if not self._take_tokens(session, DELTA_TOKENS, now_s):
                 self._user.on_drop("neighbor_over_quota")
                 return
             text = self._differences[since, number] = self._membership.encode_delta(since)
@@ -208,7 +208,7 @@ class SessionControl:
         whole = self._download.end()
         if not self._membership.take_revocations(text) and self._is_newer(session):
             if not whole:
-                # The difference does not fit to this node's own list; the whole list may.
+                # The delta does not fit to this node's own list, so the complete list is fetched.
                 self._download.start(session, 0, now_s)
                 return
             session.list_forged = True
@@ -216,7 +216,7 @@ class SessionControl:
         self._fetch(now_s)
 
     def _take_tokens(self, session: Session, tokens: float, now_s: float) -> bool:
-        """Whether the bucket of a neighbor has so many tokens; then they are taken."""
+        """Take tokens from the bucket of a neighbor; False if it has too few."""
         used, since_s = session.used_tokens
         used = max(used - (now_s - since_s) * REQUESTS_PER_S, 0.0) + tokens
         if used > REQUEST_BURST:

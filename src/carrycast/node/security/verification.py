@@ -1,7 +1,7 @@
 """Verification of received messages: events must be signed, subscriptions and requests certified and authorized.
 
-Codecs verify, for everything from the network passes them: also the parcels of routers, and messages that a protocol
-assembles from pieces, which it decodes by the codec too (`Host.decoder`).
+Verification is part of the codecs, because everything from the network is decoded by them: also the parcels of routers,
+and the messages that a protocol assembles from fragments (`Host.decoder`).
 """
 
 import base64
@@ -25,27 +25,27 @@ from carrycast.node.security.membership import Certified, Member, Membership, Re
 from carrycast.node.security.primitives import is_signed_by
 
 CERTIFICATE = "$certificate"
-"""The attribute of a subscription, or of a request, in which its certificate travels."""
+"""The attribute of a subscription or a request that contains the certificate of its node."""
 SIGNATURE = "$signature"
-"""The attribute of a request, or of a subscription that asks for its history, which proves that its node made it."""
+"""The attribute of a request, or of a subscription with history, that contains the signature of its node."""
 
 
 LAPSED = frozenset({EventFlaw.EXPIRED, EventFlaw.REVOKED})
-"""What may happen to valid events while others carry them."""
+"""The flaws that valid events may get while nodes carry them."""
 
 T = TypeVar("T")
 Asking = TypeVar("Asking", bound=Subscription | Request)
 
 
 class SubscriptionFlaw(enum.StrEnum):
-    """Why a subscription is rejected in a network with an operator."""
+    """The reasons for which a network with an operator rejects subscriptions."""
 
     UNCERTIFIED = "subscription_uncertified"
     NOT_ALLOWED = "subscription_not_allowed"
 
 
 class RequestFlaw(enum.StrEnum):
-    """Why a request for stored events is rejected in a network with an operator."""
+    """The reasons for which a network with an operator rejects requests for stored events."""
 
     UNCERTIFIED = "request_uncertified"
     NOT_ALLOWED = "request_not_allowed"
@@ -58,11 +58,11 @@ class MessageVerifier:
         self.membership = membership
         self.signatures = EventSignatures(membership, batch)
         self.on_drop: Callable[[str], None] = lambda reason: None
-        """Called with the reason for which a part of a message is left out."""
+        """Called with the reason for which a part of a message is removed."""
         self._fields: dict[type[msgspec.Struct], tuple[str, ...]] = {}
 
     def add_verification(self, plan: StackPlan) -> StackPlan:
-        """The same stack, with codecs that verify."""
+        """Return the same stack with codecs that verify."""
         verified = StackPlan(plan.protocol, plan.settings, plan.router, plan.router_settings, plan.beacons)
         verified.overhears = plan.overhears
         inner = _VerifyingCodec(verified.codecs[Layer.DISSEMINATION], self._verify, self._verify_assembled)
@@ -78,20 +78,20 @@ class MessageVerifier:
         return verified
 
     def attach_certificate(self, asking: Asking) -> Asking:
-        """A subscription, or a request, of this node with its certificate."""
+        """Add the certificate of this node to its subscription or request."""
         if not isinstance(self.membership, Certified):
             return asking
         attributes = {**asking.attributes, CERTIFICATE: base64.b64encode(self.membership.credential).decode()}
-        # Every node that has received an event of this one knows its certificate, and answers go where a request claims
-        # to come from: so the node signs it.
+        # Every node that has received an event of this node knows its certificate, and could send a request in its name
+        # to make others send answers to it. So requests are signed.
         if isinstance(asking, Request) or asking.history:
             signature = self.membership.identity.sign(b"claim", _encode_claim(attributes))
             attributes[SIGNATURE] = base64.b64encode(signature).decode()
         return msgspec.structs.replace(asking, attributes=attributes)
 
     def check_own_subscription(self, filter: str, attributes: Mapping[str, Scalar] | None) -> None:
-        """A UserError if this node is not authorized to subscribe to that, or its certificate lacks a claimed
-        attribute."""
+        """Raise a UserError if this node is not authorized to subscribe to a filter, or claims an attribute that its
+        certificate does not have."""
         mine = self.membership.mine
         if mine.subscribe is not None and not mine.subscribe.covers(Filter(filter)):
             raise UserError(f"this node may ask only for what matches {mine.subscribe} (its certificate says so)")
@@ -104,23 +104,24 @@ class MessageVerifier:
                     )
 
     def _verify(self, message: T) -> T:
-        """A message without the parts that are rejected; a DecodeError if all of it is."""
+        """Return a message without its rejected parts; a DecodeError if the whole message is rejected."""
         self._check_claim(message)
-        # Most that comes carries one event and nothing else.
+        # Most messages carry one event and nothing else to verify.
         if isinstance(message, EventMessage) and self._find_carrying_fields(type(message)) == ("event",):
             self._check(message.event, frozenset())
             return message
         return self._filter(message, frozenset())
 
     def _verify_assembled(self, found: T) -> T:
-        """The same for a message that was assembled from pieces. It was acknowledged, and others wait for what follows
-        it: so events that were valid when they were sent stay in it, to be dropped where they are delivered."""
+        """The same for a message that was assembled from fragments. The fragments are acknowledged already, and later
+        messages of the channel wait for this one. So events that were valid when they were sent stay in the message,
+        and are dropped when they are delivered."""
         self._check_claim(found)
         return self._filter(found, LAPSED)
 
     def _filter(self, value: T, but: frozenset[EventFlaw]) -> T:
-        """A value without the rows of its lists whose subscriptions are rejected: one whose certificate has expired
-        must not take the others with it. Everything else that is rejected is a DecodeError."""
+        """Return a value without the rows of its lists whose subscriptions are rejected: an expired certificate must
+        not affect the other rows. A DecodeError for every other rejection."""
         if isinstance(value, Event | Subscription):
             self._check(value, but)
         elif isinstance(value, msgspec.Struct):
@@ -141,7 +142,7 @@ class MessageVerifier:
             try:
                 yield self._filter(row, but)
             except DecodeError as error:
-                # A pair without one of its members would be malformed.
+                # A subscription is not removed from a tuple itself, which would then be malformed.
                 if isinstance(row, Subscription) or not isinstance(error.flaw, SubscriptionFlaw):
                     raise
                 self.on_drop(error.flaw)
@@ -193,7 +194,7 @@ class MessageVerifier:
                 yield from self._find_parcels(getattr(value, name))
 
     def _find_carrying_fields(self, kind: type[msgspec.Struct]) -> tuple[str, ...]:
-        """The fields of a message type that may carry one."""
+        """Return the fields of a message type that can carry an event, a subscription or a parcel."""
         known = self._fields.get(kind)
         if known is None:
             hints = typing.get_type_hints(kind)
@@ -204,7 +205,7 @@ class MessageVerifier:
 
 
 class _VerifyingCodec(Codec):
-    """Decodes as another codec does, and rejects what is not verified."""
+    """A codec that verifies every message that it decodes."""
 
     def __init__(self, codec: Codec, verify: Callable[[Message], Message], assembled: Callable[[Any], Any]) -> None:
         super().__init__(codec.layer, codec.name, codec.messages)
@@ -220,7 +221,7 @@ class _VerifyingCodec(Codec):
 
 
 def _can_carry(hint: object, seen: frozenset[object]) -> bool:
-    """Whether a type may hold an event, a subscription or a parcel."""
+    """Whether a type can carry an event, a subscription or a parcel."""
     if hint in (Event, Subscription, Parcel):
         return True
     if isinstance(hint, type) and hint not in seen and (issubclass(hint, msgspec.Struct) or hasattr(hint, "_fields")):
@@ -239,7 +240,7 @@ def _decode_attribute(attributes: Mapping[str, Scalar], name: str) -> bytes | No
 
 
 def _encode_claim(attributes: Mapping[str, Scalar]) -> bytes:
-    """What is signed of a claim. Its filter is not: brokers divide requests among repositories."""
+    """Encode the signed part of a claim: not the filter, because brokers split requests among repositories."""
     return msgspec.msgpack.encode(sorted(item for item in attributes.items() if item[0] != SIGNATURE))
 
 
@@ -249,5 +250,5 @@ def _is_signed(member: Member, attributes: Mapping[str, Scalar]) -> bool:
 
 
 def _is_same(certified: Scalar | None, claimed: Scalar) -> bool:
-    """Of the same type, too: for Python `True` is 1, for a filter it is not."""
+    """Whether two values are equal and of the same type: in Python `True` is 1, in a filter it is not."""
     return type(certified) is type(claimed) and certified == claimed
