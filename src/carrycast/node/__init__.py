@@ -1,7 +1,7 @@
 """The live environment: the same protocols on real sockets, with asyncio.
 
-`carrycast.node.api.client.connect` is for applications, `carrycast.node.node.LiveNode` runs a node within a program.
-Nothing is imported here, so that the processes of processors start with what they need and no more.
+Applications use `carrycast.node.api.client.connect`; `carrycast.node.node.LiveNode` runs a node within a program.
+Exports are imported lazily, so that the processes of processors import only the modules that they need.
 """
 
 from typing import TYPE_CHECKING

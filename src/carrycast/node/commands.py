@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 HISTORY_COMPLETE = "the stored events from before are complete"
 HISTORY_INCOMPLETE = "the stored events from before are not complete; more may arrive later"
 PATIENCE_S = 3.0
-"""How long a command tries to connect: as long as a node takes to start on a small device."""
+"""How long a command tries to connect: a node takes this long to start on a small device."""
 
 BOOT_PATIENCE_S = 60.0
 """How long a node waits for the addresses of its interfaces: a machine may boot faster than its network."""
 BOOT_RETRY_S = 2.0
-"""How often a node that waits for an interface tries again."""
+"""The time between two attempts of a node that waits for an interface."""
 
 _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf|infinity)", re.IGNORECASE)
-"""Narrower than Python's numbers: `1_000` and digits of other scripts are texts."""
+"""Numbers in attributes. Unlike in Python, `1_000` and digits of other scripts are texts."""
 _PADDED = re.compile(r"[+-]?0[0-9]")
 _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
-"""One attribute of a line, with blanks within quotes."""
+"""One attribute of a line; blanks may be within quotes."""
 
 
 def run_node(config_path: str | Path) -> int:
     """Run a node until SIGINT or SIGTERM; the exit status."""
-    # Imported here, because the other commands are clients, which need none of a node.
+    # Imported here, because the other commands are clients, which do not need the modules of a node.
     import asyncio
 
     from carrycast.node.config import load_config
@@ -107,7 +107,7 @@ async def _run(node: "LiveNode", path: Path) -> None:
 
 
 async def _start_when_possible(node: "LiveNode", stop: "asyncio.Event") -> bool:
-    """Start as soon as the machine has the addresses to listen on; False if it was stopped before."""
+    """Start as soon as the machine has the addresses to listen on; False if the node was stopped before."""
     import asyncio
 
     from carrycast.node.link import AddressUnavailableError
@@ -188,7 +188,7 @@ class SubscribeArguments(NamedTuple):
 def subscribe(
     address: str, options: SubscribeArguments, count: int | None = None, timeout_s: float | None = None
 ) -> Iterator[Event]:
-    """The events of a subscription: at most `count`, and none after `timeout_s` in all.
+    """Yield the events of a subscription: at most `count`, and none after `timeout_s` in all.
 
     If the connection is lost, a named subscription is resumed as soon as the node is back; another one ends.
     """
@@ -212,7 +212,7 @@ def subscribe(
 def _receive_events(
     address: str, options: SubscribeArguments, patience_s: float, deadline: float, count: int | None
 ) -> Iterator[Event]:
-    """The events of one connection. An event is acknowledged when the next one is taken, and at the end."""
+    """Yield the events of one connection. An event is acknowledged when the next one is taken, and at the end."""
     with connect(address, patience_s) as client:
         deliveries = client.subscribe(
             options.filter,
@@ -257,13 +257,13 @@ def move(address: str, position: tuple[float, float] | None, velocity: tuple[flo
 
 
 def status(address: str) -> Status:
-    """The status of the node at an address."""
+    """Return the status of the node at an address."""
     with connect(address, PATIENCE_S) as client:
         return client.status()
 
 
 def parse_attributes(texts: Sequence[str]) -> dict[str, Scalar]:
-    """`["speed=31", "road=A1", "icy=true", "id='7'"]` as attributes; a value in quotes is a text."""
+    """Parse attributes such as `["speed=31", "road=A1", "icy=true", "id='7'"]`; a value in quotes is a text."""
     attributes: dict[str, Scalar] = {}
     for text in texts:
         name, equals, value = text.partition("=")

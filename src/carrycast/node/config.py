@@ -1,4 +1,4 @@
-"""The configuration of a node, checked: `load_config` reads a TOML file (`config_file.py`)."""
+"""The checked configuration of a node, and its identity. `load_config` reads a TOML file (`config_file.py`)."""
 
 import os
 import secrets
@@ -64,7 +64,7 @@ class NodeConfig:
     metrics: SocketAddress | None = None
     """The address of the monitoring server."""
     gateways: Mapping[str, GatewayFactory] = field(default_factory=dict)
-    """For clients of other protocols."""
+    """The gateways for clients of other protocols, by name."""
     position: Position | None = None
     processors: tuple[ProcessorConfig, ...] = ()
     roles: tuple[str, ...] = ()
@@ -79,11 +79,11 @@ class NodeConfig:
     """The filters of the events that the node stores."""
     load_window_s: float = DEFAULT_WINDOW_S
     predictable_ids: bool = False
-    """Whether events are numbered as in the simulator, so that frames have the same length; only for tests and the
-    lab."""
+    """Whether events are numbered as in the simulator, so that frames have the same length; for tests and the lab
+    only."""
 
     def make_host_facts(self) -> HostFacts:
-        """The part of the configuration that state machines may read; each start begins at this position."""
+        """Return the part of the configuration that state machines may read, for one start of the node."""
         there = None if self.position is None else Whereabouts(self.position)
         processors = tuple(installed.processor for installed in self.processors)
         return HostFacts(there, processors, self.roles, self.directory, self.area, self.roads, self.name)
@@ -152,7 +152,7 @@ def _parse_gateways(file: NodeFile, path: Path) -> dict[str, GatewayFactory]:
 def _parse_applications(
     sections: tuple[ApplicationSection, ...], offers: frozenset[Capability], path: Path
 ) -> tuple[ApplicationConfig, ...]:
-    """The applications of a node, checked; a UserError says what is wrong."""
+    """Check the applications of a node; a UserError says what is wrong."""
     found: dict[str, ApplicationConfig] = {}
     for index, section in enumerate(sections):
         where = f"{path}: applications[{index}]"
@@ -210,7 +210,7 @@ def _parse_facts(file: NodeFile, path: Path) -> HostFacts:
             roads = read_map(str(path.parent / file.map) if file.map.endswith(".toml") else file.map)
         except UserError as error:
             raise UserError(f"{path}: map: {error}") from None
-        # Without an area of its own, the configuration means that of the map.
+        # The default of the area is that of the map.
         area = area or Area(roads.width_m, roads.height_m)
         if roads.width_m > area.width_m or roads.height_m > area.height_m:
             raise UserError(
@@ -222,7 +222,8 @@ def _parse_facts(file: NodeFile, path: Path) -> HostFacts:
 
 
 def _parse_directory(file: NodeFile) -> dict[str, tuple[NodeId, ...]] | None:
-    """The nodes of each role: by name if they have no key file, else by id."""
+    """Return the ids of the nodes of each role. The file names a node by its name, or by its id if it has a key
+    file."""
     if file.directory is None:
         return None
     return {
@@ -271,7 +272,7 @@ def _parse_processor(section: ProcessorSection, index: int, path: Path) -> Proce
 def read_identity(
     name: str, key_file: str | None, keys: KeysSection | None, path: Path
 ) -> tuple["Keys | None", NodeId]:
-    """The keys of a node, if it has any, and its id; a UserError says what is wrong."""
+    """Read the keys of a node, if it has any, and derive its id; a UserError says what is wrong."""
     if keys is None:
         return None, derive_node_id(name.encode() if key_file is None else read_or_create_key(path.parent / key_file))
     if key_file is not None:
@@ -283,7 +284,7 @@ def read_identity(
 
 
 def read_or_create_key(path: Path) -> bytes:
-    """The random key in a file. If there is no file it is created, readable to its owner only."""
+    """Read the random key in a file. If there is no file, it is created, readable to its owner only."""
     try:
         if not path.exists():
             _create_key(path)
@@ -298,9 +299,9 @@ def read_or_create_key(path: Path) -> bytes:
 
 def _create_key(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Renamed when it is complete: a truncated key would be another node.
+    # The file is renamed when it is complete, because a truncated key would be the identity of another node.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    # A start that was killed leaves one behind, and in a container every process has the same id.
+    # A process that was killed may have left one, and in a container every process has the same id.
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:

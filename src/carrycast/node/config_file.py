@@ -1,4 +1,4 @@
-"""The configuration file of a node, as it is written: one struct for each table. docs/live.md describes each key."""
+"""The configuration file of a node: one struct for each table. docs/live.md describes each key."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ class ControlSection(Section, frozen=True):
     token_file: str | None = None
 
     def find_address(self, path: Path) -> Path | int:
-        """The socket or the port; a UserError if the table names neither or both."""
+        """Return the path of the socket, or the port; a UserError if the table has neither or both."""
         if self.socket is not None and self.port is None:
             return path.parent / self.socket
         if self.port is not None and self.socket is None:
@@ -72,7 +72,7 @@ class ControlSection(Section, frozen=True):
         raise UserError(f"{path}: control: give either socket (a path) or port (on 127.0.0.1)")
 
     def find_token_file(self, path: Path) -> Path | None:
-        """The token file of a port; by default beside the configuration."""
+        """Return the token file of a port, by default beside the configuration; None for a socket."""
         return None if self.port is None else path.parent / (self.token_file or f"{path.stem}.token")
 
 
@@ -83,7 +83,7 @@ class MetricsSection(Section, frozen=True):
     host: str = "127.0.0.1"
 
     def find_address(self, path: Path) -> SocketAddress:
-        """The address to listen on; a UserError if the host is no IP address."""
+        """Return the address to listen on; a UserError if the host is no IP address."""
         try:
             # An empty host would mean every address of the machine, and the server has no authentication.
             host = ipaddress.ip_address("127.0.0.1" if self.host == "localhost" else self.host)
@@ -115,7 +115,7 @@ class EnforcementSection(Section, frozen=True):
     commands: dict[Name, CommandSection] = msgspec.field(default_factory=dict)
 
     def make_allowed_actions(self) -> AllowedActions:
-        """The same, for the runtime."""
+        """Convert the table for the runtime."""
         commands = {name: AllowedCommand(one.run, one.arguments) for name, one in self.commands.items()}
         return AllowedActions(self.settings, commands)
 
@@ -128,7 +128,7 @@ class NodeFile(Section, frozen=True):
     key_file: str | None = None
     keys: KeysSection | None = None
     listen: dict[str, object] | None = None
-    """Its keys are those of the link adapter."""
+    """Its keys depend on the link adapter."""
     discovery: DiscoverySection = DiscoverySection()
     link: LinkSettings | None = None
     interfaces: tuple[dict[str, object], ...] = ()
@@ -151,7 +151,7 @@ class NodeFile(Section, frozen=True):
     directory: dict[Name, list[Name | NodeId]] | None = None
     area_m: tuple[Extent, Extent] | None = None
     map: Annotated[str, Meta(min_length=1)] | None = None
-    """A map that comes with carrycast, or a .toml file."""
+    """The name of a built-in map, or a .toml file."""
     load_window_s: LoadWindow = DEFAULT_WINDOW_S
     log: LogSection = LogSection()
 
@@ -165,5 +165,5 @@ def read_config_file(path: Path) -> NodeFile:
 
 
 def parse_config_tables(tables: Mapping[str, object], where: str) -> NodeFile:
-    """The tables of a configuration file, checked."""
+    """Check the tables of a configuration file; a UserError says which key is wrong."""
     return parse_settings(dict(tables), NodeFile, where)

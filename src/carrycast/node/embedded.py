@@ -13,7 +13,7 @@ from carrycast.node.config import config_from, load_config
 from carrycast.node.node import LiveNode
 
 MAX_QUEUED = 10_000
-"""Events that wait for a slow reader; more are dropped as `reader_slow`, the oldest first."""
+"""The most events that wait for a slow reader; the oldest are dropped as `reader_slow`."""
 
 
 class Node:

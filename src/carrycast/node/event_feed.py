@@ -1,7 +1,6 @@
-"""The event feed of a live node: what happens to events at the node, in order, for clients that watch it.
+"""The event feed of a live node: the steps of events at the node, in order, for clients that watch it.
 
-While nobody watches, only the state that a new watcher needs is kept: which events the node stores, and which
-subscriptions are active.
+Without a watcher, only the state that a new watcher needs is kept: the stored events and the active subscriptions.
 """
 
 from collections import deque
@@ -13,16 +12,17 @@ from carrycast.core.wire import EventMessage, Message, classify
 from carrycast.trace import Kind
 
 MAX_BUFFERED = 10_000
-"""Feed events that are buffered for watchers; older ones are missed, and counted."""
+"""The most feed events that are buffered for watchers. Watchers miss older ones, which are counted."""
 MAX_READ = 500
-"""Feed events of one response: with long attributes they still fit in a line."""
+"""The most feed events of one response: with long attributes they still fit in a line."""
 MAX_SUBSCRIPTIONS = 1000
+"""The most subscriptions of one response."""
 MAX_STORED = 10_000
-"""A bound for protocols that note what they store and never what they evict."""
+"""The most stored events that are remembered, for protocols that note stored events but no evictions."""
 
 
 class FeedEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step of an event. `kind` is one of the trace: publish, receive, deliver, store, evict or drop."""
+    """One step of an event. `kind` is a kind of trace rows: publish, receive, deliver, store, evict or drop."""
 
     time_s: float
     kind: str
@@ -30,7 +30,7 @@ class FeedEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     peer: int | None = None
     reason: str | None = None
     attributes: dict[str, Scalar] | None = None
-    """Of an event that is new at this node."""
+    """The attributes of an event that is new at this node."""
     access: str | None = None
     processor: str | None = None
     """The processor that made the event."""
@@ -46,7 +46,7 @@ class ActiveSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventFeed:
-    """The feed of one node. A watcher reads what came after what it has read."""
+    """The feed of one node. Each watcher remembers the number up to which it has read."""
 
     def __init__(self) -> None:
         self.frames = 0
@@ -83,18 +83,19 @@ class EventFeed:
         return self._count
 
     def read_after(self, number: int) -> tuple[int, list[FeedEvent], int]:
-        """How many feed events from a number on were missed; some of those that follow; where to continue."""
+        """Return how many feed events from a number on were missed, some of those that follow, and the next number to
+        read."""
         first = self._count - len(self._buffer)
         start = min(max(number, first), self._count)
         found = [self._buffer[i - first] for i in range(start, min(start + MAX_READ, self._count))]
         return max(first - number, 0), found, start + len(found)
 
     def list_stored_events(self) -> list[str]:
-        """The events that the protocol stores."""
+        """Return the ids of the events that the protocol stores."""
         return [str(event) for event in self._stored]
 
     def list_subscriptions(self) -> list[ActiveSubscription]:
-        """The active subscriptions; of very many the newest."""
+        """Return the active subscriptions, at most the newest MAX_SUBSCRIPTIONS."""
         return list(self._subscriptions.values())[-MAX_SUBSCRIPTIONS:]
 
     # For the recorder.

@@ -1,6 +1,6 @@
-"""The log of a node: text for people, or one JSON object a line for programs.
+"""The log of a node: text for people, or one JSON object per line for programs.
 
-A message is a fixed text, and its details are in fields, so that logs can be searched and counted.
+A message is a fixed text with its details in fields, so that log lines can be searched and counted.
 """
 
 import json
@@ -36,7 +36,7 @@ class _FieldFormatter(logging.Formatter):
         self._format = format
 
     def format(self, record: logging.LogRecord) -> str:
-        """As JSON, or as text with the fields behind it."""
+        """Format a record as JSON, or as text followed by its fields."""
         fields: dict[str, object] = getattr(record, FIELDS, {})
         when = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z"
         message = record.getMessage()

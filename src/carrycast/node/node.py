@@ -68,7 +68,7 @@ class LiveNode(ApplicationLayer):
     """One node. `async with LiveNode(config) as node:` runs it; all methods belong to the thread of the event loop."""
 
     def __init__(self, config: NodeConfig, adapters: Mapping[Interface, LinkAdapter] | None = None) -> None:
-        """An interface for which no adapter is given has the one that its configuration names."""
+        """`adapters` replace the adapters that the configuration names, by interface."""
         self.config, self.security = config, make_security_policy(config)
         self._adapters = dict(adapters or {})
         for one in config.interfaces:
@@ -246,7 +246,7 @@ class LiveNode(ApplicationLayer):
         self._runtime.interfaces[on or self.config.interfaces[0].name].peers[address] = None
 
     def remove_peer(self, address: LinkAddress, on: Interface | None = None) -> None:
-        """No longer send them there; an unknown address is ignored."""
+        """No longer send beacons and broadcasts to this address; an unknown address is ignored."""
         self._runtime.interfaces[on or self.config.interfaces[0].name].peers.pop(address, None)
 
     def is_busy(self, more: int = 0) -> bool:
@@ -319,7 +319,7 @@ class LiveNode(ApplicationLayer):
         return self._applications.command(application, verb, body, on_reply)
 
     def application(self, name: str) -> Application:
-        """One of the node's own applications."""
+        """Return one of the node's applications."""
         return self._applications.hosted.application(name)
 
     def move(self, position: Position | None, velocity: Velocity = STANDING) -> None:
@@ -330,7 +330,7 @@ class LiveNode(ApplicationLayer):
         self._whereabouts.position, self._whereabouts.velocity = position, velocity
 
     def status(self) -> Status:
-        """The status of the node."""
+        """Return the status of the node."""
         addresses = {name: self._adapters[name].format_address(address) for name, address in self.addresses.items()}
         return Status(
             name=self.config.name,

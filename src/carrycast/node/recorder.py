@@ -32,16 +32,16 @@ from carrycast.trace import (
 LOG = logging.getLogger("carrycast.node")
 
 BAD_ROWS_PER_S = 100
-"""At most so many dropped datagrams a second become trace rows, so that garbage cannot fill the disk; all are
-counted."""
+"""The most trace rows of dropped datagrams per second, so that garbage cannot fill the disk. All drops are counted."""
 UNTRACED = frozenset({"link_own"})
 """A multicast group returns a node's own datagrams all the time; they are counted and not traced."""
 FOREIGN = frozenset(
     {"link_truncated", "link_bad_magic", "link_version", "link_kind", "link_sender", "link_body", "link_unproven"}
     | {"frame_other_protocol", "frame_version"}
 )
-"""Drops of datagrams that no member of this network sends, or another version of carrycast does."""
+"""Drops of datagrams that come from outside this network, or from another version of carrycast."""
 LOG_INTERVAL_S = 60.0
+"""The least time between two log lines about foreign datagrams with the same reason."""
 
 DELAY_BOUNDS_S = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
 """Buckets from one hop on a fast link to an hour of store-carry-forward."""
@@ -51,7 +51,7 @@ wall_s = time.time
 
 
 class DelayHistogram:
-    """Delivery delays since the start of a node, in buckets, so that their number does not matter."""
+    """A histogram of the delivery delays since the start of a node."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(DELAY_BOUNDS_S) + 1)
@@ -59,14 +59,14 @@ class DelayHistogram:
         self.sum_s = 0.0
 
     def add(self, delay_s: float) -> None:
-        """Add a delivery. If clocks differ it may seem earlier than its publication, and counts as zero."""
+        """Add a delay. A delay that is negative because clocks differ counts as zero."""
         delay_s = max(0.0, delay_s)
         self._counts[bisect_left(DELAY_BOUNDS_S, delay_s)] += 1
         self.count += 1
         self.sum_s += delay_s
 
     def accumulate(self) -> Iterator[tuple[float | None, int]]:
-        """How many delays are within each bound; None is no bound."""
+        """Yield each bound and how many delays are within it; the last bound is None (infinite)."""
         total = 0
         for bound, count in zip((*DELAY_BOUNDS_S, None), self._counts, strict=True):
             total += count
@@ -76,8 +76,8 @@ class DelayHistogram:
 class NodeRecorder:
     """The trace and the counters of one node.
 
-    Rows carry the wall clock, read once and advanced by the monotonic clock: it never jumps back within a trace, and
-    the traces of nodes on one machine can be joined.
+    The times of rows are wall-clock times. The wall clock is read once, at the start, and advanced by the monotonic
+    clock, so that times never go back within a trace, and the traces of nodes on one machine can be joined.
     """
 
     def __init__(self, node: NodeId, trace: Trace) -> None:
@@ -102,7 +102,7 @@ class NodeRecorder:
         self._bad_rows = 0
 
     def time_s(self) -> float:
-        """The present time, as in trace rows."""
+        """Return the present time, as in trace rows."""
         return time.monotonic() + self._wall_offset_s
 
     def mark(self, kind: Kind) -> None:
@@ -154,7 +154,7 @@ class NodeRecorder:
         size_bytes: int,
         attempt: int = 1,
     ) -> None:
-        """A transmission; attempts after the first are retries."""
+        """A message was transmitted; attempts after the first are retries."""
         self.counts["sent" if attempt == 1 else "retried"] += 1
         # Beacons are not counted, as in the player of a trace.
         self.feed.frames += layer is not Layer.DISCOVERY
@@ -163,7 +163,7 @@ class NodeRecorder:
             self._add_row(transfer.send_row(self.time_s(), self._node, peer, attempt))
 
     def receive(self, layer: Layer, message: Message, peer: NodeId, interface: str, size_bytes: int) -> None:
-        """A reception, without duplicates by retransmission."""
+        """A message was received; duplicates by retransmission are not recorded."""
         self.counts["received"] += 1
         if self.feed.is_watched:
             self.feed.receive(self.time_s(), message, peer)
@@ -184,9 +184,9 @@ class NodeRecorder:
             self._add_row(link_change_row(self.time_s(), self._node, link))
 
     def note(self, layer: Layer, fact: Fact) -> None:
-        """Record a fact that a state machine notes, or the host about one."""
+        """Record a fact that a state machine notes, or that the host notes for it."""
         if fact.kind in (Kind.DROP, Kind.PROCESSOR_ERROR):
-            # The text after a colon is for people, and different every time.
+            # The text after a colon differs every time, so it is not part of the counter's name.
             self.drops[fact.reason.partition(":")[0]] += 1
         if isinstance(fact, Gap):
             self.counts["gaps"] += 1
@@ -224,7 +224,7 @@ class NodeRecorder:
             self._add_row(drop_row(self.time_s(), self._node, layer, reason, peer, message))
 
     def drop_datagram(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
-        """A datagram was dropped, or several, which share one trace row."""
+        """One or several datagrams were dropped; they share one trace row."""
         self.drops[reason] += times
         if reason in FOREIGN:
             self._log_foreign(reason, peer)
@@ -261,7 +261,7 @@ class NodeRecorder:
             self.end_trace(error.strerror or error)
 
     def end_trace(self, reason: object) -> None:
-        """The trace cannot be written: end it, so that it does not grow in memory."""
+        """End a trace that cannot be written, so that it does not grow in memory."""
         LOG.error("the trace ends here: %s", reason)
         self.trace.full = self.trace.deliveries = False
         self.drops["trace_failed"] += 1

@@ -20,6 +20,7 @@ from carrycast.node.logs import set_up_logging
 from carrycast.node.recorder import LOG
 
 TUNED = ("discovery", "protocol", "router")
+"""The tables of the settings of the stack."""
 PARTLY_RELOADABLE = frozenset({*TUNED, "interfaces", "log"})
 """Tables of which some keys can change."""
 
@@ -55,7 +56,7 @@ class ConfigReload:
         self._turn = asyncio.Lock()
 
     async def reload(self) -> list[str]:
-        """Read the file again and apply the changes; the keys that need a restart."""
+        """Read the file again and apply the changes; returns the keys that need a restart."""
         # Resolving host names takes time: a later reload must not be overtaken by an earlier one.
         async with self._turn:
             return await self._reload()
@@ -94,7 +95,8 @@ class ConfigReload:
         return left
 
     async def _reload_peers(self, one: InterfaceConfig, wanted: set[LinkAddress]) -> list[str]:
-        """Add new peers and remove old ones; those that cannot be removed because their names cannot be resolved."""
+        """Add new peers and remove old ones. Returns the peers that cannot be removed, because their names cannot be
+        resolved."""
         left, adapter = [], one.make_adapter()
         for peer in self._peers[one.name] - wanted:
             resolving = self._resolving.pop((one.name, peer), None)
@@ -150,5 +152,5 @@ class ConfigReload:
 
 
 def _find_settings(plan: StackPlan) -> dict[str, Settings | None]:
-    """The settings of a stack by their tables in the file."""
+    """Return the settings of a stack by their tables in the file."""
     return {"discovery": plan.beacons, "protocol": plan.settings, "router": plan.router_settings}

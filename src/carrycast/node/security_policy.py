@@ -24,18 +24,18 @@ class SecurityPolicy:
     """A node without keys: nothing is signed, encrypted or verified."""
 
     warning: str | None = OPEN
-    """For the operator, when the node starts."""
+    """Printed when the node starts."""
 
     def make_channel(self, adapter: LinkAdapter) -> FrameChannel:
-        """How the frames of an interface become datagrams."""
+        """Make the frame channel of an interface."""
         return PlainChannel(adapter)
 
     def secure_plan(self, plan: StackPlan) -> StackPlan:
-        """The stack, with codecs that verify messages."""
+        """Return the stack with codecs that verify messages."""
         return plan
 
     def secure_applications(self, applications: ApplicationLayer, on_drop: Callable[[str], None]) -> ApplicationLayer:
-        """The application layer, behind the verification of events."""
+        """Return the application layer with verification of events."""
         return applications
 
     def sign(self, events: Sequence[Event]) -> Sequence[Event | UserError]:
@@ -47,15 +47,15 @@ class SecurityPolicy:
         return asking
 
     def check_subscription(self, filter: str, attributes: Mapping[str, Scalar] | None) -> None:
-        """A UserError if the node may not subscribe to this, or request it."""
+        """Raise a UserError if the node may not subscribe to this, or request it."""
 
     def start(self, certify_again: Callable[[], None]) -> Callable[[], None]:
-        """The node has started: call `certify_again` when it gets a new certificate. Returns a function that ends
-        this."""
+        """Start with the node: call `certify_again` when the node gets a new certificate. Returns the function that
+        stops this."""
         return lambda: None
 
     def check_health(self, failure: str | None) -> Health:
-        """The health of the node, with another failure or none."""
+        """Return the health of the node; `failure` is a failure of another part."""
         return Health(failure)
 
     @property
@@ -120,7 +120,7 @@ class KeyedSecurityPolicy(SecurityPolicy):
         return None if self._monitor is None else self._monitor.ends_s
 
     def reload(self) -> None:
-        # Independently: an invalid certificate must not keep a node from reading the revocation list.
+        # Each on its own: an invalid certificate must not keep a node from reading the revocation list.
         for what, read in (("the revocation list", self._reload_list), ("the certificate", self._reload_keys)):
             try:
                 LOG.info("%s", read())
@@ -150,7 +150,7 @@ class KeyedSecurityPolicy(SecurityPolicy):
 
 
 def make_security_policy(config: NodeConfig) -> SecurityPolicy:
-    """The policy of a configuration; an open node logs that it is open."""
+    """Make the policy of a configuration; an open node logs that it is open."""
     if config.keys is None:
         LOG.info("%s: %s", config.name, OPEN)
         return SecurityPolicy()

@@ -10,7 +10,7 @@ import socket
 from carrycast.node.recorder import LOG
 
 RETRY_S = 0.1
-"""How long to wait until `READY` is sent again to a busy service manager, which waits for it."""
+"""The time until `READY` is sent again to a busy service manager."""
 
 
 class ServiceManager:
@@ -18,19 +18,19 @@ class ServiceManager:
 
     def __init__(self) -> None:
         self._path = os.environ.get("NOTIFY_SOCKET", "")
-        # A service manager restarts a node that is silent for longer.
+        # The service manager restarts a node that sends no notification for this long.
         self._watchdog_s = int(os.environ.get("WATCHDOG_USEC", "0")) / 1e6
         self._timer: asyncio.TimerHandle | None = None
 
     def notify_ready(self, status: str) -> None:
-        """The node has started. From now on the watchdog is notified as long as the event loop runs."""
+        """Notify that the node has started. From now on the watchdog is notified as long as the event loop runs."""
         if not self._send(f"READY=1\nSTATUS={status}"):
             self._timer = asyncio.get_running_loop().call_later(RETRY_S, self.notify_ready, status)
         elif self._path and self._watchdog_s > 0:
             self._notify_watchdog()
 
     def notify_stopping(self) -> None:
-        """The node stops on purpose."""
+        """Notify that the node stops on purpose."""
         if self._timer is not None:
             self._timer.cancel()
         self._send("STOPPING=1")

@@ -18,7 +18,7 @@ class DiskFullError(WorkError):
 
 @dataclass(frozen=True, slots=True)
 class TraceConfig:
-    """The level of the trace and its directory; without a directory the trace stays in memory."""
+    """`[trace]`: the level of the trace and its directory; without a directory the trace stays in memory."""
 
     level: Level = Level.METRICS
     directory: Path | None = None

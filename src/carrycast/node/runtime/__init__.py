@@ -1,4 +1,4 @@
-"""What runs a stack on a real machine: its loop, store, clock, numbers, and users' functions in processes."""
+"""The runtime of a node: runs its stack on an event loop, its applications, and users' functions in processes."""
 
 from typing import TYPE_CHECKING
 

@@ -13,8 +13,9 @@ from carrycast.core.protocol import Tuner
 from carrycast.node.recorder import LOG
 
 COMMAND_S = 10.0
-"""A command that takes longer is killed: an action of a policy is a switch, not a service."""
+"""The time limit of a command: an action of a policy is a switch, not a service."""
 MAX_RUNNING = 4
+"""The most commands that run at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class ActionRunner:
         self._running: set[asyncio.Task[None]] = set()
 
     def perform(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
-        """Carry out an action; `done` is called with an empty text, or with the error."""
+        """Carry out an action; `done` is called with the error, or with an empty text."""
         if verb == "run":
             self._run(name, tuple(str(value) for value in values), done)
         elif not self._allowed.settings:

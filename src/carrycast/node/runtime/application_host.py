@@ -28,7 +28,7 @@ from carrycast.node.runtime.runtime import Runtime
 from carrycast.node.storage import GroupCommit, SequenceNumbers
 
 MAX_COMMANDS = 64
-"""Commands that applications have not replied to yet."""
+"""The most commands to which applications have not replied yet."""
 
 OnReply = Callable[[bytes], None]
 """Called with the reply of an application."""
@@ -72,7 +72,7 @@ class LiveApplicationHost(ApplicationHost):
             runtime.plan, runtime.machine, lambda layer, settings: runtime.on_retune(runtime.now, layer, settings)
         )
         self.tune = tuner.set
-        """Change a setting of the stack; the error, or an empty text."""
+        """Changes a setting of the stack; returns the error, or an empty text."""
         self._actions = ActionRunner(allowed, tuner)
 
         def make_factory(config: ApplicationConfig) -> Callable[[ApplicationPort], Application]:
@@ -114,18 +114,18 @@ class LiveApplicationHost(ApplicationHost):
     # Inputs from the stack.
 
     def on_event(self, id: SubscriptionId, event: Event, hops: int) -> bool:
-        """An event of a subscription; False if it is no application's."""
+        """An event of a subscription; False if the subscription is not one of an application."""
         mine = self.hosted.on_event(id, event, hops)
         if mine:
             self._recorder.deliver(id, event, hops)
         return mine
 
     def on_answer(self, id: RequestId, event: Event, hops: int) -> bool:
-        """A stored event of a request; False if it is no application's."""
+        """A stored event of a request; False if the request is not one of an application."""
         return self.hosted.on_answer(id, event, hops)
 
     def on_closed(self, id: RequestId, complete: bool) -> bool:
-        """The end of a request; False if it is no application's."""
+        """The end of a request; False if the request is not one of an application."""
         return self.hosted.on_closed(id, complete)
 
     # Effects of the applications.

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 class ApplicationLayer(ABC):
-    """The interface that the stack calls."""
+    """The interface through which the stack calls applications."""
 
     @abstractmethod
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
-        """An event for a local application."""
+        """Deliver an event to a local application."""
 
     @abstractmethod
     def answer(self, request: RequestId, event: Event, hops: int) -> bool:
-        """A stored event for a local application; False if none requested it."""
+        """Deliver a stored event to the application that requested it; False if there is no such request."""
 
     @abstractmethod
     def close_request(self, request: RequestId, complete: bool) -> bool:
-        """The end of a request; False if it is none of this node."""
+        """End a request; False if there is no such request."""
 
     @abstractmethod
     def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
@@ -40,7 +40,7 @@ class ApplicationLayer(ABC):
 
 
 class VerifiedApplicationLayer(ApplicationLayer):
-    """For a node with keys: it drops events without a valid signature, and removes the signatures of the others."""
+    """The application layer of a node with keys: drops events without a valid signature, and removes signatures."""
 
     def __init__(self, inner: ApplicationLayer, signatures: "EventSignatures", on_drop: Callable[[str], None]) -> None:
         self._inner = inner

@@ -2,10 +2,10 @@
 
 Neighbors request events when they have time for them, so the send queues of links do not grow when a publisher is too
 fast: its events fill the protocol's buffer and evict each other. So every few events one is a probe, of which the
-protocol acknowledges replicas, as for publishers that wait for copies. While `MAX_PROBES` probes are held by no
-neighbor the node is busy. The distance between probes is a fraction of the buffer, in events and in bytes, so that
-backpressure begins before anything is evicted; the first probes are closer together, so that it begins before the first
-event is taken, too.
+protocol acknowledges replicas, as for publishers that wait for copies. While no neighbor holds any of MAX_PROBES
+probes, the node is busy. The distance between probes is a fraction of the buffer, in events and in bytes, so that
+backpressure begins before events are evicted. The first probes are closer together, so that backpressure also begins
+before neighbors have taken the first event.
 
 There is no backpressure on a node without neighbors, or whose neighbors have no interest in its events.
 """
@@ -17,20 +17,20 @@ from carrycast.core.protocol import AcknowledgesReplicas, KeepsEvents
 from carrycast.node.runtime.runtime import Runtime
 
 MAX_PROBES = 8
-"""So many probes may be held by no neighbor."""
+"""The most probes that no neighbor holds yet."""
 FIRST_DISTANCE = 16
-"""Events up to the first probe, if the buffer is large enough: a few events now and then need no backpressure."""
+"""The events up to the first probe, if the buffer is large enough: a few events need no backpressure."""
 MAX_DISTANCE = 128
-"""Events between two probes, at the most: a thousand events in flight are more than links and nodes take in one round
+"""The most events between two probes. MAX_PROBES of them, a thousand events, are more than neighbors take in one round
 trip."""
 BUFFER_SHARE = 4
 """The events up to the last probe take at most this fraction (1/4) of the buffer for events without a guarantee."""
 PATIENCE_S = 5.0
-"""How long neighbors may take nothing while no message is in flight: then they have requested all that they want. Links
-to neighbors that do not respond are lost before."""
+"""How long publishers wait while neighbors take no events and no message is in flight: then the neighbors have
+requested all events that they want. Links to neighbors that do not respond are lost before."""
 MAX_STALL_S = 15.0
-"""How long neighbors may take nothing at all: publishers are refused after 20 s, and must not be refused again and
-again for neighbors that do not want their events."""
+"""How long publishers wait for neighbors that take no events at all. Publishers are refused after 20 s, and must not be
+refused repeatedly because neighbors do not want their events."""
 
 
 class Backpressure:
@@ -44,7 +44,7 @@ class Backpressure:
             protocol if isinstance(protocol, AcknowledgesReplicas) and isinstance(protocol, KeepsEvents) else None
         )
         self._events = self._bytes = 0
-        """Published since the last probe."""
+        """The events and bytes published since the last probe."""
         self._distance = FIRST_DISTANCE
         """Events up to the next probe, if the buffer is large enough."""
         self._probes: dict[EventId, None] = {}
@@ -54,13 +54,13 @@ class Backpressure:
 
     @property
     def _max_probes(self) -> int:
-        """Fewer, if the buffer is very small."""
+        """MAX_PROBES, or fewer if the buffer is very small."""
         assert self._keeps is not None
         return min(MAX_PROBES, max(1, self._keeps.room.events // BUFFER_SHARE))
 
     @property
     def _step(self) -> int:
-        """Events up to the next probe."""
+        """The events up to the next probe."""
         assert self._keeps is not None
         return min(self._distance, max(1, self._keeps.room.events // (MAX_PROBES * BUFFER_SHARE)))
 
@@ -80,7 +80,7 @@ class Backpressure:
         if not self._probes:
             self._taken_s = self._loop.time()
         if len(self._probes) >= self._max_probes:
-            # Publishers no longer wait for the oldest; a newer probe shows whether neighbors take events again.
+            # Publishers no longer wait for the oldest probe; a newer one shows whether neighbors take events again.
             del self._probes[next(iter(self._probes))]
         self._probes[event] = None
         self._runtime.on_await_replicas(self._runtime.now, event, 1)

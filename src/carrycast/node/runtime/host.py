@@ -1,4 +1,4 @@
-"""The `Host` of a live node: what its state machines may read of their node."""
+"""The `Host` of a live node: the properties of the node that its state machines may read."""
 
 import time
 from collections.abc import Mapping
@@ -11,11 +11,12 @@ from carrycast.node.runtime.load import LoadMeter, free_memory_bytes
 from carrycast.node.storage import NodeStore
 
 STANDING = Velocity(0.0, 0.0)
+"""The velocity of a node at rest."""
 
 
 @dataclass(slots=True)
 class Whereabouts:
-    """The position and velocity of a node, as it was last told; shared by all its layers."""
+    """The last known position and velocity of a node, shared by all its layers."""
 
     position: Position | None
     """None while it is unknown."""
@@ -38,7 +39,7 @@ class HostFacts:
 
 
 def find_capabilities(store: bool, facts: HostFacts) -> frozenset[Capability]:
-    """The capabilities of a node with this configuration. Never energy or a global view: a live node has neither."""
+    """Return the capabilities of a node with this configuration. A live node never offers energy or a global view."""
     offers = {Capability.CALENDAR, Capability.LOAD}
     if facts.directory is not None:
         offers.add(Capability.DIRECTORY)
@@ -69,7 +70,7 @@ class LiveHost(Host):
         incarnation: int,
         load_meter: LoadMeter | None = None,
     ) -> None:
-        """For a layer or, by its name, for an application."""
+        """`whose` is a layer, or the name of an application."""
         self.offers = find_capabilities(store is not None, facts)
         self.name = facts.name
         self.roles = facts.roles

@@ -45,7 +45,7 @@ class LoadMeter:
             self._busy.add(self._since_s, time.monotonic())
 
     def load(self) -> float:
-        """The share of the last seconds in which any work of the node ran."""
+        """Return the share of the last seconds in which any work of the node ran."""
         now_s = time.monotonic()
         if self._running:
             self._busy.add(self._since_s, now_s)
@@ -54,7 +54,7 @@ class LoadMeter:
 
 
 def free_memory_bytes() -> int | None:
-    """The memory that is available without swapping; None where the system does not tell."""
+    """Return the memory that is available without swapping; None if the system does not report it."""
     try:
         for line in _MEMINFO.read_text("ascii").splitlines():
             if line.startswith("MemAvailable:"):

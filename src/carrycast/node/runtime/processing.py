@@ -26,10 +26,11 @@ from carrycast.node.runtime.load import LoadMeter
 from carrycast.node.runtime.worker import MAX_VALUE_BYTES, ProcessorJob, WorkerOutcome
 
 START_LIMIT_S = 10.0
-"""A small device needs seconds to start Python and to import a processor's libraries."""
+"""The time limit for the start of a process: a small device needs seconds to start Python and to import libraries."""
 JOBS = MAX_JOBS
+"""The longest queue of one processor."""
 SOURCE_FOLDER = Path(__file__).parents[2]
-"""Where carrycast itself is imported from, for the workers, wherever this process found it."""
+"""The folder from which workers import carrycast, the same as of this process."""
 
 OnProcessed: TypeAlias = Callable[["ProcessorOutcome"], None]
 
@@ -125,7 +126,7 @@ class _Worker:
         return outcome
 
     async def _spawn(self) -> str:
-        """A new process, ready for jobs; the error if it is not."""
+        """Start a process and wait until it is ready for jobs; the error, or an empty text."""
         config = self._config
         paths = [str(SOURCE_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
         arguments = [config.processor.id, str(config.file), config.function, str(config.processor.inputs)]
@@ -176,8 +177,8 @@ class _Worker:
 
 
 class ProcessorPool:
-    """All processors of a node. Every job has exactly one outcome, which the event loop reports, never the caller's
-    turn."""
+    """All processors of a node. Every job has exactly one outcome, which is reported in a later turn of the event
+    loop."""
 
     def __init__(self, processors: Sequence[ProcessorConfig], on_processed: OnProcessed, load_meter: LoadMeter) -> None:
         self._on_processed = on_processed

@@ -27,9 +27,9 @@ from carrycast.trace import processor_error
 EVENT_OVERHEAD_BYTES = 100
 """The size of an event without its payload, approximately."""
 MAX_EVENT_BYTES = MAX_BODY_BYTES - 512
-"""A datagram has room for an event of this size and the message of any protocol around it."""
+"""The longest event: it fits in a datagram, with the message of any protocol around it."""
 MAX_WAITING = 10_000
-"""Events whose publishers wait, all together."""
+"""The most events whose publishers wait for copies."""
 
 
 _decode = msgspec.msgpack.Decoder(Event).decode
@@ -40,7 +40,8 @@ Sign: TypeAlias = Callable[[Sequence[Event]], Sequence[Event | UserError]]
 
 
 class RequiredCopies(NamedTuple):
-    """How many neighbors are to hold an event, how long the publisher waits, and a callback with how many do then."""
+    """The number of neighbors that are to hold an event, how long the publisher waits, and a callback with the number
+    of holders at the end."""
 
     number: int
     patience_s: float
@@ -80,7 +81,7 @@ class ReplicationAcknowledgements:
         self._waits: dict[EventId, _Wait] = {}
 
     def check(self) -> None:
-        """A UserError if the protocol does not acknowledge replicas, a WorkError if too many publishers wait."""
+        """Raise a UserError if the protocol does not acknowledge replicas, a WorkError if too many publishers wait."""
         protocol = self._runtime.protocol
         if not isinstance(protocol, AcknowledgesReplicas):
             raise UserError(f"{protocol.name} does not know who holds an event; publish at level accepted or stored")
@@ -88,7 +89,7 @@ class ReplicationAcknowledgements:
             raise WorkError(f"{MAX_WAITING} publishers wait for copies already; try again")
 
     def wait(self, event: EventId, copies: RequiredCopies) -> None:
-        """Wait for copies of an event that was just published."""
+        """Wait for copies of an event that has just been published."""
         timer = self._loop.call_later(copies.patience_s, self._end, event)
         self._waits[event] = _Wait(copies, {}, timer)
         self._runtime.on_await_replicas(self._runtime.now, event, copies.number)
@@ -103,7 +104,7 @@ class ReplicationAcknowledgements:
                 self._end(event)
 
     def close(self) -> None:
-        """The node stops: no callback is called any more."""
+        """Stop waiting: the node stops, and no callback is called any more."""
         for wait in self._waits.values():
             wait.timer.cancel()
         self._waits.clear()
@@ -168,7 +169,7 @@ class EventPublisher:
             id = EventId(self._node, self._numbers.take())
             lease_s, log = publication.lease_s, self.retention.log
             if lease_s == FOREVER_S and log is not None and publication.is_stored:
-                # The guarantee has an end: without a lease of its own, the longest that the protocol keeps events for.
+                # The guarantee needs an end: for an event without a lease, the longest retention of the protocol.
                 lease_s = log.longest_s
             return make_event(id, publication.attributes, publication.payload, lease_s, policy)
         except (UserError, WorkError) as error:
@@ -197,7 +198,7 @@ class EventPublisher:
         return event.id
 
     def _give_to_protocol(self, event: Event, stored: bool) -> bool:
-        """False if the protocol's handler raised."""
+        """Pass an event to the protocol; False if its handler raised."""
         runtime, log = self._runtime, self.retention.log
         if stored and log is not None:
             log.guarantee(event.id)
@@ -234,7 +235,7 @@ class EventPublisher:
 def make_event(
     id: EventId, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, policy: AccessPolicy | None
 ) -> Event:
-    """An event that every other node will accept; a UserError if there is none with these values."""
+    """Make an event that every other node accepts; a UserError if these values are not valid."""
     try:
         encoded = msgspec.msgpack.encode(Event(id, dict(attributes), payload, time.time(), lease_s, policy))
         if len(encoded) > MAX_EVENT_BYTES:
@@ -246,7 +247,7 @@ def make_event(
 
 
 def parse_access_policy(access: str) -> AccessPolicy:
-    """The access policy of an event, in canonical form; a UserError if the text is none."""
+    """Parse the access policy of an event into canonical form; a UserError says what is wrong."""
     try:
         return AccessPolicy(Filter(access).text)
     except FilterError as error:
@@ -254,7 +255,7 @@ def parse_access_policy(access: str) -> AccessPolicy:
 
 
 def check_stores_events(protocol: Protocol) -> None:
-    """A UserError if a protocol does not keep published events on disk."""
+    """Raise a UserError if a protocol does not keep published events on disk."""
     if not isinstance(protocol, KeepsEvents):
         raise UserError(
             f"{protocol.name} does not keep on disk what is published; publish at level accepted, or run one that "

@@ -50,7 +50,7 @@ from carrycast.trace import Kind
 
 _replace = msgspec.structs.replace
 MIN_WAIT_S = 0.001
-"""A shorter wait does not shorten leases, as everywhere on the path of a message."""
+"""Shorter waits do not shorten leases: waiting times are counted in milliseconds everywhere."""
 
 
 class Runtime(Stack):
@@ -123,7 +123,7 @@ class Runtime(Stack):
         self._running = True
         self._recorder.mark(Kind.START)
         self.on_start(self.now)
-        if self._recorder.drops["handler_raised"]:  # It would lose its stored events.
+        if self._recorder.drops["handler_raised"]:  # The protocol would lose its stored events.
             self.crash()
             raise WorkError("the protocol could not start, perhaps for what is in the store; the log has the reason")
 
@@ -196,7 +196,7 @@ class Runtime(Stack):
         ]
 
     def _on_link(self, link: Link, lost: Failure | None) -> None:
-        """Discovery has found or lost a link; the layers above are called next."""
+        """Discovery has found or lost a link. The layers above are called afterwards."""
         self._recorder.change_link(link, lost)
         self.interfaces[link.interface].on_link(link.neighbor, lost is None)
 
@@ -256,7 +256,7 @@ class Runtime(Stack):
             self._recorder.drop(layer, refusal, effect.target, effect.message)
             failure = Failure.UNREACHABLE if refusal is Failure.OUT_OF_REACH else refusal
             for token in tokens:
-                # From the event loop: a handler that reacts by sending again must not block the node.
+                # In a later turn of the event loop: a handler that sends again at once must not block the node.
                 self._loop.call_soon(self._report_failure, layer, token, failure)
 
     def _report_failure(self, layer: Layer, token: Token, failure: Failure) -> None:
@@ -264,7 +264,8 @@ class Runtime(Stack):
             self.on_sent(self.now, layer, token, failure)
 
     def _choose_interface(self, target: NodeId, via: Interface | None) -> LiveInterface | None:
-        """The named interface; else the cheapest with a link to the target, or over which the target was ever heard."""
+        """Return the named interface; else the cheapest with a link to the target, or over which it was heard
+        before."""
         if via is not None:
             return self.interfaces.get(via)
         leading = [one for one in self._all if target in one.neighbors]
@@ -295,7 +296,7 @@ class Runtime(Stack):
             self._recorder.drop(Layer.DISSEMINATION, "not_routed", None, effect.message)
 
     def _encode(self, layer: Layer, message: Message) -> bytes | Failure:
-        """The wire frame, or why the message has none."""
+        """Encode a message; the failure if that is not possible."""
         try:
             body = self.plan.codecs[layer].encode(message)
         except Exception as error:
@@ -341,8 +342,8 @@ class CertifyingRuntime(Runtime):
         super().on_request(now, self._certify(request))
 
     def certify_again(self) -> None:
-        """The node has a new certificate. Subscriptions expire with the certificate that they carry, so they are sent
-        again; without their history, which has been delivered."""
+        """Send all subscriptions again with a new certificate, because they expire with the certificate that they
+        carry. Their history is not requested again."""
         for subscription in list(self._subscriptions.values()):
             again = _replace(subscription, history=False)
             super().on_subscribe(self.now, self._certify(again))

@@ -15,7 +15,7 @@ from carrycast.core.functions import Fault, InstalledFunction, ProcessorError, R
 from carrycast.core.model import Event, Processor
 
 MAX_VALUE_BYTES = 1 << 26
-"""64 events of a mebibyte each, the most that a processor can take."""
+"""64 events of 1 MiB each, the most that a processor can take."""
 
 
 class ProcessorJob(msgspec.Struct, frozen=True, array_like=True):
@@ -34,7 +34,7 @@ class WorkerOutcome(msgspec.Struct, frozen=True, array_like=True):
 
 
 def write_value(stream: BinaryIO, value: msgspec.Struct) -> None:
-    """One value with its length."""
+    """Write one value after its length."""
     body = msgspec.msgpack.encode(value)
     stream.write(len(body).to_bytes(4, "big") + body)
     stream.flush()
@@ -45,7 +45,7 @@ def run_job(installed: InstalledFunction, body: bytes) -> WorkerOutcome:
     job = msgspec.msgpack.decode(body, type=ProcessorJob)
     try:
         state, results = installed.run(job.state, job.events)
-        # A user's function may return anything; a value that is no attribute fails here, not in the node.
+        # A user's function may return anything. A value that is no attribute fails here, and not in the node.
         return msgspec.msgpack.decode(msgspec.msgpack.encode(WorkerOutcome(state, results, "")), type=WorkerOutcome)
     except ProcessorError as error:
         return WorkerOutcome(job.state, [], error.report)

@@ -1,4 +1,4 @@
-"""What outlives a start of a node: an SQLite store, its group commit, sequence numbers, backlogs, retention."""
+"""The durable state of a node: an SQLite store, its group commit, sequence numbers, backlogs, retention accounts."""
 
 from typing import TYPE_CHECKING
 

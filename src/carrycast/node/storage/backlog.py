@@ -13,9 +13,10 @@ from carrycast.core.model import Event, SubscriptionId
 from carrycast.node.storage.store import NodeStore
 
 MAX_SEEN_IDS = 1_000_000
-"""Event ids that are remembered for all subscriptions together: some 60 MB. A duplicate of an older event is
-delivered."""
+"""The most event ids that are remembered, for all subscriptions together: some 60 MB. A duplicate of an older event is
+delivered again."""
 TRIM_EVERY = 1000
+"""Old event ids are deleted once in so many events."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Event).decode
@@ -41,7 +42,7 @@ class QueuedEvent(NamedTuple):
 
 
 class UnreadableEvent(NamedTuple):
-    """A row of the backlog that cannot be decoded, and why: the file or the disk is damaged."""
+    """A row of the backlog that cannot be decoded because the file or the disk is damaged, and the error."""
 
     position: int
     why: str
@@ -100,7 +101,7 @@ class Backlog:
         return QueuedEvent(self.newest, event, hops, now_s, False, len(encoded))
 
     def take_after(self, position: int, max_count: int, max_bytes: float) -> list[QueuedEvent | UnreadableEvent]:
-        """The next events after a position, at least one; they are marked as delivered."""
+        """Return the next events after a position, at least one if there is any, and mark them as delivered."""
         rows: list[tuple[Any, ...]] = []
         with closing(
             self._store.iterate(
@@ -134,7 +135,7 @@ class Backlog:
             self._add_size(-rows[0][0], -1)
 
     def remove_excess(self, now_s: float) -> list[tuple[int, str]]:
-        """Remove the events that are too old or too many, oldest first; their positions, each with the reason."""
+        """Remove the events that are too old or too many, the oldest first; their positions and the reasons."""
         removed: list[tuple[int, str]] = []
         while self.count:
             position, arrived_s = self._store.query(

@@ -2,8 +2,8 @@
 
 A commit takes longer than a write, and a sync takes much longer than a commit. So all writes of one turn of the event
 loop are committed together, and all commits that happen during a sync wait together for the next sync (DeWitt et al.,
-SIGMOD 1984). Messages of handlers whose writes are not committed yet are delayed until the commit: a node that is
-killed has told nobody about an event that it forgot.
+SIGMOD 1984). Messages of handlers whose writes are not committed yet are delayed until the commit, so that a node that
+is killed has announced no event that it does not have after its restart.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from carrycast.node.recorder import LOG
 from carrycast.node.storage.store import NodeStore
 
 PROBE_S = 1.0
-"""How often a full disk is checked for room: rare enough to cost nothing, and soon enough for an operator who has just
+"""The time between two checks of a full disk: rare enough to cost nothing, and soon enough for an operator who has just
 made room."""
 
 OnCommitted: TypeAlias = Callable[[WorkError | None], None]
@@ -154,4 +154,4 @@ class GroupCommit:
 
 
 def _do_nothing() -> None:
-    """Until somebody counts the rows of the store."""
+    """The default of `on_rollback`."""

@@ -1,4 +1,4 @@
-"""Which events a node guarantees to keep, and the accounts of what it keeps (docs/guarantees.md).
+"""The retention guarantees of a node, and the accounts of the events that it keeps (docs/guarantees.md).
 
 The accounts are written in the same commit as the retention log, so they continue after a restart.
 """
@@ -36,7 +36,7 @@ class Retention:
             LOG.error("the store could not be written when the node last ran: %s", missing)
 
     def check(self, event: Event) -> UserError | WorkError | None:
-        """Why the node cannot guarantee to keep an event; None if it can."""
+        """Return the error if the node cannot guarantee to keep an event; None if it can."""
         assert self.log is not None
         self._group_commit.retry()
         if self._group_commit.failure is not None:

@@ -1,4 +1,4 @@
-"""Persistent sequence numbers: a node never uses one twice, whatever happens between two starts."""
+"""Persistent sequence numbers: a node never uses a number twice, not even after a crash."""
 
 import secrets
 import struct
@@ -7,9 +7,9 @@ import time
 from carrycast.node.storage.store import TICK_S, TICKS_FROM_S, NodeStore
 
 BLOCK = 1000
-"""Numbers that are reserved with one sync of the disk; a crash leaves at most that many unused."""
+"""The numbers that are reserved with one sync of the disk; a crash leaves at most that many unused."""
 DRAWN = 64
-"""Random numbers that are drawn together."""
+"""The random numbers that are generated together."""
 _DRAWN = struct.Struct("@Q")
 RANDOM_BITS = 24
 """An attacker needs 16 million events to guess the next number of a node; 39 bits are left for the counter."""
@@ -35,7 +35,7 @@ class SequenceNumbers:
             self._next = self._end = 0
 
     def take(self) -> int:
-        """The next number."""
+        """Return the next number."""
         if self._next >= self._end:
             assert self._store is not None
             self._next = self._store.reserve(self._name, self._block)
@@ -46,8 +46,8 @@ class SequenceNumbers:
 
 
 class UnpredictableSequenceNumbers:
-    """The sequence numbers of a node's events: never used twice, and not predictable. An attacker who could predict one
-    could send another event under it first, and so suppress the real one as a duplicate.
+    """The sequence numbers of a node's events: never used twice, and not predictable. An attacker who could predict a
+    number could send another event with it first, so that the real event would be dropped as a duplicate.
 
     With a store a number is a counter followed by RANDOM_BITS random bits; at a thousand events a second it lasts for
     17 years. Without one all 63 bits are random: among a million events there is a collision once in 18 million times.
@@ -60,7 +60,7 @@ class UnpredictableSequenceNumbers:
         self._drawn: list[int] = []
 
     def take(self) -> int:
-        """The next number."""
+        """Return the next number."""
         if not self._drawn:
             # One system call for many numbers.
             self._drawn = [number >> 1 for (number,) in _DRAWN.iter_unpack(secrets.token_bytes(_DRAWN.size * DRAWN))]
@@ -71,7 +71,7 @@ class UnpredictableSequenceNumbers:
 
 
 def next_incarnation(store: NodeStore | None) -> int:
-    """The number of this start of the node, greater than those of earlier starts and less than 2^31.
+    """Return the number of this start of the node, greater than those of earlier starts and less than 2^31.
 
     Protocols put it before counters of 32 bits. Without a store it is a time, so the clock must not be set back.
     """

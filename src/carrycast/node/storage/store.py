@@ -30,7 +30,8 @@ PROBE_BYTES = 1 << 17
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 """The errors of SQLite on a full disk, or for a file that may not grow."""
 TICK_S = 0.5
-"""Two starts of a process are further apart, and 2^31 ticks, the most that fits, last until 2059."""
+"""The unit of incarnations without a store. Two starts of a process are further apart, and 2^31 ticks last until
+2059."""
 TICKS_FROM_S = 1_735_689_600.0
 """The beginning of 2025, in seconds since 1970."""
 MAX_UNWRITTEN_S = 1 << 20
@@ -64,7 +65,7 @@ class NodeStore:
     """The database of one node."""
 
     def __init__(self, path: Path | None, node: NodeId) -> None:
-        """Without a path the database is in memory."""
+        """Open or create the database at a path; without a path it is in memory."""
         self._path = path
         self._open = False
         self.has_savepoint = False
@@ -116,15 +117,15 @@ class NodeStore:
             raise
 
     def layer(self, layer: Layer) -> DurableStore:
-        """The table of one layer."""
+        """Return the table of one layer."""
         return LayerStore(self, f"layer_{layer.name.lower()}")
 
     def application(self, name: str) -> DurableStore:
-        """The keys of one application."""
+        """Return the part of the table of applications that belongs to one application."""
         return ApplicationStore(LayerStore(self, "applications"), name)
 
     def reserve(self, counter: str, block: int) -> int:
-        """Reserve `block` sequence numbers that no earlier start of this node has used; the first of them. The
+        """Reserve `block` sequence numbers that no earlier start of this node has used, and return the first. The
         reservation is on disk when this returns."""
         row = self._database.execute("SELECT next FROM counters WHERE name = ?", (counter,)).fetchone()
         first: int = max(0 if row is None else row[0], self._unwritten_counters.get(counter, 0))
@@ -149,7 +150,7 @@ class NodeStore:
         return first
 
     def _unwritten_ticks(self) -> int:
-        """For how long nothing could be written, in tenths of a second; a process takes longer than that to start."""
+        """Return for how long nothing could be written, in tenths of a second; a process takes longer to start."""
         assert self._path is not None
         if self._create_error is not None:
             return max(1, int((time.time() - TICKS_FROM_S) / TICK_S))
@@ -158,7 +159,7 @@ class NodeStore:
         return min(max(1, int(10 * passed_s)), 10 * MAX_UNWRITTEN_S)
 
     def read_counters(self, prefix: str) -> dict[str, int]:
-        """All counters whose names begin with a prefix, by the rest of their names."""
+        """Read all counters whose names begin with a prefix, by the rest of their names."""
         rows = self.query("SELECT name, next FROM counters WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
         return {name[len(prefix) :]: number for name, number in rows}
 
@@ -192,7 +193,7 @@ class NodeStore:
         self._create_error = self.failed = None
 
     def read_subscriptions(self) -> list[StoredSubscription]:
-        """The named subscriptions, in the order in which they were made."""
+        """Read the named subscriptions, in the order in which they were made."""
         rows = self._database.execute("SELECT standing FROM subscriptions ORDER BY sequence").fetchall()
         try:
             return [msgspec.msgpack.decode(row[0], type=StoredSubscription) for row in rows]
@@ -212,8 +213,8 @@ class NodeStore:
             self.execute(f"DELETE FROM {table} WHERE subscription = ?", (subscription.sequence,))
 
     def execute(self, statement: str, values: tuple[object, ...] = ()) -> int:
-        """Write with the next commit; how many rows were changed. On a full disk a WorkError, and nothing since the
-        last commit is kept: SQLite may have rolled the transaction back."""
+        """Write with the next commit; the number of changed rows. On a full disk a WorkError is raised, and all writes
+        since the last commit are lost, because SQLite may have rolled the transaction back."""
         if not self._open:
             self._database.execute("BEGIN")
             self._open = True
@@ -227,16 +228,16 @@ class NodeStore:
             self.failed = WorkError(f"cannot write to the store {self._path}: {error}")
             self.has_savepoint = False
             if not self._database.in_transaction:
-                # Later writes of this transaction go here, and are not kept either.
+                # Later writes of this transaction go into a new one, which is rolled back, too.
                 self._database.execute("BEGIN")
             raise self.failed from None
 
     def query(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
+        """Return all rows of a query."""
         return self._database.execute(statement, values).fetchall()
 
     def iterate(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
-        """The rows of a query one by one. The caller closes the cursor."""
+        """Return a cursor over the rows of a query. The caller closes it."""
         return self._database.execute(statement, values)
 
     @property
@@ -258,7 +259,8 @@ class NodeStore:
             self._database.execute("RELEASE handler")
 
     def commit(self) -> None:
-        """Commit the transaction. If that fails it is rolled back, and a WorkError, also in `failed`, says why."""
+        """Commit the transaction. If that fails it is rolled back, and a WorkError, which is also in `failed`, says
+        why."""
         if not self._open:
             return
         if self._create_error is not None and self.failed is None:
@@ -298,7 +300,7 @@ class NodeStore:
         database = self._database
         # One process per store: a second node on the same file would use the same sequence numbers.
         database.execute("PRAGMA locking_mode = EXCLUSIVE")
-        # Before anything is changed: the file may belong to another program.
+        # Checked before anything is changed, because the file may belong to another program.
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables and "store" not in tables:
             raise WorkError(f"{self._path} is a database of another program; name another file in [store]")
@@ -364,4 +366,4 @@ class LayerStore(DurableStore):
 
 
 def _do_nothing() -> None:
-    """The writer commits by itself."""
+    """The default of the hooks of a store."""
