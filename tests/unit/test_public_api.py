@@ -4,6 +4,8 @@ If a change is meant, `python -m tests.unit.test_public_api` writes the snapshot
 change in which release.
 """
 
+import doctest
+import importlib
 import inspect
 import subprocess
 import sys
@@ -42,7 +44,7 @@ def test_every_public_name_is_documented() -> None:
     for name in set(carrycast.__all__) - {"__version__"}:
         found = getattr(carrycast, name)
         assert inspect.getdoc(found), name
-        if inspect.isclass(found) and found.__module__ == "carrycast.api":
+        if inspect.isclass(found) and found.__module__.startswith("carrycast.api"):
             for member, value in vars(found).items():
                 assert member.startswith("_") or not callable(value) or inspect.getdoc(value), f"{name}.{member}"
 
@@ -80,6 +82,11 @@ def test_a_trace_is_explained(tmp_path: Path) -> None:
     assert main(["run", str(EXAMPLES / "quick.toml"), "--trace", str(tmp_path / "trace")]) == 0
     found = carrycast.explain(tmp_path / "trace", "0:0", 1)
     assert found.node == 1
+    assert str(found).startswith("Event 0:0 for node 1")
+    result = carrycast.simulate(EXAMPLES / "quick.toml", level="full")
+    assert carrycast.explain(result, "0:0", 1).text.splitlines()[1:] == found.text.splitlines()[1:]
+    with pytest.raises(carrycast.UserError, match='level="full"'):
+        carrycast.explain(carrycast.simulate(EXAMPLES / "quick.toml"), "0:0", 1)
 
 
 @pytest.mark.spark
@@ -100,11 +107,108 @@ def test_a_fleet_is_ingested_opened_and_asked_for_its_contacts(tmp_path: Path) -
     assert fleet.nodes > 1
     assert carrycast.Fleet.open(tmp_path / "fleet").nodes == fleet.nodes
     assert fleet.contacts(range_m=250.0).nodes == fleet.nodes
-    assert fleet.plot(tmp_path / "fleet.png").read_bytes().startswith(b"\x89PNG")
+    assert fleet.plot(tmp_path / "fleet.png").png == (tmp_path / "fleet.png").read_bytes()
     with pytest.raises(carrycast.UserError, match="no_such_option"):
         carrycast.Fleet.ingest("gps.csv", tmp_path / "other", no_such_option=1)
     with pytest.raises(carrycast.UserError, match="holds no fleet"):
         carrycast.Fleet(tmp_path)
+
+
+def test_metrics_have_the_names_of_the_one_too() -> None:
+    metrics = carrycast.simulate(EXAMPLES / "quick.toml", level="metrics").metrics
+    assert metrics["delivery_prob"] == metrics["delivery_ratio"]
+    assert metrics["latency_med"] == metrics["delay_p50_s"]
+    forwards, delivered = metrics["forwards"], metrics["delivered"]
+    assert forwards is not None
+    assert delivered
+    assert metrics["overhead_ratio"] == (forwards - delivered) / delivered
+    assert "delivery_prob" not in list(metrics)
+    with pytest.raises(KeyError):
+        metrics["buffertime_avg"]
+
+
+def test_a_run_in_which_nothing_arrives_has_no_overhead() -> None:
+    result = carrycast.simulate(EXAMPLES / "quick.toml", settings={"radio.range_m": 0.1})
+    assert result.metrics["delivered"] == 0
+    assert result.metrics["overhead_ratio"] is None
+    assert result.plot().axes
+
+
+def test_the_delays_of_a_simulation_are_those_of_its_metrics() -> None:
+    result = carrycast.simulate(EXAMPLES / "ferries.toml", protocol="epidemic")
+    assert len(result.delays_s()) == result.metrics["delivered"]
+    assert sum(result.delays_s()) / len(result.delays_s()) == pytest.approx(result.metrics["delay_mean_s"])
+
+
+@pytest.mark.parametrize("kind", ["pdf", "svg", "png"])
+def test_a_figure_is_written_for_a_paper(kind: str, tmp_path: Path) -> None:
+    result = carrycast.simulate(EXAMPLES / "quick.toml")
+    figure = result.plot(tmp_path / "folder" / f"delivery.{kind}")
+    written = (tmp_path / "folder" / f"delivery.{kind}").read_bytes()
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    if kind == "svg":
+        # As text, so that editors of papers can search and restyle it.
+        assert b"time since publication" in written
+    result.plot(tmp_path / f"again.{kind}")
+    assert (tmp_path / f"again.{kind}").read_bytes() == written
+
+
+def test_a_figure_in_another_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(carrycast.UserError, match=r"\.pdf, \.png, \.svg"):
+        carrycast.simulate(EXAMPLES / "quick.toml").plot(tmp_path / "figure.docx")
+
+
+def comparison() -> carrycast.ComparisonResult:
+    rows = [
+        {"protocol": protocol, "metric": metric, "mean": mean, "low": low, "high": high, "runs": 5}
+        for protocol, metric, mean, low, high in [
+            ("flooding", "delivery_ratio", 0.5, 0.4, 0.6),
+            ("flooding", "total_bytes", 12_000.0, 11_000.0, 13_000.0),
+            ("gossip_p", "delivery_ratio", 0.25, None, None),
+            ("gossip_p", "total_bytes", None, None, None),
+        ]
+    ]
+    return carrycast.ComparisonResult("quick", ["flooding", "gossip_p"], rows, ["flooding wins <"], [], Path("x.html"))
+
+
+def test_a_comparison_is_a_latex_table() -> None:
+    text = comparison().to_latex(["delivery_ratio", "total_bytes"])
+    assert text.splitlines() == [
+        r"\begin{tabular}{lrr}",
+        r"\toprule",
+        r"protocol & delivery ratio & all on the air (kB) \\",
+        r"\midrule",
+        r"flooding & 0.50 $\pm$ 0.10 & 12.0 $\pm$ 1.0 \\",
+        r"gossip\_p & 0.250 & -- \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    with pytest.raises(carrycast.UserError, match="'no_such' is none of delivery_ratio"):
+        comparison().to_latex(["no_such"])
+
+
+def test_a_comparison_is_drawn_and_shown_in_notebooks() -> None:
+    labels = [ax.get_xlabel() for ax in comparison().plot(metrics=["delivery_ratio", "total_bytes"]).axes]
+    assert labels == ["delivery ratio", "all on the air (kB)"]
+    assert "flooding wins &lt;" in comparison()._repr_html_()
+    with pytest.raises(carrycast.UserError, match="width: 'wide'"):
+        comparison().plot(metrics=["delivery_ratio"], width="wide")  # type: ignore[arg-type]
+
+
+def test_an_example_is_found_by_its_name(tmp_path: Path) -> None:
+    assert carrycast.example("quick") == EXAMPLES / "quick.toml"
+    assert carrycast.example("fleet/gps.csv").is_file()
+    with pytest.raises(carrycast.UserError, match=r"there is no example 'quack'; the scenarios are .*quick"):
+        carrycast.example("quack")
+
+
+@pytest.mark.parametrize("module", ["examples", "fleet", "functions", "results"])
+def test_the_examples_of_the_docstrings_run(module: str, tmp_path: Path) -> None:
+    found = importlib.import_module(f"carrycast.api.{module}")
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    result = doctest.testmod(found, extraglobs={"tmp_path": tmp_path}, optionflags=options)
+    assert result.failed == 0
+    assert result.attempted > 0
 
 
 if __name__ == "__main__":

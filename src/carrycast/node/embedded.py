@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -93,16 +93,24 @@ class Node:
         await committed
         return id
 
-    def subscribe(self, filter: FilterLike = "", *, lease_s: float = FOREVER_S) -> "EventStream":
-        """The events that match a filter, from now on, as an async iterator and context manager."""
-        return EventStream(self._node, filter_text(filter), lease_s)
+    def subscribe(
+        self, filter: FilterLike = "", *, lease_s: float = FOREVER_S, on_event: Callable[[Event], object] | None = None
+    ) -> "EventStream":
+        """Subscribe to the events that match a filter, from now on: an async iterator and context manager.
+
+        With `on_event` that function is called for each event instead, in the event loop; it must not block.
+        """
+        return EventStream(self._node, filter_text(filter), lease_s, on_event)
 
 
 class EventStream:
     """The events of one subscription. Leaving its context, or `close()`, ends the subscription."""
 
-    def __init__(self, node: LiveNode, filter: str, lease_s: float) -> None:
+    def __init__(
+        self, node: LiveNode, filter: str, lease_s: float, on_event: Callable[[Event], object] | None = None
+    ) -> None:
         self._node = node
+        self._listener = on_event
         self._queued: deque[Event] = deque()
         self._arrived = asyncio.Event()
         self._closed = False
@@ -145,8 +153,20 @@ class EventStream:
             self._arrived.set()
 
     def _on_event(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
+        if self._listener is not None:
+            self._call_listener(self._listener, event)
+            return
         if len(self._queued) >= MAX_QUEUED:
             self._queued.popleft()
             self._node.note_drop("reader_slow")
         self._queued.append(event)
         self._arrived.set()
+
+    def _call_listener(self, on_event: Callable[[Event], object], event: Event) -> None:
+        """A function that raises ends neither the node nor the subscription; the loop's handler reports the error."""
+        try:
+            on_event(event)
+        except Exception as error:
+            self._node.note_drop("listener_failed")
+            context = {"message": f"on_event failed for event {event.id}", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)

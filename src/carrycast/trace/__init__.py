@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         usual_metrics as usual_metrics,
     )
     from carrycast.trace.folds.traffic import TrafficFold as TrafficFold
+    from carrycast.trace.one_metrics import ONE_METRICS as ONE_METRICS, one_metric as one_metric
     from carrycast.trace.rows import (
         Transfer as Transfer,
         answer_row as answer_row,
@@ -95,7 +96,7 @@ if TYPE_CHECKING:
         Row as Row,
         arrow_schema as arrow_schema,
     )
-    from carrycast.trace.writer import PART_ROWS as PART_ROWS, Trace as Trace
+    from carrycast.trace.writer import PART_ROWS as PART_ROWS, Trace as Trace, save_tables as save_tables
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -115,10 +116,11 @@ __getattr__, __dir__ = lazy_exports(
         "folds.partials": "EventPartials Partials",
         "folds.registry": "BUILT_IN METRICS installed_folds installed_metrics usual_metrics",
         "folds.traffic": "TrafficFold",
+        "one_metrics": "ONE_METRICS one_metric",
         "rows": "Transfer answer_row close_row delivery_row drop_row encoded_event event_bytes fact_row "
         "lifecycle_row link_change_row link_row processor_error publication_row refusal_row "
         "request_row subscription_row unsubscription_row",
         "schema": "EVENT_COLUMNS Kind Level Row SUBSCRIPTION_COLUMNS TRACE_COLUMNS arrow_schema",
-        "writer": "PART_ROWS Trace",
+        "writer": "PART_ROWS Trace save_tables",
     },
 )

@@ -148,8 +148,19 @@ class Trace:
 
     def _write(self, directory: Path, number: int, table: "pa.Table") -> None:
         """One part, which says what it is."""
-        said = {VERSION_KEY: str(VERSION).encode(), LEVEL_KEY: self.level.value.encode()}
-        _write_part(directory, number, table.replace_schema_metadata(said))
+        _write_part(directory, number, table.replace_schema_metadata(_metadata(self.level)))
+
+
+def save_tables(
+    directory: Path, level: Level, trace: "pa.Table", events: "pa.Table", subscriptions: "pa.Table"
+) -> None:
+    """Write the three tables of a trace as a folder that every reader of traces takes."""
+    for name, table in (("trace", trace), ("events", events), ("subscriptions", subscriptions)):
+        _write_part(directory / name, 0, table.replace_schema_metadata(_metadata(level)))
+
+
+def _metadata(level: Level) -> dict[bytes, bytes]:
+    return {VERSION_KEY: str(VERSION).encode(), LEVEL_KEY: level.value.encode()}
 
 
 def _table(columns: tuple[tuple[str, str], ...], rows: list[tuple[object, ...]]) -> "pa.Table":

@@ -12,6 +12,13 @@ if TYPE_CHECKING:
         Summary as Summary,
         report_page as report_page,
     )
+    from carrycast.analysis.reports.plots import (
+        PaperFigure as PaperFigure,
+        plot_comparison as plot_comparison,
+        plot_degree as plot_degree,
+        plot_delivery_over_time as plot_delivery_over_time,
+        plot_lines as plot_lines,
+    )
     from carrycast.analysis.reports.style import (
         COLORS as COLORS,
         DASHES as DASHES,
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
         csv_text as csv_text,
         distinct_texts as distinct_texts,
         interval_texts as interval_texts,
+        latex_table as latex_table,
         mean_text as mean_text,
         number_text as number_text,
     )
@@ -35,7 +43,8 @@ __getattr__, __dir__ = lazy_exports(
         "css": "CSS",
         "figures": "draw_figure",
         "page": "ReportSection Summary report_page",
+        "plots": "PaperFigure plot_comparison plot_degree plot_delivery_over_time plot_lines",
         "style": "COLORS DASHES RESOLUTION_DPI group_digits metric_label metric_scale paper_style",
-        "tables": "csv_text distinct_texts interval_texts mean_text number_text",
+        "tables": "csv_text distinct_texts interval_texts latex_table mean_text number_text",
     },
 )

@@ -26,7 +26,7 @@ CLOSE = 0.4
 RESOLUTION_DPI = 300
 """What journals ask for."""
 
-_RC = {
+STYLE = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 8,
@@ -132,5 +132,5 @@ def paper_style() -> Iterator[None]:
     import matplotlib as mpl
 
     mpl.use("agg")
-    with mpl.rc_context(_RC):  # type: ignore[arg-type] # the stubs know only literal keys
+    with mpl.rc_context(STYLE):  # type: ignore[arg-type] # the stubs know only literal keys
         yield

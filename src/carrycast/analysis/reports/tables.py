@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
+from carrycast.analysis.reports.style import metric_label, metric_scale
 from carrycast.analysis.spark import Interval
+from carrycast.errors import UserError
 
 SKEWED_FROM = 0.1
 """Where the sides of an interval differ by more than this share, both ends are told."""
@@ -105,3 +107,43 @@ def mean_text(found: Interval, scale: float = 1.0) -> str:
         return f"{mean:,.{places}f} ± {half:,.{places}f}"
     text, low, high = distinct_texts([mean, mean - below, mean + above], places)
     return f"{text} ({low} to {high})"
+
+
+_LATEX_ESCAPES = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "µ": r"\textmu{}"}
+)
+
+
+def latex_text(text: str) -> str:
+    """A text with the characters escaped that mean something to LaTeX."""
+    return text.translate(_LATEX_ESCAPES)
+
+
+def latex_table(rows: Sequence[Mapping[str, object]], metrics: Sequence[str]) -> str:
+    """A comparison as a LaTeX table with booktabs: a row for each protocol, a column for each metric.
+
+    Each row has protocol, metric, mean, low, high and runs.
+    """
+    found = {(str(row["protocol"]), str(row["metric"])): row for row in rows}
+    known = list(dict.fromkeys(metric for _, metric in found))
+    for metric in metrics:
+        if metric not in known:
+            raise UserError(f"metrics: {metric!r} is none of {', '.join(known)}")
+    head = " & ".join(["protocol", *(latex_text(metric_label(metric)) for metric in metrics)])
+    lines = [rf"\begin{{tabular}}{{l{'r' * len(metrics)}}}", r"\toprule", rf"{head} \\", r"\midrule"]
+    for protocol in dict.fromkeys(protocol for protocol, _ in found):
+        cells = [latex_text(protocol)]
+        for metric in metrics:
+            row = found.get((protocol, metric), {})
+            mean, low, high = (_real(row.get(key)) for key in ("mean", "low", "high"))
+            runs = row.get("runs", 0)
+            assert isinstance(runs, int)
+            text = mean_text(Interval(runs, mean, low, high), metric_scale(metric))
+            cells.append(text.replace("±", r"$\pm$").replace("–", "--"))
+        lines.append(rf"{' & '.join(cells)} \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _real(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

@@ -9,10 +9,11 @@ Requests are pipelined: many publications that are awaited together take one rou
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
+from inspect import isawaitable
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from carrycast.core.model import Event, EventId, Scalar, SubscriptionId
 from carrycast.errors import ConnectionLostError, UserError, WorkError
@@ -48,6 +49,8 @@ RETRY_S = 0.2
 """Between two attempts to connect."""
 MAX_PENDING = 256
 """Requests without a response; more wait in the client."""
+
+EventListener: TypeAlias = Callable[[Event], object] | Callable[[Event], Awaitable[object]]
 
 R = TypeVar("R", bound=AnyResponse)
 
@@ -121,14 +124,21 @@ class AsyncClient:
         attributes: Mapping[str, Scalar] | None = None,
         history: bool = False,
         on_history: HistoryListener | None = None,
+        on_event: EventListener | None = None,
     ) -> "AsyncDeliveries":
         """Subscribe, before any later request; the events come by `async for`. With a name the subscription outlives
         this client, and unacknowledged events are delivered again. With history, stored events from before are
-        delivered too; `AsyncDeliveries.history_complete` and `on_history` tell whether they are complete."""
+        delivered too; `AsyncDeliveries.history_complete` and `on_history` tell whether they are complete.
+
+        With `on_event` that function, or coroutine function, is called for each event, one after the other. An error
+        that it raises ends the subscription and is raised by `AsyncDeliveries.close`."""
         state = self._core.subscribe(filter, name, lease_s, attributes, history, on_history)
         if self._writer is not None:
             self._writer.write(self._core.start_subscription(state)[1])
-        return AsyncDeliveries(self, state)
+        deliveries = AsyncDeliveries(self, state)
+        if on_event is not None:
+            deliveries.start_listener(on_event)
+        return deliveries
 
     async def unsubscribe(self, deliveries: "AsyncDeliveries") -> None:
         """End a subscription, named or not. If the node is away and keeps the subscription, it is waited for."""
@@ -203,14 +213,31 @@ class AsyncDeliveries(AsyncIterator[Event]):
     """The events of one subscription, by `async for`, over as many connections as it takes.
 
     With a name, iterating acknowledges the events before the one it is asked for: an event during which a program was
-    killed is delivered again. Events taken by `next_delivery` are acknowledged by `acknowledge`.
+    killed is delivered again. Events taken by `next_event` or `next_delivery` are acknowledged by `acknowledge`.
+
+    Leaving its context (`async with`) ends a subscription without a name. One with a name stays; what was taken is
+    acknowledged, unless an error ends the block.
     """
 
     def __init__(self, client: AsyncClient, state: SubscriptionState) -> None:
         self._client = client
         self._state = state
         self._changed = asyncio.Event()
+        self._listener: asyncio.Task[None] | None = None
         state.on_change = self._changed.set
+
+    async def __aenter__(self) -> "AsyncDeliveries":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # A lost connection has ended the subscription, and must not hide the error that ends the block.
+        with suppress(ConnectionLostError):
+            if self._state.request.name is None:
+                await self.close()
+            elif error is None and not self.ended:
+                await self.acknowledge()
 
     @property
     def subscription(self) -> SubscriptionId | None:
@@ -252,6 +279,22 @@ class AsyncDeliveries(AsyncIterator[Event]):
             raise StopAsyncIteration
         return delivery.event
 
+    async def next_event(self, timeout_s: float | None = None) -> Event | None:
+        """The next event; None if none arrives in time, or ever (`ended`)."""
+        delivery = await self.next_delivery(timeout_s)
+        return None if delivery is None else delivery.event
+
+    def start_listener(self, on_event: EventListener) -> None:
+        """Call a function for each event from now on, in place of iterating."""
+
+        async def listen() -> None:
+            async for event in self:
+                result = on_event(event)
+                if isawaitable(result):
+                    await result
+
+        self._listener = asyncio.create_task(listen())
+
     async def next_delivery(self, timeout_s: float | None = None) -> Delivery | None:
         """The next event and whether it may have been delivered before; None if none arrives in time, or ever."""
         state = self._state
@@ -276,6 +319,12 @@ class AsyncDeliveries(AsyncIterator[Event]):
     async def close(self) -> None:
         """End the subscription, named or not. If the node is away and keeps the subscription, it is waited for."""
         client, state = self._client, self._state
+        listener, self._listener = self._listener, None
+        if listener is not None and listener.done():
+            # What it raised is raised here.
+            await listener
+        elif listener is not None and listener is not asyncio.current_task():
+            listener.cancel()
         is_kept = client._writer is not None or state.request.name is not None
         if state in client._core.subscriptions and is_kept:
             while state.id is None and not state.has_ended:

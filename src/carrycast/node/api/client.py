@@ -9,7 +9,8 @@ with connect("node.sock") as client:
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
 
@@ -97,6 +98,7 @@ class Client:
 
     def __init__(self, address: AddressLike) -> None:
         self._core = ClientCore(plain_address(address))
+        self._callbacks: dict[Deliveries, Callable[[Event], object]] = {}
         self._connection = Connection(self._core.address)
 
     def __enter__(self) -> "Client":
@@ -168,8 +170,12 @@ class Client:
         state: Payload = b"",
         history: bool = False,
         on_history: HistoryListener | None = None,
+        on_event: Callable[[Event], object] | None = None,
     ) -> "Deliveries":
         """Subscribe; the events come by iterating. With a name the subscription outlives this connection.
+
+        With `on_event`, `run` calls that function for each event instead. As a context manager (`with
+        client.subscribe(...) as events`) the subscription ends with the block, unless it has a name.
 
         With a processor the filter selects its inputs, `state` is its first state, and its results are delivered. With
         history, stored events from before are delivered too; `Deliveries.history_complete` and `on_history`, called
@@ -179,7 +185,31 @@ class Client:
         subscription = self._core.subscribe(filter, name, lease_s, attributes, history, on_history, processor, state)
         pending, line = self._core.start_subscription(subscription)
         self._connection.send(line)
-        return Deliveries(self, subscription, self._wait(pending).subscription)
+        deliveries = Deliveries(self, subscription, self._wait(pending).subscription)
+        if on_event is not None:
+            self._callbacks[deliveries] = on_event
+        return deliveries
+
+    def run(self, timeout_s: float | None = None) -> int:
+        """Call the `on_event` functions of the subscriptions as events arrive, until `timeout_s` has passed or all of
+        these subscriptions have ended. Returns the number of events.
+
+        Events of a named subscription are acknowledged after their function has returned. A function that raises ends
+        `run`; its event is not acknowledged, and is delivered again over the next connection.
+        """
+        deadline = math.inf if timeout_s is None else time.monotonic() + plain_number(timeout_s, "timeout_s")
+        count = 0
+        while self._callbacks:
+            for deliveries, on_event in list(self._callbacks.items()):
+                while (event := deliveries.next_event(0.0)) is not None:
+                    on_event(event)
+                    count += 1
+                    deliveries.settle()
+                if deliveries.ended:
+                    self._callbacks.pop(deliveries, None)
+            if self._callbacks and not self._receive(deadline):
+                break
+        return count
 
     def acknowledge(self, subscription: SubscriptionId, positions: Sequence[int], wait: bool = True) -> None:
         """Acknowledge deliveries of a named subscription. With `wait` they are never delivered again once this returns,
@@ -291,12 +321,28 @@ class Deliveries(Iterator[Event]):
 
     With a name, iterating acknowledges the events before the one it is asked for: an event during which a program was
     killed is delivered again. Events taken by `next_event` or `next_delivery` are acknowledged by `acknowledge`.
+
+    Leaving its context (`with`) ends a subscription without a name. One with a name stays; what was taken is
+    acknowledged, unless an error ends the block.
     """
 
     def __init__(self, client: Client, state: SubscriptionState, subscription: SubscriptionId) -> None:
         self.subscription = subscription
         self._client = client
         self._state = state
+
+    def __enter__(self) -> "Deliveries":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # A lost connection has ended the subscription, and must not hide the error that ends the block.
+        with suppress(ConnectionLostError):
+            if self._state.request.name is None:
+                self.close()
+            elif error is None and not self.ended:
+                self.acknowledge()
 
     def __next__(self) -> Event:
         self.settle()

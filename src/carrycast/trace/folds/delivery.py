@@ -79,6 +79,11 @@ class DeliveryFold(MergeableFold, EventPartials):
         self._delays_s = array("d")
         self._hops = 0
 
+    @property
+    def delays_s(self) -> Sequence[float]:
+        """The delays of the served pairs, in the order of their deliveries."""
+        return self._delays_s
+
     def __len__(self) -> int:
         """Events that may still be delivered."""
         return len(self._audiences)
