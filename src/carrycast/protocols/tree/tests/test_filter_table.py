@@ -1,4 +1,4 @@
-"""Whatever happened before, the tables are those of a tree built from scratch, and no filter is told without need."""
+"""Filter tables: after any history they equal those of a tree built from scratch, and forwarding is minimal."""
 
 from random import Random
 
@@ -12,7 +12,7 @@ from carrycast.protocols.tree.tests.web import Web
 Edges = set[tuple[NodeId, NodeId]]
 
 
-def some_filter(rng: Random) -> str:
+def draw_filter(rng: Random) -> str:
     low = rng.randint(0, 6)
     shapes = (
         f"role = 'r{rng.randint(0, 3)}'",
@@ -25,7 +25,7 @@ def some_filter(rng: Random) -> str:
     return rng.choice(shapes)
 
 
-def component(edges: Edges, start: NodeId) -> set[NodeId]:
+def find_component(edges: Edges, start: NodeId) -> set[NodeId]:
     reached, waiting = {start}, [start]
     while waiting:
         here = waiting.pop()
@@ -37,8 +37,8 @@ def component(edges: Edges, start: NodeId) -> set[NodeId]:
     return reached
 
 
-class Story:
-    """Random steps in a web of brokers, and the same network built in one go."""
+class RandomHistory:
+    """Random steps in a network of brokers, and the same network built from scratch."""
 
     def __init__(self, rng: Random, nodes: int, reconcile: str) -> None:
         self.rng = rng
@@ -60,11 +60,11 @@ class Story:
         node = self.rng.randrange(len(self.web.nodes))
         if self.rng.random() < 0.75:
             id = SubscriptionId(node, self.next)
-            self.subscriptions[id] = some_filter(self.rng)
+            self.subscriptions[id] = draw_filter(self.rng)
             self.web.nodes[node].on_subscribe(self.web.now, Subscription(id, self.subscriptions[id]))
         else:
             advertised = AdvertisementId(node, self.next)
-            text = self.advertisements[advertised] = some_filter(self.rng)
+            text = self.advertisements[advertised] = draw_filter(self.rng)
             self.web.nodes[node].on_advertise(self.web.now, Advertisement(advertised, text, stored=True))
 
     def withdraw(self) -> None:
@@ -94,10 +94,10 @@ class Story:
     def repair(self) -> None:
         nodes = range(len(self.web.nodes))
         a, b = self.rng.choice(nodes), self.rng.choice(nodes)
-        if b not in component(self.edges, a):
+        if b not in find_component(self.edges, a):
             self.join(a, b)
 
-    def from_scratch(self) -> Web:
+    def build_from_scratch(self) -> Web:
         web = Web(len(self.web.nodes), links="given", reconcile=self.reconcile)
         for edge in sorted(self.edges):
             web.link(*edge)
@@ -113,7 +113,7 @@ class Story:
 @pytest.mark.parametrize("seed", range(6))
 def test_after_any_steps_the_tables_equal_those_built_from_scratch(seed: int, reconcile: str) -> None:
     rng = Random(f"tables {seed}")
-    story = Story(rng, 7, reconcile)
+    story = RandomHistory(rng, 7, reconcile)
     steps = (story.subscribe, story.subscribe, story.subscribe, story.withdraw, story.lose_link, story.repair)
     for step in range(60):
         rng.choice((*steps, story.repair, story.lose_broker) if step % 10 == 0 else steps)()
@@ -122,16 +122,16 @@ def test_after_any_steps_the_tables_equal_those_built_from_scratch(seed: int, re
     while len(story.edges) < 6 and rng.random() < 0.8:
         story.repair()
     story.web.run(10.0)
-    fresh = story.from_scratch()
+    fresh = story.build_from_scratch()
     for node in range(7):
-        assert story.web.tables(node) == fresh.tables(node)
+        assert story.web.collect_tables(node) == fresh.collect_tables(node)
     assert story.subscriptions
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_messages_are_lost_digests_bring_the_tables_right_again(seed: int) -> None:
+def test_digests_repair_tables_after_lost_messages(seed: int) -> None:
     rng = Random(f"lost {seed}")
-    story = Story(rng, 6, "deferred")
+    story = RandomHistory(rng, 6, "deferred")
     story.web.lose = Random(f"losses {seed}")
     steps = (story.subscribe, story.subscribe, story.subscribe, story.withdraw, story.lose_link, story.repair)
     for _ in range(40):
@@ -139,26 +139,28 @@ def test_whatever_messages_are_lost_digests_bring_the_tables_right_again(seed: i
         story.web.settle()
         story.web.run(rng.choice((0.0, 4.0)))
     story.web.run(10.0)
-    wrong = [node for node in range(6) if story.web.tables(node) != story.from_scratch().tables(node)]
-    assert wrong, "or nothing was lost that mattered"
+    wrong = [
+        node for node in range(6) if story.web.collect_tables(node) != story.build_from_scratch().collect_tables(node)
+    ]
+    assert wrong, "some table must differ after the losses"
     story.web.lose = None
-    # What is repaired in one table changes what the next must be told: a round for each link of the longest path.
+    # A repaired table changes the filters to forward: one round for each link of the longest path.
     for _ in range(6):
         for machine in story.web.nodes:
             machine.forwarding.refresh()
         story.web.settle()
-    fresh = story.from_scratch()
+    fresh = story.build_from_scratch()
     for node in range(6):
-        assert story.web.tables(node) == fresh.tables(node)
+        assert story.web.collect_tables(node) == fresh.collect_tables(node)
 
 
-def test_covering_forwards_the_minimum_and_uncovering_what_was_hidden() -> None:
+def test_covered_filters_are_forwarded_only_when_the_covering_one_is_withdrawn() -> None:
     web = Web(3, links="given")
     web.link(0, 1)
     web.link(1, 2)
     web.take_sent()
 
-    def told() -> list[tuple[int, int, str, tuple[str, ...]]]:
+    def list_updates() -> list[tuple[int, int, str, tuple[str, ...]]]:
         found = []
         for sender, target, message in web.take_sent():
             assert isinstance(message, Subscribe | Unsubscribe)
@@ -169,14 +171,14 @@ def test_covering_forwards_the_minimum_and_uncovering_what_was_hidden() -> None:
     narrow, wide = Subscription(SubscriptionId(0, 1), "t > 20"), Subscription(SubscriptionId(0, 2), "t > 10")
     web.nodes[0].on_subscribe(0.0, narrow)
     web.settle()
-    assert told() == [(0, 1, "Subscribe", ("t > 20",)), (1, 2, "Subscribe", ("t > 20",))]
+    assert list_updates() == [(0, 1, "Subscribe", ("t > 20",)), (1, 2, "Subscribe", ("t > 20",))]
     web.nodes[1].on_subscribe(0.0, Subscription(SubscriptionId(1, 1), "t > 30"))
     web.settle()
-    # [000 §IV] Toward 2 it is covered by what was told; toward 0 nothing was told before.
-    assert told() == [(1, 0, "Subscribe", ("t > 30",))]
+    # [000 §IV] Toward 2 a forwarded filter covers it; toward 0 none was forwarded.
+    assert list_updates() == [(1, 0, "Subscribe", ("t > 30",))]
     web.nodes[0].on_subscribe(0.0, wide)
     web.settle()
-    assert told() == [
+    assert list_updates() == [
         (0, 1, "Subscribe", ("t > 10",)),
         (0, 1, "Unsubscribe", ("t > 20",)),
         (1, 2, "Subscribe", ("t > 10",)),
@@ -184,7 +186,7 @@ def test_covering_forwards_the_minimum_and_uncovering_what_was_hidden() -> None:
     ]
     web.nodes[0].on_unsubscribe(0.0, wide.id)
     web.settle()
-    assert told() == [
+    assert list_updates() == [
         (0, 1, "Subscribe", ("t > 20",)),
         (0, 1, "Unsubscribe", ("t > 10",)),
         (1, 2, "Subscribe", ("t > 20",)),
@@ -192,8 +194,8 @@ def test_covering_forwards_the_minimum_and_uncovering_what_was_hidden() -> None:
     ]
 
 
-def messages_of_a_break(reconcile: str, away_s: float) -> int:
-    """What a link costs that breaks in the middle of a line of six and returns."""
+def count_filters_of_a_break(reconcile: str, away_s: float) -> int:
+    """Return the number of filters sent when a link in the middle of a line of six breaks and returns."""
     web = Web(6, links="given", reconcile=reconcile)
     for node in range(5):
         web.link(node, node + 1)
@@ -211,18 +213,18 @@ def messages_of_a_break(reconcile: str, away_s: float) -> int:
     return sum(len(message.filters) for _, _, message in web.take_sent() if isinstance(message, kinds))
 
 
-def test_deferred_never_says_more_than_strawman_and_far_less_if_the_link_returns_in_time() -> None:
-    soon = {reconcile: messages_of_a_break(reconcile, 1.0) for reconcile in ("strawman", "deferred")}
-    late = {reconcile: messages_of_a_break(reconcile, 5.0) for reconcile in ("strawman", "deferred")}
-    # Over the link go 30 filters each way; without deferring, 30 of each side are also withdrawn and told again over
-    # the two links beyond.
+def test_deferred_withdrawal_saves_messages_if_the_link_returns_in_time() -> None:
+    soon = {reconcile: count_filters_of_a_break(reconcile, 1.0) for reconcile in ("strawman", "deferred")}
+    late = {reconcile: count_filters_of_a_break(reconcile, 5.0) for reconcile in ("strawman", "deferred")}
+    # Over the link go 30 filters each way. Without deferring, 30 of each side are also withdrawn and forwarded again
+    # over the two links beyond.
     assert soon == {"deferred": 60, "strawman": 60 + 2 * 2 * 2 * 30}
     assert late == {"deferred": soon["strawman"], "strawman": soon["strawman"]}
 
 
-def test_filters_of_a_table_can_be_read_again() -> None:
+def test_filters_of_a_table_are_canonical_texts() -> None:
     web = Web(2, links="given")
     web.nodes[0].on_subscribe(0.0, Subscription(SubscriptionId(0, 1), "not (x > 3 and y <> 'a')"))
     web.link(0, 1)
-    ((_, held),) = web.tables(1).items()
-    assert list(held) == [Filter("not (x > 3 and y <> 'a')").text]
+    ((_, filters),) = web.collect_tables(1).items()
+    assert list(filters) == [Filter("not (x > 3 and y <> 'a')").text]

@@ -29,20 +29,22 @@ from carrycast.sim.scenario.scenario import parse_scenario
 EVERYTHING = Subscription(SubscriptionId(0, 1), "true")
 
 
-def tree_of(web: Web) -> nx.Graph:
-    """The tree links, on which both ends must agree."""
+def build_tree_graph(web: Web) -> nx.Graph:
+    """Build the graph of tree links, and check that both ends agree on them."""
     graph = nx.Graph()
     graph.add_nodes_from(range(len(web.nodes)))
     for node, machine in enumerate(web.nodes):
         for neighbor in machine.overlay.neighbors:
-            assert node in web.nodes[neighbor].overlay.neighbors, f"{node} takes {neighbor} for a neighbor, alone"
+            assert node in web.nodes[neighbor].overlay.neighbors, (
+                f"{node} has a tree link to {neighbor}, which has none to it"
+            )
             graph.add_edge(node, neighbor)
     return graph
 
 
-def check(web: Web, links: nx.Graph) -> None:
-    """Of each connected part one spanning tree, led by the least id."""
-    tree = tree_of(web)
+def check_trees(web: Web, links: nx.Graph) -> None:
+    """Check that each component has one spanning tree, whose leader has the smallest id."""
+    tree = build_tree_graph(web)
     assert nx.is_forest(tree)
     parts = list(nx.connected_components(links))
     assert sorted(map(sorted, nx.connected_components(tree))) == sorted(map(sorted, parts))
@@ -54,7 +56,7 @@ def check(web: Web, links: nx.Graph) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_links_come_and_go_the_parts_become_trees_again_and_the_tables_follow(seed: int) -> None:
+def test_components_become_trees_again_after_link_changes(seed: int) -> None:
     rng = Random(f"overlay {seed}")
     nodes = 8
     web = Web(nodes, None, group_s=1.0)
@@ -73,34 +75,34 @@ def test_whatever_links_come_and_go_the_parts_become_trees_again_and_the_tables_
             web.link(a, b)
         web.run(rng.choice((0.0, 0.1, 1.5)))
     web.run(20.0)
-    check(web, links)
-    # Every event finds its way within its part.
+    check_trees(web, links)
+    # Every event is delivered within its component.
     for source in range(nodes):
         for role in range(nodes):
             event = Event(EventId(source, role), {"role": f"r{role}"})
             web.nodes[source].on_publish(web.now, event)
     web.settle()
     for role in range(nodes):
-        got = [effect.event.id.source for effect in web.of(role, Deliver) if isinstance(effect, Deliver)]
+        got = [effect.event.id.source for effect in web.list_effects(role, Deliver) if isinstance(effect, Deliver)]
         assert sorted(got) == sorted(nx.node_connected_component(links, role))
 
 
-def test_the_loss_of_a_broker_with_n_neighbors_is_repaired_by_n_minus_1_new_links() -> None:
+def test_the_loss_of_a_broker_is_repaired_by_new_links() -> None:
     web = Web(6, None, group_s=1.0)
     for edge in ((0, 1), (1, 2), (1, 3), (1, 4), (2, 5), (3, 5), (4, 5)):
         web.link(*edge)
     web.run(5.0)
-    assert tree_of(web).degree(1) == 4
+    assert build_tree_graph(web).degree(1) == 4
     for neighbor in (0, 2, 3, 4):
         web.cut(1, neighbor)
     web.run(10.0)
-    # 0 has nobody else; the other three parts need two links more than the one that joins 5 already.
-    tree = tree_of(web)
+    # 0 has no other neighbor; the other three parts need two links besides the one to 5.
+    tree = build_tree_graph(web)
     assert sorted(map(sorted, nx.connected_components(tree))) == [[0], [1], [2, 3, 4, 5]]
     assert tree.number_of_edges() == 3
 
 
-def test_a_neighbor_that_is_nearer_to_the_leader_is_taken_at_once_when_the_parent_is_lost() -> None:
+def test_a_neighbor_nearer_to_the_leader_replaces_a_lost_parent_at_once() -> None:
     web = Web(4, None, group_s=5.0)
     for edge in ((0, 1), (0, 2), (1, 3), (2, 3)):
         web.link(*edge)
@@ -111,14 +113,14 @@ def test_a_neighbor_that_is_nearer_to_the_leader_is_taken_at_once_when_the_paren
     assert parent in (1, 2)
     web.cut(3, parent)
     assert overlay.parent == 3 - parent
-    check(web, nx.Graph([(0, 1), (0, 2), (3, 3 - parent)]))
+    check_trees(web, nx.Graph([(0, 1), (0, 2), (3, 3 - parent)]))
 
 
 def test_a_leader_that_falls_silent_is_given_up() -> None:
     web = Web(3, None, group_s=1.0, missed_groups=3.0)
     web.link(0, 1)
     web.link(1, 2)
-    # 0 goes on, but nobody hears it any more, and no link is said to be lost.
+    # The messages of 0 no longer arrive, and no link is reported as lost.
     web.links -= {(0, 1), (1, 0)}
     web.run(10.0)
     overlay = web.nodes[2].overlay
@@ -129,7 +131,7 @@ def test_a_leader_that_falls_silent_is_given_up() -> None:
 # Clients.
 
 
-def test_a_client_attaches_to_one_broker_changes_it_when_that_is_lost_and_loses_no_subscription() -> None:
+def test_a_client_that_loses_its_broker_attaches_to_another_with_its_subscriptions() -> None:
     web = Web(4, brokers=(1, 2, 3), links="given", defer_s=1.0)
     web.link(1, 2)
     web.link(2, 3)
@@ -146,12 +148,15 @@ def test_a_client_attaches_to_one_broker_changes_it_when_that_is_lost_and_loses_
     web.run(2.0)
     web.nodes[2].on_publish(web.now, Event(EventId(2, 1), {}))
     web.settle()
-    assert [effect.event.id.sequence for effect in web.of(0, Deliver) if isinstance(effect, Deliver)] == [0, 1]
-    # The old broker has forgotten it.
-    assert web.tables(1) == {(2, False): {"true": 1}}
+    assert [effect.event.id.sequence for effect in web.list_effects(0, Deliver) if isinstance(effect, Deliver)] == [
+        0,
+        1,
+    ]
+    # The old broker has removed its filters.
+    assert web.collect_tables(1) == {(2, False): {"true": 1}}
 
 
-def test_what_a_client_publishes_goes_through_its_broker_and_it_passes_on_nothing() -> None:
+def test_a_client_publishes_through_its_broker_and_forwards_nothing() -> None:
     web = Web(4, brokers=(1, 2), links="given")
     for edge in ((0, 1), (1, 2), (2, 3)):
         web.link(*edge)
@@ -161,7 +166,7 @@ def test_what_a_client_publishes_goes_through_its_broker_and_it_passes_on_nothin
     web.nodes[0].on_publish(0.0, Event(EventId(0, 0), {}))
     web.settle()
     assert [(a, b) for a, b, message in web.take_sent() if isinstance(message, Publish)] == [(0, 1), (1, 2), (2, 3)]
-    assert len(web.of(3, Deliver)) == 1
+    assert len(web.list_effects(3, Deliver)) == 1
 
 
 def test_a_client_without_a_broker_delivers_its_own_events_and_nothing_is_sent() -> None:
@@ -169,25 +174,25 @@ def test_a_client_without_a_broker_delivers_its_own_events_and_nothing_is_sent()
     web.nodes[0].on_subscribe(0.0, EVERYTHING)
     web.nodes[0].on_publish(0.0, Event(EventId(0, 0), {}))
     web.settle()
-    assert len(web.of(0, Deliver)) == 1
+    assert len(web.list_effects(0, Deliver)) == 1
     assert web.take_sent() == []
 
 
 # Lost messages, recovery.
 
 
-def test_a_subscription_that_was_lost_is_noticed_by_its_digest_and_sent_again() -> None:
+def test_a_lost_subscription_is_detected_by_its_digest_and_sent_again() -> None:
     web = Web(2, None, links="given")
     web.link(0, 1)
     web.links -= {(0, 1)}
     web.nodes[0].on_subscribe(0.0, EVERYTHING)
     web.settle()
     web.links |= {(0, 1)}
-    assert web.tables(1) == {}
+    assert web.collect_tables(1) == {}
     for node in web.nodes:
         node.forwarding.refresh()
     web.settle()
-    assert web.tables(1) == {(0, False): {"true": 1}}
+    assert web.collect_tables(1) == {(0, False): {"true": 1}}
     web.take_sent()
     for node in web.nodes:
         node.forwarding.refresh()
@@ -195,18 +200,18 @@ def test_a_subscription_that_was_lost_is_noticed_by_its_digest_and_sent_again() 
     assert [type(message) for _, _, message in web.take_sent()] == [Digest, Digest]
 
 
-def test_what_was_said_before_the_link_was_known_is_asked_for_again() -> None:
+def test_tables_sent_before_the_link_was_known_are_requested_again() -> None:
     web = Web(2, brokers=(1,), links="given")
     web.nodes[1].on_message(0.0, 0, TableTransfer(False, True, True, (ForwardedFilter("true"),)), "radio")
     web.settle()
-    assert web.drops(1) == ["not_a_tree_neighbor"]
+    assert web.list_drops(1) == ["not_a_tree_neighbor"]
     web.nodes[0].on_subscribe(0.0, EVERYTHING)
     web.link(0, 1)
     assert any(isinstance(message, TableRequest) for _, _, message in web.take_sent())
-    assert web.tables(1) == {(0, False): {"true": 1}}
+    assert web.collect_tables(1) == {(0, False): {"true": 1}}
 
 
-def test_a_publication_that_a_broken_link_lost_comes_by_gossip() -> None:
+def test_a_publication_lost_on_a_broken_link_is_recovered_by_gossip() -> None:
     web = Web(3, None, links="given", recover_s=1.0)
     web.link(0, 1)
     web.link(1, 2)
@@ -217,14 +222,14 @@ def test_a_publication_that_a_broken_link_lost_comes_by_gossip() -> None:
     web.nodes[2].on_publish(web.now, event)
     web.settle()
     web.run(1.0)
-    assert web.of(0, Deliver) == []
+    assert web.list_effects(0, Deliver) == []
     web.link(0, 1)
     web.run(10.0)
-    assert web.of(0, Deliver) == [Deliver(EVERYTHING.id, event, 2)]
-    assert [fact.value for _, fact in web.facts("recover")] == [1.0]
+    assert web.list_effects(0, Deliver) == [Deliver(EVERYTHING.id, event, 2)]
+    assert [fact.value for _, fact in web.list_facts("recover")] == [1.0]
 
 
-def test_recovery_gives_nothing_past_its_lease_and_nothing_to_strangers() -> None:
+def test_recovery_sends_no_expired_events_and_ignores_other_nodes() -> None:
     web = Web(2, None, links="given", recover_s=1.0)
     web.link(0, 1)
     web.nodes[1].on_publish(0.0, Event(EventId(1, 0), {}, lease_s=5.0))
@@ -234,44 +239,44 @@ def test_recovery_gives_nothing_past_its_lease_and_nothing_to_strangers() -> Non
     web.nodes[1].on_message(9.0, 7, RecoveryDigest(((5, 5),)), "radio")
     web.settle()
     assert web.take_sent() == []
-    assert web.drops(1) == ["recovery_not_a_neighbor"]
+    assert web.list_drops(1) == ["recovery_not_a_neighbor"]
 
 
 # Bad input.
 
 
-def flood(node: NodeId, count: int) -> list[ForwardedFilter]:
+def make_filters(node: NodeId, count: int) -> list[ForwardedFilter]:
     return [ForwardedFilter(f"role = 'r{node}-{number}'") for number in range(count)]
 
 
-def test_a_flood_of_advertisements_fills_no_more_than_its_share() -> None:
+def test_filters_and_advertisements_of_a_neighbor_are_bounded() -> None:
     web = Web(3, None, links="given", max_advertisements=50, max_filters=70)
     web.link(0, 1)
     web.link(1, 2)
-    many = flood(0, 200)
+    many = make_filters(0, 200)
     for start in range(0, 200, BATCH):
         web.nodes[1].on_message(0.0, 0, Advertise(tuple(many[start : start + BATCH])), "radio")
         web.nodes[1].on_message(0.0, 0, Subscribe(tuple(many[start : start + BATCH])), "radio")
     web.settle()
-    assert {(origin, stored): len(held) for (origin, stored), held in web.tables(1).items()} == {
+    assert {(origin, stored): len(filters) for (origin, stored), filters in web.collect_tables(1).items()} == {
         (0, True): 50,
         (0, False): 70,
     }
-    assert set(web.drops(1)) == {"table_full"}
-    # The table is full, so that the digest differs is no reason to ask for everything again.
+    assert set(web.list_drops(1)) == {"table_full"}
+    # The table is full, so a digest that differs causes no request.
     web.take_sent()
     web.nodes[1].on_message(0.0, 0, Digest(1, 1), "radio")
     web.settle()
     assert web.take_sent() == []
-    # And in a whole table.
+    # The same bound holds for a table transfer.
     for start in range(0, 200, BATCH):
         piece = TableTransfer(True, start == 0, start + BATCH >= 200, tuple(many[start : start + BATCH]))
         web.nodes[1].on_message(0.0, 0, piece, "radio")
     web.settle()
-    assert len(web.tables(1)[0, True]) == 50
+    assert len(web.collect_tables(1)[0, True]) == 50
 
 
-def test_bad_words_about_filters_are_dropped_with_their_reasons() -> None:
+def test_invalid_filter_messages_are_dropped_with_a_reason() -> None:
     web = Web(2, None, links="given")
     web.link(0, 1)
     for message in (
@@ -283,11 +288,11 @@ def test_bad_words_about_filters_are_dropped_with_their_reasons() -> None:
         web.nodes[1].on_message(0.0, 0, message, "radio")
     web.nodes[1].on_message(0.0, 9, Subscribe((ForwardedFilter("true"),)), "radio")
     web.settle()
-    assert web.tables(1) == {(0, False): {"x = 1": 1}}
-    assert web.drops(1) == ["filter_unreadable", "table_piece_lost", "not_a_tree_neighbor"]
+    assert web.collect_tables(1) == {(0, False): {"x = 1": 1}}
+    assert web.list_drops(1) == ["filter_unreadable", "table_piece_lost", "not_a_tree_neighbor"]
 
 
-def test_who_asks_again_and_again_for_the_tables_gets_them_once_in_a_while() -> None:
+def test_repeated_table_requests_are_answered_once() -> None:
     web = Web(2, None, links="given")
     web.link(0, 1)
     web.take_sent()
@@ -297,8 +302,8 @@ def test_who_asks_again_and_again_for_the_tables_gets_them_once_in_a_while() -> 
     assert [type(message) for _, _, message in web.take_sent()] == [TableTransfer, TableTransfer]
 
 
-def test_a_tree_whose_depth_counts_up_says_no_depth_that_cannot_be_read() -> None:
-    """Two ways between the same nodes, one of them slow: what comes late tells of parents that are children now."""
+def test_a_depth_that_counts_to_infinity_stays_within_its_bound() -> None:
+    """Two links between the same nodes, one of them slow: late messages have parents that are children now."""
     tables = {
         "duration_s": 1.74,
         "nodes": 12,

@@ -1,4 +1,4 @@
-"""Nodes of a tree in one hand: messages go over links that a test makes and breaks, in order and at once."""
+"""A network of tree nodes whose links the test makes and breaks. Messages arrive in order and without delay."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ RADIO = "radio"
 
 
 class BrokerHost(IsolatedHost):
-    """A node that knows who is a broker."""
+    """A host that knows which nodes are brokers."""
 
     def __init__(self, node: NodeId, brokers: Iterable[NodeId]) -> None:
         super().__init__()
@@ -38,60 +38,60 @@ class BrokerHost(IsolatedHost):
 
 
 class Web:
-    """Nodes of a tree; all of them brokers unless it is said otherwise."""
+    """Nodes of a tree; all of them are brokers by default."""
 
     def __init__(self, nodes: int, brokers: Iterable[NodeId] | None = None, **settings: object) -> None:
         self.now = 0.0
         self.lose: Random | None = None
-        """Draws, if there is one, whether a message is lost."""
+        """If given, draws whether a message is lost."""
         self.nodes: list[Tree] = []
         self.ports: list[RecordingPort] = []
         self.links: set[tuple[NodeId, NodeId]] = set()
         self.sent: list[tuple[NodeId, NodeId, Message]] = []
         self.effects: list[tuple[NodeId, Effect]] = []
         self.timers: list[dict[object, float]] = [{} for _ in range(nodes)]
-        named = list(range(nodes)) if brokers is None else list(brokers)
+        broker_ids = list(range(nodes)) if brokers is None else list(brokers)
         self._settings = settings
-        self._hosts = [BrokerHost(node, named) for node in range(nodes)]
+        self._hosts = [BrokerHost(node, broker_ids) for node in range(nodes)]
         for node in range(nodes):
-            tree, port = self._made(node)
+            tree, port = self._make_node(node)
             self.nodes.append(tree)
             self.ports.append(port)
         self.settle()
 
-    def _made(self, node: NodeId) -> tuple[Tree, RecordingPort]:
+    def _make_node(self, node: NodeId) -> tuple[Tree, RecordingPort]:
         tree, port = isolate_protocol("tree", node, self._hosts[node], 1, refresh_s=float("inf"), **self._settings)
         assert isinstance(tree, Tree)
         return tree, port
 
     def crash(self, node: NodeId) -> None:
-        """A node without links loses all but its durable store, and starts anew; its applications are gone."""
+        """Restart a node without links: it loses all but its durable store, also its applications."""
         assert not any(node in link for link in self.links)
         self.timers[node].clear()
-        self.nodes[node], self.ports[node] = self._made(node)
+        self.nodes[node], self.ports[node] = self._make_node(node)
         self.settle()
 
     def link(self, a: NodeId, b: NodeId) -> None:
-        """Two nodes are neighbors now."""
+        """Make two nodes neighbors."""
         self.links |= {(a, b), (b, a)}
         self.nodes[a].on_link_up(self.now, Link(b, RADIO, 0.01))
         self.nodes[b].on_link_up(self.now, Link(a, RADIO, 0.01))
         self.settle()
 
     def cut(self, a: NodeId, b: NodeId) -> None:
-        """They no longer are."""
+        """Remove the link of two nodes."""
         self.links -= {(a, b), (b, a)}
         self.nodes[a].on_link_down(self.now, Link(b, RADIO, 0.01), Failure.SILENT)
         self.nodes[b].on_link_down(self.now, Link(a, RADIO, 0.01), Failure.SILENT)
         self.settle()
 
     def settle(self) -> None:
-        """Let every message arrive, and those that follow from it."""
+        """Deliver all messages, and those that follow from them."""
         waiting: deque[tuple[NodeId, NodeId, Message]] = deque()
         while True:
             for node, port in enumerate(self.ports):
                 for effect in port.take():
-                    self._carry(node, effect, waiting)
+                    self._carry_out(node, effect, waiting)
             if not waiting:
                 return
             sender, target, message = waiting.popleft()
@@ -99,7 +99,7 @@ class Web:
             if (sender, target) in self.links and not (self.lose is not None and self.lose.random() < 0.3):
                 self.nodes[target].on_message(self.now, sender, message, RADIO)
 
-    def _carry(self, node: NodeId, effect: Effect, waiting: deque[tuple[NodeId, NodeId, Message]]) -> None:
+    def _carry_out(self, node: NodeId, effect: Effect, waiting: deque[tuple[NodeId, NodeId, Message]]) -> None:
         if isinstance(effect, Send):
             waiting.append((node, effect.target, effect.message))
         elif isinstance(effect, Broadcast):
@@ -112,7 +112,7 @@ class Web:
             self.timers[node].pop(getattr(effect, "key", None), None)
 
     def run(self, seconds: float) -> None:
-        """Let time pass, timers in their order."""
+        """Advance the time, and fire due timers in order."""
         end = self.now + seconds
         while True:
             armed = [(at, node, key) for node, timers in enumerate(self.timers) for key, at in timers.items()]
@@ -126,24 +126,24 @@ class Web:
             self.settle()
         self.now = end
 
-    def of(self, node: NodeId, kind: type) -> list[Effect]:
-        """The deliveries, answers, ends or notes of a node so far."""
+    def list_effects(self, node: NodeId, kind: type) -> list[Effect]:
+        """Return the effects of one type of a node so far: deliveries, answers, closings or notes."""
         return [effect for at, effect in self.effects if at == node and isinstance(effect, kind)]
 
-    def delivered(self, node: NodeId) -> list[EventId]:
-        """The events that were delivered to a node so far."""
-        return [effect.event.id for effect in self.of(node, Deliver) if isinstance(effect, Deliver)]
+    def list_delivered(self, node: NodeId) -> list[EventId]:
+        """Return the events that were delivered to a node so far."""
+        return [effect.event.id for effect in self.list_effects(node, Deliver) if isinstance(effect, Deliver)]
 
-    def drops(self, node: NodeId) -> list[str]:
-        """The reasons of a node's drops so far."""
-        return [e.fact.reason for e in self.of(node, Note) if isinstance(e, Note) and e.fact.kind == "drop"]
+    def list_drops(self, node: NodeId) -> list[str]:
+        """Return the reasons of a node's drops so far."""
+        return [e.fact.reason for e in self.list_effects(node, Note) if isinstance(e, Note) and e.fact.kind == "drop"]
 
-    def facts(self, kind: str) -> list[tuple[NodeId, Fact]]:
-        """What was noted of one kind, anywhere."""
+    def list_facts(self, kind: str) -> list[tuple[NodeId, Fact]]:
+        """Return the facts of one kind that any node noted."""
         return [(at, e.fact) for at, e in self.effects if isinstance(e, Note) and e.fact.kind == kind]
 
-    def tables(self, node: NodeId) -> dict[tuple[NodeId, bool], dict[str, int]]:
-        """What a node holds of each neighbor: subscriptions, and advertisements with their distances."""
+    def collect_tables(self, node: NodeId) -> dict[tuple[NodeId, bool], dict[str, int]]:
+        """Return the filters that a node has of each neighbor: subscriptions, and advertisements with distances."""
         forwarding = self.nodes[node].forwarding
         found = {}
         for stored, table in ((False, forwarding.subscriptions), (True, forwarding.advertisements)):
@@ -152,6 +152,6 @@ class Web:
         return found
 
     def take_sent(self) -> list[tuple[NodeId, NodeId, Message]]:
-        """The messages since the last call: sender, target, message."""
+        """Return the messages since the last call: sender, target, message."""
         sent, self.sent = self.sent, []
         return sent
