@@ -7,7 +7,7 @@ from carrycast.core.model import Position
 from carrycast.core.protocol import Place, TimerKey
 from carrycast.core.protocol.effects import CancelTimer, SetTimer
 from carrycast.core.protocol.registry import protocol_named
-from carrycast.protocols.topic_holder.tests.bench import HERE, ME, Bench, jam, subscription
+from carrycast.protocols.topic_holder.tests.bench import HERE, ME, Bench, make_jam, make_subscription
 from tests.conformance.strategies import messages
 
 MOST = 5
@@ -31,7 +31,7 @@ def test_any_messages_in_any_order_do_no_harm(holder: str, mode: str, data: st.D
 
     now = 0.0
     kinds = st.sampled_from(protocol_named("topic_holder").messages).flatmap(messages)
-    bench.node.on_subscribe(now, subscription(ME))
+    bench.node.on_subscribe(now, make_subscription(ME))
     settle()
     for number in range(data.draw(st.integers(1, 10))):
         now += data.draw(st.sampled_from([0.0, 0.001, 1.0, 40.0]))
@@ -43,7 +43,7 @@ def test_any_messages_in_any_order_do_no_harm(holder: str, mode: str, data: st.D
                 place = Place(Position(1.0, 1.0))
                 bench.node.on_unreachable(now, place if data.draw(st.booleans()) else peer, message)
             case 2:
-                bench.node.on_publish(now, jam(ME, sequence=number))
+                bench.node.on_publish(now, make_jam(ME, sequence=number))
             case 3 if armed:
                 key = data.draw(st.sampled_from(list(armed)))
                 del armed[key]

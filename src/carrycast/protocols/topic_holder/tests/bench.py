@@ -1,4 +1,4 @@
-"""One node alone, and the words to make its inputs short."""
+"""One node, and functions that make its inputs and select its effects."""
 
 from carrycast.core.model import (
     AccessPolicy,
@@ -24,8 +24,8 @@ HERE = Position(10.0, 20.0)
 JAM = "s:jam"
 
 
-class Ground(IsolatedHost):
-    """A node among nodes 0 to 9, on a square of a kilometer with one road, at a place that a test sets."""
+class BenchHost(IsolatedHost):
+    """A host among nodes 0 to 9, on a square kilometer with one road, at a position that a test sets."""
 
     def __init__(self, here: Position | None = HERE) -> None:
         super().__init__()
@@ -48,30 +48,32 @@ class Ground(IsolatedHost):
         return RoadMap(name="one", width_m=1000.0, height_m=1000.0, lane_m=4.0, safety_m=50.0, roads=(road,))
 
 
-def jam(source: NodeId = 8, access: str | None = None, sequence: int = 1, **attributes: Scalar) -> Event:
+def make_jam(source: NodeId = 8, access: str | None = None, sequence: int = 1, **attributes: Scalar) -> Event:
     policy = None if access is None else AccessPolicy(access)
     return Event(EventId(source, sequence), {"topic": "jam", **attributes}, lease_s=100.0, access=policy)
 
 
-def subscription(node: NodeId, filter: str = "topic = 'jam'", number: int = 1, **attributes: Scalar) -> Subscription:
+def make_subscription(
+    node: NodeId, filter: str = "topic = 'jam'", number: int = 1, **attributes: Scalar
+) -> Subscription:
     return Subscription(SubscriptionId(node, number), filter, attributes=attributes)
 
 
-def entry(wanted: Subscription, position: Position | None = None, count: int = 1) -> SubscriptionEntry:
-    return SubscriptionEntry(wanted, position, (0, count))
+def make_entry(subscription: Subscription, position: Position | None = None, count: int = 1) -> SubscriptionEntry:
+    return SubscriptionEntry(subscription, position, (0, count))
 
 
 class Bench:
-    """Node 1."""
+    """Node 1, whose inputs come from the test."""
 
     def __init__(self, here: Position | None = HERE, **settings: object) -> None:
-        self.host = Ground(here)
+        self.host = BenchHost(here)
         protocol, self.port = isolate_protocol("topic_holder", ME, self.host, 1, **settings)
         assert isinstance(protocol, TopicHolder)
         self.node = protocol
 
-    def get(self, now: float, origin: NodeId, message: Message, hops: int = 2) -> list[Effect]:
-        """A packet comes; what follows."""
+    def receive(self, now: float, origin: NodeId, message: Message, hops: int = 2) -> list[Effect]:
+        """Pass a routed packet to the node, and return its effects."""
         self.node.on_packet(now, origin, message, hops)
         return self.port.take()
 
@@ -84,13 +86,13 @@ class Bench:
         return self.port.take()
 
 
-def routed(effects: list[Effect]) -> list[tuple[NodeId | Place, Message]]:
+def list_routed(effects: list[Effect]) -> list[tuple[NodeId | Place, Message]]:
     return [(effect.target, effect.message) for effect in effects if isinstance(effect, SendRouted)]
 
 
-def broadcast(effects: list[Effect]) -> list[Message]:
+def list_broadcasts(effects: list[Effect]) -> list[Message]:
     return [effect.message for effect in effects if isinstance(effect, Broadcast)]
 
 
-def drops(effects: list[Effect]) -> list[str]:
+def list_drops(effects: list[Effect]) -> list[str]:
     return [effect.fact.reason for effect in effects if isinstance(effect, Note) and effect.fact.kind == "drop"]

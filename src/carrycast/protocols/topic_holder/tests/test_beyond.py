@@ -1,4 +1,4 @@
-"""What goes beyond the paper: one tree for a broker's fan-out, and tables that are handed over."""
+"""Extensions of the paper: tree fan-out, and the hand-over of tables."""
 
 from pathlib import Path
 
@@ -15,12 +15,12 @@ from carrycast.protocols.topic_holder.tests.bench import (
     HERE,
     JAM,
     Bench,
-    broadcast,
-    drops,
-    entry,
-    jam,
-    routed,
-    subscription,
+    list_broadcasts,
+    list_drops,
+    list_routed,
+    make_entry,
+    make_jam,
+    make_subscription,
 )
 from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.scenario import parse_scenario
@@ -30,23 +30,23 @@ LINE = [(100.0 * number, 50.0) for number in range(8)]
 QUIET = {"discovery": {"mode": "none"}, "radio": {"range_m": 120.0}}
 
 
-# One tree.
+# Tree fan-out.
 
 
-def test_a_broker_hands_its_router_all_subscribers_at_once() -> None:
+def test_with_tree_fan_out_the_router_gets_all_subscribers_at_once() -> None:
     bench = Bench(fan_out="tree")
     for node in (2, 3):
-        bench.get(1.0, node, Refresh(JAM, entry(subscription(node))))
-    effects = bench.get(2.0, 8, Publication(jam(), 0, 90.0), 4)
-    assert effects == [SendRoutedEach((2, 3), Notification(jam(), 4, 90.0))]
+        bench.receive(1.0, node, Refresh(JAM, make_entry(make_subscription(node))))
+    effects = bench.receive(2.0, 8, Publication(make_jam(), 0, 90.0), 4)
+    assert effects == [SendRoutedEach((2, 3), Notification(make_jam(), 4, 90.0))]
 
 
 @pytest.mark.parametrize("scheme", ["broker_aodv", "broker_gpsr", "rendezvous_aodv", "rendezvous_gpsr"])
-def test_on_a_line_a_tree_takes_as_many_transmissions_as_the_line_is_long(scheme: str) -> None:
-    """By hand: from node 0 to 3, 5 and 7 are 3 + 5 + 7 hops one by one, and 7 as a tree."""
+def test_on_a_line_tree_fan_out_takes_one_transmission_for_each_link(scheme: str) -> None:
+    """From node 0 to 3, 5 and 7 it takes 3 + 5 + 7 transmissions by unicast, and 7 as a tree."""
     spent = {}
     for fan_out in ("unicast", "tree"):
-        # So wide that a node of the line is within K of any place.
+        # K is so large that a node of the line is within K of any place.
         settings = {"variant": scheme, "fan_out": fan_out, "capture_m": 75.0}
         net = Net(8, "topic_holder", settings, QUIET, positions=LINE)
         for subscriber in (3, 5, 7):
@@ -59,143 +59,148 @@ def test_on_a_line_a_tree_takes_as_many_transmissions_as_the_line_is_long(scheme
         assert [net.delivered(node)[-1] for node in (3, 5, 7)] == [event] * 3
         assert net.dropped("already_delivered") == 0
         # From the publisher to the broker, and from there (or, in rendezvous mode, from itself) to the subscribers.
-        start = next((node for node in range(8) if event.id in holder(net, node).handled), 0)
+        start = next((node for node in range(8) if event.id in get_holder(net, node).handled), 0)
         there = [abs(node - start) for node in (3, 5, 7)]
         spent[fan_out] = len(net.rows("send", event=str(event.id))) - start
         assert spent[fan_out] == (sum(there) if fan_out == "unicast" else max(start - 3, 0) + max(7 - start, 0))
     assert spent["tree"] < spent["unicast"]
 
 
-def holder(net: Net, node: NodeId) -> TopicHolder:
+def get_holder(net: Net, node: NodeId) -> TopicHolder:
     protocol = net.protocol(node)
     assert isinstance(protocol, TopicHolder)
     return protocol
 
 
-# Handing over.
+# Hand-over.
 
 
-def within(bench: Bench) -> Position:
+def place_of(bench: Bench) -> Position:
     return bench.node.holders.find_place(JAM)
 
 
-def outside(bench: Bench) -> Position:
+def position_outside(bench: Bench) -> Position:
     home = bench.node.holders.find_place(JAM)
     return Position(home.x_m + 126.0, home.y_m)
 
 
 def test_a_holder_that_leaves_its_place_sends_its_table_there() -> None:
     bench = Bench(holder="place", hand_over=True, timeout_s=9.0)
-    bench.host.here = within(bench)
-    one, two = entry(subscription(2), HERE), entry(subscription(3), HERE)
-    assert SetTimer("watch", 1.0) in bench.get(1.0, 2, Refresh(JAM, one))
+    bench.host.here = place_of(bench)
+    one, two = make_entry(make_subscription(2), HERE), make_entry(make_subscription(3), HERE)
+    assert SetTimer("watch", 1.0) in bench.receive(1.0, 2, Refresh(JAM, one))
     bench.hear(3.0, 5, Refresh(JAM, two))
-    assert bench.tick(4.0, "watch") == [SetTimer("watch", 1.0)], "it is still there"
-    bench.host.here = outside(bench)
+    assert bench.tick(4.0, "watch") == [SetTimer("watch", 1.0)], "it is still within K"
+    bench.host.here = position_outside(bench)
     effects = bench.tick(5.0, "watch")
-    handed = HandOver(JAM, (HandOverEntry(one, 2.0), HandOverEntry(two, 0.0)), 7.0)
-    assert routed(effects) == [(Place(within(bench), 125.0), handed)]
-    assert SetTimer("watch", 1.0) not in effects, "there is nothing left to watch"
+    expected = HandOver(JAM, (HandOverEntry(one, 2.0), HandOverEntry(two, 0.0)), 7.0)
+    assert list_routed(effects) == [(Place(place_of(bench), 125.0), expected)]
+    assert SetTimer("watch", 1.0) not in effects, "no topic is left to watch"
 
 
-def test_who_captures_a_table_keeps_what_is_newer_and_tells_those_around_it() -> None:
+def test_a_captor_of_a_table_keeps_newer_entries_and_broadcasts_it() -> None:
     bench = Bench(holder="place", hand_over=True, timeout_s=9.0)
-    bench.host.here = within(bench)
-    newer = entry(subscription(2, "topic = 'jam' and length > 5"), HERE, count=7)
-    bench.get(1.0, 2, Refresh(JAM, newer))
-    older, other = entry(subscription(2), HERE, count=6), entry(subscription(3), HERE)
-    told = HandOver(JAM, (HandOverEntry(older, 0.0), HandOverEntry(other, 4.0)), 8.0)
-    assert broadcast(bench.get(2.0, 9, told)) == [told]
-    assert bench.hear(2.0, 9, told) == [], "who hears it tells nobody"
+    bench.host.here = place_of(bench)
+    newer = make_entry(make_subscription(2, "topic = 'jam' and length > 5"), HERE, count=7)
+    bench.receive(1.0, 2, Refresh(JAM, newer))
+    older, other = make_entry(make_subscription(2), HERE, count=6), make_entry(make_subscription(3), HERE)
+    table = HandOver(JAM, (HandOverEntry(older, 0.0), HandOverEntry(other, 4.0)), 8.0)
+    assert list_broadcasts(bench.receive(2.0, 9, table)) == [table]
+    assert bench.hear(2.0, 9, table) == [], "a receiver of the broadcast does not repeat it"
     assert bench.node.table.entries(5.9, JAM) == [newer, other]
-    assert bench.node.table.entries(6.0, JAM) == [newer], "it stands no longer than it did where it came from"
+    assert bench.node.table.entries(6.0, JAM) == [newer], "it expires no later than at its former holder"
 
 
-def test_a_table_that_waited_is_older_and_no_word_of_others_stands_longer_than_a_time_out() -> None:
-    told = HandOver(
+def test_entries_of_a_table_age_and_expire_after_the_time_out() -> None:
+    table = HandOver(
         JAM,
-        (HandOverEntry(entry(subscription(2), HERE), 98.0), HandOverEntry(entry(subscription(3), HERE), 0.0)),
+        (
+            HandOverEntry(make_entry(make_subscription(2), HERE), 98.0),
+            HandOverEntry(make_entry(make_subscription(3), HERE), 0.0),
+        ),
         100.0,
     )
-    later = told.age_by(2.0)
+    later = table.age_by(2.0)
     assert later is not None
     assert [(entry.subscription.subscriber, left_s) for entry, left_s in later.valid_entries()] == [(3, 98.0)]
-    assert told.age_by(100.0) is None
+    assert table.age_by(100.0) is None
     bench = Bench(holder="place", hand_over=True)
-    bench.get(1.0, 9, later)
+    bench.receive(1.0, 9, later)
     assert bench.node.table.entries(3.9, JAM) != []
     assert bench.node.table.entries(4.0, JAM) == []
 
 
-def test_a_table_goes_in_several_messages_and_an_empty_one_in_none() -> None:
+def test_a_long_table_goes_in_several_messages_and_an_empty_one_in_none() -> None:
     bench = Bench(holder="place", hand_over=True)
-    bench.host.here = within(bench)
+    bench.host.here = place_of(bench)
     for node in range(2, 42):
-        bench.get(1.0, node, Refresh(JAM, entry(subscription(node, f"topic = 'jam' and x = '{'y' * 90}'"), HERE)))
-    bench.host.here = outside(bench)
-    parts = [message for _, message in routed(bench.tick(2.0, "watch"))]
+        bench.receive(
+            1.0, node, Refresh(JAM, make_entry(make_subscription(node, f"topic = 'jam' and x = '{'y' * 90}'"), HERE))
+        )
+    bench.host.here = position_outside(bench)
+    parts = [message for _, message in list_routed(bench.tick(2.0, "watch"))]
     assert sum(len(part.entries) for part in parts if isinstance(part, HandOver)) == 40
     assert len(parts) >= 4
-    bench.host.here = within(bench)
-    bench.get(5.0, 2, Refresh(JAM, entry(subscription(2), HERE, 2)))
-    bench.host.here = outside(bench)
-    assert bench.tick(8.0, "watch") == [], "all it held has timed out"
+    bench.host.here = place_of(bench)
+    bench.receive(5.0, 2, Refresh(JAM, make_entry(make_subscription(2), HERE, 2)))
+    bench.host.here = position_outside(bench)
+    assert bench.tick(8.0, "watch") == [], "all entries have expired"
 
 
-def test_who_is_nowhere_or_never_was_within_k_hands_nothing_over() -> None:
+def test_a_node_without_a_position_or_never_within_k_hands_nothing_over() -> None:
     bench = Bench(holder="place", hand_over=True)
-    bench.host.here = outside(bench)
-    assert bench.get(1.0, 2, Refresh(JAM, entry(subscription(2), HERE))) == []
-    bench.host.here = within(bench)
-    bench.get(1.0, 2, Refresh(JAM, entry(subscription(2), HERE)))
+    bench.host.here = position_outside(bench)
+    assert bench.receive(1.0, 2, Refresh(JAM, make_entry(make_subscription(2), HERE))) == []
+    bench.host.here = place_of(bench)
+    bench.receive(1.0, 2, Refresh(JAM, make_entry(make_subscription(2), HERE)))
     bench.host.here = None
     assert bench.tick(2.0, "watch") == []
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "error"),
     [
         ({"hand_over": True}, "hand_over: only a place can be left"),
         ({"hand_over": True, "holder": "place", "capture_m": 0}, "and capture_m above 0"),
         ({"refresh_s": 5.0}, "timeout_s is below refresh_s"),
     ],
 )
-def test_settings_that_make_no_sense_together_are_refused(settings: dict[str, object], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_inconsistent_settings_are_rejected(settings: dict[str, object], error: str) -> None:
+    with pytest.raises(UserError, match=error):
         Bench(HERE, **settings)
 
 
 @pytest.mark.parametrize("holder", ["place", "node"])
-def test_a_table_that_nobody_asked_for_is_dropped_by_name(holder: str) -> None:
+def test_without_hand_over_a_table_is_dropped_with_a_reason(holder: str) -> None:
     bench = Bench(holder=holder)
-    told = HandOver(JAM, (HandOverEntry(entry(subscription(2), HERE), 0.0),), 1.0)
-    assert drops(bench.get(1.0, 9, told)) == ["no_hand_over"]
-    assert drops(bench.hear(1.0, 9, told)) == ["no_hand_over"]
+    table = HandOver(JAM, (HandOverEntry(make_entry(make_subscription(2), HERE), 0.0),), 1.0)
+    assert list_drops(bench.receive(1.0, 9, table)) == ["no_hand_over"]
+    assert list_drops(bench.hear(1.0, 9, table)) == ["no_hand_over"]
     assert len(bench.node.table) == 0
 
 
-def test_a_forged_table_is_sound_entry_by_entry_and_goes_no_further_if_it_is_not() -> None:
+def test_a_table_with_an_invalid_entry_is_not_broadcast() -> None:
     bench = Bench(holder="place", hand_over=True)
-    bench.host.here = within(bench)
-    good, bad = entry(subscription(2), HERE), entry(subscription(3), Position(1e9, 0.0))
-    effects = bench.get(1.0, 9, HandOver(JAM, (HandOverEntry(good, 0.0), HandOverEntry(bad, 0.0)), 1.0))
-    assert (drops(effects), broadcast(effects)) == (["absurd_position"], [])
+    bench.host.here = place_of(bench)
+    good, bad = make_entry(make_subscription(2), HERE), make_entry(make_subscription(3), Position(1e9, 0.0))
+    effects = bench.receive(1.0, 9, HandOver(JAM, (HandOverEntry(good, 0.0), HandOverEntry(bad, 0.0)), 1.0))
+    assert (list_drops(effects), list_broadcasts(effects)) == (["absurd_position"], [])
     assert bench.node.table.entries(1.5, JAM) == [good]
 
 
-def test_a_table_that_reaches_nobody_is_lost_by_name() -> None:
+def test_an_unreachable_table_is_dropped_with_a_reason() -> None:
     bench = Bench(holder="place", hand_over=True)
-    told = HandOver(JAM, (HandOverEntry(entry(subscription(2), HERE), 0.0),), 1.0)
-    bench.node.on_unreachable(1.0, Place(HERE, 125.0), told)
-    assert drops(bench.port.take()) == ["unreachable"]
+    table = HandOver(JAM, (HandOverEntry(make_entry(make_subscription(2), HERE), 0.0),), 1.0)
+    bench.node.on_unreachable(1.0, Place(HERE, 125.0), table)
+    assert list_drops(bench.port.take()) == ["unreachable"]
 
 
 SQUARE = Area(1000.0, 1000.0)
 
 
-def walk(folder: Path, home: Position) -> Path:
-    """Node 0 publishes and 1 subscribes, 200 m from the place on either side. At 110 s node 2, who holds the topic,
-    leaves it; node 3 has come there at 108 s from out of everybody's reach."""
+def write_movement(folder: Path, home: Position) -> Path:
+    """Write the movement of four nodes: 0 publishes and 1 subscribes, 200 m from the place on either side. At 110 s
+    node 2, the holder, leaves the place; node 3 has arrived there at 108 s from out of range."""
     starts = {0: (0, -200), 1: (0, 200), 2: (0, 0), 3: (400, 0)}
     lines = []
     for node, (x_m, y_m) in starts.items():
@@ -208,7 +213,7 @@ def walk(folder: Path, home: Position) -> Path:
 
 
 @pytest.mark.parametrize("hand_over", [False, True])
-def test_who_comes_to_a_place_knows_what_the_one_who_left_it_held(hand_over: bool, tmp_path: Path) -> None:
+def test_with_hand_over_a_new_holder_has_the_table_of_the_old_one(hand_over: bool, tmp_path: Path) -> None:
     topic = next(
         name
         for name in (f"t{number}" for number in range(1000))
@@ -218,13 +223,13 @@ def test_who_comes_to_a_place_knows_what_the_one_who_left_it_held(hand_over: boo
         "duration_s": 130.0,
         "nodes": 4,
         "area_m": (SQUARE.width_m, SQUARE.height_m),
-        "mobility": {"model": "ns2", "file": str(walk(tmp_path, home_place(topic_key(topic), 0, SQUARE)))},
+        "mobility": {"model": "ns2", "file": str(write_movement(tmp_path, home_place(topic_key(topic), 0, SQUARE)))},
         "radio": {"model": "disk", "range_m": 250.0},
         "protocol": {
             "name": "topic_holder",
             "variant": "broker_gpsr",
             "capture_m": 50.0,
-            # So seldom that soft state alone heals nothing in time.
+            # Refreshes are too rare to repair the table in time.
             "refresh_s": 100.0,
             "timeout_s": 300.0,
             "hand_over": hand_over,

@@ -24,38 +24,38 @@ BY_NODE = ["broker_aodv", "rendezvous_aodv"]
 S1, S2, S3, S4, P1 = 0, 4, 20, 24, 2
 
 
-def node(net: Net, id: NodeId) -> TopicHolder:
+def get_node(net: Net, id: NodeId) -> TopicHolder:
     protocol = net.protocol(id)
     assert isinstance(protocol, TopicHolder)
     return protocol
 
 
-def distance_m(id: NodeId) -> float:
+def measure_distance_m(id: NodeId) -> float:
     return math.dist(GRID[id], HOME)
 
 
-def grid(scheme: str, **settings: object) -> Net:
+def make_grid(scheme: str, **settings: object) -> Net:
     quiet = {"discovery": {"mode": "none"}}
     return Net(len(GRID), "topic_holder", {"variant": scheme, **settings}, quiet, positions=GRID)
 
 
-def holding(net: Net) -> dict[NodeId, set[NodeId]]:
-    """Who holds subscriptions of the topic, and whose."""
-    held = {id: node(net, id).table.entries(net.machine(id).now(), TAU) for id in range(len(GRID))}
-    return {id: {entry.subscription.subscriber for entry in entries} for id, entries in held.items() if entries}
+def list_holders(net: Net) -> dict[NodeId, set[NodeId]]:
+    """Return the nodes that hold subscriptions of the topic, and their subscribers."""
+    tables = {id: get_node(net, id).table.entries(net.machine(id).now(), TAU) for id in range(len(GRID))}
+    return {id: {entry.subscription.subscriber for entry in entries} for id, entries in tables.items() if entries}
 
 
-def handlers(net: Net, event: Event) -> list[NodeId]:
-    return [id for id in range(len(GRID)) if event.id in node(net, id).handled]
+def list_handlers(net: Net, event: Event) -> list[NodeId]:
+    return [id for id in range(len(GRID)) if event.id in get_node(net, id).handled]
 
 
-def figure(scheme: str, **settings: object) -> tuple[Net, Event]:
-    """[003 Figures 1 and 2] Four subscribers and a publisher of a topic; e fits the predicates of S3 and S4 alone."""
-    net = grid(scheme, **settings)
+def play_figure(scheme: str, **settings: object) -> tuple[Net, Event]:
+    """[003 Figures 1 and 2] Four subscribers and a publisher of a topic; e matches only the predicates of S3 and S4."""
+    net = make_grid(scheme, **settings)
     for subscriber, least in ((S1, 80), (S2, 90), (S3, 10), (S4, 20)):
         net.subscribe(subscriber, f"topic = 'tau' and speed > {least}")
     net.run(5)
-    # So that in rendezvous mode P1 has its list, as in the figure, when it publishes e.
+    # In rendezvous mode P1 then has its list, as in the figure, when it publishes e.
     net.publish(P1, {"topic": "tau", "speed": 0})
     net.run(5)
     event = net.publish(P1, {"topic": "tau", "speed": 50})
@@ -66,26 +66,26 @@ def figure(scheme: str, **settings: object) -> tuple[Net, Event]:
 @pytest.mark.parametrize("scheme", [*BY_PLACE, *BY_NODE])
 def test_figures_1_and_2(scheme: str) -> None:
     """[003 §3.4]"""
-    net, event = figure(scheme, **({"capture_m": 0.0} if scheme in BY_PLACE else {}))
+    net, event = play_figure(scheme, **({"capture_m": 0.0} if scheme in BY_PLACE else {}))
     delivered = {id: net.delivered(id) for id in range(len(GRID))}
     assert delivered == {id: [event] if id in (S3, S4) else [] for id in range(len(GRID))}
-    assert net.dropped("not_wanted") == 0, "S1 and S2 were not even sent it"
-    b1 = min(range(len(GRID)), key=distance_m)
+    assert net.dropped("not_wanted") == 0, "e was not sent to S1 and S2"
+    b1 = min(range(len(GRID)), key=measure_distance_m)
     if scheme in BY_NODE:
         (b1,) = home_nodes(TAU, 0, 1, range(len(GRID)), 0)
-    assert holding(net) == {b1: {S1, S2, S3, S4}}
+    assert list_holders(net) == {b1: {S1, S2, S3, S4}}
     if scheme.startswith("broker"):
-        assert handlers(net, event) == [b1]
+        assert list_handlers(net, event) == [b1]
     else:
-        assert handlers(net, event) == []
-        listed = node(net, P1).publisher.entries(net.machine(P1).now(), TAU)
+        assert list_handlers(net, event) == []
+        listed = get_node(net, P1).publisher.entries(net.machine(P1).now(), TAU)
         assert listed is not None
         assert {entry.subscription.subscriber for entry in listed} == {S1, S2, S3, S4}
 
 
 @pytest.mark.parametrize("scheme", BY_PLACE)
-def test_all_within_k_hold_the_same_and_one_of_them_handles_each_event(scheme: str) -> None:
-    """[003 §3.5] K is half the radio's range, so that all within it hear each other."""
+def test_all_nodes_within_k_have_the_same_table_and_one_handles_each_event(scheme: str) -> None:
+    """[003 §3.5] K is half the radio's range, so all nodes within K are neighbors."""
     range_m = 300.0
     net = Net(
         len(GRID),
@@ -97,10 +97,10 @@ def test_all_within_k_hold_the_same_and_one_of_them_handles_each_event(scheme: s
     for subscriber in (S1, S2, S3, S4):
         net.subscribe(subscriber, "topic = 'tau'")
     net.run(6)
-    near = [id for id in range(len(GRID)) if distance_m(id) <= range_m / 2]
+    near = [id for id in range(len(GRID)) if measure_distance_m(id) <= range_m / 2]
     assert len(near) >= 4
-    held = holding(net)
-    assert [held[id] for id in near] == [{S1, S2, S3, S4}] * len(near)
+    tables = list_holders(net)
+    assert [tables[id] for id in near] == [{S1, S2, S3, S4}] * len(near)
     events = []
     for publisher in (P1, 10, 14, 22):
         events.append(net.publish(publisher, {"topic": "tau"}))
@@ -108,15 +108,15 @@ def test_all_within_k_hold_the_same_and_one_of_them_handles_each_event(scheme: s
     for subscriber in (S1, S2, S3, S4):
         assert net.delivered(subscriber) == events
     for event in events:
-        by = handlers(net, event)
+        by = list_handlers(net, event)
         assert by == [] if scheme.startswith("rendezvous") else (len(by) == 1 and by[0] in near)
     assert net.dropped("already_delivered") == net.dropped("already_handled") == 0
 
 
 @pytest.mark.parametrize("scheme", [*BY_PLACE, *BY_NODE])
-def test_a_policy_keeps_an_event_from_those_it_does_not_admit_and_from_their_nodes(scheme: str) -> None:
-    """[003 §2] Condition 3, at the holder or at the publisher, before anything is sent."""
-    net = grid(scheme)
+def test_an_event_is_not_sent_to_nodes_that_its_policy_excludes(scheme: str) -> None:
+    """[003 §2] Condition 3 is evaluated at the holder or at the publisher, before an event is sent."""
+    net = make_grid(scheme)
     for subscriber, rank in ((S1, "major"), (S2, "minor"), (S3, None)):
         net.subscribe(subscriber, "topic = 'tau'", {} if rank is None else {"rank": rank})
     net.run(5)
@@ -125,32 +125,32 @@ def test_a_policy_keeps_an_event_from_those_it_does_not_admit_and_from_their_nod
     assert [net.delivered(id) for id in (S1, S2, S3)] == [[event], [], []]
     assert net.dropped("not_wanted") == 0
     received = {row["node"] for row in net.rows("receive", event=str(event.id)) if row["node"] in (S2, S3)}
-    assert received == set(), "at corners of the grid, no packet of others comes by"
+    assert received == set(), "at the corners of the grid no packet for other nodes passes"
 
 
 @pytest.mark.parametrize("scheme", BY_NODE)
-def test_the_next_node_by_hash_takes_over_when_a_holder_crashes(scheme: str) -> None:
+def test_the_next_node_by_hash_replaces_a_crashed_holder(scheme: str) -> None:
     """[003 §3.4]"""
     first, second = home_nodes(TAU, 0, 1, range(len(GRID)), 1)
-    net = grid(scheme, next_holders=1)
+    net = make_grid(scheme, next_holders=1)
     net.subscribe(S4, "topic = 'tau'")
     net.run(5)
-    assert holding(net) == {first: {S4}}
+    assert list_holders(net) == {first: {S4}}
     net.crash(first)
     net.run(15)
     # AODV searches for some 21 s before it gives up on the first, and an event waits for a list no longer than 3 s.
     net.publish(P1, {"topic": "tau"})
     net.run(25)
-    assert holding(net) == {second: {S4}}
+    assert list_holders(net) == {second: {S4}}
     event = net.publish(P1, {"topic": "tau"})
     net.run(5)
     assert net.delivered(S4)[-1] == event
 
 
 @pytest.mark.parametrize("scheme", [*BY_PLACE, *BY_NODE])
-def test_who_changes_its_interests_is_served_by_the_new_ones_after_a_refresh(scheme: str) -> None:
+def test_a_changed_subscription_takes_effect_after_a_refresh(scheme: str) -> None:
     """[003 §3.4] Logical mobility."""
-    net = grid(scheme)
+    net = make_grid(scheme)
     old = net.subscribe(S1, "topic = 'rho'")
     net.run(4)
     net.unsubscribe(old)
@@ -166,17 +166,17 @@ def test_who_changes_its_interests_is_served_by_the_new_ones_after_a_refresh(sch
 @pytest.mark.parametrize("scheme", [*BY_PLACE, *BY_NODE])
 def test_several_holders_of_a_topic_deliver_once(scheme: str, settings: dict[str, object]) -> None:
     """[003 §3.2.1]"""
-    net = grid(scheme, holders=3, **settings)
+    net = make_grid(scheme, holders=3, **settings)
     net.subscribe(S4, "topic = 'tau'")
     net.run(5)
-    assert len(holding(net)) >= 3
+    assert len(list_holders(net)) >= 3
     event = net.publish(P1, {"topic": "tau"})
     net.run(5)
     assert net.delivered(S4) == [event]
 
 
-def test_what_pins_no_topic_is_delivered_on_its_own_node_and_on_no_other() -> None:
-    net = grid("broker_aodv")
+def test_a_filter_without_a_topic_is_served_only_on_its_own_node() -> None:
+    net = make_grid("broker_aodv")
     everything = net.subscribe(P1, "speed > 3")
     net.subscribe(S1, "speed > 3")
     net.run(3)
@@ -191,8 +191,8 @@ def test_what_pins_no_topic_is_delivered_on_its_own_node_and_on_no_other() -> No
 RADIOS: list[dict[str, object]] = [{"model": "disk", "range_m": 250.0}, {"model": "csma", "preset": "ns2"}]
 
 
-def roads(scheme: str, radio: dict[str, object], **settings: object) -> Scenario:
-    """Vehicles on a highway, with losses, copies and crashes."""
+def make_scenario(scheme: str, radio: dict[str, object], **settings: object) -> Scenario:
+    """Make a scenario of vehicles on a highway, with losses, duplicates and crashes."""
     return parse_scenario(
         {
             "duration_s": 40.0,
@@ -223,10 +223,8 @@ def roads(scheme: str, radio: dict[str, object], **settings: object) -> Scenario
 
 @pytest.mark.parametrize("radio", RADIOS, ids=str)
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_six_schemes_on_a_map_of_roads_keep_the_rules_whatever_goes_wrong(
-    scheme: str, radio: dict[str, object]
-) -> None:
-    keeps_the_rules(roads(scheme, radio))
+def test_the_six_schemes_keep_the_rules_under_faults(scheme: str, radio: dict[str, object]) -> None:
+    check_rules(make_scenario(scheme, radio))
 
 
 @pytest.mark.parametrize(
@@ -237,13 +235,15 @@ def test_the_six_schemes_on_a_map_of_roads_keep_the_rules_whatever_goes_wrong(
         ("broker_aodv", 1, {"fan_out": "tree"}),
     ],
 )
-def test_so_do_those_that_go_beyond_the_paper(scheme: str, radio: int, settings: dict[str, object]) -> None:
-    keeps_the_rules(roads(scheme, RADIOS[radio], **settings))
+def test_schemes_beyond_the_paper_keep_the_rules_under_faults(
+    scheme: str, radio: int, settings: dict[str, object]
+) -> None:
+    check_rules(make_scenario(scheme, RADIOS[radio], **settings))
 
 
-def keeps_the_rules(scenario: Scenario) -> None:
+def check_rules(scenario: Scenario) -> None:
     done = run(scenario, 2, Level.FULL, recode=True)
     rows = done.trace.table().to_pylist()
     assert any(row["kind"] == "deliver" for row in rows)
-    assert done.metrics["discovery_bytes"] == 0, "the router finds its neighbors"
+    assert done.metrics["discovery_bytes"] == 0, "the router has its own beacons"
     assert not [row for row in rows if row["kind"] == "drop" and row["reason"] == "not_wanted"]
