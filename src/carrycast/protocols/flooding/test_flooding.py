@@ -1,4 +1,4 @@
-"""Flooding: its handlers alone, and stories of small networks."""
+"""Flooding: its handlers one by one, and stories of small networks."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=60.0)
 WANTED = Subscription(SubscriptionId(0, 0), "topic = 1")
 
 
-def test_an_own_event_is_delivered_here_and_broadcast_with_its_whole_lease() -> None:
+def test_a_published_event_is_delivered_and_broadcast_with_its_whole_lease() -> None:
     flooding, port = isolate_protocol("flooding", node=7)
     flooding.on_subscribe(0.0, WANTED)
     flooding.on_publish(1.0, EVENT)
@@ -34,7 +34,7 @@ def test_an_event_from_a_neighbor_is_delivered_and_rebroadcast_once() -> None:
     assert port.take() == []
 
 
-def test_an_event_that_has_come_too_far_is_delivered_but_not_passed_on() -> None:
+def test_an_event_at_the_hop_limit_is_delivered_and_not_rebroadcast() -> None:
     flooding, port = isolate_protocol("flooding", max_hops=3)
     flooding.on_subscribe(0.0, WANTED)
     flooding.on_message(1.0, 3, FloodedEvent(EVENT, 3, 50.0), "radio")
@@ -44,7 +44,7 @@ def test_an_event_that_has_come_too_far_is_delivered_but_not_passed_on() -> None
     ]
 
 
-def test_with_jitter_a_rebroadcast_waits_and_a_stop_calls_it_off() -> None:
+def test_with_jitter_a_rebroadcast_is_delayed_and_a_stop_cancels_it() -> None:
     flooding, port = isolate_protocol("flooding", jitter_s=0.5)
     flooding.on_message(1.0, 3, FloodedEvent(EVENT, 1, 50.0), "radio")
     (timer,) = port.take()
@@ -65,7 +65,7 @@ def test_every_node_of_a_connected_network_transmits_an_event_exactly_once(jitte
     assert all(net.delivered(node) == [event] for node in range(25))
 
 
-def test_without_jitter_an_event_takes_a_shortest_path_to_everybody() -> None:
+def test_without_jitter_an_event_takes_shortest_paths() -> None:
     edges = list(nx.random_regular_graph(3, 20, seed=4).edges)
     net = Net.graph(edges)
     for node in range(20):
@@ -76,7 +76,7 @@ def test_without_jitter_an_event_takes_a_shortest_path_to_everybody() -> None:
     assert hops == dict(nx.single_source_shortest_path_length(nx.Graph(edges), 0))
 
 
-def test_an_island_is_not_reached_and_a_later_contact_is_too_late() -> None:
+def test_a_later_contact_gets_no_earlier_event() -> None:
     net = Net.contacts([(0, 1, 0.0, 100.0), (1, 2, 50.0, 100.0)])
     net.subscribe(2)
     net.run(1)
@@ -85,7 +85,7 @@ def test_an_island_is_not_reached_and_a_later_contact_is_too_late() -> None:
     assert net.delivered(2) == []
 
 
-def test_a_subscriber_who_comes_too_late_gets_nothing() -> None:
+def test_a_later_subscription_gets_no_earlier_event() -> None:
     net = Net.line(2)
     net.publish(0)
     net.run(1)
@@ -101,10 +101,10 @@ def test_a_subscriber_who_comes_too_late_gets_nothing() -> None:
     [{"seen_s": 0.001}, {"seen_s": 0.1}, {"seen_s": 0.5}, {"seen_s": 0.5, "jitter_s": 0.25}, {"seen_s": 3.0}],
 )
 @pytest.mark.parametrize("delay_s", [0.0, 0.002, 0.1, 1.0])
-def test_no_event_is_delivered_twice_however_short_it_is_remembered(
+def test_no_event_is_delivered_twice_for_any_seen_time(
     protocol: str, lease_s: float, settings: dict[str, float], delay_s: float
 ) -> None:
-    """In a ring the first copies come back from behind; the checkers end a run in which one is taken for new."""
+    """In a ring copies come back to the source; the checkers end a run in which one is delivered again."""
     scenario = {"radio": {"model": "disk", "delay_s": delay_s}}
     chosen: dict[str, Any] = {**settings, "p": 1.0 if protocol == "gossip" else None}
     net = Net.ring(9, protocol, scenario=scenario, **chosen)
@@ -114,15 +114,17 @@ def test_no_event_is_delivered_twice_however_short_it_is_remembered(
     net.run(30)
     assert net.delivered(0) == [event]
     late = net.dropped("flood_over") + net.dropped("lease_over")
-    assert late or all(net.delivered(node) == [event] for node in range(9)), "a flood ends only by a drop with a name"
+    assert late or all(net.delivered(node) == [event] for node in range(9)), (
+        "a flood ends early only by a drop with a reason"
+    )
 
 
-def test_what_would_be_forgotten_before_its_copies_are_sent_is_refused() -> None:
+def test_a_seen_time_below_twice_the_jitter_is_rejected() -> None:
     with pytest.raises(UserError, match="seen_s must be at least twice jitter_s"):
         isolate_protocol("flooding", seen_s=1.0, jitter_s=0.6)
     isolate_protocol("flooding", seen_s=1.2, jitter_s=0.6)
 
 
-def test_a_memory_too_short_to_be_halved_is_refused() -> None:
+def test_a_seen_time_below_its_minimum_is_rejected() -> None:
     with pytest.raises(UserError, match="seen_s"):
         isolate_protocol("flooding", seen_s=5e-324)

@@ -1,4 +1,4 @@
-"""Gossip: its coin, and that at the edges it is flooding or silence."""
+"""Gossip: the random draw, and the extremes p = 0 and p = 1."""
 
 import pytest
 
@@ -14,13 +14,13 @@ def event(number: int = 0) -> Event:
     return Event(EventId(7, number), {"topic": 1}, lease_s=60.0)
 
 
-def test_the_source_always_speaks() -> None:
+def test_the_source_always_broadcasts() -> None:
     gossip, port = isolate_protocol("gossip", node=7, p=0.0)
     gossip.on_publish(1.0, event())
     assert port.take() == [Broadcast(GossipedEvent(event(), 1, 60.0))]
 
 
-def test_heads_or_tails_the_event_is_delivered_once() -> None:
+def test_an_event_is_delivered_once_whatever_the_draw() -> None:
     gossip, port = isolate_protocol("gossip", p=0.0)
     gossip.on_subscribe(0.0, WANTED)
     for sender in (1, 2, 3):
@@ -36,7 +36,7 @@ def test_a_relay_rebroadcasts_with_probability_p(p: float) -> None:
     assert abs(len(port.take()) / 2000 - p) < 4 * (p * (1 - p) / 2000) ** 0.5
 
 
-def test_the_coin_is_tossed_once_for_an_event_and_never_for_a_repetition() -> None:
+def test_one_number_is_drawn_for_an_event_and_none_for_duplicates() -> None:
     gossip, port = isolate_protocol("gossip", p=0.5)
     for number in range(200):
         gossip.on_message(1.0, 3, GossipedEvent(event(number), 1, 50.0), "radio")
@@ -47,14 +47,14 @@ def test_the_coin_is_tossed_once_for_an_event_and_never_for_a_repetition() -> No
     assert port.take() == []
 
 
-def test_near_the_source_everybody_rebroadcasts() -> None:
+def test_within_sure_hops_every_node_rebroadcasts() -> None:
     gossip, port = isolate_protocol("gossip", p=0.0, sure_hops=2)
     for hops, passed in ((1, True), (2, True), (3, False)):
         gossip.on_message(1.0, 3, GossipedEvent(event(hops), hops, 50.0), "radio")
         assert bool(port.take()) == passed
 
 
-def test_sure_hops_do_not_change_the_other_tosses() -> None:
+def test_sure_hops_do_not_change_other_draws() -> None:
     outcomes = []
     for sure_hops in (0, 1):
         gossip, port = isolate_protocol("gossip", p=0.5, sure_hops=sure_hops)
@@ -77,13 +77,13 @@ def test_with_p_of_1_it_is_flooding() -> None:
     assert deliveries[0] == deliveries[1]
 
 
-def test_with_p_of_0_only_the_neighbors_of_the_source_hear_it() -> None:
+def test_with_p_of_0_only_the_neighbors_of_the_source_get_it() -> None:
     net = Net.line(4, "gossip", p=0.0)
     for node in range(4):
         net.subscribe(node)
-    heard = net.publish(1)
+    event = net.publish(1)
     net.run(5)
-    assert [net.delivered(node) for node in range(4)] == [[heard], [heard], [heard], []]
+    assert [net.delivered(node) for node in range(4)] == [[event], [event], [event], []]
 
 
 def test_reach_rises_with_p() -> None:

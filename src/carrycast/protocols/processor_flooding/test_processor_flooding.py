@@ -1,4 +1,4 @@
-"""The baseline of ASP: every message everywhere, and processors that flood their results."""
+"""The baseline of ASP: every message is flooded, and so are the results of processors."""
 
 from pathlib import Path
 
@@ -30,8 +30,8 @@ def mean(events):
 """
 
 
-def net_with(base: Path, name: str, nodes: list[int], inputs: int = 1, **settings: object) -> Net:
-    """Four nodes in a line; some of them run a processor on Celsius."""
+def make_net(base: Path, name: str, nodes: list[int], inputs: int = 1, **settings: object) -> Net:
+    """Make a line of four nodes, some of which run a processor on temperatures in Celsius."""
     (base / "functions.py").write_text(FUNCTIONS)
     entry = {"id": name, "function": f"functions.py:{name}", "nodes": nodes, "filter": "unit = 'C'", "inputs": inputs}
     places = [(100.0 * node, 0.0) for node in range(4)]
@@ -43,57 +43,57 @@ def publish(net: Net, node: int, value: float) -> None:
     net.run(1)
 
 
-def values(net: Net, node: int) -> list[object]:
+def list_values(net: Net, node: int) -> list[object]:
     return [event.attributes["value"] for event in net.delivered(node)]
 
 
-def test_results_are_flooded_as_messages_are(tmp_path: Path) -> None:
-    net = net_with(tmp_path, "kelvin", [2])
+def test_results_are_flooded_like_messages(tmp_path: Path) -> None:
+    net = make_net(tmp_path, "kelvin", [2])
     net.subscribe(0, "unit = 'K'")
     net.subscribe(3, "unit = 'C'")
     publish(net, 0, 1.5)
-    assert values(net, 0) == [274.65]
-    assert values(net, 3) == [1.5]
+    assert list_values(net, 0) == [274.65]
+    assert list_values(net, 3) == [1.5]
     # Along a line of four, Celsius takes three transmissions; Kelvin starts in the middle and takes three as well.
     assert net.sent("FloodedMessage") == 3 + 3
 
 
-def test_by_broadcast_each_node_speaks_once_for_each_message(tmp_path: Path) -> None:
-    net = net_with(tmp_path, "kelvin", [2], send_by="broadcast")
+def test_with_broadcast_each_node_transmits_a_message_once(tmp_path: Path) -> None:
+    net = make_net(tmp_path, "kelvin", [2], send_by="broadcast")
     net.subscribe(0, "unit = 'K'")
     publish(net, 0, 1.5)
-    assert values(net, 0) == [274.65]
+    assert list_values(net, 0) == [274.65]
     assert net.sent("FloodedMessage") == 4 + 4
 
 
-def test_a_processor_does_not_take_its_own_results_and_a_chain_of_equals_ends(tmp_path: Path) -> None:
-    net = net_with(tmp_path, "increment", [1, 2], max_stages=3)
+def test_a_processor_does_not_process_its_own_results_and_chains_end(tmp_path: Path) -> None:
+    net = make_net(tmp_path, "increment", [1, 2], max_stages=3)
     net.subscribe(3, "unit = 'C'")
     publish(net, 0, 0.0)
-    assert max(values(net, 3), key=str) == 3.0
+    assert max(list_values(net, 3), key=str) == 3.0
     assert net.rows(Kind.DROP, reason="too_many_processors")
 
 
-def test_a_processor_that_fails_is_reported_and_the_flood_goes_on(tmp_path: Path) -> None:
-    net = net_with(tmp_path, "broken", [1])
+def test_a_processor_that_fails_is_reported_and_the_flood_continues(tmp_path: Path) -> None:
+    net = make_net(tmp_path, "broken", [1])
     net.subscribe(3, "unit = 'C'")
     publish(net, 0, 1.5)
-    assert values(net, 3) == [1.5]
+    assert list_values(net, 3) == [1.5]
     assert len(net.rows(Kind.DROP, reason="processor_failed")) == 1
 
 
-def test_an_aggregate_takes_the_newest_of_each_source(tmp_path: Path) -> None:
-    net = net_with(tmp_path, "mean", [1], inputs=2)
+def test_an_aggregate_uses_the_newest_of_each_source(tmp_path: Path) -> None:
+    net = make_net(tmp_path, "mean", [1], inputs=2)
     net.subscribe(3, "topic = 'mean'")
     publish(net, 0, 1.0)
     publish(net, 0, 2.0)
-    assert values(net, 3) == []
+    assert list_values(net, 3) == []
     publish(net, 2, 4.0)
-    assert values(net, 3) == [3.0]
+    assert list_values(net, 3) == [3.0]
 
 
 @pytest.mark.parametrize("remaining_s", [0.0, -1.0, float("nan")])
-def test_a_message_past_its_lease_is_dropped_by_name(remaining_s: float) -> None:
+def test_an_expired_message_is_dropped_with_a_reason(remaining_s: float) -> None:
     protocol, port = isolate_protocol("processor_flooding")
     protocol.on_link_up(0.0, Link(1, "radio", 0.01))
     protocol.on_message(1.0, 1, FloodedMessage(Event(EventId(1, 1), {}), 1, remaining_s), "radio")
@@ -101,7 +101,7 @@ def test_a_message_past_its_lease_is_dropped_by_name(remaining_s: float) -> None
     assert "lease_over" in str(note)
 
 
-def test_a_processor_with_a_filter_that_cannot_be_read_is_not_installed() -> None:
+def test_a_processor_with_a_malformed_filter_is_not_installed() -> None:
     protocol, port = isolate_protocol("processor_flooding")
     assert isinstance(protocol, ProcessorFlooding)
     protocol.on_processor(0.0, Processor("p", "topic = "))
@@ -113,16 +113,16 @@ def test_a_processor_with_a_filter_that_cannot_be_read_is_not_installed() -> Non
 RADIO, WIRE = Link(1, "radio", 0.01), Link(1, "wire", 0.001)
 
 
-def sent_after(
+def list_sends_after(
     protocol: Protocol, port: RecordingPort, token: int, failure: Failure | None
 ) -> list[tuple[int, str | None]]:
-    """To whom and over what something goes out after an outcome was told."""
+    """Report the outcome of a send, and return the target and interface of each send that follows."""
     protocol.on_sent(2.0, token, failure)
     return [(effect.target, effect.via) for effect in port.take() if isinstance(effect, Send)]
 
 
-def flooding(*links: Link, **settings: object) -> tuple[Protocol, RecordingPort]:
-    """A node that has just sent its first message, with the token 1."""
+def make_node(*links: Link, **settings: object) -> tuple[Protocol, RecordingPort]:
+    """Make a node that has just sent its first message, with the token 1."""
     protocol, port = isolate_protocol("processor_flooding", 0, None, 1, **settings)
     for link in links:
         protocol.on_link_up(0.0, link)
@@ -131,32 +131,32 @@ def flooding(*links: Link, **settings: object) -> tuple[Protocol, RecordingPort]
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
-def test_what_a_link_could_not_deliver_is_sent_again_as_often_as_asked(retries: int) -> None:
-    protocol, port = flooding(RADIO, retries=retries)
+def test_a_failed_message_is_retransmitted_as_often_as_configured(retries: int) -> None:
+    protocol, port = make_node(RADIO, retries=retries)
     assert [effect.target for effect in port.take() if isinstance(effect, Send)] == [1]
     for _ in range(retries):
-        assert sent_after(protocol, port, 1, Failure.UNREACHABLE) == [(1, "radio")]
-    assert sent_after(protocol, port, 1, Failure.UNREACHABLE) == []
+        assert list_sends_after(protocol, port, 1, Failure.UNREACHABLE) == [(1, "radio")]
+    assert list_sends_after(protocol, port, 1, Failure.UNREACHABLE) == []
 
 
-def test_what_arrived_or_did_not_fit_in_a_queue_is_not_sent_again() -> None:
+def test_a_message_that_arrived_or_met_a_full_queue_is_not_retransmitted() -> None:
     for failure in (None, Failure.QUEUE_FULL):
-        protocol, port = flooding(RADIO)
+        protocol, port = make_node(RADIO)
         port.take()
-        assert sent_after(protocol, port, 1, failure) == []
+        assert list_sends_after(protocol, port, 1, failure) == []
 
 
-def test_it_is_sent_again_over_another_link_if_there_is_one() -> None:
-    protocol, port = flooding(RADIO, WIRE)
+def test_a_message_is_retransmitted_over_another_link_if_there_is_one() -> None:
+    protocol, port = make_node(RADIO, WIRE)
     assert [effect.via for effect in port.take() if isinstance(effect, Send)] == ["wire"]
-    assert sent_after(protocol, port, 1, Failure.UNREACHABLE) == [(1, "radio")]
+    assert list_sends_after(protocol, port, 1, Failure.UNREACHABLE) == [(1, "radio")]
 
 
 @pytest.mark.parametrize(("second", "kept"), [(None, True), (Failure.UNREACHABLE, False)])
-def test_a_link_that_is_lost_for_a_failure_stays_until_the_retry_has_decided(
+def test_a_link_lost_because_of_a_failure_is_retained_until_the_retransmission_ends(
     second: Failure | None, kept: bool
 ) -> None:
-    protocol, port = flooding(RADIO)
+    protocol, port = make_node(RADIO)
     protocol.on_sent(1.0, 1, Failure.UNREACHABLE)
     protocol.on_link_down(1.0, RADIO, Failure.UNREACHABLE)
     protocol.on_sent(1.1, 1, second)
@@ -165,15 +165,15 @@ def test_a_link_that_is_lost_for_a_failure_stays_until_the_retry_has_decided(
     assert [effect.target for effect in port.take() if isinstance(effect, Send)] == ([1] if kept else [])
 
 
-def test_nothing_is_sent_again_to_a_neighbor_that_was_lost_meanwhile() -> None:
-    protocol, port = flooding(RADIO)
+def test_messages_to_a_lost_neighbor_are_not_retransmitted() -> None:
+    protocol, port = make_node(RADIO)
     protocol.on_link_down(1.0, RADIO, Failure.SILENT)
     port.take()
-    assert sent_after(protocol, port, 1, Failure.UNREACHABLE) == []
+    assert list_sends_after(protocol, port, 1, Failure.UNREACHABLE) == []
 
 
-def test_what_is_sent_again_has_less_time_left() -> None:
-    protocol, port = flooding(RADIO)
+def test_a_retransmission_has_a_shorter_remaining_lease() -> None:
+    protocol, port = make_node(RADIO)
     [first] = [effect.message for effect in port.take() if isinstance(effect, Send)]
     protocol.on_sent(2.5, 1, Failure.UNREACHABLE)
     [again] = [effect.message for effect in port.take() if isinstance(effect, Send)]

@@ -25,29 +25,29 @@ EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=600.0)
 ONE = ProfileVersion(0, 1)
 
 
-def met(last: float | None, since_s: float) -> float:
+def update(last: float | None, since_s: float) -> float:
     return update_encounter(last, since_s, first=0.5, most=0.7, typical_s=1800.0, threshold=0.1, delta=0.01)
 
 
-def test_equation_1_a_meeting() -> None:
-    assert met(None, 0.0) == 0.5
-    assert met(0.05, 100.0) == 0.5, "all but forgotten"
+def test_equation_1_encounter() -> None:
+    assert update(None, 0.0) == 0.5
+    assert update(0.05, 100.0) == 0.5, "below the threshold"
     # 0.5 + (1 - 0.01 - 0.5) 0.7 = 0.5 + 0.49 * 0.7 = 0.843
-    assert met(0.5, 1800.0) == pytest.approx(0.843)
-    assert met(0.5, 1e9) == pytest.approx(0.843)
+    assert update(0.5, 1800.0) == pytest.approx(0.843)
+    assert update(0.5, 1e9) == pytest.approx(0.843)
     # After a third of the typical interval: 0.5 + 0.49 * 0.7 / 3
-    assert met(0.5, 600.0) == pytest.approx(0.5 + 0.343 / 3)
-    assert met(0.5, 0.0) == 0.5, "who comes back at once has not been met twice"
-    assert met(0.995, 1800.0) == 0.995, "it does not sink by a meeting"
+    assert update(0.5, 600.0) == pytest.approx(0.5 + 0.343 / 3)
+    assert update(0.5, 0.0) == 0.5, "a link that flaps is one encounter"
+    assert update(0.995, 1800.0) == 0.995, "an encounter does not lower it"
 
 
 def test_equation_2_aging() -> None:
     assert age(0.8, 0.9, 2.0) == pytest.approx(0.648)
     assert age(0.8, 0.9, 0.0) == 0.8
-    assert age(0.8, 0.9, -5.0) == 0.8, "a clock that steps back makes nothing grow"
+    assert age(0.8, 0.9, -5.0) == 0.8, "a clock that is set back does not increase it"
 
 
-def test_who_starts_anew_and_wants_the_same_is_still_a_destination() -> None:
+def test_a_restarted_node_with_the_same_filters_is_still_a_destination() -> None:
     table = RoutingInformationBase(0, ProphetSettings())
     table.on_encounter(0.0, 5)
     assert table.add_profile(5, ProfileVersion(1, 1), ("topic = 1",))
@@ -60,7 +60,7 @@ def test_equation_3_transitivity() -> None:
     assert update_transitivity(0.4, 0.8, 0.5, 0.9) == 0.4
 
 
-def test_a_table_ages_what_it_knows_and_forgets_it_in_the_end() -> None:
+def test_predictabilities_age_and_are_forgotten_below_the_threshold() -> None:
     table = RoutingInformationBase(0, ProphetSettings(gamma=0.9, unit_s=10.0))
     table.on_encounter(0.0, 1)
     assert table.predictability(20.0, 1) == pytest.approx(0.405)
@@ -74,7 +74,7 @@ def test_a_table_ages_what_it_knows_and_forgets_it_in_the_end() -> None:
     assert table.predictability(200.0, 2) == 0.0
 
 
-def test_without_room_the_least_likely_goes() -> None:
+def test_a_full_table_removes_the_smallest_predictability() -> None:
     table = RoutingInformationBase(0, ProphetSettings(destinations=2))
     table.on_encounter(0.0, 1)
     table.on_encounter(0.0, 2)
@@ -84,20 +84,20 @@ def test_without_room_the_least_likely_goes() -> None:
     assert table.predictability(1800.0, 2) > table.predictability(1800.0, 3) > 0.0
 
 
-def test_newer_wants_take_the_place_of_older_ones_and_not_the_other_way() -> None:
+def test_newer_profiles_replace_older_ones() -> None:
     table = RoutingInformationBase(0, ProphetSettings())
     table.on_encounter(0.0, 1)
     assert table.add_profile(1, ProfileVersion(1, 2), ("topic = 1",))
     assert table.add_profile(1, ProfileVersion(1, 1), ("topic = 2",))
     assert table.filters(1) == ("topic = 1",)
-    assert table.add_profile(1, ProfileVersion(2, 1), ("topic = 2",)), "it has started anew"
+    assert table.add_profile(1, ProfileVersion(2, 1), ("topic = 2",)), "it has restarted"
     assert table.filters(1) == ("topic = 2",)
     assert table.add_profile(9, ONE, ("topic = 1",))
-    assert table.version(9) is None, "of whom nothing is expected nothing is kept"
+    assert table.version(9) is None, "nodes without a predictability have no profile"
 
 
-def carrier() -> tuple[Protocol, RecordingPort]:
-    """Node 7 with neighbor 1, who has told that it expects to meet 2, which wants topic 1."""
+def make_carrier() -> tuple[Protocol, RecordingPort]:
+    """Make node 7, which carries an event, with neighbor 1."""
     prophet, port = isolate_protocol("prophet", node=7)
     prophet.on_publish(0.0, EVENT)
     prophet.on_link_up(0.0, Link(1, "radio", 0.001))
@@ -106,8 +106,8 @@ def carrier() -> tuple[Protocol, RecordingPort]:
     return prophet, port
 
 
-def test_an_event_is_copied_to_who_is_more_likely_to_meet_a_subscriber() -> None:
-    prophet, port = carrier()
+def test_an_event_is_copied_to_a_neighbor_with_a_greater_predictability() -> None:
+    prophet, port = make_carrier()
     prophet.on_message(
         1.0, 1, RoutingInformation(ProfileVersion(0, 0), (RibEntry(2, ONE, FIXED_POINT_ONE // 2),)), "radio"
     )
@@ -119,8 +119,8 @@ def test_an_event_is_copied_to_who_is_more_likely_to_meet_a_subscriber() -> None
     assert EVENT.id in prophet.buffer.events, "the copy here stays"  # type: ignore[attr-defined]
 
 
-def test_an_event_is_not_copied_to_who_is_less_likely() -> None:
-    prophet, port = carrier()
+def test_an_event_is_not_copied_to_a_neighbor_with_a_smaller_predictability() -> None:
+    prophet, port = make_carrier()
     prophet.on_link_up(1.0, Link(2, "radio", 0.001))
     prophet.on_link_down(2.0, Link(2, "radio", 0.001), Failure.SILENT)
     port.take()
@@ -131,15 +131,15 @@ def test_an_event_is_not_copied_to_who_is_less_likely() -> None:
     assert [one for one in port.take_messages() if isinstance(one, CopyOffer)] == []
 
 
-def test_a_node_tells_whom_it_expects_and_what_they_want_when_asked() -> None:
-    prophet, port = carrier()
+def test_a_node_sends_its_rib_and_requested_profiles() -> None:
+    prophet, port = make_carrier()
     prophet.on_subscribe(0.0, Subscription(SubscriptionId(7, 0), "topic = 3"))
     prophet.on_message(1.0, 1, RoutingInformation(ONE, ()), "radio")
     prophet.on_message(1.0, 1, ProfileResponse((SubscriptionProfile(1, ONE, ("topic = 1",)),)), "radio")
     port.take()
     prophet.on_link_up(2.0, Link(3, "radio", 0.001))
-    told = [one for one in port.take_messages() if isinstance(one, RoutingInformation)]
-    assert told == [
+    sent = [one for one in port.take_messages() if isinstance(one, RoutingInformation)]
+    assert sent == [
         RoutingInformation(ProfileVersion(0, 1), (RibEntry(1, ONE, round(0.5 * 0.999 ** (2 / 30) * FIXED_POINT_ONE)),))
     ]
     prophet.on_message(2.0, 3, ProfileRequest((1, 7, 99)), "radio")
@@ -149,16 +149,16 @@ def test_a_node_tells_whom_it_expects_and_what_they_want_when_asked() -> None:
     )
 
 
-def test_what_cannot_be_used_is_dropped_with_a_reason() -> None:
-    prophet, port = carrier()
+def test_invalid_messages_are_dropped_with_a_reason() -> None:
+    prophet, port = make_carrier()
     prophet.on_message(1.0, 9, RoutingInformation(ONE, ()), "radio")
     assert Note(Fact("drop", peer=9, reason="not_a_neighbor")) in port.take()
     prophet.on_message(1.0, 1, ProfileResponse((SubscriptionProfile(1, ONE, ("topic =",)),)), "radio")
     assert Note(Fact("drop", peer=1, reason="profile_unreadable")) in port.take()
 
 
-def test_a_ferry_gets_what_it_can_bring_and_who_leads_nowhere_gets_nothing() -> None:
-    """1 has met the subscriber 3 before, 2 has not; both pass the publisher 0."""
+def test_only_a_node_that_meets_the_subscriber_gets_a_copy() -> None:
+    """1 has met the subscriber 3 before, 2 has not; both meet the publisher 0."""
     contacts = [(1, 3, 0.0, 10.0), (0, 2, 30.0, 40.0), (0, 1, 50.0, 60.0), (1, 3, 80.0, 90.0), (2, 3, 100.0, 110.0)]
     net = Net.contacts(contacts, "prophet")
     net.subscribe(3, "topic = 1")
@@ -170,7 +170,7 @@ def test_a_ferry_gets_what_it_can_bring_and_who_leads_nowhere_gets_nothing() -> 
     assert [row["time_s"] for row in net.rows("deliver")] == [pytest.approx(80.0, abs=0.1)]
 
 
-def test_in_a_connected_network_who_wants_an_event_gets_it_over_several_hops() -> None:
+def test_in_a_connected_network_an_event_travels_three_hops() -> None:
     net = Net.line(4, "prophet")
     net.subscribe(3, "topic = 1")
     net.run(5)

@@ -16,11 +16,11 @@ def event(number: int = 0) -> Event:
     return Event(EventId(9, number), {"topic": 1}, lease_s=600.0)
 
 
-def interested(node: NodeId, hops: int = 1, text: str = "topic = 1", sequence: int = 1) -> SubscriptionReport:
+def make_report(node: NodeId, hops: int = 1, text: str = "topic = 1", sequence: int = 1) -> SubscriptionReport:
     return SubscriptionReport(node, sequence, hops, 1000.0, (text,))
 
 
-def node(links: int, **settings: object) -> tuple[Protocol, RecordingPort]:
+def make_node(links: int, **settings: object) -> tuple[Protocol, RecordingPort]:
     protocol, port = isolate_protocol("semi_probabilistic", 0, None, 1, **settings)
     for neighbor in range(1, links + 1):
         protocol.on_link_up(0.0, Link(neighbor, "radio", 0.001))
@@ -28,27 +28,27 @@ def node(links: int, **settings: object) -> tuple[Protocol, RecordingPort]:
     return protocol, port
 
 
-def targets(port: RecordingPort) -> list[NodeId]:
+def take_targets(port: RecordingPort) -> list[NodeId]:
     return [effect.target for effect in port.take() if isinstance(effect, Send)]
 
 
-def test_subscribers_next_to_a_node_get_everything_whatever_tau_is() -> None:
-    protocol, port = node(5, tau=0.2)
+def test_all_neighbors_that_subscribe_get_the_event_for_any_tau() -> None:
+    protocol, port = make_node(5, tau=0.2)
     for neighbor in (2, 4, 5):
-        protocol.on_message(1.0, neighbor, interested(neighbor), "radio")
+        protocol.on_message(1.0, neighbor, make_report(neighbor), "radio")
     protocol.on_publish(2.0, event())
-    assert targets(port) == [2, 4, 5]
+    assert take_targets(port) == [2, 4, 5]
 
 
 def test_links_to_nearer_subscribers_come_first_and_the_rest_is_drawn() -> None:
-    protocol, port = node(6, tau=0.5, phi=3)
-    protocol.on_message(1.0, 1, interested(11, hops=3), "radio")
-    protocol.on_message(1.0, 5, interested(12, hops=2), "radio")
-    protocol.on_message(1.0, 6, interested(13, hops=2, text="topic = 2"), "radio")
+    protocol, port = make_node(6, tau=0.5, phi=3)
+    protocol.on_message(1.0, 1, make_report(11, hops=3), "radio")
+    protocol.on_message(1.0, 5, make_report(12, hops=2), "radio")
+    protocol.on_message(1.0, 6, make_report(13, hops=2, text="topic = 2"), "radio")
     last = set()
     for number in range(40):
         protocol.on_publish(2.0, event(number))
-        chosen = targets(port)
+        chosen = take_targets(port)
         assert chosen[:2] == [5, 1]
         last.add(chosen[2])
     assert last == {2, 3, 4, 6}
@@ -65,25 +65,25 @@ def test_without_a_horizon_links_are_drawn_and_nothing_is_reported() -> None:
 
 
 def test_a_report_travels_as_far_as_the_horizon() -> None:
-    protocol, port = node(1, phi=2)
+    protocol, port = make_node(1, phi=2)
     for hops, passed in ((1, 1), (2, 0)):
-        message = interested(1 if hops == 1 else 12, hops=hops)
+        message = make_report(1 if hops == 1 else 12, hops=hops)
         protocol.on_message(1.0, 1, message, "radio")
         assert len([effect for effect in port.take() if isinstance(effect, Broadcast)]) == passed
 
 
 @pytest.mark.parametrize(
     ("message", "reason"),
-    [(interested(7), "report_of_another"), (interested(1, text="topic ="), "report_unreadable")],
+    [(make_report(7), "report_of_another"), (make_report(1, text="topic ="), "report_unreadable")],
 )
-def test_a_report_that_cannot_be_right_is_dropped_by_name(message: SubscriptionReport, reason: str) -> None:
-    protocol, port = node(1)
+def test_an_invalid_report_is_dropped_with_a_reason(message: SubscriptionReport, reason: str) -> None:
+    protocol, port = make_node(1)
     protocol.on_message(1.0, 1, message, "radio")
     assert port.take() == [Note(Fact("drop", peer=1, reason=reason))]
 
 
-def test_every_node_stores_and_tries_again_until_its_attempts_are_over() -> None:
-    protocol, port = node(1, tau=1.0, attempts=3, retry_timer="copy")
+def test_every_node_stores_and_forwards_again_until_its_attempts_are_used() -> None:
+    protocol, port = make_node(1, tau=1.0, attempts=3, retry_timer="copy")
     protocol.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "topic = 1"))
     protocol.on_message(2.0, 1, ForwardedEvent(event(), 1, 500.0), "radio")
     effects = port.take()
@@ -97,25 +97,25 @@ def test_every_node_stores_and_tries_again_until_its_attempts_are_over() -> None
     assert Note(Fact("evict", event().id, reason="attempts_over")) in effects
 
 
-def test_all_that_a_node_stores_is_tried_together_and_each_its_own_number_of_times() -> None:
-    """Two attempts each: the event of 2 s at the node's first two moments, that of after the first at the next two."""
-    protocol, port = node(1, tau=1.0, attempts=2)
+def test_stored_events_are_forwarded_together_each_with_its_own_attempts() -> None:
+    """Two attempts each: the event of 2 s at the node's first two retries, the later event at the next two."""
+    protocol, port = make_node(1, tau=1.0, attempts=2)
     protocol.on_message(2.0, 1, ForwardedEvent(event(1), 1, 500.0), "radio")
     (delay_s,) = [effect.delay_s for effect in port.take() if isinstance(effect, SetTimer)]
     first = 2.0 + delay_s
     protocol.on_link_up(3.0, Link(2, "radio", 0.001))
-    tried = []
+    forwarded = []
     for now in (first, first + 60.0, first + 120.0, first + 180.0):
         protocol.on_timer(now, "retry")
         sent = [effect.message for effect in port.take() if isinstance(effect, Send)]
-        tried.append([message.event for message in sent if isinstance(message, ForwardedEvent)])
+        forwarded.append([message.event for message in sent if isinstance(message, ForwardedEvent)])
         if now == first:
             protocol.on_message(now + 1.0, 1, ForwardedEvent(event(2), 1, 500.0), "radio")
             port.take()
-    assert tried == [[event(1)], [event(1), event(2)], [event(2)], []]
+    assert forwarded == [[event(1)], [event(1), event(2)], [event(2)], []]
 
 
-def test_pure_it_stores_nothing() -> None:
+def test_the_pure_variant_stores_nothing() -> None:
     net = Net.contacts([(0, 1, 30.0, 200.0)], "semi_probabilistic", variant="pure")
     net.subscribe(1)
     net.publish(0, lease_s=600.0)
@@ -135,12 +135,12 @@ def test_a_stored_event_crosses_a_partition() -> None:
 
 @pytest.mark.parametrize(("retransmit_to", "again"), [("everyone", [2, 3]), ("others", [3])])
 def test_neighbors_known_to_hold_an_event_may_be_left_out(retransmit_to: str, again: list[NodeId]) -> None:
-    protocol, port = node(2, tau=1.0, retransmit_to=retransmit_to, retry_timer="copy")
+    protocol, port = make_node(2, tau=1.0, retransmit_to=retransmit_to, retry_timer="copy")
     protocol.on_message(2.0, 1, ForwardedEvent(event(), 1, 500.0), "radio")
-    assert targets(port) == [2]
+    assert take_targets(port) == [2]
     protocol.on_link_up(10.0, Link(3, "radio", 0.001))
     protocol.on_timer(62.0, "retry")
-    assert targets(port) == again
+    assert take_targets(port) == again
 
 
 @pytest.mark.parametrize(

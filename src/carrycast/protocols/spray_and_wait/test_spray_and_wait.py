@@ -1,4 +1,4 @@
-"""Spray and wait: who gets how many copies."""
+"""Spray and wait: the number of copies that each node gets."""
 
 import pytest
 
@@ -19,22 +19,22 @@ def test_binary_spray_halves(copies: int, given: int, kept: int) -> None:
     assert spray_binary(copies) == CopyShare(given, kept)
 
 
-def test_source_spray_gives_one_at_a_time_from_the_publisher_alone() -> None:
+def test_with_source_spray_only_the_publisher_gives_one_copy_at_a_time() -> None:
     assert spray_from_source(8, own=True) == CopyShare(1, 7)
     assert spray_from_source(1, own=True) == CopyShare(0, 1)
     assert spray_from_source(8, own=False) == CopyShare(0, 8)
 
 
-def handed(variant: str | None, copies: int, asking: int) -> list[int]:
-    """The copies that neighbors get who ask one after the other, each acknowledged."""
+def list_copies_given(variant: str | None, copies: int, requesters: int) -> list[int]:
+    """Return the copies that neighbors get that request the event one after the other, each acknowledged."""
     chosen = {} if variant is None else {"variant": variant}
     protocol, port = isolate_protocol("spray_and_wait", 7, None, 1, copies=copies, **chosen)
-    for neighbor in range(asking):
+    for neighbor in range(requesters):
         protocol.on_link_up(0.0, Link(neighbor, "radio", 0.001))
         protocol.on_message(0.0, neighbor, SubscriptionUpdate(()), "radio")
     protocol.on_publish(0.0, EVENT)
     given = []
-    for neighbor in range(asking):
+    for neighbor in range(requesters):
         port.take()
         protocol.on_message(0.0, neighbor, CopyRequest((EVENT.id,)), "radio")
         for effect in port.take():
@@ -46,12 +46,12 @@ def handed(variant: str | None, copies: int, asking: int) -> list[int]:
 
 
 def test_copies_are_given_until_one_is_left() -> None:
-    assert handed(None, 8, 6) == [4, 2, 1]
-    assert handed("source", 4, 6) == [1, 1, 1]
-    assert handed(None, 1, 6) == []
+    assert list_copies_given(None, 8, 6) == [4, 2, 1]
+    assert list_copies_given("source", 4, 6) == [1, 1, 1]
+    assert list_copies_given(None, 1, 6) == []
 
 
-def test_copies_whose_hand_over_failed_come_back() -> None:
+def test_copies_of_a_failed_transfer_come_back() -> None:
     protocol, port = isolate_protocol("spray_and_wait", node=7, copies=8)
     protocol.on_link_up(0.0, Link(1, "radio", 0.001))
     protocol.on_message(0.0, 1, SubscriptionUpdate(()), "radio")
@@ -85,7 +85,7 @@ def test_no_more_nodes_carry_an_event_than_there_are_copies(variant: str | None)
     assert len(net.rows("store")) == 4
 
 
-def test_a_carrier_with_one_copy_waits_for_who_wants_it() -> None:
+def test_a_carrier_with_one_copy_waits_for_interested_nodes() -> None:
     contacts = [(0, 1, 0.0, 10.0), (1, 2, 20.0, 30.0), (1, 3, 40.0, 50.0), (2, 3, 60.0, 70.0)]
     net = Net.contacts(contacts, "spray_and_wait", copies=2)
     net.subscribe(3)
@@ -93,4 +93,4 @@ def test_a_carrier_with_one_copy_waits_for_who_wants_it() -> None:
     event = net.publish(0, lease_s=600.0)
     net.run(80)
     assert net.delivered(3) == [event]
-    assert [row["node"] for row in net.rows("store")] == [0, 1], "2 does not want it, and 1 has no copy to spare"
+    assert [row["node"] for row in net.rows("store")] == [0, 1], "2 is not interested, and 1 has only one copy"
