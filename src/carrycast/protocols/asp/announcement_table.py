@@ -142,7 +142,7 @@ class StreamState:
         self.made = -1
         """The highest number that a local processor gave to one of its messages."""
         self.until = 0.0
-        """How long the stream is remembered."""
+        """The time until which the stream is remembered."""
 
 
 class ExpiredEntries(NamedTuple):

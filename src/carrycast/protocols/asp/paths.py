@@ -137,7 +137,7 @@ class SubscriptionPhase:
             if sent is not None and sent.target == state.announcer == change.before:
                 continue
             if path.neighbor == state.announcer and path.neighbor != self._broker.node:
-                # It is nearer to the source than this broker, so it has a path of its own and wants none from here.
+                # It is nearer to the source than this broker, so it has its own path and needs none from here.
                 self._remove(now, entry, subscriber, path.neighbor, PathKind.UNSUBSCRIBE)
                 if subscriber not in state.active:
                     continue

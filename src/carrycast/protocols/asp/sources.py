@@ -80,7 +80,7 @@ class LocalSources:
         id = announcement_id(message, origin, settings.decimals)
         known = broker.table.get(id)
         # [001 §4.2] "To recognize an identical announcement with the task to prolong an older one, the sequence number
-        # has to be incremented", whoever made the older one.
+        # has to be incremented", whichever node made the older one.
         sequence = max(next_sequence(self._incarnation, self._sequence), 0 if known is None else known.sequence + 1)
         entry = KnownAnnouncement(
             id,

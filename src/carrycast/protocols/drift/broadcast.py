@@ -29,7 +29,7 @@ from carrycast.protocols.drift.settings import DriftSettings
 REBROADCAST = "rebroadcast"
 WINDOW = "window"
 WINDOW_S = 0.1
-"""How long a broadcast, which nobody acknowledges, counts as in flight."""
+"""The time for which a broadcast, which is not acknowledged, counts as in flight."""
 MAX_WINDOW = 512
 """Frames in flight: the frames of a few such nodes fit the queue of a live link, and the default receive buffer of a
 socket."""

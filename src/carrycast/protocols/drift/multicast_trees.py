@@ -30,7 +30,7 @@ EXPLORE = "explore"
 EXPLORE_RETRY_S = 1.0
 """A neighbor that has not answered after this time is asked by unicast; after `asks` tries the tree is given up."""
 MAX_ENDS_PER_MINUTE = 3
-"""How often in a minute a torn-down tree is answered with a `TreeEnd`."""
+"""The number of times in a minute that messages of a torn-down tree are answered with a `TreeEnd`."""
 MAX_ENDED = 1024
 """Torn-down trees that are remembered, because messages of them may still arrive."""
 STREAM_EVENTS = 3
@@ -103,7 +103,7 @@ class MulticastTree:
         self.nodes = 1
         """Nodes of this node's subtree, itself included."""
         self.explored = 0
-        """How often this node has sent its explorer."""
+        """The number of times that this node has sent its explorer."""
         self.echoed: dict[str, int] | None = None
         """The filters of the last echo to the parent."""
 

@@ -12,7 +12,8 @@ from carrycast.protocols.drift.rules import short_address
 
 PROVISIONAL = "provisional"
 PROVISIONAL_S = 3.0
-"""How long a sender that discovery has not found yet counts as a neighbor. By then a beacon has arrived, or it left."""
+"""The time for which a sender that discovery has not found counts as a neighbor. By then a beacon has arrived, or the
+sender has left."""
 MAX_PROVISIONAL = 64
 
 
@@ -27,7 +28,7 @@ class DriftNeighborTable:
         self.addresses: dict[NodeId, bytes] = {}
         """The short address of each neighbor; to be read only."""
         self._link_counts: dict[Interface, int] = {}
-        """How many links each interface has."""
+        """The number of links of each interface."""
         self._addresses_on: dict[tuple[Interface, ...], bytes] = {}
         """The cached results of `addresses_on`, until a link changes."""
         self._all_interfaces: tuple[Interface, ...] | None = None

@@ -65,7 +65,7 @@ class DriftProcessing:
         self._results: dict[tuple[EventId, ...], list[_KnownResult]] = {}
         """By their inputs."""
         self._stages: dict[EventId, int] = {}
-        """How many processors a derived event has passed through."""
+        """The number of processors that a derived event has passed through."""
         self._early: dict[EventId, list[tuple[BufferedEvent, ProcessorId | None]]] = {}
         """Derived events that were received before one of their inputs, by that input; their stage is unknown."""
         self._early_ids: set[EventId] = set()

@@ -54,7 +54,7 @@ def payload_backoff_s(size_bytes: int) -> float:
 
 def response_backoff_s(longest_s: float, degree: int) -> float:
     """The longest backoff before a message that other neighbors might send too. It is the full time with ten neighbors
-    or more. With one neighbor, nobody else will send it and the contact may be short, so it is a tenth of that."""
+    or more. With one neighbor, no other node will send it and the contact may be short, so it is a tenth of that."""
     return longest_s * min(1.0, degree / 10)
 
 

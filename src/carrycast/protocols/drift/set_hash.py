@@ -51,7 +51,7 @@ class SetHash:
         self.sketch = 0
         """The PinSketch of the whole set; to be read only."""
         self.changes = 0
-        """How often the set has changed; to be read only."""
+        """The number of changes of the set; to be read only."""
         self._by_sketch: dict[int, EventId] = {}
         self._sum = 0
 

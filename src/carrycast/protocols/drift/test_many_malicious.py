@@ -40,12 +40,12 @@ def contacts(rng: Random) -> list[Contact]:
 
 def forge_messages(rng: Random, newest: list[EventId], event: Event) -> list[Message]:
     """Return one message of each kind, about events that exist and about others."""
-    everybody = b"".join(short_address(node) for node in range(NODES))
+    all_addresses = b"".join(short_address(node) for node in range(NODES))
     invented = pack_ids({EventId(rng.randrange(NODES), 1000 + rng.randrange(100)) for _ in range(50)})
     known = pack_ids(newest)
     source, number = rng.choice(HONEST), rng.randrange(1 << 22)
     return [
-        Data(event, 2, 60.0, everybody),
+        Data(event, 2, 60.0, all_addresses),
         Hash(rng.getrandbits(16), rng.getrandbits(32), rng.getrandbits(32)),
         Digest(b""),
         Digest(invented),

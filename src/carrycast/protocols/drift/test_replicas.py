@@ -69,8 +69,8 @@ def test_a_holder_offers_the_queried_events_and_requests_missing_ones() -> None:
     answers = [effect for effect in effects if isinstance(effect, Send)]
     assert [(answer.target, answer.message) for answer in answers] == [(1, Offer(pack_id(EventId(0, 1))))]
     drift.on_timer(3.0, "pull")
-    wants = [effect.message for effect in port.take() if isinstance(effect, Broadcast)]
-    assert [type(message).__name__ for message in wants] == ["PullRequest"]
+    pulls = [effect.message for effect in port.take() if isinstance(effect, Broadcast)]
+    assert [type(message).__name__ for message in pulls] == ["PullRequest"]
 
 
 def test_an_evicted_event_is_not_offered() -> None:

@@ -17,7 +17,7 @@ UNLINKED: NodeId = -1
 """Stands for all senders without a link, which share one window."""
 MIN_CAPACITY = 4 * MAX_IDS
 MAX_DISPLACED = 16
-"""How many ids of another neighbor are given up at most to find room for one."""
+"""The largest number of ids of another neighbor that are given up to find room for one."""
 
 BATCH = 256
 """Events in transit to one neighbor. Those of three neighbors that catch up at the same time fit the queue of a live
@@ -50,12 +50,12 @@ class TransferRequests:
         self._unlinked: dict[NodeId, None] = {}
         """Of those neighbors, the ones without a link when they advertised."""
         self._unlinked_ids = 0
-        """How many ids they have advertised."""
+        """The number of ids that they have advertised."""
         self._overflowed: dict[NodeId, None] = {}
         """Neighbors that advertised more than could be remembered: they are asked for their summary vector again."""
         self._pending: dict[EventId, PendingTransfer] = {}
         self._open: dict[NodeId, int] = {}
-        """How many events were requested in each window and are neither here nor overdue."""
+        """The number of events that were requested in each window and are neither here nor overdue."""
 
     def retune(self, capacity: int, window: int) -> None:
         """Use other bounds from now on."""

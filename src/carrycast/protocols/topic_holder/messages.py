@@ -73,7 +73,7 @@ class HandOver(Message, frozen=True, gc=False, tag=6):
     topic: Topic
     entries: Annotated[tuple[HandOverEntry, ...], Meta(min_length=1, max_length=MAX_ENTRIES)]
     remaining_s: Annotated[float, Meta(gt=0)]
-    """How long the last of them is valid."""
+    """The time for which the last of them is valid."""
 
     def valid_entries(self) -> Iterator[tuple[SubscriptionEntry, float]]:
         """The entries that are still valid, and for how long."""

@@ -22,7 +22,7 @@ MAX_IDS = 256
 MAX_PROGRESS = 4096
 """Neighbors whose progress through a long list of ids is remembered."""
 GRACE_S = 60.0
-"""How long an event is remembered after its lease: it may expire a little later on other nodes."""
+"""The time for which an event is remembered after its lease: it may expire a little later on other nodes."""
 
 
 class EpidemicRecovery:
@@ -40,7 +40,7 @@ class EpidemicRecovery:
         self._buffer, self.seen = make_memory(settings.recover_buffer, self.log, store)
         self._leases = LeaseTimer(port, self._buffer, LEASE)
         self._progress: dict[NodeId, int] = {}
-        """How many ids were sent to each neighbor that is interested in more than fit one message."""
+        """The number of ids sent to each neighbor that is interested in more than fit one message."""
 
     def start(self, now: float) -> None:
         """Restore the kept events, and start the first round at a random time."""
@@ -66,14 +66,14 @@ class EpidemicRecovery:
                     self._port.note(Fact("evict", evicted.id, reason="buffer_full"))
             self._watch_leases(now)
 
-    def start_round(self, now: float, neighbors: list[NodeId], wants: Callable[[NodeId, Event], bool]) -> None:
+    def start_round(self, now: float, neighbors: list[NodeId], is_interested: Callable[[NodeId, Event], bool]) -> None:
         """Send a random neighbor the ids of events that it may have missed."""
         self._port.set_timer("recover", self._period_s)
         self._expire(now)
         if not neighbors:
             return
         neighbor = self._rng.choice(neighbors)
-        ids = [id for id, kept in self._buffer.events.items() if wants(neighbor, kept.event)]
+        ids = [id for id, kept in self._buffer.events.items() if is_interested(neighbor, kept.event)]
         if ids:
             self._port.send(
                 neighbor, RecoveryDigest(tuple([(id.source, id.sequence) for id in self._next_part(neighbor, ids)]))

@@ -254,7 +254,7 @@ def test_an_announcement_that_waited_for_a_queue_has_a_shorter_lease_and_validit
     assert again.message.validity_s == pytest.approx(10.0 - 0.05)
 
 
-def test_an_announcement_whose_lease_ends_while_it_waits_is_dropped_by_name() -> None:
+def test_an_announcement_whose_lease_ends_while_it_waits_is_dropped_with_a_reason() -> None:
     broker = Broker(1, 2)
     short = msgspec.structs.replace(announcement(0.02), remaining_s=0.04)
     broker.asp.on_message(1.0, 1, short, "radio")
