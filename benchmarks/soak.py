@@ -31,7 +31,7 @@ from carrycast.node.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpac
 from carrycast.node.recorder import LOG
 from carrycast.sim.engine.observers.checkers import Checkers, ViolationError
 from carrycast.trace import Kind
-from carrycast.trace.files import find_traces, read_some
+from carrycast.trace.files import find_traces, read_rows
 
 CONFIG = """
 name = "{name}"
@@ -251,9 +251,9 @@ def findings(folder: Path, ids: list[NodeId], late_s: float) -> Findings:
 
     wanted = pc.field("kind").isin([kind.value for kind in KINDS])
     traces = find_traces([folder / "traces"])
-    rows = sorted((row for one in traces for row in read_some(one, "trace", wanted)), key=lambda row: row["time_s"])
-    events = sorted((row for one in traces for row in read_some(one, "events")), key=lambda row: row["time_s"])
-    subscriptions = [row for one in traces for row in read_some(one, "subscriptions")]
+    rows = sorted((row for one in traces for row in read_rows(one, "trace", wanted)), key=lambda row: row["time_s"])
+    events = sorted((row for one in traces for row in read_rows(one, "events")), key=lambda row: row["time_s"])
+    subscriptions = [row for one in traces for row in read_rows(one, "subscriptions")]
     end_s = rows[-1]["time_s"]
     counted = delivery_report(rows, events, subscriptions, end_s)
     return Findings(counted, list(_violations(rows, events, subscriptions, ids, late_s)))

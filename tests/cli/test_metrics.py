@@ -11,7 +11,7 @@ from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.trace_files import TraceConfig
 from carrycast.sim.engine.simulation import run as simulate
 from carrycast.trace import Level
-from carrycast.trace.files import read_some, read_trace
+from carrycast.trace.files import read_rows, read_trace
 from tests.cli.console import QUICK, call
 from tests.live.conftest import MakeConfig, Run, config, run
 from tests.pipeline.scenarios import tiny
@@ -126,5 +126,5 @@ def test_an_older_trace_is_read_with_nulls_in_columns_that_it_does_not_have(tmp_
     assert list(metrics(tmp_path / "trace").values()) == [dict(outcome.metrics)]
     events = read_trace(tmp_path / "trace")[1]
     assert events["processor"].null_count == events.num_rows > 0
-    [event] = read_some(tmp_path / "trace", "events", most=1)
+    [event] = read_rows(tmp_path / "trace", "events", most=1)
     assert event["processor"] is None

@@ -7,7 +7,7 @@ import pytest
 
 from carrycast.cli import main
 from carrycast.errors import UserError
-from carrycast.lab.links import link_changes
+from carrycast.lab.links import compute_link_changes
 from carrycast.lab.loopback.reach import ReachAdapter
 from carrycast.lab.play import emulate
 from carrycast.sim.engine.simulation import run
@@ -145,7 +145,7 @@ def test_links_change_when_and_as_the_simulator_changes_them(line: Scenario) -> 
     scenario = apply_overrides(line, {"faults": [drawn]})
     roles = draw_roles(scenario.roles, 4, 1, "")
     faults = draw_faults(scenario.faults, roles, 4, scenario.duration_s, 1)
-    changes = link_changes(scenario, compute_movement(scenario, 1)[0], faults, 1)
+    changes = compute_link_changes(scenario, compute_movement(scenario, 1)[0], faults, 1)
     assert [(change.time_s, change.up) for change in changes[:3]] == [(0.0, True)] * 3
     cut = {(change.time_s, change.a, change.b) for change in changes[3:] if not change.up}
     outcome = run(apply_overrides(scenario, {"discovery": {"mode": "oracle"}}), 1, Level.FULL)

@@ -1,4 +1,4 @@
-"""The emulated lab: it runs a scenario with live nodes of one process, on real sockets and in real time."""
+"""Emulation: run a scenario with live nodes in one process, on real sockets and in real time."""
 
 from typing import TYPE_CHECKING
 

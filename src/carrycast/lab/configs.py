@@ -1,4 +1,4 @@
-"""The live nodes of a scenario: node k of it is node k here, with the same stack, roles, interfaces and processors."""
+"""The configurations of a scenario's live nodes: ids, stack, roles, interfaces and processors as in the scenario."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,27 +20,27 @@ from carrycast.sim.scenario import ProcessorEntry, Scenario, resolve_selection
 from carrycast.trace import Level
 
 MARGIN_S = 10.0
-"""On top of what a call is said to take: a machine that is busy must not make it a failure."""
+"""Added to the duration of a processor call, so that the call does not time out on a busy machine."""
 
-PACED = """import functools, pathlib, time
+DELAYED_FUNCTION = """import functools, pathlib, time
 from carrycast.core.functions import load_function
 
-_made = load_function(pathlib.Path({file!r}), {function!r})
+_function = load_function(pathlib.Path({file!r}), {function!r})
 
 
-@functools.wraps(_made)
-def paced(*given):
+@functools.wraps(_function)
+def delayed(*arguments):
     time.sleep({cost_s!r})
-    return _made(*given)
+    return _function(*arguments)
 """
-"""A function that takes as long as the scenario says that it does."""
+"""A module whose function takes as long as the scenario says."""
 
 _ORIGIN = Position(0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class LabNodes:
-    """What all nodes of a run have in common, and where their files go."""
+    """The scenario of a run, what was drawn for it, and the folder of the nodes' files."""
 
     scenario: Scenario
     seed: int
@@ -48,16 +48,16 @@ class LabNodes:
     trajectories: Trajectories | None
     folder: Path
 
-    def configs(self) -> list[NodeConfig]:
-        """One for each node; a UserError if live nodes cannot run the scenario's stack."""
-        plan = self._plan()
-        processors = self._processors()
-        interfaces = self._interfaces()
+    def make_configs(self) -> list[NodeConfig]:
+        """A configuration for each node; a UserError if live nodes cannot run the scenario's stack."""
+        plan = self._make_stack_plan()
+        processors = self._make_processors()
+        interfaces = self._make_interfaces()
         window_s = self.scenario.computer.load_window_s
         run = f"{self.scenario.name}/{plan.protocol.name}/{self.seed}/live"
         made = []
         for node in range(self.scenario.nodes):
-            facts = self._facts(node)
+            facts = self._host_facts(node)
             made.append(
                 NodeConfig(
                     name=f"node-{node}",
@@ -78,16 +78,16 @@ class LabNodes:
             )
         return made
 
-    def _plan(self) -> StackPlan:
-        """As the simulator has it, if a live node offers what it needs."""
+    def _make_stack_plan(self) -> StackPlan:
+        """The simulator's stack, after a check that a live node offers what it needs."""
         scenario = self.scenario
-        offers = find_capabilities(True, self._facts(0))
+        offers = find_capabilities(True, self._host_facts(0))
         make_stack_plan(
             scenario.protocol, scenario.router, None, offers, f"{scenario.name} on live nodes", scenario.roles
         )
         return scenario.make_stack_plan()
 
-    def _facts(self, node: NodeId) -> HostFacts:
+    def _host_facts(self, node: NodeId) -> HostFacts:
         scenario, model = self.scenario, self.scenario.mobility_model()
         directory = {"all": tuple(range(scenario.nodes))}
         directory |= {role: tuple(nodes) for role, nodes in self.roles.items()}
@@ -103,8 +103,8 @@ class LabNodes:
             roads=model.road_map() if model is not None and model.on_roads() else None,
         )
 
-    def _interfaces(self) -> list[tuple[InterfaceConfig, ...]]:
-        """Of each node: the radio, if there is one, and the wires that end at it."""
+    def _make_interfaces(self) -> list[tuple[InterfaceConfig, ...]]:
+        """The interfaces of each node: the radio, if there is one, and the wires that end at the node."""
         scenario = self.scenario
         delays_s = link_delays(scenario)
         own: list[dict[Interface, None]] = [{} for _ in range(scenario.nodes)]
@@ -115,16 +115,16 @@ class LabNodes:
             for pair in wire.pairs(scenario.nodes):
                 for node in pair:
                     own[node][wire.interface] = None
-        # A node at which no wire ends has one all the same, and nobody at its other end.
+        # A node without radio and wires still needs an interface; it has no peers.
         first = next(iter(delays_s))
-        return [tuple(_interface(name, delays_s[name]) for name in names or {first: None}) for names in own]
+        return [tuple(_make_interface(name, delays_s[name]) for name in names or {first: None}) for names in own]
 
-    def _processors(self) -> list[list[ProcessorConfig]]:
-        """Those of each node, each in a file that takes its time."""
+    def _make_processors(self) -> list[list[ProcessorConfig]]:
+        """The processors of each node."""
         scenario = self.scenario
         made: list[list[ProcessorConfig]] = [[] for _ in range(scenario.nodes)]
         for place, entry in enumerate(scenario.resolved().processors):
-            config = self._processor(entry, place)
+            config = self._make_processor(entry, place)
             for node in resolve_selection(
                 entry.nodes, dict(self.roles), scenario.nodes, stream(self.seed, f"processor {place}")
             ):
@@ -133,7 +133,7 @@ class LabNodes:
                 made[node].append(config)
         return made
 
-    def _processor(self, entry: ProcessorEntry, place: int) -> ProcessorConfig:
+    def _make_processor(self, entry: ProcessorEntry, place: int) -> ProcessorConfig:
         try:
             file, function = split_function(entry.function)
             load_function(Path(file), function)
@@ -141,23 +141,23 @@ class LabNodes:
             raise UserError(f"{self.scenario.name}: processors[{place}].function: {error}") from None
         source = Path(file).resolve()
         if entry.cost_s > 0:
-            text = PACED.format(file=str(source), function=function, cost_s=entry.cost_s)
-            source, function = self.folder / f"processor-{place}.py", "paced"
+            text = DELAYED_FUNCTION.format(file=str(source), function=function, cost_s=entry.cost_s)
+            source, function = self.folder / f"processor-{place}.py", "delayed"
             source.write_text(text)
         return ProcessorConfig(entry.processor(), source, function, entry.cost_s + MARGIN_S)
 
 
 def link_delays(scenario: Scenario) -> dict[Interface, float]:
-    """How long a datagram takes over each interface, in seconds."""
+    """The delay of a datagram over each interface, in seconds."""
     wires = {wire.interface: wire.delay_s for wire in scenario.wires}
     if scenario.has_no_radio:
         return wires
     radio = scenario.radio_model()
-    assert isinstance(radio, DiskRadio), "refused beforehand"
+    assert isinstance(radio, DiskRadio), "check_playable refuses other radios"
     return {RADIO: radio.delay_s, **wires}
 
 
-def _interface(name: Interface, delay_s: float) -> InterfaceConfig:
-    # An acknowledgement takes the way back; costs are those of the simulator.
-    patience_s = min(60.0, max(LinkSettings().ack_timeout_s, 4 * delay_s))
-    return InterfaceConfig(name, link=LinkSettings(ack_timeout_s=patience_s, cost_s=delay_s))
+def _make_interface(name: Interface, delay_s: float) -> InterfaceConfig:
+    # An acknowledgement comes after two delays at the earliest. Costs are those of the simulator.
+    ack_timeout_s = min(60.0, max(LinkSettings().ack_timeout_s, 4 * delay_s))
+    return InterfaceConfig(name, link=LinkSettings(ack_timeout_s=ack_timeout_s, cost_s=delay_s))

@@ -1,4 +1,4 @@
-"""When which link comes and goes: contacts, wires and faults of a run, worked out before by the simulator's rules."""
+"""The link changes of a run, computed in advance from contacts, wires and faults by the simulator's rules."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -13,7 +13,7 @@ from carrycast.sim.scenario import FaultPlan, Scenario
 
 
 class LinkChange(NamedTuple):
-    """Two nodes hear each other over an interface from a time on, or no longer do."""
+    """The link between two nodes over an interface comes up or goes down."""
 
     time_s: float
     a: NodeId
@@ -22,14 +22,14 @@ class LinkChange(NamedTuple):
     up: bool
 
 
-def link_changes(scenario: Scenario, plan: ContactPlan, faults: FaultPlan, seed: int) -> list[LinkChange]:
-    """All of a run, in order. Drawn cuts strike the links that are there at the time, as they do in the simulator."""
+def compute_link_changes(scenario: Scenario, plan: ContactPlan, faults: FaultPlan, seed: int) -> list[LinkChange]:
+    """All link changes of a run, in order. Random cuts affect links that exist at the time, as in the simulator."""
     kernel = Kernel()
-    links = _Links(scenario, kernel)
-    timetable = LinkFaultSchedule(faults, kernel, links)
-    there = partial(linked_pairs, list(links.topologies.values()), scenario.nodes)
-    timetable.draw_cuts(seed, there, scenario.duration_s)
-    timetable.start()
+    links = _LinkRecorder(scenario, kernel)
+    schedule = LinkFaultSchedule(faults, kernel, links)
+    find_links = partial(linked_pairs, list(links.topologies.values()), scenario.nodes)
+    schedule.draw_cuts(seed, find_links, scenario.duration_s)
+    schedule.start()
     for wire in scenario.wires:
         for a, b in wire.pairs(scenario.nodes):
             links.set_contact(a, b, wire.interface, up=True)
@@ -41,8 +41,8 @@ def link_changes(scenario: Scenario, plan: ContactPlan, faults: FaultPlan, seed:
     return links.changes
 
 
-class _Links(FaultyLinks):
-    """Who hears whom over what, and every change of it."""
+class _LinkRecorder(FaultyLinks):
+    """The current links over each interface, and all their changes."""
 
     def __init__(self, scenario: Scenario, kernel: Kernel) -> None:
         names = [*([] if scenario.has_no_radio else [RADIO]), *(wire.interface for wire in scenario.wires)]
@@ -59,19 +59,19 @@ class _Links(FaultyLinks):
 
     def set_contact(self, a: NodeId, b: NodeId, interface: Interface, up: bool) -> None:
         self.topologies[interface].set_contact(a, b, up)
-        self._note([(a, b)])
+        self._record_changes([(a, b)])
 
     def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
         for topology in self.topologies.values():
             topology.set_cut(a, b, cut)
-        self._note([(a, b)])
+        self._record_changes([(a, b)])
 
     def set_absent(self, id: NodeId, absent: bool) -> None:
         for topology in self.topologies.values():
             topology.set_node(id, up=not absent)
-        self._note([(id, other) for other in range(self._nodes) if other != id])
+        self._record_changes([(id, other) for other in range(self._nodes) if other != id])
 
-    def _note(self, pairs: Iterable[tuple[NodeId, NodeId]]) -> None:
+    def _record_changes(self, pairs: Iterable[tuple[NodeId, NodeId]]) -> None:
         for one, other in pairs:
             a, b = min(one, other), max(one, other)
             for interface, topology in self.topologies.items():

@@ -1,4 +1,4 @@
-"""The metrics of an emulated run, from the traces of its nodes: the folds of the simulator, over facts from rows."""
+"""The metrics of an emulated run: the simulator's folds over the facts in the traces of its nodes."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -8,12 +8,12 @@ from carrycast.sim.engine import RequestedMetrics, Window
 from carrycast.sim.scenario import Scenario
 from carrycast.trace import BUILT_IN, Fold, Kind, Metrics, Record, Trace, facts_of_rows, installed_folds, usual_metrics
 
-COUNTED_MORE = frozenset({"facts", "ratio", "values", "pairs", "missed", "sources", "reached"})
-"""The kinds of `measure.more` that rows of live nodes tell."""
+SUPPORTED_MEASURES = frozenset({"facts", "ratio", "values", "pairs", "missed", "sources", "reached"})
+"""The kinds of `measure.more` that can be computed from the rows of live nodes."""
 
 
 class LabTables(NamedTuple):
-    """What the nodes wrote, together: rows in the order in which they happened, times from the start of the run."""
+    """The rows of all nodes in order of time, counted from the start of the run, and their events and subscriptions."""
 
     rows: list[Record]
     events: dict[str, Record]
@@ -21,8 +21,11 @@ class LabTables(NamedTuple):
 
 
 def collect_tables(traces: Iterable[Trace], zero_s: float, duration_s: float) -> LabTables:
-    """The traces of all nodes, as far as the run goes. Nothing is delivered before it was published, whatever two
-    nodes' clocks say of microseconds."""
+    """Merge the traces of all nodes up to the end of the run.
+
+    The clocks of two nodes may differ by microseconds, so a delivery or reception is set to no earlier than the
+    publication of its event.
+    """
     rows: list[Record] = []
     events: dict[str, Record] = {}
     subscriptions: dict[str, Record] = {}
@@ -37,21 +40,21 @@ def collect_tables(traces: Iterable[Trace], zero_s: float, duration_s: float) ->
             time_s = max(time_s, round(events[row["event"]]["time_s"], 6))
         if time_s <= duration_s:
             kept.append({**row, "time_s": time_s})
-    # At one time, what a node does with an event follows its publication.
+    # Of rows with the same time, publications come first and deliveries last.
     kept.sort(key=lambda row: (row["time_s"], row["kind"] != Kind.PUBLISH, row["kind"] == Kind.DELIVER))
     return LabTables(kept, events, subscriptions)
 
 
-def emulation_metrics(scenario: Scenario, roles: Mapping[str, list[NodeId]], tables: LabTables) -> Metrics:
-    """Every usual metric, and those of `measure.more` that rows tell."""
+def compute_metrics(scenario: Scenario, roles: Mapping[str, list[NodeId]], tables: LabTables) -> Metrics:
+    """The metrics of every run, and those of `measure.more` that rows support."""
     measure = scenario.measure
     window = Window(measure.from_s, scenario.duration_s if measure.to_s is None else measure.to_s)
-    asked = [entry for entry in measure.more if entry.counts in COUNTED_MORE]
-    requested = RequestedMetrics(asked, scenario.nodes, *window, roles)
+    measures = [entry for entry in measure.more if entry.counts in SUPPORTED_MEASURES]
+    requested = RequestedMetrics(measures, scenario.nodes, *window, roles)
     usual = [fold() for fold in BUILT_IN]
     installed = [fold() for fold in installed_folds()]
     folds: list[Fold[Metrics]] = [*usual, *installed, requested]
-    # A live node does not know which window is measured; a publication has the time of its row.
+    # A live node does not know the measured window, so `counted` is computed here.
     events = {id: {**event, "counted": window.counts(event["time_s"])} for id, event in tables.events.items()}
     for fact in facts_of_rows(tables.rows, events, tables.subscriptions):
         for fold in folds:

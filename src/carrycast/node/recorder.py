@@ -18,7 +18,7 @@ from carrycast.trace import (
     Transfer,
     delivery_row,
     drop_row,
-    event_bytes,
+    event_size_bytes,
     fact_row,
     lifecycle_row,
     link_change_row,
@@ -116,7 +116,7 @@ class NodeRecorder:
         if self.feed.is_watched:
             self.feed.publish(self.time_s(), event, processor)
         if self.trace.deliveries:
-            now_s, size_bytes = self.time_s(), event_bytes(event)
+            now_s, size_bytes = self.time_s(), event_size_bytes(event)
             self.trace.add_event(event, now_s, size_bytes, processor=processor)
             self._add_row(publication_row(now_s, self._node, event.id, size_bytes))
 

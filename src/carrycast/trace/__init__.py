@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         check_trace as check_trace,
         find_traces as find_traces,
         read_part as read_part,
-        read_some as read_some,
+        read_rows as read_rows,
         read_trace as read_trace,
         trace_level as trace_level,
     )
@@ -74,8 +74,8 @@ if TYPE_CHECKING:
         close_row as close_row,
         delivery_row as delivery_row,
         drop_row as drop_row,
-        encoded_event as encoded_event,
-        event_bytes as event_bytes,
+        encode_event as encode_event,
+        event_size_bytes as event_size_bytes,
         fact_row as fact_row,
         lifecycle_row as lifecycle_row,
         link_change_row as link_change_row,
@@ -106,7 +106,7 @@ __getattr__, __dir__ = lazy_exports(
         "facts": "CrashFact DeliverFact DropFact EvictFact FrameFact LinkDownFact LinkUpFact NoteFact "
         "PublishFact Record StartFact StopFact StoreFact SubscribeFact TraceFact UnsubscribeFact "
         "event_id facts_of_rows",
-        "files": "TABLES check_part check_trace find_traces read_part read_some read_trace trace_level",
+        "files": "TABLES check_part check_trace find_traces read_part read_rows read_trace trace_level",
         "folds.batch": "COLUMNS RunTables TEXTS TraceBatch code_of",
         "folds.buffers": "BufferFold",
         "folds.delivery": "DeliveryFold delivery_pairs",
@@ -117,7 +117,7 @@ __getattr__, __dir__ = lazy_exports(
         "folds.registry": "BUILT_IN METRICS installed_folds installed_metrics usual_metrics",
         "folds.traffic": "TrafficFold",
         "one_metrics": "ONE_METRICS one_metric",
-        "rows": "Transfer answer_row close_row delivery_row drop_row encoded_event event_bytes fact_row "
+        "rows": "Transfer answer_row close_row delivery_row drop_row encode_event event_size_bytes fact_row "
         "lifecycle_row link_change_row link_row processor_error publication_row refusal_row "
         "request_row subscription_row unsubscription_row",
         "schema": "EVENT_COLUMNS Kind Level Row SUBSCRIPTION_COLUMNS TRACE_COLUMNS arrow_schema",

@@ -1,4 +1,4 @@
-"""The first difference between two traces: where two runs that should be the same part from each other."""
+"""The first difference between two traces, to find where two runs that should be equal diverge."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CONTEXT_ROWS = 5
-"""Rows before the difference that are shown: enough to see what led to it on one screen."""
+"""Rows shown before the difference. They fit on one screen with it."""
 _RUN = "run"
-"""The name of the run differs between two runs of one scenario and says nothing of what happened."""
+"""The column of the run's name, which differs between two runs of one scenario, is not compared."""
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,16 @@ class Difference:
     """`trace`, `events` or `subscriptions`."""
     row: int
     columns: tuple[str, ...]
-    """The columns that differ; empty if one trace ends where the other goes on."""
+    """The columns that differ; empty if one trace ends before the other."""
     before: list[dict[str, Any]]
-    """The rows just before it, which are equal in both."""
+    """The rows before the difference, which are equal in both traces."""
     first: dict[str, Any] | None
     """The row of the first trace; None if it has no such row."""
     second: dict[str, Any] | None
 
 
 def diff_traces(first: Path, second: Path) -> Difference | None:
-    """The first difference of two recorded runs, None if they are equal; the table of facts is compared first."""
+    """The first difference of two recorded runs; None if they are equal. The table `trace` is compared first."""
     pairs = zip(TABLES, read_trace(first), read_trace(second), strict=True)
     return next((found for name, a, b in pairs if (found := diff_tables(name, a, b)) is not None), None)
 

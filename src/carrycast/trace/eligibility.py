@@ -1,4 +1,4 @@
-"""Eligibility: which nodes should get which event, by the tables of a trace. Filters decide, as they do in a node."""
+"""Eligibility: which nodes should get which event, computed from the tables of a trace as nodes do."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,9 +11,9 @@ from carrycast.core.matching import Filter, FilterError, FilterIndex
 
 Integers = NDArray[np.int64]
 Pair = tuple[str, str, int, float, str | None]
-"""Run, event, node, when it was published, and the subscription if it is to get what its processor makes of it."""
-LIKE_EVENTS = 4096
-"""Events with the same attributes match the same filters: the matches of so many are cached."""
+"""Run, event, node, time of publication, and the subscription if it has a processor that is to get the event."""
+CACHED_MATCHES = 4096
+"""Events with equal attributes match the same filters. The matches of this many sets of attributes are cached."""
 
 
 class Eligibility:
@@ -26,47 +26,49 @@ class Eligibility:
         for place, row in enumerate(subscriptions):
             self._index.add(place, Filter(row["filter"]))
         self.node = np.array([row["node"] for row in subscriptions], dtype=np.int64)
-        # From the moment of subscribing on, until just before that of unsubscribing.
+        # A subscription includes the time of subscribing, and excludes that of unsubscribing.
         self._from_s = np.array([row["from_s"] for row in subscriptions], dtype=np.float64)
         self._to_s = np.array([row["to_s"] for row in subscriptions], dtype=np.float64)
-        self._through = np.array([row["processor"] is not None for row in subscriptions], dtype=np.bool_)
+        self._has_processor = np.array([row["processor"] is not None for row in subscriptions], dtype=np.bool_)
         self._selected: dict[str, Integers] = {}
 
-    def nodes(self, event: Mapping[str, Any]) -> Integers:
-        """The nodes that should get an event as it is, each once, in order."""
-        return np.unique(self.node[self.subscriptions(event)])
+    def find_nodes(self, event: Mapping[str, Any]) -> Integers:
+        """The nodes that should get an event itself, each once, in order."""
+        return np.unique(self.node[self.find_subscriptions(event)])
 
-    def subscriptions(self, event: Mapping[str, Any]) -> Integers:
-        """The places of the subscriptions, without a processor, that should get an event."""
-        fitting = self._fitting(event)
-        found: Integers = fitting[~self._through[fitting]]
+    def find_subscriptions(self, event: Mapping[str, Any]) -> Integers:
+        """The indices of the subscriptions without a processor that should get an event."""
+        fitting = self._find_fitting(event)
+        found: Integers = fitting[~self._has_processor[fitting]]
         return found
 
-    def through(self, event: Mapping[str, Any]) -> Integers:
-        """The places of the subscriptions that should get what their processor makes of an event. An event that a
-        processor made is not given to that processor again."""
-        fitting = self._fitting(event)
-        chosen = fitting[self._through[fitting]]
+    def find_processed(self, event: Mapping[str, Any]) -> Integers:
+        """The indices of the subscriptions whose processor should get an event, and that should get its output.
+
+        The output of a processor is not given to that processor again.
+        """
+        fitting = self._find_fitting(event)
+        chosen = fitting[self._has_processor[fitting]]
         own = [self.rows[place]["processor"] != event["processor"] for place in chosen]
         return chosen[np.array(own, dtype=np.bool_)]
 
-    def _fitting(self, event: Mapping[str, Any]) -> Integers:
-        selected = self._matching(event["attributes"])
+    def _find_fitting(self, event: Mapping[str, Any]) -> Integers:
+        selected = self._match_filters(event["attributes"])
         time_s = event["time_s"]
-        # An end that is not there is no number, and nothing comes after it. Nobody gets what it published itself.
-        stands = (self._from_s[selected] <= time_s) & ~(time_s >= self._to_s[selected])
-        fitting: Integers = selected[stands & (self.node[selected] != event["source"])]
+        # A subscription without an end has NaN there, so the comparison is false. A node does not get its own events.
+        is_active = (self._from_s[selected] <= time_s) & ~(time_s >= self._to_s[selected])
+        fitting: Integers = selected[is_active & (self.node[selected] != event["source"])]
         if event["access"] is None:
             return fitting
-        access = _access(event["access"])
+        access = _parse_access(event["access"])
         allowed = [place for place in fitting.tolist() if access.matches(self._attributes[place])]
         return np.array(allowed, dtype=np.int64)
 
-    def _matching(self, attributes: str) -> Integers:
+    def _match_filters(self, attributes: str) -> Integers:
         found = self._selected.get(attributes)
         if found is None:
             found = np.array(sorted(self._index.match(json.loads(attributes))), dtype=np.int64)
-            if len(self._selected) >= LIKE_EVENTS:
+            if len(self._selected) >= CACHED_MATCHES:
                 self._selected.clear()
             self._selected[attributes] = found
         return found
@@ -78,17 +80,17 @@ def find_eligible_pairs(events: Iterable[Mapping[str, Any]], subscriptions: Sequ
     found: list[Pair] = []
     for event in events:
         run, name, time_s = event["run"], event["event"], event["time_s"]
-        found += [(run, name, node, time_s, None) for node in eligibility.nodes(event).tolist()]
+        found += [(run, name, node, time_s, None) for node in eligibility.find_nodes(event).tolist()]
         found += [
             (run, name, subscriptions[place]["node"], time_s, subscriptions[place]["subscription"])
-            for place in eligibility.through(event).tolist()
+            for place in eligibility.find_processed(event).tolist()
         ]
     return found
 
 
-def _access(condition: str) -> Filter:
+def _parse_access(condition: str) -> Filter:
     try:
         return Filter(condition)
     except FilterError:
-        # A policy that cannot be read admits nobody.
+        # An access policy that cannot be parsed admits no node.
         return Filter("false")

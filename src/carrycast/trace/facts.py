@@ -1,7 +1,7 @@
 """Typed facts: everything that is observed in a run. Rows of the trace are their stored form.
 
-The simulator knows a frame together with all its receivers. A live node knows what it sent and what it received, each
-as a row of its own; read back from rows, a frame is one fact for each transmission and one for each reception.
+The simulator reports a frame together with all its receivers. A live node records transmissions and receptions as
+separate rows, so a frame that is read from rows is one fact for each transmission and one for each reception.
 """
 
 import json
@@ -18,33 +18,35 @@ Record = Mapping[str, Any]
 
 
 class TraceFact(msgspec.Struct, frozen=True, gc=False):
-    """What happened: when, on the clock of the trace, and at which node."""
+    """An observation, with its time on the clock of the trace and its node."""
 
     time_s: float
     node: NodeId
 
 
 class FrameFact(TraceFact, frozen=True, gc=False, kw_only=True):
-    """A frame of the sender `node`, and the nodes that heard it. Its time is the end of the transmission; in a row of
-    its sender, its beginning."""
+    """A frame of the sender `node`, and the nodes that received it.
+
+    The time is the end of the transmission; in a row of the sender it is the beginning.
+    """
 
     traffic: Traffic
     size_bytes: int
     unicast: bool
     event: EventId | None = None
     frames: int = 1
-    """Different frames: several for a message that goes to several nodes one by one, 0 for what is no first attempt."""
+    """Distinct frames: several if a message is sent to several nodes one by one, 0 for a retry or a reception."""
     transmissions: int = 1
-    """How often they were on the air in all, repetitions by the radio included."""
+    """The number of transmissions of these frames, with repetitions by the radio."""
     receivers: tuple[NodeId, ...] = ()
 
 
 class PublishFact(TraceFact, frozen=True, gc=False, kw_only=True):
-    """An application published an event, or a processor made one."""
+    """An application published an event, or a processor produced one."""
 
     event: Event
     counted: bool = True
-    """Whether it was published in the measured window."""
+    """Whether the event was published in the measured window."""
     processor: ProcessorId | None = None
 
 
@@ -61,7 +63,7 @@ class UnsubscribeFact(TraceFact, frozen=True, gc=False, kw_only=True):
 
 
 class DeliverFact(TraceFact, frozen=True, gc=False, kw_only=True):
-    """A protocol handed an event to an application."""
+    """A protocol delivered an event to an application."""
 
     subscription: SubscriptionId
     event: EventId
@@ -69,13 +71,13 @@ class DeliverFact(TraceFact, frozen=True, gc=False, kw_only=True):
 
 
 class DropFact(TraceFact, frozen=True, gc=False, kw_only=True):
-    """A node gave something up, for a named reason."""
+    """A node dropped an event, a message or a frame, for a named reason."""
 
     reason: str
     event: EventId | None = None
     peer: NodeId | None = None
     by_protocol: bool = False
-    """A state machine noted it; else the node dropped a frame."""
+    """Whether a state machine reported the drop; else the node dropped a frame."""
 
 
 class StoreFact(TraceFact, frozen=True, gc=False, kw_only=True):
@@ -92,13 +94,13 @@ class EvictFact(TraceFact, frozen=True, gc=False, kw_only=True):
 
 
 class LinkUpFact(TraceFact, frozen=True, gc=False, kw_only=True):
-    """A node learned of a link."""
+    """A node detected a link."""
 
     peer: NodeId
 
 
 class LinkDownFact(TraceFact, frozen=True, gc=False, kw_only=True):
-    """A node learned that a link is gone."""
+    """A node detected the loss of a link."""
 
     peer: NodeId
     reason: str = ""
@@ -113,11 +115,11 @@ class StopFact(TraceFact, frozen=True, gc=False):
 
 
 class CrashFact(TraceFact, frozen=True, gc=False):
-    """A node crashed: what it kept in memory is gone."""
+    """A node crashed and lost the contents of its memory."""
 
 
 class NoteFact(TraceFact, frozen=True, gc=False, kw_only=True):
-    """A protocol noted something of its own kind."""
+    """A protocol noted something of a kind that it defines itself."""
 
     kind: str
     event: EventId | None = None
@@ -129,8 +131,11 @@ class NoteFact(TraceFact, frozen=True, gc=False, kw_only=True):
 def facts_of_rows(
     rows: Iterable[Record], events: Mapping[str, Record], subscriptions: Mapping[str, Record]
 ) -> Iterator[TraceFact]:
-    """The facts of the rows of one run, in their order; publications and subscriptions are described in tables of their
-    own, by id. What a table does not describe is left out, and so are rows that no fold reads."""
+    """The facts that the rows of one run store, in their order.
+
+    `events` and `subscriptions` are the rows of these tables by id. A publication or subscription that is missing there
+    is skipped, as are rows that no fold reads.
+    """
     for row in rows:
         fact = fact_of_row(row, events, subscriptions)
         if fact is not None:
@@ -140,18 +145,18 @@ def facts_of_rows(
 def fact_of_row(row: Record, events: Mapping[str, Record], subscriptions: Mapping[str, Record]) -> TraceFact | None:
     """The fact that a row of the table `trace` stores."""
     kind, time_s, node = row["kind"], row["time_s"], row["node"]
-    if kind in _FRAMES:
-        return _frame(row, kind)
+    if kind in _FRAME_KINDS:
+        return _make_frame_fact(row, kind)
     event = None if row["event"] is None else event_id(row["event"])
-    reader = _READERS.get(kind)
-    if reader is not None:
-        return reader(time_s, node)
+    lifecycle = _LIFECYCLE_FACTS.get(kind)
+    if lifecycle is not None:
+        return lifecycle(time_s, node)
     if kind == Kind.PUBLISH:
-        told = events.get(row["event"])
-        return None if told is None else publish_fact(told, time_s)
+        record = events.get(row["event"])
+        return None if record is None else publish_fact(record, time_s)
     if kind == Kind.SUBSCRIBE:
-        stands = subscriptions.get(row["subscription"])
-        return None if stands is None else SubscribeFact(time_s, node, subscription=subscription_of_record(stands))
+        record = subscriptions.get(row["subscription"])
+        return None if record is None else SubscribeFact(time_s, node, subscription=subscription_of_record(record))
     if kind == Kind.UNSUBSCRIBE:
         return UnsubscribeFact(time_s, node, subscription=subscription_id(row["subscription"]))
     if kind == Kind.DELIVER:
@@ -170,19 +175,19 @@ def fact_of_row(row: Record, events: Mapping[str, Record], subscriptions: Mappin
         return StoreFact(time_s, node, event=event)
     if kind == Kind.EVICT and event is not None:
         return EvictFact(time_s, node, event=event, reason=reason)
-    if kind in _UNREAD:
+    if kind in _KINDS_WITHOUT_FACT:
         return None
     return NoteFact(time_s, node, kind=kind, event=event, peer=peer, reason=reason, value=row["value"])
 
 
 def publish_fact(row: Record, time_s: float) -> PublishFact:
-    """The publication, at a time, of the event that a row of the table `events` describes."""
+    """The publication of the event in a row of the table `events`."""
     event = event_of_record(row)
     return PublishFact(time_s, row["source"], event=event, counted=row["counted"], processor=row["processor"])
 
 
 def event_of_record(row: Record) -> Event:
-    """The event that a row of the table `events` describes. Payloads are not stored."""
+    """The event in a row of the table `events`, without its payload, which is not stored."""
     derived = tuple(event_id(text) for text in (row["derived_from"] or "").split())
     access = None if row["access"] is None else AccessPolicy(row["access"])
     attributes = json.loads(row["attributes"])
@@ -190,24 +195,24 @@ def event_of_record(row: Record) -> Event:
 
 
 def subscription_of_record(row: Record) -> Subscription:
-    """The subscription that a row of the table `subscriptions` describes."""
+    """The subscription in a row of the table `subscriptions`."""
     id, attributes = subscription_id(row["subscription"]), json.loads(row["attributes"])
     return Subscription(id, row["filter"], attributes=attributes, processor=row["processor"])
 
 
 def event_id(text: str) -> EventId:
-    """The id of an event as the tables write it."""
+    """Parse the id of an event, as the tables store it."""
     node, _, sequence = text.partition(":")
     return EventId(int(node), int(sequence))
 
 
 def subscription_id(text: str) -> SubscriptionId:
-    """The id of a subscription as the tables write it."""
+    """Parse the id of a subscription, as the tables store it."""
     node, _, sequence = text.partition(":")
     return SubscriptionId(int(node), int(sequence))
 
 
-def _frame(row: Record, kind: str) -> FrameFact:
+def _make_frame_fact(row: Record, kind: str) -> FrameFact:
     received = kind == Kind.RECEIVE
     return FrameFact(
         row["time_s"],
@@ -222,7 +227,7 @@ def _frame(row: Record, kind: str) -> FrameFact:
     )
 
 
-_FRAMES = frozenset({Kind.SEND, Kind.RETRY, Kind.RECEIVE})
+_FRAME_KINDS = frozenset({Kind.SEND, Kind.RETRY, Kind.RECEIVE})
 _TRAFFIC = {traffic.name.lower(): traffic for traffic in Traffic}
-_READERS: Mapping[str, type[TraceFact]] = {Kind.START: StartFact, Kind.STOP: StopFact, Kind.CRASH: CrashFact}
-_UNREAD = frozenset({Kind.REQUEST, Kind.ANSWER, Kind.CLOSE, Kind.LINK_CHANGED})
+_LIFECYCLE_FACTS: Mapping[str, type[TraceFact]] = {Kind.START: StartFact, Kind.STOP: StopFact, Kind.CRASH: CrashFact}
+_KINDS_WITHOUT_FACT = frozenset({Kind.REQUEST, Kind.ANSWER, Kind.CLOSE, Kind.LINK_CHANGED})

@@ -1,4 +1,4 @@
-"""Traces as people name them: a folder, a file in one, or a folder with many; found, checked and read."""
+"""Find, check and read traces. A user names a trace by its folder, by a file in it, or by a folder with many traces."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,12 +26,12 @@ TABLES = {"trace": TRACE_COLUMNS, "events": EVENT_COLUMNS, "subscriptions": SUBS
 
 
 def find_traces(paths: Sequence[Path]) -> list[Path]:
-    """The folders of all traces at some places, each once."""
+    """The folders of all traces at or below some paths, each once."""
     found: dict[Path, None] = {}
     for path in paths:
         if not path.exists():
             raise UserError(f"{path}: there is no such file or folder")
-        # A file of a trace stands in one of its tables.
+        # A file of a trace is in the folder of a table, which is in the folder of the trace.
         start = path if path.is_dir() else path.parent.parent
         here = [start] if _is_trace(start) else sorted(filter(_is_trace, start.rglob("*"))) if path.is_dir() else []
         if not here:
@@ -41,7 +41,7 @@ def find_traces(paths: Sequence[Path]) -> list[Path]:
 
 
 def check_trace(folder: Path, wanted: Level) -> None:
-    """A UserError if a trace cannot be read, or keeps less than is wanted."""
+    """Raise a UserError if a trace cannot be read, or was recorded at a lower level than `wanted`."""
     for table in TABLES:
         for path in sorted((folder / table).glob("*.parquet")):
             kept = check_part(path, table)
@@ -53,7 +53,7 @@ def check_trace(folder: Path, wanted: Level) -> None:
 
 
 def check_part(path: Path, table: str) -> str:
-    """How much the trace keeps that a part of a table belongs to; a UserError if it cannot be read as a trace."""
+    """The level of the trace that a Parquet part belongs to; a UserError if the part cannot be read as a trace."""
     schema = _schema(path)
     version = metadata_value(schema.metadata, VERSION_KEY, str(VERSION).encode()).decode(errors="replace")
     if not version.isdecimal():
@@ -74,18 +74,18 @@ def check_part(path: Path, table: str) -> str:
 
 
 def trace_level(folder: Path) -> str:
-    """How much a trace keeps: one of the levels, or what stands in its place."""
+    """The level at which a trace was recorded: a `Level`, or the text that the file has in its place."""
     for path in sorted((folder / "trace").glob("*.parquet")):
-        said = metadata_value(_schema(path).metadata, LEVEL_KEY, b"nobody knows what")
-        if said != Level.FULL.value.encode():
-            return said.decode()
+        level = metadata_value(_schema(path).metadata, LEVEL_KEY, b"nobody knows what")
+        if level != Level.FULL.value.encode():
+            return level.decode()
     return Level.FULL
 
 
-def read_some(
+def read_rows(
     folder: Path, table: str, wanted: "pc.Expression | None" = None, most: int | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of a table that fit, at most so many; the others are not kept in memory."""
+    """The rows of a table that match `wanted`, at most `most`. Other rows are not kept in memory."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -93,7 +93,7 @@ def read_some(
     rows: list[dict[str, Any]] = []
     for part in sorted((folder / table).glob("*.parquet")):
         try:
-            # `partitioning` off: a folder named like `run=1` above the files is no column.
+            # No partitioning: a folder above the files that is named like `run=1` is not a column.
             found = pq.read_table(part, filters=wanted, partitioning=None, schema=arrow_schema(TABLES[table]))
         except (OSError, pa.ArrowException) as error:
             raise UserError(f"{part}: cannot be read: {str(error).splitlines()[0]}") from None
@@ -104,7 +104,7 @@ def read_some(
 
 
 def read_part(path: Path, table: str) -> "pa.Table":
-    """One part of a table, with the columns of this version: null where an older trace has none."""
+    """One part of a table, with the columns of this version. Columns that an older trace lacks are null."""
     import pyarrow.parquet as pq
 
     return pq.read_table(path, partitioning=None, schema=arrow_schema(TABLES[table]))

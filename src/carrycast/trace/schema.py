@@ -8,18 +8,18 @@ if TYPE_CHECKING:
 
 
 class Level(enum.StrEnum):
-    """How much of a run is kept. The fingerprint and the metrics are the same at every level."""
+    """How much of a run is recorded. The fingerprint and the metrics are the same at every level."""
 
     METRICS = "metrics"
-    """Nothing but the metrics."""
+    """Only the metrics."""
     DELIVERIES = "deliveries"
-    """Who published, subscribed and received what, and when."""
+    """Publications, subscriptions and deliveries."""
     FULL = "full"
-    """Every transmission, reception, drop and link as well."""
+    """Also every transmission, reception, drop and link."""
 
 
 class Kind(enum.StrEnum):
-    """What a row of the trace tells. A protocol may note kinds of its own."""
+    """The kind of a row. A protocol may note further kinds."""
 
     PUBLISH = "publish"
     SUBSCRIBE = "subscribe"
@@ -44,7 +44,7 @@ class Kind(enum.StrEnum):
 
 
 class Row(NamedTuple):
-    """One row, with ids as text and absent values as None."""
+    """One row of the table `trace`, with ids as text and missing values as None."""
 
     time_s: float
     node: int
@@ -93,8 +93,8 @@ EVENT_COLUMNS = (
     ("counted", "bool"),
     ("processor", "string"),
 )
-"""`attributes` is a JSON object; `derived_from` ids joined by blanks, of what `processor` made the event of; `counted`:
-published in the measured window."""
+"""`attributes` is a JSON object. `derived_from` has the ids of the events from which `processor` produced this one,
+separated by blanks. `counted` is true if the event was published in the measured window."""
 
 SUBSCRIPTION_COLUMNS = (
     ("run", "string"),
@@ -106,13 +106,13 @@ SUBSCRIPTION_COLUMNS = (
     ("to_s", "double"),
     ("processor", "string"),
 )
-"""`processor`: what the filter selects passes through it, and what that makes is delivered."""
+"""`processor`: events that match the filter go to it, and its output is delivered."""
 
 
 VERSION = 2
-"""Of the three tables; another meaning of a column is another version. Written into every file, with the level. A file
-of an older version is read, with nulls in the columns that it does not have; one of a newer version is refused. A
-column more, which may be null, is no new version."""
+"""The version of the three tables, written into every file with the level. It changes when the meaning of a column
+does; an additional nullable column is no new version. Files of an older version are read, with nulls in the columns
+that they lack. Files of a newer version are refused."""
 ADDED_COLUMNS = frozenset({"processor"})
 """Columns that traces of version 1 do not have."""
 VERSION_KEY = b"carrycast.trace"

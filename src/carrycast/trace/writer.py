@@ -1,7 +1,7 @@
-"""Keeps rows of a trace and writes them as Parquet, in parts, so that a long run needs little memory.
+"""Collects the rows of a trace and writes them to Parquet in parts, so that a long run needs little memory.
 
 A trace is a folder with three tables, each a folder of Parquet parts: `trace/`, `events/`, `subscriptions/`. A part
-appears under its name only when it is whole.
+is renamed to its final name when it is complete.
 """
 
 import json
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PART_ROWS = 200_000
-_ENDS = [name for name, _ in SUBSCRIPTION_COLUMNS].index("to_s")
+_TO_S = [name for name, _ in SUBSCRIPTION_COLUMNS].index("to_s")
 
 
 class Trace:
     """The trace of one run or of one live node.
 
-    Give it a directory and full parts are written as they fill; without one everything stays in memory for `table`.
+    With a directory, each part is written as soon as it is full. Without one, all rows stay in memory for `table`.
     """
 
     def __init__(self, run: str, level: Level, directory: Path | None = None) -> None:
@@ -50,13 +50,13 @@ class Trace:
         self._subscriptions: dict[SubscriptionId, list[object]] = {}
 
     def add(self, row: Row) -> None:
-        """Keep one row; the caller has asked `full` or `deliveries` first."""
+        """Add one row. The caller checks `full` or `deliveries` first."""
         self._rows.append(row)
         if len(self._rows) >= PART_ROWS:
             self.flush()
 
     def extend(self, rows: Sequence[Row]) -> None:
-        """Keep several, which go into one part."""
+        """Add several rows, which go into the same part."""
         self._rows += rows
         if len(self._rows) >= PART_ROWS:
             self.flush()
@@ -69,8 +69,10 @@ class Trace:
         counted: bool = True,
         processor: ProcessorId | None = None,
     ) -> None:
-        """Keep what is needed to judge later who should have got the event. `time_s` is the trace's clock; `processor`
-        made it, if one did."""
+        """Add a row to the table `events`, from which eligibility is computed later.
+
+        `time_s` is on the clock of the trace. `processor` is the one that produced the event, if any.
+        """
         attributes = json.dumps(dict(event.attributes), sort_keys=True, ensure_ascii=False)
         access = None if event.access is None else event.access.condition
         lease_s = None if math.isinf(event.lease_s) else event.lease_s
@@ -79,7 +81,7 @@ class Trace:
         self._events.append((*row, counted, processor))
 
     def add_subscription(self, subscription: Subscription, from_s: float) -> None:
-        """Keep a subscription; it stands until `end_subscription`."""
+        """Add a row to the table `subscriptions`, without an end until `end_subscription`."""
         attributes = json.dumps(dict(subscription.attributes), sort_keys=True, ensure_ascii=False)
         self._subscriptions[subscription.id] = [
             self.run,
@@ -93,11 +95,11 @@ class Trace:
         ]
 
     def end_subscription(self, subscription: SubscriptionId, to_s: float) -> None:
-        """A subscription ends."""
-        self._subscriptions[subscription][_ENDS] = to_s
+        """Set the end of a subscription."""
+        self._subscriptions[subscription][_TO_S] = to_s
 
     def flush(self) -> None:
-        """Turn the rows so far into a part."""
+        """Make a part of the rows so far."""
         if not self._rows:
             return
         import pyarrow as pa
@@ -117,7 +119,7 @@ class Trace:
         return pa.concat_tables([arrow_schema(TRACE_COLUMNS).empty_table(), *self._batches])
 
     def events(self) -> "pa.Table":
-        """The events that are not written yet, as an Arrow table."""
+        """The events that have not been written, as an Arrow table."""
         return _table(EVENT_COLUMNS, self._events)
 
     def subscriptions(self) -> "pa.Table":
@@ -125,7 +127,7 @@ class Trace:
         return _table(SUBSCRIPTION_COLUMNS, [tuple(row) for row in self._subscriptions.values()])
 
     def save(self, directory: Path) -> None:
-        """Write everything that is not written yet; the folder is a whole trace afterwards. May be called again."""
+        """Write all that has not been written. Afterward the folder is a complete trace. May be called again."""
         self._directory = directory
         self.flush()
         for batch in self._batches:
@@ -147,7 +149,7 @@ class Trace:
             self._parts += 1
 
     def _write(self, directory: Path, number: int, table: "pa.Table") -> None:
-        """One part, which says what it is."""
+        """Write one part, with the version and the level in its metadata."""
         _write_part(directory, number, table.replace_schema_metadata(_metadata(self.level)))
 
 
@@ -179,7 +181,7 @@ def _write_part(directory: Path, number: int, table: "pa.Table") -> None:
     import pyarrow.parquet as pq
 
     directory.mkdir(parents=True, exist_ok=True)
-    # A name that starts with a dot is passed over by readers of the folder, Spark's among them.
+    # Readers of the folder, such as Spark, ignore names that start with a dot.
     unfinished = directory / f".part-{number:05d}.tmp"
     pq.write_table(table, unfinished, compression="zstd")
     unfinished.rename(directory / f"part-{number:05d}.parquet")

@@ -132,7 +132,7 @@ def _count_pairs(
     pairs = had = waiting = 0
     dropped: Counter[str] = Counter()
     for event in events:
-        for place in eligibility.subscriptions(event).tolist():
+        for place in eligibility.find_subscriptions(event).tolist():
             id = eligibility.rows[place]["subscription"]
             pairs += 1
             state = copies[event["event"]]

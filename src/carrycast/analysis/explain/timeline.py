@@ -21,7 +21,7 @@ from carrycast.trace import (
     facts_of_rows,
     find_traces,
     fold_facts,
-    read_some,
+    read_rows,
     trace_level,
 )
 
@@ -207,10 +207,10 @@ def _read_records(path: Path, event: str, node: int) -> EventRecords:
                 '`carrycast run SCENARIO --trace DIR --level full`, on live nodes with level = "full" in [trace]'
             )
     field = _field
-    found = [row for folder in folders for row in read_some(folder, "events", field("event") == event)]
+    found = [row for folder in folders for row in read_rows(folder, "events", field("event") == event)]
     runs = sorted({row["run"] for row in found})
     if not runs:
-        known = [row["event"] for folder in folders for row in read_some(folder, "events", None, 3)][:3]
+        known = [row["event"] for folder in folders for row in read_rows(folder, "events", None, 3)][:3]
         example = f", such as {' or '.join(known)}" if known else ""
         raise UserError(f"{path}: there is no event {event} in it; events are named SOURCE:NUMBER{example}")
     if len(runs) > 1:
@@ -220,9 +220,9 @@ def _read_records(path: Path, event: str, node: int) -> EventRecords:
     scene = Scene.load(folders[0])
     for folder in folders:
         here = field("run") == run
-        rows += read_some(folder, "trace", here & (field("event") == event))
-        subscriptions += read_some(folder, "subscriptions", here & (field("node") == node))
-        kept = read_some(folder, "trace", here & field("kind").isin([kind.value for kind in LINKS]))
+        rows += read_rows(folder, "trace", here & (field("event") == event))
+        subscriptions += read_rows(folder, "subscriptions", here & (field("node") == node))
+        kept = read_rows(folder, "trace", here & field("kind").isin([kind.value for kind in LINKS]))
         changes += kept
         rows += [row for row in kept if row["kind"] == Kind.CRASH]
         last_s = max([last_s, *(row["time_s"] for row in kept), *(row["time_s"] for row in rows)])

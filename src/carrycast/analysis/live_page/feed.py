@@ -196,7 +196,7 @@ class LiveFeed:
             "access": seen.access,
             "processor": seen.processor,
         }
-        nodes: list[int] = Eligibility(list(self._subscriptions.values())).nodes(row).tolist()
+        nodes: list[int] = Eligibility(list(self._subscriptions.values())).find_nodes(row).tolist()
         return nodes
 
     def _subscribe(self, now: float, id: int, subscriptions: Sequence[ActiveSubscription]) -> None:

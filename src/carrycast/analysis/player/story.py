@@ -154,7 +154,7 @@ def _write_events(columns: Columns, prefix: str, events: "pa.Table", subscriptio
     columns.add(f"{prefix}event.source", stage.nodes(events.column("source")))
     rows: list[dict[str, Any]] = events.to_pylist()
     eligibility = Eligibility(subscriptions.to_pylist())
-    pairs = [(place, node) for place, row in enumerate(rows) for node in eligibility.nodes(row).tolist()]
+    pairs = [(place, node) for place, row in enumerate(rows) for node in eligibility.find_nodes(row).tolist()]
     wanted = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     columns.add(f"{prefix}want.event", wanted[:, 0], rising=True)
     columns.add(f"{prefix}want.node", np.searchsorted(stage.names, wanted[:, 1]))

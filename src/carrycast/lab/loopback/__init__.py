@@ -1,1 +1,1 @@
-"""Live nodes of one process on loopback sockets, with links that come and go."""
+"""Live nodes in one process on loopback sockets, with links that can be made and cut."""

@@ -1,7 +1,7 @@
-"""Live nodes of one process on loopback, between which links come and go.
+"""Live nodes in one process on loopback sockets, with links that can be made and cut.
 
-For tests, and for trying protocols on real sockets without a network. Every node is a peer of every other; the links
-are those that each node's reach list allows, set by hand or by a contact plan.
+It serves tests, and trying protocols on real sockets without a network. Every node is a peer of every other. Links are
+made by the set of nodes that each adapter receives from, set by hand or by a contact plan.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from carrycast.node.link import UDP, UdpAdapter
 from carrycast.sim.contacts import ContactPlan
 
 POLL_S = 0.005
-HELD_UP_S = 0.1
-"""The most that one turn of the loop counts."""
+MAX_TURN_S = 0.1
+"""The most time that one iteration of the event loop counts in `until`."""
 
 
 class LoopbackNetwork:
@@ -36,7 +36,7 @@ class LoopbackNetwork:
         self._configs = {config.node: config for config in configs}
         self._delays_s = dict(delays_s or {})
         self._ports: dict[tuple[NodeId, Interface], int] = {}
-        """The port of each node: one that starts again has the same, as a machine that was rebooted."""
+        """The port of each node and interface. A node that restarts keeps its ports, as a rebooted machine would."""
 
     async def __aenter__(self) -> "LoopbackNetwork":
         try:
@@ -53,7 +53,7 @@ class LoopbackNetwork:
         await self._stop_all()
 
     async def start(self, id: NodeId) -> LiveNode:
-        """Start a node, for the first time or again; its links and its addresses are as they were."""
+        """Start or restart a node. A node that restarts keeps its links and addresses."""
         config = self._configs[id]
         adapters = {
             interface.name: ReachAdapter(
@@ -65,7 +65,7 @@ class LoopbackNetwork:
         node = LiveNode(config, adapters)
         await node.start()
         for interface, address in node.addresses.items():
-            assert isinstance(address, tuple)  # of UDP
+            assert isinstance(address, tuple), "a UDP address"
             self._ports[id, interface] = address[1]
         for other in self.nodes.values():
             for interface in node.addresses.keys() & other.addresses.keys():
@@ -81,14 +81,13 @@ class LoopbackNetwork:
 
     async def stop(self, id: NodeId) -> None:
         """Stop a node cleanly."""
-        await self._without(id).stop()
+        await self._remove(id).stop()
 
     async def crash(self, id: NodeId) -> None:
-        """End a node as if its process had been killed: its protocol is not stopped, and sends nothing to its
-        neighbors."""
-        await self._without(id).crash()
+        """End a node as if its process had been killed: its protocol is not stopped and sends no last messages."""
+        await self._remove(id).crash()
 
-    def _without(self, id: NodeId) -> LiveNode:
+    def _remove(self, id: NodeId) -> LiveNode:
         node = self.nodes.pop(id)
         for interface, address in node.addresses.items():
             del self.adapters[id, interface]
@@ -98,14 +97,14 @@ class LoopbackNetwork:
         return node
 
     def link(self, a: NodeId, b: NodeId, on: Interface = UDP) -> None:
-        """Two nodes are linked from now on."""
+        """Make a link between two nodes."""
         self._links.add((a, b, on))
         for one, other in ((a, b), (b, a)):
             if (one, on) in self.adapters:
                 self.adapters[one, on].reach.add(other)
 
     def cut(self, a: NodeId, b: NodeId, on: Interface = UDP) -> None:
-        """Two nodes are not linked from now on."""
+        """Cut the link between two nodes."""
         self._links -= {(a, b, on), (b, a, on)}
         for one, other in ((a, b), (b, a)):
             if (one, on) in self.adapters:
@@ -118,7 +117,7 @@ class LoopbackNetwork:
             self.link(a, b)
 
     async def play(self, plan: ContactPlan, pace: float = 1.0, on: Interface = UDP) -> None:
-        """Play a contact plan from its start to its end; `pace` seconds of it pass in one.
+        """Play a contact plan from its start to its end, `pace` seconds of the plan in each second.
 
         Node k of the plan is the network's k-th. Links that are not in the plan stay as they are. Links that are
         open at its end stay open.
@@ -133,7 +132,7 @@ class LoopbackNetwork:
         changes = plan.changes(plan.duration_s)
         columns = (changes.time_s.tolist(), changes.up.tolist(), changes.a.tolist(), changes.b.tolist())
         for time_s, up, a, b in zip(*columns, strict=True):
-            # To the time in the plan, so that being late does not add up.
+            # Wait until the time in the plan, so that delays do not accumulate.
             late_s = loop.time() - begun_s - time_s / pace
             if late_s < 0:
                 await asyncio.sleep(-late_s)
@@ -141,15 +140,15 @@ class LoopbackNetwork:
         await asyncio.sleep(max(0.0, begun_s + plan.duration_s / pace - loop.time()))
 
     async def wait_until_discovered(self, within_s: float = 5.0) -> None:
-        """Wait until every node knows exactly the links that it has."""
+        """Wait until every node has discovered exactly its links."""
         await until(lambda: self.is_discovered, within_s)
 
     @property
     def is_discovered(self) -> bool:
-        """Whether every node knows exactly the links that it has."""
-        return all(_known(node) == self._linked(id) for id, node in self.nodes.items())
+        """Whether every node has discovered exactly its links."""
+        return all(_discovered_links(node) == self._actual_links(id) for id, node in self.nodes.items())
 
-    def _linked(self, id: NodeId) -> set[tuple[NodeId, Interface]]:
+    def _actual_links(self, id: NodeId) -> set[tuple[NodeId, Interface]]:
         ends = [(a, b, on) for a, b, on in self._links if id in (a, b) and {a, b} <= self.nodes.keys()]
         return {(b if a == id else a, on) for a, b, on in ends}
 
@@ -158,12 +157,12 @@ class LoopbackNetwork:
             await self.stop(id)
 
 
-def _known(node: LiveNode) -> set[tuple[NodeId, Interface]]:
+def _discovered_links(node: LiveNode) -> set[tuple[NodeId, Interface]]:
     return {(link.neighbor, link.interface) for link in node.links}
 
 
 class Inbox:
-    """A listener that remembers: `node.subscribe("speed > 30", inbox)`."""
+    """A listener that stores deliveries: `node.subscribe("speed > 30", inbox)`."""
 
     def __init__(self) -> None:
         self.pairs: list[tuple[EventId, SubscriptionId]] = []
@@ -180,14 +179,17 @@ class Inbox:
 
 
 async def until(condition: Callable[[], bool], within_s: float = 5.0) -> None:
-    """Wait for a condition; a WorkError if it does not become true in time. While the loop is blocked, by a busy
-    machine or by the condition itself, nothing can become true: that time counts for little."""
+    """Wait for a condition; a WorkError if it does not become true in time.
+
+    While the event loop is blocked, by a busy machine or by the condition itself, nothing can become true, so each
+    iteration counts at most MAX_TURN_S.
+    """
     loop = asyncio.get_running_loop()
-    waited_s, looked_s = 0.0, loop.time()
+    waited_s, checked_s = 0.0, loop.time()
     while not condition():
         if waited_s > within_s:
             raise WorkError(f"not so within {within_s:g} s")
         await asyncio.sleep(POLL_S)
         now_s = loop.time()
-        waited_s += min(now_s - looked_s, HELD_UP_S)
-        looked_s = now_s
+        waited_s += min(now_s - checked_s, MAX_TURN_S)
+        checked_s = now_s

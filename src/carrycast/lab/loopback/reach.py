@@ -18,11 +18,10 @@ from carrycast.node.link import (
 
 
 class ReachAdapter(LinkAdapter):
-    """Receives from the nodes in `reach`, given by address or by node id, and from no other. It may change at any time.
+    """Receives only from the nodes in `reach`, given by address or by node id. The set may change at any time.
 
-    Each datagram takes `delay_s` on its way, and is received if its sender is in reach when it arrives.
-    A share of `loss` of these datagrams is lost all the same.
-    Every other datagram is lost as on the air: the node learns nothing of it. `lost` counts them.
+    Each datagram takes `delay_s`, and is received if its sender is in `reach` when it arrives. A fraction `loss` of the
+    datagrams is lost at random. As on the air, the node does not notice lost datagrams; `lost` counts them.
     """
 
     name = "reach"

@@ -11,7 +11,7 @@ from carrycast.core.wire import Layer
 from carrycast.sim.engine.context import RunContext
 from carrycast.sim.engine.kernel import US_PER_S, delay_us
 from carrycast.sim.engine.observers.outputs import Made
-from carrycast.trace import encoded_event, processor_error
+from carrycast.trace import encode_event, processor_error
 
 Tell: TypeAlias = Callable[[Token, bytes, list[Event], float, str], None]
 """Reports the outcome of a call: token, state, events, cost in seconds, error."""
@@ -38,7 +38,7 @@ class _Call(NamedTuple):
     """Why the call is rejected; None if it runs."""
 
     def size_bytes(self) -> int:
-        return len(self.state) + sum(len(encoded_event(event)) for event in self.events)
+        return len(self.state) + sum(len(encode_event(event)) for event in self.events)
 
 
 class Computer:

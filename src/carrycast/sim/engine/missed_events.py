@@ -49,7 +49,7 @@ def find_missed_events(trace: "pa.Table", events: "pa.Table", subscriptions: "pa
     for event in sorted(events.to_pylist(), key=operator.itemgetter("time_s")):
         if not event["counted"]:
             continue
-        owed = [eligibility.rows[place] for place in eligibility.subscriptions(event).tolist()]
+        owed = [eligibility.rows[place] for place in eligibility.find_subscriptions(event).tolist()]
         for one in sorted(owed, key=operator.itemgetter("subscription")):
             id, node = one["subscription"], one["node"]
             if (id, event["event"]) not in delivered:

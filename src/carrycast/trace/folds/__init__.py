@@ -1,1 +1,1 @@
-"""Folds: everything that is computed from facts. One file for each family of metrics."""
+"""Folds compute metrics and views from facts. There is one module for each family of metrics."""

@@ -1,4 +1,4 @@
-"""The delivery ratio, delays and hops: which nodes should get an event, and what became of it (docs/metrics.md)."""
+"""The delivery ratio, delays and hops of deliveries to the nodes that should get an event (docs/metrics.md)."""
 
 import math
 from array import array
@@ -17,11 +17,11 @@ from carrycast.trace.folds.batch import (
     TraceBatch,
     code_of,
     first_of_each,
-    numbered,
+    number_values,
     pair_numbers,
 )
 from carrycast.trace.folds.fold import MergeableFold, MetricInfo, Metrics, quantile
-from carrycast.trace.folds.partials import EventPartials, Marks, Partials, concatenated, marks
+from carrycast.trace.folds.partials import EventPartials, Marks, Partials, concatenate_columns, make_marks
 from carrycast.trace.schema import Kind
 
 if TYPE_CHECKING:
@@ -31,23 +31,22 @@ _ELIGIBLE, _REACHED = 1, 2
 
 
 class _Audience:
-    """The eligible nodes of one event, and those that have received it: a mark for each node."""
+    """The eligible nodes of one event, and those that have received it, as a mark for each node."""
 
     __slots__ = ("marks", "published_s", "through")
 
     def __init__(self, published_s: float, nodes: int | None) -> None:
         self.published_s = published_s
-        self.marks: bytearray | Marks = marks(nodes)
+        self.marks: bytearray | Marks = make_marks(nodes)
         self.through: dict[SubscriptionId, bool] = {}
         """The subscriptions eligible through their processors, and whether they have received the event."""
 
 
 class DeliveryFold(MergeableFold, EventPartials):
-    """The delivery ratio: counts eligible pairs of event and node, and the first delivery at each.
+    """The delivery ratio: counts eligible pairs of event and node, and the first delivery to each.
 
-    Node ids are below `nodes`.
-
-    A pair of a subscription with a processor is (event, subscription): what the processor makes of the event is owed.
+    For a subscription with a processor the pair is (event, subscription), and the delivery is that of the processor's
+    output. If `nodes` is given, node ids are below it.
     """
 
     reads = (SubscribeFact, UnsubscribeFact, PublishFact, DeliverFact)
@@ -63,7 +62,7 @@ class DeliveryFold(MergeableFold, EventPartials):
     }
     needs_frames = False
     width = 4
-    """Of an entry: node, part, place, hops; with its time and its subscription."""
+    """The columns of an entry: node, part, place, hops; besides its time and its subscription."""
 
     def __init__(self, nodes: int | None = None) -> None:
         super().__init__()
@@ -71,9 +70,9 @@ class DeliveryFold(MergeableFold, EventPartials):
         self._index: FilterIndex[SubscriptionId] = FilterIndex()
         self._subscriptions: dict[SubscriptionId, Subscription] = {}
         self._audiences: dict[EventId, _Audience] = {}
-        """Those of counted events."""
+        """The audiences of counted events."""
         self._inputs: dict[EventId, list[_Audience]] = {}
-        """What a processor made -> the audiences of what it was made of."""
+        """The output of a processor -> the audiences of its input events."""
         self._published = 0
         self._eligible = 0
         self._delays_s = array("d")
@@ -85,7 +84,7 @@ class DeliveryFold(MergeableFold, EventPartials):
         return self._delays_s
 
     def __len__(self) -> int:
-        """Events that may still be delivered."""
+        """The number of events that may still be delivered."""
         return len(self._audiences)
 
     def on_subscribe(self, subscription: Subscription) -> None:
@@ -99,11 +98,11 @@ class DeliveryFold(MergeableFold, EventPartials):
             self._index.remove(id)
 
     def on_publish(self, now_s: float, event: Event, counted: bool, processor: ProcessorId | None) -> None:
-        """An event exists. Eligible are the nodes, other than its source, with a subscription that it serves now; and
-        each subscription with a processor that is to be given it, unless that has just made it."""
+        """An event is published. Eligible are the nodes, except its source, with a matching subscription at this time,
+        and each matching subscription with a processor, unless this processor has produced the event."""
         if processor is not None:
-            owed = (self._audiences.get(id) for id in event.derived_from)
-            self._inputs[event.id] = [one for one in owed if one is not None and one.through]
+            inputs = (self._audiences.get(id) for id in event.derived_from)
+            self._inputs[event.id] = [one for one in inputs if one is not None and one.through]
         if not counted:
             return
         audience = self._audiences[event.id] = _Audience(now_s, self._nodes)
@@ -122,13 +121,13 @@ class DeliveryFold(MergeableFold, EventPartials):
         self._eligible += len(eligible) + len(audience.through)
 
     def on_deliver(self, now_s: float, id: SubscriptionId, event: EventId, hops: int) -> None:
-        """To a local application; the first delivery at an eligible node counts, and, through its processor, to an
-        eligible subscription."""
+        """An event is delivered to an application. The first delivery counts for each eligible node, and for each
+        eligible subscription with a processor."""
         subscription = self._subscriptions.get(id)
         if subscription is None:
             return
         if subscription.processor is not None:
-            self._on_deliver_through(now_s, id, event, hops)
+            self._on_deliver_output(now_s, id, event, hops)
             return
         audience = self._audiences.get(event)
         if audience is None or audience.marks[id.subscriber] != _ELIGIBLE:
@@ -137,7 +136,7 @@ class DeliveryFold(MergeableFold, EventPartials):
         self._delays_s.append(round(now_s - audience.published_s, 6))
         self._hops += hops
 
-    def _on_deliver_through(self, now_s: float, id: SubscriptionId, event: EventId, hops: int) -> None:
+    def _on_deliver_output(self, now_s: float, id: SubscriptionId, event: EventId, hops: int) -> None:
         for audience in self._inputs.get(event, ()):
             if audience.through.get(id) is False:
                 audience.through[id] = True
@@ -145,7 +144,7 @@ class DeliveryFold(MergeableFold, EventPartials):
                 self._hops += hops
 
     def forget(self, event: EventId) -> None:
-        """Nothing more will happen to the event."""
+        """Forget an event that can no longer be delivered."""
         self._audiences.pop(event, None)
         self._inputs.pop(event, None)
 
@@ -160,18 +159,18 @@ class DeliveryFold(MergeableFold, EventPartials):
             self.on_unsubscribe(fact.subscription)
 
     def on_batch(self, batch: TraceBatch) -> None:
-        """Of each event, node and subscription the first delivery."""
+        """Keep the first delivery of each event to each node and subscription."""
         rows = np.flatnonzero((batch.kind == code_of(Kind.DELIVER)) & (batch.event >= 0))
         if not len(rows):
             return
         time_s, by = batch.rows["time_s"].take(rows).to_numpy(), batch.rows["subscription"].take(rows)
-        through, names = numbered(by)
+        through, names = number_values(by)
         key = (batch.event[rows] * len(batch.nodes) + batch.node[rows]) * (len(names) + 1) + through
         first = first_of_each(key, time_s, batch.part[rows], batch.place[rows])
         rows = rows[first]
         hops = batch.rows["hops"].take(rows).fill_null(0).to_numpy()
         entries = np.column_stack([batch.nodes[batch.node[rows]], batch.part[rows], batch.place[rows], hops])
-        to = _plain(by.take(first))
+        to = _decode_strings(by.take(first))
         self.partials.append(Partials(batch.events, batch.event[rows], entries.astype(np.int64), time_s[first], to))
 
     def resolve(self, tables: RunTables) -> None:
@@ -205,54 +204,54 @@ class DeliveryFold(MergeableFold, EventPartials):
 
 
 class DeliveryPairs(NamedTuple):
-    """Eligible pairs of counted events, and the first delivery at each of them."""
+    """Eligible pairs of counted events, and the first delivery of each pair."""
 
     event: Integers
-    """The place of the event in the table of events."""
+    """The index of the event in the table of events."""
     node: Integers
-    """The subscriber; or the place of the subscription that has a processor."""
+    """The subscriber; or the index of the subscription, if it has a processor."""
     delivered: "np.ndarray[tuple[int], np.dtype[np.bool_]]"
     delay_s: Floats
-    """0 where nothing was delivered."""
+    """0 for a pair without a delivery."""
     hops: Integers
     through: bool
-    """Whether `node` is the place of a subscription with a processor."""
+    """Whether `node` is the index of a subscription with a processor."""
 
 
 def delivery_pairs(tables: RunTables, partials: Sequence[Partials]) -> Iterator[DeliveryPairs]:
-    """All eligible pairs of counted events of one run: of nodes, then of subscriptions with processors."""
+    """All eligible pairs of counted events of one run: first of nodes, then of subscriptions with processors."""
     eligibility = tables.eligibility
-    event, entries, time_s, to = _deliveries(tables, partials)
+    event, entries, time_s, to = _collect_deliveries(tables, partials)
     processed = {row["subscription"]: n for n, row in enumerate(eligibility.rows) if row["processor"] is not None}
     through = np.array([processed.get(name, -1) for name in to] if processed else np.full(len(to), -1), dtype=np.int64)
     counted: list[int] = np.flatnonzero(tables.counted).tolist()
-    nodes = [eligibility.nodes(tables.events[place]) for place in counted]
+    nodes = [eligibility.find_nodes(tables.events[place]) for place in counted]
     wanted = np.concatenate([np.zeros(0, np.int64), *nodes])
     owner = np.repeat(np.array(counted, dtype=np.int64), [len(one) for one in nodes])
     plain = through < 0
-    yield _served(owner, wanted, event[plain], entries[plain], time_s[plain], tables.published_s, False)
+    yield _match_deliveries(owner, wanted, event[plain], entries[plain], time_s[plain], tables.published_s, False)
     if not processed:
         return
-    # What a processor made serves the pairs of what it was made of: a subscription stands in the place of a node.
-    inputs = [[tables.number[name] for name in _inputs(one) if name in tables.number] for one in tables.events]
+    # The output of a processor serves the pairs of its inputs. There the subscription takes the place of the node.
+    inputs = [[tables.number[name] for name in _split_inputs(one) if name in tables.number] for one in tables.events]
     made = np.flatnonzero(~plain)
     source = [inputs[place] for place in event[made]]
     again = np.repeat(made, [len(one) for one in source])
     owners = np.array([place for one in source for place in one], dtype=np.int64)
     given = entries[again].copy()
     given[:, 0] = through[again]
-    pairs = [(place, one) for place in counted for one in eligibility.through(tables.events[place]).tolist()]
+    pairs = [(place, one) for place in counted for one in eligibility.find_processed(tables.events[place]).tolist()]
     asked = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    yield _served(asked[0], asked[1], owners, given, time_s[again], tables.published_s, True)
+    yield _match_deliveries(asked[0], asked[1], owners, given, time_s[again], tables.published_s, True)
 
 
-def _deliveries(
+def _collect_deliveries(
     tables: RunTables, partials: Sequence[Partials]
 ) -> tuple[Integers, Integers, Floats, Sequence[str | None]]:
-    """The deliveries of events that are known: event, entry, time and subscription of each."""
+    """The deliveries of events in the table: event, entry, time and subscription of each."""
     empty = np.zeros(0, dtype=np.int64), np.zeros((0, DeliveryFold.width), dtype=np.int64), np.zeros(0)
-    pieces = [(tables.places(one.events)[one.owner], one.ints, one.floats) for one in partials]
-    event, entries, time_s = concatenated(pieces, empty)
+    pieces = [(tables.find_places(one.events)[one.owner], one.ints, one.floats) for one in partials]
+    event, entries, time_s = concatenate_columns(pieces, empty)
     to = [name for one in partials if one.texts is not None for name in one.texts.to_pylist()]
     known = event >= 0
     return (
@@ -263,7 +262,7 @@ def _deliveries(
     )
 
 
-def _served(
+def _match_deliveries(
     owner: Integers,
     wanted: Integers,
     event: Integers,
@@ -272,7 +271,7 @@ def _served(
     published_s: Floats,
     through: bool,
 ) -> DeliveryPairs:
-    """The wanted pairs, with the first delivery at each."""
+    """The eligible pairs (`owner`, `wanted`), with the first delivery of each."""
     many = np.concatenate([entries[:, 0], wanted])
     given, asked = pair_numbers(event, entries[:, 0], many), pair_numbers(owner, wanted, many)
     first = first_of_each(given, time_s, entries[:, 1], entries[:, 2])
@@ -281,18 +280,18 @@ def _served(
     row = np.append(first, 0)[place] if len(first) else np.zeros(len(asked), dtype=np.int64)
     delay_s, hops = np.zeros(len(asked)), np.zeros(len(asked), dtype=np.int64)
     row = row[delivered]
-    # Times are whole microseconds, so the difference is too; only its last bits are noise.
+    # Times are whole microseconds, and so are their differences; rounding removes floating-point noise.
     late_s = (time_s[row] - published_s[owner[delivered]]).tolist()
     delay_s[delivered] = [round(value, 6) for value in late_s]
     hops[delivered] = entries[row, 3]
     return DeliveryPairs(owner, wanted, delivered, delay_s, hops, through)
 
 
-def _inputs(event: Mapping[str, object]) -> Sequence[str]:
+def _split_inputs(event: Mapping[str, object]) -> Sequence[str]:
     return () if event["derived_from"] is None else str(event["derived_from"]).split(" ")
 
 
-def _plain(column: "pa.ChunkedArray") -> "pa.Array":
+def _decode_strings(column: "pa.ChunkedArray") -> "pa.Array":
     import pyarrow as pa
 
     found = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

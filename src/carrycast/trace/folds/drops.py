@@ -12,16 +12,16 @@ from carrycast.trace.folds.fold import MergeableFold, MetricInfo, Metrics
 from carrycast.trace.schema import Kind
 
 REASON_CHARACTERS = 100
-"""Longer reasons are cut. A file may hold anything."""
+"""Longer reasons are cut, since a file may contain any text."""
 
 
 def drop_reason(reason: str | None) -> str:
-    """The name of a reason. What follows a colon is for people, and always different."""
+    """The name of a reason, without the details for people that follow a colon."""
     return (reason or "").partition(":")[0][:REASON_CHARACTERS]
 
 
 class DropFold(MergeableFold):
-    """Counts what nodes gave up, by reason. It has no metric of its own: reasons are a protocol's."""
+    """Counts drops by reason. It has no metrics, since each protocol defines its own reasons."""
 
     reads = (DropFact,)
     metrics: ClassVar[Mapping[str, MetricInfo]] = {}

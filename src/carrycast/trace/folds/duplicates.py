@@ -1,4 +1,4 @@
-"""Frames by the event that they carry: how often an event was sent, and how often to nodes that had met it before."""
+"""Transmissions of events, and duplicates: receptions by nodes that had received or published the event before."""
 
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Self
@@ -9,14 +9,14 @@ from carrycast.core.model import EventId, NodeId
 from carrycast.trace.facts import FrameFact, PublishFact, TraceFact
 from carrycast.trace.folds.batch import RunTables, TraceBatch, code_of, pair_numbers
 from carrycast.trace.folds.fold import MergeableFold, MetricInfo, Metrics
-from carrycast.trace.folds.partials import EventPartials, Marks, Partials, concatenated, marks
+from carrycast.trace.folds.partials import EventPartials, Marks, Partials, concatenate_columns, make_marks
 from carrycast.trace.schema import Kind
 
 
 class DuplicateFold(MergeableFold, EventPartials):
-    """Counts the frames that carry events. `nodes`: node ids are below it, and a byte for each will do.
+    """Counts the frames that carry events. If `nodes` is given, node ids are below it, and each needs one byte.
 
-    In process it learns of a publication before any frame with the event; frames with others are not counted.
+    In process, the publication of an event comes before its frames; frames of unknown events are not counted.
     """
 
     reads = (PublishFact, FrameFact)
@@ -25,45 +25,45 @@ class DuplicateFold(MergeableFold, EventPartials):
         "duplicates": MetricInfo("receptions of an event by a node that had met it before"),
     }
     width = 3
-    """Of an entry: node, frames sent, frames received."""
+    """The columns of an entry: node, frames sent, frames received."""
 
     def __init__(self, nodes: int | None = None) -> None:
         super().__init__()
         self._nodes = nodes
-        self._met: dict[EventId, tuple[bytearray | Marks, bool]] = {}
-        """Event -> a mark for each node that has met it, and whether it is counted."""
+        self._holders: dict[EventId, tuple[bytearray | Marks, bool]] = {}
+        """Event -> a mark for each node that has it, and whether the event is counted."""
         self._forwards = 0
         self._duplicates = 0
 
     def __len__(self) -> int:
-        """Events that may still be sent."""
-        return len(self._met)
+        """The number of events that may still be sent."""
+        return len(self._holders)
 
     def on_publish(self, event: EventId, counted: bool) -> None:
-        """An event exists; its source has met it."""
-        met = marks(self._nodes)
-        met[event.source] = 1
-        self._met[event] = met, counted
+        """An event is published; its source has it."""
+        holders = make_marks(self._nodes)
+        holders[event.source] = 1
+        self._holders[event] = holders, counted
 
     def on_frame(self, event: EventId, frames: int, receivers: Iterable[NodeId]) -> None:
-        """So many frames that carry an event, and the nodes that heard them."""
-        known = self._met.get(event)
+        """A number of frames that carry an event, and the nodes that received them."""
+        known = self._holders.get(event)
         if known is None:
             return
-        met, counted = known
+        holders, counted = known
         if counted:
             self._forwards += frames
         again = 0
         for node in receivers:
-            if met[node]:
+            if holders[node]:
                 again += 1
             else:
-                met[node] = 1
+                holders[node] = 1
         self._duplicates += again
 
     def forget(self, event: EventId) -> None:
-        """Nothing more will happen to the event."""
-        self._met.pop(event, None)
+        """Forget an event that can no longer be sent."""
+        self._holders.pop(event, None)
 
     def on_fact(self, fact: TraceFact) -> None:
         if isinstance(fact, PublishFact):
@@ -72,7 +72,7 @@ class DuplicateFold(MergeableFold, EventPartials):
             self.on_frame(fact.event, fact.frames, fact.receivers)
 
     def on_batch(self, batch: TraceBatch) -> None:
-        """Of each event and node: how often it sent the event, how often it received it."""
+        """Count for each event and node the frames sent and received."""
         known = batch.event >= 0
         kinds = (code_of(Kind.SEND), code_of(Kind.RECEIVE))
         sent, received = (np.flatnonzero(known & (batch.kind == kind)).astype(np.int64) for kind in kinds)
@@ -94,13 +94,13 @@ class DuplicateFold(MergeableFold, EventPartials):
 
     def resolve(self, tables: RunTables) -> None:
         empty = np.zeros(0, dtype=np.int64), np.zeros((0, self.width), dtype=np.int64)
-        event, entries = concatenated(
-            [(tables.places(one.events)[one.owner], one.ints) for one in self.partials], empty
+        event, entries = concatenate_columns(
+            [(tables.find_places(one.events)[one.owner], one.ints) for one in self.partials], empty
         )
         event, entries = event[event >= 0], entries[event >= 0]
         node, sent, received = entries.T
         others = (received > 0) & (node != tables.source[event])
-        # A node's frames of an event may stand in several pieces; it is one node that has met it.
+        # A node's frames of an event may be in several pieces, and its first reception is no duplicate.
         met = len(np.unique(pair_numbers(event[others], node[others], node)))
         self._forwards += int(sent[tables.counted[event]].sum())
         self._duplicates += int(received.sum()) - met

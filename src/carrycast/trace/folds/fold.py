@@ -1,10 +1,10 @@
 """The interface of folds, which compute results from facts, and the arithmetic that they share.
 
-A **mergeable** fold computes metrics. The simulator and the lab give it facts, in process (`on_fact`); Spark gives it
-pieces of a trace as Arrow columns, wherever a core is free (`on_batch`), and merges what the pieces came to. Both ways
-lead to the same result, and one test (`tests/unit/trace/test_folds.py`) holds every registered fold to it.
+A **mergeable** fold computes metrics. The simulator and the lab call `on_fact` with facts, in process. Spark calls
+`on_batch` with pieces of a trace as Arrow columns, on any core, and merges the partial results. Both give the same
+result; one test (`tests/unit/trace/test_folds.py`) checks this for every registered fold.
 
-An **ordered** fold computes something else than a number, such as a timeline, from the facts of one run in their order.
+An **ordered** fold computes a view such as a timeline from the facts of one run in their order.
 """
 
 import math
@@ -22,26 +22,26 @@ T = TypeVar("T")
 
 
 class MetricInfo(NamedTuple):
-    """What a metric is."""
+    """The meaning and type of a metric."""
 
     meaning: str
     real: bool = False
-    """Whether it is a mean or a share; else it is a count."""
+    """Whether the metric is a mean or a ratio; else it is a count."""
 
 
 class Fold(ABC, Generic[T]):
-    """Reads facts, and has a result."""
+    """Computes a result from facts."""
 
     reads: ClassVar[tuple[type[TraceFact], ...]]
-    """The kinds of facts that it reads. It is given no others."""
+    """The kinds of facts that the fold reads. It gets no others."""
 
     @abstractmethod
     def on_fact(self, fact: TraceFact) -> None:
-        """Take a fact of one of the kinds that it reads into account."""
+        """Process a fact of one of the kinds in `reads`."""
 
     @abstractmethod
     def result(self) -> T:
-        """What the facts so far come to."""
+        """The result of the facts so far."""
 
 
 class OrderedFold(Fold[T]):
@@ -57,31 +57,31 @@ class MergeableFold(Fold[Metrics]):
     """
 
     metrics: ClassVar[Mapping[str, MetricInfo]]
-    """The metrics that it computes, by name."""
+    """The metrics that the fold computes, by name."""
     needs_run: ClassVar[bool] = False
-    """Whether it needs all facts of a run, in order, at one place. Else any piece of a trace will do, and it is not
-    given publications and subscriptions, which stand in other tables."""
+    """Whether the fold needs all facts of a run, in order, in one process. Else it gets pieces of a trace, without
+    publications and subscriptions, which are in other tables."""
     needs_frames: ClassVar[bool] = True
-    """Whether it needs a full trace; else one that keeps deliveries alone is enough."""
+    """Whether the fold needs a full trace; else the level `deliveries` is enough."""
 
     def on_batch(self, batch: TraceBatch) -> None:
-        """Take rows of a trace into account, as columns. Override it where rows one by one are too slow."""
+        """Process rows of a trace as columns. Override this method where single rows are too slow."""
         for fact in facts_of_rows(batch.rows.to_pylist(), {}, {}):
             if isinstance(fact, self.reads):
                 self.on_fact(fact)
 
     def resolve(self, tables: RunTables) -> None:
-        """All pieces are merged: match them with the events and subscriptions of the run, if need be."""
+        """Match the merged pieces with the events and subscriptions of the run, if the fold needs these."""
 
     @abstractmethod
     def merge(self, other: Self) -> None:
-        """Take into account what another instance has."""
+        """Add the state of another instance."""
 
 
 class SumFold(MergeableFold):
-    """A fold that adds up: each row of a trace contributes so much to each sum, whatever stands beside it.
+    """A fold of sums: each row of a trace contributes an amount to each sum, independently of other rows.
 
-    So its sums exist for each minute and each node, too (`carrycast watch`).
+    So the sums can also be computed for each minute and each node (`carrycast watch`).
     """
 
     sums: ClassVar[tuple[str, ...]]
@@ -91,7 +91,7 @@ class SumFold(MergeableFold):
 
     @abstractmethod
     def amounts(self, batch: TraceBatch) -> Mapping[str, Integers]:
-        """What each row contributes to each of the sums."""
+        """The amount that each row contributes to each of the sums."""
 
     def on_batch(self, batch: TraceBatch) -> None:
         for name, amount in self.amounts(batch).items():
@@ -118,7 +118,7 @@ def fold_facts(fold: Fold[T], facts: Iterable[TraceFact]) -> T:
 
 
 def quantile(ordered: Sequence[float], q: float) -> float | None:
-    """The q-quantile of sorted values, interpolated linearly (as Spark's `percentile` has it)."""
+    """The q-quantile of sorted values, interpolated linearly as in Spark's `percentile`."""
     if not ordered:
         return None
     place = (len(ordered) - 1) * q

@@ -1,6 +1,6 @@
-"""What pieces of a trace tell of single events, until the pieces of a run are merged.
+"""Partial results of folds about single events, until the pieces of a run are merged.
 
-The entries of an event go together, so a large run can be cut by event and resolved by several processes.
+The entries of an event stay together, so a large run can be partitioned by event and resolved by several processes.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ class Partials(NamedTuple):
     """Entries about events, in the order of `events`."""
 
     events: "pa.Array"
-    """Ids of events, each once."""
+    """The ids of the events, each once."""
     owner: Integers
-    """Of each entry, the place of its event in `events`; rising."""
+    """For each entry the index of its event in `events`, in ascending order."""
     ints: Integers
     """A row of numbers for each entry."""
     floats: Floats | None = None
@@ -51,7 +51,7 @@ class Partials(NamedTuple):
 
     @classmethod
     def of_table(cls, table: "pa.Table", width: int) -> "Partials":
-        """The entries of rows that `table` made, of whatever pieces; each row has its event for itself."""
+        """The entries in rows of `table`, from any pieces. An event may have several rows."""
         ints, floats, texts = (_flat(table[name]) for name in ("ints", "floats", "texts"))
         counts = np.diff(_offsets(table["ints"])) // width
         owner = np.repeat(np.arange(len(counts)), counts)
@@ -65,17 +65,17 @@ class Partials(NamedTuple):
 
 
 class EventPartials:
-    """A fold that keeps partials of events."""
+    """A base of folds that keep partial results about events."""
 
     width: int
-    """Numbers of an entry."""
+    """The number of columns of an entry."""
 
     def __init__(self) -> None:
         self.partials: list[Partials] = []
 
 
 class Marks(dict[int, int]):
-    """A number for each node, 0 if none was set: in the place of a bytearray, where node ids may be any."""
+    """A number for each node, 0 if none was set. It replaces a bytearray where node ids have no bound."""
 
     __slots__ = ()
 
@@ -83,13 +83,13 @@ class Marks(dict[int, int]):
         return 0
 
 
-def marks(nodes: int | None) -> bytearray | Marks:
-    """A number up to 255 for each node; all are 0. `nodes`: ids are below it."""
+def make_marks(nodes: int | None) -> bytearray | Marks:
+    """A number up to 255 for each node, all 0. If `nodes` is given, node ids are below it."""
     return Marks() if nodes is None else bytearray(nodes)
 
 
-def concatenated(pieces: Sequence[tuple[Any, ...]], empty: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Columns of all pieces, one after the other."""
+def concatenate_columns(pieces: Sequence[tuple[Any, ...]], empty: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Concatenate each column over all pieces."""
     return tuple(np.concatenate(columns) for columns in zip(empty, *pieces, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Which folds there are: the built-in ones, and those of installed packages (the plug-in kind `metrics`)."""
+"""The registry of folds: the built-in ones, and those of installed packages (the plug-in kind `metrics`)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -27,7 +27,7 @@ _ORDER = (
 )
 
 METRICS: Mapping[str, MetricInfo] = {name: _MEANINGS[name] for name in _ORDER}
-"""The metrics of every run, in the order in which tables and files have them."""
+"""The metrics of every run, in the order of tables and files."""
 
 
 def usual_metrics(folds: Iterable[MergeableFold]) -> Metrics:
@@ -39,8 +39,7 @@ def usual_metrics(folds: Iterable[MergeableFold]) -> Metrics:
 
 
 def installed_folds() -> list[type[MergeableFold]]:
-    """The folds of installed packages, each of which adds metrics to every run; a UserError if two metrics have one
-    name."""
+    """The folds of installed packages, which add metrics to every run. A UserError if two metrics share a name."""
     found: list[type[MergeableFold]] = []
     taken = dict.fromkeys(METRICS, "carrycast")
     for name in plugin_names("metrics"):

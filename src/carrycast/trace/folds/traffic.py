@@ -1,4 +1,4 @@
-"""Frames and bytes on the air, and how long they would keep it busy."""
+"""Frames, bytes and airtime."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -11,9 +11,9 @@ from carrycast.trace.folds.batch import CONTROL, DATA, DISCOVERY, Integers, Trac
 from carrycast.trace.folds.fold import MetricInfo, SumFold
 from carrycast.trace.schema import Kind
 
-# How long a frame would keep the air busy with 802.11b: one measure for every radio, the disk too, which has no rate. A
-# broadcast goes at the lowest rate, so that everybody understands it; a message to one node at the highest, and its ACK
-# follows. Small frames take more of the air than of the bytes: each begins with a preamble and carries headers.
+# The airtime of a frame with 802.11b is one measure for every radio, even for the disk radio, which has no rate. A
+# broadcast is sent at the lowest rate, which every station supports; a unicast at the highest, followed by an ACK. The
+# preamble and the headers make small frames take more of the airtime than of the bytes.
 PREAMBLE_US = 192
 """PLCP preamble and header before each frame: 144 + 48 bits at 1 Mb/s [802.11b, long preamble]."""
 OVERHEAD_BYTES = 64
@@ -21,15 +21,15 @@ OVERHEAD_BYTES = 64
 BYTE_US = 8
 RATE_MBPS = 11
 BROADCAST_US = PREAMBLE_US + OVERHEAD_BYTES * BYTE_US
-"""A broadcast of no bytes at 1 Mb/s. Each byte takes 8 more."""
+"""The airtime of an empty broadcast at 1 Mb/s. Each byte adds 8 microseconds."""
 UNICAST_US = PREAMBLE_US + 10 + PREAMBLE_US + 14 * BYTE_US
-"""Before and after the bytes of a message to one node: its preamble, SIFS, and an ACK of 14 bytes at 1 Mb/s."""
+"""The overhead of a unicast: its preamble, SIFS, and an ACK of 14 bytes at 1 Mb/s."""
 
 
 def airtime_us(size_bytes: int, unicast: bool) -> int:
-    """The airtime of one frame that is once on the air, in whole microseconds."""
+    """The airtime of one transmission of a frame, in whole microseconds."""
     if unicast:
-        # Rounded up, as the PLCP header has it.
+        # Rounded up, as in the PLCP header.
         return UNICAST_US + ((OVERHEAD_BYTES + size_bytes) * BYTE_US + RATE_MBPS - 1) // RATE_MBPS
     return BROADCAST_US + size_bytes * BYTE_US
 
@@ -38,7 +38,7 @@ _DISCOVERY = Traffic.DISCOVERY
 
 
 class TrafficFold(SumFold):
-    """Counts frames, whatever event they carry."""
+    """Sums of frames, bytes and airtime by class of traffic."""
 
     reads = (FrameFact,)
     metrics: ClassVar[Mapping[str, MetricInfo]] = {
@@ -61,7 +61,7 @@ class TrafficFold(SumFold):
         self._receptions = 0
 
     def on_frame(self, traffic: Traffic, size_bytes: int, transmissions: int, unicast: bool, receivers: int) -> None:
-        """A frame that was so often on the air, and was heard by so many nodes."""
+        """A frame with its number of transmissions and its number of receivers."""
         self._bytes[traffic] += transmissions * size_bytes
         self._sent[traffic] += transmissions
         self._airtime_us += transmissions * airtime_us(size_bytes, unicast)
@@ -81,7 +81,7 @@ class TrafficFold(SumFold):
         sized, size = sizes.is_valid().to_numpy(zero_copy_only=False), sizes.fill_null(0).to_numpy()
         unicast = batch.rows["peer"].is_valid().to_numpy()
         bits = (size + OVERHEAD_BYTES) * BYTE_US + RATE_MBPS - 1
-        # As `airtime_us` has it.
+        # The same formula as in `airtime_us`.
         air_us = np.where(unicast, bits // RATE_MBPS + UNICAST_US, size * BYTE_US + BROADCAST_US)
         return {
             "transmissions": (sent & work).astype(np.int64),

@@ -48,7 +48,7 @@ from carrycast.trace import (
     close_row,
     delivery_row,
     drop_row,
-    event_bytes,
+    event_size_bytes,
     fact_row,
     installed_folds,
     lifecycle_row,
@@ -130,7 +130,7 @@ class Recorder:
             self.memories.on_event(event)
         self.fingerprint.add_event(self._kernel.now_us, node, event)
         if self.trace.deliveries:
-            size_bytes = event_bytes(event)
+            size_bytes = event_size_bytes(event)
             self.trace.add_event(event, now_s, size_bytes, counted, processor)
             self.trace.add(publication_row(now_s, node, event.id, size_bytes))
         over_s = self.checkers.lease_over_s(now_s, event.lease_s) + LEASE_SLACK_S

@@ -1,4 +1,4 @@
-"""What a scenario may not have if live nodes are to play it; said before anything is started."""
+"""Checks which scenarios live nodes can play, before anything is started."""
 
 from collections.abc import Iterator
 
@@ -7,22 +7,23 @@ from carrycast.sim.radio import DiskRadio
 from carrycast.sim.scenario import CutOff, LinkCut, LinkCuts, OracleDiscovery, Scenario
 
 PLAYED_FAULTS = (LinkCut, LinkCuts, CutOff)
+"""The faults that are played to live nodes."""
 
 
 def check_playable(scenario: Scenario) -> None:
-    """A UserError names the first thing that live nodes cannot do."""
-    for key, why in _refused(scenario):
+    """Raise a UserError that names the first setting of a scenario that live nodes cannot play."""
+    for key, why in _find_refused_settings(scenario):
         raise UserError(f"{scenario.name}: {key}: {why}")
 
 
-def _refused(scenario: Scenario) -> Iterator[tuple[str, str]]:
+def _find_refused_settings(scenario: Scenario) -> Iterator[tuple[str, str]]:
     radio = scenario.radio_model()
     if not isinstance(radio, DiskRadio):
         yield "radio.model", "links between live nodes are ideal and carry no collisions; say disk, or simulate it"
     elif not scenario.has_no_radio:
-        yield from _limited("radio", radio)
+        yield from _find_radio_limits("radio", radio)
     for place, wire in enumerate(scenario.wires):
-        yield from _limited(f"wires.{place}", wire.radio())
+        yield from _find_radio_limits(f"wires.{place}", wire.radio())
     if isinstance(scenario.discovery, OracleDiscovery):
         yield "discovery.mode", "nobody tells live nodes of their links; say beacon, or none if the router finds them"
     for place, fault in enumerate(scenario.faults):
@@ -47,7 +48,7 @@ def _refused(scenario: Scenario) -> Iterator[tuple[str, str]]:
             yield key, why
 
 
-def _limited(where: str, radio: DiskRadio) -> Iterator[tuple[str, str]]:
+def _find_radio_limits(where: str, radio: DiskRadio) -> Iterator[tuple[str, str]]:
     if radio.rate_bps is not None:
         yield f"{where}.rate_bps", "links between live nodes have a delay and no rate; leave it out"
     if radio.loss > 0:
