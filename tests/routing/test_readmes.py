@@ -16,7 +16,7 @@ def folder(name: str) -> Path:
 @pytest.mark.parametrize("name", router_names())
 def test_it_lists_every_reason_for_a_drop(name: str) -> None:
     sources = [path.read_text() for path in folder(name).glob("*.py")]
-    pattern = r'(?:drop|_give_up|_end)\((?:[^()"]|\([^()]*\))*"(\w+)"|reason="(\w+)"'
+    pattern = r'(?:drop|_drop_packet|_end_packet)\((?:[^()"]|\([^()]*\))*"(\w+)"|reason="(\w+)"'
     reasons = {one or other for source in sources for one, other in re.findall(pattern, source)}
     listed = set(re.findall(r"`(\w+)`", (folder(name) / "README.md").read_text().split("## Drops by name")[1]))
     assert len(reasons) >= 4

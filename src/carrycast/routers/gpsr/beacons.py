@@ -11,6 +11,9 @@ from carrycast.routers.gpsr.messages import GeoBeacon
 from carrycast.routers.gpsr.neighbor_table import dead_reckon
 from carrycast.routers.gpsr.settings import GpsrSettings
 
+BEACON_ERROR_M = 25.0
+"""The error of the neighbors' estimate above which no beacon is skipped: a tenth of the usual range of 250 m."""
+
 
 def is_valid_position(position: Position | None) -> TypeGuard[Position]:
     """Whether a position is given and finite. A node that is absent has none."""
@@ -83,4 +86,4 @@ class Beacons:
         estimated = beacon.position
         if beacon.velocity is not None:
             estimated = dead_reckon(beacon.position, beacon.velocity, now - sent_at)
-        return squared_distance_m2(position, estimated) < settings.beacon_error_m**2
+        return squared_distance_m2(position, estimated) < BEACON_ERROR_M**2

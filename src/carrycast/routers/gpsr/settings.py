@@ -72,10 +72,6 @@ class GpsrSettings(Settings, frozen=True):
             ge=0, le=20, description="beacons in a row that may be skipped while neighbors estimate the position well"
         ),
     ] = 0
-    # A tenth of the usual range of 250 m.
-    beacon_error_m: Annotated[
-        float, Meta(gt=0, le=1e6, description="the error of the neighbors' estimate above which no beacon is skipped")
-    ] = 25.0
 
     def needs(self) -> frozenset[Capability]:
         velocity = {Capability.VELOCITY} if self.dead_reckoning else set()

@@ -1,4 +1,4 @@
-"""One router alone, and the words to make its inputs short."""
+"""One AODV router alone, and short functions that make its inputs."""
 
 from carrycast.core.model import EventId, NodeId
 from carrycast.core.protocol import Place
@@ -42,19 +42,19 @@ def reply(
 
 
 class Bench:
-    """Node 0, without jitter unless a test wants it."""
+    """Node 0, without jitter unless a test sets it."""
 
     def __init__(self, incarnation: int = 0, **settings: object) -> None:
         host = IsolatedHost()
         host.incarnation = incarnation
-        router, self.port, self.told = isolate_router("aodv", ME, host, 1, **{"forward_jitter_s": 0.0, **settings})
+        router, self.port, self.upcalls = isolate_router("aodv", ME, host, 1, **{"forward_jitter_s": 0.0, **settings})
         assert isinstance(router, Aodv)
         self.router = router
         self.now = 0.0
         self.port.take()
 
     def hear(self, sender: NodeId, message: Message) -> list[Effect]:
-        """A message comes; what follows."""
+        """Receive a message; return the effects."""
         self.router.on_message(self.now, sender, message, "radio")
         return self.port.take()
 
@@ -62,13 +62,13 @@ class Bench:
         self.router.on_route(self.now, target, parcel(body))
         return self.port.take()
 
-    def knows(self, target: NodeId, via: NodeId, hops: int, sequence: int = 10, lifetime_ms: int = 6000) -> None:
-        """A route as a reply would make it."""
+    def add_route(self, target: NodeId, via: NodeId, hops: int, sequence: int = 10, lifetime_ms: int = 6000) -> None:
+        """Add a route by a RREP."""
         self.hear(via, reply(ME, target, sequence, hops - 1, lifetime_ms))
 
 
-def said(effects: list[Effect]) -> list[tuple[NodeId | None, Message]]:
-    """Messages with their receivers; None is everybody."""
+def sent_messages(effects: list[Effect]) -> list[tuple[NodeId | None, Message]]:
+    """The messages that were sent, with their receivers; None for a broadcast."""
     found: list[tuple[NodeId | None, Message]] = []
     for effect in effects:
         if isinstance(effect, Send):

@@ -6,7 +6,7 @@ from carrycast.core.model import Failure
 from carrycast.core.protocol.effects import Send
 from carrycast.core.wire import Codec, DecodeError, Layer, Message
 from carrycast.routers.aodv.messages import Hello, Packet, RouteError
-from carrycast.routers.aodv.tests.bench import ME, Bench, drops, packet, reply, request, said
+from carrycast.routers.aodv.tests.bench import ME, Bench, drops, packet, reply, request, sent_messages
 
 HUGE = 2**32 - 1
 
@@ -22,33 +22,33 @@ HUGE = 2**32 - 1
         RouteError(((7, HUGE),)),
     ],
 )
-def test_a_forged_sequence_number_is_not_believed(message: Message) -> None:
+def test_a_forged_sequence_number_is_rejected(message: Message) -> None:
     bench = Bench()
-    bench.knows(7, via=2, hops=3, sequence=10)
+    bench.add_route(7, via=2, hops=3, sequence=10)
     assert drops(bench.hear(2, message)) == ["sequence_forged"]
     route = bench.router.table.find(0.0, 7)
     assert route is not None
     assert route.sequence in (10, 11)
-    ((_, answer),) = said(bench.hear(1, request(6, ME)))
+    ((_, answer),) = sent_messages(bench.hear(1, request(6, ME)))
     assert answer == reply(6, ME, 1, 0), "the own number is as it was"
 
 
-def test_a_forged_hello_is_not_believed() -> None:
+def test_a_forged_hello_is_rejected() -> None:
     bench = Bench()
     bench.hear(2, Hello(5))
     assert drops(bench.hear(2, Hello(HUGE))) == ["sequence_forged"]
 
 
-def test_a_storm_of_requests_by_one_node_is_not_passed_on() -> None:
+def test_a_storm_of_rreqs_by_one_node_is_not_forwarded() -> None:
     bench = Bench()
     effects = [bench.hear(1, request(5, 7, rreq_id=n, sequence=n)) for n in range(1, 101)]
-    assert sum(len(said(found)) for found in effects) == 20
+    assert sum(len(sent_messages(found)) for found in effects) == 20
     assert sum(drops(found) == ["request_rate"] for found in effects) == 80
     bench.now = 1.0
-    assert said(bench.hear(1, request(5, 7, rreq_id=200, sequence=200))), "and a second later it may ask again"
+    assert sent_messages(bench.hear(1, request(5, 7, rreq_id=200, sequence=200))), "and a second later it may ask again"
 
 
-def test_a_storm_of_requests_by_invented_nodes_fills_no_memory() -> None:
+def test_a_storm_of_rreqs_by_invented_nodes_is_bounded_in_memory() -> None:
     bench = Bench(max_requests=50, max_routes=40)
     reasons = []
     for origin in range(10, 210):
@@ -56,7 +56,7 @@ def test_a_storm_of_requests_by_invented_nodes_fills_no_memory() -> None:
     assert set(reasons) == {"table_full", "request_storm"}
     assert len(bench.router.table) == 40
     bench.now = 30.0
-    assert said(bench.hear(1, request(5, 7))), "and when it is over all is well again"
+    assert sent_messages(bench.hear(1, request(5, 7))), "and when it is over all is well again"
 
 
 def test_a_full_table_refuses_new_neighbors_and_replies() -> None:
@@ -66,20 +66,20 @@ def test_a_full_table_refuses_new_neighbors_and_replies() -> None:
     assert drops(bench.hear(1, reply(ME, 7))) == ["table_full"]
 
 
-def test_a_reply_about_the_node_itself_makes_no_route() -> None:
+def test_a_rrep_about_the_node_itself_makes_no_route() -> None:
     bench = Bench()
     assert drops(bench.hear(1, reply(5, ME, 3))) == ["route_to_self"]
 
 
-def test_a_packet_that_comes_back_or_has_gone_too_far_is_dropped() -> None:
+def test_a_packet_that_returns_to_its_origin_or_has_too_many_hops_is_dropped() -> None:
     bench = Bench()
-    bench.knows(7, via=2, hops=3)
+    bench.add_route(7, via=2, hops=3)
     assert drops(bench.hear(1, packet(ME, 7))) == ["packet_returned"]
     assert drops(bench.hear(1, packet(5, 7, hops=64))) == ["hops_exhausted"]
-    assert said(bench.hear(1, packet(5, 7, hops=63)))
+    assert sent_messages(bench.hear(1, packet(5, 7, hops=63)))
 
 
-def test_a_distance_that_cannot_grow_any_more_is_not_believed() -> None:
+def test_the_greatest_hop_count_is_rejected() -> None:
     bench = Bench()
     assert drops(bench.hear(1, request(5, 7, hops=255))) == ["hops_exhausted"]
     assert drops(bench.hear(1, reply(ME, 7, hops=255))) == ["hops_exhausted"]
@@ -88,14 +88,14 @@ def test_a_distance_that_cannot_grow_any_more_is_not_believed() -> None:
     assert bench.router.hops_to(0.0, 7) == 255
 
 
-def test_a_reply_cannot_make_a_route_live_longer_than_its_destination_would() -> None:
+def test_a_rrep_cannot_exceed_the_lifetime_that_a_destination_gives() -> None:
     bench = Bench()
     bench.hear(1, reply(ME, 7, lifetime_ms=2**32 - 1))
     assert bench.router.hops_to(5.9, 7) == 1
     assert bench.router.hops_to(6.0, 7) is None
 
 
-def test_a_neighbor_that_replies_do_not_reach_is_not_heard_for_a_while() -> None:
+def test_a_neighbor_that_rreps_do_not_reach_is_on_the_blacklist_for_a_while() -> None:
     bench = Bench()
     (sent,) = (effect for effect in bench.hear(1, request(5, ME)) if isinstance(effect, Send))
     assert sent.token is not None
@@ -103,22 +103,22 @@ def test_a_neighbor_that_replies_do_not_reach_is_not_heard_for_a_while() -> None
     bench.port.take()
     again = request(5, ME, rreq_id=2, sequence=2)
     assert drops(bench.hear(1, again)) == ["one_way_link"]
-    assert said(bench.hear(3, again)), "over another neighbor it is answered"
+    assert sent_messages(bench.hear(3, again)), "over another neighbor it is answered"
     bench.now = 5.7
-    assert said(bench.hear(1, request(5, ME, rreq_id=3, sequence=3)))
+    assert sent_messages(bench.hear(1, request(5, ME, rreq_id=3, sequence=3)))
 
 
-def test_errors_are_limited() -> None:
+def test_the_rate_of_rerrs_is_limited() -> None:
     bench = Bench(error_rate=3)
     reasons = [drops(bench.hear(1, packet(5, target))) for target in range(20, 30)]
     assert reasons[:3] == [["no_route"]] * 3
     assert reasons[3:] == [["error_rate", "no_route"]] * 7
 
 
-def test_a_lost_neighbor_of_hundreds_of_routes_makes_several_errors() -> None:
+def test_a_broken_link_of_many_routes_needs_several_rerrs() -> None:
     bench = Bench()
     for target in range(100, 250):
-        bench.knows(target, via=2, hops=2)
+        bench.add_route(target, via=2, hops=2)
         route = bench.router.table.find_valid(0.0, target)
         assert route is not None
         route.add_precursor(1)
@@ -126,7 +126,7 @@ def test_a_lost_neighbor_of_hundreds_of_routes_makes_several_errors() -> None:
     assert isinstance(sent.message, Packet)
     assert sent.token is not None
     bench.router.on_sent(0.0, sent.token, Failure.UNREACHABLE)
-    errors = [message for _, message in said(bench.port.take()) if isinstance(message, RouteError)]
+    errors = [message for _, message in sent_messages(bench.port.take()) if isinstance(message, RouteError)]
     assert [len(error.unreachable) for error in errors] == [64, 64, 22]
 
 

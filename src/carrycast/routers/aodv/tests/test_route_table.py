@@ -29,17 +29,17 @@ def test_hops_to_changes_nothing() -> None:
     assert t.hops_to(1.0, 0) == 0, "the node itself"
 
 
-def test_a_lost_route_is_taken_up_again_only_with_its_new_number() -> None:
+def test_an_invalid_route_is_replaced_only_with_its_incremented_number() -> None:
     t = table()
     t.update(0.0, D, 5, 3, B, 9.0)
     (lost,) = t.invalidate_next_hop(1.0, B)
     assert (lost.destination, lost.sequence) == (D, 6)
-    assert not t.update(1.0, D, 5, 1, C, 9.0), "what C knows may be what this node once said"
+    assert not t.update(1.0, D, 5, 1, C, 9.0), "what C knows may be what this node once sent_messages"
     assert t.update(1.0, D, 6, 4, C, 9.0)
     assert t.hops_to(1.0, D) == 4
 
 
-def test_hearing_a_neighbor_makes_a_route_of_one_hop_and_keeps_its_number() -> None:
+def test_a_message_makes_a_route_to_the_previous_hop_and_keeps_its_number() -> None:
     t = table()
     t.update(0.0, B, 5, 3, C, 9.0)
     t.update_previous_hop(1.0, B, 4.0)
@@ -50,7 +50,7 @@ def test_hearing_a_neighbor_makes_a_route_of_one_hop_and_keeps_its_number() -> N
     assert route.expires_at == 4.0, "a lifetime is never cut"
 
 
-def test_an_error_never_lowers_a_number() -> None:
+def test_a_rerr_never_lowers_a_sequence_number() -> None:
     t = table()
     t.update(0.0, D, 5, 3, B, 9.0)
     route = t.find_valid(0.0, D)
@@ -62,7 +62,7 @@ def test_an_error_never_lowers_a_number() -> None:
     assert route.sequence == 20
 
 
-def test_what_is_lost_is_remembered_while_packets_for_it_still_come() -> None:
+def test_an_invalid_entry_is_kept_while_packets_for_it_still_come() -> None:
     t = table()
     t.update(0.0, D, 5, 3, B, 9.0)
     t.invalidate_next_hop(1.0, B)
@@ -72,7 +72,7 @@ def test_what_is_lost_is_remembered_while_packets_for_it_still_come() -> None:
     assert t.find(47.0, D) is None
 
 
-def test_a_full_table_makes_room_only_of_what_is_over() -> None:
+def test_a_full_table_deletes_only_expired_entries() -> None:
     t = table(max_entries=2)
     assert t.update(0.0, 1, 1, 1, 1, 3.0)
     assert t.update(0.0, 2, 1, 1, 2, 9.0)
@@ -83,7 +83,7 @@ def test_a_full_table_makes_room_only_of_what_is_over() -> None:
     assert [route.destination for route in t] == [2, 3]
 
 
-def test_precursors_are_bounded_and_go_with_their_link() -> None:
+def test_precursors_are_bounded_and_removed_with_their_link() -> None:
     t = table()
     t.update(0.0, D, 5, 3, B, 9.0)
     route = t.find_valid(0.0, D)
@@ -97,7 +97,7 @@ def test_precursors_are_bounded_and_go_with_their_link() -> None:
     assert len(crowded.precursors) == MAX_PRECURSORS
 
 
-def test_a_number_at_its_bound_stays_there() -> None:
+def test_the_greatest_sequence_number_stays() -> None:
     t = table()
     t.update(0.0, D, 2**63 - 1, 3, B, 9.0)
     (lost,) = t.invalidate_next_hop(1.0, B)

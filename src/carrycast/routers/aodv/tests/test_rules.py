@@ -18,7 +18,7 @@ RFC = AodvSettings()
 LIKE_NS2 = AodvSettings(**NS2)  # type: ignore[arg-type]  # a table, as in a scenario
 
 
-def test_the_ring_of_the_rfc_grows_by_two_and_then_asks_everybody_three_times() -> None:
+def test_the_ring_of_the_rfc_grows_by_two_and_then_covers_the_network_three_times() -> None:
     attempts = plan_ring_search(RFC, None)
     assert [ttl for ttl, _ in attempts] == [1, 3, 5, 7, 35, 35, 35]
     # 2 * 40 ms * (ttl + 2), then 2.8 s, doubled each time.
@@ -75,12 +75,12 @@ def test_only_a_restart_makes_a_number_jump() -> None:
     assert is_plausible_sequence(5, 10), "an older number is harmless"
 
 
-def test_lifetimes_of_routes_back() -> None:
+def test_lifetimes_of_reverse_routes() -> None:
     assert reverse_route_lifetime_s(RFC, 1) == pytest.approx(5.6 - 0.08)
     assert reverse_route_lifetime_s(RFC, 255) == 0.04, "however far, it is not over before it is made"
 
 
-def test_who_repairs_and_how_far_it_asks() -> None:
+def test_which_node_repairs_locally_and_with_which_ttl() -> None:
     # MAX_REPAIR_TTL = 0.3 * 35 = 10.5
     assert may_repair_locally(RFC, 1, 10)
     assert not may_repair_locally(RFC, 30, 11)

@@ -1,4 +1,4 @@
-"""One router alone at a place, and the words to make its inputs short."""
+"""One GPSR router alone at a position, and short functions that make its inputs."""
 
 import math
 
@@ -16,7 +16,7 @@ NOWHERE = Position(math.nan, math.nan)
 
 
 class PlacedHost(IsolatedHost):
-    """A node that knows where it is and how it moves, as a test sets it."""
+    """A host with the position and velocity that a test sets."""
 
     def __init__(self, x_m: float = 0.0, y_m: float = 0.0) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Bench:
     def __init__(self, *, incarnation: int = 1, **settings: object) -> None:
         self.host = PlacedHost()
         self.host.incarnation = incarnation
-        router, self.port, self.told = isolate_router("gpsr", ME, self.host, 1, **settings)
+        router, self.port, self.upcalls = isolate_router("gpsr", ME, self.host, 1, **settings)
         assert isinstance(router, Gpsr)
         self.router = router
         self.now = 0.0
@@ -75,7 +75,7 @@ class Bench:
         return self.port.take()
 
     def tick(self, after_s: float = 1.0) -> list[Message]:
-        """The beacon timer runs out; what was broadcast."""
+        """Let the beacon timer expire; return the broadcast messages."""
         self.now += after_s
         self.router.on_timer(self.now, "beacon")
         effects = self.port.take()

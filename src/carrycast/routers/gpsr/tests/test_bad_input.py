@@ -15,7 +15,7 @@ from carrycast.routers.gpsr.tests.bench import ME, NOWHERE, Bench, drops, packet
     "position",
     [Position(math.nan, 0), Position(0, math.inf), Position(-math.inf, 0), Position(1e9, 0), Position(10_001, 0)],
 )
-def test_an_absurd_position_is_not_believed(position: Position) -> None:
+def test_an_absurd_position_is_rejected(position: Position) -> None:
     bench = Bench()
     assert drops(bench.hear(1, GeoBeacon(position))) == ["absurd_position"]
     assert drops(bench.hear(1, packet(0, 0, ME, at=position))) == ["absurd_position"]
@@ -23,13 +23,13 @@ def test_an_absurd_position_is_not_believed(position: Position) -> None:
 
 
 @pytest.mark.parametrize("velocity", [Velocity(math.nan, 0), Velocity(math.inf, 0), Velocity(0, -1e9)])
-def test_an_absurd_velocity_is_not_believed(velocity: Velocity) -> None:
+def test_an_absurd_velocity_is_rejected(velocity: Velocity) -> None:
     bench = Bench(dead_reckoning=True)
     assert drops(bench.neighbor(1, 50, 0, velocity)) == ["absurd_velocity"]
     assert len(bench.router.table) == 0
 
 
-def test_a_flood_of_neighbors_fills_no_memory() -> None:
+def test_a_flood_of_neighbors_is_bounded_in_memory() -> None:
     bench = Bench(max_neighbors=10)
     reasons = [drops(bench.neighbor(node, 50, node % 90)) for node in range(1, 101)]
     assert reasons == [[]] * 10 + [["table_full"]] * 90
@@ -39,26 +39,26 @@ def test_a_flood_of_neighbors_fills_no_memory() -> None:
     assert drops(bench.neighbor(50, 50, 0)) == [], "and when they are silent there is room again"
 
 
-def test_a_node_that_is_nowhere_says_no_beacon_and_carries_nothing() -> None:
+def test_a_node_without_a_position_sends_no_beacon_and_forwards_nothing() -> None:
     bench = Bench()
     bench.neighbor(1, 50, 0)
     bench.host.here = NOWHERE
     assert bench.tick() == []
     target = Place(Position(100, 0))
     assert drops(bench.route(target)) == ["no_position"]
-    assert bench.told.given_up == [(target, b"x")]
+    assert bench.upcalls.given_up == [(target, b"x")]
     assert drops(bench.hear(1, packet(100, 0))) == ["no_position"]
     assert drops(bench.neighbor(2, 50, 0)) == [], "but it may listen"
     bench.host.here = Position(0, 0)
     assert len(bench.tick()) == 1
 
 
-def test_a_target_that_is_nowhere_is_dropped() -> None:
+def test_a_packet_for_an_invalid_position_is_dropped() -> None:
     bench = Bench()
     assert drops(bench.hear(1, packet(math.nan, 0))) == ["no_position"]
 
 
-def test_a_packet_that_has_gone_too_far_is_dropped() -> None:
+def test_a_packet_with_too_many_hops_is_dropped() -> None:
     bench = Bench(max_hops=10)
     bench.neighbor(1, 50, 0)
     assert drops(bench.hear(2, packet(100, 0, 9, hops=10))) == ["hops_exhausted"]
@@ -68,16 +68,16 @@ def test_a_packet_that_has_gone_too_far_is_dropped() -> None:
     assert drops(far.hear(2, packet(100, 0, 9, hops=10_000))) == ["hops_exhausted"]
 
 
-def test_a_packet_that_arrives_with_its_last_hop_is_taken() -> None:
+def test_a_packet_that_arrives_with_its_last_hop_is_delivered() -> None:
     """Its target takes it, and so does whoever ends up nearest to a place: neither sends it on."""
     bench = Bench(max_hops=10)
     bench.hear(2, packet(100, 0, ME, hops=10))
     bench.neighbor(1, -50, 0)
     bench.hear(1, packet(5, 0, number=2, hops=10, radius_m=20.0))
-    assert [hops for _, _, hops in bench.told.packets] == [10, 10]
+    assert [hops for _, _, hops in bench.upcalls.packets] == [10, 10]
 
 
-def test_a_forged_tour_ends_like_any_other() -> None:
+def test_a_forged_perimeter_header_does_no_harm() -> None:
     bench = Bench()
     bench.neighbor(1, -10, 80)
     bench.neighbor(2, -10, -80)
@@ -90,7 +90,7 @@ def test_a_forged_tour_ends_like_any_other() -> None:
         assert drops(effects) == ["face_toured"] or len(sends(effects)) == 1
 
 
-def test_a_packet_in_a_tour_from_an_unknown_sender_without_a_position_begins_anew() -> None:
+def test_a_perimeter_packet_from_an_unknown_position_enters_perimeter_mode_again() -> None:
     bench = Bench()
     bench.neighbor(1, -10, 80)
     header = PerimeterHeader(7, Position(0, 0), (0.0, 0.0), (7, 8))
@@ -99,7 +99,7 @@ def test_a_packet_in_a_tour_from_an_unknown_sender_without_a_position_begins_ane
     assert sent.message.perimeter == (ME, Position(0, 0), (0.0, 0.0), (ME, 1))
 
 
-def test_a_tour_whose_first_edge_is_gone_still_ends() -> None:
+def test_a_tour_whose_e0_no_longer_exists_still_ends() -> None:
     bench = Bench()
     for node, x_m, y_m in ((1, -10, 80), (2, -80, 10), (3, -10, -80)):
         bench.neighbor(node, x_m, y_m)

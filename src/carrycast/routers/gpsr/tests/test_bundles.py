@@ -40,16 +40,16 @@ def test_places_over_the_same_neighbor_share_a_packet_and_others_have_their_own(
     assert sent(node) == {1: [EAST], 2: [[NORTH]]}
 
 
-def test_a_shared_packet_splits_where_its_ways_part_and_stays_where_it_is_for() -> None:
+def test_a_bundle_splits_where_its_paths_part_and_is_delivered_at_its_places() -> None:
     node = bench()
     mine = at(3, 3, ME)
     bundle = GeoBundle(parcel(), origin=5, number=1, place=mine, hops=2, others=(EAST[0], NORTH, EAST[1], EAST[0]))
     node.router.on_message(0.0, 9, bundle, "radio")
     assert sent(node) == {1: [EAST], 2: [[NORTH]]}, "and a place that is named twice counts once"
-    assert [(origin, hops) for origin, _, hops in node.told.packets] == [(5, 2)]
+    assert [(origin, hops) for origin, _, hops in node.upcalls.packets] == [(5, 2)]
 
 
-def test_what_a_shared_packet_split_into_has_one_number_and_is_told_apart_by_its_places() -> None:
+def test_the_packets_of_a_bundle_share_a_number_and_differ_by_their_places() -> None:
     node = bench()
     for place in (*EAST, EAST[0]):
         packet = GeoPacket(parcel(), origin=5, number=1, place=place, hops=2)
@@ -60,7 +60,7 @@ def test_what_a_shared_packet_split_into_has_one_number_and_is_told_apart_by_its
     assert drops(effects) == ["repeated"]
 
 
-def test_one_that_must_go_around_a_void_leaves_the_others() -> None:
+def test_a_place_that_needs_perimeter_mode_gets_its_own_packet() -> None:
     node = bench()
     west = at(-500, 0, 14)
     node.router.on_route_each(0.0, [west, *EAST], parcel())
@@ -71,7 +71,7 @@ def test_one_that_must_go_around_a_void_leaves_the_others() -> None:
     assert packets[1].perimeter is not None
 
 
-def test_if_the_neighbor_is_gone_they_choose_again_together() -> None:
+def test_if_the_neighbor_is_unreachable_the_bundle_is_forwarded_again() -> None:
     node = bench()
     node.neighbor(3, 90, 20)
     node.router.on_route_each(0.0, EAST, parcel())
@@ -82,17 +82,17 @@ def test_if_the_neighbor_is_gone_they_choose_again_together() -> None:
     assert sent(node) == {3: [EAST]}
 
 
-def test_if_the_link_layer_refuses_it_each_is_given_up() -> None:
+def test_if_the_link_layer_refuses_a_bundle_each_packet_is_dropped() -> None:
     node = bench()
     node.router.on_route_each(0.0, EAST, parcel())
     (only,) = [effect for effect in node.port.take() if isinstance(effect, Send)]
     assert only.token is not None
     node.router.on_sent(0.1, only.token, Failure.QUEUE_FULL)
     assert drops(node.port.take()) == ["queue_full", "queue_full"]
-    assert [target for target, _ in node.told.given_up] == EAST
+    assert [target for target, _ in node.upcalls.given_up] == EAST
 
 
-def test_more_than_fit_go_in_several_packets() -> None:
+def test_places_that_do_not_fit_go_in_several_bundles() -> None:
     node = bench()
     places = [at(500 + number, 0, 100 + number) for number in range(2 * (MAX_OTHERS + 1) + 1)]
     node.router.on_route_each(0.0, places, parcel())
@@ -101,23 +101,23 @@ def test_more_than_fit_go_in_several_packets() -> None:
     assert [place for packet in packets for place in packet] == places
 
 
-def test_a_shared_packet_that_went_too_far_ends() -> None:
+def test_a_bundle_with_too_many_hops_is_dropped() -> None:
     node = bench(max_hops=3)
     bundle = GeoBundle(parcel(), origin=5, number=1, place=EAST[0], hops=3, others=(EAST[1],))
     node.router.on_message(0.0, 9, bundle, "radio")
     assert drops(node.port.take()) == ["hops_exhausted"] * 2
 
 
-def test_a_place_of_a_shared_packet_that_its_last_hop_reaches_gets_it() -> None:
+def test_a_bundle_is_delivered_at_a_place_that_its_last_hop_reaches() -> None:
     node = bench(max_hops=3)
     here = Place(Position(0, 0), 10.0)
     bundle = GeoBundle(parcel(), origin=5, number=1, place=here, hops=3, others=(EAST[1],))
     node.router.on_message(0.0, 9, bundle, "radio")
-    assert len(node.told.packets) == 1
+    assert len(node.upcalls.packets) == 1
     assert drops(node.port.take()) == ["hops_exhausted"]
 
 
-def test_who_is_nowhere_gives_each_up() -> None:
+def test_a_node_without_a_position_drops_each_packet_of_a_bundle() -> None:
     node = bench()
     node.host.here = Position(float("nan"), 0.0)
     node.router.on_route_each(1.0, EAST, parcel())

@@ -35,7 +35,7 @@ def sign(value: Fraction) -> int:
 @given(points, points, points)
 @example(Position(0.1, 0.1), Position(0.2, 0.2), Position(0.3, 0.3))
 @example(Position(0, 0), Position(1e-300, 0), Position(0, 1e-300))
-def test_turns_and_facing_have_the_sign_of_exact_arithmetic(o: Position, a: Position, b: Position) -> None:
+def test_orientation_and_dot_sign_equal_exact_arithmetic(o: Position, a: Position, b: Position) -> None:
     (ox, oy), (ax, ay), (bx, by) = exact(o), exact(a), exact(b)
     assert orientation(o, a, b) == sign((ax - ox) * (by - oy) - (ay - oy) * (bx - ox))
     assert dot_sign(o, a, b) == sign((ax - ox) * (bx - ox) + (ay - oy) * (by - oy))
@@ -52,7 +52,7 @@ def test_lengths_compare_as_in_exact_arithmetic(a: Position, b: Position, c: Pos
     assert squared_distance_m2(a, b) == squared_distance_m2(b, a)
 
 
-def test_a_turn_counterclockwise_from_east() -> None:
+def test_the_first_point_counterclockwise_from_east() -> None:
     order = [Position(1, 1), N, Position(-1, 1), W, Position(-1, -1), S, Position(1, -1), Position(2, 0)]
     for place, first in enumerate(order):
         for later in order[place + 1 :]:
@@ -61,7 +61,7 @@ def test_a_turn_counterclockwise_from_east() -> None:
     assert first_counterclockwise(O, E, [Position(2, 0), Position(1, 1)], straight_first=True) == 0
 
 
-def test_an_edge_crosses_a_line_at_a_share_of_it() -> None:
+def test_an_edge_crosses_a_line_at_a_fraction_of_it() -> None:
     start, end = O, Position(10, 0)
     assert find_crossing(start, end, Position(4, 1), Position(4, -1)) == (0.4, 0.0)
     assert find_crossing(start, end, Position(11, 1), Position(11, -1)) is None

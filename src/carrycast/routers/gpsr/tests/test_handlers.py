@@ -25,13 +25,13 @@ def test_beacons_come_every_period_give_or_take_half_of_it() -> None:
     assert bench.port.take() == [CancelTimer("beacon")]
 
 
-def test_a_beacon_tells_where_the_node_is_and_only_that() -> None:
+def test_a_beacon_contains_only_the_position() -> None:
     bench = Bench()
     bench.host.here = Position(3.0, 4.0)
     assert bench.tick() == [GeoBeacon(Position(3.0, 4.0), None)]
 
 
-def test_a_silent_neighbor_is_forgotten_after_four_and_a_half_periods() -> None:
+def test_a_neighbor_expires_after_four_and_a_half_periods() -> None:
     bench = Bench()
     bench.neighbor(1, 50, 0)
     assert bench.router.hops_to(4.4, 1) == 1
@@ -58,7 +58,7 @@ def test_of_equally_near_neighbors_the_lowest_id_is_taken() -> None:
     assert receivers(bench.route(Place(Position(100, 0), 0.0, 9))) == [1]
 
 
-def test_where_nobody_is_nearer_the_perimeter_begins_counterclockwise_from_the_target() -> None:
+def test_at_a_local_minimum_perimeter_mode_begins_counterclockwise_from_the_target() -> None:
     bench = Bench()
     bench.neighbor(1, -10, 80)
     bench.neighbor(2, -10, -80)
@@ -73,7 +73,7 @@ def test_where_nobody_is_nearer_the_perimeter_begins_counterclockwise_from_the_t
     assert drops(bench.hear(2, again)) == ["face_toured"]
 
 
-def test_nearer_than_the_entry_a_packet_is_greedy_again() -> None:
+def test_nearer_than_lp_a_packet_is_greedy_again() -> None:
     bench = Bench()
     bench.neighbor(1, 20, 80)
     bench.neighbor(2, 50, 0)
@@ -102,7 +102,7 @@ def test_a_face_changes_where_its_next_edge_would_cross_the_line() -> None:
     assert changed.lf[0] == pytest.approx((100 - 20 + 2000 / 240) / 210)
 
 
-def test_a_neighbor_that_cannot_be_reached_is_forgotten_and_the_packet_chooses_again() -> None:
+def test_an_unreachable_neighbor_is_removed_and_the_packet_is_forwarded_again() -> None:
     bench = Bench()
     bench.neighbor(1, 90, 0)
     bench.neighbor(2, 60, 0)
@@ -115,21 +115,21 @@ def test_a_neighbor_that_cannot_be_reached_is_forgotten_and_the_packet_chooses_a
     assert second.message.hops == 2, "a send that failed is no hop"
     bench.router.on_sent(0.0, 2, Failure.UNREACHABLE)
     assert drops(bench.port.take()) == ["no_neighbor"]
-    assert bench.told.given_up == [], "it is not this node's own"
+    assert bench.upcalls.given_up == [], "it is not this node's own"
 
 
-def test_a_full_queue_costs_the_packet_and_not_the_neighbor() -> None:
+def test_a_full_queue_drops_the_packet_and_keeps_the_neighbor() -> None:
     bench = Bench()
     bench.neighbor(1, 90, 0)
     target = Place(Position(200, 0), 0.0, 9)
     bench.route(target)
     bench.router.on_sent(0.0, 1, Failure.QUEUE_FULL)
     assert drops(bench.port.take()) == ["queue_full"]
-    assert bench.told.given_up == [(target, b"x")]
+    assert bench.upcalls.given_up == [(target, b"x")]
     assert bench.router.hops_to(0.0, 1) == 1
 
 
-def test_a_link_that_is_gone_takes_its_neighbor_along() -> None:
+def test_a_lost_link_removes_its_neighbor() -> None:
     bench = Bench()
     link = Link(1, "radio", 0.001)
     bench.router.on_link_up(0.0, link)
@@ -138,19 +138,19 @@ def test_a_link_that_is_gone_takes_its_neighbor_along() -> None:
     assert bench.router.hops_to(0.0, 1) is None
 
 
-def test_a_bare_node_is_brought_to_only_if_it_is_a_neighbor() -> None:
+def test_a_node_without_a_position_is_reached_only_if_it_is_a_neighbor() -> None:
     bench = Bench()
     assert drops(bench.route(4)) == ["position_unknown"]
-    assert bench.told.given_up == [(4, b"x")]
+    assert bench.upcalls.given_up == [(4, b"x")]
     bench.neighbor(4, 90, 0)
     assert receivers(bench.route(4)) == [4]
 
 
-def test_positions_come_with_packets_and_a_setting_leaves_them_out() -> None:
+def test_packets_carry_positions_unless_piggybacking_is_off() -> None:
     bench = Bench()
     bench.hear(4, packet(200, 0, ME, at=Position(30, 40)))
     assert bench.router.table.position(0.0, 4) == Position(30, 40)
-    assert bench.told.packets == [(5, b"x", 1)]
+    assert bench.upcalls.packets == [(5, b"x", 1)]
     bench = Bench(piggyback=False)
     bench.neighbor(1, 90, 0)
     bench.hear(4, packet(200, 0, ME, at=Position(30, 40)))
@@ -160,7 +160,7 @@ def test_positions_come_with_packets_and_a_setting_leaves_them_out() -> None:
     assert sent.message.at is None
 
 
-def test_a_packet_stands_for_a_beacon_but_not_for_two_in_a_row() -> None:
+def test_a_packet_replaces_a_beacon_but_not_two_in_a_row() -> None:
     bench = Bench(suppress_beacons=True)
     bench.neighbor(1, 90, 0)
     said = []
@@ -190,7 +190,7 @@ def test_planar_neighbors_are_computed_only_when_the_table_has_changed(monkeypat
     assert len(calls) == 2
 
 
-def test_dead_reckoning_moves_neighbors_on() -> None:
+def test_dead_reckoning_extrapolates_positions() -> None:
     bench = Bench(dead_reckoning=True)
     bench.neighbor(1, 50, 0, Velocity(-20.0, 0.0))
     bench.neighbor(2, 40, 0, Velocity(20.0, 0.0))
@@ -205,7 +205,7 @@ def test_dead_reckoning_moves_neighbors_on() -> None:
     assert bench.tick() == [GeoBeacon(Position(0, 0), Velocity(3.0, 0.0))]
 
 
-def test_beacons_are_left_out_while_neighbors_know_well_enough() -> None:
+def test_beacons_are_skipped_while_the_estimate_is_accurate() -> None:
     bench = Bench(beacon_skips=3)
     said = [len(bench.tick()) for _ in range(9)]
     assert said == [1, 0, 0, 0, 1, 0, 0, 0, 1], "standing still: one in four"
@@ -216,7 +216,7 @@ def test_beacons_are_left_out_while_neighbors_know_well_enough() -> None:
     assert len(bench.tick()) == 0
 
 
-def test_with_dead_reckoning_a_steady_mover_need_not_speak_either() -> None:
+def test_with_dead_reckoning_a_node_of_constant_velocity_skips_beacons_too() -> None:
     bench = Bench(variant="predictive")
     bench.host.moves = Velocity(40.0, 0.0)
     said = []
@@ -235,7 +235,7 @@ def test_a_neighbor_that_may_skip_beacons_is_kept_for_longer() -> None:
     assert bench.router.hops_to(18.0, 1) is None
 
 
-def test_the_time_until_a_send_failed_is_on_the_parcel() -> None:
+def test_a_parcel_includes_the_time_until_a_send_failed() -> None:
     bench = Bench()
     bench.neighbor(1, 90, 0)
     bench.neighbor(2, 60, 0)
@@ -248,7 +248,7 @@ def test_the_time_until_a_send_failed_is_on_the_parcel() -> None:
     assert second.message.parcel.waited_s == 1.5
 
 
-def test_positions_are_learned_from_packets_for_others_if_they_can_be_heard() -> None:
+def test_positions_in_overheard_packets_are_used() -> None:
     bench = Bench(overhear=True)
     bench.router.on_overheard(0.0, 1, packet(100, 0, 9, at=Position(50, 0)), "radio")
     assert bench.port.take() == [], "nothing else comes of it"
@@ -260,7 +260,7 @@ def test_positions_are_learned_from_packets_for_others_if_they_can_be_heard() ->
     assert list(bench.router.table) == [1]
 
 
-def test_where_packets_are_overheard_each_stands_for_a_beacon() -> None:
+def test_where_packets_are_overheard_each_replaces_a_beacon() -> None:
     bench = Bench(overhear=True, suppress_beacons=True)
     bench.neighbor(1, 50, 0)
     assert len(bench.tick()) == 1

@@ -17,7 +17,7 @@ def between() -> Bench:
     return bench
 
 
-def test_a_copy_of_a_packet_goes_no_further() -> None:
+def test_a_duplicate_packet_is_dropped() -> None:
     for stop_loops in (True, False):
         bench = Bench(stop_loops=stop_loops)
         bench.neighbor(1, 50, 0)
@@ -35,7 +35,7 @@ def test_a_tour_may_pass_a_node_on_each_of_its_edges() -> None:
     assert receivers(back) == [1]
 
 
-def test_a_packet_that_takes_the_same_edge_on_the_same_tour_goes_in_a_circle() -> None:
+def test_a_packet_that_takes_the_same_edge_on_the_same_tour_is_in_a_loop() -> None:
     bench = between()
     round_trips = [packet(800, 0, 9, at=Position(-50, 100), perimeter=TOUR, hops=hops) for hops in (3, 6, 9)]
     assert [drops(bench.hear(1, trip)) for trip in round_trips] == [[], ["repeated"], ["repeated"]]
@@ -45,7 +45,7 @@ def test_a_packet_that_takes_the_same_edge_on_the_same_tour_goes_in_a_circle() -
     )
 
 
-def test_as_the_paper_has_it_a_circle_goes_on_until_the_hops_are_used_up() -> None:
+def test_without_stop_loops_a_packet_in_a_loop_uses_up_its_hops() -> None:
     bench = Bench(stop_loops=False, max_hops=10)
     bench.neighbor(1, -50, 100)
     bench.neighbor(2, -50, -100)
@@ -53,14 +53,14 @@ def test_as_the_paper_has_it_a_circle_goes_on_until_the_hops_are_used_up() -> No
     assert [drops(bench.hear(1, trip)) for trip in round_trips] == [[], [], ["repeated"], [], ["hops_exhausted"]]
 
 
-def test_the_layer_above_gets_a_packet_once_whichever_ways_its_copies_come() -> None:
+def test_the_layer_above_gets_a_packet_once_by_whatever_paths_it_comes() -> None:
     bench = Bench()
     for sender, hops in ((1, 2), (3, 5)):
         bench.hear(sender, packet(0, 0, ME, hops=hops))
-    assert [hops for _, _, hops in bench.told.packets] == [2]
+    assert [hops for _, _, hops in bench.upcalls.packets] == [2]
 
 
-def test_a_node_that_has_started_anew_does_not_repeat_its_numbers() -> None:
+def test_a_restarted_node_does_not_repeat_packet_numbers() -> None:
     numbers = []
     for incarnation in (1, 2):
         bench = Bench(incarnation=incarnation)
@@ -72,7 +72,7 @@ def test_a_node_that_has_started_anew_does_not_repeat_its_numbers() -> None:
     assert len(set(numbers)) == 4
 
 
-def test_a_packet_that_chooses_again_is_no_copy() -> None:
+def test_a_packet_that_is_forwarded_again_is_no_duplicate() -> None:
     bench = Bench()
     bench.neighbor(1, 90, 0)
     bench.neighbor(2, 60, 0)
@@ -81,7 +81,7 @@ def test_a_packet_that_chooses_again_is_no_copy() -> None:
     assert receivers(bench.port.take()) == [2]
 
 
-def test_what_passed_is_remembered_for_a_while_and_never_more_than_twice_the_most() -> None:
+def test_packets_are_remembered_for_a_while_and_never_more_than_twice_the_maximum() -> None:
     seen = SeenPackets(10.0, 100, allow_loops=False)
     assert seen.add_arrival(0.0, 1, packet(0, 0))
     assert not seen.add_arrival(9.0, 1, packet(0, 0))

@@ -133,7 +133,7 @@ def test_the_rules_worked_by_hand() -> None:
     assert kept(Position(12, 0), "gabriel"), "behind"
 
 
-def test_of_nodes_at_one_place_the_lowest_stands_for_all() -> None:
+def test_of_nodes_at_one_place_the_lowest_id_represents_all() -> None:
     here, there = Position(0, 0), Position(9, 0)
     assert planarize(4, here, {5: here, 7: there, 6: there}, "gabriel") == [(6, there)]
     assert planarize(5, here, {4: here, 7: there, 6: there}, "gabriel") == [(4, here)]

@@ -59,7 +59,7 @@ class Seeing(IsolatedHost):
         return tuple(range(self._nodes))
 
 
-def test_a_packet_goes_to_the_neighbor_that_is_nearest_to_its_target() -> None:
+def test_a_packet_goes_to_a_neighbor_that_is_nearer_to_its_target() -> None:
     view = Drawn((0, 1), (1, 2), (2, 3), (0, 4), (4, 3))
     router, port, _ = isolate_router("shortest_path", 0, Seeing(view))
     router.on_route(0.0, 3, PARCEL)
@@ -68,7 +68,7 @@ def test_a_packet_goes_to_the_neighbor_that_is_nearest_to_its_target() -> None:
     assert port.take() == [Send(1, Packet(PARCEL, origin=3, target=2, hops=3), None, 2)]
 
 
-def test_the_way_to_a_target_is_looked_up_again_only_when_links_have_changed() -> None:
+def test_a_next_hop_is_computed_again_only_when_links_have_changed() -> None:
     view = Drawn((0, 1), (1, 2))
     router, port, _ = isolate_router("shortest_path", 0, Seeing(view))
     assert [router.hops_to(0.0, node) for node in (0, 1, 2, 3, 99)] == [0, 1, 2, None, None]
@@ -103,7 +103,7 @@ def test_every_hop_is_one_nearer_to_the_target(seed: int) -> None:
         assert len(told.given_up) == 30 - len(truth[one])
 
 
-def test_a_hop_that_fails_is_tried_over_the_path_as_it_is_then() -> None:
+def test_a_failed_hop_is_retried_over_the_current_path() -> None:
     view = Drawn((0, 1), (1, 3), (0, 2), (2, 4), (4, 3))
     router, port, told = isolate_router("shortest_path", 0, Seeing(view), retries=1)
     router.on_route(0.0, 3, PARCEL)
@@ -121,7 +121,7 @@ def test_a_hop_that_fails_is_tried_over_the_path_as_it_is_then() -> None:
     assert told.given_up == [(3, b"x")]
 
 
-def test_what_cannot_be_brought_is_dropped_by_name() -> None:
+def test_packets_that_cannot_be_delivered_are_dropped_with_a_reason() -> None:
     view = Drawn((0, 1), (1, 2))
     router, port, told = isolate_router("shortest_path", 0, Seeing(view), max_hops=2)
     router.on_route(0.0, 5, PARCEL)
@@ -140,7 +140,7 @@ def test_what_cannot_be_brought_is_dropped_by_name() -> None:
     assert len(told.given_up) == 3
 
 
-def test_a_packet_for_this_node_is_handed_up_at_once_or_with_its_hops() -> None:
+def test_a_packet_for_this_node_is_delivered_at_once_or_with_its_hops() -> None:
     router, port, told = isolate_router("shortest_path", 0, Seeing(Drawn((0, 1))))
     router.on_route(0.0, 0, PARCEL)
     router.on_message(0.0, 1, Packet(PARCEL, origin=3, target=0, hops=4), "radio")
