@@ -11,6 +11,8 @@ from carrycast.protocols.topic_holder.messages import SubscriptionEntry
 from carrycast.protocols.topic_holder.rules import home_nodes, home_place, is_plausible
 from carrycast.protocols.topic_holder.settings import TopicHolderSettings
 
+WAYPOINT_M = 10.0
+"""The distance of the points along roads, far below any radio range."""
 MAX_CACHED_PLACES = 256
 """Cached places: the search through the points of a map takes long."""
 
@@ -29,7 +31,7 @@ class HolderLookup:
         if settings.holder == "node":
             self._nodes = tuple(sorted(host.directory(settings.role)))
         elif settings.holder == "road":
-            self._waypoints = host.road_map().waypoints(settings.waypoint_m)
+            self._waypoints = host.road_map().waypoints(WAYPOINT_M)
 
     def find_all(self, now: float, topic: str) -> Iterator[NodeId | Place]:
         """[003 §3.2] Every holder of a topic: subscribers send their subscription to each of them."""

@@ -31,6 +31,9 @@ from carrycast.protocols.topic_holder.rules import topic_key
 from carrycast.protocols.topic_holder.settings import SCHEMES, TopicHolderSettings
 from carrycast.protocols.topic_holder.subscription_table import SubscriptionTable, TableHandOver
 
+MAX_TOPICS = 64
+"""Topics of one filter, more than filters written by hand have."""
+
 
 class TopicHolder(Protocol, UsesRouter):
     """Subscriber, publisher and holder in one: the applications and the hash decide which of them a node is for a
@@ -73,7 +76,7 @@ class TopicHolder(Protocol, UsesRouter):
         if topics is None:
             # Events of any topic may match, so no holder can be chosen: only events of this node are delivered.
             self._drop("topic_not_pinned")
-        elif len(topics) > self._settings.max_topics:
+        elif len(topics) > MAX_TOPICS:
             self._drop("too_many_topics")
         elif len(msgspec.msgpack.encode(sent)) > self._settings.list_bytes:
             self._drop("subscription_too_long")

@@ -49,8 +49,6 @@ class TopicHolderSettings(Settings, frozen=True):
     capture_m: Annotated[
         float, Meta(ge=0, le=1e6, description="K: nodes this near to a topic's place hold it; 0: only the nearest")
     ] = 125.0
-    # Far below any radio range.
-    waypoint_m: Annotated[float, Meta(gt=0, le=1e6, description="distance of the points along roads")] = 10.0
     # [003 §5]
     refresh_s: Annotated[Seconds, Meta(description="time between two refreshes of a subscription at its holder")] = 1.0
     # Two refreshes in a row may be lost.
@@ -73,8 +71,6 @@ class TopicHolderSettings(Settings, frozen=True):
     list_bytes: Annotated[
         int, Meta(ge=64, le=60_000, description="subscriptions in one message; longer lists go in several")
     ] = 1400
-    # More topics than filters written by hand have.
-    max_topics: Annotated[Room, Meta(description="topics of one filter")] = 64
     max_held: Annotated[Room, Meta(description="subscriptions in a holder's table, and in a publisher's lists")] = 4096
     max_waiting: Annotated[Room, Meta(description="rendezvous: events that wait for a list")] = 64
     # More than a radio of 2 Mb/s brings in `seen_s`.
