@@ -386,7 +386,7 @@ password = "p"
             reader.close()
 
 
-@pytest.mark.promise("publishing-refused")
+@pytest.mark.guarantee("publishing-refused")
 def test_a_client_is_told_that_the_certificate_of_the_node_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

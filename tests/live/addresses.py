@@ -1,4 +1,4 @@
-"""Where a node receives by UDP, for tests that have sockets of their own."""
+"""The UDP address of a node, for tests that open their own sockets."""
 
 from carrycast.node.link.socket_address import SocketAddress
 from carrycast.node.node import LiveNode

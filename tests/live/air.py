@@ -1,4 +1,4 @@
-"""An air for transports between nodes with keys: it carries what is said when a test lets it go."""
+"""A shared medium for nodes with keys: it delivers datagrams when a test calls `carry`."""
 
 import asyncio
 import math
@@ -21,7 +21,7 @@ OPERATOR = Operator()
 
 
 class Air:
-    """Carries each datagram to whom it is for, at once when it is let go; a test may look at all of them."""
+    """Delivers each datagram to its receivers when `carry` is called; a test can inspect all datagrams."""
 
     def __init__(self) -> None:
         self.ears: dict[SocketAddress, Ear] = {}
@@ -44,8 +44,8 @@ class Air:
                     ear.hear(datagram, origin, target == GROUP)
 
 
-async def carried_until(air: Air, condition: Callable[[], bool], within_s: float = 60.0) -> None:
-    """Carry what is said, as time goes by, until something is so."""
+async def carry_until(air: Air, condition: Callable[[], bool], within_s: float = 60.0) -> None:
+    """Deliver datagrams repeatedly until a condition holds."""
     deadline_s = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline_s
@@ -54,7 +54,7 @@ async def carried_until(air: Air, condition: Callable[[], bool], within_s: float
 
 
 def meet(air: Air, *speakers: "Speaker") -> None:
-    """All of them know each other, and have each other's keys."""
+    """Let all nodes establish sessions with each other."""
     for _ in range(2):
         for speaker in speakers:
             speaker.say(b"beacon")
@@ -66,7 +66,7 @@ def meet(air: Air, *speakers: "Speaker") -> None:
 
 
 class Ear(UdpAdapter):
-    """One place on the air."""
+    """The link adapter of one node on the medium."""
 
     def __init__(self, air: Air, port: int) -> None:
         super().__init__("127.0.0.1", 0)
@@ -94,14 +94,14 @@ class Ear(UdpAdapter):
         del self._air.ears[self._address]
 
     def move(self, address: SocketAddress) -> None:
-        """It is elsewhere from now on."""
+        """Change the address."""
         self.close()
         self._address = address
         self._air.ears[address] = self
 
 
 class Speaker:
-    """A node with keys on the air: what it says, and what it hears of whom."""
+    """A node with keys on the medium: sends datagrams, and records the frames that it receives."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Somebody who speaks the handshake by hand, with whatever keys it has, on the air of `air.py`."""
+"""An attacker that sends single handshake messages, with any keys, on the medium of `air.py`."""
 
 from typing import NamedTuple
 
@@ -28,16 +28,16 @@ class Reply(NamedTuple):
 
 
 class Attacker:
-    """Hears all that is said, answers nothing by itself, and says what a test tells it to say."""
+    """Records all frames, answers none by itself, and sends what a test chooses."""
 
     def __init__(self, air: Air, membership: Membership, node: NodeId = 66, port: int = 66) -> None:
-        """With the keys of that membership, which may be forged, foreign, revoked or stolen."""
+        """The keys of the membership may be forged, of another network, revoked or stolen."""
         self.air = air
         self.me = LinkEnd(node, 1)
         self.membership = membership
         self.ear = Ear(air, port)
         self.frames: list[tuple[LinkFrame, bytes, LinkAddress]] = []
-        """To it or to the group, with the datagram."""
+        """The frames to the attacker or to the group, with their datagrams."""
         self.ear.open(self._hear, lambda reason, times: None)
 
     def _hear(self, datagram: bytes, address: LinkAddress, to_group: bool, waited_ms: int) -> None:
@@ -46,7 +46,7 @@ class Attacker:
         self.frames.append((frame, datagram, address))
 
     def of(self, kind: LinkKind) -> list[LinkFrame]:
-        """What it has heard of a kind."""
+        """Return the received frames of a kind."""
         return [frame for frame, _, _ in self.frames if frame.kind is kind]
 
     def say(self, to: Speaker, kind: LinkKind, number: int, body: bytes) -> None:
@@ -54,12 +54,12 @@ class Attacker:
         self.air.carry()
 
     def cookie(self, of: Speaker) -> int:
-        """It is where it says, so it has one."""
+        """Get a cookie; the attacker does have the address that it claims."""
         self.say(of, LinkKind.KEYED_CHALLENGE, 5, bytes(8))
         return int.from_bytes(self.of(LinkKind.KEYED_RESPONSE)[-1].body, "big")
 
     def initiate(self, target: Speaker, offer: VersionOffer = OURS, sent: VersionOffer | None = None) -> Reply | None:
-        """Begin a handshake and read what is answered; `sent` is what somebody on the way made of the offer."""
+        """Start a handshake and read the reply; `sent` is the offer as changed by an attacker on the path."""
         cookie = self.cookie(target)
         state = start_handshake(self.membership, True, offer, self.me, target.node, cookie)
         body = (sent or offer).encode() + self.membership.network + state.write_message(b"")
@@ -74,14 +74,14 @@ class Attacker:
             return Reply(replies[-1], b"", state)
 
     def finish(self, target: Speaker, reply: Reply, offer: VersionOffer = OURS) -> Session:
-        """Introduce itself, and go on as if that had been accepted."""
+        """Send the third message, and derive the keys as if it had been accepted."""
         message = reply.state.write_message(make_introduction(self.membership, offer, self.me.session))
         self.say(target, LinkKind.FINISH, reply.frame.sequence, message)
         keys = derive_link_keys(reply.state)
         return Session(target.membership.mine, reply.frame.session, keys[:2], keys[2:], True, 0.0)
 
-    def opened(self, session: Session) -> list[bytes]:
-        """All that it can read of what it has heard, with the keys of its session."""
+    def decrypt_all(self, session: Session) -> list[bytes]:
+        """Return the plaintexts of all received datagrams that the keys of a session decrypt."""
         found: list[bytes] = []
         for frame, datagram, _ in self.frames:
             if frame.kind is LinkKind.SEALED:
@@ -91,7 +91,7 @@ class Attacker:
 
 
 def group_bodies(air: Air, node: NodeId) -> list[tuple[LinkFrame, bytes, GroupBody]]:
-    """What a node has said to its group."""
+    """Return the group datagrams of a node."""
     found = []
     for _, _, datagram in air.said:
         frame = unpack(datagram, keyed=True)

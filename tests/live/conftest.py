@@ -1,4 +1,4 @@
-"""What the tests of the live world share."""
+"""Fixtures of the tests of live nodes."""
 
 import asyncio
 import importlib
@@ -24,7 +24,7 @@ LINK = LinkSettings(ack_timeout_s=0.05, retries=2)
 
 
 class MakeConfig(Protocol):
-    """Makes the configuration of a node that is quick to notice and quick to give up."""
+    """Makes the configuration of a node with short periods and timeouts."""
 
     def __call__(
         self,
@@ -70,13 +70,13 @@ def config() -> MakeConfig:
 
 @pytest.fixture(scope="session", autouse=True)
 def _tables() -> None:
-    """What makes tables of traces takes seconds to load on a busy machine, in which no node could run."""
+    """Import pyarrow before the tests: on a busy machine the import takes seconds, which would block running nodes."""
     importlib.import_module("pyarrow")
 
 
 @pytest.fixture
 def run() -> Run:
-    """Runs a story; afterwards no task may be left and nothing may have gone wrong unseen."""
+    """Runs a coroutine; afterwards no task may be left, and no exception may have gone unnoticed."""
 
     def run_story(story: Coroutine[object, object, None]) -> None:
         unseen: list[dict[str, object]] = []
@@ -94,7 +94,7 @@ def run() -> Run:
 
 
 def meet(stranger: socket.socket, address: tuple[str, int], sender: NodeId) -> None:
-    """A socket that is no node shows a node that it is where it speaks from; what it says (number 0) is no message."""
+    """Validate the path from a socket that is no node; its frame (number 0) contains no message."""
     stranger.sendto(pack(LinkFrame(LinkKind.DATA, sender, 1, 0, b"x")), address)
     challenge = unpack(stranger.recv(1000))
     assert isinstance(challenge, LinkFrame)

@@ -1,4 +1,4 @@
-"""Disks that are really full: a small file system of its own, or a limit of the process where none can be mounted."""
+"""Really full disks: a small mounted file system, or a file size limit where none can be mounted."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""A socket that speaks as it likes, with the keys of a member or without any; and what an attack may cost."""
+"""A malicious member that sends arbitrary frames with valid keys, and checks of the cost of an attack."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -19,7 +19,7 @@ MORE_MB = 50
 
 
 class Insider:
-    """A member gone bad: what it sends is sealed as it should be, and says whatever a story tells it to say."""
+    """A malicious member: its datagrams are encrypted correctly, and have any content that a test chooses."""
 
     def __init__(self, config: NodeConfig, target: LinkAddress) -> None:
         assert config.keys is not None
@@ -36,7 +36,7 @@ class Insider:
         return self._codecs[layer]
 
     async def join(self) -> None:
-        """Until the target has heard it."""
+        """Wait until the target has received a frame of this node."""
         self.transport.open(self._hear, lambda reason, times: None)
         while LinkKind.CHALLENGE not in {frame.kind for frame in self.heard}:
             self.say(b"x")
@@ -48,7 +48,7 @@ class Insider:
             self.transport.send(pack(frame._replace(kind=LinkKind.RESPONSE, sender=self.node)), address)
 
     def say(self, body: bytes, sender: NodeId | None = None, sequence: int | None = None) -> None:
-        """A datagram of the link layer, sealed."""
+        """Send an encrypted datagram of the link layer."""
         self._sequence += 1
         number = self._sequence if sequence is None else sequence
         name = self.node if sender is None else sender
@@ -72,14 +72,14 @@ def resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
 
 
-async def fifty_arrive(publisher: LiveNode, inbox: Inbox) -> None:
-    """Legitimate traffic: 50 of 50, and nothing else."""
+async def check_fifty_arrive(publisher: LiveNode, inbox: Inbox) -> None:
+    """Check that 50 of 50 legitimate events arrive, and nothing else."""
     ids = [publisher.publish({"honest": n}) for n in range(50)]
     await until(lambda: sorted(inbox.events) == sorted(ids), 20)
 
 
-async def joined(first: LiveNode, second: LiveNode) -> Inbox:
-    """The second wants what the first publishes honestly."""
+async def connect(first: LiveNode, second: LiveNode) -> Inbox:
+    """Make two nodes neighbors; the second subscribes to the legitimate events of the first."""
     first.add_peer(second.address)
     second.add_peer(first.address)
     await until(lambda: second.node in first.neighbors and first.node in second.neighbors, 10)
@@ -88,8 +88,8 @@ async def joined(first: LiveNode, second: LiveNode) -> Inbox:
     return inbox
 
 
-async def paced(count: int, act: Callable[[int], None]) -> None:
-    """Again and again, with the node's turn in between."""
+async def repeat_slowly(count: int, act: Callable[[int], None]) -> None:
+    """Repeat an action, with turns of the event loop in between."""
     for number in range(count):
         act(number)
         if number % 20 == 19:

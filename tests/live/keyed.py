@@ -1,4 +1,4 @@
-"""Nodes with keys, for tests: an operator who certifies whatever a story needs."""
+"""Nodes with keys for tests: an operator that issues the certificates that a test needs."""
 
 import math
 import time
@@ -18,12 +18,12 @@ from carrycast.node.security.verification import MessageVerifier
 
 
 def private_of(name: object) -> bytes:
-    """A key that is always the same for a name."""
+    """Return a private key that is always the same for a name."""
     return str(name).encode().ljust(32, b".")[:32]
 
 
 class Operator:
-    """Says who belongs to a network."""
+    """The operator of a network."""
 
     def __init__(self, name: str = "operator") -> None:
         self.key = SigningKey(private_of(name))
@@ -64,19 +64,19 @@ class Operator:
         return replace(config, keys=self.keys(config.node, *policy, **more))  # type: ignore[arg-type]  # as `keys`
 
     def revoked(self, *nodes: NodeId, until_s: float = NEVER_S) -> bytes:
-        """A newer list that names these too."""
+        """Return a newer revocation list that has these nodes, too."""
         self._list = revoke_nodes(
             self.key, self._list, dict.fromkeys(nodes, RevocationTimes(time.time(), until_s)), time.time()
         )
         return self._list.encode_delta(0)
 
     def verifier(self, node: NodeId, **more: object) -> MessageVerifier:
-        """What a node judges by."""
+        """Return the verifier of a node."""
         return self.keys(node, **more).make_verifier()  # type: ignore[arg-type]  # as `keys`
 
 
-def signed(signatures: EventSignatures, event: Event) -> Event:
-    """An event as it travels."""
+def sign_event(signatures: EventSignatures, event: Event) -> Event:
+    """Return an event with its signature."""
     [found] = signatures.sign([event])
     assert isinstance(found, Event)
     return found

@@ -1,4 +1,4 @@
-"""A protocol that does nothing of its own accord: tests tell it what to send and read what it was told."""
+"""A protocol that does nothing by itself: tests send through its port, and read which handlers were called."""
 
 from random import Random
 from typing import ClassVar
@@ -9,13 +9,13 @@ from carrycast.core.wire import Message
 
 
 class Word(Message, frozen=True, tag=1):
-    """Something to say."""
+    """A message with a text."""
 
     text: str
 
 
 class Talker(Protocol):
-    """Keeps itself where a test finds it, by node."""
+    """Records its inputs. `all` has the instance of each node."""
 
     name = "talker"
     messages = (Word,)
@@ -25,12 +25,12 @@ class Talker(Protocol):
         super().__init__(node, settings, port, host, rng)
         self.heard: list[str] = []
         self.vias: list[Interface] = []
-        """The interface that each word came over."""
+        """The interface of each message."""
         self.outcomes: list[tuple[Token, Failure | None]] = []
         self.timers: list[TimerKey] = []
         self.links: list[NodeId] = []
-        self.told: list[tuple[str, Link | Token]] = []
-        """What was said of links and outcomes, in order."""
+        self.notifications: list[tuple[str, Link | Token]] = []
+        """Link changes and outcomes of sends, in order."""
         Talker.all[node] = self
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
@@ -40,17 +40,17 @@ class Talker(Protocol):
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         self.outcomes.append((token, failure))
-        self.told.append((failure or "sent", token))
+        self.notifications.append((failure or "sent", token))
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         self.timers.append(key)
 
     def on_link_up(self, now: float, link: Link) -> None:
         self.links.append(link.neighbor)
-        self.told.append(("up", link))
+        self.notifications.append(("up", link))
 
     def on_link_changed(self, now: float, link: Link) -> None:
-        self.told.append(("changed", link))
+        self.notifications.append(("changed", link))
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
-        self.told.append(("down", link))
+        self.notifications.append(("down", link))

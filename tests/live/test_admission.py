@@ -1,4 +1,4 @@
-"""Floods of handshakes from many addresses: strangers are counted by prefixes, and members have their own share."""
+"""Floods of handshakes from many addresses: unknown hosts are limited by prefix, and members have their own limit."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ from carrycast.node.node import LiveNode
 from carrycast.node.security import handshake_manager
 from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
-from tests.live.insider import fifty_arrive, joined
+from tests.live.insider import check_fifty_arrive, connect
 from tests.live.keyed import Operator
 
 PER_S, BURST = 50.0, 100.0
@@ -30,7 +30,7 @@ def scope(host: str) -> AddressScope:
 
 
 def flood(budget: HandshakeLimiter, hosts: list[str], seconds: int, each_s: int = 1000) -> int:
-    """How many handshakes a flood gets, evenly from all its hosts; members are tried in between."""
+    """Return how many handshakes a flood gets, evenly from all its hosts; members try in between."""
     afforded = 0
     for number in range(seconds * each_s):
         afforded += budget.take(scope(hosts[number % len(hosts)]), number / each_s, 1.0)
@@ -147,7 +147,7 @@ def test_two_hundred_addresses_that_shake_hands_keep_no_member_out(
         begun = 0
         async with LiveNode(OPERATOR.keyed(config(2, "epidemic"))) as node:
             async with LiveNode(OPERATOR.keyed(config(1, "epidemic"))) as before:
-                await joined(before, node)
+                await connect(before, node)
             # The member is away, and 200 others of its prefix take all that strangers get.
             round = 0
             while node.drops["link_handshakes_full"] < len(strangers):
@@ -157,12 +157,12 @@ def test_two_hundred_addresses_that_shake_hands_keep_no_member_out(
                 await asyncio.sleep(0.02)
             assert begun > 0
             async with LiveNode(OPERATOR.keyed(config(1, "epidemic"))) as member:
-                joining = asyncio.ensure_future(joined(member, node))
+                joining = asyncio.ensure_future(connect(member, node))
                 while not joining.done():
                     begun += say_all(strangers, node, round)
                     round += 1
                     await asyncio.sleep(0.02)
-                await fifty_arrive(member, joining.result())
+                await check_fifty_arrive(member, joining.result())
             assert begun <= 2 * handshake_manager.BURST
             await until(lambda: node.drops["link_handshakes_full"] > len(strangers))
 

@@ -35,7 +35,7 @@ def with_application(
 
 
 def command(node: LiveNode, name: str, verb: str, /, **body: object) -> asyncio.Future[dict[str, object]]:
-    """What an application says."""
+    """Return the report of an application."""
     told: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
     node.command(name, verb, msgspec.json.encode(body), lambda reply: told.set_result(msgspec.json.decode(reply)))
     return told

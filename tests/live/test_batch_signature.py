@@ -1,4 +1,4 @@
-"""Events that are published at the same time have one signature, and each shows alone that it is among them."""
+"""Events that are published at the same time share a signature, and each has an inclusion proof."""
 
 import msgspec
 import pytest
@@ -16,7 +16,7 @@ from carrycast.node.security.batch_signature import (
 )
 from carrycast.node.security.event_signatures import MAX_SIGNED_BYTES, EventFlaw, strip_signature
 from carrycast.node.security.primitives import SIGNATURE_BYTES, is_signed_by
-from tests.live.keyed import Operator, signed
+from tests.live.keyed import Operator, sign_event
 
 OPERATOR = Operator()
 _replace = msgspec.structs.replace
@@ -140,7 +140,7 @@ def test_what_was_not_among_them_is_forged() -> None:
         assert judge.verify(_replace(one, **change)) is EventFlaw.FORGED, change
     forged = Event(EventId(1, 500), {"n": 500}, b"content" + one.payload[len(b"content") :])
     assert judge.verify(forged) is EventFlaw.FORGED
-    others = signed(OPERATOR.verifier(3).signatures, Event(EventId(3, 1), {"n": 1}))
+    others = sign_event(OPERATOR.verifier(3).signatures, Event(EventId(3, 1), {"n": 1}))
     assert judge.verify(_replace(others, id=EventId(1, 1))) is EventFlaw.FORGED
 
 
@@ -175,7 +175,7 @@ def test_one_that_may_not_be_published_does_not_hold_up_the_others() -> None:
 
 
 def test_what_fits_alone_and_not_with_a_path_goes_alone_and_what_does_not_fit_is_refused() -> None:
-    tail = len(signed(OPERATOR.verifier(1).signatures, Event(EventId(1, 1), {}, b"")).payload)
+    tail = len(sign_event(OPERATOR.verifier(1).signatures, Event(EventId(1, 1), {}, b"")).payload)
     long = Event(EventId(1, 1), {}, bytes(MAX_SIGNED_BYTES - tail - 60))
     longer = Event(EventId(1, 2), {}, bytes(MAX_SIGNED_BYTES))
     found = OPERATOR.verifier(1).signatures.sign([*events(3), long, longer])

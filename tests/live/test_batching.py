@@ -1,4 +1,4 @@
-"""What is said to a neighbor at the same time, in messages that may be one, is one message."""
+"""Messages to one neighbor in one turn of the event loop are merged, if their type allows it."""
 
 import asyncio
 from collections.abc import Callable

@@ -26,9 +26,9 @@ from carrycast.node.security.event_signatures import EventFlaw
 from carrycast.node.security.key_files import KeyKind
 from carrycast.node.security.membership import CLOCK_SLACK_S, Certified
 from carrycast.node.security_policy import KeyedSecurityPolicy
-from tests.live.air import Air, Speaker, carried_until, meet
+from tests.live.air import Air, Speaker, carry_until, meet
 from tests.live.conftest import MakeConfig, Run
-from tests.live.keyed import Operator, signed
+from tests.live.keyed import Operator, sign_event
 from tests.live.test_topic_holder import holder_config
 
 OPERATOR = Operator()
@@ -52,7 +52,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 async def asked(node: LiveNode, path: str) -> tuple[int, str]:
-    """What monitoring is answered."""
+    """Return the response of the monitoring server."""
 
     def get() -> tuple[int, str]:
         try:
@@ -68,7 +68,7 @@ def ending(config: NodeConfig, in_s: float, operator: Operator = OPERATOR, **mor
     return operator.keyed(config, expires_s=time.time() + in_s, **more)
 
 
-@pytest.mark.promise("warns")
+@pytest.mark.guarantee("warns")
 def test_a_node_warns_before_the_end_in_log_health_and_metrics(
     config: MakeConfig, run: Run, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +105,7 @@ def test_a_node_warns_before_the_end_in_log_health_and_metrics(
         run(story())
 
 
-@pytest.mark.promise("publishing-refused")
+@pytest.mark.guarantee("publishing-refused")
 def test_publishing_is_refused_after_the_end_with_a_reason(
     config: MakeConfig, run: Run, clock: Clock, tmp_path: Path
 ) -> None:
@@ -136,7 +136,7 @@ def test_publishing_is_refused_after_the_end_with_a_reason(
     run(story())
 
 
-@pytest.mark.promise("starts-without")
+@pytest.mark.guarantee("starts-without")
 def test_a_node_starts_though_its_certificate_is_not_valid_now(
     config: MakeConfig, run: Run, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,7 +179,7 @@ def certify(folder: Path, days: float, key: str = "car.key", name: str = "car") 
     commands.certify(folder / f"{key}.pub", folder / "operator.key", folder / "car.cert", name, days=days)
 
 
-@pytest.mark.promise("reload")
+@pytest.mark.guarantee("reload")
 def test_a_certificate_is_read_again_while_the_node_runs(
     tmp_path: Path, run: Run, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -224,7 +224,7 @@ def test_a_certificate_is_read_again_while_the_node_runs(
     run(story())
 
 
-@pytest.mark.promise("reload")
+@pytest.mark.guarantee("reload")
 def test_neighbors_know_a_new_certificate_before_the_old_one_ends(run: Run, clock: Clock) -> None:
     async def story() -> None:
         air, operator = Air(), Operator("of renewals")
@@ -234,7 +234,7 @@ def test_neighbors_know_a_new_certificate_before_the_old_one_ends(run: Run, cloc
         for speaker in (first, second):
             speaker.transport._handshakes._initiated_s.clear()
         second.membership.renew(second.membership.identity, operator.keys(2, expires_s=time.time() + 9000).certificate)
-        await carried_until(
+        await carry_until(
             air, lambda: [one.member.until_s > time.time() + 5000 for one in first.transport.sessions] == [True]
         )
         clock.ahead_s = 200
@@ -247,7 +247,7 @@ def test_neighbors_know_a_new_certificate_before_the_old_one_ends(run: Run, cloc
     run(story())
 
 
-@pytest.mark.promise("reload")
+@pytest.mark.guarantee("reload")
 def test_subscriptions_that_stand_travel_with_the_new_certificate(config: MakeConfig, run: Run) -> None:
     """Those that went out with the one before would end with it."""
 
@@ -285,7 +285,7 @@ def event(time_s: float, lease_s: float, number: int = 1) -> Event:
     return Event(EventId(2, number), {"n": 1}, b"payload", time_s, lease_s)
 
 
-@pytest.mark.promise("grace")
+@pytest.mark.guarantee("grace")
 @pytest.mark.parametrize(
     ("lease_s", "signed_before_end_s", "asked_after_end_s", "accepted"),
     [
@@ -306,7 +306,7 @@ def test_what_was_signed_before_the_end_is_accepted_for_its_lease_and_the_grace_
     """Also where it was accepted before: what is remembered ends, too."""
     end_s = time.time() + 10 * HOUR_S
     made = OPERATOR.verifier(2, expires_s=end_s).signatures
-    sent = signed(made, event(end_s - signed_before_end_s, lease_s))
+    sent = sign_event(made, event(end_s - signed_before_end_s, lease_s))
     new, knowing = (OPERATOR.verifier(1).signatures for _ in range(2))
     copied = msgspec.msgpack.decode(msgspec.msgpack.encode(sent), type=Event)
     assert knowing.verify(copied) is None
@@ -317,24 +317,24 @@ def test_what_was_signed_before_the_end_is_accepted_for_its_lease_and_the_grace_
     assert knowing.verify(sent) is expected, "the same event"
 
 
-@pytest.mark.promise("grace")
+@pytest.mark.guarantee("grace")
 def test_a_thief_of_an_ended_certificate_gains_no_more_than_the_grace(clock: Clock) -> None:
     """It claims whatever time it likes, and an endless lease."""
     end_s = time.time() + 100
     thief = OPERATOR.verifier(2, expires_s=end_s, grace_s=HOUR_S).signatures
     judge = OPERATOR.verifier(1).signatures
-    claimed = [signed(thief, event(at_s, float("inf"), n)) for n, at_s in enumerate((0.0, end_s - 1, end_s + 1e6))]
+    claimed = [sign_event(thief, event(at_s, float("inf"), n)) for n, at_s in enumerate((0.0, end_s - 1, end_s + 1e6))]
     clock.ahead_s = 100 + HOUR_S - 10
     assert [judge.verify(one) for one in claimed] == [None, None, EventFlaw.EXPIRED]
     clock.ahead_s = 100 + HOUR_S + 10
     assert {judge.verify(one) for one in claimed} == {EventFlaw.EXPIRED}
 
 
-@pytest.mark.promise("revocation-overrides")
+@pytest.mark.guarantee("revocation-overrides")
 def test_revocation_overrides_any_time_that_is_claimed(clock: Clock) -> None:
     operator = Operator("of claims")
     thief = operator.verifier(2).signatures
-    sent = [signed(thief, event(at_s, float("inf"), n)) for n, at_s in enumerate((0.0, time.time() - 1e6, 1e10))]
+    sent = [sign_event(thief, event(at_s, float("inf"), n)) for n, at_s in enumerate((0.0, time.time() - 1e6, 1e10))]
     judge = operator.verifier(1)
     assert [judge.signatures.verify(one) for one in sent] == [None] * 3
     assert judge.membership.take_revocations(operator.revoked(2))
@@ -343,7 +343,7 @@ def test_revocation_overrides_any_time_that_is_claimed(clock: Clock) -> None:
     assert {judge.signatures.verify(one) for one in sent} == {EventFlaw.REVOKED}
 
 
-@pytest.mark.promise("revocation-outlives-grace")
+@pytest.mark.guarantee("revocation-outlives-grace")
 def test_a_revocation_outlives_the_grace(tmp_path: Path) -> None:
     commands.make_key_pair(tmp_path / "car.key", KeyKind.IDENTITY)
     commands.make_key_pair(tmp_path / "operator.key", KeyKind.OPERATOR)

@@ -1,4 +1,4 @@
-"""What a member gone bad claims to be: in what a protocol puts together itself, and in requests for stored events."""
+"""False claims of a malicious member: in messages that a protocol assembles, and in requests for stored events."""
 
 import asyncio
 from dataclasses import replace
@@ -32,7 +32,7 @@ from carrycast.routers.aodv.messages import Packet as Routed
 from carrycast.services.retrieval.messages import RetrievalId, RetrievalRequest
 from tests.live.conftest import BEACONS, MakeConfig, Run
 from tests.live.insider import Insider, insider
-from tests.live.keyed import Operator, signed
+from tests.live.keyed import Operator, sign_event
 from tests.live.test_gone_bad import until_dropped
 from tests.live.test_overlay import AODV, SETTINGS, Watched
 
@@ -131,7 +131,7 @@ def interest(verifier: MessageVerifier | None, node: NodeId, **attributes: str) 
 
 
 def test_rows_of_a_list_count_one_by_one() -> None:
-    """Whose certificate has ended may still be in the lists of others."""
+    """A node whose certificate has expired may still be in the lists of others."""
     verifier = OPERATOR.verifier(BROKER)
     dropped: list[str] = []
     verifier.on_drop = dropped.append
@@ -152,18 +152,18 @@ def test_rows_of_a_list_count_one_by_one() -> None:
 
 @pytest.mark.parametrize("protocol", ["asp", "overlay"])
 def test_an_event_that_came_in_pieces_was_good_when_it_set_out(protocol: str) -> None:
-    """What is put together has been acknowledged: who was revoked meanwhile must not stop what comes after it."""
+    """An assembled message is acknowledged already: an event of a revoked node must not block later messages."""
     kind = protocol_named(protocol)
     verifier = OPERATOR.verifier(BROKER)
     plan = verifier.add_verification(StackPlan(kind, kind.settings_type(), beacons=BEACONS))
     read = plan.codecs[Layer.DISSEMINATION].decoder((Event,))
     event = Event(EventId(1, 1), {"n": 1})
-    good = signed(OPERATOR.verifier(1).signatures, event)
+    good = sign_event(OPERATOR.verifier(1).signatures, event)
     assert read(msgspec.msgpack.encode(good)) == good
     for forged, reason in (
         (event, "event_unsigned"),
         (msgspec.structs.replace(good, attributes={"n": 2}), "event_forged"),
-        (signed(Operator("another").verifier(1).signatures, event), "event_of_a_stranger"),
+        (sign_event(Operator("another").verifier(1).signatures, event), "event_of_a_stranger"),
     ):
         with pytest.raises(DecodeError, match=reason):
             read(msgspec.msgpack.encode(forged))
@@ -179,7 +179,7 @@ def tree(config: MakeConfig, node: NodeId, store: Path, no_route: str = "wait") 
 
 
 def answered(node: LiveNode) -> list[str]:
-    """What a node has answered with."""
+    """Return the events with which a node has answered."""
     return [row["event"] for row in node.trace.table().to_pylist() if row["kind"] == "respond"]
 
 

@@ -1,4 +1,4 @@
-"""Frames that leave at the same time travel in one datagram, and are taken apart as they were."""
+"""Frames that are sent at the same time travel in one datagram, and are received unchanged."""
 
 import asyncio
 import socket

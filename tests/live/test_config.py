@@ -1,4 +1,4 @@
-"""Configurations: what is wrong is said in one line with file, key and what is allowed."""
+"""Configurations: an error is one line with the file, the key and the allowed values."""
 
 import os
 import re

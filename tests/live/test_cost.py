@@ -1,4 +1,4 @@
-"""Measured costs follow the time that packets take, slowly, and are told only when they have left the last one."""
+"""Measured link costs are smoothed, and change only when the average differs by a factor."""
 
 from itertools import pairwise
 

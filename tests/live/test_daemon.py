@@ -1,4 +1,5 @@
-"""A node as a process: it starts, tells where it is, stops on a signal, and says in one line why it cannot run."""
+"""A node as a process: it starts, prints its addresses, stops on a signal, and explains in one line why it cannot
+run."""
 
 import asyncio
 import json
@@ -235,7 +236,7 @@ def test_a_hangup_signal_reads_the_configuration_again(tmp_path: Path) -> None:
         assert process.wait(PATIENCE_S) == 0
 
 
-@pytest.mark.promise("reload")
+@pytest.mark.guarantee("reload")
 def test_a_hangup_signal_brings_a_new_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a node whose own has ended: it refused to publish, and then publishes again."""
 

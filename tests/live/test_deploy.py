@@ -1,4 +1,4 @@
-"""What one deploys with: the container file and the unit name what there is, and the page's way leads to a network."""
+"""Deployment: the container file and the systemd unit are valid, and the instructions of the page give a network."""
 
 import configparser
 import re

@@ -1,4 +1,4 @@
-"""One story, two worlds: what live nodes on loopback deliver and write down is what the simulator does."""
+"""The same story gives the same deliveries and trace rows in the simulator and on live nodes."""
 
 from collections import defaultdict
 from collections.abc import Set
@@ -18,8 +18,8 @@ from carrycast.node.runtime.processing import ProcessorConfig
 from carrycast.sim.testing import Net
 from carrycast.trace import Kind
 from tests.live.conftest import MakeConfig, Run
+from tests.live.environments import Phase, Story, StoryResult, Subject, label, run_live, simulate_story, subjects
 from tests.live.keyed import Operator
-from tests.live.worlds import Account, Phase, Story, Subject, label, live, simulated, subjects
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,11 +81,11 @@ OF_KEYS = {"link_unexpected_handshake", "link_unsealed", "link_stranger"}
 @pytest.mark.parametrize("subject", SUBJECTS, ids=label)
 def test_both_worlds_deliver_the_same_and_write_it_down_alike(subject: Subject, config: MakeConfig, run: Run) -> None:
     told = story_of(subject)
-    expected = simulated(told, subject)
+    expected = simulate_story(told, subject)
     assert expected.delivered[-1] > expected.delivered[0] > set()
 
     async def story() -> None:
-        seen = await live(told, subject, config, expected.delivered)
+        seen = await run_live(told, subject, config, expected.delivered)
         assert seen.delivered == expected.delivered
         assert_same_tables(seen, expected)
         assert_same_happenings(seen, expected)
@@ -98,7 +98,7 @@ def test_both_worlds_deliver_the_same_and_write_it_down_alike(subject: Subject, 
 
 
 CROSS_SECTION = {"flooding", "epidemic", "tree", "adaptive", "drift", "asp"}
-"""What is played with keys too, every time: broadcasts, transfers, filters, reports, processors. Slowly, all are."""
+"""The protocols that are always run with keys, too; the slow tests run all of them with keys."""
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,14 @@ CROSS_SECTION = {"flooding", "epidemic", "tree", "adaptive", "drift", "asp"}
 )
 def test_with_keys_nodes_deliver_and_say_the_same(subject: Subject, config: MakeConfig, run: Run) -> None:
     told = story_of(subject)
-    expected = simulated(told, subject)
+    expected = simulate_story(told, subject)
     operator = Operator()
 
     def keyed(node: NodeId) -> NodeConfig:
         return operator.keyed(config(node))
 
     async def story() -> None:
-        seen = await live(told, subject, keyed, expected.delivered)  # type: ignore[arg-type]  # no other arguments
+        seen = await run_live(told, subject, keyed, expected.delivered)  # type: ignore[arg-type]  # no other arguments
         assert seen.delivered == expected.delivered
         assert_same_tables(seen, expected)
         assert_same_happenings(seen, expected)
@@ -132,7 +132,7 @@ def story_of(subject: Subject) -> Story:
     return WALK if label(subject) in SINGLE_COPY else STORY
 
 
-def assert_same_tables(one: Account, other: Account) -> None:
+def assert_same_tables(one: StoryResult, other: StoryResult) -> None:
     """The same columns of the same types, and in each kind of row that both have the same ones filled."""
     [trace] = other.traces
     for each in one.traces:
@@ -143,7 +143,7 @@ def assert_same_tables(one: Account, other: Account) -> None:
     assert {key: ours[key] for key in ours if key in theirs} == {key: theirs[key] for key in theirs if key in ours}
 
 
-def filled(account: Account) -> dict[tuple[object, ...], set[frozenset[str]]]:
+def filled(account: StoryResult) -> dict[tuple[object, ...], set[frozenset[str]]]:
     found: dict[tuple[object, ...], set[frozenset[str]]] = defaultdict(set)
     for row in account.rows:
         if row["kind"] not in OF_THE_AIR:
@@ -152,10 +152,10 @@ def filled(account: Account) -> dict[tuple[object, ...], set[frozenset[str]]]:
     return found
 
 
-def assert_same_happenings(one: Account, other: Account) -> None:
-    """Who published, subscribed and got what over how many hops, who started and who stopped."""
+def assert_same_happenings(one: StoryResult, other: StoryResult) -> None:
+    """Return publications, subscriptions, deliveries with hops, starts and stops."""
 
-    def happened(account: Account) -> list[tuple[str, ...]]:
+    def happened(account: StoryResult) -> list[tuple[str, ...]]:
         kinds = (Kind.START, Kind.SUBSCRIBE, Kind.PUBLISH, Kind.DELIVER, Kind.STOP)
         columns = ("kind", "node", "layer", "event", "subscription")
         return sorted(tuple(str(row[column]) for column in columns) for row in account.of(*kinds))
@@ -165,22 +165,22 @@ def assert_same_happenings(one: Account, other: Account) -> None:
     assert hops(one) == hops(other)
 
 
-def hops(account: Account) -> dict[tuple[object, object], object]:
+def hops(account: StoryResult) -> dict[tuple[object, object], object]:
     return {(row["event"], row["node"]): row["hops"] for row in account.of(Kind.DELIVER)}
 
 
-def assert_same_talk(one: Account, other: Account) -> None:
+def assert_same_talk(one: StoryResult, other: StoryResult) -> None:
     """The same messages of the same layers and classes are sent and heard by the same nodes."""
 
-    def talk(account: Account) -> set[tuple[object, ...]]:
+    def talk(account: StoryResult) -> set[tuple[object, ...]]:
         columns = ("kind", "layer", "message", "class")
         return {tuple(row[column] for column in columns) for row in account.of(Kind.SEND, Kind.RECEIVE)}
 
     assert talk(one) == talk(other)
 
 
-def assert_same_losses(one: Account, other: Account, more: Set[str] = frozenset()) -> None:
-    def reasons(account: Account) -> set[object]:
+def assert_same_losses(one: StoryResult, other: StoryResult, more: Set[str] = frozenset()) -> None:
+    def reasons(account: StoryResult) -> set[object]:
         return {row["reason"] for row in account.of(Kind.DROP)}
 
     assert reasons(one) - LIVE_REASONS - more <= reasons(other) | AIR_REASONS
@@ -216,7 +216,7 @@ def test_a_processor_that_fails_is_the_same_row_in_both_worlds(config: MakeConfi
         async with LiveNode(replace(config(0, "processor_flooding"), processors=processors)) as node:
             node.publish({"n": 1})
             await until(lambda: sum(node.drops[reason] for reason in set(Fault)) == len(FAILING), 20.0)
-            traces = [Account([], [node.trace]), Account([], [net.simulation.trace])]
+            traces = [StoryResult([], [node.trace]), StoryResult([], [net.simulation.trace])]
         ours, theirs = (
             sorted(account.of(Kind.PROCESSOR_ERROR), key=lambda row: str(row["reason"])) for account in traces
         )
@@ -232,7 +232,7 @@ def test_a_processor_that_fails_is_the_same_row_in_both_worlds(config: MakeConfi
 
 
 def test_protocols_differ_in_this_story() -> None:
-    flooding, epidemic = (simulated(STORY, {"name": name}).delivered[-1] for name in ("flooding", "epidemic"))
+    flooding, epidemic = (simulate_story(STORY, {"name": name}).delivered[-1] for name in ("flooding", "epidemic"))
     assert epidemic > flooding
 
 
@@ -242,10 +242,10 @@ JUDGED_ALIKE = ("published", "eligible", "delivered", "delivery_ratio", "hops_me
 
 def test_one_pipeline_judges_both_worlds(config: MakeConfig, run: Run, spark: "SparkSession", tmp_path: Path) -> None:
     subject = {"name": "flooding"}
-    expected = simulated(STORY, subject)
+    expected = simulate_story(STORY, subject)
 
     async def story() -> None:
-        seen = await live(STORY, subject, config, expected.delivered)
+        seen = await run_live(STORY, subject, config, expected.delivered)
         for number, trace in enumerate([*expected.traces, *seen.traces]):
             trace.save(tmp_path / str(number))
 

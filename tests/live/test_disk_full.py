@@ -1,4 +1,4 @@
-"""A disk that is full for a while: what could not be written is said by name, and everything goes on afterwards."""
+"""A disk that is full for a while: failed writes are reported, and the node recovers afterwards."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A live node inside a program: published to, subscribed through, stopped, without a daemon."""
+"""A live node inside a program: publish, subscribe and stop without a daemon."""
 
 import asyncio
 import socket

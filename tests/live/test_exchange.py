@@ -1,4 +1,4 @@
-"""Unicast with acknowledgement and retry: one outcome per token, no repetition heard twice."""
+"""Reliable unicast: one outcome per token, and no duplicates."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Load: a newcomer catches up on much, and copies are waited for."""
+"""Load: a new neighbor catches up on many events, and publishers wait for copies."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Forgeries against a running node: what it was asked to do goes on, and what others forge costs them more than it."""
+"""Forgeries against a running node: its work continues, and forging costs the attacker more than the node."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Frames of the link layer, and the memory that recognizes repetitions."""
+"""Frames of the link layer, and replay windows."""
 
 from random import Random
 

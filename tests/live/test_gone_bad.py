@@ -25,8 +25,8 @@ from carrycast.node.security.primitives import SigningKey
 from carrycast.protocols.epidemic.messages import MAX_IDS, SummaryVector, Transfer
 from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
-from tests.live.insider import MORE_MB, fifty_arrive, insider, joined, paced, resident_mb
-from tests.live.keyed import Operator, private_of, signed
+from tests.live.insider import MORE_MB, check_fifty_arrive, connect, insider, repeat_slowly, resident_mb
+from tests.live.keyed import Operator, private_of, sign_event
 from tests.live.test_hostile import mutated
 
 OPERATOR = Operator()
@@ -38,12 +38,12 @@ def test_events_of_a_bad_member_do_not_pass_as_others(config: MakeConfig, run: R
         one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
         bad = OPERATOR.keyed(config(BAD, "epidemic"), publish="cheap = true")
         async with LiveNode(one) as first, LiveNode(two) as second, insider(bad, second) as forged:
-            inbox = await joined(first, second)
+            inbox = await connect(first, second)
             mine = forged.verifier.signatures
             honest = OPERATOR.verifier(1)
-            real = signed(honest.signatures, Event(EventId(1, 5), {"other": 1}))
-            stranger = signed(Operator("another").verifier(1).signatures, Event(EventId(1, 6), {"honest": -6}))
-            own = signed(mine, Event(EventId(BAD, 1), {"cheap": True}))
+            real = sign_event(honest.signatures, Event(EventId(1, 5), {"other": 1}))
+            stranger = sign_event(Operator("another").verifier(1).signatures, Event(EventId(1, 6), {"honest": -6}))
+            own = sign_event(mine, Event(EventId(BAD, 1), {"cheap": True}))
             dear = Event(EventId(BAD, 2), {"honest": 99})
             expired = OPERATOR.keys(1, issued_s=0.0, expires_s=1.0).certificate
             lies = {
@@ -64,7 +64,7 @@ def test_events_of_a_bad_member_do_not_pass_as_others(config: MakeConfig, run: R
             for count, event in enumerate((moved, renamed), start=2):
                 forged.tell(Transfer(event, 1, 60.0))
                 await until_dropped(second, "event_forged", count)
-            await fifty_arrive(first, inbox)
+            await check_fifty_arrive(first, inbox)
 
     run(story())
 
@@ -97,13 +97,13 @@ def test_a_bad_member_speaks_for_nobody_else_and_stops_no_link(config: MakeConfi
         one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
         bad = OPERATOR.keyed(config(BAD, "epidemic"))
         async with LiveNode(one) as first, LiveNode(two) as second, insider(bad, second) as forged:
-            inbox = await joined(first, second)
+            inbox = await connect(first, second)
             beacon = forged.codec(Layer.DISCOVERY).encode(Beacon(1_000_000, 77))
             for sequence in (1, 60_000, 2**62, 2**64 - 1):
                 forged.say(beacon, sender=1, sequence=sequence)
                 forged.say(beacon, sequence=sequence)
             await until_dropped(second, "link_sender", 4)
-            await fifty_arrive(first, inbox)
+            await check_fifty_arrive(first, inbox)
             assert 1 in second.neighbors
 
     run(story())
@@ -114,16 +114,16 @@ def test_a_bad_members_summaries_and_garbage_cost_no_memory(config: MakeConfig, 
         one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
         bad = OPERATOR.keyed(config(BAD, "epidemic"))
         async with LiveNode(one) as first, LiveNode(two) as second, insider(bad, second) as forged:
-            inbox = await joined(first, second)
+            inbox = await connect(first, second)
             before_mb = resident_mb()
 
             def offer(number: int) -> None:
                 ids = tuple(EventId(BAD, number * MAX_IDS + n) for n in range(MAX_IDS))
                 forged.tell(SummaryVector(ids))
 
-            await paced(300, offer)
+            await repeat_slowly(300, offer)
             await until_dropped(second, "offers_full", 50)
-            await fifty_arrive(first, inbox)
+            await check_fifty_arrive(first, inbox)
             assert resident_mb() - before_mb < MORE_MB
 
     run(story())
@@ -141,8 +141,8 @@ def test_mutated_real_frames_leave_honest_traffic_as_it_is(
         one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
         bad = OPERATOR.keyed(config(BAD, "epidemic"))
         async with LiveNode(one) as first, LiveNode(two) as second, insider(bad, second) as forged:
-            inbox = await joined(first, second)
-            event = signed(forged.verifier.signatures, Event(EventId(BAD, 1), {"n": 1}, b"content"))
+            inbox = await connect(first, second)
+            event = sign_event(forged.verifier.signatures, Event(EventId(BAD, 1), {"n": 1}, b"content"))
             messages = (Transfer(event, 1, 60.0), SummaryVector((EventId(BAD, 2), EventId(1, 3))))
             bodies = [forged.codec().encode(message) for message in messages]
             bodies.append(forged.codec(Layer.DISCOVERY).encode(Beacon(0.05, 3)))
@@ -160,8 +160,8 @@ def test_mutated_real_frames_leave_honest_traffic_as_it_is(
                 else:
                     forged.air.send(mutated(rng, rng.choice(air)), forged.target)
 
-            await paced(count, attack)
-            await fifty_arrive(first, inbox)
+            await repeat_slowly(count, attack)
+            await check_fifty_arrive(first, inbox)
             assert resident_mb() - before_mb < MORE_MB
             dropped = Counter(second.drops) - before
             assert dropped.total() > count / 4
@@ -177,7 +177,7 @@ def test_what_was_sealed_once_is_heard_once(config: MakeConfig, run: Run) -> Non
         one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
         bad = OPERATOR.keyed(config(BAD, "epidemic"))
         async with LiveNode(one) as first, LiveNode(two) as second, insider(bad, second) as forged:
-            inbox = await joined(first, second)
+            inbox = await connect(first, second)
             kept: list[bytes] = []
             with pytest.MonkeyPatch.context() as tapped:
                 tapped.setattr(forged.air, "send", into(kept))
@@ -187,7 +187,7 @@ def test_what_was_sealed_once_is_heard_once(config: MakeConfig, run: Run) -> Non
             for datagram in kept * 5:
                 forged.air.send(datagram, forged.target)
             await until_dropped(second, "link_repeated", before + 200)
-            await fifty_arrive(first, inbox)
+            await check_fifty_arrive(first, inbox)
 
     run(story())
 
@@ -198,7 +198,7 @@ def test_strangers_get_at_most_one_shorter_answer_and_cost_little(config: MakeCo
     async def story() -> None:
         one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
         async with LiveNode(one) as first, LiveNode(two) as second:
-            inbox = await joined(first, second)
+            inbox = await connect(first, second)
             before_mb = resident_mb()
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 stranger.bind(("127.0.0.1", 0))
@@ -223,7 +223,7 @@ def test_strangers_get_at_most_one_shorter_answer_and_cost_little(config: MakeCo
             assert 0 < answers <= said
             assert longer == 0
             assert second.neighbors == [1]
-            await fifty_arrive(first, inbox)
+            await check_fifty_arrive(first, inbox)
             assert resident_mb() - before_mb < MORE_MB
 
     run(story())
@@ -233,7 +233,7 @@ def test_a_host_that_shakes_hands_without_end_is_held_back(config: MakeConfig, r
     async def story() -> None:
         one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
         async with LiveNode(one) as first, LiveNode(two) as second:
-            inbox = await joined(first, second)
+            inbox = await connect(first, second)
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 stranger.bind(("127.0.0.1", 0))
                 stranger.settimeout(5)
@@ -249,7 +249,7 @@ def test_a_host_that_shakes_hands_without_end_is_held_back(config: MakeConfig, r
                     if number % 20 == 19:
                         await asyncio.sleep(0.001)
                 await until_dropped(second, "link_handshakes_full", 50)
-            await fifty_arrive(first, inbox)
+            await check_fifty_arrive(first, inbox)
 
     run(story())
 
@@ -268,8 +268,8 @@ def test_who_takes_more_than_its_share_is_not_read_for_a_while(keyed: bool, conf
             made = [OPERATOR.keyed(one) for one in made]
         limited = replace(made[1], interfaces=tuple(replace(one, quotas=tight) for one in made[1].interfaces))
         async with LiveNode(made[0]) as first, LiveNode(limited) as second, LiveNode(made[2]) as busy:
-            inbox = await joined(first, second)
-            await joined(busy, second)
+            inbox = await connect(first, second)
+            await connect(busy, second)
             # It goes on until it has taken more than it gets back, however slow the machine is.
             for n in range(20_000):
                 busy.publish({"loud": n})
@@ -279,7 +279,7 @@ def test_who_takes_more_than_its_share_is_not_read_for_a_while(keyed: bool, conf
                     if n > 1000 and second.drops["neighbor_over_quota"] and BAD in over_quota(second):
                         break
             assert BAD in over_quota(second)
-            await fifty_arrive(first, inbox)
+            await check_fifty_arrive(first, inbox)
 
     run(story())
 
@@ -292,11 +292,11 @@ def test_a_node_has_only_so_many_neighbors(config: MakeConfig, run: Run) -> None
             made, interfaces=tuple(replace(one, quotas=QuotaSettings(neighbors=1)) for one in made.interfaces)
         )
         async with LiveNode(few) as first, LiveNode(config(2, "epidemic")) as second:
-            inbox = await joined(second, first)
+            inbox = await connect(second, first)
             async with LiveNode(config(3, "epidemic")) as third:
                 third.add_peer(first.address)
                 await until_dropped(first, "neighbors_full", 3)
                 assert first.neighbors == [2]
-                await fifty_arrive(second, inbox)
+                await check_fifty_arrive(second, inbox)
 
     run(story())

@@ -1,4 +1,4 @@
-"""Strangers who are where they say and shake hands without end: what each step of it may cost a running node."""
+"""Unknown nodes with valid addresses that start handshakes without end: the cost of each step for a running node."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ from carrycast.node.security import handshake_manager
 from carrycast.node.security.handshake import OURS, LinkEnd, make_introduction, start_handshake
 from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
-from tests.live.insider import fifty_arrive, joined
+from tests.live.insider import check_fifty_arrive, connect
 from tests.live.keyed import Operator
 
 OPERATOR = Operator()
@@ -34,7 +34,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked(stranger: socket.socket, node: LiveNode, kind: LinkKind, number: int, body: bytes) -> LinkFrame:
-    """What a node answers."""
+    """Return the answers of a node."""
     stranger.sendto(pack(LinkFrame(kind, *ME, number, body)), udp_address(node))
     frame = unpack(stranger.recv(10_000), keyed=True)
     assert isinstance(frame, LinkFrame)
@@ -66,7 +66,7 @@ def finishes(stranger: socket.socket, node: LiveNode) -> Iterator[bytes]:
         yield pack(LinkFrame(LinkKind.FINISH, *ME, cookie, sealed))
 
 
-@pytest.mark.promise("cookies")
+@pytest.mark.guarantee("cookies")
 def test_no_answer_to_a_stranger_is_longer_than_what_it_answers(
     config: MakeConfig, run: Run, stranger: socket.socket
 ) -> None:
@@ -95,7 +95,7 @@ def test_every_step_of_a_handshake_is_on_the_account_of_its_host(
     async def story() -> None:
         one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
         async with LiveNode(one) as first, LiveNode(two) as second:
-            inbox = await joined(first, second)
+            inbox = await connect(first, second)
             datagrams = forged(stranger, second)
             flood = [await asyncio.to_thread(next, datagrams) for _ in range(MANY)]
             for number, datagram in enumerate(flood):
@@ -104,7 +104,7 @@ def test_every_step_of_a_handshake_is_on_the_account_of_its_host(
                     await asyncio.sleep(0.001)
             await until(lambda: second.drops[REFUSED] + second.drops["link_handshakes_full"] > MANY / 2, 10)
             assert 0 < second.drops[REFUSED] < 4 * FEW
-            await fifty_arrive(first, inbox)
+            await check_fifty_arrive(first, inbox)
 
     run(story())
 

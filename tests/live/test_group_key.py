@@ -1,4 +1,4 @@
-"""The key to a node's group: given in sessions, acknowledged, renewed by the clock and when somebody is out."""
+"""Group keys: sent in sessions, acknowledged, renewed periodically and when a node is no longer a member."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from carrycast.node.security import sealed, session, session_control
 from carrycast.node.security.primitives import Cipher
 from carrycast.node.security.session import RENEW_S, OwnGroupKey, Session
 from carrycast.node.security.session_control import SILENT_S
-from tests.live.air import Air, Speaker, carried_until, meet
+from tests.live.air import Air, Speaker, carry_until, meet
 from tests.live.attacker import group_bodies
 from tests.live.conftest import Run
 from tests.live.keyed import Operator
@@ -28,7 +28,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sealed, "REVIEW_S", 0.05)
 
 
-@pytest.mark.promise("key-hourly")
+@pytest.mark.guarantee("key-hourly")
 @pytest.mark.usefixtures("soon")
 def test_the_key_is_renewed_by_the_clock_and_not_by_what_is_said(run: Run) -> None:
     """Nothing is said at all; and both neighbors have each new key."""
@@ -44,7 +44,7 @@ def test_the_key_is_renewed_by_the_clock_and_not_by_what_is_said(run: Run) -> No
             later.update(speaker.transport.group_key.key for speaker in speakers)
             return len(later - keys) >= 6
 
-        await carried_until(air, renewed)
+        await carry_until(air, renewed)
         for speaker in speakers:
             speaker.heard.clear()
         speakers[0].say(b"word")
@@ -55,7 +55,7 @@ def test_the_key_is_renewed_by_the_clock_and_not_by_what_is_said(run: Run) -> No
     run(story())
 
 
-@pytest.mark.promise("key-hourly")
+@pytest.mark.guarantee("key-hourly")
 def test_nothing_is_sealed_under_a_key_of_more_than_an_hour(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the device ran all the time, or slept, or its clock was set back."""
     assert RENEW_S <= 3600
@@ -82,7 +82,7 @@ def test_nothing_is_sealed_under_a_key_of_more_than_an_hour(run: Run, monkeypatc
     run(story())
 
 
-@pytest.mark.promise("revoked-reads-nothing")
+@pytest.mark.guarantee("revoked-reads-nothing")
 def test_who_was_revoked_opens_nothing_that_is_sealed_from_then_on(run: Run) -> None:
     """It had the key to the group, and all keys of its own session, and hears everything."""
 
@@ -117,7 +117,7 @@ def test_who_was_revoked_opens_nothing_that_is_sealed_from_then_on(run: Run) -> 
     run(story())
 
 
-@pytest.mark.promise("revoked-reads-nothing")
+@pytest.mark.guarantee("revoked-reads-nothing")
 def test_what_a_revoked_node_says_is_not_heard(run: Run) -> None:
     async def story() -> None:
         air, operator = Air(), Operator("of this air")
@@ -136,7 +136,7 @@ def test_what_a_revoked_node_says_is_not_heard(run: Run) -> None:
     run(story())
 
 
-@pytest.mark.promise("key-at-certificate-end")
+@pytest.mark.guarantee("key-at-certificate-end")
 def test_the_end_of_a_certificate_is_noticed_without_a_word(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sealed, "REVIEW_S", 0.05)
 
@@ -147,14 +147,14 @@ def test_the_end_of_a_certificate_is_noticed_without_a_word(run: Run, monkeypatc
         before, kept = first.transport.group_key.key, session_with(first, 2)
         later_s = time.time() + 1001
         monkeypatch.setattr(time, "time", lambda: later_s)
-        await carried_until(air, lambda: first.transport.group_key.key != before)
+        await carry_until(air, lambda: first.transport.group_key.key != before)
         assert [one.member.node for one in first.transport.sessions] == [2]
         assert session_with(first, 2) is kept, "the others keep their sessions"
 
     run(story())
 
 
-@pytest.mark.promise("renewal-loses-nothing")
+@pytest.mark.guarantee("renewal-loses-nothing")
 def test_what_is_said_while_keys_are_renewed_comes_once_to_everybody(run: Run) -> None:
     async def story() -> None:
         air = Air()
@@ -180,7 +180,7 @@ def test_what_is_said_while_keys_are_renewed_comes_once_to_everybody(run: Run) -
     run(story())
 
 
-@pytest.mark.promise("renewal-loses-nothing")
+@pytest.mark.guarantee("renewal-loses-nothing")
 def test_a_key_arrives_over_a_link_that_loses_three_of_ten(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_control, "MAX_RESEND_S", 0.5)
 
@@ -191,14 +191,14 @@ def test_a_key_arrives_over_a_link_that_loses_three_of_ten(run: Run, monkeypatch
         air.loss = 0.3
         for _ in range(3):
             first.transport._renew_group_key()
-            await carried_until(
+            await carry_until(
                 air, lambda: session_with(first, 2).acknowledged_epoch == first.transport.group_key.epoch, within_s=60
             )
 
     run(story())
 
 
-@pytest.mark.promise("renewal-loses-nothing")
+@pytest.mark.guarantee("renewal-loses-nothing")
 def test_the_key_before_is_accepted_for_a_while_and_no_longer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         air = Air()
@@ -240,7 +240,7 @@ def test_a_neighbor_that_never_acknowledges_costs_a_copy_for_a_while_only(
     run(story())
 
 
-@pytest.mark.promise("replay")
+@pytest.mark.guarantee("replay")
 def test_a_datagram_to_the_group_is_taken_once(run: Run) -> None:
     async def story() -> None:
         air = Air()
@@ -257,7 +257,7 @@ def test_a_datagram_to_the_group_is_taken_once(run: Run) -> None:
     run(story())
 
 
-@pytest.mark.promise("sessions-hourly")
+@pytest.mark.guarantee("sessions-hourly")
 def test_sessions_are_made_again_every_hour_though_nothing_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """And again and again, if a handshake is lost."""
     assert sealed.REKEY_S <= 3600
@@ -273,13 +273,13 @@ def test_sessions_are_made_again_every_hour_though_nothing_is_said(run: Run, mon
             for one in speaker.transport.sessions:
                 one.made_s -= sealed.REKEY_S + sealed.RESPONDER_DELAY_S
         air.loss = 1.0
-        await carried_until(air, lambda: air.lost > 2)
+        await carry_until(air, lambda: air.lost > 2)
         assert session_with(first, 2) is before
         air.loss = 0.0
-        await carried_until(air, lambda: session_with(first, 2) is not before)
+        await carry_until(air, lambda: session_with(first, 2) is not before)
         # What was sealed for the one before is not opened for ever.
         session_with(first, 2).made_s -= session.OVERLAP_S
-        await carried_until(air, lambda: session_with(first, 2).previous is None)
+        await carry_until(air, lambda: session_with(first, 2).previous is None)
 
     run(story())
 
@@ -297,7 +297,7 @@ def test_a_session_that_cannot_be_made_again_ends(run: Run) -> None:
     run(story())
 
 
-@pytest.mark.promise("no-impersonation")
+@pytest.mark.guarantee("no-impersonation")
 def test_a_neighbor_does_not_take_part_of_a_group_for_a_handshake(run: Run) -> None:
     """More than 200 neighbors take several datagrams: one that is marked for others is no reason to begin again."""
 
@@ -322,7 +322,7 @@ def test_a_neighbor_does_not_take_part_of_a_group_for_a_handshake(run: Run) -> N
 def test_a_neighbor_that_is_gone_costs_nothing_and_is_told_when_it_is_back(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it has not acknowledged is due all the time, and must not keep a node busy."""
+    """Messages that a silent neighbor never acknowledges are always due, and must not keep a node busy."""
 
     async def story() -> None:
         air = Air()

@@ -1,4 +1,4 @@
-"""A handler that raises emits nothing, keeps nothing, and harms no other layer; the node goes on."""
+"""A handler that raises has no effects and no writes, and does not affect other layers; the node continues."""
 
 import logging
 from collections.abc import Callable

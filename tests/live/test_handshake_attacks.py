@@ -65,7 +65,7 @@ def frames(air: Air, kind: LinkKind) -> list[LinkFrame]:
 # The first message.
 
 
-@pytest.mark.promise("first-message")
+@pytest.mark.guarantee("first-message")
 @pytest.mark.parametrize("with_secret", [False, True])
 def test_the_first_message_has_versions_network_and_a_fresh_key(with_secret: bool, run: Run) -> None:
     async def story() -> None:
@@ -90,7 +90,7 @@ def test_the_first_message_has_versions_network_and_a_fresh_key(with_secret: boo
     run(story())
 
 
-@pytest.mark.promise("repeated-handshake")
+@pytest.mark.guarantee("repeated-handshake")
 def test_a_first_message_of_another_is_not_answered_elsewhere(run: Run) -> None:
     """Its cookie is for the address from which it came."""
 
@@ -112,8 +112,8 @@ def test_a_first_message_of_another_is_not_answered_elsewhere(run: Run) -> None:
 # The second message.
 
 
-@pytest.mark.promise("second-message")
-@pytest.mark.promise("outsider-active")
+@pytest.mark.guarantee("second-message")
+@pytest.mark.guarantee("outsider-active")
 def test_a_stranger_learns_from_the_second_message_what_a_card_says_and_no_more(run: Run) -> None:
     """It is where it says, and goes as far as the handshake lets it."""
 
@@ -145,8 +145,8 @@ def test_a_stranger_learns_from_the_second_message_what_a_card_says_and_no_more(
     run(story())
 
 
-@pytest.mark.promise("no-session")
-@pytest.mark.promise("outsider-active")
+@pytest.mark.guarantee("no-session")
+@pytest.mark.guarantee("outsider-active")
 def test_who_has_no_key_gets_no_session_and_no_key_to_the_group(run: Run) -> None:
     """Also after it has sent what it likes for a third message; and also when somebody was revoked in between."""
 
@@ -163,7 +163,7 @@ def test_who_has_no_key_gets_no_session_and_no_key_to_the_group(run: Run) -> Non
             first.say(b"to everybody")
             first.say(b"to you", attacker.ear.address)
             air.carry()
-            assert attacker.opened(session) == []
+            assert attacker.decrypt_all(session) == []
             assert attacker.of(LinkKind.SEALED) == []
             assert "link_credential_of_a_stranger" in first.dropped
             assert 66 not in {one.member.node for one in first.transport.sessions}
@@ -178,7 +178,7 @@ def test_who_has_no_key_gets_no_session_and_no_key_to_the_group(run: Run) -> Non
     run(story())
 
 
-@pytest.mark.promise("secret-network")
+@pytest.mark.guarantee("secret-network")
 def test_who_does_not_know_the_secret_is_not_answered(run: Run) -> None:
     """Nor does it learn from a guess whether that was near."""
 
@@ -200,7 +200,7 @@ def test_who_does_not_know_the_secret_is_not_answered(run: Run) -> None:
     run(story())
 
 
-@pytest.mark.promise("no-session")
+@pytest.mark.guarantee("no-session")
 @pytest.mark.parametrize("who", ["stranger", "thief of a card", "ended"])
 def test_a_responder_without_a_good_key_is_told_nothing_more(who: str, run: Run) -> None:
     """A member begins, because somebody is where it says; and learns from the second message who that is."""
@@ -228,7 +228,7 @@ def test_a_responder_without_a_good_key_is_told_nothing_more(who: str, run: Run)
     run(story())
 
 
-@pytest.mark.promise("no-session")
+@pytest.mark.guarantee("no-session")
 @pytest.mark.parametrize("kind", [LinkKind.REPLY, LinkKind.FINISH])
 def test_who_answers_in_the_place_of_another_does_not_end_its_handshake(kind: LinkKind, run: Run) -> None:
     """It is on the way, sees the first message, and is faster; what it says is well made, with a card of its own."""
@@ -269,7 +269,7 @@ def test_who_answers_in_the_place_of_another_does_not_end_its_handshake(kind: Li
 # The third message.
 
 
-@pytest.mark.promise("no-session")
+@pytest.mark.guarantee("no-session")
 @pytest.mark.parametrize("who", ["stranger", "thief of a card", "ended", "revoked"])
 def test_an_initiator_without_a_good_key_gets_no_session(who: str, run: Run) -> None:
     async def story() -> None:
@@ -293,12 +293,12 @@ def test_an_initiator_without_a_good_key_gets_no_session(who: str, run: Run) -> 
         first.say(b"word")
         first.say(b"word", attacker.ear.address)
         air.carry()
-        assert attacker.opened(session) == []
+        assert attacker.decrypt_all(session) == []
 
     run(story())
 
 
-@pytest.mark.promise("no-session")
+@pytest.mark.guarantee("no-session")
 def test_a_static_key_found_in_memory_is_of_no_use_with_a_newer_card(run: Run) -> None:
     """The newer card is for the same identity, and anybody can ask for it; the older one has ended."""
 
@@ -319,7 +319,7 @@ def test_a_static_key_found_in_memory_is_of_no_use_with_a_newer_card(run: Run) -
     run(story())
 
 
-@pytest.mark.promise("third-message")
+@pytest.mark.guarantee("third-message")
 def test_the_third_message_cannot_be_read_by_who_listens(run: Run) -> None:
     async def story() -> None:
         air = Air()
@@ -333,7 +333,7 @@ def test_the_third_message_cannot_be_read_by_who_listens(run: Run) -> None:
     run(story())
 
 
-@pytest.mark.promise("no-impersonation")
+@pytest.mark.guarantee("no-impersonation")
 def test_a_member_cannot_take_the_name_of_another(run: Run) -> None:
     """Its own card is good, and says who it is."""
 
@@ -351,7 +351,7 @@ def test_a_member_cannot_take_the_name_of_another(run: Run) -> None:
     run(story())
 
 
-@pytest.mark.promise("repeated-handshake")
+@pytest.mark.guarantee("repeated-handshake")
 def test_a_handshake_that_was_recorded_brings_no_session(run: Run) -> None:
     """Also at the address where it was recorded, and while the cookie is good."""
 
@@ -379,7 +379,7 @@ def test_a_handshake_that_was_recorded_brings_no_session(run: Run) -> None:
 # Versions.
 
 
-@pytest.mark.promise("downgrade")
+@pytest.mark.guarantee("downgrade")
 @pytest.mark.parametrize("sent", [VersionOffer(1, 1), VersionOffer(0, 2), VersionOffer(1, 2, 1)])
 def test_who_changes_the_versions_of_the_first_message_is_found_out(sent: VersionOffer, run: Run) -> None:
     async def story() -> None:
@@ -396,7 +396,7 @@ def test_who_changes_the_versions_of_the_first_message_is_found_out(sent: Versio
     run(story())
 
 
-@pytest.mark.promise("downgrade")
+@pytest.mark.guarantee("downgrade")
 def test_who_changes_the_version_of_the_reply_is_found_out(run: Run) -> None:
     async def story() -> None:
         air = Air()
@@ -416,7 +416,7 @@ def test_who_changes_the_version_of_the_reply_is_found_out(run: Run) -> None:
     run(story())
 
 
-@pytest.mark.promise("versions")
+@pytest.mark.guarantee("versions")
 @pytest.mark.parametrize(
     ("mine", "theirs", "version"),
     [
@@ -440,7 +440,7 @@ def test_both_go_by_the_highest_version_and_the_features_of_both(
     run(story())
 
 
-@pytest.mark.promise("no-common-version")
+@pytest.mark.guarantee("no-common-version")
 @pytest.mark.parametrize("newer", [1, 2])
 def test_nodes_without_a_common_version_both_say_so(newer: int, run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
@@ -462,7 +462,7 @@ def test_nodes_without_a_common_version_both_say_so(newer: int, run: Run, caplog
     assert "speaks versions 1 to 1, and this one 4 to 7" in caplog.text
 
 
-@pytest.mark.promise("no-common-version")
+@pytest.mark.guarantee("no-common-version")
 def test_a_refusal_that_somebody_else_said_ends_nothing(run: Run) -> None:
     async def story() -> None:
         air = Air()
@@ -484,7 +484,7 @@ def test_a_refusal_that_somebody_else_said_ends_nothing(run: Run) -> None:
     run(story())
 
 
-@pytest.mark.promise("later-versions")
+@pytest.mark.guarantee("later-versions")
 def test_what_a_later_version_adds_is_ignored(run: Run) -> None:
     """A payload in the first message, more fields in an introduction, features that are not known."""
 
@@ -512,7 +512,7 @@ def test_what_a_later_version_adds_is_ignored(run: Run) -> None:
 # What may follow.
 
 
-@pytest.mark.promise("key-in-session")
+@pytest.mark.guarantee("key-in-session")
 def test_the_key_to_the_group_goes_to_authenticated_neighbors_within_the_session(run: Run) -> None:
     async def story() -> None:
         air = Air()
@@ -523,7 +523,7 @@ def test_the_key_to_the_group_goes_to_authenticated_neighbors_within_the_session
         assert member.of(LinkKind.SEALED) == [], "nothing before the third message"
         session = member.finish(first, reply)
         key = first.transport.group_key.key
-        assert [text for text in member.opened(session) if text[:1] == GROUP_KEY] == [
+        assert [text for text in member.decrypt_all(session) if text[:1] == GROUP_KEY] == [
             GROUP_KEY + bytes([first.transport.group_key.epoch]) + key
         ]
         for _, _, datagram in air.said:
@@ -533,7 +533,7 @@ def test_the_key_to_the_group_goes_to_authenticated_neighbors_within_the_session
     run(story())
 
 
-@pytest.mark.promise("outsider-passive")
+@pytest.mark.guarantee("outsider-passive")
 def test_who_listens_reads_no_card_key_or_word(run: Run) -> None:
     async def story() -> None:
         air = Air()
@@ -554,7 +554,7 @@ def test_who_listens_reads_no_card_key_or_word(run: Run) -> None:
     run(story())
 
 
-@pytest.mark.promise("forward-secrecy")
+@pytest.mark.guarantee("forward-secrecy")
 @pytest.mark.parametrize("with_secret", [False, True])
 def test_who_steals_the_keys_of_a_device_opens_nothing_that_was_recorded(with_secret: bool, run: Run) -> None:
     """The identity signs, and no key of a session comes from it: a start has a static key of its own, and a handshake
@@ -594,7 +594,7 @@ def _hash_after_first(stolen: Membership, began: Speaker, asked: Speaker, initia
 # Before anything.
 
 
-@pytest.mark.promise("cookies")
+@pytest.mark.guarantee("cookies")
 def test_nothing_is_computed_or_remembered_before_a_cookie_comes_back(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -628,7 +628,7 @@ def test_nothing_is_computed_or_remembered_before_a_cookie_comes_back(
     run(story())
 
 
-@pytest.mark.promise("replay")
+@pytest.mark.guarantee("replay")
 def test_a_sealed_datagram_is_accepted_once_and_as_it_was_sealed(run: Run) -> None:
     async def story() -> None:
         air = Air()

@@ -22,7 +22,7 @@ Pattern = Sequence[Sequence[str]]
 
 
 class Keys(NamedTuple):
-    """What one side takes for the keys of both. An honest side knows its own; the other's came in messages."""
+    """The keys of both sides in the view of one side. An honest side knows its own; the other's came in messages."""
 
     e_initiator: str = "e initiator"
     s_initiator: str = "s initiator"
@@ -30,7 +30,7 @@ class Keys(NamedTuple):
     s_responder: str = "s responder"
 
     def secrets(self, pattern: Pattern, messages: int) -> set[frozenset[str]]:
-        """What is mixed in by so many messages."""
+        """Return the secrets that the first messages mix into the key."""
         initiator = {"e": self.e_initiator, "s": self.s_initiator}
         responder = {"e": self.e_responder, "s": self.s_responder}
         tokens = [token for message in pattern[:messages] for token in message]
@@ -91,9 +91,9 @@ def properties(pattern: Pattern) -> list[tuple[int, int]]:
     return [(source(pattern, message), destination(pattern, message)) for message in range(1, 6)]
 
 
-@pytest.mark.promise("second-message")
-@pytest.mark.promise("third-message")
-@pytest.mark.promise("forward-secrecy")
+@pytest.mark.guarantee("second-message")
+@pytest.mark.guarantee("third-message")
+@pytest.mark.guarantee("forward-secrecy")
 def test_the_table_of_the_page_is_what_the_model_finds() -> None:
     found = properties(XX)
     assert found == [(0, 0), (2, 1), (2, 5), (2, 5), (2, 5)]

@@ -1,4 +1,4 @@
-"""Stored events asked for before anybody can answer: whatever starts first, they come, and whether all did is told."""
+"""Requests for stored events before any node can answer: the events arrive later, and completeness is reported."""
 
 import asyncio
 from collections.abc import Callable

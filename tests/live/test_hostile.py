@@ -1,4 +1,4 @@
-"""Datagrams of garbage leave a node running, each dropped by a name that is counted and traced."""
+"""Malformed datagrams do not stop a node; each is dropped for a reason that is counted and traced."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Several interfaces per node: broadcasts on each, unicasts over the cheapest, links that come and go one by one."""
+"""Several interfaces per node: broadcasts on each, unicasts over the cheapest, links that change one by one."""
 
 import asyncio
 import socket
@@ -75,7 +75,7 @@ def test_a_neighbor_over_two_interfaces_is_two_links_that_come_and_go_one_by_one
             network.cut(1, 2, RADIO)
             await network.wait_until_discovered()
             assert network.nodes[1].neighbors == [2]
-            assert speaker(1).told == [
+            assert speaker(1).notifications == [
                 ("up", Link(2, RADIO, 0.001)),
                 ("up", Link(2, WIRE, 0.0001)),
                 ("down", Link(2, RADIO, 0.001)),
@@ -134,17 +134,17 @@ def test_a_neighbor_that_does_not_acknowledge_is_removed_from_that_interface_unt
         async with LoopbackNetwork(config(id, Speaker, interfaces=BOTH) for id in (1, 2)) as network:
             both_linked(network)
             await network.wait_until_discovered()
-            speaker(1).told.clear()
+            speaker(1).notifications.clear()
             # Node 2 no longer hears node 1 over the wire, while its own beacons still arrive there.
             network.adapters[2, WIRE].reach.clear()
             network.nodes[1].publish({"text": "lost", "to": 2, "token": 7})
-            await until(lambda: ("unreachable", 7) in speaker(1).told)
-            assert speaker(1).told[:2] == [("unreachable", 7), ("down", Link(2, WIRE, 0.0001))]
+            await until(lambda: ("unreachable", 7) in speaker(1).notifications)
+            assert speaker(1).notifications[:2] == [("unreachable", 7), ("down", Link(2, WIRE, 0.0001))]
             await until(lambda: network.nodes[1].drops["link_unproven"] > 1)
-            assert len(speaker(1).told) == 2, "a beacon that nothing can answer makes no link"
+            assert len(speaker(1).notifications) == 2, "a beacon that nothing can answer makes no link"
             network.adapters[2, WIRE].reach.add(1)
-            await until(lambda: len(speaker(1).told) == 3)
-            assert speaker(1).told[2] == ("up", Link(2, WIRE, 0.0001))
+            await until(lambda: len(speaker(1).notifications) == 3)
+            assert speaker(1).notifications[2] == ("up", Link(2, WIRE, 0.0001))
             assert network.nodes[1].drops["unacknowledged"] == 1
 
     run(story())
@@ -261,14 +261,14 @@ def test_a_measured_cost_is_the_time_that_a_packet_takes_and_grows_with_losses(c
             transport.reach |= {1, 2}
         async with LiveNode(one, {"udp": slow}) as node, LiveNode(two, {"udp": usual}) as other:
             node.add_peer(other.address)
-            await until(lambda: len(speaker(1).told) >= 2)
-            (up, at), (changed, measured) = speaker(1).told[:2]
+            await until(lambda: len(speaker(1).notifications) >= 2)
+            (up, at), (changed, measured) = speaker(1).notifications[:2]
             assert (up, at, changed) == ("up", Link(2, "udp", 0.001), "changed")
             assert isinstance(measured, Link)
             # Half of 40 ms there and nothing back.
             assert 0.02 <= measured.cost_s < 0.08
             assert node.links == [measured]
-            assert speaker(2).told[-1] == ("up", Link(1, "udp", 0.0007)), "it measures nothing"
+            assert speaker(2).notifications[-1] == ("up", Link(1, "udp", 0.0007)), "it measures nothing"
             slow.loses_probes = True
             await until(lambda: node.links[0].cost_s > 1.5 * measured.cost_s)
             first = next(row for row in rows(node) if row["kind"] == "link_changed")

@@ -1,4 +1,4 @@
-"""Nodes with keys: members find each other and talk, others stay strangers, and each says so."""
+"""Nodes with keys: members communicate, and other nodes are rejected and logged."""
 
 import asyncio
 import logging
@@ -76,7 +76,7 @@ def test_nodes_with_one_secret_find_each_other(config: MakeConfig, run: Run) -> 
     run(story())
 
 
-@pytest.mark.promise("strangers")
+@pytest.mark.guarantee("strangers")
 def test_open_and_keyed_nodes_stay_strangers_and_both_say_so(
     config: MakeConfig, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -94,7 +94,7 @@ def test_open_and_keyed_nodes_stay_strangers_and_both_say_so(
     assert sum("has no keys, and this one has" in text for text in said) == 1
 
 
-@pytest.mark.promise("strangers")
+@pytest.mark.guarantee("strangers")
 def test_nodes_of_different_networks_stay_strangers(
     config: MakeConfig, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,8 +158,8 @@ class Believer(Certified):
         return Member(certificate.node, certificate.key, credential)
 
 
-@pytest.mark.promise("revoked-reads-nothing")
-@pytest.mark.promise("list-arrives")
+@pytest.mark.guarantee("revoked-reads-nothing")
+@pytest.mark.guarantee("list-arrives")
 def test_a_revoked_node_is_a_stranger_everywhere_and_its_events_are_dropped(config: MakeConfig, run: Run) -> None:
     async def story() -> None:
         operator = Operator("of this story")
@@ -257,8 +257,8 @@ def test_a_folder_that_may_not_be_looked_into_changes_nothing_either(
     assert "was not read again: [Errno 13] Permission denied" in caplog.text
 
 
-@pytest.mark.promise("certified")
-@pytest.mark.promise("signed")
+@pytest.mark.guarantee("certified")
+@pytest.mark.guarantee("signed")
 def test_what_a_certificate_does_not_allow_is_refused_at_the_door(config: MakeConfig, run: Run) -> None:
     async def story() -> None:
         policy = {"publish": "road is not null", "subscribe": "road = 'A1'", "attributes": {"rank": "major", "n": 1}}

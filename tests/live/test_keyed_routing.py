@@ -1,4 +1,4 @@
-"""Keys over routers: what is carried in parcels is judged too, and certified attributes decide who gets an event."""
+"""Keys with routers: parcels are verified, too, and certified attributes decide which nodes get an event."""
 
 import contextlib
 
@@ -11,7 +11,7 @@ from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.protocols.topic_holder.messages import Publication
 from carrycast.routers.aodv.messages import Packet
 from tests.live.conftest import MakeConfig, Run
-from tests.live.keyed import Operator, signed
+from tests.live.keyed import Operator, sign_event
 from tests.live.test_topic_holder import holder_config
 
 OPERATOR = Operator()
@@ -62,6 +62,6 @@ def test_an_unsigned_event_in_a_parcel_goes_no_further(config: MakeConfig) -> No
         )
 
     event = Event(EventId(1, 1), {"topic": "jam"})
-    plan.codecs[Layer.ROUTING].decode(carried(signed(signer.signatures, event)))
+    plan.codecs[Layer.ROUTING].decode(carried(sign_event(signer.signatures, event)))
     with pytest.raises(DecodeError, match="event_unsigned"):
         plan.codecs[Layer.ROUTING].decode(carried(event))

@@ -32,7 +32,7 @@ from carrycast.node.security.membership import Certified, Rejection
 from carrycast.node.security.primitives import Cipher, DhKeyPair, SigningKey, is_signed_by
 from carrycast.node.security.revocations import RevocationList, RevocationTimes, read_revocation_list, revoke_nodes
 from carrycast.node.security.verification import CERTIFICATE
-from tests.live.keyed import Operator, private_of, signed
+from tests.live.keyed import Operator, private_of, sign_event
 
 OPERATOR = Operator()
 EVENT = Event(
@@ -209,9 +209,9 @@ def test_a_list_ends_where_it_would_not_be_taken() -> None:
     assert read_revocation_list(OPERATOR.key.public, made.encode_delta(0)) == made
 
 
-@pytest.mark.promise("signed")
+@pytest.mark.guarantee("signed")
 def test_an_event_is_good_as_it_was_signed() -> None:
-    made = signed(OPERATOR.verifier(1).signatures, EVENT)
+    made = sign_event(OPERATOR.verifier(1).signatures, EVENT)
     judge = OPERATOR.verifier(2).signatures
     sent = msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Event)
     assert judge.verify(sent) is None
@@ -235,7 +235,7 @@ def test_an_event_is_good_as_it_was_signed() -> None:
 
 
 def test_a_signature_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = signed(OPERATOR.verifier(1).signatures, EVENT)
+    sent = sign_event(OPERATOR.verifier(1).signatures, EVENT)
     judge = OPERATOR.verifier(2).signatures
     calls: list[bytes] = []
 
@@ -283,7 +283,7 @@ def refreshed(subscription: Subscription) -> tuple[Message, Codec]:
     return Refresh("t", SubscriptionEntry(subscription, Position(0, 0), (0, 0))), vetted.codecs[Layer.DISSEMINATION]
 
 
-@pytest.mark.promise("certified")
+@pytest.mark.guarantee("certified")
 def test_attributes_of_a_subscriber_are_what_its_operator_says() -> None:
     certified = OPERATOR.verifier(1, subscribe="road = 'A1'", attributes={"rank": "major"}).attach_certificate
 

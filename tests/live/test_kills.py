@@ -1,4 +1,4 @@
-"""What was acknowledged as stored is not lost, and what was confirmed does not come again, whoever is killed."""
+"""Killed processes: stored events are not lost, and acknowledged events are not delivered again."""
 
 from pathlib import Path
 

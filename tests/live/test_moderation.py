@@ -1,4 +1,4 @@
-"""How a node is woken, and how fast it sends: pauses where much comes, a window by the time that an answer takes."""
+"""Interrupt moderation (pauses at high rates), and congestion control (RTO and window)."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Five nodes on loopback in a line, with links that come and go."""
+"""Five nodes on loopback in a line, with links that change."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The Noise handshake against published vectors, and against who changes a byte of it."""
+"""The Noise handshake: published test vectors, and changed messages."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where other nodes are: who is asked, how often, when somebody speaks in a neighbor's name."""
+"""Path validation: challenges when a node is heard from a new address, or when an attacker uses its id."""
 
 import asyncio
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class Asking(PathUser):
 
 
 def test_a_neighbor_that_has_answered_is_not_asked_again(run: Run) -> None:
-    """Who forges its name makes it hear one short datagram for each address; what is lost is said again."""
+    """A forged sender gets one short datagram for each address; lost challenges are repeated."""
 
     async def story() -> None:
         user = Asking()

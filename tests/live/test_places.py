@@ -21,7 +21,7 @@ from carrycast.node.link.udp import find_prefixes
 from carrycast.node.node import LiveNode
 from tests.live.addresses import udp_address
 from tests.live.conftest import MakeConfig, Run
-from tests.live.insider import fifty_arrive, joined
+from tests.live.insider import check_fifty_arrive, connect
 
 MOST = QuotaSettings().neighbors
 HERE, ELSEWHERE = "192.0.2.1", "198.51.100.1"
@@ -190,8 +190,8 @@ def test_a_node_full_of_silent_strangers_hears_a_newcomer_at_once(config: MakeCo
             await strangers.settle(first, range(1000, 1000 + MOST), 3600.0)
             assert len(first.neighbors) == MOST
             async with LiveNode(config(2, "epidemic")) as second:
-                inbox = await joined(first, second)
-                await fifty_arrive(first, inbox)
+                inbox = await connect(first, second)
+                await check_fifty_arrive(first, inbox)
             assert first.drops["neighbor_replaced"] > 0
             assert first.drops["beacon_period_too_long"] == MOST
 
@@ -208,7 +208,7 @@ def test_strangers_that_come_without_end_push_out_nobody_who_speaks(config: Make
             made, interfaces=tuple(replace(one, quotas=QuotaSettings(neighbors=4)) for one in made.interfaces)
         )
         async with LiveNode(few) as first, LiveNode(config(2, "flooding", beacons=patient)) as second:
-            inbox = await joined(first, second)
+            inbox = await connect(first, second)
             # The neighbor has spoken again.
             await until(lambda: first.status().counts["received"] >= 4, 20)
             async with flooded(made, first) as strangers:
@@ -216,7 +216,7 @@ def test_strangers_that_come_without_end_push_out_nobody_who_speaks(config: Make
                 assert first.drops["neighbors_full"] > 0
                 assert first.drops["neighbor_replaced"] >= 5
                 assert 2 not in replaced(first)
-                await fifty_arrive(first, inbox)
+                await check_fifty_arrive(first, inbox)
 
     run(story())
 

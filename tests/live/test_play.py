@@ -1,4 +1,4 @@
-"""Live nodes whose links come and go as a contact plan says, and nodes that end without a word."""
+"""Live nodes whose links follow a contact plan, and nodes that crash."""
 
 import asyncio
 

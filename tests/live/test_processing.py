@@ -20,7 +20,7 @@ from carrycast.node.runtime import processing
 from carrycast.node.runtime.processing import ProcessorConfig
 from carrycast.node.security_policy import KeyedSecurityPolicy
 from tests.live.conftest import MakeConfig, Run
-from tests.live.keyed import Operator, signed
+from tests.live.keyed import Operator, sign_event
 from tests.live.talker import Talker
 
 FUNCTIONS = """
@@ -136,7 +136,7 @@ def test_what_is_not_to_be_processed_has_an_outcome_too(config: MakeConfig, run:
         made = operator.keyed(with_functions(config(1, Runner), tmp_path, "double"))
         async with LiveNode(made) as node:
             assert isinstance(node.security, KeyedSecurityPolicy)
-            gone = signed(operator.verifier(7).signatures, Event(EventId(7, 7), {"run": "double", "n": 1}))
+            gone = sign_event(operator.verifier(7).signatures, Event(EventId(7, 7), {"run": "double", "n": 1}))
             node.security.membership.take_revocations(operator.revoked(7))
             # As if it had come in pieces, from somebody who carried it.
             runner().on_publish(0.0, gone)

@@ -1,4 +1,4 @@
-"""What one neighbor may take of a node: by the CPU that its messages take, not by the clock."""
+"""The limit of the CPU time that the messages of one neighbor may take."""
 
 import time
 from collections.abc import Callable

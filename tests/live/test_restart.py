@@ -1,4 +1,4 @@
-"""What outlives a restart: numbers never given twice, subscriptions that stand, a protocol's own store."""
+"""State that survives a restart: sequence numbers, named subscriptions, the store of the protocol."""
 
 import sqlite3
 from pathlib import Path

@@ -18,7 +18,17 @@ from carrycast.lab.loopback.network import LoopbackNetwork, until
 from carrycast.sim.testing import Net
 from carrycast.trace import Kind
 from tests.live.conftest import MakeConfig, Run
-from tests.live.worlds import BEACONS, REPORT_S, Subject, config_of, label, net_of, number, settled, subjects
+from tests.live.environments import (
+    BEACONS,
+    REPORT_S,
+    Subject,
+    label,
+    make_config,
+    make_net,
+    number,
+    subjects,
+    wait_until_settled,
+)
 
 PUBLISHER, RELAY, SUBSCRIBER = 0, 1, 2
 LINE = [(PUBLISHER, RELAY), (RELAY, SUBSCRIBER)]
@@ -36,7 +46,7 @@ QUIET_S = {**REPORT_S, "asp": 1.0}
 """An announcement on its way to a relay that starts anew may reach it before that has found its other neighbor. It
 leads nowhere then, and what is published while it is valid has no path."""
 CARRY = {"adaptive", "epidemic", "semi_probabilistic"}
-"""Who keeps an event for whom it cannot reach."""
+"""The protocols that keep an event for a node that cannot be reached."""
 
 ALWAYS = {1, 3, 5}
 """Published while everybody was there, and known to be."""
@@ -51,7 +61,7 @@ def wanted(subject: Subject) -> set[int]:
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=label)
 def test_in_the_simulator(subject: Subject) -> None:
-    net = net_of(LINE, subject)
+    net = make_net(LINE, subject)
     net.subscribe(SUBSCRIBER, "true")
     for a, b in LINE:
         net.heal(a, b)
@@ -110,16 +120,16 @@ def test_on_loopback(subject: Subject, clean: bool, config: MakeConfig, run: Run
         if id == SUBSCRIBER:
             node.subscribe("true", inbox, name="application")
         await until(lambda: all(lost(network, other, id) > before[other] for other in known))
-        await settled(network, QUIET_S.get(str(subject["name"]), 0.0))
+        await wait_until_settled(network, QUIET_S.get(str(subject["name"]), 0.0))
 
     async def story() -> None:
         configs = [
-            replace(config_of(config, id, subject), store=tmp_path / str(id)) for id in (PUBLISHER, RELAY, SUBSCRIBER)
+            replace(make_config(config, id, subject), store=tmp_path / str(id)) for id in (PUBLISHER, RELAY, SUBSCRIBER)
         ]
         async with LoopbackNetwork(configs) as network:
             network.nodes[SUBSCRIBER].subscribe("true", inbox, name="application")
             network.line()
-            await settled(network, QUIET_S.get(str(subject["name"]), 0.0))
+            await wait_until_settled(network, QUIET_S.get(str(subject["name"]), 0.0))
             network.nodes[PUBLISHER].publish({"n": 1})
             await arrived(1)
             for turn, id in enumerate((RELAY, SUBSCRIBER)):
@@ -139,6 +149,6 @@ def test_on_loopback(subject: Subject, clean: bool, config: MakeConfig, run: Run
 
 
 def lost(network: LoopbackNetwork, observer: NodeId, neighbor: NodeId) -> int:
-    """How often a node has lost its link to a neighbor."""
+    """Return how often a node has lost its link to a neighbor."""
     rows = network.nodes[observer].trace.table().to_pylist()
     return sum(row["kind"] == Kind.LINK_DOWN and row["peer"] == neighbor for row in rows)

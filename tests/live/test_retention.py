@@ -1,4 +1,4 @@
-"""The retention contract of live nodes: what is acknowledged is kept, the rest is refused, and the books balance."""
+"""The retention contract of live nodes: acknowledged events are kept, others are refused, and the accounts balance."""
 
 import asyncio
 import os
@@ -54,7 +54,7 @@ def check_books(node: LiveNode) -> None:
 
 
 def until_refused(publications: Iterator[EventId]) -> tuple[int, str]:
-    """How many were published before one was refused, and why it was."""
+    """Return how many events were published before one was refused, and the reason."""
     published = 0
     try:
         for _ in publications:

@@ -23,16 +23,16 @@ from carrycast.node.security.revocations import (
     revoke_nodes,
 )
 from carrycast.node.security.session_control import LIST_SEGMENT
-from tests.live.air import Air, Speaker, carried_until, meet
+from tests.live.air import Air, Speaker, carry_until, meet
 from tests.live.conftest import Run
 from tests.live.keyed import Operator
 
 MANY = 1700
 MTU = 508
-"""What every link of IPv4 carries of a UDP datagram."""
+"""The longest UDP payload that every IPv4 host accepts."""
 
 
-@pytest.mark.promise("list-arrives")
+@pytest.mark.guarantee("list-arrives")
 def test_a_long_list_crosses_a_link_with_a_small_mtu_that_loses_three_of_ten(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,12 +46,12 @@ def test_a_long_list_crosses_a_link_with_a_small_mtu_that_loses_three_of_ten(
         air.loss, air.mtu = 0.3, MTU
         assert first.membership.take_revocations(operator.revoked(4, *range(1000, 1000 + MANY)))
         others = (second, third)
-        await carried_until(air, lambda: all(one.membership.number == 1 for one in others))
+        await carry_until(air, lambda: all(one.membership.number == 1 for one in others))
         for one in (first, *others):
             assert 4 not in {session.member.node for session in one.transport.sessions}
         # Each knows that the others have it: nothing is sent for ever.
         everybody = (first, *others)
-        await carried_until(
+        await carry_until(
             air, lambda: all(session.list_number == 1 for one in everybody for session in one.transport.sessions)
         )
         air.carry()
@@ -61,7 +61,7 @@ def test_a_long_list_crosses_a_link_with_a_small_mtu_that_loses_three_of_ten(
     run(story())
 
 
-@pytest.mark.promise("list-difference")
+@pytest.mark.guarantee("list-difference")
 def test_only_what_changed_travels(run: Run) -> None:
     async def story() -> None:
         air, operator = Air(), Operator("of changes")
@@ -80,7 +80,7 @@ def test_only_what_changed_travels(run: Run) -> None:
     run(story())
 
 
-@pytest.mark.promise("list-arrives")
+@pytest.mark.guarantee("list-arrives")
 def test_a_neighbor_that_was_away_gets_the_list_when_it_is_back(run: Run) -> None:
     """Nothing of the first attempts arrives."""
 
@@ -90,10 +90,10 @@ def test_a_neighbor_that_was_away_gets_the_list_when_it_is_back(run: Run) -> Non
         meet(air, first, second)
         air.loss = 1.0
         assert first.membership.take_revocations(operator.revoked(9))
-        await carried_until(air, lambda: air.lost > 3)
+        await carry_until(air, lambda: air.lost > 3)
         assert second.membership.number == 0
         air.loss = 0.0
-        await carried_until(air, lambda: second.membership.number == 1)
+        await carry_until(air, lambda: second.membership.number == 1)
 
     run(story())
 
@@ -110,7 +110,7 @@ def test_a_newcomer_that_knows_more_tells(run: Run) -> None:
     run(story())
 
 
-@pytest.mark.promise("list-difference")
+@pytest.mark.guarantee("list-difference")
 def test_a_list_to_which_changes_do_not_fit_is_fetched_whole(run: Run) -> None:
     """The operator's file was lost and begun again: lists of one number that are not the same."""
 
@@ -137,7 +137,7 @@ class Silent:
         return b""
 
 
-@pytest.mark.promise("list-forged")
+@pytest.mark.guarantee("list-forged")
 def test_a_neighbor_that_only_says_it_has_a_list_keeps_nobody_from_bringing_one(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +152,7 @@ def test_a_neighbor_that_only_says_it_has_a_list_keeps_nobody_from_bringing_one(
         air.carry()
         assert second.transport._control._download.active
         assert first.membership.take_revocations(operator.revoked(9))
-        await carried_until(air, lambda: second.membership.number == 1)
+        await carry_until(air, lambda: second.membership.number == 1)
 
     run(story())
 
@@ -180,9 +180,9 @@ def test_a_member_that_asks_without_end_is_answered_so_much_only(run: Run) -> No
     run(story())
 
 
-@pytest.mark.promise("later-versions")
+@pytest.mark.guarantee("later-versions")
 def test_texts_within_a_session_that_are_none_are_named(run: Run) -> None:
-    """What a later version says is ignored, also at the end of what this one knows."""
+    """Unknown messages of later versions are ignored, also unknown bytes at the end of known ones."""
 
     async def story() -> None:
         air = Air()
@@ -209,7 +209,7 @@ def test_texts_within_a_session_that_are_none_are_named(run: Run) -> None:
     run(story())
 
 
-@pytest.mark.promise("list-ends")
+@pytest.mark.guarantee("list-ends")
 def test_entries_end_and_go_from_the_list_by_difference_too() -> None:
     operator, now_s = Operator("of ends"), 1e9
     first = revoke_nodes(
@@ -231,7 +231,7 @@ def test_entries_end_and_go_from_the_list_by_difference_too() -> None:
     assert read_revocation_list(operator.key.public, bytes(MAX_LIST_BYTES + 1)) is None
 
 
-@pytest.mark.promise("list-ends")
+@pytest.mark.guarantee("list-ends")
 def test_a_node_stays_on_the_list_until_its_last_certificate_has_ended_with_its_grace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -260,7 +260,7 @@ def _public(operator: Path) -> bytes:
     return read_key(operator.with_name(f"{operator.name}.pub"), KeyKind.PUBLIC)[1]
 
 
-@pytest.mark.promise("revocation-overrides")
+@pytest.mark.guarantee("revocation-overrides")
 def test_a_revocation_counts_whatever_time_is_claimed() -> None:
     operator = Operator("of claims")
     judge = operator.verifier(1).membership
@@ -271,7 +271,7 @@ def test_a_revocation_counts_whatever_time_is_claimed() -> None:
     assert judge.verify_card(operator.verifier(2).membership.card) is not Rejection.REVOKED, "it was certified again"
 
 
-@pytest.mark.promise("revocation-overrides")
+@pytest.mark.guarantee("revocation-overrides")
 def test_a_certificate_that_was_issued_by_a_clock_that_was_ahead_is_revoked_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Transports between nodes with keys, on an air of their own: groups, handshakes that cross, sessions made anew."""
+"""Sealed channels on a simulated medium: groups, simultaneous handshakes, renewed sessions."""
 
 import asyncio
 import time
@@ -41,7 +41,7 @@ def test_one_datagram_to_the_group_reaches_all_members_and_nobody_else(run: Run)
     run(story())
 
 
-@pytest.mark.promise("no-impersonation")
+@pytest.mark.guarantee("no-impersonation")
 def test_a_neighbor_cannot_say_to_the_group_what_another_said(run: Run) -> None:
     """All neighbors know the key under which a node speaks to its group; the marks are each one's own."""
 
@@ -143,7 +143,7 @@ def test_who_is_revoked_cannot_read_what_goes_to_the_group(run: Run) -> None:
     run(story())
 
 
-@pytest.mark.promise("list-forged")
+@pytest.mark.guarantee("list-forged")
 def test_a_member_makes_a_node_verify_one_list_and_not_thousands(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not among the messages for which a neighbor has a quota. An honest list still comes."""
 
@@ -265,7 +265,7 @@ def test_a_neighbor_may_be_heard_over_four_interfaces(run: Run) -> None:
 
 
 def test_a_member_that_writes_anothers_address_gets_nothing_of_its_place(run: Run) -> None:
-    """What is meant for an address stays sealed for who shook hands from there."""
+    """Datagrams to an address are encrypted for the node that completed a handshake from there."""
 
     async def story() -> None:
         air = Air()
@@ -315,7 +315,7 @@ def test_who_takes_over_the_address_of_another_shakes_hands_from_there(run: Run)
     run(story())
 
 
-@pytest.mark.promise("replay")
+@pytest.mark.guarantee("replay")
 def test_slots_that_are_cut_off_are_no_datagram(run: Run) -> None:
     async def story() -> None:
         air = Air()

@@ -1,4 +1,5 @@
-"""A network under harm: every pair is accounted for, no rule is broken, and what is dropped has a name."""
+"""A network with many faults: every delivery is accounted for, no invariant is violated, and every drop has a
+reason."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A node on a full disk: it starts, brings what it has, refuses durable work with the reason, and recovers."""
+"""A node on a full disk: it starts, delivers its stored events, refuses to store more with the reason, and recovers."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""Topic holders live: the six schemes over links that come and go, from their files, and beside the simulator."""
+"""Topic holders on live nodes: the six schemes over changing links, from their files, and compared with the
+simulator."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A tree of live brokers over links that form a circle: it delivers once, and repairs itself when a link goes."""
+"""A tree of live brokers over links that form a cycle: it delivers once, and repairs itself when a link is lost."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The tutorial on processors, followed line by line: what it shows is what is there and what happens."""
+"""The tutorial on processors, executed line by line: files and outputs are those that it shows."""
 
 import os
 import re

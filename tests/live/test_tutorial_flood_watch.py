@@ -29,7 +29,7 @@ def lines(text: str) -> list[str]:
 
 
 def printed(commands: str) -> list[str]:
-    """What copying lines into a terminal shows."""
+    """Return the output of lines that are copied into a terminal."""
     shown: list[str] = []
     environment = {**os.environ, "PYTHONPATH": str(Path(carrycast.__path__[0]).parent)}
     for command in commands.splitlines():

@@ -1,4 +1,4 @@
-"""Time that a message waits between two live nodes is taken off what it says is left of a lease."""
+"""The time that a message waits between two live nodes is subtracted from its remaining leases."""
 
 import asyncio
 import socket

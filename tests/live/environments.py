@@ -1,4 +1,4 @@
-"""The same nodes, links, subscriptions and publications, once simulated and once on loopback."""
+"""Stories that run in both environments: the same nodes, links, subscriptions and publications, simulated and live."""
 
 import asyncio
 import json
@@ -21,16 +21,17 @@ from carrycast.trace import Trace
 from tests.live.conftest import MakeConfig
 
 BEACONS = BeaconSettings(period_s=0.05, missed=5)
-"""Quick, and with room for a loop that is held up for a fifth of a second."""
+"""Short periods; a link survives if the event loop is blocked for a fifth of a second."""
 
 Subject = Mapping[str, object]
 Edge = tuple[NodeId, NodeId]
 Pair = tuple[int, int]
-"""The number of an event, which both worlds give it as an attribute, and the node that got it."""
+"""The number of an event, an attribute that is the same in both environments, and the node that received it."""
 
 CERTAIN: dict[str, dict[str, object]] = {
-    # Reports every ten seconds and retries every minute are for days, and a draw may fall differently in each world.
-    # Reports are good for two seconds: one that waited for a loop that was held up is old, but not too old.
+    # The defaults, reports every ten seconds and retries every minute, are too slow for a test. Nothing is random here,
+    # because random numbers differ between the environments. Reports are valid for two seconds, in case the event loop
+    # is blocked.
     "adaptive": {
         "tau": 1.0,
         "sigma": 0.0,
@@ -41,23 +42,23 @@ CERTAIN: dict[str, dict[str, object]] = {
         "retry_s": 0.2,
     },
     "semi_probabilistic": {"tau": 1.0, "update_s": 0.1, "missed_updates": 20.0, "retry_s": 3600.0},
-    # How often somebody asks again depends on how long the loop is held up.
+    # The number of repeated requests depends on how long the event loop is blocked.
     "drift": {"answers": 1000},
     "gossip": {"p": 1.0},
     "asp": {"validity_s": 1000.0},
-    # With few copies it matters who asks first.
+    # With few copies the result would depend on the order of requests.
     "spray_and_wait": {"copies": 1024},
     "prophet": {"exchange_s": 0.1},
 }
 REPORT_S = {"adaptive": 1.0, "semi_probabilistic": 1.5, "prophet": 1.0}
-"""Who tells its neighbors every 0.1 s what it wants is given so long after links have changed: a new neighbor is heard
-only once it has answered, and what is not sent to it by then is lost to it."""
+"""How long a story waits after links have changed, for protocols that report their subscriptions every 0.1 s: a new
+neighbor gets no events before its first report."""
 SEED = 1
 OFFERED = find_capabilities(store=False, facts=HostFacts())
 
 
 class Phase(NamedTuple):
-    """Some links come, some go; then some nodes publish."""
+    """Some links are made and some are cut; then some nodes publish."""
 
     link: Sequence[Edge] = ()
     cut: Sequence[Edge] = ()
@@ -72,7 +73,7 @@ class Story(NamedTuple):
 
 
 def subjects() -> list[Subject]:
-    """Every protocol and variant that a plain node can run, with settings that leave nothing to chance."""
+    """Return every protocol and variant that a plain node can run, with settings that leave nothing to chance."""
     return [
         {**table, **CERTAIN.get(str(table["name"]), {})}
         for table in examples()
@@ -82,12 +83,12 @@ def subjects() -> list[Subject]:
 
 
 def label(subject: Subject) -> str:
-    """As the command line names it."""
+    """Return the name of a subject, as on the command line."""
     return "/".join(str(subject[key]) for key in ("name", "variant") if key in subject)
 
 
-def net_of(edges: Iterable[Edge], subject: Subject) -> Net:
-    """A simulated network in which all these links may be, and none is yet; it finds them by beacons."""
+def make_net(edges: Iterable[Edge], subject: Subject) -> Net:
+    """Make a simulated network in which these links are cut; nodes discover links by beacons."""
     edges = list(edges)
     beacons = {"mode": "beacon", "period_s": BEACONS.period_s, "missed": BEACONS.missed}
     settings = {key: value for key, value in subject.items() if key != "name"}
@@ -97,13 +98,13 @@ def net_of(edges: Iterable[Edge], subject: Subject) -> Net:
     return net
 
 
-def config_of(config: MakeConfig, node: NodeId, subject: Subject) -> NodeConfig:
-    """The same stack on a live node."""
+def make_config(config: MakeConfig, node: NodeId, subject: Subject) -> NodeConfig:
+    """Make the configuration of a live node with the same stack."""
     return replace(config(node), plan=make_stack_plan(subject, None, BEACONS, OFFERED, "test"))
 
 
-class Account:
-    """What a world says of a story: its traces, and what had been delivered by the end of each phase."""
+class StoryResult:
+    """The result of a story in one environment: its traces, and the deliveries up to the end of each phase."""
 
     def __init__(self, delivered: list[set[Pair]], traces: list[Trace]) -> None:
         self.delivered = delivered
@@ -116,7 +117,8 @@ class Account:
         self._subscriptions = {row["subscription"]: Filter(row["filter"]).text for row in standing}
 
     def of(self, *kinds: str) -> list[dict[str, object]]:
-        """The rows of some kinds, with events and subscriptions by names that both worlds share."""
+        """Return the rows of some kinds, with names of events and subscriptions that are the same in both
+        environments."""
         return [
             {
                 **row,
@@ -128,10 +130,10 @@ class Account:
         ]
 
 
-def simulated(story: Story, subject: Subject) -> Account:
-    """In the simulator."""
+def simulate_story(story: Story, subject: Subject) -> StoryResult:
+    """Run a story in the simulator."""
     edges = {edge: None for phase in story.phases for edge in phase.link}
-    net = net_of(edges, subject)
+    net = make_net(edges, subject)
     for node, filter in enumerate(story.filters):
         net.subscribe(node, filter)
     after: list[set[Pair]] = []
@@ -146,18 +148,18 @@ def simulated(story: Story, subject: Subject) -> Account:
         net.run(2)
         after.append({(number(event), node) for node in range(len(story.filters)) for event in net.delivered(node)})
     net.stop()
-    return Account(after, [net.simulation.trace])
+    return StoryResult(after, [net.simulation.trace])
 
 
-async def live(story: Story, subject: Subject, config: MakeConfig, expected: Sequence[set[Pair]]) -> Account:
-    """On loopback: a phase is over when what is expected of it is there, and nothing else may be."""
+async def run_live(story: Story, subject: Subject, config: MakeConfig, expected: Sequence[set[Pair]]) -> StoryResult:
+    """Run a story on loopback. A phase ends when exactly the expected events are delivered."""
     delivered: list[Pair] = []
     after: list[set[Pair]] = []
 
     def inbox(subscription: SubscriptionId, event: Event, hops: int) -> None:
         delivered.append((number(event), subscription.subscriber))
 
-    configs = [config_of(config, id, subject) for id in range(len(story.filters))]
+    configs = [make_config(config, id, subject) for id in range(len(story.filters))]
     async with LoopbackNetwork(configs) as network:
         traces = [node.trace for node in network.nodes.values()]
         for id, filter in enumerate(story.filters):
@@ -167,21 +169,21 @@ async def live(story: Story, subject: Subject, config: MakeConfig, expected: Seq
                 network.cut(a, b)
             for a, b in phase.link:
                 network.link(a, b)
-            await settled(network, REPORT_S.get(str(subject["name"]), 0.0))
+            await wait_until_settled(network, REPORT_S.get(str(subject["name"]), 0.0))
             for id, attributes in phase.publish:
                 network.nodes[id].publish(attributes)
             with suppress(WorkError):
                 await until(lambda wanted=wanted: set(delivered) >= wanted, 10.0)  # type: ignore[misc]  # bound at once
             assert set(delivered) == wanted, (set(delivered) - wanted, wanted - set(delivered))
             after.append(set(delivered))
-    # Stopped: nothing more can come, and nothing came twice.
+    # After the stop: no further deliveries, and no duplicates.
     assert sorted(delivered) == sorted(expected[-1])
-    return Account(after, traces)
+    return StoryResult(after, traces)
 
 
-async def settled(network: LoopbackNetwork, quiet_s: float) -> None:
-    """Until every node has known exactly its links for so long: a loop that is held up loses links that stand, and what
-    is published before they are found again is lost to whoever is beyond them."""
+async def wait_until_settled(network: LoopbackNetwork, quiet_s: float) -> None:
+    """Wait until every node has known exactly its links for this long: a blocked event loop loses links, and events
+    that are published before the links are found again do not arrive."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + 20.0
     while True:
@@ -195,7 +197,7 @@ async def settled(network: LoopbackNetwork, quiet_s: float) -> None:
 
 
 def number(event: Event) -> int:
-    """What both worlds call an event."""
+    """Return the number of an event, which is the same in both environments."""
     value = event.attributes["n"]
     assert isinstance(value, int)
     return value
