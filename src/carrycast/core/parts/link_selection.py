@@ -123,7 +123,7 @@ class LinkRules(ABC):
         """Whether an event that matches these filters may be for a local subscription."""
         return True
 
-    def promising(
+    def select_promising(
         self, event: Event, links: list[NodeId], matched: list[str], missing: int
     ) -> tuple[list[NodeId], list[NodeId]]:
         """[004 §2.3.1, step 2] Of the links without known subscribers, at most `missing` predicted ones, best first,
@@ -292,7 +292,7 @@ class LinkSelection(Generic[Report]):
         # Predictions are computed only if they matter.
         missing = wanted - len(adjacent) - len(nearby)
         if 0 < missing < len(rest):
-            predicted, rest = self._rules.promising(event, rest, matched, missing)
+            predicted, rest = self._rules.select_promising(event, rest, matched, missing)
         chosen = select_links(wanted, adjacent, nearby, predicted, rest, self._rng)
         if chosen:
             self._port.send_each(chosen, self._reports.message(event, hops_after(hops), remaining_s))

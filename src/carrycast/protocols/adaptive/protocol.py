@@ -306,7 +306,7 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
             return []
         return [interest for interest in matched if interest not in own and own.keys().isdisjoint(covering(interest))]
 
-    def promising(
+    def select_promising(
         self, event: Event, links: list[NodeId], matched: list[str], missing: int
     ) -> tuple[list[NodeId], list[NodeId]]:
         """[004 §2.3.1, step 2] The links with the largest utilities, at most `missing`; and the links without a
