@@ -41,9 +41,9 @@ def test_it_finds_what_comparing_with_each_finds(draw: object) -> None:
             index.remove(gone)
         if rng.random() < 0.3:
             asked: Filter = draw(rng)
-            assert index.covering(asked) == [text for text, known in held.items() if known.covers(asked)]
-            assert index.covered(asked) == [text for text, known in held.items() if asked.covers(known)]
-            found += len(index.covered(asked))
+            assert index.find_covering(asked) == [text for text, known in held.items() if known.covers(asked)]
+            assert index.find_covered(asked) == [text for text, known in held.items() if asked.covers(known)]
+            found += len(index.find_covered(asked))
         assert len(index) == len(held)
     assert found > 1000
 
@@ -54,13 +54,13 @@ def test_what_nothing_matches_is_covered_by_all_and_true_covers_all() -> None:
     for text in texts:
         index.add(Filter(text))
     nothing = Filter("x = 1 and x = 2")
-    assert len(index.covering(nothing)) == len(index) == 4
-    assert len(index.covered(Filter("true"))) == 4
-    assert index.covered(nothing) == [nothing.text]
+    assert len(index.find_covering(nothing)) == len(index) == 4
+    assert len(index.find_covered(Filter("true"))) == 4
+    assert index.find_covered(nothing) == [nothing.text]
     for text in texts:
         index.remove(Filter(text).text)
     assert len(index) == 0
-    assert index.covering(Filter("x = 1")) == []
+    assert index.find_covering(Filter("x = 1")) == []
 
 
 def test_many_ranges_under_one_value_are_found_too() -> None:
@@ -68,9 +68,9 @@ def test_many_ranges_under_one_value_are_found_too() -> None:
     for low in range(1000):
         index.add(Filter(f"topic = 'a' and value between {low} and {low + 10}"))
     asked = Filter("topic = 'a' and value between 500 and 505")
-    assert index.covering(asked) == [
+    assert index.find_covering(asked) == [
         Filter(f"topic = 'a' and value between {low} and {low + 10}").text for low in range(495, 501)
     ]
     wide = Filter("topic = 'a' and value between 100 and 200")
-    assert len(index.covered(wide)) == 91
-    assert index.covered(Filter("topic = 'b' and value between 100 and 200")) == []
+    assert len(index.find_covered(wide)) == 91
+    assert index.find_covered(Filter("topic = 'b' and value between 100 and 200")) == []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from carrycast.core.matching import Filter
-from carrycast.core.matching.patterns import like_matcher, parse_like
+from carrycast.core.matching.patterns import make_like_matcher, parse_like
 from tests.unit.matching.kleene import like_expression
 
 CASES = [
@@ -49,8 +49,8 @@ def test_patterns_match_as_in_sql(pattern: str, text: str, expected: bool) -> No
 def test_patterns_match_what_the_regular_expression_matches(pattern: str, text: str) -> None:
     plain = re.escape(pattern).replace("%", ".*").replace("_", ".")
     parsed = parse_like(pattern, None)
-    assert like_matcher(parsed)(text) is (re.fullmatch(plain, text) is not None)
-    assert like_expression(parsed) == like_expression(parse_like(parsed.sql()[1:-1], None))
+    assert make_like_matcher(parsed)(text) is (re.fullmatch(plain, text) is not None)
+    assert like_expression(parsed) == like_expression(parse_like(parsed.to_sql()[1:-1], None))
 
 
 def test_a_hostile_pattern_takes_no_exponential_time() -> None:

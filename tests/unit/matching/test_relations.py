@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from carrycast.core.matching import Filter
-from carrycast.core.matching.automata import Budget, some_string
+from carrycast.core.matching.automata import Budget, exists_string
 from carrycast.core.matching.intervals import ALL_STRINGS
-from carrycast.core.matching.patterns import like_matcher, parse_like
+from carrycast.core.matching.patterns import make_like_matcher, parse_like
 from carrycast.core.model import Scalar
 from tests.unit.matching.generators import (
     TOPICS,
@@ -233,8 +233,8 @@ def test_patterns_are_decided_as_enumeration_decides_them() -> None:
         patterns = tuple(
             (parse_like("".join(rng.choices("ab%_", k=rng.randint(0, 3))), None), rng.random() < 0.4) for _ in range(3)
         )
-        exists = any(all(like_matcher(p)(text) is not negated for p, negated in patterns) for text in texts)
-        assert some_string(ALL_STRINGS, patterns, Budget()) is exists, patterns
+        exists = any(all(make_like_matcher(p)(text) is not negated for p, negated in patterns) for text in texts)
+        assert exists_string(ALL_STRINGS, patterns, Budget()) is exists, patterns
 
 
 def test_too_many_alternatives_are_answered_on_the_safe_side() -> None:

@@ -5,7 +5,7 @@ from carrycast.core.matching.eligibility import admits, joint_policy, serves
 from carrycast.core.matching.errors import FilterError, quote_token
 from carrycast.core.matching.filter import Filter, pinned_values
 from carrycast.core.matching.index import FilterIndex
-from carrycast.core.matching.satisfiability import Satisfiability, check_satisfiability, example_of
+from carrycast.core.matching.satisfiability import Satisfiability, check_satisfiability, find_example
 from carrycast.core.matching.shared import MATCHER, relation
 from carrycast.core.matching.terms import (
     And,
@@ -51,7 +51,7 @@ __all__ = [
     "ValueKind",
     "admits",
     "check_satisfiability",
-    "example_of",
+    "find_example",
     "joint_policy",
     "parse_topic_filter",
     "pinned_values",

@@ -1,4 +1,4 @@
-"""An index over one attribute: from a value in an event to the filters that may match. Topic filters are in a trie."""
+"""An index over one attribute that finds the filters that may match a value. Topic filters are in a trie."""
 
 from dataclasses import dataclass
 
@@ -24,12 +24,12 @@ class _TrieNode:
 
     def __init__(self) -> None:
         self.following: dict[str, _TrieNode] = {}
-        # The entries whose filter ends here. A dictionary, for its order and for cheap removal.
+        # The entries whose filter ends here. A dictionary keeps their order and removes one cheaply.
         self.entries: dict[int, None] = {}
 
 
 class TopicTrie:
-    """Topic filters under the numbers of entries."""
+    """A trie of topic filters by level, with the numbers of their entries."""
 
     __slots__ = ("_root", "_size")
 
@@ -43,37 +43,36 @@ class TopicTrie:
     def add(self, entry: int, topics: TopicFilter) -> None:
         """Add the filter of an entry."""
         place = self._root
-        for level in topics.spelled_out():
+        for level in topics.expand_levels():
             place = place.following.setdefault(level, _TrieNode())
         place.entries[entry] = None
         self._size += 1
 
     def remove(self, entry: int, topics: TopicFilter) -> None:
-        """Remove what was added, and the levels that nothing else uses."""
+        """Remove the filter of an entry, and the levels that no other filter uses."""
         path = [self._root]
-        for level in topics.spelled_out():
+        for level in topics.expand_levels():
             path.append(path[-1].following[level])
         del path[-1].entries[entry]
         self._size -= 1
-        for level in reversed(topics.spelled_out()):
+        for level in reversed(topics.expand_levels()):
             place = path.pop()
             if place.following or place.entries:
                 break
             del path[-1].following[level]
 
     def find(self, topic: str) -> list[int]:
-        """The entries whose filter matches the topic."""
-        return [entry for place in self._places(topic) for entry in place.entries]
+        """Return the entries whose filter matches the topic."""
+        return [entry for place in self._find_nodes(topic) for entry in place.entries]
 
-    def depth(self, topics: TopicFilter) -> int:
-        """An estimate of how many filters match a topic of the given filter, with wildcards replaced by unknown
-        levels."""
+    def estimate_matches(self, topics: TopicFilter) -> int:
+        """Estimate how many filters match a topic of the given filter, with unknown levels for its wildcards."""
         # The null character occurs in no topic filter, so it makes an unknown level.
         sample = "/".join("\0" if level == "+" else level for level in topics.levels if level != "#")
-        return sum(len(place.entries) for place in self._places(sample))
+        return sum(len(place.entries) for place in self._find_nodes(sample))
 
-    def _places(self, topic: str) -> list[_TrieNode]:
-        """The trie nodes of the filters that match the topic."""
+    def _find_nodes(self, topic: str) -> list[_TrieNode]:
+        """Return the trie nodes at which filters end that match the topic."""
         ends: list[_TrieNode] = []
         places = [self._root]
         wild = not topic.startswith("$")
@@ -103,13 +102,13 @@ _RANGE_COST = 16
 # A string after those in filters: the upper end of an unbounded range.
 _LAST_CHARACTER = "\U0010ffff"
 
-# Large estimates need not be exact: counting stops here, so that adding a filter stays cheap.
-_PROBED = 256
+# Counting stops at this number, so that adding a filter stays cheap: large estimates need not be exact.
+_LIMIT = 256
 
 
 @dataclass(frozen=True, slots=True)
 class AccessPath:
-    """How a set of values is indexed: by single values, ranges, a topic filter, or any value."""
+    """The keys by which a set of values is indexed: single values, ranges, a topic filter, or any value."""
 
     booleans: tuple[bool, ...] = ()
     numbers: tuple[float, ...] = ()
@@ -120,8 +119,8 @@ class AccessPath:
     any_value: bool = False
 
 
-def access_path_to(values: ValueSet) -> AccessPath:
-    """The access path of a set of values. It may cover more values, never fewer. Absence cannot be indexed."""
+def choose_access_path(values: ValueSet) -> AccessPath:
+    """Return the access path of a set of values. It may cover more values, never fewer. Absence cannot be indexed."""
     if values == PRESENT:
         return AccessPath(any_value=True)
     topics = next((p for p, negated in values.patterns if isinstance(p, TopicFilter) and not negated), None)
@@ -166,74 +165,75 @@ class AttributeIndex:
     def __len__(self) -> int:
         return self._size
 
-    def cost(self, route: AccessPath) -> int:
-        """About how many entries an event reaches by this route; so the route with the least cost is taken.
+    def estimate_cost(self, path: AccessPath) -> int:
+        """Estimate how many entries an event reaches by this path, from the entries that are already indexed.
 
-        What is entered already tells what to expect: a range costs as much as is found at the worse of its ends, so one
-        without an end costs as much as all others without that end.
+        A range costs as much as a lookup at the more expensive of its ends. So a range without an upper end costs as
+        much as all others without one.
         """
-        cost = sum(len(self._booleans.get(value, ())) for value in route.booleans)
-        cost += sum(len(self._numbers.get(value, ())) for value in route.numbers)
-        cost += sum(len(self._strings.get(value, ())) for value in route.strings)
-        if route.topics is not None:
-            cost += _TREE_COST + self._topics.depth(route.topics)
-        if route.number_ranges:
-            (low, _), (_, high) = route.number_ranges[0], route.number_ranges[-1]
-            # Just below the upper end, where side 0 of a cut would already be behind it.
+        cost = sum(len(self._booleans.get(value, ())) for value in path.booleans)
+        cost += sum(len(self._numbers.get(value, ())) for value in path.numbers)
+        cost += sum(len(self._strings.get(value, ())) for value in path.strings)
+        if path.topics is not None:
+            cost += _TREE_COST + self._topics.estimate_matches(path.topics)
+        if path.number_ranges:
+            (low, _), (_, high) = path.number_ranges[0], path.number_ranges[-1]
+            # The cut just below the upper end: the upper end itself lies outside of the range.
             inside: NumberCut = (high[0], high[1] - 1)
             ranges = self._number_ranges
-            cost += _RANGE_COST + max(ranges.depth(low, _PROBED), ranges.depth(inside, _PROBED))
-        if route.string_ranges:
-            start, end = route.string_ranges[0][0], route.string_ranges[-1][1]
+            cost += _RANGE_COST + max(ranges.count_containing(low, _LIMIT), ranges.count_containing(inside, _LIMIT))
+        if path.string_ranges:
+            start, end = path.string_ranges[0][0], path.string_ranges[-1][1]
             last: StringCut = (0, _LAST_CHARACTER) if end == (1, "") else start
             cost += _RANGE_COST + max(
-                self._string_ranges.depth(start, _PROBED), self._string_ranges.depth(last, _PROBED)
+                self._string_ranges.count_containing(start, _LIMIT),
+                self._string_ranges.count_containing(last, _LIMIT),
             )
-        if route.any_value:
+        if path.any_value:
             cost += _RANGE_COST + self._size
         return cost
 
-    def add(self, entry: int, route: AccessPath) -> None:
+    def add(self, entry: int, path: AccessPath) -> None:
         """Index an entry by an access path. A number is used for one path, and not reused after its removal."""
         self._size += 1
-        for boolean in route.booleans:
+        for boolean in path.booleans:
             self._booleans.setdefault(boolean, {})[entry] = None
-        for number in route.numbers:
+        for number in path.numbers:
             self._numbers.setdefault(number, {})[entry] = None
-        for string in route.strings:
+        for string in path.strings:
             self._strings.setdefault(string, {})[entry] = None
-        for low, high in route.number_ranges:
+        for low, high in path.number_ranges:
             self._number_ranges.add(entry, low, high)
-        for start, end in route.string_ranges:
+        for start, end in path.string_ranges:
             self._string_ranges.add(entry, start, end)
-        if route.topics is not None:
-            self._topics.add(entry, route.topics)
-        if route.any_value:
+        if path.topics is not None:
+            self._topics.add(entry, path.topics)
+        if path.any_value:
             self._any_value[entry] = None
 
-    def remove(self, entry: int, route: AccessPath) -> None:
+    def remove(self, entry: int, path: AccessPath) -> None:
         """Undo `add` of the same access path."""
         self._size -= 1
-        for boolean in route.booleans:
+        for boolean in path.booleans:
             del self._booleans[boolean][entry]
-        for number in route.numbers:
+        for number in path.numbers:
             del self._numbers[number][entry]
             if not self._numbers[number]:
                 del self._numbers[number]
-        for string in route.strings:
+        for string in path.strings:
             del self._strings[string][entry]
             if not self._strings[string]:
                 del self._strings[string]
-        if route.number_ranges:
+        if path.number_ranges:
             self._number_ranges.remove(entry)
-        if route.string_ranges:
+        if path.string_ranges:
             self._string_ranges.remove(entry)
-        if route.topics is not None:
-            self._topics.remove(entry, route.topics)
-        if route.any_value:
+        if path.topics is not None:
+            self._topics.remove(entry, path.topics)
+        if path.any_value:
             del self._any_value[entry]
 
-    def reach(self, value: Scalar, found: list[int]) -> None:
+    def append_candidates(self, value: Scalar, found: list[int]) -> None:
         """Append the entries that may match this value; an entry may occur more than once."""
         if self._any_value:
             found.extend(self._any_value)

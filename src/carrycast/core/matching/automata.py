@@ -1,9 +1,9 @@
-"""Is there a string that satisfies several tests at once? Decided by searching the product of small automata.
+"""Decide whether some string satisfies several tests, by searching the product of small automata.
 
 Patterns of `like`, topic filters and intervals of strings are all regular languages. Each is stepped one character at a
 time, and a breadth-first search looks for a string that all accept. Characters that no test mentions behave alike, so a
 few representatives stand for all of Unicode. The search is bounded, because inclusion of patterns is hard in general:
-when the budget is gone the answer is 'perhaps', and callers stay on the safe side.
+when the budget is exhausted the answer is unknown, and callers assume the safe case.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ Pattern = LikePattern | TopicFilter
 # A pattern, and whether it must not match.
 SignedPattern = tuple[Pattern, bool]
 
-# A step is one character tried by one automaton. This bounds all the searches of one `covers` or `overlaps` together to
-# a fraction of a second; two topic filters of a hundred characters need some ten thousand steps.
+# A step is one character tried by one automaton. All searches of one `covers` or `overlaps` share this budget, which
+# takes a fraction of a second. Two topic filters of a hundred characters need some ten thousand steps.
 DEFAULT_STEPS = 100_000
 
 # The state of a pattern before the first character: there, and only there, a `$` is special.
@@ -27,7 +27,7 @@ _START = -1
 
 
 class Budget:
-    """The steps that a decision may still spend."""
+    """The steps that a decision may still use."""
 
     __slots__ = ("steps",)
 
@@ -63,11 +63,11 @@ class _Automaton:
 
 
 @lru_cache(maxsize=1024)
-def _automaton(pattern: Pattern) -> _Automaton:
-    return _like_automaton(pattern) if isinstance(pattern, LikePattern) else _topic_automaton(pattern)
+def _make_automaton(pattern: Pattern) -> _Automaton:
+    return _make_like_automaton(pattern) if isinstance(pattern, LikePattern) else _make_topic_automaton(pattern)
 
 
-def _like_automaton(pattern: LikePattern) -> _Automaton:
+def _make_like_automaton(pattern: LikePattern) -> _Automaton:
     advance: dict[str, int] = {}
     advance_any = stay_any = position = 0
     for number, segment in enumerate(pattern.segments):
@@ -82,15 +82,15 @@ def _like_automaton(pattern: LikePattern) -> _Automaton:
     return _Automaton(advance, advance_any, stay_any, 0, 1 << position, False, tuple(advance))
 
 
-def _topic_automaton(topics: TopicFilter) -> _Automaton:
-    levels = topics.spelled_out()
+def _make_topic_automaton(topics: TopicFilter) -> _Automaton:
+    levels = topics.expand_levels()
     advance: dict[str, int] = {}
     stay_any = stay_level = accepting = position = 0
     for number, level in enumerate(levels):
         if level == "#":
             accepting |= 1 << position
             stay_any |= 1 << (position + 1)
-        # A separator stands before every level but the first; `#` then takes whatever follows it.
+        # Every level but the first has a separator before it. `#` matches all characters after the separator.
         for character in ("/" if number > 0 else "") + (level if level not in {"+", "#"} else ""):
             advance[character] = advance.get(character, 0) | 1 << position
             position += 1
@@ -103,8 +103,8 @@ def _topic_automaton(topics: TopicFilter) -> _Automaton:
 
 @dataclass(frozen=True, slots=True)
 class _Cuts:
-    """The intervals as an automaton: a state is (first, end, depth), the range of the sorted cuts that begin with what
-    was read so far, of length depth. Cuts before the range lie below the string, those behind it above."""
+    """The intervals as an automaton. A state is (first, end, depth): the range of the sorted cuts that begin with the
+    `depth` characters read so far. Cuts before the range lie below the string, cuts after it above."""
 
     cuts: tuple[str, ...]
 
@@ -122,7 +122,7 @@ class _Cuts:
     def accepts(self, state: tuple[int, int, int]) -> bool:
         first, end, depth = state
         at_cut = first < end and len(self.cuts[first]) == depth
-        # Cuts alternate between the begin and the end of an interval, so inside is where an odd number lies below.
+        # Cuts alternate between start and end of an interval, so a string with an odd number of cuts below is inside.
         return (first + at_cut) % 2 == 1
 
     def is_dead(self, state: tuple[int, int, int]) -> bool:
@@ -130,13 +130,13 @@ class _Cuts:
         return first == end and first % 2 == 0
 
 
-def some_string(intervals: StringIntervals, patterns: tuple[SignedPattern, ...], budget: Budget) -> bool | None:
-    """Whether a string lies in the intervals and satisfies the patterns; None if the budget does not suffice."""
+def exists_string(intervals: StringIntervals, patterns: tuple[SignedPattern, ...], budget: Budget) -> bool | None:
+    """Whether some string lies in the intervals and satisfies the patterns; None if the budget does not suffice."""
     if budget.steps < 0:
         return None
     cuts = _Cuts(tuple(text for interval in intervals for above, text in interval if not above))
-    automata = [(_automaton(pattern), negated) for pattern, negated in patterns]
-    alphabet = _representatives([*cuts.cuts, *("".join(automaton.characters) for automaton, _ in automata)])
+    automata = [(_make_automaton(pattern), negated) for pattern, negated in patterns]
+    alphabet = _choose_representatives([*cuts.cuts, *("".join(automaton.characters) for automaton, _ in automata)])
     cost = len(alphabet) * (1 + len(automata))
     start = (cuts.start(), (_START,) * len(automata))
     seen = {start}
@@ -167,8 +167,8 @@ def some_string(intervals: StringIntervals, patterns: tuple[SignedPattern, ...],
     return False
 
 
-def _representatives(texts: list[str]) -> list[str]:
-    # Between two mentioned characters all others behave alike; the next one after each mentioned stands for its gap.
+def _choose_representatives(texts: list[str]) -> list[str]:
+    # All characters between two mentioned ones behave alike; the successor of a mentioned one represents them.
     codes = {0}
     for text in texts:
         for character in text:

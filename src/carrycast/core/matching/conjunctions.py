@@ -21,17 +21,17 @@ from carrycast.core.matching.values import ANYTHING, ValueSet, is_empty, is_subs
 from carrycast.core.model import Attributes, Scalar
 
 POINT, CLOSED, LOW_OPEN, HIGH_OPEN, BOTH_OPEN, OTHER = range(6)
-"""Kinds of conditions; from CLOSED to BOTH_OPEN those with an interval of numbers."""
+"""The kinds of conditions. CLOSED to BOTH_OPEN are intervals of numbers."""
 
 Condition: TypeAlias = tuple[str, Any, Any, int]
-"""(name, low, high, kind). The value of a point is in `low`, a boolean as a tuple, since True equals 1. For any other
-set `low` is its `ValueSet`."""
+"""(name, low, high, kind). `low` holds the value of a point (a boolean in a tuple, since True equals 1), and the
+`ValueSet` of any other set."""
 
 Conditions: TypeAlias = tuple[Condition, ...]
 
 
 def conditions_of(box: Box) -> Conditions | None:
-    """The conditions of a box, in the order of their names; None if the box is empty."""
+    """Return the conditions of a box, in the order of their names; None if the box is empty."""
     budget = Budget()
     if any(is_empty(values, budget) for values in box.values()):
         return None
@@ -45,7 +45,7 @@ def conditions_of(box: Box) -> Conditions | None:
 
 
 def atoms_of(name: str, values: ValueSet) -> list[Condition] | None:
-    """The points and intervals of numbers that make up a set; None if it has more than single strings."""
+    """Return the points and intervals of numbers that make up a set; None if it has ranges or patterns of strings."""
     texts = [] if not values.strings else None if values.patterns else string_points(values.strings)
     if texts is None:
         return None
@@ -61,8 +61,8 @@ def atoms_of(name: str, values: ValueSet) -> list[Condition] | None:
 
 
 def is_selective(condition: Condition) -> bool:
-    """Whether a condition is neither a point nor an interval, and still selective: one of several values, a pattern, a
-    range of strings."""
+    """Whether a condition is selective although it is neither a point nor an interval of numbers: a list of values, a
+    pattern, a range of strings."""
     values = condition[1]
     if condition[3] != OTHER or values.absent:
         return False
@@ -70,7 +70,7 @@ def is_selective(condition: Condition) -> bool:
 
 
 def values_of(condition: Condition) -> ValueSet:
-    """The set of values of a condition."""
+    """Return the set of values of a condition."""
     _, low, _, kind = condition
     if kind == OTHER:
         values: ValueSet = low
@@ -85,7 +85,7 @@ def values_of(condition: Condition) -> ValueSet:
 
 
 def all_hold(conditions: Conditions, attributes: Attributes) -> bool:
-    """Whether attributes satisfy every condition."""
+    """Whether the attributes satisfy every condition."""
     for name, low, high, kind in conditions:
         value = attributes.get(name)
         if kind == POINT:
@@ -100,7 +100,7 @@ def all_hold(conditions: Conditions, attributes: Attributes) -> bool:
 
 
 def conditions_cover(wide: Conditions, narrow: Mapping[str, Condition]) -> bool:
-    """True only if every event that satisfies the narrow conditions, by name, satisfies the wide ones."""
+    """True only if every event that satisfies the narrow conditions (by attribute name) satisfies the wide ones."""
     for condition in wide:
         other = narrow.get(condition[0])
         if other is None or not _covers(condition, other):
@@ -108,14 +108,14 @@ def conditions_cover(wide: Conditions, narrow: Mapping[str, Condition]) -> bool:
     return True
 
 
-def by_name(conditions: Conditions) -> dict[str, Condition]:
-    """Conditions under their names."""
+def index_by_name(conditions: Conditions) -> dict[str, Condition]:
+    """Return the conditions by attribute name."""
     return {condition[0]: condition for condition in conditions}
 
 
-def samples(conditions: Conditions) -> Iterator[Condition]:
-    """One point or interval of each condition that has some: a filter that covers all covers these too. Sets of strings
-    with negated patterns (`not like '_%'`) have no known member, and are given as they are."""
+def take_samples(conditions: Conditions) -> Iterator[Condition]:
+    """Return one point or interval of each condition that has one. A filter that covers all conditions covers these
+    too. Sets of strings with negated patterns (`not like '_%'`) have no known member and are returned unchanged."""
     for condition in conditions:
         if condition[3] != OTHER:
             yield condition
@@ -164,14 +164,14 @@ def _contains(values: ValueSet, value: Scalar | None) -> bool:
     return any(start <= number < end for start, end in values.numbers)
 
 
-# Above this number of conjunctions with the same value, a table of their own is cheaper than testing each.
+# Above this number of conjunctions with the same value, a subtree is cheaper than testing each.
 LISTED = 8
 # Up to this number of intervals, a scan is faster than a tree.
 SCANNED = 192
 
 
 class IndexedConjunction:
-    """A conjunction in the tree. `owner` is its filter; its first conditions are those by which it is indexed."""
+    """A conjunction in the tree. `owner` is its filter. Its first conditions are those by which it is indexed."""
 
     __slots__ = ("conditions", "owner", "residual")
 
@@ -179,17 +179,17 @@ class IndexedConjunction:
         self.owner = owner
         self.conditions = conditions
         self.residual: Conditions = conditions
-        """The conditions still to test when a lookup has reached it."""
+        """The conditions that a lookup still has to test."""
 
 
-# The largest set of values that is split into single ones: alone, and beside a condition that can be indexed.
+# The largest set of values that is split into single values: alone, and beside a condition that can be indexed.
 SPREAD = 64
 SPREAD_BESIDE = 16
 
 
 def indexable_conjunctions(conditions: Conditions) -> list[Conditions] | None:
-    """Equivalent conjunctions that can be indexed, each by a point or an interval; None if there are none, or too many.
-    A set of values (`role in (...)`) is split: where many conjunctions share their other values, they differ in it."""
+    """Return equivalent conjunctions, each with a point or an interval to index it by; None if there are none or too
+    many. A set of values (`role in (...)`) is split: conjunctions that share their other values often differ in it."""
     simple = any(kind != OTHER for _, _, _, kind in conditions)
     best: tuple[int, list[Condition]] | None = None
     for place, (name, values, _, kind) in enumerate(conditions):
@@ -203,7 +203,7 @@ def indexable_conjunctions(conditions: Conditions) -> list[Conditions] | None:
 
 
 class _Ranges:
-    """Intervals of numbers, indexed as closed: matches at an open end are tested again."""
+    """Intervals of numbers, indexed as closed. Callers test matches at an open end again."""
 
     __slots__ = ("_few", "_many", "_next", "_numbers", "_placed")
 
@@ -247,23 +247,23 @@ class _Ranges:
         if not self._placed:
             self._many = None
 
-    def containing(self, low: float, high: float) -> list[IndexedConjunction]:
-        """The conjunctions whose interval contains [low, high]."""
+    def find_containing(self, low: float, high: float) -> list[IndexedConjunction]:
+        """Return the conjunctions whose interval contains [low, high]."""
         if self._many is None:
             return [placed for start, end, placed in self._few if start <= low and high <= end]
         placed = self._placed
-        return [placed[number] for number in self._many.containing((low, 0), (high, 1))]
+        return [placed[number] for number in self._many.find_containing((low, 0), (high, 1))]
 
-    def within(self, low: float, high: float) -> list[IndexedConjunction]:
-        """The conjunctions whose interval lies in [low, high]."""
+    def find_within(self, low: float, high: float) -> list[IndexedConjunction]:
+        """Return the conjunctions whose interval lies in [low, high]."""
         if self._many is None:
             return [placed for start, end, placed in self._few if low <= start and end <= high]
         placed = self._placed
-        return [placed[number] for number in self._many.within((low, 0), (high, 1))]
+        return [placed[number] for number in self._many.find_within((low, 0), (high, 1))]
 
 
 class ConjunctionTree:
-    """Conjunctions, each with at least one point or interval of numbers."""
+    """A tree of conjunctions, each with at least one point or interval of numbers."""
 
     __slots__ = ("_depth", "_plain", "_points", "_ranges")
 
@@ -278,9 +278,9 @@ class ConjunctionTree:
         return bool(self._points or self._ranges or self._plain)
 
     def add(self, placed: IndexedConjunction) -> None:
-        """Index a conjunction by the best of its conditions."""
+        """Index a conjunction by the most selective of its conditions."""
         depth, conditions = self._depth, placed.conditions
-        place = self._best(conditions)
+        place = self._choose_condition(conditions)
         if place is None:
             placed.residual = conditions[depth:]
             self._plain[placed] = None
@@ -339,8 +339,8 @@ class ConjunctionTree:
                 for each in bucket:
                     tree.add(each)
 
-    def _best(self, conditions: Conditions) -> int | None:
-        """The position of the condition to index by: the rarest value, else the interval on the rarest attribute."""
+    def _choose_condition(self, conditions: Conditions) -> int | None:
+        """Return the position of the condition with the rarest value, else of the interval on the rarest attribute."""
         best, least = None, 0
         for place in range(self._depth, len(conditions)):
             name, low, _, kind = conditions[place]
@@ -355,8 +355,6 @@ class ConjunctionTree:
             if best is None or cost < least:
                 best, least = place, cost
         return best
-
-    # Lookups.
 
     def match(self, attributes: Attributes, found: list[IndexedConjunction]) -> None:
         """Append the conjunctions that an event with these attributes satisfies."""
@@ -378,53 +376,53 @@ class ConjunctionTree:
                 elif bucket is not None:
                     bucket.match(attributes, found)
             if ranges and name in ranges and isinstance(value, int | float) and not isinstance(value, bool):
-                for placed in ranges[name].containing(value, value):
+                for placed in ranges[name].find_containing(value, value):
                     if not placed.residual or all_hold(placed.residual, attributes):
                         found.append(placed)
 
-    def coverers(self, samples: Mapping[str, Condition], found: list[IndexedConjunction]) -> None:
-        """Append the conjunctions that may cover one, of which each condition, or a part of it, is given."""
+    def find_covering(self, samples: Mapping[str, Condition], found: list[IndexedConjunction]) -> None:
+        """Append the conjunctions that may cover a conjunction, given by each of its conditions or a part of it."""
         found.extend(self._plain)
         for name, condition in samples.items():
             _, low, high, kind = condition
             if kind in (POINT, OTHER):
-                for bucket in _within(self._points.get(name, {}), condition):
+                for bucket in _select_buckets(self._points.get(name, {}), condition):
                     if isinstance(bucket, ConjunctionTree):
-                        bucket.coverers(samples, found)
+                        bucket.find_covering(samples, found)
                     else:
-                        found.extend(_listed(bucket))
+                        found.extend(_as_sequence(bucket))
             ranges = self._ranges.get(name)
             if ranges is not None and kind != OTHER and not isinstance(low, str | tuple):
-                found.extend(ranges.containing(low, low if kind == POINT else high))
+                found.extend(ranges.find_containing(low, low if kind == POINT else high))
 
-    def covered(self, wide: Mapping[str, Condition], found: list[IndexedConjunction]) -> None:
-        """Append the conjunctions that conditions, by name, may cover."""
+    def find_covered(self, wide: Mapping[str, Condition], found: list[IndexedConjunction]) -> None:
+        """Append the conjunctions that the wide conditions (by attribute name) may cover."""
         found.extend(self._plain)
         for name, table in self._points.items():
-            for bucket in _within(table, wide.get(name)):
+            for bucket in _select_buckets(table, wide.get(name)):
                 if isinstance(bucket, ConjunctionTree):
-                    bucket.covered(wide, found)
+                    bucket.find_covered(wide, found)
                 else:
-                    found.extend(_listed(bucket))
+                    found.extend(_as_sequence(bucket))
         for name, ranges in self._ranges.items():
-            atoms = _atoms(wide.get(name))
+            atoms = _split_condition(wide.get(name))
             if atoms is None:
                 found.extend(ranges)
                 continue
             for _, low, high, kind in atoms:
                 if kind != POINT:
-                    found.extend(ranges.within(low, high))
+                    found.extend(ranges.find_within(low, high))
 
 
-def _listed(bucket: IndexedConjunction | list[IndexedConjunction]) -> Iterable[IndexedConjunction]:
+def _as_sequence(bucket: IndexedConjunction | list[IndexedConjunction]) -> Iterable[IndexedConjunction]:
     return bucket if isinstance(bucket, list) else (bucket,)
 
 
-def _within(
+def _select_buckets(
     table: dict[object, IndexedConjunction | list[IndexedConjunction] | ConjunctionTree], condition: Condition | None
 ) -> Iterable[IndexedConjunction | list[IndexedConjunction] | ConjunctionTree]:
-    """The buckets of the values that a condition allows, perhaps more."""
-    atoms = _atoms(condition)
+    """Return the buckets of all values that the condition allows, and perhaps others."""
+    atoms = _split_condition(condition)
     if atoms is None:
         return table.values()
     found = []
@@ -439,8 +437,8 @@ def _within(
     return found
 
 
-def _atoms(condition: Condition | None) -> list[Condition] | None:
-    """The points and intervals of a condition; None if it allows other values too."""
+def _split_condition(condition: Condition | None) -> list[Condition] | None:
+    """Return the points and intervals of a condition; None if it allows other values too."""
     if condition is None:
         return None
     name, values, _, kind = condition

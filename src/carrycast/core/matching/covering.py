@@ -1,4 +1,4 @@
-"""An index of many filters that finds which of them cover a filter, and which it covers, without comparing all pairs.
+"""An index of filters that finds those that cover a filter, or that it covers, without comparing all pairs.
 
 Filter F covers filter G if every event that matches G matches F [Carzaniga et al., SIENA, 2001].
 
@@ -16,11 +16,11 @@ from carrycast.core.matching.conjunctions import (
     Conditions,
     ConjunctionTree,
     IndexedConjunction,
-    by_name,
     conditions_cover,
     conditions_of,
+    index_by_name,
     indexable_conjunctions,
-    samples,
+    take_samples,
 )
 from carrycast.core.matching.filter import Filter
 
@@ -56,12 +56,12 @@ class CoverIndex:
         return text in self._known
 
     def add(self, filter: Filter) -> None:
-        """Add a filter; a known one is ignored."""
+        """Add a filter unless it is already known."""
         if filter.text not in self._known:
             self._place(filter.text, _boxes_of(filter))
 
     def copy(self) -> "CoverIndex":
-        """A copy; cheaper than adding each filter again."""
+        """Return a copy, which is cheaper than adding each filter again."""
         other = CoverIndex()
         for known in self._known.values():
             other._place(known.text, known.boxes)
@@ -72,7 +72,7 @@ class CoverIndex:
         known = self._known[text] = _Known(text, self._next, boxes)
         spread = None if known.boxes is None else [indexable_conjunctions(box) for box in known.boxes]
         if not spread or any(conjunctions is None for conjunctions in spread):
-            # A filter that nothing matches is here too: every filter covers it.
+            # Filters that no event matches are here too: every filter covers them.
             self._others[text] = known
             return
         known.placed = tuple([IndexedConjunction(known, one) for conjunctions in spread for one in conjunctions or ()])
@@ -88,25 +88,25 @@ class CoverIndex:
         for placed in known.placed:
             self._tree.remove(placed)
 
-    def covering(self, filter: Filter) -> list[str]:
-        """The known filters that cover a filter, including itself if it is known."""
+    def find_covering(self, filter: Filter) -> list[str]:
+        """Return the known filters that cover a filter, including itself if it is known."""
         boxes = _boxes_of(filter)
         found: list[IndexedConjunction] = []
         if boxes:
             # A filter that covers all boxes covers the first one, and any part of it.
-            self._tree.coverers(by_name(tuple(samples(boxes[0]))), found)
+            self._tree.find_covering(index_by_name(tuple(take_samples(boxes[0]))), found)
         elif boxes == ():
             return list(self._known)
         return self._texts(found, lambda known: _covers(known, known.text, boxes, filter.text))
 
-    def covered(self, filter: Filter) -> list[str]:
-        """The known filters that a filter covers, including itself if it is known."""
+    def find_covered(self, filter: Filter) -> list[str]:
+        """Return the known filters that a filter covers, including itself if it is known."""
         boxes = _boxes_of(filter)
         if boxes is not None and () in boxes:
             return list(self._known)
         found: list[IndexedConjunction] = []
         for box in boxes or ():
-            self._tree.covered(by_name(box), found)
+            self._tree.find_covered(index_by_name(box), found)
         if boxes is None and filter.text in self._known:
             return self._texts(found, lambda known: known.text == filter.text or known.boxes == ())
         wide = _Known(filter.text, 0, boxes)
@@ -125,7 +125,7 @@ class CoverIndex:
 
 @lru_cache(maxsize=1024)
 def _boxes_of(filter: Filter) -> tuple[Conditions, ...] | None:
-    """The nonempty boxes of a filter, or None if they are too many."""
+    """Return the nonempty boxes of a filter, or None if they are too many."""
     if filter.boxes is None:
         return None
     found = [conditions_of(box) for box in filter.boxes]
@@ -138,14 +138,14 @@ def _covers(wide: _Known, wide_text: str, narrow: tuple[Conditions, ...] | None,
     if narrow is None or wide.boxes is None:
         return narrow == () or (wide.boxes is not None and () in wide.boxes)
     for box in narrow:
-        named = by_name(box)
+        named = index_by_name(box)
         if not any(conditions_cover(one, named) for one in wide.boxes):
             return False
     return True
 
 
 class CoverChange(NamedTuple):
-    """The change of the roots: texts of added and of withdrawn ones, in the order to announce them."""
+    """A change of the roots: the texts of added and withdrawn roots, in the order in which to announce them."""
 
     added: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ NO_CHANGE = CoverChange()
 
 
 class CoverForest:
-    """Filters by canonical text, with reference counts: one that is added several times is removed as often."""
+    """Filters by canonical text, with reference counts: a filter stays until it is removed as often as added."""
 
     __slots__ = ("_children", "_counts", "_index", "_parents")
 
@@ -173,11 +173,11 @@ class CoverForest:
         return text in self._counts
 
     def __iter__(self) -> Iterator[str]:
-        """The roots."""
+        """Iterate over the roots."""
         return (text for text in self._counts if text not in self._parents)
 
     def copy(self) -> "CoverForest":
-        """A copy; much cheaper than adding each filter again."""
+        """Return a copy, which is much cheaper than adding each filter again."""
         other = CoverForest()
         other._counts = dict(self._counts)
         other._parents = dict(self._parents)
@@ -186,7 +186,7 @@ class CoverForest:
         return other
 
     def add(self, filter: Filter) -> CoverChange:
-        """Add a filter."""
+        """Add a filter and return the change of the roots."""
         text = filter.text
         count = self._counts[text] = self._counts.get(text, 0) + 1
         if count > 1:
@@ -195,7 +195,7 @@ class CoverForest:
         return NO_CHANGE if hidden is None else CoverChange((text,), hidden)
 
     def remove(self, text: str) -> CoverChange:
-        """Remove a filter; raises KeyError if it is not there."""
+        """Remove a filter and return the change of the roots; raises KeyError if it is not known."""
         if self._counts[text] > 1:
             self._counts[text] -= 1
             return NO_CHANGE
@@ -224,16 +224,16 @@ class CoverForest:
         return CoverChange(tuple(added), (text,))
 
     def _enter(self, filter: Filter) -> tuple[str, ...] | None:
-        """Insert a filter: None if a root covers it, else the roots that it covers, as a new root."""
+        """Insert a filter. Return None if a root covers it, else the roots that it covers and replaces."""
         text, index = filter.text, self._index
-        covering = index.covering(filter)
+        covering = index.find_covering(filter)
         if covering:
             # Roots do not cover each other, so an equivalent root is the only one that covers it.
             root = covering[0]
             if text > root or not filter.covers(Filter(root)):
                 self._adopt(root, text)
                 return None
-        hidden = tuple(index.covered(filter))
+        hidden = tuple(index.find_covered(filter))
         for root in hidden:
             index.remove(root)
             self._adopt(text, root)

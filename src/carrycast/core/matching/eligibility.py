@@ -1,4 +1,4 @@
-"""Eligibility: a subscription gets an event if its filter matches and the event's access policy admits it."""
+"""Eligibility: a subscription receives an event if its filter matches and the event's access policy admits it."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from carrycast.core.model import AccessPolicy, Event, Subscription
 
 
 def admits(event: Event, subscription: Subscription) -> bool:
-    """Whether the event's access policy is satisfied by the subscriber's attributes.
+    """Whether the subscriber's attributes satisfy the event's access policy.
 
     A policy that does not parse admits no subscriber (fail-safe default).
     """
@@ -21,12 +21,12 @@ def admits(event: Event, subscription: Subscription) -> bool:
 
 
 def serves(event: Event, subscription: Subscription) -> bool:
-    """Whether an event is for a subscription: its filter matches and the access policy admits it."""
+    """Whether a subscription receives an event: its filter matches and the access policy admits it."""
     return Filter(subscription.filter).matches(event.attributes) and admits(event, subscription)
 
 
 def joint_policy(events: Iterable[Event]) -> AccessPolicy | None:
-    """The access policy of an event derived from others: it admits subscribers that all of their policies admit.
+    """Return the access policy of an event derived from others: it admits the subscribers that all of them admit.
 
     Each policy is parsed alone before they are joined, so that unbalanced parentheses in one cannot change another. If
     one does not parse, or the result is too long, no subscriber is admitted.

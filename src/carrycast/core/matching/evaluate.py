@@ -6,7 +6,7 @@ are sufficient.
 
 from collections.abc import Callable
 
-from carrycast.core.matching.patterns import like_matcher
+from carrycast.core.matching.patterns import make_like_matcher
 from carrycast.core.matching.terms import (
     And,
     Between,
@@ -23,7 +23,7 @@ from carrycast.core.matching.terms import (
     Or,
     ValueKind,
 )
-from carrycast.core.matching.topics import topic_matcher
+from carrycast.core.matching.topics import make_topic_matcher
 from carrycast.core.model import Attributes, Scalar
 
 Predicate = Callable[[Attributes], bool]
@@ -37,21 +37,21 @@ def compile_predicate(node: Node) -> Predicate:
         case Compare(attribute, operator, literal):
             return compile_comparison(attribute, operator, literal)
         case Between(attribute, low, high, negated):
-            return _between(attribute, low, high, negated)
+            return _compile_between(attribute, low, high, negated)
         case In(attribute, literals, negated):
-            return _outside(attribute, literals) if negated else _inside(attribute, literals)
+            return _compile_not_in(attribute, literals) if negated else _compile_in(attribute, literals)
         case Like(attribute, pattern, negated):
-            return _string_test(attribute, like_matcher(pattern), negated)
+            return _compile_string_test(attribute, make_like_matcher(pattern), negated)
         case Matches(attribute, topics, negated):
-            return _string_test(attribute, topic_matcher(topics), negated)
+            return _compile_string_test(attribute, make_topic_matcher(topics), negated)
         case IsNull(attribute, negated):
             if negated:
                 return lambda attributes: attribute in attributes
             return lambda attributes: attribute not in attributes
         case And(operands):
-            return _all([compile_predicate(operand) for operand in operands])
+            return _compile_all([compile_predicate(operand) for operand in operands])
         case Or(operands):
-            return _any([compile_predicate(operand) for operand in operands])
+            return _compile_any([compile_predicate(operand) for operand in operands])
         case Not():
             raise AssertionError("a canonical node has no negation above a predicate")
 
@@ -60,13 +60,13 @@ def compile_comparison(attribute: str, operator: Operator, literal: Literal) -> 
     """Compile a comparison. An attribute of another kind than the literal never makes it TRUE."""
     value = literal.value
     if isinstance(value, str):
-        return _string_comparison(attribute, operator, value)
+        return _compile_string_comparison(attribute, operator, value)
     if isinstance(value, bool):
-        return _boolean_comparison(attribute, operator, value)
-    return _number_comparison(attribute, operator, value)
+        return _compile_boolean_comparison(attribute, operator, value)
+    return _compile_number_comparison(attribute, operator, value)
 
 
-def _string_comparison(name: str, operator: Operator, value: str) -> Predicate:
+def _compile_string_comparison(name: str, operator: Operator, value: str) -> Predicate:
     match operator:
         case Operator.EQ:
             return lambda attributes: attributes.get(name) == value
@@ -82,8 +82,8 @@ def _string_comparison(name: str, operator: Operator, value: str) -> Predicate:
             return lambda attributes: isinstance(v := attributes.get(name), str) and v >= value
 
 
-def _boolean_comparison(name: str, operator: Operator, value: bool) -> Predicate:
-    # Two values are few enough to decide all of them now. False sorts before True, as in SQL.
+def _compile_boolean_comparison(name: str, operator: Operator, value: bool) -> Predicate:
+    # Both outcomes are computed in advance. False sorts before True, as in SQL.
     outcomes = {
         Operator.EQ: (not value, value),
         Operator.NE: (value, not value),
@@ -102,12 +102,12 @@ def _boolean_comparison(name: str, operator: Operator, value: bool) -> Predicate
 
 
 def is_number(value: Scalar | None) -> bool:
-    """Whether the value is of kind number: in Python a bool is an int, here it is not."""
+    """Whether the value is of kind number. Unlike in Python, a bool is not a number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _number_comparison(name: str, operator: Operator, value: float) -> Predicate:
-    # Python compares int with float exactly, also where a float could not hold the integer.
+def _compile_number_comparison(name: str, operator: Operator, value: float) -> Predicate:
+    # Python compares int with float exactly, even if no float equals the integer.
     def less(attributes: Attributes) -> bool:
         v = attributes.get(name)
         return isinstance(v, (int, float)) and v < value and not isinstance(v, bool)
@@ -139,13 +139,13 @@ def _number_comparison(name: str, operator: Operator, value: float) -> Predicate
             return at_least
 
 
-def _between(name: str, low: Literal, high: Literal, negated: bool) -> Predicate:
+def _compile_between(name: str, low: Literal, high: Literal, negated: bool) -> Predicate:
     if negated:
-        return _any([compile_comparison(name, Operator.LT, low), compile_comparison(name, Operator.GT, high)])
-    return _all([compile_comparison(name, Operator.GE, low), compile_comparison(name, Operator.LE, high)])
+        return _compile_any([compile_comparison(name, Operator.LT, low), compile_comparison(name, Operator.GT, high)])
+    return _compile_all([compile_comparison(name, Operator.GE, low), compile_comparison(name, Operator.LE, high)])
 
 
-def _inside(name: str, literals: tuple[Literal, ...]) -> Predicate:
+def _compile_in(name: str, literals: tuple[Literal, ...]) -> Predicate:
     booleans = frozenset(literal.value for literal in literals if isinstance(literal.value, bool))
     others = frozenset(literal.value for literal in literals if not isinstance(literal.value, bool))
 
@@ -156,7 +156,7 @@ def _inside(name: str, literals: tuple[Literal, ...]) -> Predicate:
     return holds
 
 
-def _outside(name: str, literals: tuple[Literal, ...]) -> Predicate:
+def _compile_not_in(name: str, literals: tuple[Literal, ...]) -> Predicate:
     # Unless all literals are of one kind, some comparison is unknown for any value, and so is `not in`.
     kinds = {literal.kind for literal in literals}
     if len(kinds) > 1:
@@ -171,13 +171,13 @@ def _outside(name: str, literals: tuple[Literal, ...]) -> Predicate:
             return lambda attributes: isinstance(v := attributes.get(name), bool) and v not in values
 
 
-def _string_test(name: str, test: Callable[[str], bool], negated: bool) -> Predicate:
+def _compile_string_test(name: str, test: Callable[[str], bool], negated: bool) -> Predicate:
     if negated:
         return lambda attributes: isinstance(v := attributes.get(name), str) and not test(v)
     return lambda attributes: isinstance(v := attributes.get(name), str) and test(v)
 
 
-def _all(operands: list[Predicate]) -> Predicate:
+def _compile_all(operands: list[Predicate]) -> Predicate:
     if len(operands) == 2:
         first, second = operands
         return lambda attributes: first(attributes) and second(attributes)
@@ -194,7 +194,7 @@ def _all(operands: list[Predicate]) -> Predicate:
     return holds
 
 
-def _any(operands: list[Predicate]) -> Predicate:
+def _compile_any(operands: list[Predicate]) -> Predicate:
     if len(operands) == 2:
         first, second = operands
         return lambda attributes: first(attributes) or second(attributes)

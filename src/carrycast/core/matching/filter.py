@@ -15,12 +15,12 @@ from carrycast.core.model import Attributes, Scalar
 
 __all__ = ["Filter", "FilterError"]
 
-# A node sees the same few filters again and again; this many are cached.
+# The size of the cache of parsed filters: a node receives the same few filters many times.
 PARSED_FILTERS = 4096
 
 
 class _Parsed:
-    """The state that all filters of one text share. Boxes are computed on first use, since most nodes only match."""
+    """The state that all filters of one text share. Boxes are computed on first use: most nodes only match."""
 
     __slots__ = ("_boxes", "_expanded", "node", "predicate", "text")
 
@@ -39,7 +39,7 @@ class _Parsed:
 
 
 @lru_cache(maxsize=PARSED_FILTERS)
-def _parsed(text: str) -> _Parsed:
+def _parse_filter(text: str) -> _Parsed:
     node = canonicalize(parse(text))
     normal = canonical_text(node)
     # A canonical text can be longer than the original. It is sent and parsed again, so it has the same limit.
@@ -59,7 +59,7 @@ class Filter:
     def __init__(self, text: str = "") -> None:
         if not isinstance(text, str):
             raise TypeError(f'a filter is written as text, such as "speed > 30", not as {text!r}')
-        self._parsed = _parsed(text)
+        self._parsed = _parse_filter(text)
         self._predicate = self._parsed.predicate
 
     @property
@@ -106,10 +106,11 @@ class Filter:
 
 
 def pinned_values(filter: Filter, attribute: str) -> tuple[Scalar, ...] | None:
-    """The values of an attribute with which an event can match the filter, each once; None if they cannot be listed.
+    """Return the values of an attribute with which an event can match the filter; None if they cannot be listed.
 
     `topic = 'a' and speed > 3` allows the topic 'a', `topic in ('a', 'b')` both, and `speed > 3` cannot be listed: an
-    event with any topic, or without one, may match. A filter that nothing matches has no values. Numbers are floats.
+    event with any topic, or without one, may match. A filter that no event matches has no values. Each value occurs
+    once. Numbers are floats.
     """
     boxes = filter.boxes
     if boxes is None:
@@ -117,14 +118,14 @@ def pinned_values(filter: Filter, attribute: str) -> tuple[Scalar, ...] | None:
     # True equals 1 as a dictionary key, so types are part of the key.
     found: dict[tuple[type, Scalar], None] = {}
     for box in boxes:
-        values = _points(box, attribute)
+        values = _list_points(box, attribute)
         if values is None:
             return None
         found |= {(type(value), value): None for value in values}
     return tuple(value for _, value in found)
 
 
-def _points(box: Box, attribute: str) -> list[Scalar] | None:
+def _list_points(box: Box, attribute: str) -> list[Scalar] | None:
     values = box.get(attribute, ANYTHING)
     numbers, strings = number_points(values.numbers), string_points(values.strings)
     if values.absent or numbers is None or strings is None:

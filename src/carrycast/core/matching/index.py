@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from carrycast.core.matching.attribute_index import AccessPath, AttributeIndex, access_path_to
+from carrycast.core.matching.attribute_index import AccessPath, AttributeIndex, choose_access_path
 from carrycast.core.matching.conjunctions import (
     Conditions,
     ConjunctionTree,
@@ -41,27 +41,27 @@ class _TreeEntry(Generic[Key]):
 class _Entry(Generic[Key]):
     """A filter outside of the tree, and the numbers under which its boxes are indexed."""
 
-    __slots__ = ("key", "number", "predicate", "routes", "unrouted")
+    __slots__ = ("key", "number", "paths", "predicate", "unindexed")
 
     def __init__(self, key: Key, number: int, predicate: Predicate) -> None:
         self.key = key
         self.number = number
         self.predicate = predicate
-        self.routes: list[tuple[int, str, AccessPath]] = []
-        self.unrouted: int | None = None
+        self.paths: list[tuple[int, str, AccessPath]] = []
+        self.unindexed: int | None = None
 
 
 class FilterIndex(Generic[Key]):
-    """Filters by keys; `match` gives the keys of the filters that an event matches, in order of insertion."""
+    """Filters by keys. `match` returns the keys of the filters that an event matches, in order of insertion."""
 
-    __slots__ = ("_accesses", "_entries", "_next", "_reached", "_tree", "_unrouted")
+    __slots__ = ("_entries", "_indexes", "_next", "_reached", "_tree", "_unindexed")
 
     def __init__(self) -> None:
         self._entries: dict[Key, _TreeEntry[Key] | _Entry[Key]] = {}
         self._tree = ConjunctionTree()
         self._reached: dict[int, _Entry[Key]] = {}
-        self._unrouted: dict[int, None] = {}
-        self._accesses: dict[str, AttributeIndex] = {}
+        self._unindexed: dict[int, None] = {}
+        self._indexes: dict[str, AttributeIndex] = {}
         self._next = 0
 
     def __len__(self) -> int:
@@ -83,15 +83,15 @@ class FilterIndex(Generic[Key]):
             return
         entry = _Entry(key, self._next, filter.matches)
         self._entries[key] = entry
-        routes = self._routes(filter.boxes)
-        if routes is None:
-            entry.unrouted = self._number(entry)
-            self._unrouted[entry.unrouted] = None
+        paths = self._choose_paths(filter.boxes)
+        if paths is None:
+            entry.unindexed = self._assign_number(entry)
+            self._unindexed[entry.unindexed] = None
             return
-        for name, route in routes:
-            number = self._number(entry)
-            entry.routes.append((number, name, route))
-            self._accesses.setdefault(name, AttributeIndex()).add(number, route)
+        for name, path in paths:
+            number = self._assign_number(entry)
+            entry.paths.append((number, name, path))
+            self._indexes.setdefault(name, AttributeIndex()).add(number, path)
 
     def remove(self, key: Key) -> None:
         """Remove a filter; raises KeyError if the key is unknown."""
@@ -100,18 +100,18 @@ class FilterIndex(Generic[Key]):
             for placed in entry.placed:
                 self._tree.remove(placed)
             return
-        if entry.unrouted is not None:
-            del self._unrouted[entry.unrouted]
-            del self._reached[entry.unrouted]
-        for number, name, route in entry.routes:
-            access = self._accesses[name]
-            access.remove(number, route)
+        if entry.unindexed is not None:
+            del self._unindexed[entry.unindexed]
+            del self._reached[entry.unindexed]
+        for number, name, path in entry.paths:
+            index = self._indexes[name]
+            index.remove(number, path)
             del self._reached[number]
-            if not len(access):
-                del self._accesses[name]
+            if not len(index):
+                del self._indexes[name]
 
     def match(self, attributes: Attributes) -> list[Key]:
-        """The keys of the filters that match an event with these attributes, in order of insertion."""
+        """Return the keys of the filters that match an event with these attributes, in order of insertion."""
         reached: list[IndexedConjunction] = []
         self._tree.match(attributes, reached)
         entries: list[Any] = [placed.owner for placed in reached]
@@ -125,51 +125,51 @@ class FilterIndex(Generic[Key]):
         return [entry.key for entry in entries]
 
     def _match_others(self, attributes: Attributes) -> list[_Entry[Key]]:
-        found = list(self._unrouted)
-        accesses = self._accesses
+        found = list(self._unindexed)
+        indexes = self._indexes
         for name, value in attributes.items():
-            access = accesses.get(name)
-            if access is not None:
-                access.reach(value, found)
+            index = indexes.get(name)
+            if index is not None:
+                index.append_candidates(value, found)
         reached = self._reached
         entries = dict.fromkeys([reached[number] for number in found])
         return [entry for entry in entries if entry.predicate(attributes)]
 
-    def _number(self, entry: _Entry[Key]) -> int:
+    def _assign_number(self, entry: _Entry[Key]) -> int:
         number = self._next
         self._next += 1
         self._reached[number] = entry
         return number
 
-    def _routes(self, boxes: tuple[Box, ...] | None) -> list[tuple[str, AccessPath]] | None:
-        """The attribute and access path by which each box is indexed; None if the filter is tested for every event."""
+    def _choose_paths(self, boxes: tuple[Box, ...] | None) -> list[tuple[str, AccessPath]] | None:
+        """Return the attribute and access path of each box; None if the filter is tested for every event."""
         if boxes is None:
             return None
-        routes: list[tuple[str, AccessPath]] = []
+        paths: list[tuple[str, AccessPath]] = []
         for box in boxes:
-            best = self._best(box)
+            best = self._choose_path(box)
             if best is None:
                 return None
-            routes.append(best)
-        return routes
+            paths.append(best)
+        return paths
 
-    def _best(self, box: Box) -> tuple[str, AccessPath] | None:
+    def _choose_path(self, box: Box) -> tuple[str, AccessPath] | None:
         best: tuple[str, AccessPath] | None = None
         least = 0
         for name, values in box.items():
             if values.absent:
                 # An event may lack the attribute, so the box cannot be indexed by it.
                 continue
-            route = access_path_to(values)
-            access = self._accesses.get(name)
-            cost = (access if access is not None else _UNUSED).cost(route)
+            path = choose_access_path(values)
+            index = self._indexes.get(name)
+            cost = (index if index is not None else _EMPTY_INDEX).estimate_cost(path)
             if best is None or cost < least:
-                best, least = (name, route), cost
+                best, least = (name, path), cost
         return best
 
 
 def conjunctions_of(boxes: tuple[Box, ...] | None) -> list[Conditions] | None:
-    """The conjunctions of boxes for the tree; None if one cannot be indexed there."""
+    """Return the conjunctions of boxes for the tree; None if one of them cannot be indexed there."""
     if boxes is None:
         return None
     found: list[Conditions] = []
@@ -188,5 +188,5 @@ def conjunctions_of(boxes: tuple[Box, ...] | None) -> list[Conditions] | None:
 
 _BY_NUMBER = attrgetter("number")
 
-# What an attribute that no filter uses yet would cost.
-_UNUSED = AttributeIndex()
+# The index of an attribute that no filter uses yet, for cost estimates.
+_EMPTY_INDEX = AttributeIndex()

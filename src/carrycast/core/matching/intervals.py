@@ -23,7 +23,7 @@ ALL_STRINGS: StringIntervals = (((0, ""), (1, "")),)
 
 
 def number_interval(low: float, low_open: bool, high: float, high_open: bool) -> NumberIntervals:
-    """The numbers from low to high; none if there are none."""
+    """The numbers from low to high; empty if there are none."""
     start: NumberCut = (low, 1 if low_open else 0)
     end: NumberCut = (high, 0 if high_open else 1)
     return ((start, end),) if start < end else ()
@@ -97,7 +97,7 @@ def difference(ones: tuple[tuple[Cut, Cut], ...], twos: tuple[tuple[Cut, Cut], .
                 left.append((position, twos[j][0]))
             position = twos[j][1]
             if position >= end:
-                # It may reach into the next interval, so it is kept for that.
+                # The interval may reach into the next one, so it is compared with that too.
                 break
             j += 1
         if position < end:

@@ -47,7 +47,7 @@ _OPERATORS = {operator.value: operator for operator in Operator}
 
 def parse(text: str) -> Node:
     """Parse the text into terms, in the order written. Empty text is `true`. Raises FilterError."""
-    return _Parser(text).filter()
+    return _Parser(text).parse_filter()
 
 
 class _Parser:
@@ -58,132 +58,132 @@ class _Parser:
         self._depth = 0
         self._terms = 0
 
-    def filter(self) -> Node:
+    def parse_filter(self) -> Node:
         if self._peek().kind is TokenKind.END:
             return Constant(True)
-        node = self._or()
+        node = self._parse_or()
         if self._peek().kind is not TokenKind.END:
-            raise self._expected("'and', 'or' or the end")
+            raise self._expected_error("'and', 'or' or the end")
         return node
 
-    def _or(self) -> Node:
-        operands = [self._and()]
+    def _parse_or(self) -> Node:
+        operands = [self._parse_and()]
         while self._accept("or"):
-            operands.append(self._and())
+            operands.append(self._parse_and())
         return operands[0] if len(operands) == 1 else Or(tuple(operands))
 
-    def _and(self) -> Node:
-        operands = [self._not()]
+    def _parse_and(self) -> Node:
+        operands = [self._parse_not()]
         while self._accept("and"):
-            operands.append(self._not())
+            operands.append(self._parse_not())
         return operands[0] if len(operands) == 1 else And(tuple(operands))
 
-    def _not(self) -> Node:
+    def _parse_not(self) -> Node:
         token = self._peek()
         if not self._accept("not"):
-            return self._condition()
+            return self._parse_condition()
         self._enter(token)
-        node = Not(self._not())
+        node = Not(self._parse_not())
         self._depth -= 1
         return node
 
-    def _condition(self) -> Node:
+    def _parse_condition(self) -> Node:
         token = self._peek()
         if self._accept_symbol("("):
             self._enter(token)
-            node = self._or()
+            node = self._parse_or()
             if not self._accept_symbol(")"):
-                raise self._expected("'and', 'or' or ')'")
+                raise self._expected_error("'and', 'or' or ')'")
             self._depth -= 1
             return node
         self._count_term(token)
         if token.kind is TokenKind.NAME:
-            return self._test(self._attribute())
-        literal = self._optional_literal()
+            return self._parse_test(self._parse_attribute())
+        literal = self._parse_optional_literal()
         if literal is None:
-            raise self._expected("a condition")
-        operator = self._comparison()
+            raise self._expected_error("a condition")
+        operator = self._parse_comparison()
         if operator is None:
             if isinstance(literal.value, bool):
                 return Constant(literal.value)
-            raise self._expected("a comparison")
-        return Compare(self._attribute(), MIRRORED[operator], literal)
+            raise self._expected_error("a comparison")
+        return Compare(self._parse_attribute(), MIRRORED[operator], literal)
 
-    def _attribute(self) -> str:
+    def _parse_attribute(self) -> str:
         token = self._peek()
         if token.kind is not TokenKind.NAME:
-            raise self._expected("an attribute")
+            raise self._expected_error("an attribute")
         if not token.value:
             raise expected_error(self._text, token.offset + 1, "an attribute name", '"')
         self._next += 1
         return str(token.value)
 
-    def _test(self, attribute: str) -> Node:
-        operator = self._comparison()
+    def _parse_test(self, attribute: str) -> Node:
+        operator = self._parse_comparison()
         if operator is not None:
-            return Compare(attribute, operator, self._literal())
+            return Compare(attribute, operator, self._parse_literal())
         if self._accept("is"):
             negated = self._accept("not")
             if not self._accept("null"):
-                raise self._expected("'null'" if negated else "'null' or 'not null'")
+                raise self._expected_error("'null'" if negated else "'null' or 'not null'")
             return IsNull(attribute, negated)
         negated = self._accept("not")
         if self._accept("between"):
-            low = self._literal()
+            low = self._parse_literal()
             if not self._accept("and"):
-                raise self._expected("'and'")
-            return Between(attribute, low, self._literal(), negated)
+                raise self._expected_error("'and'")
+            return Between(attribute, low, self._parse_literal(), negated)
         if self._accept("in"):
-            return In(attribute, self._list(), negated)
+            return In(attribute, self._parse_list(), negated)
         if self._accept("like"):
-            return self._like(attribute, negated)
+            return self._parse_like(attribute, negated)
         if self._accept("matches"):
-            return self._matches(attribute, negated)
+            return self._parse_matches(attribute, negated)
         if negated:
-            raise self._expected("'between', 'in', 'like' or 'matches'")
+            raise self._expected_error("'between', 'in', 'like' or 'matches'")
         return Compare(attribute, Operator.EQ, Literal(ValueKind.BOOLEAN, True))
 
-    def _list(self) -> tuple[Literal, ...]:
+    def _parse_list(self) -> tuple[Literal, ...]:
         if not self._accept_symbol("("):
-            raise self._expected("'('")
-        literals = [self._literal()]
+            raise self._expected_error("'('")
+        literals = [self._parse_literal()]
         while self._accept_symbol(","):
             self._count_term(self._peek())
-            literals.append(self._literal())
+            literals.append(self._parse_literal())
         if not self._accept_symbol(")"):
-            raise self._expected("',' or ')'")
+            raise self._expected_error("',' or ')'")
         return tuple(literals)
 
-    def _like(self, attribute: str, negated: bool) -> Node:
-        pattern = self._string("a pattern in quotes")
+    def _parse_like(self, attribute: str, negated: bool) -> Node:
+        pattern = self._parse_string("a pattern in quotes")
         escape: str | None = None
         if self._accept("escape"):
-            token = self._string("one character in quotes")
+            token = self._parse_string("one character in quotes")
             escape = str(token.value)
             if len(escape) != 1:
-                raise self._expected_at(token, "one character in quotes")
+                raise self._expected_error_at(token, "one character in quotes")
         try:
             return Like(attribute, parse_like(str(pattern.value), escape), negated)
         except ValueError as error:
-            raise self._expected_at(pattern, str(error)) from None
+            raise self._expected_error_at(pattern, str(error)) from None
 
-    def _matches(self, attribute: str, negated: bool) -> Node:
-        token = self._string("a topic filter in quotes")
+    def _parse_matches(self, attribute: str, negated: bool) -> Node:
+        token = self._parse_string("a topic filter in quotes")
         try:
             return Matches(attribute, parse_topic_filter(str(token.value)), negated)
         except ValueError as error:
-            raise self._expected_at(token, str(error)) from None
+            raise self._expected_error_at(token, str(error)) from None
 
-    def _literal(self) -> Literal:
+    def _parse_literal(self) -> Literal:
         if self._peek().is_keyword("null"):
-            raise self._expected("a value (absence is tested with 'is null')")
-        literal = self._optional_literal()
+            raise self._expected_error("a value (absence is tested with 'is null')")
+        literal = self._parse_optional_literal()
         if literal is None:
             self._reject_double_quotes()
-            raise self._expected("a value")
+            raise self._expected_error("a value")
         return literal
 
-    def _optional_literal(self) -> Literal | None:
+    def _parse_optional_literal(self) -> Literal | None:
         token = self._peek()
         if token.kind is TokenKind.STRING:
             self._next += 1
@@ -195,34 +195,34 @@ class _Parser:
         if signed:
             self._next += 1
             if self._peek().kind is not TokenKind.NUMBER:
-                raise self._expected("a number")
+                raise self._expected_error("a number")
         number = self._peek()
         if number.kind is not TokenKind.NUMBER or isinstance(number.value, str):
             return None
         self._next += 1
-        return self._number(number, -number.value if token.is_symbol("-") else number.value)
+        return self._make_number(number, -number.value if token.is_symbol("-") else number.value)
 
-    def _number(self, token: FilterToken, value: int | float) -> Literal:
+    def _make_number(self, token: FilterToken, value: int | float) -> Literal:
         # 1, 1.0 and 1e0 are the same number and get the same literal.
         if isinstance(value, float):
             integral = value.is_integer() and -(2**63) <= value < 2**63
             return Literal(ValueKind.NUMBER, int(value) if integral else value)
         if value >= 2**63:
-            raise self._expected_at(token, "an integer of at most 64 bits (or a decimal: append '.0')")
+            raise self._expected_error_at(token, "an integer of at most 64 bits (or a decimal: append '.0')")
         return Literal(ValueKind.NUMBER, value)
 
-    def _comparison(self) -> Operator | None:
+    def _parse_comparison(self) -> Operator | None:
         token = self._peek()
         operator = _OPERATORS.get(str(token.value)) if token.kind is TokenKind.SYMBOL else None
         if operator is not None:
             self._next += 1
         return operator
 
-    def _string(self, expected: str) -> FilterToken:
+    def _parse_string(self, expected: str) -> FilterToken:
         token = self._peek()
         if token.kind is not TokenKind.STRING:
             self._reject_double_quotes()
-            raise self._expected(expected)
+            raise self._expected_error(expected)
         self._next += 1
         return token
 
@@ -255,10 +255,10 @@ class _Parser:
         if self._terms > MAX_TERMS:
             raise filter_error(self._text, token.offset, f"more than {MAX_TERMS} terms")
 
-    def _expected(self, what: str) -> FilterError:
-        return self._expected_at(self._peek(), what)
+    def _expected_error(self, what: str) -> FilterError:
+        return self._expected_error_at(self._peek(), what)
 
-    def _expected_at(self, token: FilterToken, what: str) -> FilterError:
+    def _expected_error_at(self, token: FilterToken, what: str) -> FilterError:
         index = self._tokens.index(token)
         after = self._tokens[index - 1].written if index > 0 else ""
         return expected_error(self._text, token.offset, what, after)

@@ -1,14 +1,14 @@
 """The patterns of `like`: `%` stands for any characters, `_` for exactly one.
 
-Matching takes time proportional to the product of the lengths at worst, whatever the pattern: filters come from other
-nodes, so a pattern must not be able to make a regular expression backtrack for minutes.
+Matching takes at worst time proportional to the product of the two lengths. Filters come from other nodes, so no
+pattern may make a regular expression backtrack for minutes.
 """
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Backslash would mean different things to SQL dialects inside of a string, this does not.
+# SQL dialects disagree on the meaning of a backslash in a string, but not on this character.
 CANONICAL_ESCAPE = "!"
 
 # One character, or None for any one character.
@@ -17,18 +17,18 @@ Segment = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class LikePattern:
-    """A pattern, cut at its `%` signs into segments. Equal languages written differently are mostly equal objects."""
+    """A pattern, split at its `%` signs into segments. Most patterns that match the same strings are equal objects."""
 
     segments: tuple[Segment, ...]
 
     def literal(self) -> str | None:
-        """The one string that this pattern matches, or None if it has a wildcard."""
+        """Return the only string that this pattern matches, or None if it has a wildcard."""
         if len(self.segments) > 1 or None in self.segments[0]:
             return None
         return "".join(c for c in self.segments[0] if c is not None)
 
     def prefix(self) -> str:
-        """The characters with which every matching string begins."""
+        """Return the characters with which every matching string begins."""
         head: list[str] = []
         for character in self.segments[0]:
             if character is None:
@@ -36,8 +36,8 @@ class LikePattern:
             head.append(character)
         return "".join(head)
 
-    def sql(self) -> str:
-        """The pattern as SQL text, with an escape clause where one is needed."""
+    def to_sql(self) -> str:
+        """Format the pattern as SQL text, with an escape clause where one is needed."""
         special = any(c in {"%", "_"} for segment in self.segments for c in segment)
         escaped = {"%", "_", CANONICAL_ESCAPE} if special else set()
         texts = [
@@ -49,7 +49,7 @@ class LikePattern:
 
 
 def parse_like(text: str, escape: str | None) -> LikePattern:
-    """Read a pattern; raises ValueError if the escape character precedes anything but `%`, `_` or itself."""
+    """Parse a pattern; raises ValueError if the escape character precedes anything but `%`, `_` or itself."""
     segments: list[list[str | None]] = [[]]
     characters = iter(text)
     for character in characters:
@@ -64,11 +64,11 @@ def parse_like(text: str, escape: str | None) -> LikePattern:
             segments[-1].append(None)
         else:
             segments[-1].append(character)
-    return LikePattern(_normalized(segments))
+    return LikePattern(_normalize(segments))
 
 
-def _normalized(segments: list[list[str | None]]) -> tuple[Segment, ...]:
-    # `%_` and `_%` mean the same, as do `%%` and `%`: single wildcards move before the `%`, empty middles go.
+def _normalize(segments: list[list[str | None]]) -> tuple[Segment, ...]:
+    # `%_` equals `_%`, and `%%` equals `%`: `_` moves before the `%`, and empty middle segments are removed.
     kept = [segments[0]]
     for segment in segments[1:]:
         start = 0
@@ -81,8 +81,8 @@ def _normalized(segments: list[list[str | None]]) -> tuple[Segment, ...]:
     return tuple(tuple(segment) for segment in kept)
 
 
-def like_matcher(pattern: LikePattern) -> Callable[[str], bool]:
-    """A function that tells whether a string matches the pattern."""
+def make_like_matcher(pattern: LikePattern) -> Callable[[str], bool]:
+    """Return a function that tests whether a string matches the pattern."""
     segments = pattern.segments
     if None not in {c for segment in segments for c in segment} and len(segments) == 2:
         head, tail = ("".join(c for c in segment if c is not None) for segment in segments)
@@ -90,11 +90,11 @@ def like_matcher(pattern: LikePattern) -> Callable[[str], bool]:
         if not tail:
             return lambda text: text.startswith(head)
         return lambda text: len(text) >= least and text.startswith(head) and text.endswith(tail)
-    return _general_matcher(segments)
+    return _make_general_matcher(segments)
 
 
-def _general_matcher(segments: tuple[Segment, ...]) -> Callable[[str], bool]:
-    expressions = [_expression(segment) for segment in segments]
+def _make_general_matcher(segments: tuple[Segment, ...]) -> Callable[[str], bool]:
+    expressions = [_compile_segment(segment) for segment in segments]
     first, last, middles = expressions[0], expressions[-1], expressions[1:-1]
     first_size, last_size = len(segments[0]), len(segments[-1])
     if len(segments) == 1:
@@ -107,7 +107,7 @@ def _general_matcher(segments: tuple[Segment, ...]) -> Callable[[str], bool]:
             return False
         position = first_size
         for middle in middles:
-            # Taking the leftmost place for each middle segment leaves the most room for the next, so it is never wrong.
+            # The leftmost match of a segment leaves the most room for the next, so no other has to be tried.
             found = middle.search(text, position, end)
             if found is None:
                 return False
@@ -117,6 +117,6 @@ def _general_matcher(segments: tuple[Segment, ...]) -> Callable[[str], bool]:
     return matches
 
 
-def _expression(segment: Segment) -> re.Pattern[str]:
-    # No repetition occurs in it, so it cannot backtrack.
+def _compile_segment(segment: Segment) -> re.Pattern[str]:
+    # The expression has no repetition, so it cannot backtrack.
     return re.compile("".join("." if c is None else re.escape(c) for c in segment), re.DOTALL)

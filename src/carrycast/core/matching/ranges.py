@@ -1,8 +1,8 @@
-"""Which intervals contain a point? An index of many intervals that come and go.
+"""An index of many changing intervals that finds those that contain a point.
 
 Intervals are kept in blocks of doubling size, each sorted by its lower cuts with a tree of the largest upper cut above
-it (the logarithmic method of Bentley and Saxe). So an insertion costs O(log² n) on average and a query O(log² n) plus
-what it finds; removed intervals stay in their blocks, unreported, until they outnumber the others.
+it (the logarithmic method of Bentley and Saxe). An insertion costs O(log² n) on average, and a query O(log² n) plus its
+result. Removed intervals stay in their blocks, unreported, until they outnumber the others.
 """
 
 from bisect import bisect_left, bisect_right
@@ -10,12 +10,12 @@ from typing import Generic
 
 from carrycast.core.matching.intervals import Cut
 
-# Below this a plain scan is faster than a tree.
+# Below this number of intervals a scan is faster than a tree.
 SCANNED = 32
 
 
 class RangeIndex(Generic[Cut]):
-    """Intervals by the number of their entry. An entry may have several, and is found once for each that matches."""
+    """Intervals by the number of their entry. An entry with several intervals is found once for each that matches."""
 
     __slots__ = ("_blocks", "_dead", "_live", "_recent")
 
@@ -42,7 +42,7 @@ class RangeIndex(Generic[Cut]):
             self._rebuild()
 
     def find(self, point: Cut) -> list[int]:
-        """The entries with an interval that contains the point, given as the cut just below it."""
+        """Return the entries with an interval that contains the point, given as the cut just below it."""
         live = self._live
         found = [entry for start, end, entry in self._recent if start <= point < end and entry in live]
         for block in self._blocks:
@@ -50,26 +50,26 @@ class RangeIndex(Generic[Cut]):
                 found.extend(entry for entry in block.find(point) if entry in live)
         return found
 
-    def containing(self, start: Cut, end: Cut) -> list[int]:
-        """The entries with an interval that contains another."""
+    def find_containing(self, start: Cut, end: Cut) -> list[int]:
+        """Return the entries with an interval that contains the given one."""
         live = self._live
         found = [entry for low, high, entry in self._recent if low <= start and end <= high and entry in live]
         for block in self._blocks:
             if block is not None:
-                found.extend(entry for entry in block.containing(start, end) if entry in live)
+                found.extend(entry for entry in block.find_containing(start, end) if entry in live)
         return found
 
-    def within(self, start: Cut, end: Cut) -> list[int]:
-        """The entries with an interval that lies in another."""
+    def find_within(self, start: Cut, end: Cut) -> list[int]:
+        """Return the entries with an interval that lies in the given one."""
         live = self._live
         found = [entry for low, high, entry in self._recent if start <= low and high <= end and entry in live]
         for block in self._blocks:
             if block is not None:
-                found.extend(entry for entry in block.within(start, end) if entry in live)
+                found.extend(entry for entry in block.find_within(start, end) if entry in live)
         return found
 
-    def depth(self, point: Cut, limit: int) -> int:
-        """About how many intervals contain the point, counted up to the limit in each block."""
+    def count_containing(self, point: Cut, limit: int) -> int:
+        """Estimate how many intervals contain the point, counting up to the limit in each block."""
         counted = sum(1 for start, end, _ in self._recent if start <= point < end)
         return counted + sum(len(block.find(point, limit)) for block in self._blocks if block is not None)
 
@@ -116,8 +116,8 @@ class _Block(Generic[Cut]):
             largest[node] = max(largest[2 * node], largest[2 * node + 1])
         self._largest: list[Cut] = largest
 
-    def containing(self, start: Cut, end: Cut) -> list[int]:
-        # As `find`, for all points from start to end.
+    def find_containing(self, start: Cut, end: Cut) -> list[int]:
+        # Like `find`, for all points from start to end.
         bound = bisect_right(self._starts, start)
         found: list[int] = []
         pending = [(1, 0, self._leaves)]
@@ -133,13 +133,13 @@ class _Block(Generic[Cut]):
                 pending.append((2 * node, first, half))
         return found
 
-    def within(self, start: Cut, end: Cut) -> list[int]:
-        # The intervals that start between the two cuts and end there too.
+    def find_within(self, start: Cut, end: Cut) -> list[int]:
+        # The intervals that start and end between the two cuts.
         first, last = bisect_left(self._starts, start), bisect_left(self._starts, end)
         return [entry for _, high, entry in self.items[first:last] if high <= end]
 
     def find(self, point: Cut, limit: int | None = None) -> list[int]:
-        # Only intervals that start at or below the point can contain it; of those, the ones that end above it.
+        # The intervals that start at or below the point and end above it contain it.
         bound = bisect_right(self._starts, point)
         found: list[int] = []
         pending = [(1, 0, self._leaves)]

@@ -29,14 +29,14 @@ MAX_BOXES = 64
 
 
 def boxes_of(node: Node) -> tuple[Box, ...] | None:
-    """The boxes whose union is the canonical node; empty if nothing matches it, None if there are too many."""
+    """Return the boxes whose union is the canonical node; empty if no event matches it, None if there are too many."""
     match node:
         case Constant(value):
             return ({},) if value else ()
         case And(operands):
-            return _product(operands)
+            return _intersect_operands(operands)
         case Or(operands):
-            return _sum(operands)
+            return _unite_operands(operands)
         case Not():
             raise AssertionError("a canonical node has no negation above a predicate")
         case _:
@@ -44,17 +44,17 @@ def boxes_of(node: Node) -> tuple[Box, ...] | None:
             return () if values == NOTHING else ({node.attribute: values},)
 
 
-def _product(operands: tuple[Node, ...]) -> tuple[Box, ...] | None:
+def _intersect_operands(operands: tuple[Node, ...]) -> tuple[Box, ...] | None:
     result: list[Box] = [{}]
     for operand in operands:
         boxes = boxes_of(operand)
         if boxes is None or len(boxes) * len(result) > MAX_BOXES:
             return None
-        result = [box for one in result for two in boxes if (box := _intersection(one, two)) is not None]
+        result = [box for one in result for two in boxes if (box := _intersect_boxes(one, two)) is not None]
     return tuple(result)
 
 
-def _sum(operands: tuple[Node, ...]) -> tuple[Box, ...] | None:
+def _unite_operands(operands: tuple[Node, ...]) -> tuple[Box, ...] | None:
     result: list[Box] = []
     # Alternatives on the same single attribute are one set of values, hence one box.
     single: dict[str, ValueSet] = {}
@@ -76,7 +76,7 @@ def _sum(operands: tuple[Node, ...]) -> tuple[Box, ...] | None:
     return tuple(result) if len(result) <= MAX_BOXES else None
 
 
-def _intersection(one: Box, two: Box) -> Box | None:
+def _intersect_boxes(one: Box, two: Box) -> Box | None:
     result = dict(one)
     for name, values in two.items():
         result[name] = intersect(result[name], values) if name in result else values
@@ -103,7 +103,7 @@ def boxes_overlap(ones: tuple[Box, ...] | None, twos: tuple[Box, ...] | None) ->
     budget = Budget()
     for one in ones:
         for two in twos:
-            common = _intersection(one, two)
+            common = _intersect_boxes(one, two)
             if common is not None and not _box_is_empty(common, budget):
                 return True
     return False

@@ -1,4 +1,4 @@
-"""Satisfiability of several conditions together, decided by a backtracking search, with an example.
+"""Decide by a backtracking search whether several conditions can hold together, and find an example.
 
 `Filter.overlaps` compares boxes and gives up on filters that have too many. The search does not expand the boxes: it
 tries one alternative after the other and backtracks at the first attribute without an allowed value.
@@ -16,7 +16,7 @@ from carrycast.core.matching.values import ValueSet, allowed_values, intersect, 
 from carrycast.core.model import Scalar
 
 STEPS = 20_000
-"""The most predicates that a search visits: some tens of milliseconds. Conditions that people write need a hundred."""
+"""The most predicates that a search visits: some tens of milliseconds. Conditions that people write need about 100."""
 
 
 class Satisfiability(enum.Enum):
@@ -36,19 +36,19 @@ class SatisfiabilityResult(NamedTuple):
 
 
 class _SearchAbortedError(Exception):
-    """Too many steps."""
+    """The search needed too many steps."""
 
 
 def check_satisfiability(nodes: Iterable[Node]) -> SatisfiabilityResult:
-    """Whether an event can match all of some canonical nodes. Exact, unless the search is aborted."""
+    """Decide whether an event can match all of these canonical nodes. Exact unless the search is aborted."""
     search = _Search()
     try:
-        found = search.box({}, list(nodes))
+        found = search.find_box({}, list(nodes))
     except _SearchAbortedError:
         return SatisfiabilityResult(Satisfiability.PERHAPS, {})
     if found is None:
         return SatisfiabilityResult(Satisfiability.NO, {})
-    # When the budget of pattern searches is exhausted, sets that may be empty were taken as nonempty.
+    # When the budget of pattern searches is exhausted, sets that may be empty have been taken as nonempty.
     return (
         SatisfiabilityResult(Satisfiability.YES, found)
         if search.budget.steps >= 0
@@ -61,8 +61,8 @@ class _Search:
         self.budget = Budget()
         self._steps = STEPS
 
-    def box(self, box: dict[str, ValueSet], pending: list[Node]) -> dict[str, ValueSet] | None:
-        """A box within `box` in which all pending nodes hold, or None."""
+    def find_box(self, box: dict[str, ValueSet], pending: list[Node]) -> dict[str, ValueSet] | None:
+        """Return a box within `box` in which all pending nodes hold, or None."""
         alternatives: list[Or] = []
         while pending:
             self._steps -= 1
@@ -85,21 +85,21 @@ class _Search:
                     return None
         if not alternatives:
             return box
-        # The node with the fewest alternatives first: it fails soonest.
+        # The node with the fewest alternatives comes first, because it fails soonest.
         first = min(alternatives, key=lambda node: len(node.operands))
         others = [node for node in alternatives if node is not first]
         for operand in first.operands:
-            found = self.box(dict(box), [*others, operand])
+            found = self.find_box(dict(box), [*others, operand])
             if found is not None:
                 return found
         return None
 
 
-def example_of(box: Box) -> dict[str, Scalar] | None:
-    """Attributes that lie in a box; None if a value would have to be constructed from patterns."""
+def find_example(box: Box) -> dict[str, Scalar] | None:
+    """Return attributes that lie in a box; None if a value would have to be constructed from patterns."""
     found: dict[str, Scalar] = {}
     for name, values in box.items():
-        value = _value(values)
+        value = _pick_value(values)
         if value is not None:
             found[name] = value
         elif not values.absent:
@@ -107,18 +107,18 @@ def example_of(box: Box) -> dict[str, Scalar] | None:
     return found
 
 
-def _value(values: ValueSet) -> Scalar | None:
-    """Some value of a set, simple ones first; None if only absence is allowed, or none is found."""
+def _pick_value(values: ValueSet) -> Scalar | None:
+    """Return a value of the set, the simplest first; None if only absence is allowed or no value is found."""
     if values.booleans:
         return values.booleans[-1]
     for start, end in values.strings:
         # The start of an interval lies in it.
         if not start[0] and start < end and satisfies(start[1], values.patterns):
             return start[1]
-    return _number(values.numbers)
+    return _pick_number(values.numbers)
 
 
-def _number(intervals: NumberIntervals) -> float | None:
+def _pick_number(intervals: NumberIntervals) -> float | None:
     for (low, above), (high, beyond) in intervals:
         if low <= 0 <= high and (low, above) <= (0, 0) and (high, beyond) >= (0, 1):
             return 0

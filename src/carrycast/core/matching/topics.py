@@ -1,4 +1,4 @@
-"""Topic filters as MQTT defines them: levels between slashes, `+` for one level, `#` for all that follow.
+"""Topic filters of MQTT: levels between slashes, `+` for one level, `#` for all following levels.
 
 The rules are those of MQTT 3.1.1 and 5.0, section 4.7: `#` stands only at the end and also matches its parent level; a
 wildcard at the first level does not match topics that begin with `$`.
@@ -18,16 +18,16 @@ class TopicFilter:
         return "/".join(self.levels)
 
     def literal(self) -> str | None:
-        """The one topic that this filter matches, or None if it has a wildcard."""
+        """Return the only topic that this filter matches, or None if it has a wildcard."""
         return None if "+" in self.levels or "#" in self.levels else "/".join(self.levels)
 
-    def spelled_out(self) -> tuple[str, ...]:
-        """The levels with a lone `#` as `+/#`, which is the same: behind it `#` always means 'none or more levels'."""
+    def expand_levels(self) -> tuple[str, ...]:
+        """Return the levels, with a lone `#` as the equivalent `+/#`: then `#` always means 'zero or more levels'."""
         return ("+", "#") if self.levels == ("#",) else self.levels
 
 
 def parse_topic_filter(text: str) -> TopicFilter:
-    """Read a topic filter; raises ValueError that says what was expected instead."""
+    """Parse a topic filter; raises a ValueError that states what was expected."""
     if not text:
         raise ValueError("a topic filter of at least one character")
     if "\0" in text:
@@ -41,8 +41,8 @@ def parse_topic_filter(text: str) -> TopicFilter:
     return TopicFilter(("#",) if levels == ("+", "#") else levels)
 
 
-def topic_matcher(topics: TopicFilter) -> Callable[[str], bool]:
-    """A function that tells whether a topic matches the filter."""
+def make_topic_matcher(topics: TopicFilter) -> Callable[[str], bool]:
+    """Return a function that tests whether a topic matches the filter."""
     levels = topics.levels
     open_ended = levels[-1] == "#"
     fixed = levels[:-1] if open_ended else levels
@@ -71,7 +71,7 @@ def topic_matcher(topics: TopicFilter) -> Callable[[str], bool]:
 
 def topics_cover(wide: TopicFilter, narrow: TopicFilter) -> bool:
     """Whether every topic that `narrow` matches is matched by `wide`. Exact."""
-    wide_levels, narrow_levels = wide.spelled_out(), narrow.spelled_out()
+    wide_levels, narrow_levels = wide.expand_levels(), narrow.expand_levels()
     for number, level in enumerate(wide_levels):
         if level == "#":
             return True
@@ -88,7 +88,7 @@ def topics_cover(wide: TopicFilter, narrow: TopicFilter) -> bool:
 
 def topics_overlap(one: TopicFilter, two: TopicFilter) -> bool:
     """Whether some topic matches both filters. Exact."""
-    ones, twos = one.spelled_out(), two.spelled_out()
+    ones, twos = one.expand_levels(), two.expand_levels()
     for number, (level, other) in enumerate(zip(ones, twos, strict=False)):
         if "#" in {level, other}:
             return True

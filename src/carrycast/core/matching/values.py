@@ -1,10 +1,10 @@
-"""Sets of values that a filter allows for one attribute: exact, over all kinds of values and absence."""
+"""Exact sets of the values that a filter allows for one attribute: all kinds of values, and absence."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from carrycast.core.matching.automata import Budget, Pattern, SignedPattern, some_string
+from carrycast.core.matching.automata import Budget, Pattern, SignedPattern, exists_string
 from carrycast.core.matching.intervals import (
     ALL_NUMBERS,
     ALL_STRINGS,
@@ -19,9 +19,9 @@ from carrycast.core.matching.intervals import (
     string_points,
     union,
 )
-from carrycast.core.matching.patterns import LikePattern, like_matcher
+from carrycast.core.matching.patterns import LikePattern, make_like_matcher
 from carrycast.core.matching.terms import Between, Compare, In, IsNull, Like, Literal, Matches, Operator
-from carrycast.core.matching.topics import TopicFilter, topic_matcher, topics_cover, topics_overlap
+from carrycast.core.matching.topics import TopicFilter, make_topic_matcher, topics_cover, topics_overlap
 
 Predicate = Compare | Between | In | Like | Matches | IsNull
 
@@ -44,19 +44,19 @@ NOTHING = ValueSet()
 
 
 def allowed_values(predicate: Predicate) -> ValueSet:
-    """The values of its attribute that make the predicate TRUE."""
+    """Return the values of the attribute that make the predicate TRUE."""
     match predicate:
         case Compare(_, operator, literal):
-            return _compared(operator, literal)
+            return _select_values(operator, literal)
         case Between(_, low, high, False):
-            return intersect(_compared(Operator.GE, low), _compared(Operator.LE, high))
+            return intersect(_select_values(Operator.GE, low), _select_values(Operator.LE, high))
         case Between(_, low, high, _):
-            return _either(_compared(Operator.LT, low), _compared(Operator.GT, high))
+            return _unite_values(_select_values(Operator.LT, low), _select_values(Operator.GT, high))
         case In(_, literals, negated):
-            sets = [_compared(Operator.NE if negated else Operator.EQ, literal) for literal in literals]
+            sets = [_select_values(Operator.NE if negated else Operator.EQ, literal) for literal in literals]
             result = sets[0]
             for other in sets[1:]:
-                result = intersect(result, other) if negated else _either(result, other)
+                result = intersect(result, other) if negated else _unite_values(result, other)
             return result
         case Like(_, pattern, negated):
             return ValueSet(strings=ALL_STRINGS, patterns=((pattern, negated),))
@@ -66,16 +66,16 @@ def allowed_values(predicate: Predicate) -> ValueSet:
             return PRESENT if negated else ABSENT
 
 
-def _compared(operator: Operator, literal: Literal) -> ValueSet:
+def _select_values(operator: Operator, literal: Literal) -> ValueSet:
     value = literal.value
     if isinstance(value, str):
-        return ValueSet(strings=_strings(operator, value))
+        return ValueSet(strings=_select_strings(operator, value))
     if isinstance(value, bool):
-        return ValueSet(booleans=_booleans(operator, value))
-    return ValueSet(numbers=_numbers(operator, value))
+        return ValueSet(booleans=_select_booleans(operator, value))
+    return ValueSet(numbers=_select_numbers(operator, value))
 
 
-def _strings(operator: Operator, value: str) -> StringIntervals:
+def _select_strings(operator: Operator, value: str) -> StringIntervals:
     match operator:
         case Operator.EQ:
             return string_point(value)
@@ -87,7 +87,7 @@ def _strings(operator: Operator, value: str) -> StringIntervals:
             return string_above(value, operator is Operator.GE)
 
 
-def _numbers(operator: Operator, value: float) -> NumberIntervals:
+def _select_numbers(operator: Operator, value: float) -> NumberIntervals:
     lowest, highest = -float("inf"), float("inf")
     match operator:
         case Operator.EQ:
@@ -100,7 +100,7 @@ def _numbers(operator: Operator, value: float) -> NumberIntervals:
             return number_interval(value, operator is Operator.GT, highest, False)
 
 
-def _booleans(operator: Operator, value: bool) -> tuple[bool, ...]:
+def _select_booleans(operator: Operator, value: bool) -> tuple[bool, ...]:
     tests = {
         Operator.EQ: lambda candidate: candidate == value,
         Operator.NE: lambda candidate: candidate != value,
@@ -113,12 +113,12 @@ def _booleans(operator: Operator, value: bool) -> tuple[bool, ...]:
 
 
 def intersect(one: ValueSet, two: ValueSet) -> ValueSet:
-    """The values in both sets."""
+    """Return the values in both sets."""
     strings = intersection(one.strings, two.strings)
     patterns = tuple(dict.fromkeys((*one.patterns, *two.patterns))) if strings else ()
     points = string_points(strings) if patterns else None
     if points is not None:
-        # Few strings are left: they are tested now, which makes the patterns redundant.
+        # Few strings are left: testing them now makes the patterns redundant.
         kept = tuple(interval for interval, text in zip(strings, points, strict=True) if satisfies(text, patterns))
         strings, patterns = kept, ()
     return ValueSet(
@@ -131,11 +131,11 @@ def intersect(one: ValueSet, two: ValueSet) -> ValueSet:
 
 
 def unite(one: ValueSet, two: ValueSet) -> ValueSet | None:
-    """The values in either set, or None if patterns prevent a simple set."""
-    return None if one.patterns or two.patterns else _either(one, two)
+    """Return the values in either set, or None if patterns prevent a simple set."""
+    return None if one.patterns or two.patterns else _unite_values(one, two)
 
 
-def _either(one: ValueSet, two: ValueSet) -> ValueSet:
+def _unite_values(one: ValueSet, two: ValueSet) -> ValueSet:
     return ValueSet(
         one.absent or two.absent,
         tuple(value for value in (False, True) if value in one.booleans or value in two.booleans),
@@ -145,13 +145,13 @@ def _either(one: ValueSet, two: ValueSet) -> ValueSet:
 
 
 @lru_cache(maxsize=1024)
-def _matcher(pattern: Pattern) -> Callable[[str], bool]:
-    return like_matcher(pattern) if isinstance(pattern, LikePattern) else topic_matcher(pattern)
+def _make_matcher(pattern: Pattern) -> Callable[[str], bool]:
+    return make_like_matcher(pattern) if isinstance(pattern, LikePattern) else make_topic_matcher(pattern)
 
 
 def satisfies(text: str, patterns: tuple[SignedPattern, ...]) -> bool:
     """Whether a text matches all positive and no negated patterns."""
-    return all(_matcher(pattern)(text) is not negated for pattern, negated in patterns)
+    return all(_make_matcher(pattern)(text) is not negated for pattern, negated in patterns)
 
 
 def is_empty(values: ValueSet, budget: Budget) -> bool:
@@ -179,7 +179,7 @@ def is_subset(narrow: ValueSet, wide: ValueSet, budget: Budget) -> bool:
 
 @lru_cache(maxsize=4096)
 def _contradict(one: SignedPattern, two: SignedPattern) -> bool:
-    # The common cases are decided without a search: a pattern and its opposite, and topic filters level by level.
+    # The common cases need no search: a pattern and its negation, and topic filters level by level.
     if one[0] == two[0]:
         return one[1] is not two[1]
     if not isinstance(one[0], TopicFilter) or not isinstance(two[0], TopicFilter):
@@ -206,4 +206,4 @@ def _may_hold(strings: StringIntervals, patterns: tuple[SignedPattern, ...], bud
     points = string_points(strings)
     if points is not None:
         return any(satisfies(text, patterns) for text in points)
-    return some_string(strings, patterns, budget) is not False
+    return exists_string(strings, patterns, budget) is not False

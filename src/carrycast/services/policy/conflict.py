@@ -8,7 +8,7 @@ two with different priorities the higher one wins, and that is no conflict but a
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from carrycast.core.matching import Satisfiability, check_satisfiability, example_of
+from carrycast.core.matching import Satisfiability, check_satisfiability, find_example
 from carrycast.services.policy.roles import EVERYBODY, Combination, common_roles
 from carrycast.services.policy.rule import Action, Enabled, Policy, contradicts, format_action, format_scalar
 from carrycast.services.policy.time_period import PeriodOverlap, find_overlap
@@ -83,7 +83,7 @@ def find_conflict(one: Policy, two: Policy, nodes: Sequence[frozenset[str]] | No
     if found.answer is Satisfiability.NO:
         return None
     conditions = " and ".join(f"({text})" for text in dict.fromkeys((first.text, second.text)) if text != "true")
-    values = example_of(found.box) if found.answer is Satisfiability.YES else None
+    values = find_example(found.box) if found.answer is Satisfiability.YES else None
     # An example must be one: numbers have gaps that the search does not know of.
     if values and first.matches(values) and second.matches(values):
         conditions += f", as with {', '.join(f'{name} = {format_scalar(value)}' for name, value in values.items())}"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from carrycast.core.matching import Filter
-from carrycast.core.matching.satisfiability import Satisfiability, check_satisfiability, example_of
+from carrycast.core.matching.satisfiability import Satisfiability, check_satisfiability, find_example
 from carrycast.core.model import Scalar
 from carrycast.core.model.wall_clock import WallTime
 from carrycast.services.policy.conflict import find_conflict, find_conflicts, never
@@ -168,7 +168,7 @@ def test_whether_conditions_can_hold_together_is_what_trying_all_values_says(one
     expected = any(ones.matches(event) and twos.matches(event) for event in events)
     found = check_satisfiability([ones.node, twos.node])
     assert found.answer is (Satisfiability.YES if expected else Satisfiability.NO)
-    values = example_of(found.box) if expected else None
+    values = find_example(found.box) if expected else None
     if values is not None:
         assert ones.matches(values)
         assert twos.matches(values)
