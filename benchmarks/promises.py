@@ -17,7 +17,7 @@ from unittest import mock
 
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import AcknowledgesReplicas, KeepsEvents
-from carrycast.core.protocol.registry import protocol_named
+from carrycast.core.protocol.registry import find_protocol
 from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node import recorder
@@ -202,7 +202,7 @@ async def outcome(subject: str, mishap: str) -> Outcome:
 
 async def row(subject: str) -> list[str]:
     """The row of a protocol; what changes clocks goes alone."""
-    kind = protocol_named(subject.partition("/")[0])
+    kind = find_protocol(subject.partition("/")[0])
     mishaps = [name for name in MISHAPS if "relay" not in name or subject not in NO_RELAYS]
     clocks = [name for name in mishaps if "clock" in name or "ahead" in name]
     together = [name for name in mishaps if name not in clocks]

@@ -17,7 +17,7 @@ from pathlib import Path
 from carrycast.analysis.telemetry.minutes import compute_minutes
 from carrycast.analysis.telemetry.picture import read_minutes
 from carrycast.core.protocol import StackPlan
-from carrycast.core.protocol.registry import protocol_named
+from carrycast.core.protocol.registry import find_protocol
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork
 from carrycast.node.config import NodeConfig
 from carrycast.node.link.config import UDP, InterfaceConfig
@@ -31,7 +31,7 @@ EVENTS_PER_S = 5.0
 
 async def live(folder: Path, seconds: float) -> None:
     """Ten nodes in a ring; each subscribes, and events are published anywhere."""
-    kind = protocol_named("epidemic")
+    kind = find_protocol("epidemic")
     configs = [
         NodeConfig(
             f"node-{node}",

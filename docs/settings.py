@@ -10,7 +10,7 @@ from pathlib import Path
 
 from carrycast.cli.catalog import settings_of
 from carrycast.core.protocol.machine import StateMachine
-from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
+from carrycast.core.protocol.registry import find_protocol, find_router, protocol_names, router_names
 
 SOURCE = Path(__file__).parents[1] / "src" / "carrycast"
 SECTION = re.compile(r"<!-- settings -->\n.*?<!-- end of settings -->", re.DOTALL)
@@ -20,8 +20,8 @@ def machines() -> dict[Path, type[StateMachine]]:
     """Every protocol and router of carrycast itself, by its README."""
     found: dict[Path, type[StateMachine]] = {}
     for folder, names, named in (
-        ("protocols", protocol_names(), protocol_named),
-        ("routers", router_names(), router_named),
+        ("protocols", protocol_names(), find_protocol),
+        ("routers", router_names(), find_router),
     ):
         found |= {
             SOURCE / folder / name / "README.md": named(name) for name in names if (SOURCE / folder / name).is_dir()

@@ -1,7 +1,6 @@
-"""carrycast: publish/subscribe, by content, for networks that move.
+"""carrycast: content-based publish/subscribe for mobile networks.
 
-The names of this module are the public API; docs/stability.md says what that means. `carrycast.core` is the API of
-protocol authors.
+The names of this module are the public API (docs/stability.md). `carrycast.core` is the API of protocol authors.
 """
 
 from pkgutil import extend_path
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
         sweep,
     )
 
-# Open, so that a folder `carrycast/protocols/<name>/` elsewhere on the module search path is found too.
+# The package is open, so that a folder `carrycast/protocols/<name>/` elsewhere on the module search path is found.
 __path__ = extend_path(__path__, __name__)
 
 __version__ = VERSION
@@ -74,7 +73,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """A public name, imported when it is first used: a worker process on a small device needs none of them."""
+    """Import a public name when it is first used: a worker process on a small device needs none of them."""
     if name not in __all__:
         raise AttributeError(f"module 'carrycast' has no attribute {name!r}")
     from carrycast import api

@@ -1,4 +1,4 @@
-"""`python -m carrycast`: the command line where its script is not on the path."""
+"""`python -m carrycast`: the command line, for installations whose script is not on the path."""
 
 import sys
 

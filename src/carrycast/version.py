@@ -1,15 +1,15 @@
-"""The version, where every layer may read it, and the package's former name, under which files were written."""
+"""The version, readable from every layer, and the package's former name, which older files carry."""
 
 from collections.abc import Mapping
 
 VERSION = "0.1.0"
 
 FORMER_NAME = "driftcast"
-"""Files of versions before 0.2 carry this name in their metadata. They stay readable."""
+"""The name in the metadata of files of versions before 0.2, which stay readable."""
 
 
-def metadata_value(metadata: Mapping[bytes, bytes] | None, key: bytes, default: bytes) -> bytes:
-    """A value of a Parquet file's metadata, also if the file was written under the package's former name."""
+def read_metadata(metadata: Mapping[bytes, bytes] | None, key: bytes, default: bytes) -> bytes:
+    """Read a value of a Parquet file's metadata, even if the file was written under the package's former name."""
     found = metadata or {}
     former = FORMER_NAME.encode() + key[key.index(b".") :]
     return found.get(key, found.get(former, default))

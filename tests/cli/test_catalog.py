@@ -6,7 +6,7 @@ import pytest
 
 from carrycast.analysis.spark.experiment import experiment_names
 from carrycast.core.protocol.application import applications
-from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
+from carrycast.core.protocol.registry import find_protocol, find_router, protocol_names, router_names
 from carrycast.sim.mobility.model import movement_models
 from tests.cli.console import QUICK, call, environment, spawn
 
@@ -47,7 +47,7 @@ def test_a_protocol_is_shown_with_all_its_settings(name: str) -> None:
     (row,) = rows("protocols", name)
     settings = row["settings"]
     assert isinstance(settings, list)
-    assert [setting["name"] for setting in settings] == list(protocol_named(name).settings_type.__struct_fields__)
+    assert [setting["name"] for setting in settings] == list(find_protocol(name).settings_type.__struct_fields__)
     for setting in settings:
         assert f"\n{setting['name']} " in done.out
         assert setting["meaning"], f"{setting['name']} says what it is for"
@@ -74,7 +74,7 @@ def test_a_router_is_shown_with_all_its_settings(name: str) -> None:
     (row,) = rows("routers", name)
     settings = row["settings"]
     assert isinstance(settings, list)
-    assert [setting["name"] for setting in settings] == list(router_named(name).settings_type.__struct_fields__)
+    assert [setting["name"] for setting in settings] == list(find_router(name).settings_type.__struct_fields__)
     for setting in settings:
         assert f"\n{setting['name']} " in done.out
         assert setting["meaning"], f"{setting['name']} says what it is for"

@@ -8,11 +8,11 @@ import pytest
 from carrycast.core.model import Event, EventId
 from carrycast.core.parts.copies import MAX_COPIES, CopyCounts
 from carrycast.core.protocol import KeepsEvents
-from carrycast.core.protocol.registry import protocol_named, protocol_names
+from carrycast.core.protocol.registry import find_protocol, protocol_names
 from carrycast.sim.engine.host import MemoryStore
 from carrycast.sim.testing import Net
 
-KEEPERS = [name for name in protocol_names() if issubclass(protocol_named(name), KeepsEvents)]
+KEEPERS = [name for name in protocol_names() if issubclass(find_protocol(name), KeepsEvents)]
 every_keeper = pytest.mark.parametrize("name", KEEPERS)
 # Attempts come soon enough for a short story, and adaptive's relays store what comes.
 SOON: Mapping[str, dict[str, object]] = {

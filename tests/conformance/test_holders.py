@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from carrycast.core.model import Position
 from carrycast.core.protocol import Place, TimerKey
 from carrycast.core.protocol.effects import CancelTimer, SetTimer
-from carrycast.core.protocol.registry import protocol_named
+from carrycast.core.protocol.registry import find_protocol
 from carrycast.protocols.topic_holder.tests.bench import HERE, ME, Bench, make_jam, make_subscription
 from tests.conformance.strategies import messages
 
@@ -30,7 +30,7 @@ def test_any_messages_in_any_order_do_no_harm(holder: str, mode: str, data: st.D
                     armed.pop(key, None)
 
     now = 0.0
-    kinds = st.sampled_from(protocol_named("topic_holder").messages).flatmap(messages)
+    kinds = st.sampled_from(find_protocol("topic_holder").messages).flatmap(messages)
     bench.node.on_subscribe(now, make_subscription(ME))
     settle()
     for number in range(data.draw(st.integers(1, 10))):

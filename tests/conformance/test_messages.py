@@ -5,13 +5,13 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from carrycast.core.protocol import BeaconDiscovery
 from carrycast.core.protocol.machine import StateMachine
-from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
+from carrycast.core.protocol.registry import find_protocol, find_router, protocol_names, router_names
 from carrycast.core.wire import Codec, DecodeError, Layer, Message
 from tests.conformance.strategies import messages
 
 MACHINES: list[tuple[Layer, type[StateMachine]]] = [
-    *((Layer.DISSEMINATION, protocol_named(name)) for name in protocol_names()),
-    *((Layer.ROUTING, router_named(name)) for name in router_names()),
+    *((Layer.DISSEMINATION, find_protocol(name)) for name in protocol_names()),
+    *((Layer.ROUTING, find_router(name)) for name in router_names()),
     (Layer.DISCOVERY, BeaconDiscovery),
 ]
 TYPES = [

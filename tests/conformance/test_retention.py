@@ -7,7 +7,7 @@ import pytest
 from carrycast.core.model import Event, EventId
 from carrycast.core.parts.log import DurableLog
 from carrycast.core.protocol import KeepsEvents
-from carrycast.core.protocol.registry import protocol_named, protocol_names
+from carrycast.core.protocol.registry import find_protocol, protocol_names
 from carrycast.core.protocol.retention import GUARANTEED, MAY_END, RetentionLevel
 from carrycast.core.protocol.retention_accounting import RetentionAccounts
 from carrycast.errors import UserError
@@ -17,7 +17,7 @@ from carrycast.sim.testing import Net
 from carrycast.trace import Level as TraceLevel
 from tests.conformance.subjects import FAULTS, scenario_of
 
-KEEPERS = [name for name in protocol_names() if issubclass(protocol_named(name), KeepsEvents)]
+KEEPERS = [name for name in protocol_names() if issubclass(find_protocol(name), KeepsEvents)]
 every_keeper = pytest.mark.parametrize("name", KEEPERS)
 SETTINGS: Mapping[str, dict[str, object]] = {
     "adaptive": {"retry_s": 2.0, "buffer": 3},

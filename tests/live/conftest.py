@@ -11,7 +11,7 @@ import pytest
 
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import BeaconSettings, Interface, Protocol as Machine, StackPlan
-from carrycast.core.protocol.registry import protocol_named
+from carrycast.core.protocol.registry import find_protocol
 from carrycast.node.config import NodeConfig
 from carrycast.node.link.config import UDP, InterfaceConfig, LinkSettings
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
@@ -60,7 +60,7 @@ def config() -> MakeConfig:
         beacons: BeaconSettings = BEACONS,
         **options: object,
     ) -> NodeConfig:
-        kind = protocol_named(protocol) if isinstance(protocol, str) else protocol
+        kind = find_protocol(protocol) if isinstance(protocol, str) else protocol
         plan = StackPlan(kind, kind.settings_type(**options), beacons=beacons)
         made = tuple(InterfaceConfig(name, link=settings) for name, settings in (interfaces or {UDP: link}).items())
         return NodeConfig(f"node-{node}", node, plan, made, store=store, control=control, trace=trace)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from carrycast.core.matching import Filter
 from carrycast.core.model import Event, NodeId, SubscriptionId
 from carrycast.core.protocol import BeaconSettings, UsesRouter
-from carrycast.core.protocol.registry import protocol_named
+from carrycast.core.protocol.registry import find_protocol
 from carrycast.core.stacks import make_stack_plan, select_protocol
 from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import POLL_S, LoopbackNetwork, until
@@ -77,8 +77,8 @@ def subjects() -> list[Subject]:
     return [
         {**table, **CERTAIN.get(str(table["name"]), {})}
         for table in examples()
-        if not issubclass(protocol_named(str(table["name"])), UsesRouter)
-        and select_protocol(table, "examples")[1].needs() | protocol_named(str(table["name"])).needs <= OFFERED
+        if not issubclass(find_protocol(str(table["name"])), UsesRouter)
+        and select_protocol(table, "examples")[1].needs() | find_protocol(str(table["name"])).needs <= OFFERED
     ]
 
 

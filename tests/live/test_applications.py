@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from carrycast.core.protocol import Fact
-from carrycast.core.protocol.application import Application, application_named
+from carrycast.core.protocol.application import Application, find_application
 from carrycast.errors import UserError
 from carrycast.lab.loopback.network import LoopbackNetwork, until
 from carrycast.node.api import outbound_queue
@@ -29,7 +29,7 @@ PERIOD = "policy period roles sensor then { set discovery.period_s = 0.2 }"
 def with_application(
     config: NodeConfig, name: str, allowed: AllowedActions | None = None, **settings: object
 ) -> NodeConfig:
-    kind = application_named(name)
+    kind = find_application(name)
     one = ApplicationConfig(kind, msgspec.convert(settings, kind.settings_type))
     return replace(config, applications=(*config.applications, one), allowed=allowed or config.allowed)
 

@@ -10,7 +10,7 @@ import pytest
 
 from carrycast.core.model import Event, EventId, NodeId, Request, RequestId, Scalar, Subscription, SubscriptionId
 from carrycast.core.protocol import StackPlan
-from carrycast.core.protocol.registry import protocol_named, router_named
+from carrycast.core.protocol.registry import find_protocol, find_router
 from carrycast.core.settings import parse_settings
 from carrycast.core.wire import DecodeError, Layer, Message, Parcel, Traffic
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
@@ -44,7 +44,7 @@ MAJOR = "rank = 'major'"
 
 
 def overlay_plan(protocol: type[OpportunisticOverlay] = OpportunisticOverlay) -> StackPlan:
-    router = router_named("aodv")
+    router = find_router("aodv")
     settings = parse_settings(SETTINGS, OpportunisticOverlay.settings_type, "test")
     return StackPlan(protocol, settings, router, parse_settings(AODV, router.settings_type, "test"), BEACONS)
 
@@ -153,7 +153,7 @@ def test_rows_of_a_list_count_one_by_one() -> None:
 @pytest.mark.parametrize("protocol", ["asp", "overlay"])
 def test_an_event_that_came_in_pieces_was_good_when_it_set_out(protocol: str) -> None:
     """An assembled message is acknowledged already: an event of a revoked node must not block later messages."""
-    kind = protocol_named(protocol)
+    kind = find_protocol(protocol)
     verifier = OPERATOR.verifier(BROKER)
     plan = verifier.add_verification(StackPlan(kind, kind.settings_type(), beacons=BEACONS))
     read = plan.codecs[Layer.DISSEMINATION].decoder((Event,))

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.kills import LINE, SUBJECTS, VICTIMS, World, kill_often, main
 from carrycast.core.protocol import KeepsEvents
-from carrycast.core.protocol.registry import protocol_named, protocol_names
+from carrycast.core.protocol.registry import find_protocol, protocol_names
 
 
 def check(made: World) -> None:
@@ -18,7 +18,7 @@ def check(made: World) -> None:
 
 
 def test_every_protocol_that_keeps_events_is_killed() -> None:
-    assert set(SUBJECTS) == {name for name in protocol_names() if issubclass(protocol_named(name), KeepsEvents)}
+    assert set(SUBJECTS) == {name for name in protocol_names() if issubclass(find_protocol(name), KeepsEvents)}
 
 
 def test_killed_nodes_and_applications_lose_nothing_and_repeat_nothing_confirmed(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import carrycast
 from carrycast.core.model import Event, NodeId, Processor, SubscriptionId
 from carrycast.core.protocol import StackPlan
-from carrycast.core.protocol.registry import router_named
+from carrycast.core.protocol.registry import find_router
 from carrycast.core.settings import parse_settings
 from carrycast.lab.loopback.network import LoopbackNetwork, until
 from carrycast.node.api.durable_subscription import Consumer
@@ -43,7 +43,7 @@ class Watched(OpportunisticOverlay):
 
 
 def laptop(config: NodeConfig, function: Path, **settings: object) -> NodeConfig:
-    kind = router_named("aodv")
+    kind = find_router("aodv")
     router = parse_settings(AODV, kind.settings_type, "test")
     plan = StackPlan(
         Watched,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from carrycast.core.protocol import StackPlan, UsesRouter
-from carrycast.core.protocol.registry import protocol_named, protocol_names
+from carrycast.core.protocol.registry import find_protocol, protocol_names
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.runtime.host import HostFacts, find_capabilities
 from carrycast.node.storage.sequence_numbers import next_incarnation
@@ -18,7 +18,7 @@ OFFERED = find_capabilities(store=False, facts=HostFacts())
 PROTOCOLS = [
     name
     for name in protocol_names()
-    if not issubclass(protocol_named(name), UsesRouter) and protocol_named(name).needs <= OFFERED
+    if not issubclass(find_protocol(name), UsesRouter) and find_protocol(name).needs <= OFFERED
 ]
 QUICK: dict[str, dict[str, float]] = {
     # By default these report who subscribes every ten seconds or so.
@@ -33,7 +33,7 @@ def test_events_reach_a_subscriber_at_a_neighbor(
     protocol: str, interfaces: tuple[str, ...], config: MakeConfig, run: Run
 ) -> None:
     async def story() -> None:
-        kind = protocol_named(protocol)
+        kind = find_protocol(protocol)
         plan = StackPlan(kind, kind.settings_type(**QUICK.get(protocol, {})), beacons=BEACONS)
         links = dict.fromkeys(interfaces, LINK)
         configs = [replace(config(id, protocol, interfaces=links), plan=plan) for id in (1, 2)]

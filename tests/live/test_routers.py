@@ -8,7 +8,7 @@ import pytest
 
 from carrycast.core.model import Event, NodeId, Position, Scalar
 from carrycast.core.protocol import Interface, Place, StackPlan, UsesRouter
-from carrycast.core.protocol.registry import router_named
+from carrycast.core.protocol.registry import find_router
 from carrycast.core.settings import parse_settings
 from carrycast.core.wire import Message
 from carrycast.errors import WorkError
@@ -54,7 +54,7 @@ class Walker(Talker, UsesRouter):
 
 
 def routed(config: NodeConfig, router: str, x_m: float) -> NodeConfig:
-    kind = router_named(router)
+    kind = find_router(router)
     settings = parse_settings(SETTINGS[router], kind.settings_type, "test")
     plan = StackPlan(Walker, Walker.settings_type(), kind, settings, BEACONS)
     return replace(config, plan=plan, position=Position(x_m, 0.0))

@@ -10,7 +10,7 @@ import pytest
 
 from carrycast.core.model import EventId
 from carrycast.core.protocol import KeepsEvents
-from carrycast.core.protocol.registry import protocol_named, protocol_names
+from carrycast.core.protocol.registry import find_protocol, protocol_names
 from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.api.client import connect
@@ -23,7 +23,7 @@ from tests.live.test_metrics import asked, get
 from tests.live.test_retention import check_books
 
 REASON = "cannot write to the store"
-KEEPERS = [name for name in protocol_names() if issubclass(protocol_named(name), KeepsEvents)]
+KEEPERS = [name for name in protocol_names() if issubclass(find_protocol(name), KeepsEvents)]
 
 
 @pytest.fixture(params=KINDS)

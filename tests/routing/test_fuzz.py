@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from carrycast.core.model import Failure, NodeId, Position
 from carrycast.core.protocol import Link, Place, RecordingPort, Router, TimerKey
 from carrycast.core.protocol.effects import CancelTimer, Send, SetTimer
-from carrycast.core.protocol.registry import router_named
+from carrycast.core.protocol.registry import find_router
 from carrycast.core.wire import Parcel, Traffic
 from carrycast.routers.gpsr.tests.bench import PlacedHost
 from carrycast.sim.engine.simulation import Simulation
@@ -78,7 +78,7 @@ def test_any_messages_in_any_order_do_no_harm(name: str, data: st.DataObject) ->
     router, port, _ = isolate_router(name, 0, PlacedHost(), 1, **SMALL[name])
     driver = Driver(router, port)
     rng = Random(data.draw(st.integers(0, 2**32)))
-    kinds = st.sampled_from(router_named(name).messages)
+    kinds = st.sampled_from(find_router(name).messages)
     for _ in range(data.draw(st.integers(1, 40))):
         message = data.draw(kinds.flatmap(messages))
         router.on_message(driver.now, data.draw(few_nodes.filter(bool)), message, "radio")

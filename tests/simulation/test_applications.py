@@ -232,7 +232,7 @@ class Alarm(Application):
 
 @pytest.mark.parametrize("drift", [0.0, 0.4])
 def test_timers_run_by_the_clock_of_their_node(monkeypatch: pytest.MonkeyPatch, drift: float) -> None:
-    monkeypatch.setattr("carrycast.sim.scenario.applications.application_named", {"alarm": Alarm}.__getitem__)
+    monkeypatch.setattr("carrycast.sim.scenario.applications.find_application", {"alarm": Alarm}.__getitem__)
     skew = {"kind": "clock_skew", "nodes": [2], "drift": drift}
     alarm: dict[str, object] = {"applications": [{"name": "alarm", "nodes": [2]}], "command": [], "faults": [skew]}
     simulation = simulated(0.0, **alarm)
@@ -258,7 +258,7 @@ def test_timers_run_by_the_clock_of_their_node(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_node_that_crashed_hears_of_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("carrycast.sim.scenario.applications.application_named", {"alarm": Alarm}.__getitem__)
+    monkeypatch.setattr("carrycast.sim.scenario.applications.find_application", {"alarm": Alarm}.__getitem__)
     crash = {"kind": "crash", "nodes": [2], "at_s": 5.0, "down_s": 20.0}
     more: dict[str, object] = {"applications": [{"name": "alarm", "nodes": [2]}], "command": [], "faults": [crash]}
     simulation = simulated(1.0, **more)
@@ -309,7 +309,7 @@ class Diary(Application):
 @pytest.fixture
 def diaries(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     """Nodes 1 and 2 keep diaries; node 2 crashes for a while."""
-    monkeypatch.setattr("carrycast.sim.scenario.applications.application_named", {"diary": Diary}.__getitem__)
+    monkeypatch.setattr("carrycast.sim.scenario.applications.find_application", {"diary": Diary}.__getitem__)
     crash = {"kind": "crash", "nodes": [2], "at_s": 20.0, "down_s": 10.0}
     return {"applications": [{"name": "diary", "nodes": [1, 2]}], "command": [], "faults": [crash]}
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from carrycast.core.protocol.application import applications
-from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
+from carrycast.core.protocol.registry import find_protocol, find_router, protocol_names, router_names
 from carrycast.errors import UserError, WorkError
 from carrycast.node.config_file import NodeFile, ProcessorSection, TraceSection
 from carrycast.node.link.config import DiscoverySection, LinkSettings, ListenSection
@@ -88,7 +88,7 @@ def cases(name: str, kind: Any, table: dict[str, Any] | None = None) -> list[Any
 
 @pytest.mark.parametrize(
     ("table", "key"),
-    [case for name in protocol_names() for case in cases(name, protocol_named(name).settings_type, {"name": name})],
+    [case for name in protocol_names() for case in cases(name, find_protocol(name).settings_type, {"name": name})],
 )
 def test_settings_of_protocols(table: dict[str, Any], key: str) -> None:
     around = {**BASE, **example_tables(table["name"])}
@@ -98,7 +98,7 @@ def test_settings_of_protocols(table: dict[str, Any], key: str) -> None:
 
 @pytest.mark.parametrize(
     ("table", "key"),
-    [case for name in router_names() for case in cases(name, router_named(name).settings_type, {"name": name})],
+    [case for name in router_names() for case in cases(name, find_router(name).settings_type, {"name": name})],
 )
 def test_settings_of_routers(table: dict[str, Any], key: str) -> None:
     around = {**BASE, **example_tables("topic_holder"), "protocol": {"name": "topic_holder"}}
@@ -187,9 +187,9 @@ NO_LIMIT = {
 
 def settings_types() -> Iterator[tuple[str, Any]]:
     for name in protocol_names():
-        yield name, protocol_named(name).settings_type
+        yield name, find_protocol(name).settings_type
     for name in router_names():
-        yield name, router_named(name).settings_type
+        yield name, find_router(name).settings_type
     for name, application in applications().items():
         yield name, application.settings_type
     yield from movement_models().items()

@@ -11,7 +11,7 @@ from carrycast.analysis.spark.journal import TaskJournal
 from carrycast.cli import main
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.trace.files import trace_level
-from carrycast.version import FORMER_NAME, metadata_value
+from carrycast.version import FORMER_NAME, read_metadata
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,9 +27,9 @@ def rename_metadata(path: Path) -> None:
 
 
 def test_a_value_is_found_under_either_name() -> None:
-    assert metadata_value({b"carrycast.trace": b"2"}, b"carrycast.trace", b"1") == b"2"
-    assert metadata_value({b"driftcast.trace": b"2"}, b"carrycast.trace", b"1") == b"2"
-    assert metadata_value(None, b"carrycast.trace", b"1") == b"1"
+    assert read_metadata({b"carrycast.trace": b"2"}, b"carrycast.trace", b"1") == b"2"
+    assert read_metadata({b"driftcast.trace": b"2"}, b"carrycast.trace", b"1") == b"2"
+    assert read_metadata(None, b"carrycast.trace", b"1") == b"1"
 
 
 def test_a_trace_written_under_the_former_name_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

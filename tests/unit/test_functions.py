@@ -11,8 +11,8 @@ from carrycast.core.functions import (
     ProcessorError,
     Result,
     UserFunction,
-    derived_event,
     load_function,
+    make_derived_event,
     split_function,
 )
 from carrycast.core.matching import serves
@@ -92,7 +92,7 @@ def test_who_wants_to_stop_the_program_from_outside_still_can() -> None:
 )
 def test_a_result_that_is_no_event_is_an_error_of_the_processor(attributes: dict[str, float]) -> None:
     with pytest.raises(ProcessorError, match="p returned attributes that are no event"):
-        derived_event("p", [EVENT], Result(attributes), EventId(1, 1), 0.0)
+        make_derived_event("p", [EVENT], Result(attributes), EventId(1, 1), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +166,6 @@ def secret(*conditions: str | None) -> list[Event]:
 def test_what_is_made_of_events_is_for_whom_all_of_them_are_for(
     conditions: tuple[str | None, ...], admitted: list[int]
 ) -> None:
-    made = derived_event("p", secret(*conditions), Result({"value": 1}), EventId(1, 1), 0.0)
+    made = make_derived_event("p", secret(*conditions), Result({"value": 1}), EventId(1, 1), 0.0)
     ranked = [Subscription(SubscriptionId(2, rank), "", attributes={"rank": rank}) for rank in range(4)]
     assert [one.id.sequence for one in ranked if serves(made, one)] == admitted

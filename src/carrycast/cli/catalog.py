@@ -104,10 +104,10 @@ def _bounds(meta: "msgspec.Meta") -> str:
 
 
 def _protocols(arguments: argparse.Namespace) -> int:
-    from carrycast.core.protocol import INTERFACES, protocol_named, protocol_names
+    from carrycast.core.protocol import INTERFACES, find_protocol, protocol_names
 
     def row(name: str) -> dict[str, object]:
-        kind = protocol_named(name)
+        kind = find_protocol(name)
         also = [interface.__name__ for interface in INTERFACES if issubclass(kind, interface)]
         return {**_machine(kind), "also": also, "router": getattr(kind, "router", None) or None}
 
@@ -133,18 +133,18 @@ def _rows(
 
 
 def _routers(arguments: argparse.Namespace) -> int:
-    from carrycast.core.protocol import router_named, router_names
+    from carrycast.core.protocol import find_router, router_names
 
-    rows = _rows(arguments.name, router_names, lambda name: _machine(router_named(name)))
+    rows = _rows(arguments.name, router_names, lambda name: _machine(find_router(name)))
     return _show(
         arguments, "routers", rows, "settings: carrycast routers ROUTER; a scenario names one in its table `router`"
     )
 
 
 def _applications(arguments: argparse.Namespace) -> int:
-    from carrycast.core.protocol import application_named, applications
+    from carrycast.core.protocol import applications, find_application
 
-    kinds = [application_named(arguments.name)] if arguments.name else list(applications().values())
+    kinds = [find_application(arguments.name)] if arguments.name else list(applications().values())
     rows: list[dict[str, object]] = []
     for kind in kinds:
         settings = settings_of(kind.settings_type)

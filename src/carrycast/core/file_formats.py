@@ -1,22 +1,22 @@
-"""File formats that carrycast reads, as plug-ins: movement, positions of a fleet, contacts.
+"""The base class of file formats, which are plug-ins: movement, positions of a fleet, contacts.
 
-The packages that read them derive their abstract classes from this one: `MovementFormat` (`carrycast.sim.mobility`) is
-a recorded movement, which scenarios play and `ingest` takes in.
+The packages that read such files derive their abstract classes from it. `MovementFormat` (`carrycast.sim.mobility`) is
+recorded movement, which scenarios play back and `ingest` stores.
 """
 
 from typing import ClassVar
 
 
 class FileFormat:
-    """A kind of file, known by its name and recognized by its first bytes."""
+    """A kind of file, with a name. Some kinds are recognized by their first bytes."""
 
     __slots__ = ()
 
     name: ClassVar[str] = ""
-    """As in `--format NAME`."""
+    """The name that users type, as in `--format NAME`."""
     summary: ClassVar[str] = ""
     content: ClassVar[str] = ""
-    """What such a file states: `movement` (complete trajectories), `positions` (samples) or `contacts`."""
+    """The content of such a file: `movement` (complete trajectories), `positions` (samples) or `contacts`."""
 
     @classmethod
     def recognizes(cls, start: str) -> bool:

@@ -32,13 +32,13 @@ UserFunction: TypeAlias = Callable[..., object]
 
 
 MAX_ERROR_CHARACTERS = 300
-"""Characters of a user's error message that are kept."""
+"""The length to which a user's error message is cut."""
 MAX_JOBS = 64
-"""Calls queued for one processor of a node; further ones fail with `processor_busy`."""
+"""The most calls queued for one processor of a node. Further calls fail with `processor_busy`."""
 
 
 class Fault(enum.StrEnum):
-    """Why a call of a processor has no result. The last three only occur where functions run in a separate process."""
+    """Why a call of a processor has no result. The last three occur only if functions run in another process."""
 
     RAISED = "processor_raised"
     RESULT = "processor_result"
@@ -73,7 +73,7 @@ class ProcessorError(Exception):
 
 
 def split_function(text: str) -> tuple[str, str]:
-    """The file and the name of a function given as `file.py:name`; ProcessorError if it is not."""
+    """Split `file.py:name` into the file and the name of a function; raises ProcessorError for any other text."""
     file, colon, name = text.rpartition(":")
     if not colon:
         raise ProcessorError(f"{text!r} names no function: write it as file.py:name")
@@ -83,7 +83,7 @@ def split_function(text: str) -> tuple[str, str]:
 
 
 def load_function(path: Path, name: str) -> UserFunction:
-    """A user's function from its file; ProcessorError says what is wrong with it."""
+    """Load a user's function from its file; a ProcessorError states the problem."""
     if not path.is_file():
         raise ProcessorError(f"there is no file {path}")
     if path.suffix != ".py":
@@ -91,7 +91,7 @@ def load_function(path: Path, name: str) -> UserFunction:
     module = ModuleType(f"carrycast_processor_{path.stem}")
     module.__file__ = str(path)
     try:
-        # Not from cached bytecode: Python does not notice a file that changed within the same second.
+        # Cached bytecode is not used, because Python does not notice a file that changed within the same second.
         exec(compile(path.read_bytes(), path, "exec"), vars(module))
     except (Exception, SystemExit) as error:
         raise ProcessorError(f"{path} raised {_describe(error)}") from error
@@ -103,7 +103,7 @@ def load_function(path: Path, name: str) -> UserFunction:
 
 
 def _describe(error: BaseException) -> str:
-    """A user's error in one printable line. Its `str` is the user's code too, and may raise."""
+    """Describe a user's error in one printable line. Its `__str__` is the user's code too, and may raise."""
     try:
         text = str(error)
     except Exception:
@@ -112,7 +112,7 @@ def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {line[:MAX_ERROR_CHARACTERS]}" if line else type(error).__name__
 
 
-def _required(function: UserFunction) -> int:
+def _count_required(function: UserFunction) -> int:
     """The number of required positional arguments of a function."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -133,12 +133,12 @@ class InstalledFunction:
 
     @classmethod
     def of(cls, processor: Processor, function: UserFunction) -> "InstalledFunction":
-        """Install a function; one that requires a second argument keeps state."""
-        return cls(processor, function, _required(function) > 1)
+        """Install a function. A function that requires a second argument is stateful."""
+        return cls(processor, function, _count_required(function) > 1)
 
     def run(self, state: bytes, events: Sequence[Event]) -> tuple[bytes, list[Result]]:
-        """Call the function; the new state and the results. Raises only ProcessorError."""
-        # Copies: other nodes of a simulation hold the same event, and a function may change the attributes it gets.
+        """Call the function and return the new state and the results. Raises only ProcessorError."""
+        # Events are copied, because a function may change the attributes and other simulated nodes hold the same event.
         given = [msgspec.structs.replace(event, attributes=dict(event.attributes)) for event in events]
         argument: object = given[0] if self.processor.inputs == 1 else given
         try:
@@ -152,9 +152,9 @@ class InstalledFunction:
             if len(state) > MAX_STATE_BYTES:
                 raise ProcessorError(f"{self.processor.id} keeps {len(state)} bytes", Fault.STATE_TOO_LONG)
         found = [] if outcome is None else outcome if isinstance(outcome, list) else [outcome]
-        return state, [self._result(one) for one in found]
+        return state, [self._make_result(one) for one in found]
 
-    def _result(self, found: object) -> Result:
+    def _make_result(self, found: object) -> Result:
         attributes, payload = found if isinstance(found, tuple) and len(found) == 2 else (found, b"")
         if not isinstance(attributes, dict):
             what = type(attributes).__name__
@@ -168,11 +168,11 @@ class InstalledFunction:
         return Result(attributes, bytes(payload))
 
 
-def derived_event(
+def make_derived_event(
     processor: ProcessorId, inputs: Sequence[Event], result: Result, identity: EventId, now: float
 ) -> Event:
-    """The event of a result: it names its inputs, has the shortest of their leases, and admits subscribers that all of
-    their access policies admit."""
+    """Make the event of a result. It names its inputs, has the shortest of their leases, and admits the subscribers
+    that all of their access policies admit."""
     try:
         return Event(
             id=identity,

@@ -29,20 +29,20 @@ from carrycast.errors import UserError
 PROTOCOLS = "carrycast.protocols"
 ROUTERS = "carrycast.routers"
 CODE_SUFFIXES = (".py", ".toml")
-"""The files of a package that decide what it does: sources, and maps that come with it."""
+"""The suffixes of the files that determine a package's behavior: sources, and maps that come with it."""
 
 
 class PluginKind(NamedTuple):
     """One extension point."""
 
     name: str
-    """In the plural, as in `radios`. The group of its entry points is `carrycast.radios`."""
+    """The name in the plural, as in `radios`. The group of its entry points is then `carrycast.radios`."""
     noun: str
-    """What error messages call one plug-in."""
+    """The word for one plug-in in error messages."""
     base: str
     """The abstract class, as `module:Class`."""
     builtin: tuple[str, ...] = ()
-    """Where the tables of built-in plug-ins are, each as `module:TABLE`: name -> `module:Class`."""
+    """The tables of built-in plug-ins (name -> `module:Class`), each as `module:TABLE`."""
     folders: str = ""
     """An open package in which each folder is a plug-in of the folder's name."""
     attribute: str = ""
@@ -99,26 +99,26 @@ KINDS: Mapping[str, PluginKind] = {
 
 
 class BrokenPluginError(UserError):
-    """There is a plug-in of that name, and it cannot be used."""
+    """The plug-in exists and cannot be used."""
 
 
 def find_plugin(kind: str, name: str) -> type[Any]:
-    """The class of a plug-in; a UserError names those that there are."""
+    """Return the class of a plug-in. For an unknown name, the UserError lists the known ones."""
     what = KINDS[kind]
     if what.folders and name in folders_of(what.folders):
         found = getattr(_import(f"{what.folders}.{name}", what, name), what.attribute, None)
-        return _checked(found, what, name, f"the folder of {name!r}", f" as {what.attribute}")
-    built_in = _built_in(what)
+        return _check_class(found, what, name, f"the folder of {name!r}", f" as {what.attribute}")
+    built_in = _list_built_in(what)
     if name in built_in:
-        return _checked(_load(built_in[name], what, name), what, name, built_in[name])
+        return _check_class(_load(built_in[name], what, name), what, name, built_in[name])
     entry_points = _entry_points(what.group)
     if name in entry_points:
         value = entry_points[name].value
-        return _checked(_load(value, what, name), what, name, f"the entry point {value}")
-    raise unknown_plugin(what.noun, name, plugin_names(kind))
+        return _check_class(_load(value, what, name), what, name, f"the entry point {value}")
+    raise unknown_plugin_error(what.noun, name, plugin_names(kind))
 
 
-def unknown_plugin(noun: str, name: str, known: Sequence[str]) -> UserError:
+def unknown_plugin_error(noun: str, name: str, known: Sequence[str]) -> UserError:
     """The error for a name that no plug-in has, with a suggestion."""
     close = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
@@ -126,24 +126,24 @@ def unknown_plugin(noun: str, name: str, known: Sequence[str]) -> UserError:
 
 
 def plugin_names(kind: str) -> list[str]:
-    """Every plug-in of a kind, built in or installed, in the order of their names. None of them is imported."""
+    """The names of all plug-ins of a kind, built in or installed, sorted. None of them is imported."""
     what = KINDS[kind]
     folders = folders_of(what.folders) if what.folders else []
-    return sorted({*folders, *_built_in(what), *_entry_points(what.group)})
+    return sorted({*folders, *_list_built_in(what), *_entry_points(what.group)})
 
 
 def plugin_source(kind: str, name: str) -> str:
-    """Where a plug-in comes from: `built in`, or the distribution whose entry point it is."""
+    """The source of a plug-in: `built in`, or the distribution whose entry point it is."""
     what = KINDS[kind]
-    if name in _built_in(what) or (what.folders and name in folders_of(what.folders)):
+    if name in _list_built_in(what) or (what.folders and name in folders_of(what.folders)):
         return "built in"
     distribution = _entry_points(what.group)[name].dist
     return "an unnamed package" if distribution is None else f"{distribution.name} {distribution.version}"
 
 
 def plugin_files(kind: str, name: str) -> dict[str, Path]:
-    """The files that decide what a plug-in does, by their names from the root of the search path: those of its
-    folder, or of the whole package whose entry point it is."""
+    """The files that determine the behavior of a plug-in, by their paths from the root of the search path: the files
+    of its folder, or of the whole package whose entry point it is."""
     module = find_plugin(kind, name).__module__
     folders = KINDS[kind].folders
     if folders and module.startswith(f"{folders}."):
@@ -161,7 +161,7 @@ def installed_packages() -> dict[str, list[metadata.EntryPoint]]:
 
 
 def package_files(package: str) -> dict[str, Path]:
-    """The files of a package or module, by their names from the root of the search path."""
+    """The files of a package or module, by their paths from the root of the search path."""
     spec = importlib.util.find_spec(package)
     if spec is None:
         return {}
@@ -177,21 +177,21 @@ def package_files(package: str) -> dict[str, Path]:
 
 
 def folders_of(package: str) -> list[str]:
-    """The folders of an open package, wherever on the search path they are; none of them is imported."""
+    """The folders of an open package, anywhere on the search path. None of them is imported."""
     module = importlib.import_module(package)
     return sorted(found.name for found in pkgutil.iter_modules(module.__path__) if found.ispkg)
 
 
 @functools.cache
 def _entry_points(group: str) -> dict[str, metadata.EntryPoint]:
-    """By name; of two packages that offer the same name, the one that comes first on the search path counts."""
+    """The entry points of a group by name. If two packages offer the same name, the first on the search path wins."""
     found: dict[str, metadata.EntryPoint] = {}
     for entry_point in metadata.entry_points(group=group):
         found.setdefault(entry_point.name, entry_point)
     return found
 
 
-def _built_in(kind: PluginKind) -> dict[str, str]:
+def _list_built_in(kind: PluginKind) -> dict[str, str]:
     found: dict[str, str] = {}
     for place in kind.builtin:
         module, _, table = place.partition(":")
@@ -200,7 +200,7 @@ def _built_in(kind: PluginKind) -> dict[str, str]:
 
 
 def _load(value: str, kind: PluginKind, name: str) -> object:
-    """The object that `module:Class` names."""
+    """Import the object that `module:Class` names."""
     module, _, path = value.partition(":")
     found: object = _import(module, kind, name)
     for attribute in path.split("."):
@@ -219,7 +219,7 @@ def _import(module: str, kind: PluginKind, name: str) -> object:
         raise BrokenPluginError(f"the {kind.noun} {name!r} does not import: {text}") from error
 
 
-def _checked(found: object, kind: PluginKind, name: str, where: str, how: str = "") -> type[Any]:
+def _check_class(found: object, kind: PluginKind, name: str, where: str, how: str = "") -> type[Any]:
     module, _, base_name = kind.base.partition(":")
     base = getattr(importlib.import_module(module), base_name)
     if not (isinstance(found, type) and issubclass(found, base)):
@@ -231,7 +231,7 @@ def _checked(found: object, kind: PluginKind, name: str, where: str, how: str = 
 
 
 def _import_failure(error: BaseException, module: str) -> str:
-    """Describe in one line what an import raised, and where in the plug-in's package."""
+    """Describe in one line the error of an import, and its place in the plug-in's package."""
     text = " ".join(str(error).split())
     package = module if module.startswith("carrycast.") else module.split(".", maxsplit=1)[0]
     place, trace = "", error.__traceback__

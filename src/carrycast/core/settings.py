@@ -1,4 +1,4 @@
-"""Settings files: TOML is converted to typed values; errors are one line with the place and the problem."""
+"""Settings files: converts TOML to typed values. An error is one line with the place and the problem."""
 
 import difflib
 import enum
@@ -31,7 +31,7 @@ MAX_FILE_BYTES = 1 << 20
 
 
 def read_toml(path: Path) -> dict[str, object]:
-    """The tables of a TOML file."""
+    """Read the tables of a TOML file."""
     if "\0" in str(path):
         raise UserError(f"{str(path)!r}: the name of a file has no NUL character")
     try:
@@ -39,7 +39,7 @@ def read_toml(path: Path) -> dict[str, object]:
             raise UserError(f"{path}: a settings file has at most {MAX_FILE_BYTES} bytes")
         return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{path}: there is no such file{_beside(path)}") from None
+        raise UserError(f"{path}: there is no such file{_suggest_file(path)}") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -48,8 +48,8 @@ def read_toml(path: Path) -> dict[str, object]:
         raise UserError(f"{path}: is not TOML: {error}") from None
 
 
-def _beside(path: Path) -> str:
-    """A suggestion: a file with a similar name in the same folder."""
+def _suggest_file(path: Path) -> str:
+    """Suggest a file with a similar name in the same folder."""
     close = difflib.get_close_matches(path.name, sorted(one.name for one in path.parent.glob(f"*{path.suffix}")), 1)
     return f"; did you mean {path.with_name(close[0])}?" if close else ""
 
@@ -62,13 +62,13 @@ def parse_settings(value: object, kind: type[T], where: str, prefix: str = "") -
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise UserError(f"{where}: {_explained(str(error), value, kind, prefix)}") from None
+        raise UserError(f"{where}: {_explain(str(error), value, kind, prefix)}") from None
 
 
 def map_files(settings: S, change: Callable[[str], str]) -> S:
     """A copy of settings with `change` applied to the name of each declared input file."""
     hints = _hints(type(settings))
-    mapped = {name: _mapped(getattr(settings, name), hints[name], change) for name in settings.__struct_fields__}
+    mapped = {name: _map_value(getattr(settings, name), hints[name], change) for name in settings.__struct_fields__}
     changed = {name: value for name, value in mapped.items() if value is not getattr(settings, name)}
     return msgspec.structs.replace(settings, **changed) if changed else settings
 
@@ -78,14 +78,14 @@ _elsewhere: Mapping[str, str] = {}
 
 
 def relocate(home: Path, places: Mapping[str, str]) -> None:
-    """This process works for another one, with other folders: where that one is, and where this one has the files that
-    settings name, by the places that they have there. A worker of a cluster is told so, before it reads settings."""
+    """Resolve file names as on another machine, for a worker of a cluster. `home` is the working folder there. `places`
+    maps the paths of files there to their copies on this machine."""
     global _home, _elsewhere
     _home, _elsewhere = home, places
 
 
 def file_locator(base: Path) -> Callable[[str], str]:
-    """For `map_files`: makes names absolute, relative to a folder."""
+    """Return a function for `map_files` that resolves file names against a folder."""
 
     def place(name: str) -> str:
         if "\0" in name:
@@ -97,7 +97,7 @@ def file_locator(base: Path) -> Callable[[str], str]:
 
 
 def field_names(kind: type[msgspec.Struct]) -> list[str]:
-    """The keys of a settings type; `base` is set by the reader of the file."""
+    """The keys of a settings type, except `base`, which the reader of the file sets."""
     return [field.encode_name for field in msgspec.structs.fields(kind) if field.name != "base"]
 
 
@@ -114,37 +114,37 @@ def _hints(kind: type[msgspec.Struct]) -> dict[str, object]:
     return typing.get_type_hints(kind, include_extras=True)
 
 
-def _mapped(value: object, hint: object, change: Callable[[str], str]) -> object:
+def _map_value(value: object, hint: object, change: Callable[[str], str]) -> object:
     if hasattr(hint, "__metadata__"):
         extras = [meta.extra or {} for meta in hint.__metadata__ if isinstance(meta, Meta)]
         names = [extra[_NAMES] for extra in extras if _NAMES in extra]
         if names and isinstance(value, str):
             file, colon, function = value.rpartition(":") if names[0] == "function" else (value, "", "")
             return change(file) + colon + function
-        return _mapped(value, typing.get_args(hint)[0], change)
+        return _map_value(value, typing.get_args(hint)[0], change)
     if isinstance(value, msgspec.Struct):
         return map_files(value, change)
     inner = typing.get_args(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         for option in inner:
-            found = _mapped(value, option, change)
+            found = _map_value(value, option, change)
             if found is not value:
                 return found
     elif isinstance(value, list | tuple) and inner:
-        # A list and a tuple of any length have one type for all; another tuple has one for each place.
+        # Lists and tuples of any length have one element type; other tuples have a type for each position.
         each = inner if len(inner) == len(value) and inner[-1] is not Ellipsis else inner[:1] * len(value)
-        made = [_mapped(item, kind, change) for item, kind in zip(value, each, strict=True)]
+        made = [_map_value(item, kind, change) for item, kind in zip(value, each, strict=True)]
         if any(new is not old for new, old in zip(made, value, strict=True)):
             return type(value)(made)
     elif isinstance(value, dict) and inner:
-        table = {key: _mapped(item, inner[-1], change) for key, item in value.items()}
+        table = {key: _map_value(item, inner[-1], change) for key, item in value.items()}
         if any(table[key] is not item for key, item in value.items()):
             return table
     return value
 
 
 def _invalid_number(value: object, path: str) -> tuple[str, str] | None:
-    """The path of a number that no setting accepts, and why: NaN, -inf, or beyond 64 bits."""
+    """The path of a number that no setting accepts (NaN, -inf, beyond 64 bits), and the problem."""
     if isinstance(value, float) and (math.isnan(value) or value == -math.inf):
         return path or "value", f"{value} is no value; give a number, or inf for no limit"
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
@@ -157,8 +157,8 @@ def _invalid_number(value: object, path: str) -> tuple[str, str] | None:
     return next((found for at, item in items if (found := _invalid_number(item, at)) is not None), None)
 
 
-def _explained(text: str, value: object, kind: type[object], prefix: str) -> str:
-    """msgspec's message, with the key first and, for an unknown key, what is allowed."""
+def _explain(text: str, value: object, kind: type[object], prefix: str) -> str:
+    """Rewrite msgspec's message: the key comes first, and an unknown key is followed by the allowed ones."""
     reason, _, place = text.partition(" - at `$")
     path = place.removesuffix("`").lstrip(".")
     where = ".".join(part for part in (prefix, path) if part)
@@ -183,7 +183,7 @@ def _explained(text: str, value: object, kind: type[object], prefix: str) -> str
 
 
 def _type_at(kind: object, path: str, value: object) -> object:
-    """The annotation at a path within a settings type, as far as types determine it."""
+    """The annotation at a path within a settings type, or None if the types do not determine it."""
     here, given = kind, value
     for part in _parts(path):
         if part.startswith("["):
@@ -196,14 +196,14 @@ def _type_at(kind: object, path: str, value: object) -> object:
 
 
 def _allowed_at(kind: object, path: str, value: object) -> list[str]:
-    """The keys known at a path."""
+    """The keys that are allowed at a path."""
     found = _struct(_type_at(kind, path, value), _value_at(value, path))
     tag = found.__struct_config__.tag_field
     return [*field_names(found), *([tag] if tag else [])]
 
 
 def _choices_at(kind: object, path: str, value: object) -> list[str]:
-    """The values allowed at a path where they can be listed: of an enumeration, of a literal, or as a tag."""
+    """The values that are allowed at a path, if they can be listed: of an enumeration, a literal, or a tag."""
     parent, _, last = path.rpartition(".")
     above = _type_at(kind, parent, value)
     tags = [
@@ -231,13 +231,13 @@ def _inner(kind: object) -> object:
 
 
 def _options(kind: object) -> list[type[msgspec.Struct]]:
-    """The settings types behind an annotation: itself, or those in a union."""
+    """The settings types of an annotation: the type itself, or the members of a union."""
     found = [kind, *getattr(kind, "__args__", ())]
     return [option for option in found if isinstance(option, type) and issubclass(option, msgspec.Struct)]
 
 
 def _struct(kind: object, given: object) -> type[msgspec.Struct]:
-    """The option that the given table selects by its tag, else the first."""
+    """The settings type that the given table selects by its tag, else the first."""
     options = _options(kind)
     for option in options:
         config = option.__struct_config__

@@ -1,7 +1,7 @@
-"""The stack of a node from its settings tables, the same in scenarios and in node configurations.
+"""Makes the stack of a node from its settings tables, which are the same in scenarios and node configurations.
 
-`[protocol]` has `name`, perhaps `variant`, and the protocol's settings; `[router]` likewise. A protocol that uses a
-router has a default one; `router` in its table, or `[router]`, selects another.
+`[protocol]` has `name`, optionally `variant`, and the protocol's settings; `[router]` has the same. A protocol that
+uses a router has a default router; `router` in its table, or `[router]`, selects another.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,8 +16,8 @@ from carrycast.core.protocol import (
     StackPlan,
     StateMachine,
     UsesRouter,
-    protocol_named,
-    router_named,
+    find_protocol,
+    find_router,
 )
 from carrycast.core.settings import parse_settings, unknown_key
 from carrycast.errors import UserError
@@ -35,7 +35,7 @@ class _Choice(NamedTuple):
 
 
 DEFAULT_PROTOCOL = "drift"
-"""The protocol of scenarios and nodes that name none."""
+"""The protocol of scenarios and nodes that do not name one."""
 
 
 def make_stack_plan(
@@ -46,15 +46,15 @@ def make_stack_plan(
     where: str,
     roles: Collection[str] | None = None,
 ) -> StackPlan:
-    """The plan of every node's stack; errors name the place of the problem.
+    """Make the plan of every node's stack. Errors name the place of the problem.
 
     `roles` are the roles of all nodes; None if they are not known.
     """
-    choice = _chosen(protocol, where)
+    choice = _choose_protocol(protocol, where)
     if roles is not None:
         _check_roles(choice.kind, choice.settings, roles, where)
-    # Also checked for a protocol that uses no router, so that errors are found early.
-    stated = None if router is None else _machine(router, "router", router_named, where)
+    # The table is checked even if the protocol uses no router, so that errors are found early.
+    stated = None if router is None else _parse_machine(router, "router", find_router, where)
     if not issubclass(choice.kind, UsesRouter):
         _check_needs(choice.kind, choice.settings, offers, f"{where}: protocol")
         return StackPlan(choice.kind, choice.settings, beacons=beacons)
@@ -62,7 +62,7 @@ def make_stack_plan(
         named = choice.default_router if choice.router is None else choice.router
         if not named:
             raise UserError(f"{where}: router: {choice.kind.name} sends through a router; name one")
-        stated = _machine(_router_table(named, where), "protocol.router", router_named, where)
+        stated = _parse_machine(_router_table(named, where), "protocol.router", find_router, where)
     router_kind, router_settings = stated
     _check_needs(router_kind, router_settings, offers, f"{where}: router")
     _check_needs(choice.kind, choice.settings, offers | router_kind.offers, f"{where}: protocol", router_kind.name)
@@ -84,17 +84,17 @@ def needs_beacons(plan: StackPlan) -> bool:
 
 def select_protocol(table: Mapping[str, object], where: str) -> tuple[type[Protocol], Settings]:
     """A protocol and its settings."""
-    choice = _chosen(table, where)
+    choice = _choose_protocol(table, where)
     return choice.kind, choice.settings
 
 
 def select_router(table: Mapping[str, object], where: str) -> tuple[type[Router], Settings]:
     """A router and its settings."""
-    return _machine(table, "router", router_named, where)
+    return _parse_machine(table, "router", find_router, where)
 
 
-def _chosen(table: Mapping[str, object], where: str) -> _Choice:
-    kind, settings = _named(table, "protocol", protocol_named, where)
+def _choose_protocol(table: Mapping[str, object], where: str) -> _Choice:
+    kind, settings = _find_machine(table, "protocol", find_protocol, where)
     if not issubclass(kind, UsesRouter):
         if "router" in table:
             raise UserError(f"{where}: protocol.router: {kind.name} uses no router; leave it out")
@@ -104,7 +104,7 @@ def _chosen(table: Mapping[str, object], where: str) -> _Choice:
 
 
 def _router_table(named: object, where: str) -> Mapping[str, object]:
-    """A router as `name`, `name/variant` or a table."""
+    """Return the table of a router given as `name`, `name/variant` or a table."""
     if isinstance(named, Mapping):
         return named
     if not isinstance(named, str):
@@ -113,17 +113,17 @@ def _router_table(named: object, where: str) -> Mapping[str, object]:
     return {"name": name, "variant": variant} if slash else {"name": name}
 
 
-def _machine(
+def _parse_machine(
     table: Mapping[str, object], place: str, find: Callable[[str], type[M]], where: str
 ) -> tuple[type[M], Settings]:
-    kind, settings = _named(table, place, find, where)
+    kind, settings = _find_machine(table, place, find, where)
     return kind, parse_settings(settings, kind.settings_type, where, place)
 
 
-def _named(
+def _find_machine(
     table: Mapping[str, object], place: str, find: Callable[[str], type[M]], where: str
 ) -> tuple[type[M], dict[str, object]]:
-    """The machine of a table and its settings, with those of its variant."""
+    """Return the machine that a table names, and its settings including those of the variant."""
     settings = dict(table)
     name = settings.pop("name", None)
     if not isinstance(name, str):

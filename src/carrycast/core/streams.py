@@ -33,5 +33,5 @@ def stream(seed: int, purpose: str, node: int | None = None) -> Random:
 
 
 def array_stream(seed: int, purpose: str) -> np.random.Generator:
-    """A numpy generator, for draws in bulk."""
+    """A numpy generator for drawing arrays."""
     return np.random.Generator(np.random.PCG64(derive(seed, purpose)))

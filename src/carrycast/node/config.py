@@ -11,7 +11,7 @@ from carrycast.core.functions import ProcessorError, split_function
 from carrycast.core.maps import read_map
 from carrycast.core.matching import Filter
 from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap
-from carrycast.core.protocol import Advertises, BeaconSettings, Capability, RunsProcessors, StackPlan, application_named
+from carrycast.core.protocol import Advertises, BeaconSettings, Capability, RunsProcessors, StackPlan, find_application
 from carrycast.core.settings import parse_settings
 from carrycast.core.stacks import make_stack_plan, needed_roles
 from carrycast.core.utilization import DEFAULT_WINDOW_S
@@ -157,7 +157,7 @@ def _parse_applications(
     for index, section in enumerate(sections):
         where = f"{path}: applications[{index}]"
         try:
-            kind = application_named(section.name)
+            kind = find_application(section.name)
         except UserError as error:
             raise UserError(f"{where}.name: {error}") from None
         if section.name in found:

@@ -1,1 +1,1 @@
-"""What serves applications beyond publish and subscribe: within protocols, and above any of them."""
+"""Services beyond publish/subscribe: retrieval, which protocols include, and management policies above any protocol."""

@@ -1,4 +1,4 @@
-"""The applications that come with carrycast: their names, and where their classes are."""
+"""The built-in applications: their names and classes."""
 
 APPLICATIONS = {
     "policy_decision": "carrycast.services.policy:DecisionPoint",

@@ -16,7 +16,7 @@ from carrycast.trace.schema import (
     Level,
     arrow_schema,
 )
-from carrycast.version import metadata_value
+from carrycast.version import read_metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,7 @@ def check_trace(folder: Path, wanted: Level) -> None:
 def check_part(path: Path, table: str) -> str:
     """The level of the trace that a Parquet part belongs to; a UserError if the part cannot be read as a trace."""
     schema = _schema(path)
-    version = metadata_value(schema.metadata, VERSION_KEY, str(VERSION).encode()).decode(errors="replace")
+    version = read_metadata(schema.metadata, VERSION_KEY, str(VERSION).encode()).decode(errors="replace")
     if not version.isdecimal():
         raise UserError(f"{path}: has no version of a trace but {version!r}; record the trace again")
     if int(version) > VERSION:
@@ -69,14 +69,14 @@ def check_part(path: Path, table: str) -> str:
         elif schema.field(field.name).type != field.type:
             kind = schema.field(field.name).type
             raise UserError(f"{path}: the column {field.name} is of type {kind}, not {field.type}; record it again")
-    level = metadata_value(schema.metadata, LEVEL_KEY, b"nobody knows what")
+    level = read_metadata(schema.metadata, LEVEL_KEY, b"nobody knows what")
     return level.decode(errors="replace")
 
 
 def trace_level(folder: Path) -> str:
     """The level at which a trace was recorded: a `Level`, or the text that the file has in its place."""
     for path in sorted((folder / "trace").glob("*.parquet")):
-        level = metadata_value(_schema(path).metadata, LEVEL_KEY, b"nobody knows what")
+        level = read_metadata(_schema(path).metadata, LEVEL_KEY, b"nobody knows what")
         if level != Level.FULL.value.encode():
             return level.decode()
     return Level.FULL

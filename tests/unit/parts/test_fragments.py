@@ -29,8 +29,8 @@ def test_it_knows_what_is_here_and_what_is_missing() -> None:
     assembly = Assembly(4)
     assembly.add(2, 4, b"c")
     assembly.add(0, 4, b"a")
-    assert assembly.received() == [0, 2]
-    assert assembly.missing() == [1, 3]
+    assert assembly.list_received() == [0, 2]
+    assert assembly.list_missing() == [1, 3]
     assert (assembly.piece(2), assembly.piece(1)) == (b"c", None)
     assert not assembly.complete
 
@@ -43,4 +43,4 @@ def test_a_fragment_of_another_message_is_refused(index: int, count: int) -> Non
 def test_a_complete_one_has_every_piece() -> None:
     assembly = Assembly.of([b"a", b"b"])
     assert assembly.complete
-    assert assembly.received() == [0, 1]
+    assert assembly.list_received() == [0, 1]

@@ -63,30 +63,30 @@ def test_a_table_with_a_filter_that_does_not_parse_is_refused_whole() -> None:
 
 def test_what_is_no_longer_wanted_is_forgotten_and_covers_nothing() -> None:
     interests = known("a > 0", "a > 5")
-    assert interests.covered_by(texts("a > 0")) == texts("a > 5")
+    assert interests.find_covered(texts("a > 0")) == texts("a > 5")
     interests.keep(texts("a > 5"))
-    assert interests.covered_by(texts("a > 0")) == []
+    assert interests.find_covered(texts("a > 0")) == []
     assert interests.match(event(a=7)) == [*texts("a > 5"), EVERYTHING]
 
 
 def test_everything_covers_all() -> None:
-    assert known("a = 1", "b = 2").covered_by([EVERYTHING]) == texts("a = 1", "b = 2")
+    assert known("a = 1", "b = 2").find_covered([EVERYTHING]) == texts("a = 1", "b = 2")
 
 
 def test_an_entry_goes_only_if_a_covering_one_is_worth_as_much() -> None:
     wide, narrow, other = texts("a > 0", "a > 5", "b = 1")
     interests = known("a > 0", "a > 5", "b = 1")
-    assert interests.uncovered({wide: 0.5, narrow: 0.5, other: 0.1}) == {wide: 0.5, other: 0.1}
-    assert interests.uncovered({wide: 0.5, narrow: 0.6}) == {wide: 0.5, narrow: 0.6}
-    assert interests.uncovered({wide: 0.5, EVERYTHING: 0.5}) == {EVERYTHING: 0.5}
-    assert interests.uncovered({wide: 0.5, EVERYTHING: 0.4}) == {wide: 0.5, EVERYTHING: 0.4}
+    assert interests.remove_redundant({wide: 0.5, narrow: 0.5, other: 0.1}) == {wide: 0.5, other: 0.1}
+    assert interests.remove_redundant({wide: 0.5, narrow: 0.6}) == {wide: 0.5, narrow: 0.6}
+    assert interests.remove_redundant({wide: 0.5, EVERYTHING: 0.5}) == {EVERYTHING: 0.5}
+    assert interests.remove_redundant({wide: 0.5, EVERYTHING: 0.4}) == {wide: 0.5, EVERYTHING: 0.4}
 
 
 def test_of_two_names_for_the_same_wish_one_stays() -> None:
     # Texts as a peer may send them, not canonical: each covers the other.
     interests = KnownFilters()
     assert interests.learn(["a = 1", "a in (1)"])
-    assert len(interests.uncovered({"a = 1": 0.5, "a in (1)": 0.5})) == 1
+    assert len(interests.remove_redundant({"a = 1": 0.5, "a in (1)": 0.5})) == 1
 
 
 RANGES = ["a > 0", "a > 3", "a > 6", "a between 2 and 8", "b = 1", "a > 3 and b = 1", "true"]
@@ -103,7 +103,7 @@ def test_no_maximum_changes_by_dropping_covered_entries(
 ) -> None:
     interests = known(*filters)
     table = dict(zip(texts(*filters), values, strict=False))
-    kept = interests.uncovered(table)
+    kept = interests.remove_redundant(table)
     matched = [text for text in table if Filter(text).matches({"a": a, "b": b})]
     assert kept.items() <= table.items()
     assert max((kept[text] for text in matched if text in kept), default=-1.0) == max(

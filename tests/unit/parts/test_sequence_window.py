@@ -42,4 +42,4 @@ def test_settled_is_where_the_first_gap_begins() -> None:
     window = SequenceWindow()
     for number in (3, 4, 5, 7, 8):
         window.add(number)
-    assert [window.cumulative(after) for after in (3, 4, 5, 6, 8, 20)] == [5, 5, 5, 8, 8, 20]
+    assert [window.find_cumulative(after) for after in (3, 4, 5, 6, 8, 20)] == [5, 5, 5, 8, 8, 20]

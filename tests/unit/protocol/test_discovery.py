@@ -74,7 +74,7 @@ def test_a_period_is_believed_up_to_a_bound_and_up_to_the_own_one() -> None:
     slow, more = BeaconSettings(period_s=600.0), BeaconSettings(believed_s=3600.0)
     for settings, announced_s, believed_s in ((slow, 600.0, 600.0), (slow, 3600.0, 600.0), (more, 3600.0, 3600.0)):
         machine = BeaconDiscovery(0, settings, RecordingPort(), IsolatedHost(), Random(1), Above(), ("radio",))
-        assert machine.believed_s(announced_s) == believed_s
+        assert machine.limit_period_s(announced_s) == believed_s
 
 
 def test_the_same_neighbor_over_two_interfaces_is_two_links() -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from carrycast.core.protocol import Protocol
-from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named
+from carrycast.core.protocol.registry import find_protocol, find_router, protocol_names
 from carrycast.errors import UserError
 
 
@@ -18,7 +18,7 @@ def test_the_baselines_are_found_by_their_folders() -> None:
 
 @pytest.mark.parametrize("name", protocol_names())
 def test_a_folder_and_its_protocol_have_one_name_and_say_what_they_are(name: str) -> None:
-    protocol = protocol_named(name)
+    protocol = find_protocol(name)
     assert protocol.name == name
     assert protocol.summary
     assert protocol.__doc__
@@ -26,7 +26,7 @@ def test_a_folder_and_its_protocol_have_one_name_and_say_what_they_are(name: str
 
 @pytest.mark.parametrize("name", protocol_names())
 def test_every_setting_has_a_default_and_a_meaning(name: str) -> None:
-    kind = protocol_named(name).settings_type
+    kind = find_protocol(name).settings_type
     kind()
     for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined]  # of a struct
         described = field.type if isinstance(field.type, msgspec.inspect.Metadata) else None
@@ -37,7 +37,7 @@ def test_every_setting_has_a_default_and_a_meaning(name: str) -> None:
 
 @pytest.mark.parametrize("name", protocol_names())
 def test_every_variant_is_a_choice_of_settings(name: str) -> None:
-    protocol = protocol_named(name)
+    protocol = find_protocol(name)
     for settings in protocol.variants.values():
         own = {key: value for key, value in settings.items() if key != "router"}
         # Of variants that differ in their routers, one may be the protocol as it comes.
@@ -47,12 +47,12 @@ def test_every_variant_is_a_choice_of_settings(name: str) -> None:
 
 def test_a_name_that_does_not_exist_is_answered_with_those_that_do() -> None:
     with pytest.raises(UserError) as caught:
-        protocol_named("flodding")
+        find_protocol("flodding")
     assert str(caught.value) == (
         f"there is no protocol 'flodding': did you mean 'flooding'? there are {', '.join(protocol_names())}"
     )
     with pytest.raises(UserError, match=r"^there is no router 'x': "):
-        router_named("x")
+        find_router("x")
 
 
 def offer(monkeypatch: pytest.MonkeyPatch, thing: object) -> None:
@@ -65,7 +65,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, thing: object) -> None:
 def test_a_folder_that_offers_no_protocol_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, 7)
     with pytest.raises(UserError, match="the folder of 'strange' must offer a subclass of Protocol"):
-        protocol_named("strange")
+        find_protocol("strange")
 
 
 def test_a_folder_that_offers_another_name_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,4 +74,4 @@ def test_a_folder_that_offers_another_name_is_a_mistake(monkeypatch: pytest.Monk
 
     offer(monkeypatch, Other)
     with pytest.raises(UserError, match="the protocol 'strange' calls itself 'other'; the two names must be one"):
-        protocol_named("strange")
+        find_protocol("strange")

@@ -32,7 +32,7 @@ from carrycast.analysis.spark import (
     run_sweep,
     session,
 )
-from carrycast.core.protocol import protocol_named, protocol_names
+from carrycast.core.protocol import find_protocol, protocol_names
 from carrycast.errors import UserError, WorkError
 from carrycast.sim.scenario import Scenario, apply_overrides, parse_protocol, parse_protocols, protocol_label
 
@@ -109,7 +109,7 @@ def _all_protocols() -> Sequence[dict[str, object]]:
     tables: list[dict[str, object]] = []
     for name in protocol_names():
         tables.append({"name": name})
-        tables += [{"name": name, "variant": variant} for variant in protocol_named(name).variants]
+        tables += [{"name": name, "variant": variant} for variant in find_protocol(name).variants]
     for text in SETTINGS_TO_TRY:
         table = parse_protocol(text)
         if table["name"] in protocol_names():

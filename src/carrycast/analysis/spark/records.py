@@ -9,7 +9,7 @@ import msgspec
 
 from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, Bounds
 from carrycast.sim.scenario import METRIC_MEANINGS, SERIES
-from carrycast.version import metadata_value
+from carrycast.version import read_metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +91,7 @@ def record_schema() -> "pa.Schema":
 
 def is_record_schema(schema: "pa.Schema") -> bool:
     """Whether a table has these columns in this version; one that says nothing of its version is of the first."""
-    written = metadata_value(schema.metadata, _VERSION_KEY, b"1").decode()
+    written = read_metadata(schema.metadata, _VERSION_KEY, b"1").decode()
     return written == SCHEMA_VERSION and bool(schema.equals(record_schema()))
 
 

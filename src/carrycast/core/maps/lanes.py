@@ -10,15 +10,15 @@ from carrycast.core.model import Position, Road, RoadMap, squared_m
 class Lane(NamedTuple):
     """One lane of a road from a node to the next, a straight line. Traffic keeps to the right.
 
-    Where roads meet, a lane ends before the crossing and the next begins behind it; in between vehicles go straight
-    from one to the other.
+    Where roads meet, a lane ends before the crossing and the next one starts after it. Vehicles cross in a straight
+    line from the one to the other.
     """
 
     road: Road
     piece: int
-    """Which piece of the road: the one between its nodes `piece` and `piece` + 1."""
+    """The index of the piece of the road, between its nodes `piece` and `piece` + 1."""
     back: bool
-    """Against the order of the road's nodes."""
+    """Whether traffic goes against the order of the road's nodes."""
     number: int
     """0 is next to the middle of the road."""
     origin: str
@@ -28,28 +28,28 @@ class Lane(NamedTuple):
     length_m: float
 
     def gap_m(self, onto: "Lane") -> float:
-        """How far it is from the end of this lane to the start of another."""
+        """The distance from the end of this lane to the start of another."""
         return sqrt(squared_m(self.end, onto.start))
 
 
 def half_width_m(road: Road, lane_m: float) -> float:
-    """From the middle of a road to its edge."""
+    """The distance from the middle of a road to its edge."""
     return road.lanes * lane_m / (2 if road.one_way else 1)
 
 
 def lanes_of(map: RoadMap) -> list[Lane]:
-    """All lanes: road by road, piece by piece, forth and then back, from the middle to the edge."""
-    inset_m = _insets(map)
+    """All lanes, ordered by road, piece, direction (forward first) and distance from the middle."""
+    inset_m = _compute_insets(map)
     lanes = []
     for road in map.roads:
         for piece in range(len(road.nodes) - 1):
             for back in (False,) if road.one_way else (False, True):
-                lanes += [_lane(road, map.lane_m, inset_m, piece, back, number) for number in range(road.lanes)]
+                lanes += [_make_lane(road, map.lane_m, inset_m, piece, back, number) for number in range(road.lanes)]
     return lanes
 
 
-def _insets(map: RoadMap) -> dict[str, float]:
-    """How far before a node lanes end: half the width of the widest road there, and nothing where a road ends."""
+def _compute_insets(map: RoadMap) -> dict[str, float]:
+    """The distance before each node at which lanes end: half the width of the widest road there, 0 at a dead end."""
     widest_m: dict[str, float] = {}
     joined: Counter[str] = Counter()
     for road in map.roads:
@@ -59,7 +59,7 @@ def _insets(map: RoadMap) -> dict[str, float]:
     return {node: width_m if joined[node] > 1 else 0.0 for node, width_m in widest_m.items()}
 
 
-def _lane(road: Road, lane_m: float, inset_m: dict[str, float], piece: int, back: bool, number: int) -> Lane:
+def _make_lane(road: Road, lane_m: float, inset_m: dict[str, float], piece: int, back: bool, number: int) -> Lane:
     here, there = (piece + 1, piece) if back else (piece, piece + 1)
     start, end = road.places[here], road.places[there]
     origin, target = road.nodes[here], road.nodes[there]

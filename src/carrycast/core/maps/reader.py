@@ -14,13 +14,13 @@ from carrycast.core.model import Position, Road, RoadMap, foot, squared_m
 from carrycast.core.settings import parse_settings, read_toml
 from carrycast.errors import UserError
 
-# Workers of a cluster have carrycast in an archive.
+# A resource instead of a path, because workers of a cluster have carrycast in an archive.
 SHIPPED = files("carrycast.core.maps") / "shipped"
 
-# More is a map of a region: its traffic is better recorded (`sumo`) than made up.
+# A larger map is that of a region, for which recorded traffic (`sumo`) is better than a model.
 MAX_NODES = 5000
 MAX_ROADS = 5000
-# A node nearer to a road than this, without being on it, is taken as an error.
+# A node that is nearer than this to a road that does not name it is an error.
 GAP_M = 1.0
 
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -41,9 +41,9 @@ class _MapFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     description: str = ""
     width_m: Meters
     height_m: Meters
-    # What lanes are usually built to.
+    # The usual width of lanes.
     lane_m: Annotated[float, Meta(gt=0, le=100)] = 3.5
-    # What the Freeway and Manhattan models are commonly run with.
+    # A common setting of the Freeway and Manhattan models.
     safety_m: Annotated[float, Meta(ge=0, le=1e6)] = 50.0
     nodes: dict[str, tuple[Coordinate, Coordinate]]
     roads: Annotated[list[_RoadEntry], Meta(min_length=1, max_length=MAX_ROADS)]
@@ -55,16 +55,16 @@ def shipped_maps() -> list[str]:
 
 
 def read_map(source: str) -> RoadMap:
-    """A map by the name of a shipped one, or by its file's name, which ends in .toml."""
+    """Read a map, given by the name of a shipped map or of a file that ends in .toml."""
     if source.endswith(".toml"):
-        return _read_checked(Path(source))
+        return _read_and_check(Path(source))
     if source not in shipped_maps():
         raise UserError(f"there is no map {source!r}; give a file that ends in .toml, or {', '.join(shipped_maps())}")
     with as_file(SHIPPED / f"{source}.toml") as path:
-        return _read_checked(path)
+        return _read_and_check(path)
 
 
-def _read_checked(path: Path) -> RoadMap:
+def _read_and_check(path: Path) -> RoadMap:
     file = parse_settings(read_toml(path), _MapFile, str(path))
     if len(file.nodes) > MAX_NODES:
         raise UserError(f"{path}: nodes: a map has at most {MAX_NODES}, not {len(file.nodes)}")
@@ -74,7 +74,7 @@ def _read_checked(path: Path) -> RoadMap:
         height_m=file.height_m,
         lane_m=file.lane_m,
         safety_m=file.safety_m,
-        roads=tuple(_road(entry, file, f"{path}: roads[{place}]") for place, entry in enumerate(file.roads)),
+        roads=tuple(_make_road(entry, file, f"{path}: roads[{place}]") for place, entry in enumerate(file.roads)),
     )
     _check_ids(found, file, path)
     _check_gaps(found, file, path)
@@ -82,7 +82,7 @@ def _read_checked(path: Path) -> RoadMap:
     return found
 
 
-def _road(entry: _RoadEntry, file: _MapFile, where: str) -> Road:
+def _make_road(entry: _RoadEntry, file: _MapFile, where: str) -> Road:
     for node in entry.nodes:
         if node not in file.nodes:
             raise UserError(f"{where}.nodes: there is no node {node!r}; give it a place in [nodes]")
@@ -101,7 +101,7 @@ def _road(entry: _RoadEntry, file: _MapFile, where: str) -> Road:
 
 
 def _check_ids(map: RoadMap, file: _MapFile, path: Path) -> None:
-    """Road ids and pieces are unique; every node is on a road and in the rectangle."""
+    """Check that road ids and pieces are unique, and that every node is on a road and in the rectangle."""
     taken: dict[str, int] = {}
     pieces: dict[tuple[str, str], str] = {}
     for place, road in enumerate(map.roads):
@@ -127,7 +127,7 @@ def _check_ids(map: RoadMap, file: _MapFile, path: Path) -> None:
 
 
 def _check_gaps(map: RoadMap, file: _MapFile, path: Path) -> None:
-    """No node lies on or next to a road that does not name it: vehicles would pass without turning."""
+    """Check that every node near a road is named by it; otherwise vehicles would pass the node and could not turn."""
     names = [(road, piece) for road in map.roads for piece in zip(road.nodes, road.nodes[1:], strict=False)]
     ends = np.array([(file.nodes[piece[0]], file.nodes[piece[1]]) for _, piece in names])
     low, high = ends.min(axis=1) - GAP_M, ends.max(axis=1) + GAP_M
@@ -146,7 +146,7 @@ def _check_gaps(map: RoadMap, file: _MapFile, path: Path) -> None:
 
 
 def _check_lanes(map: RoadMap, path: Path) -> None:
-    """Every lane has a length and lies in the rectangle."""
+    """Check that every lane has a length and lies in the rectangle."""
     for lane in lanes_of(map):
         between = f"from {lane.origin!r} to {lane.target!r}"
         if lane.length_m < GAP_M:
@@ -162,7 +162,7 @@ def _check_lanes(map: RoadMap, path: Path) -> None:
                 )
 
 
-# Enough for three digits of a share.
+# The number of raster points: enough for three digits of a share.
 POINTS = 1_000_000
 
 

@@ -50,7 +50,7 @@ class LeasedBuffer:
         """The ids, oldest arrival first."""
         return iter(self.events)
 
-    def other_than(self, ids: Iterable[EventId]) -> set[EventId]:
+    def find_others(self, ids: Iterable[EventId]) -> set[EventId]:
         """The buffered ids that are not among the given ones."""
         return set(self.events).difference(ids)
 
@@ -58,7 +58,7 @@ class LeasedBuffer:
         """A buffered event, or None."""
         return self.events.get(event)
 
-    def matching(self, now: float, filter: str, attributes: dict[str, Scalar]) -> list[BufferedEvent]:
+    def find_matching(self, now: float, filter: str, attributes: dict[str, Scalar]) -> list[BufferedEvent]:
         """The events that match a filter and admit a subscriber with these attributes, oldest arrival first."""
         # Eligibility is defined for subscriptions: a request is a subscription to stored events.
         asker = Subscription(SubscriptionId(0, 0), filter, attributes=attributes)

@@ -114,13 +114,13 @@ class CarrierBuffer:
         self.local.add(subscription)
         if subscription.history and not known:
             # Later copies of the carried events are duplicates, and are not delivered again.
-            for stored in self._buffer.matching(now, subscription.filter, subscription.attributes):
+            for stored in self._buffer.find_matching(now, subscription.filter, subscription.attributes):
                 self._port.deliver(subscription.id, stored.event, stored.hops)
             self._port.close_history(subscription.id, complete=False)
 
     def request(self, now: float, request: Request) -> None:
         """Answer a request from the carried events. Other nodes may have more, so the answer is never complete."""
-        self.requests.open(now, request, self._buffer.matching(now, request.filter, request.attributes))
+        self.requests.open(now, request, self._buffer.find_matching(now, request.filter, request.attributes))
 
     def is_guaranteed(self, id: EventId) -> bool:
         """Whether this node may delete an event only after another node has accepted custody."""

@@ -199,7 +199,7 @@ class ChannelLimits(NamedTuple):
 
 
 class _AnyPath(PathSelector):
-    """No knowledge of paths: every peer may be reachable, and only a time-out shows that it was not."""
+    """A selector without knowledge of paths: it assumes that every peer is reachable until a time-out."""
 
     def best_path(self, peer: NodeId) -> PeerPath | None:
         return PeerPath(None)
@@ -370,7 +370,7 @@ class Channel:
         else:
             one.tries += 1
             missing = [number for number in range(one.start, one.unsent) if number not in one.arrived]
-            # If nothing is missing, the peer waits for a packet that was given up: any packet tells it so.
+            # If no fragment is missing, the peer waits for a packet that was given up; any packet informs it.
             for number in missing or [one.start]:
                 self._send_packet(peer, self._packet(now, known, one, number))
             self._arm(one)

@@ -64,15 +64,15 @@ class PendingCopyRequests:
         for offerer in () if asked is None else asked[1]:
             self._failed.pop((offerer, id), None)
 
-    def overdue(self, now: float) -> list[EventId]:
+    def find_overdue(self, now: float) -> list[EventId]:
         """The events that did not arrive in time."""
         return [id for id, (due, _) in self._asked.items() if due <= now]
 
-    def offered_by(self, neighbor: NodeId) -> list[EventId]:
+    def find_offered(self, neighbor: NodeId) -> list[EventId]:
         """The requested events that a neighbor offered."""
         return [id for id, (_, offerers) in self._asked.items() if neighbor in offerers]
 
-    def others(self, ids: Iterable[EventId], gone: NodeId | None) -> dict[NodeId, dict[EventId, None]]:
+    def find_other_offerers(self, ids: Iterable[EventId], gone: NodeId | None) -> dict[NodeId, dict[EventId, None]]:
         """The next offerers to ask for events whose request timed out, or whose offerer `gone` has left."""
         of: dict[NodeId, dict[EventId, None]] = {}
         for id in ids:
@@ -166,11 +166,11 @@ class CopyExchange:
         self.subscriptions.on_neighbor_down(link.neighbor)
         self._offered.pop(link.neighbor, None)
         self._end_custody_transfers(now, link.neighbor)
-        self._request_from_others(now, self._requests.offered_by(link.neighbor), link.neighbor)
+        self._request_from_others(now, self._requests.find_offered(link.neighbor), link.neighbor)
         return True
 
     def on_message(self, now: float, sender: NodeId, message: Message) -> None:
-        """One of `MESSAGES`."""
+        """A message of a type in `MESSAGES` has arrived."""
         if isinstance(message, SubscriptionUpdate):
             if self.subscriptions.on_update(sender, message):
                 self.subscriptions.send(sender)
@@ -210,7 +210,7 @@ class CopyExchange:
         """The timer `SILENT`: ask neighbors again that have not sent their subscriptions. A restarted neighbor may have
         answered before its link was replaced here, and its answer was lost with the old link."""
         self._silence_armed = False
-        for neighbor in self.subscriptions.silent():
+        for neighbor in self.subscriptions.find_silent():
             self.subscriptions.send(neighbor, answer=True)
 
     def on_again(self, now: float) -> None:
@@ -219,7 +219,7 @@ class CopyExchange:
         self._open.clear()
         self._send_subscriptions()
         self._end_custody_transfers(now)
-        self._request_from_others(now, self._requests.overdue(now), None)
+        self._request_from_others(now, self._requests.find_overdue(now), None)
         for neighbor in self.neighbors:
             self.offer_events(now, neighbor)
         if self._requests or self._transfers:
@@ -299,7 +299,7 @@ class CopyExchange:
 
     def _request_from_others(self, now: float, ids: list[EventId], gone: NodeId | None) -> None:
         """Request events from other offerers, after a time-out or the loss of a neighbor."""
-        for neighbor, wanted in self._requests.others(ids, gone).items():
+        for neighbor, wanted in self._requests.find_other_offerers(ids, gone).items():
             group = list(wanted)
             for first in range(0, len(group), MAX_IDS):
                 self._request(now, neighbor, dict.fromkeys(group[first : first + MAX_IDS]))
@@ -398,7 +398,7 @@ class CopyExchange:
     # Sending.
 
     def _send_subscriptions(self) -> None:
-        for neighbor in self.subscriptions.outdated():
+        for neighbor in self.subscriptions.find_outdated():
             # A restarted neighbor may have sent its subscriptions before the restart was detected.
             self.subscriptions.send(neighbor, answer=not self.subscriptions.knows(neighbor))
 

@@ -30,7 +30,7 @@ class RelaySettings(Settings, frozen=True):
 
     @property
     def flood_s(self) -> float:
-        """How long an event is forwarded. Nodes remember it for twice as long, which tolerates skewed clocks."""
+        """The time for which an event is forwarded. Nodes remember it for twice as long, which tolerates clock skew."""
         return self.seen_s / 2
 
 
@@ -68,7 +68,7 @@ class Relay:
             self._port.set_timer(("relay", message.event.id), self._jitter_s * self._rng.random())
 
     def on_timer(self, now: float, key: TimerKey) -> None:
-        """A delay is over: broadcast, with the delay subtracted from the lease."""
+        """The delay has ended: broadcast, with the delay subtracted from the lease."""
         event = key[1]
         assert isinstance(event, EventId)
         message, since = self._delayed.pop(event)
@@ -102,7 +102,7 @@ class Flood:
     def publish(self, now: float, event: Event) -> None:
         """Publish a local event: the source always broadcasts."""
         if self._receive(now, event, 0):
-            self._relay.forward(now, self._message_type(event, 1, self._bounded_s(event, event.lease_s)))
+            self._relay.forward(now, self._message_type(event, 1, self._bound_lease_s(event, event.lease_s)))
 
     def receive(self, now: float, message: EventMessage) -> bool:
         """Deliver the event of a message; False if it is a duplicate, or so old that others may have forgotten it."""
@@ -115,16 +115,16 @@ class Flood:
 
     def forward(self, now: float, message: EventMessage) -> None:
         """Forward a received event."""
-        remaining_s = self._bounded_s(message.event, message.remaining_s)
+        remaining_s = self._bound_lease_s(message.event, message.remaining_s)
         self._relay.forward(now, self._message_type(message.event, message.hops + 1, remaining_s))
 
-    def _bounded_s(self, event: Event, remaining_s: float) -> float:
-        """The remaining lease tells the age of an event. An event without a lease carries the remaining flooding time
-        instead."""
+    def _bound_lease_s(self, event: Event, remaining_s: float) -> float:
+        """Return the remaining lease, or the remaining flooding time of an event without a lease. Receivers compute the
+        age of the event from it."""
         return remaining_s if event.lease_s < FOREVER_S else min(remaining_s, self._flood_s)
 
     def on_timer(self, now: float, key: TimerKey) -> None:
-        """The delay of a rebroadcast is over."""
+        """The delay of a rebroadcast has ended."""
         self._relay.on_timer(now, key)
 
     def stop(self) -> None:

@@ -40,11 +40,11 @@ class Assembly:
         """A fragment, if it was received."""
         return self._pieces.get(index)
 
-    def received(self) -> list[int]:
+    def list_received(self) -> list[int]:
         """The indices of the received fragments, in order."""
         return sorted(self._pieces)
 
-    def missing(self) -> list[int]:
+    def list_missing(self) -> list[int]:
         """The indices of the missing fragments, in order."""
         return [index for index in range(self.count) if index not in self._pieces]
 

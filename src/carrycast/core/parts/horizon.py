@@ -15,7 +15,7 @@ MAX_NODES = 100_000
 """More nodes than any horizon holds; bounds the memory against forged reports."""
 
 COPY_LIFE_S = 60.0
-"""How long after a report has expired its sequence number is remembered, to discard late copies."""
+"""The time for which the sequence number of an expired report is remembered, to discard late copies."""
 
 COUNTER_BITS = 32
 

@@ -1,4 +1,4 @@
-"""The filters that a node knows of other nodes: which ones an event matches, and which cover each other."""
+"""The filters of other nodes that a node knows. Finds those that an event matches, and those that cover others."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -66,11 +66,11 @@ class KnownFilters:
         matched.append(EVERYTHING)
         return matched
 
-    def covering(self, text: str) -> Sequence[str]:
+    def find_covering(self, text: str) -> Sequence[str]:
         """The known filters that cover a filter, without EVERYTHING."""
         return self._covering.get(text, _NONE)
 
-    def covered_by(self, texts: Collection[str]) -> list[str]:
+    def find_covered(self, texts: Collection[str]) -> list[str]:
         """The known filters that one of these covers, without these."""
         if EVERYTHING in texts:
             return [text for text in self.known if text not in texts]
@@ -80,8 +80,8 @@ class KnownFilters:
             if covered not in texts and any(other in texts for other in others)
         ]
 
-    def uncovered(self, worth: Mapping[str, float]) -> dict[str, float]:
-        """A table of values by filter without its redundant entries.
+    def remove_redundant(self, worth: Mapping[str, float]) -> dict[str, float]:
+        """Return a table of values by filter without its redundant entries.
 
         An entry is redundant if a covering filter has at least its value: the maximum over the filters that an event
         matches stays the same. Of two equivalent filters of equal value, the one known first stays.
@@ -106,7 +106,7 @@ class KnownFilters:
     def _compare(self, text: str) -> None:
         """Find the known filters that cover a new one, and those that it covers."""
         for other in self.known:
-            # In the order of the texts, so that the cache has one entry for each pair.
+            # The texts are passed in order, so that the cache has one entry for each pair.
             found = relation(text, other) if text < other else _TURNED[relation(other, text)]
             if found and other != EVERYTHING:
                 if found & 2:

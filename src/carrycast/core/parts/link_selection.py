@@ -211,7 +211,7 @@ class LinkSelection(Generic[Report]):
     def is_new_report(self, sender: NodeId, node: NodeId, hops: int, sequence: int) -> bool:
         """Whether a report is to be accepted."""
         if hops > self._spread.phi:
-            # From a neighbor with a larger horizon.
+            # The report came from a neighbor with a larger horizon.
             return False
         if hops == 1 and node != sender:
             self._port.note(Fact("drop", peer=sender, reason="report_of_another"))
@@ -226,7 +226,7 @@ class LinkSelection(Generic[Report]):
         spread = self._spread
         for kept in self.retries.load():
             if self.retries.log is not None and self.retries.log.level(kept.event.id) is None:
-                continue  # It was evicted for an earlier record.
+                continue  # The event was evicted for an earlier record.
             until = min(kept.until, now + spread.lease_s)
             if until <= now:
                 self.retries.drop(kept.event.id, "lease_over")
@@ -250,7 +250,6 @@ class LinkSelection(Generic[Report]):
         if self._rules.concerns(matched):
             self.local.deliver(event, hops)
         if until <= now:
-            # Its lease has expired.
             self._port.note(Fact("drop", event.id, reason=LEASE_EXPIRED))
             return
         sent = self._forward(event, matched, hops, until - now, sender, None)

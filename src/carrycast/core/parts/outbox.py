@@ -40,7 +40,7 @@ class PathSelector(ABC):
 
 
 class MessagePolicy:
-    """How an outbox treats its user's messages. By default no message is superseded, and all may wait."""
+    """The treatment of messages by an outbox. By default no message is superseded, and all may wait."""
 
     def key(self, message: Message) -> Hashable:
         """The key under which a later message supersedes this one; None if none does."""
@@ -198,7 +198,7 @@ class PeerOutbox:
         return self._send_queued(now, peer_queue)
 
     def on_timer(self, now: float, token: Token) -> list[Undelivered]:
-        """The delay after a full queue is over."""
+        """The delay after a full queue has ended."""
         pending = self._pending[token]
         peer_queue = self._queues[pending.peer]
         del peer_queue.delayed[token]

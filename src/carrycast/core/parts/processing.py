@@ -71,7 +71,7 @@ class ProcessorInputs(Generic[Work]):
 
 
 class _CallQueue(Generic[Work]):
-    """One state, its running call and the queued ones."""
+    """The state of a processor, its running call and the queued calls."""
 
     __slots__ = ("closed", "processor", "running", "state", "waiting")
 

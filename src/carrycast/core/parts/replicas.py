@@ -1,4 +1,4 @@
-"""Replication acknowledgement: which neighbors are known to hold an event whose publisher waits for replicas."""
+"""Replication acknowledgement: the neighbors known to hold an event whose publisher waits for replicas."""
 
 from collections.abc import Collection
 
@@ -19,12 +19,12 @@ class KnownReplicas:
         return id in self._known
 
     def count(self, id: EventId, copies: int) -> None:
-        """A publisher waits for so many replicas of an event."""
+        """A publisher waits for `copies` replicas of an event."""
         self._known[id] = {}
         self._copies[id] = copies
 
     def forget(self, id: EventId) -> None:
-        """Stop to count the replicas of an event."""
+        """Stop counting the replicas of an event."""
         self._known.pop(id, None)
         self._copies.pop(id, None)
 
@@ -38,14 +38,14 @@ class KnownReplicas:
             self.forget(id)
         return True
 
-    def known(self, id: EventId) -> Collection[NodeId]:
+    def find_holders(self, id: EventId) -> Collection[NodeId]:
         """The known holders of a counted event."""
         return self._known[id]
 
-    def missing(self, id: EventId) -> int:
+    def count_missing(self, id: EventId) -> int:
         """The number of replicas still missing of a counted event."""
         return self._copies[id] - len(self._known[id])
 
-    def unknown(self, neighbor: NodeId) -> list[EventId]:
+    def find_unconfirmed(self, neighbor: NodeId) -> list[EventId]:
         """The counted events that a neighbor is not known to hold."""
         return [id for id, known in self._known.items() if neighbor not in known]

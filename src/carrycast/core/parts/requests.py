@@ -13,7 +13,7 @@ from carrycast.core.parts.neighbors import Neighbors
 from carrycast.core.protocol import AnswersRequests, Fact, Link, Port
 
 REQUESTS = "requests"
-"""The timer."""
+"""The timer for the end of the requests' patience."""
 MAX_REQUESTS = 4096
 """Open requests of one node; each is matched against every new event."""
 

@@ -87,12 +87,12 @@ class DurableSeenCache(SeenCache):
         while self._ends and self._ends[0][0] <= now:
             ended = heapq.heappop(self._ends)[1]
             self.ids.discard(ended)
-            self._store.delete(_met_key(ended))
+            self._store.delete(_make_key(ended))
         if not super().add(now, event, until):
             return False
-        self._store.put(_met_key(event), _END.pack(until))
+        self._store.put(_make_key(event), _END.pack(until))
         return True
 
 
-def _met_key(event: EventId) -> bytes:
+def _make_key(event: EventId) -> bytes:
     return _MET + _ID.pack(event.source, event.sequence)

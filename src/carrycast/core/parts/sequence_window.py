@@ -33,7 +33,7 @@ class SequenceWindow:
         self._bits |= 1 << (self.highest - number)
         return True
 
-    def cumulative(self, after: int) -> int:
+    def find_cumulative(self, after: int) -> int:
         """The highest number up to which all after `after` were received (cumulative acknowledgement)."""
         number = max(after, self.highest - self._width)
         while number < self.highest and number + 1 in self:

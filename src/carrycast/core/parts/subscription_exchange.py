@@ -13,11 +13,11 @@ from carrycast.core.protocol import Fact, Port, Token
 from carrycast.core.wire import Message
 
 MAX_FILTERS = 1024
-"""In one message."""
+"""The most filters in one message."""
 MAX_FILTER_BYTES = 16_384
-"""In one message, so that it fits in a datagram; more filters are sent in several messages."""
+"""The most bytes of filters in one message, so that it fits in a datagram. More are sent in several messages."""
 MAX_UNKNOWN_SENDERS = 256
-"""Senders that are not neighbors yet: discovery may be later here than there."""
+"""The most remembered senders that are not neighbors yet: their discovery may be faster than this node's."""
 
 Filters = Annotated[tuple[FilterText, ...], Meta(max_length=MAX_FILTERS)]
 
@@ -101,11 +101,11 @@ class SubscriptionExchange:
         """An update failed, and is to be sent again."""
         self._sent.pop(neighbor, None)
 
-    def outdated(self) -> list[NodeId]:
+    def find_outdated(self) -> list[NodeId]:
         """The neighbors without this node's current filters."""
         return [neighbor for neighbor in self._linked if neighbor not in self._sent]
 
-    def silent(self) -> list[NodeId]:
+    def find_silent(self) -> list[NodeId]:
         """The neighbors that received an update and have not sent their filters."""
         return [neighbor for neighbor in self._linked if neighbor in self._sent and neighbor not in self._wants]
 

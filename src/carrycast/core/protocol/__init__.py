@@ -1,6 +1,6 @@
 """The protocol interface: the small contract between protocols and the environments that run them."""
 
-from carrycast.core.protocol.application import Application, ApplicationPort, Key, application_named, applications
+from carrycast.core.protocol.application import Application, ApplicationPort, Key, applications, find_application
 from carrycast.core.protocol.application_host import (
     ApplicationHost,
     ApplicationKey,
@@ -40,7 +40,7 @@ from carrycast.core.protocol.optional import (
     serves_processors,
 )
 from carrycast.core.protocol.port import Fact, Gap, Interface, Link, Place, Port, TimerKey, Token
-from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
+from carrycast.core.protocol.registry import find_protocol, find_router, protocol_names, router_names
 from carrycast.core.protocol.retention import (
     CUSTODY_TAKEN,
     GUARANTEED,
@@ -121,12 +121,12 @@ __all__ = [
     "UNBOUNDED",
     "Usage",
     "UsesRouter",
-    "application_named",
+    "find_application",
     "applications",
     "log_of",
-    "protocol_named",
+    "find_protocol",
     "protocol_names",
-    "router_named",
+    "find_router",
     "router_names",
     "serves_processors",
 ]

@@ -78,7 +78,7 @@ class ApplicationPort(ABC):
 
     @abstractmethod
     def note(self, fact: Fact) -> None:
-        """A named fact for the trace."""
+        """Record a fact in the trace."""
 
 
 class Application:
@@ -113,10 +113,10 @@ class Application:
         """A stored event for a request."""
 
     def on_closed(self, now: float, key: Key, complete: bool) -> None:
-        """No more answers will come; `complete` if these were all there are."""
+        """The request is closed: no more answers follow. `complete` if every matching stored event was returned."""
 
     def on_timer(self, now: float, key: Key) -> None:
-        """A timer has run out."""
+        """A timer has fired."""
 
     def on_performed(self, now: float, token: int, error: str) -> None:
         """The outcome of a management action; `error` is empty if it succeeded."""
@@ -127,10 +127,10 @@ class Application:
 
 
 def applications() -> dict[str, type[Application]]:
-    """Every application there is, by name."""
-    return {name: application_named(name) for name in plugin_names("services")}
+    """All applications by name."""
+    return {name: find_application(name) for name in plugin_names("services")}
 
 
-def application_named(name: str) -> type[Application]:
-    """An application's class; a UserError names those there are."""
+def find_application(name: str) -> type[Application]:
+    """Return the class of an application. For an unknown name, the UserError lists the known ones."""
     return find_plugin("services", name)

@@ -1,7 +1,7 @@
-"""Runs the applications of one node: maps each subscription, request and timer to the application that owns it.
+"""Runs the applications of one node, and maps each subscription, request and timer to the application that owns it.
 
-Each environment implements `ApplicationHost`, which carries out what the applications ask for. Inputs wait in a queue
-and handlers run one at a time: an event that a protocol delivers inside its own handler is handed over afterwards.
+Each environment implements `ApplicationHost`, which carries out the applications' calls. Inputs are queued and handlers
+run one at a time: an event that a protocol delivers in its handler reaches the application afterwards.
 """
 
 from abc import ABC, abstractmethod
@@ -26,14 +26,14 @@ from carrycast.core.protocol.host import DurableStore
 from carrycast.core.protocol.port import Fact
 
 MAX_QUEUE = 10_000
-"""Inputs queued for the applications of a node. Further events are dropped, which bounds the memory of a flood."""
+"""The most inputs queued for the applications of a node. Further events are dropped, which bounds the memory."""
 
 ApplicationKey = tuple[str, Key]
 """The name of an application and the application's own key."""
 
 
 class ApplicationHost(ABC):
-    """What an environment does for the applications of a node."""
+    """The services of an environment to the applications of a node."""
 
     @abstractmethod
     def call_soon(self, action: Callable[[], None]) -> None:
@@ -202,14 +202,14 @@ class HostedApplications:
             self._input(application.on_start)
 
     def stop(self) -> None:
-        """The node stops: every application's `on_stop` runs at once, and nothing runs afterwards."""
+        """The node stops: every application's `on_stop` runs at once, and no handler runs afterwards."""
         self._drain()
         for application in self._applications.values():
             self._run(application.on_stop, ())
         self._stopped = True
 
     def crash(self) -> None:
-        """Nothing runs any more."""
+        """The node crashes: no handler runs afterwards."""
         self._stopped = True
 
     def on_event(self, id: SubscriptionId, event: Event, hops: int) -> bool:
@@ -287,7 +287,7 @@ class HostedApplications:
         self.host.subscribe(Subscription(id, filter))
 
     def unsubscribe(self, key: ApplicationKey) -> None:
-        """End it; a key without one is ignored."""
+        """End a subscription; an unknown key is ignored."""
         id = self._subscriptions.pop(key, None)
         if id is not None:
             del self._subscribers[id]
@@ -301,7 +301,7 @@ class HostedApplications:
         self.host.advertise(advertisement)
 
     def unadvertise(self, key: ApplicationKey) -> None:
-        """End it; a key without one is ignored."""
+        """End an advertisement; an unknown key is ignored."""
         advertisement = self._advertisements.pop(key, None)
         if advertisement is not None:
             self.host.unadvertise(advertisement)

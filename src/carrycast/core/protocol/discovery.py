@@ -1,8 +1,8 @@
 """Neighbor discovery by beacons: the same state machine in every environment.
 
 Every `period_s` a node broadcasts a beacon on each of its interfaces. A node that receives one has a link with the
-sender until no beacon arrived for `missed` periods, or until the sender has restarted. How late a lost link is detected
-changes results more than most details of a protocol, so both numbers are part of every scenario.
+sender until no beacon arrived for `missed` periods, or until the sender has restarted. The delay until a lost link is
+detected changes results more than most details of a protocol, so both numbers are part of every scenario.
 """
 
 import math
@@ -95,10 +95,10 @@ class BeaconDiscovery(StateMachine):
         self._incarnations: dict[tuple[NodeId, Interface], int] = {}
         self._watching = False
         self._due = math.inf
-        """When this node's next beacon is due."""
+        """The time of this node's next beacon."""
 
     def on_start(self, now: float) -> None:
-        # The first beacon comes at a random moment of the first period, so that nodes started together do not send
+        # The first beacon is sent at a random time in the first period, so that nodes that start together do not send
         # together.
         self._schedule_beacon(now, self._settings.period_s * self.rng.random())
 
@@ -109,7 +109,7 @@ class BeaconDiscovery(StateMachine):
     def on_retune(self, now: float, settings: Settings) -> None:
         assert isinstance(settings, BeaconSettings)
         self._settings = settings
-        # At once: neighbors use the last announced period, and would time out during a longer one.
+        # The beacon is sent at once: neighbors use the last announced period, and would time out during a longer one.
         self._send_beacon(now)
 
     def on_timer(self, now: float, key: TimerKey) -> None:
@@ -131,8 +131,8 @@ class BeaconDiscovery(StateMachine):
         if not known and len(self._deadlines) >= MAX_NEIGHBORS:
             self.port.note(Fact("drop", peer=sender, reason="beacon_too_many_neighbors"))
             return
-        # The sender's period counts, so nodes with different settings interoperate.
-        believed_s = self.believed_s(message.period_s)
+        # The time-out uses the sender's period, so nodes with different settings interoperate.
+        believed_s = self.limit_period_s(message.period_s)
         self._deadlines[link] = now + believed_s * self._settings.missed
         if not known:
             if believed_s < message.period_s:
@@ -151,8 +151,8 @@ class BeaconDiscovery(StateMachine):
         """The current settings."""
         return self._settings
 
-    def believed_s(self, period_s: float) -> float:
-        """The announced period of a neighbor, limited by the settings."""
+    def limit_period_s(self, period_s: float) -> float:
+        """Limit the announced period of a neighbor to the setting `believed_s`."""
         return min(period_s, max(self._settings.believed_s, self._settings.period_s))
 
     def knows(self, neighbor: NodeId, interface: Interface) -> bool:

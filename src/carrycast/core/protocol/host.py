@@ -1,4 +1,5 @@
-"""What a state machine can read about its node. It declares what it needs, and fails to load where that is missing."""
+"""The state of a node that its state machines can read. A machine declares the capabilities that it needs, and an
+environment without them rejects it."""
 
 import enum
 from abc import ABC, abstractmethod
@@ -24,7 +25,7 @@ class Capability(enum.StrEnum):
     AREA = "area"
     """The rectangle in which nodes move, the same for all."""
     MAP = "map"
-    """The roads on which they move, the same for all."""
+    """The roads on which nodes move, the same for all."""
     LOAD = "load"
     MEMORY = "memory"
     ENERGY = "energy"

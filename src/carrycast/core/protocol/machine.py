@@ -144,8 +144,8 @@ class Router(StateMachine, ABC):
     """Whether the router discovers neighbors itself, so that the stack needs no beacons."""
 
     offers: ClassVar[frozenset[Capability]] = frozenset({Capability.NODE_ROUTES})
-    """What the router offers to the protocol: `DISTANCES` if it implements `hops_to`, `NODE_ROUTES` if it routes to
-    node ids, `PLACE_ROUTES` if it routes to positions."""
+    """The capabilities that the router offers to the protocol: `DISTANCES` if it implements `hops_to`, `NODE_ROUTES` if
+    it routes to node ids, `PLACE_ROUTES` if it routes to positions."""
 
     up: RouterUpcalls
 

@@ -5,20 +5,20 @@ from carrycast.core.protocol.machine import Protocol, Router
 
 
 def protocol_names() -> list[str]:
-    """Every protocol there is."""
+    """The names of all protocols."""
     return plugin_names("protocols")
 
 
 def router_names() -> list[str]:
-    """Every router there is."""
+    """The names of all routers."""
     return plugin_names("routers")
 
 
-def protocol_named(name: str) -> type[Protocol]:
-    """A protocol's class; a UserError names those there are."""
+def find_protocol(name: str) -> type[Protocol]:
+    """Return the class of a protocol. For an unknown name, the UserError lists the known ones."""
     return find_plugin("protocols", name)
 
 
-def router_named(name: str) -> type[Router]:
-    """A router's class; a UserError names those there are."""
+def find_router(name: str) -> type[Router]:
+    """Return the class of a router. For an unknown name, the UserError lists the known ones."""
     return find_plugin("routers", name)

@@ -231,7 +231,7 @@ class LiveInterface(LinkLayerUser[Unicast]):
     def _on_beacon(self, sender: NodeId, address: LinkAddress, beacon: Beacon) -> None:
         discovery = self._stack.discovery
         assert discovery is not None  # Discovery has found this neighbor.
-        prefix, period_s = self._adapter.scope_of(address).prefix, discovery.believed_s(beacon.period_s)
+        prefix, period_s = self._adapter.scope_of(address).prefix, discovery.limit_period_s(beacon.period_s)
         self._eviction.on_beacon(sender, prefix, period_s, self._record.time_s())
         if self._measures:
             lost_s = self._link_layer.probe(sender, address)

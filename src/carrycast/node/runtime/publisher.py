@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from carrycast.core.functions import Fault, ProcessorError, derived_event
+from carrycast.core.functions import Fault, ProcessorError, make_derived_event
 from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Scalar
 from carrycast.core.protocol import AcknowledgesReplicas, KeepsEvents, Protocol
@@ -216,7 +216,7 @@ class EventPublisher:
         try:
             for result in outcome.results:
                 id = EventId(self._node, self._numbers.take())
-                events.append(derived_event(outcome.processor, outcome.inputs, result, id, time.time()))
+                events.append(make_derived_event(outcome.processor, outcome.inputs, result, id, time.time()))
         except ProcessorError as problem:
             error, events = problem.report, []
         signed = self._sign(events)

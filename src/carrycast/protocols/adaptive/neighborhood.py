@@ -97,11 +97,11 @@ class Neighborhood:
                 continue
             if utility <= anything and sources[interest] == anyone and interest != EVERYTHING:
                 continue
-            for covering in interests.covering(interest):
+            for covering in interests.find_covering(interest):
                 rival = own.get(covering, 0.0)
                 if sources.get(covering) == sources[interest]:
                     rival = max(rival, found[covering])
-                if rival > utility or (rival == utility and interest not in interests.covering(covering)):
+                if rival > utility or (rival == utility and interest not in interests.find_covering(covering)):
                     break
             else:
                 neighborhood[interest] = utility

@@ -166,7 +166,7 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
     def _update_own_filters(self) -> None:
         texts = dict.fromkeys(Filter(subscription.filter).text for subscription in self._selection.local)
         self._interests.learn(texts)
-        self._own = dict.fromkeys(self._interests.uncovered(dict.fromkeys(texts, 1.0)))
+        self._own = dict.fromkeys(self._interests.remove_redundant(dict.fromkeys(texts, 1.0)))
 
     def _sample(self, now: float) -> None:
         """[004 §3] The end of a period: observe the context and predict the next period."""
@@ -194,7 +194,7 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
             known = self._horizon.get(neighbor)
             if known is not None and known.hops == 1:
                 near.update(dict.fromkeys(known.report.subscribed))
-        near.update(dict.fromkeys(self._interests.covered_by(near)))
+        near.update(dict.fromkeys(self._interests.find_covered(near)))
         return near
 
     def _report_interval_s(self) -> float:
@@ -222,8 +222,8 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
         """[004 §2.2.1, eq. 1] This node's utilities for interests that it does not subscribe to (for the others they
         are 1), without entries that a covering one makes redundant."""
         own = dict.fromkeys(self._own, 1.0)
-        uncovered = self._interests.uncovered({**self._predictions.utilities, **own})
-        utilities = {interest: utility for interest, utility in uncovered.items() if interest not in own}
+        kept = self._interests.remove_redundant({**self._predictions.utilities, **own})
+        utilities = {interest: utility for interest, utility in kept.items() if interest not in own}
         # The entry for all other interests comes first, and so is never cut off.
         return utilities if len(utilities) <= MAX_ENTRIES else dict(list(utilities.items())[:MAX_ENTRIES])
 
@@ -301,7 +301,7 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
 
     def _foreign_interests(self, matched: list[str]) -> list[str]:
         """The interests of an event that no subscription of this node covers."""
-        own, covering = self._own, self._interests.covering
+        own, covering = self._own, self._interests.find_covering
         if EVERYTHING in own:
             return []
         return [interest for interest in matched if interest not in own and own.keys().isdisjoint(covering(interest))]

@@ -56,7 +56,7 @@ class FragmentedMessages:
         partial = PartialMessage(entry.id, Assembly.of(pieces), item.hops, item.lease_until)
         self._put(entry.stream, item.counter, partial)
         for neighbor in entry.path.list_receivers(self._broker.node):
-            self._send(now, entry, item.counter, partial, neighbor, partial.assembly.received())
+            self._send(now, entry, item.counter, partial, neighbor, partial.assembly.list_received())
 
     def on_fragment(self, now: float, sender: NodeId, message: Fragment) -> None:
         """Forward a fragment at once, and add it to the others."""
@@ -118,7 +118,7 @@ class FragmentedMessages:
             broker.drop("fragments_missing")
             self._evict(key)
             return
-        self._request(now, entry, key[1], tuple(partial.assembly.missing()), broker.node)
+        self._request(now, entry, key[1], tuple(partial.assembly.list_missing()), broker.node)
         partial.is_requesting = True
         broker.port.set_timer(("fragments", key), broker.settings.fragment_wait_s)
 
@@ -126,7 +126,7 @@ class FragmentedMessages:
         """Send the large messages that a new subscriber has not received, as far as they are here."""
         for (stream, counter), partial in list(self._partial.items()):
             if stream == entry.stream.id and counter > after:
-                self._send(now, entry, counter, partial, neighbor, partial.assembly.received())
+                self._send(now, entry, counter, partial, neighbor, partial.assembly.list_received())
 
     def counters(self, stream: StreamState) -> list[int]:
         """The numbers of the complete large messages of a stream."""
@@ -302,9 +302,9 @@ class PublicationPhase:
             return None
         window = entry.stream.window
         if asked is None:
-            return window.cumulative(max(window.first, window.highest - max(1, self._cache_size)))
+            return window.find_cumulative(max(window.first, window.highest - max(1, self._cache_size)))
         kept = [item.counter for item in entry.stream.cache] + self._partial.counters(entry.stream)
-        return window.cumulative(asked) if min(kept, default=asked + 2) <= asked + 1 else asked
+        return window.find_cumulative(asked) if min(kept, default=asked + 2) <= asked + 1 else asked
 
 
 def _counter(item: StreamMessage) -> int:

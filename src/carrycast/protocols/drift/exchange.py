@@ -211,7 +211,7 @@ class ReplicaCounter:
 
     def _choose_neighbors(self, id: EventId, times: int) -> list[NodeId]:
         """As many neighbors that are not known to hold the event as holders are missing, others each time."""
-        known, missing = self._holders.known(id), self._holders.missing(id)
+        known, missing = self._holders.find_holders(id), self._holders.count_missing(id)
         unknown = [node for node in self._neighbors if node not in known]
         first = times * missing % len(unknown) if unknown else 0
         return [*unknown[first:], *unknown[:first]][:missing]

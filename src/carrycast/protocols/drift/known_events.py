@@ -96,7 +96,7 @@ class KnownEvents:
         self, now: float, filter: str, attributes: dict[str, str | int | float | bool]
     ) -> list[BufferedEvent]:
         """The buffered events that match and that a subscriber with these attributes may see."""
-        return self._buffer.matching(now, filter, attributes)
+        return self._buffer.find_matching(now, filter, attributes)
 
     def add(self, now: float, stored: BufferedEvent, holders: bytes = b"", unlisted: bool = False) -> None:
         """Add a new event; the frame that brought it lists holders. `unlisted` if it was received by a tree."""

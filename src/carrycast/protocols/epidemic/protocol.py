@@ -125,13 +125,13 @@ class Epidemic(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents):
         self._local.add(subscription)
         if subscription.history and not known:
             # Buffered events are duplicates, and so are not delivered again when another copy arrives.
-            for stored in self._buffer.matching(now, subscription.filter, subscription.attributes):
+            for stored in self._buffer.find_matching(now, subscription.filter, subscription.attributes):
                 self.port.deliver(subscription.id, stored.event, stored.hops)
             self.port.close_history(subscription.id, complete=False)
 
     def on_request(self, now: float, request: Request) -> None:
         """Answers come from the local buffer only; other nodes may hold more, so they are never complete."""
-        self._requests.open(now, request, self._buffer.matching(now, request.filter, request.attributes))
+        self._requests.open(now, request, self._buffer.find_matching(now, request.filter, request.attributes))
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         self._local.remove(subscription)
@@ -294,7 +294,7 @@ class Epidemic(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents):
         if complete and neighbor in self._uninformed:
             self._uninformed.discard(neighbor)
             if len(ids) != len(self._buffer):
-                for id in self._buffer.other_than(ids):
+                for id in self._buffer.find_others(ids):
                     self._missing.setdefault(id, {})[neighbor] = None
         elif self._missing:
             for id in ids:
@@ -323,7 +323,7 @@ class Epidemic(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents):
         if self._repeat_armed:
             self.port.set_timer(REPEAT, self._settings.tell_again_s)
         for neighbor in self._neighbors:
-            for part in split_ids(self._replicas.unknown(neighbor)):
+            for part in split_ids(self._replicas.find_unconfirmed(neighbor)):
                 self.port.send(neighbor, HolderQuery(part))
             if neighbor in self._uninformed:
                 self._start_session(neighbor)

@@ -296,7 +296,7 @@ class Retrieval:
         assert self._cache is not None
         self._cache.expire(now)
         known = list(request.known)
-        for kept in self._cache.matching(now, request.filter, request.attributes):
+        for kept in self._cache.find_matching(now, request.filter, request.attributes):
             if len(known) < MAX_IDS and kept.id not in known:
                 known.append(kept.id)
                 self._port.note(Fact("respond", event=kept.id, reason="cache"))

@@ -77,7 +77,7 @@ class StoredEvents:
 
     def wanted(self, now: float, filter: str, attributes: dict[str, Scalar]) -> list[tuple[Event, float]]:
         """The events that match and that a node with these attributes may read, with their remaining leases."""
-        return [(kept.event, kept.until - now) for kept in self._buffer.matching(now, filter, attributes)]
+        return [(kept.event, kept.until - now) for kept in self._buffer.find_matching(now, filter, attributes)]
 
     def expire(self, now: float) -> None:
         """Remove expired events."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from carrycast.errors import UserError, WorkError
 from carrycast.sim.mobility import Floats, Integers, TraceFile
-from carrycast.version import metadata_value
+from carrycast.version import read_metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,7 +182,7 @@ class ContactPlan:
         table = _parquet(path)
         kept = table.schema.metadata or {}
         # Plans made by other programs have no version; only their columns are checked.
-        if metadata_value(kept, VERSION_KEY, VERSION) != VERSION:
+        if read_metadata(kept, VERSION_KEY, VERSION) != VERSION:
             raise UserError(f"{path}: a contact plan of another version of carrycast; make it again")
         try:
             nodes, duration_s = int(kept[b"nodes"]), float(kept[b"duration_s"])

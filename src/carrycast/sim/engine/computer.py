@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from carrycast.core.functions import MAX_JOBS, Fault, InstalledFunction, ProcessorError, derived_event
+from carrycast.core.functions import MAX_JOBS, Fault, InstalledFunction, ProcessorError, make_derived_event
 from carrycast.core.model import Event, EventId, NodeId, ProcessorId
 from carrycast.core.protocol import Token
 from carrycast.core.utilization import Utilization
@@ -115,7 +115,7 @@ class Computer:
         results = []
         for outcome in outcomes:
             identity = EventId(self._node, self._context.next_sequence(self._node))
-            results.append(derived_event(call.processor, call.events, outcome, identity, self._clock()))
+            results.append(make_derived_event(call.processor, call.events, outcome, identity, self._clock()))
         self._context.count_derived(call.processor, len(results))
         # Recorded only now, because an invalid result fails the whole call.
         for place, result in enumerate(results):

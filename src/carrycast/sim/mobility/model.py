@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from carrycast.core.model import Area, RoadMap
-from carrycast.core.plugins import find_plugin, plugin_names, unknown_plugin
+from carrycast.core.plugins import find_plugin, plugin_names, unknown_plugin_error
 from carrycast.core.settings import file_locator, map_files
 from carrycast.sim.mobility.trajectory import Trajectories
 
@@ -106,5 +106,5 @@ def find_movement_model(name: str) -> type[MobilityModel]:
         return find_plugin("movement_models", name)
     known = movement_models()
     if name not in known:
-        raise unknown_plugin("movement model", name, list(known))
+        raise unknown_plugin_error("movement model", name, list(known))
     return known[name]

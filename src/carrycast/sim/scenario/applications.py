@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.core.model import NodeId
-from carrycast.core.protocol import Application, Capability, Settings, application_named
+from carrycast.core.protocol import Application, Capability, Settings, find_application
 from carrycast.core.settings import InputFile, parse_settings
 from carrycast.core.streams import stream
 from carrycast.errors import UserError
@@ -95,7 +95,7 @@ def check_applications(
 
 def _placed_application(entry: ApplicationEntry, where: str) -> PlacedApplication:
     try:
-        kind = application_named(entry.name)
+        kind = find_application(entry.name)
     except UserError as error:
         raise UserError(f"{where}.name: {error}") from None
     return PlacedApplication(kind, parse_settings(entry.settings, kind.settings_type, where, "settings"))

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from carrycast.core.protocol import application_named
+from carrycast.core.protocol import find_application
 from carrycast.core.settings import file_locator, map_files
 from carrycast.errors import UserError
 from carrycast.sim.scenario.scenario import Scenario
@@ -48,7 +48,7 @@ def used_plugins(scenario: Scenario) -> list[type]:
     if scenario.protocol:
         plan = scenario.make_stack_plan()
         found += [plan.protocol] if plan.router is None else [plan.protocol, plan.router]
-    return found + [application_named(entry.name) for entry in scenario.applications]
+    return found + [find_application(entry.name) for entry in scenario.applications]
 
 
 def input_digest(scenario: Scenario) -> str:

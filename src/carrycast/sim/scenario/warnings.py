@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from carrycast.core.protocol import Capability, RunsProcessors, protocol_named, protocol_names
+from carrycast.core.protocol import Capability, RunsProcessors, find_protocol, protocol_names
 from carrycast.errors import UserError
 from carrycast.sim.contacts import ContactPlan
 from carrycast.sim.mobility import MobilityModel, Recording, Trajectories
@@ -160,7 +160,7 @@ def _processors(scenario: Scenario) -> Iterator[str]:
         return
     used = scenario.make_stack_plan().protocol
     if not issubclass(used, RunsProcessors):
-        able = [name for name in protocol_names() if issubclass(protocol_named(name), RunsProcessors)]
+        able = [name for name in protocol_names() if issubclass(find_protocol(name), RunsProcessors)]
         yield (
             f"processors: {used.name} runs no processors, so nothing is made of events; --protocol {', '.join(able)} do"
         )

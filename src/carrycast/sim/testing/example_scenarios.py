@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 
 from carrycast.core.plugins import PROTOCOLS, folders_of
-from carrycast.core.protocol import Capability, UsesRouter, protocol_named, protocol_names
+from carrycast.core.protocol import Capability, UsesRouter, find_protocol, protocol_names
 from carrycast.core.stacks import select_protocol
 from carrycast.errors import UserError
 
@@ -18,7 +18,7 @@ def example_tables(name: str, scenario: Mapping[str, object] | None = None) -> d
 
     Tables that `scenario` already has replace those of the protocol's package.
     """
-    protocol = protocol_named(name)
+    protocol = find_protocol(name)
     offered: object = getattr(importlib.import_module(_package_of(name, protocol)), "EXAMPLE", {})
     if not isinstance(offered, Mapping):
         raise UserError(f"{name}: EXAMPLE is a table of scenario keys, not a {type(offered).__name__}")
@@ -44,7 +44,7 @@ def examples() -> Iterator[dict[str, object]]:
     """
     for name in protocol_names():
         yield {"name": name}
-        for variant in protocol_named(name).variants:
+        for variant in find_protocol(name).variants:
             table: dict[str, object] = {"name": name, "variant": variant}
             if Capability.MAP not in select_protocol(table, "examples")[1].needs():
                 yield table

@@ -11,7 +11,7 @@ from random import Random
 
 import networkx as nx
 
-from carrycast.core.functions import InstalledFunction, UserFunction, derived_event
+from carrycast.core.functions import InstalledFunction, UserFunction, make_derived_event
 from carrycast.core.model import Event, EventId, Failure, NodeId, Processor, Subscription, SubscriptionId
 from carrycast.core.protocol import Link, RecordingPort
 from carrycast.core.protocol.effects import Deliver, Note, Process, Send
@@ -149,7 +149,9 @@ class Web:
         for attributes in results:
             self._event_count += 1
             events.append(
-                derived_event(effect.processor, effect.events, attributes, EventId(node, self._event_count), self.now)
+                make_derived_event(
+                    effect.processor, effect.events, attributes, EventId(node, self._event_count), self.now
+                )
             )
         cost_s = installed.processor.cost_s
         self.brokers[node].on_processed(self.now, effect.token, state, events, cost_s, "")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from carrycast.core.model import Event, EventId, NodeId, Processor, Scalar, Subscription, SubscriptionId
 from carrycast.core.protocol import Capability, Fact, RecordingPort, TimerKey
 from carrycast.core.protocol.effects import Broadcast, CancelTimer, Deliver, Effect, Note, Process, SendRouted, SetTimer
-from carrycast.core.protocol.registry import protocol_named
+from carrycast.core.protocol.registry import find_protocol
 from carrycast.core.settings import parse_settings
 from carrycast.core.wire import Codec, Layer, Message
 from carrycast.protocols.overlay.broker import OverlayBroker
@@ -101,7 +101,7 @@ class Bench:
         self._order = itertools.count()
         self._timers: dict[tuple[NodeId, TimerKey], int] = {}
         self._sequence = itertools.count(1_000_000)
-        self._codec = Codec(Layer.DISSEMINATION, "overlay", protocol_named("overlay").messages)
+        self._codec = Codec(Layer.DISSEMINATION, "overlay", find_protocol("overlay").messages)
         self.hosts: dict[NodeId, BenchHost] = {}
         self.stores = {node: MemoryStore() for node in range(nodes)}
         self.ports: dict[NodeId, RecordingPort] = {}

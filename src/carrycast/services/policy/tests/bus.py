@@ -23,7 +23,7 @@ from carrycast.core.model import (
 )
 from carrycast.core.model.wall_clock import WallTime
 from carrycast.core.protocol import Capability, Fact
-from carrycast.core.protocol.application import Application, application_named
+from carrycast.core.protocol.application import Application, find_application
 from carrycast.core.protocol.application_host import ApplicationHost, ApplicationKey, HostedApplications
 from carrycast.services.policy.policy_text import parse_policies
 from carrycast.services.policy.rule import Policy
@@ -75,7 +75,7 @@ class BusNode(ApplicationHost):
 
     def start(self) -> None:
         def maker(name: str, settings: dict[str, object]) -> Callable[..., Application]:
-            kind = application_named(name)
+            kind = find_application(name)
             chosen = msgspec.convert(settings, kind.settings_type)
             return lambda port: kind(self.id, chosen, port, self.host, Random(self.id))
 

@@ -14,9 +14,9 @@ from carrycast.core.protocol import (
     StateMachine,
     UsesRouter,
     applications,
-    protocol_named,
+    find_protocol,
+    find_router,
     protocol_names,
-    router_named,
     router_names,
 )
 from carrycast.core.settings import parse_settings
@@ -79,7 +79,7 @@ class _Draft:
         duration_s = log_uniform(rng, 1, 3) if extreme else log_uniform(rng, 5, 100)
         self._nodes = 1 if rng.random() < 0.02 else rng.choice((2, 2, 3, 3, 4, 5, 6, 8, 10, 12))
         self._name = rng.choice(protocol_names())
-        self._kind = protocol_named(self._name)
+        self._kind = find_protocol(self._name)
         self._roles = self._draw_roles()
         self._around = ScenarioBounds(duration_s, self._nodes, list(self._roles), extreme)
         self._values = Values(rng, self._around)
@@ -101,7 +101,7 @@ class _Draft:
         tables["protocol"] = self._protocol()
         if rng.random() < (0.3 if issubclass(self._kind, UsesRouter) else 0.05):
             name = rng.choice(router_names())
-            tables["router"] = {"name": name, **self._machine(router_named(name))}
+            tables["router"] = {"name": name, **self._machine(find_router(name))}
         if rng.random() < 0.4:
             tables["faults"] = [self._fault() for _ in range(rng.randint(1, 3))]
         files = dict(places.files)
