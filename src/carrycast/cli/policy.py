@@ -154,7 +154,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _checked_alone(text: str, kinds: list[list[str]] | None) -> dict[str, object]:
     """Without a network: only against each other."""
-    from carrycast.services.policy import find_conflicts, never, read_policies
+    from carrycast.services.policy import explain_inapplicable, find_conflicts, read_policies
 
     policies = read_policies(text)
     nodes = None if kinds is None else [frozenset(kind) for kind in kinds]
@@ -167,7 +167,7 @@ def _checked_alone(text: str, kinds: list[list[str]] | None) -> dict[str, object
     told: dict[str, object] = {
         "policies": [{"id": policy.id, "version": policy.version} for policy in policies],
         "resolved": resolved,
-        "warnings": [said for policy in policies if (said := never(policy))],
+        "warnings": [said for policy in policies if (said := explain_inapplicable(policy))],
     }
     return {**told, "error": refused[0], "clashes": refused} if refused else told
 

@@ -1,11 +1,14 @@
-"""Management policies: what they say, which contradict each other, and the applications that bring them to nodes."""
+"""Management policies: their language, conflict detection, and the applications that distribute and enforce them."""
 
 from typing import TYPE_CHECKING
 
 from carrycast.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from carrycast.services.policy.conflict import find_conflicts as find_conflicts, never as never
+    from carrycast.services.policy.conflict import (
+        explain_inapplicable as explain_inapplicable,
+        find_conflicts as find_conflicts,
+    )
     from carrycast.services.policy.decision_point import DecisionPoint as DecisionPoint
     from carrycast.services.policy.enforcement_point import EnforcementPoint as EnforcementPoint
     from carrycast.services.policy.management_tool import ManagementTool as ManagementTool
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "conflict": "find_conflicts never",
+        "conflict": "find_conflicts explain_inapplicable",
         "decision_point": "DecisionPoint",
         "enforcement_point": "EnforcementPoint",
         "management_tool": "ManagementTool",

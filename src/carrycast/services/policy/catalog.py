@@ -1,8 +1,8 @@
 """Policy records: a policy in an event, the order of its versions, and a catalog of the newest version of each policy.
 
-A new version may be for other roles than the one it replaces. It must reach the nodes of those roles too, or they would
-keep the old version for ever. So a version carries the roles of all versions before it (`reach`). A withdrawal is a
-last version without actions.
+A new version may have other roles than the one it replaces. It must also reach the nodes of the former roles, which
+would otherwise keep the old version forever. So a version carries the roles of all previous versions (`reach`). A
+withdrawal is a last version whose actions are no longer performed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,36 +21,37 @@ KIND = "policy.kind"
 VERSION = "policy.version"
 
 MAX_RECORD_BYTES = 1 << 15
-"""Half of what a datagram holds. Text of conditions is long to read, and anybody may send it."""
+"""Half of a datagram. Parsing conditions takes time, and any node may send them."""
 
 RULE, WITHDRAWN = "rule", "withdrawn"
 
 
 class PolicyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the payload of a policy's event holds, as JSON."""
+    """The payload of a policy's event, as JSON."""
 
     policy: Policy
     reach: Annotated[tuple[Role, ...], Meta(max_length=MAX_ROLES)] = ()
-    """The roles of the versions before this one."""
+    """The roles of the previous versions."""
     withdrawn: bool = False
     origin: EventId | None = None
-    """By which event it was first published, if a repository learned it from a node and publishes it again."""
+    """The event by which the policy was first published, if this event publishes it again."""
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        """Everybody who may hold this policy in some version."""
+        """The roles of all nodes that may hold any version of this policy."""
         return tuple(sorted({*self.reach, *roles_in(self.policy.roles)}))
 
 
 class PublishedPolicy(NamedTuple):
-    """A record and the event that brought it."""
+    """A policy record and the event by which it was first published."""
 
     record: PolicyRecord
     event: EventId
 
     @property
     def rank(self) -> tuple[int, EventId]:
-        """Of two with the same id the higher one stands, everywhere: also of two tools that chose the same version."""
+        """The order of the records of one policy: the highest rank is the newest. The event id decides between two
+        tools that published the same version."""
         return self.record.policy.version, self.event
 
 
@@ -60,23 +61,23 @@ _encode = msgspec.json.Encoder().encode
 
 
 def record_attributes(record: PolicyRecord) -> dict[str, Scalar]:
-    """What subscriptions and requests ask about."""
+    """The attributes of a policy's event, which subscriptions and requests match."""
     policy = record.policy
     kind = WITHDRAWN if record.withdrawn else RULE
     return {POLICY_ID: policy.id, VERSION: policy.version, KIND: kind, **role_attributes(record.roles)}
 
 
 def encode_record(record: PolicyRecord) -> bytes:
-    """The record as bytes."""
+    """Encode a record as JSON."""
     return _encode(record)
 
 
 class MalformedError(Exception):
-    """An event that says it is a policy and is none."""
+    """An event is not a valid policy or policy message."""
 
 
 def read_record(event: Event) -> PolicyRecord:
-    """The record in an event; whoever made it, its attributes must say the same as its payload."""
+    """Decode the record in an event. The attributes of the event must agree with its payload."""
     if len(event.payload) > MAX_RECORD_BYTES:
         raise MalformedError(f"a policy has at most {MAX_RECORD_BYTES} bytes")
     try:
@@ -89,7 +90,7 @@ def read_record(event: Event) -> PolicyRecord:
 
 
 def make_successor(policy: Policy, before: Iterable[PolicyRecord]) -> PolicyRecord:
-    """A policy as the version after those that are known of it, which it must exceed."""
+    """Make the record of a new version; raises UserError unless its version is higher than all known ones."""
     known = list(before)
     last = max((record.policy.version for record in known), default=0)
     if policy.version <= last:
@@ -98,7 +99,7 @@ def make_successor(policy: Policy, before: Iterable[PolicyRecord]) -> PolicyReco
 
 
 def make_withdrawal(before: Iterable[PolicyRecord]) -> PolicyRecord:
-    """What ends a policy: its last version, without force."""
+    """Make the record of a withdrawal: a last version that is not enforced."""
     known = list(before)
     newest = max(known, key=lambda record: record.policy.version)
     if newest.policy.version >= MAX_VERSION:
@@ -108,7 +109,7 @@ def make_withdrawal(before: Iterable[PolicyRecord]) -> PolicyRecord:
 
 
 def _make_record(policy: Policy, known: list[PolicyRecord], withdrawn: bool) -> PolicyRecord:
-    """With the roles of all that were before; a UserError if that can no longer be said in one event."""
+    """Make a record with the roles of all known versions; raises UserError if it does not fit in one event."""
     own = set(roles_in(policy.roles))
     reach = {role for record in known for role in record.roles} - own
     if len(reach) + len(own) > MAX_ROLES:
@@ -121,13 +122,13 @@ def _make_record(policy: Policy, known: list[PolicyRecord], withdrawn: bool) -> 
 
 
 class PolicyCatalog:
-    """By the id of the policy; bounded."""
+    """The newest known version of each policy, by policy id; at most `most` policies."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._held: dict[str, PublishedPolicy] = {}
-        self._about: dict[str, dict[str, None]] = {}
-        """Of each variable and command, the policies that act on it."""
+        self._by_target: dict[str, dict[str, None]] = {}
+        """The policies that act on each target (variable or command)."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -136,7 +137,7 @@ class PolicyCatalog:
         return iter(self._held.values())
 
     def get(self, id: str) -> PublishedPolicy | None:
-        """What is known of a policy."""
+        """The newest known version of a policy, or None."""
         return self._held.get(id)
 
     def is_full(self, id: str) -> bool:
@@ -144,31 +145,31 @@ class PolicyCatalog:
         return len(self._held) >= self._most and id not in self._held
 
     def add(self, held: PublishedPolicy) -> bool:
-        """Keep a version if it is newer than what is here; whether it was."""
+        """Add a version; False if the catalog already has the same or a newer one."""
         before = self._held.get(held.record.policy.id)
         if before is not None and before.rank >= held.rank:
             return False
         id = held.record.policy.id
         if before is not None:
             for action in before.record.policy.actions:
-                self._about[action.target].pop(id, None)
+                self._by_target[action.target].pop(id, None)
         self._held[id] = held
         for action in held.record.policy.actions:
-            self._about.setdefault(action.target, {})[id] = None
+            self._by_target.setdefault(action.target, {})[id] = None
         return True
 
     def possible_conflicts(self, policy: Policy) -> list[Policy]:
-        """Those that stand and act on something that a policy acts on too: no others can contradict it."""
-        ids = {id: None for action in policy.actions for id in self._about.get(action.target, ())}
+        """The policies with a target in common with this one, without withdrawn ones. No others can contradict it."""
+        ids = {id: None for action in policy.actions for id in self._by_target.get(action.target, ())}
         found = [self._held[id].record for id in ids]
         return [record.policy for record in found if not record.withdrawn]
 
     def active_policies(self) -> list[Policy]:
-        """Those that are not withdrawn, in the order of their ids."""
+        """The policies that are not withdrawn, ordered by id."""
         return [held.record.policy for _, held in sorted(self._held.items()) if not held.record.withdrawn]
 
 
 def read_policy(event: Event) -> PublishedPolicy:
-    """The policy in an event; a MalformedError if there is none."""
+    """Decode the policy in an event; raises MalformedError."""
     record = read_record(event)
     return PublishedPolicy(record, record.origin or event.id)

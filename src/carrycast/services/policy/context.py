@@ -6,8 +6,8 @@ from carrycast.core.model import Scalar, WallTime
 from carrycast.core.protocol import Capability, Host
 
 
-def observed_attributes(host: Host, now: float, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """What the host can tell, under names of its own; what was given or told goes before it."""
+def read_attributes(host: Host, now: float, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Read the attributes that the host can measure. Given attributes of the same name take precedence."""
     found: dict[str, Scalar] = {}
     if Capability.ENERGY in host.offers:
         found["battery"] = host.energy(now)
@@ -20,13 +20,14 @@ def observed_attributes(host: Host, now: float, given: Mapping[str, Scalar]) -> 
     return {**found, **given}
 
 
-def wall_time(host: Host, now: float) -> WallTime | None:
-    """The date and the time of day, if the node has a calendar."""
+def read_wall_time(host: Host, now: float) -> WallTime | None:
+    """Read the date and time of day; None if the node has no calendar."""
     return host.calendar(now) if Capability.CALENDAR in host.offers else None
 
 
 def merge_context(attributes: Mapping[str, Scalar], before: Mapping[str, Scalar], most: int) -> dict[str, Scalar]:
-    """What an event tells of a node, besides what was told before; bounded, names of policies' own left out."""
-    told = {name: value for name, value in attributes.items() if not name.startswith("policy.")}
-    merged = {**before, **told}
+    """Merge the attributes of a context event into the known ones, except those of policy management. The event is
+    ignored if the result would have more than `most` attributes."""
+    reported = {name: value for name, value in attributes.items() if not name.startswith("policy.")}
+    merged = {**before, **reported}
     return merged if len(merged) <= most else dict(before)

@@ -1,7 +1,7 @@
 """The policy decision point (PDP, RFC 3198): retrieves the policies of its roles, and decides which apply.
 
-[000 §III] It subscribes to the roles of its node and, on joining, requests the policies that were published before. A
-cluster manager does so for the enforcement points that enrolled with it, too: one subscription for all of them.
+[000 §III] It subscribes to the policies of its node's roles and, on joining, requests those that were published before.
+A cluster manager also does so for the enforcement points that enrolled with it, with one subscription for all.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from carrycast.core.model import Event, NodeId, Scalar, WallTime
 from carrycast.core.protocol import Application, ApplicationPort, Fact, Host, Key, Settings
 from carrycast.errors import UserError
 from carrycast.services.policy.catalog import MalformedError, PolicyCatalog, PublishedPolicy, read_policy
-from carrycast.services.policy.context import merge_context, observed_attributes, wall_time
+from carrycast.services.policy.context import merge_context, read_attributes, read_wall_time
 from carrycast.services.policy.enforcement_point import Enforcer, digest
 from carrycast.services.policy.messages import (
     CONTEXT,
@@ -36,19 +36,19 @@ from carrycast.services.policy.time_period import any_period_includes
 
 
 class PolicyDecision(NamedTuple):
-    """What a node is to do, and which rules of equal priority wanted opposite things."""
+    """The policies to enforce on a node, and the conflicts between rules of equal priority."""
 
     wanted: tuple[DesiredPolicy, ...]
     tied: tuple[tuple[str, str], ...]
-    """The id of the rule that stands, and of the one that was overruled."""
+    """For each conflict, the id of the rule that wins and of the rule that is overridden."""
 
 
 def is_applicable(
     policy: Policy, roles: Iterable[str], attributes: Mapping[str, Scalar], wall: WallTime | None
 ) -> bool:
-    """Whether a rule applies to a node with some roles, of which something is known, at a moment.
+    """Whether a rule applies to a node with these roles and attributes at a time.
 
-    A node without a clock takes a rule with periods for one that does not hold: that does the least.
+    On a node without a clock, rules with time periods do not apply: the safe default is to perform no action.
     """
     if policy.enabled is Enabled.DISABLED or not matches_roles(policy.roles, roles):
         return False
@@ -60,7 +60,7 @@ def is_applicable(
 def explain_inactive(
     policy: Policy, roles: Iterable[str], attributes: Mapping[str, Scalar], wall: WallTime | None
 ) -> str:
-    """Why a rule that a node holds is not wanted of it now."""
+    """Explain why a rule that a node holds does not apply now."""
     if policy.enabled is Enabled.DISABLED:
         return "it is disabled"
     if not matches_roles(policy.roles, roles):
@@ -77,9 +77,9 @@ def explain_inactive(
 def decide(
     known: Iterable[PublishedPolicy], roles: Iterable[str], attributes: Mapping[str, Scalar], wall: WallTime | None
 ) -> PolicyDecision:
-    """[RFC 3060 §6.1] Of rules that contradict each other the one with the higher priority stands.
+    """Decide which policies to enforce [RFC 3060 §6.1]: of rules that contradict each other, the higher priority wins.
 
-    Of equals the one with the lower id does, so that every decision point says the same; that is told as a tie.
+    If priorities are equal, the lower id wins, so that all decision points agree; this is reported as a tie.
     """
     own = tuple(roles)
     active = [
@@ -109,50 +109,52 @@ def decide(
 
 
 def next_change_s(known: Iterable[PublishedPolicy], wall: WallTime | None) -> float:
-    """For how long no period begins or ends."""
+    """The duration within which no time period starts or ends."""
     if wall is None:
         return float("inf")
     periods = [period for held in known for period in held.record.policy.periods if not held.record.withdrawn]
-    return min((period.change_s(wall) for period in periods), default=float("inf"))
+    return min((period.next_change_s(wall) for period in periods), default=float("inf"))
 
 
 MAX_MANAGED = 1000
-"""Enforcement points of one cluster; more are not served."""
+"""The most enforcement points of one cluster. Further enrollments are dropped."""
 
 MAX_ATTRIBUTES = 64
-"""That a node is told of itself."""
+"""The most attributes in the context of a node."""
 
 _LOOK = "look"
 
 
 class DecisionSettings(Settings, frozen=True):
-    """Whose policies a decision point decides on."""
+    """The roles of a decision point, and the timing of requests and decisions."""
 
     roles: Annotated[
-        tuple[Role, ...], Meta(description="of its node, besides those that the scenario or config gives it")
+        tuple[Role, ...], Meta(description="roles of the node, in addition to those of the scenario or config")
     ] = ()
     manager: Annotated[bool, Meta(description="whether it manages the enforcement points that enroll with it")] = False
     attributes: Annotated[
-        dict[str, Scalar], Meta(description="what conditions may ask about, besides what the node knows")
+        dict[str, Scalar], Meta(description="attributes for conditions, in addition to those that the node measures")
     ] = msgspec.field(default_factory=dict)
-    look_s: Annotated[float, Meta(ge=0.001, le=86_400, description="how often conditions are looked at again")] = 10.0
-    # Quicker than anybody would notice, and ten decisions a second cost little.
-    react_s: Annotated[float, Meta(ge=0, le=3600, description="how long news are gathered before a decision")] = 0.1
+    look_s: Annotated[
+        float, Meta(ge=0.001, le=86_400, description="the interval between evaluations of the conditions")
+    ] = 10.0
+    # Too short for people to notice, and ten decisions a second cost little.
+    react_s: Annotated[float, Meta(ge=0, le=3600, description="the delay of a decision, to collect changes")] = 0.1
     patience_s: Annotated[
         float,
-        Meta(gt=0, le=3600, description="how long it waits for the answers of repositories; then it asks again"),
+        Meta(gt=0, le=3600, description="the time to wait for answers of repositories before asking again"),
     ] = 10.0
     retry_s: Annotated[
-        float, Meta(ge=0.001, le=3600, description="after which it asks again at the earliest if they were not all")
+        float, Meta(ge=0.001, le=3600, description="the least interval between requests after an incomplete answer")
     ] = 5.0
-    # A minute or two of an old policy is what a lost publication, or an island that was cut off, then costs.
+    # A policy whose publication was lost, or that was published in another island, is at most two minutes late.
     refetch_s: Annotated[
-        float, Meta(ge=0.001, le=86_400, description="after which it asks again although they were all")
+        float, Meta(ge=0.001, le=86_400, description="the interval between requests after a complete answer")
     ] = 120.0
     enrolled_s: Annotated[
-        float, Meta(gt=0, le=1e9, description="how long an enforcement point counts that is silent")
+        float, Meta(gt=0, le=1e9, description="the time-out of an enforcement point that sends no enrollment")
     ] = 100.0
-    most_policies: Annotated[int, Meta(ge=1, le=1_000_000, description="more are not held")] = 10_000
+    most_policies: Annotated[int, Meta(ge=1, le=1_000_000, description="the most policies that it holds")] = 10_000
 
 
 class _Managed:
@@ -169,7 +171,7 @@ class _Managed:
 
 
 class DecisionPoint(Application):
-    """One decision point and the enforcement point beside it."""
+    """A decision point, with an enforcer for its own node."""
 
     name = "policy_decision"
     summary = "retrieves the policies of its roles and has them enforced"
@@ -183,7 +185,7 @@ class DecisionPoint(Application):
         self._context: dict[str, Scalar] = dict(settings.attributes)
         self._managed: dict[NodeId, _Managed] = {}
         self._subscribed: list[str] = []
-        self._fetching = PolicyRetrieval(
+        self._retrieval = PolicyRetrieval(
             port, rng, settings.patience_s, settings.retry_s, settings.refetch_s, elsewhere=False
         )
         self._orders = 0
@@ -191,18 +193,18 @@ class DecisionPoint(Application):
         self._tied: tuple[tuple[str, str], ...] = ()
         self.catalog = PolicyCatalog(settings.most_policies)
         self.enforcer = Enforcer(node, port, host.name)
-        self._surveys = SurveyResponder(node, port, host, rng, "decision", lambda: self._own, self._holdings)
+        self._surveys = SurveyResponder(node, port, host, rng, "decision", lambda: self._own, self._list_holdings)
 
     def on_start(self, now: float) -> None:
         self.port.subscribe("context", address_filter(CONTEXT, self.node, self.host.name))
         if self._settings.manager:
             self.port.subscribe("enroll", address_filter(ENROLL, self.node, self.host.name))
         self._surveys.start()
-        self._ask_for_roles(now)
+        self._subscribe_roles(now)
         self._decide(now)
 
     def on_stop(self, now: float) -> None:
-        self._fetching.stop()
+        self._retrieval.stop()
         self._surveys.stop()
         self.port.cancel_timer(_LOOK)
 
@@ -212,24 +214,24 @@ class DecisionPoint(Application):
         if key == "context":
             self._context = merge_context(event.attributes, self._context, MAX_ATTRIBUTES)
         elif key == "enroll":
-            # It concerns one node alone: with a thousand of them there is always one that enrolls.
+            # No new decision for all: an enrollment concerns one node, and in a large cluster there is always one.
             self._enroll(now, event)
             return
         else:
-            self._take(event)
+            self._receive_policy(event)
         self._decide_soon(now)
 
     def on_answer(self, now: float, key: Key, event: Event, hops: int) -> None:
-        self._take(event)
+        self._receive_policy(event)
         self._decide_soon(now)
 
     def on_closed(self, now: float, key: Key, complete: bool) -> None:
-        if self._fetching.on_closed(now, key, complete):
+        if self._retrieval.on_closed(now, key, complete):
             self.port.note(Fact("policies_retrieved", value=float(len(self.catalog))))
 
     def on_timer(self, now: float, key: Key) -> None:
         if key == FETCH:
-            self._fetching.again(now)
+            self._retrieval.repeat(now)
         elif not self._surveys.on_timer(now, key):
             self._decide(now)
 
@@ -237,7 +239,7 @@ class DecisionPoint(Application):
         self.enforcer.on_performed(token, error)
 
     def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
-        """`list`: what it holds, what is in force, and what is wanted and failed."""
+        """`list`: the policies that it holds, those in force, and those that failed."""
         if verb != "list":
             self.port.reply(command, b'{"error":"a decision point knows list"}')
             return
@@ -253,9 +255,9 @@ class DecisionPoint(Application):
             told["manages"] = managed
         self.port.reply(command, msgspec.json.encode(told))
 
-    def _holdings(self, now: float, survey: PolicySurvey) -> Iterator[HeldPolicy]:
-        """What it holds, and what has become of it."""
-        wall, attributes = wall_time(self.host, now), observed_attributes(self.host, now, self._context)
+    def _list_holdings(self, now: float, survey: PolicySurvey) -> Iterator[HeldPolicy]:
+        """List the policies that it holds, with their states."""
+        wall, attributes = read_wall_time(self.host, now), read_attributes(self.host, now, self._context)
         for held in self.catalog:
             record, policy = held.record, held.record.policy
             state: State = "withdrawn" if record.withdrawn else "held"
@@ -267,13 +269,11 @@ class DecisionPoint(Application):
                 why = explain_inactive(policy, self._own, attributes, wall)
             yield HeldPolicy(policy.id, policy.version, state, why, held.event, record.roles, record)
 
-    # Fetching.
-
     def _roles(self) -> list[str]:
-        """[000 §III] Its own and those of the enforcement points it manages."""
+        """[000 §III] The roles of its own node and of the enforcement points that it manages."""
         return sorted({*self._own, *(role for one in self._managed.values() for role in one.enrollment.roles)})
 
-    def _ask_for_roles(self, now: float) -> None:
+    def _subscribe_roles(self, now: float) -> None:
         try:
             texts = role_filters(self._roles())
         except UserError:
@@ -281,22 +281,22 @@ class DecisionPoint(Application):
             return
         if texts == self._subscribed:
             return
-        # A filter that stands unchanged is left alone; one that is wider than before replaces it.
+        # Subscriptions whose filters have not changed stay.
         for number, text in enumerate(texts):
             if self._subscribed[number : number + 1] != [text]:
                 self.port.subscribe(f"policies {number}", text)
         for number in range(len(texts), len(self._subscribed)):
             self.port.unsubscribe(f"policies {number}")
         self._subscribed = texts
-        # After having subscribed, so that nothing falls between the two.
-        self._fetching.fetch(now, texts)
+        # Requested after the subscription, so that no policy is missed in between.
+        self._retrieval.fetch(now, texts)
 
     @property
     def retrieved(self) -> bool:
-        """Whether repositories have answered with all they have."""
-        return self._fetching.complete
+        """Whether repositories have answered completely."""
+        return self._retrieval.complete
 
-    def _take(self, event: Event) -> None:
+    def _receive_policy(self, event: Event) -> None:
         try:
             held = read_policy(event)
         except MalformedError:
@@ -307,18 +307,16 @@ class DecisionPoint(Application):
         elif self.catalog.add(held):
             self.port.note(Fact("policy_received", event.id, value=float(held.record.policy.version)))
 
-    # Deciding.
-
     def _decide_soon(self, now: float) -> None:
-        """Once for all that comes together: who joins may be answered with thousands of policies."""
+        """Schedule one decision for all changes within a short time: a request may return thousands of policies."""
         if not self._deciding:
             self._deciding = True
             self.port.set_timer(_LOOK, self._settings.react_s)
 
     def _decide(self, now: float) -> None:
         self._deciding = False
-        wall = wall_time(self.host, now)
-        attributes = observed_attributes(self.host, now, self._context)
+        wall = read_wall_time(self.host, now)
+        attributes = read_attributes(self.host, now, self._context)
         decision = decide(self.catalog, self._own, attributes, wall)
         if decision.tied != self._tied:
             self._tied = decision.tied
@@ -328,14 +326,12 @@ class DecisionPoint(Application):
         for node in [node for node, one in self._managed.items() if one.until <= now]:
             del self._managed[node]
             self.port.note(Fact("enforcement_point_gone", peer=node))
-            self._ask_for_roles(now)
+            self._subscribe_roles(now)
         for node, managed in self._managed.items():
-            self._order(node, managed, wall)
-        # A second at least: a border of periods that lies too near is met by the look after it.
+            self._send_orders(node, managed, wall)
+        # At least a second: the next decision handles the start or end of a period that is closer.
         look_s = min(self._settings.look_s, max(1.0, next_change_s(self.catalog, wall)))
         self.port.set_timer(_LOOK, look_s)
-
-    # A cluster.
 
     def _enroll(self, now: float, event: Event) -> None:
         node = event.source
@@ -351,14 +347,14 @@ class DecisionPoint(Application):
         if managed is None:
             managed = self._managed[node] = _Managed(enrollment, 0.0)
         managed.enrollment, managed.until = enrollment, now + self._settings.enrolled_s
-        # What it enforces it says itself: an order that was lost is given again. One that has not heard of its manager
-        # is told even that there is nothing to do.
+        # The enrollment states what the node enforces, so lost orders are sent again. A node that has not received any
+        # orders receives even empty ones.
         managed.ordered = enrollment.digest if enrollment.heard else ""
-        self._ask_for_roles(now)
-        self._order(node, managed, wall_time(self.host, now))
+        self._subscribe_roles(now)
+        self._send_orders(node, managed, read_wall_time(self.host, now))
 
-    def _order(self, node: NodeId, managed: _Managed, wall: WallTime | None) -> None:
-        """Tell an enforcement point what it is to enforce, unless it does."""
+    def _send_orders(self, node: NodeId, managed: _Managed, wall: WallTime | None) -> None:
+        """Send an enforcement point its orders, unless it already enforces them."""
         enrollment = managed.enrollment
         wanted = decide(self.catalog, enrollment.roles, enrollment.attributes, wall).wanted
         orders = EnforcementOrders(wanted, (self.host.incarnation << 32) + self._orders, self.host.name)

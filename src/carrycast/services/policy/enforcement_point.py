@@ -1,9 +1,9 @@
 """The policy enforcement point (PEP, RFC 3198), and the enforcer that it shares with a decision point on the same node.
 
-[000 §III] The simplest nodes offer a management interface only, and nodes with more resources decide for them. Such an
-enforcement point enrolls its roles with its cluster manager and follows its orders. The enforcer gets the whole desired
-state every time, and performs only the actions that change the current state, in order, once, and reports the outcome.
-A variable that no policy sets any longer goes back to its configured value.
+[000 §III] The simplest nodes offer only a management interface, and nodes with more resources decide for them. Such an
+enforcement point enrolls its roles with its cluster manager and follows the manager's orders. The enforcer receives the
+whole desired state each time. It performs only the actions that change the current state, in order and once, and
+reports the outcome. A variable that no policy sets any longer is reset to its configured value.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from msgspec import Meta
 from carrycast.core.model import Event, NodeId, Scalar
 from carrycast.core.protocol import Application, ApplicationPort, Capability, Fact, Host, Key, Settings
 from carrycast.services.policy.catalog import MalformedError
-from carrycast.services.policy.context import merge_context, observed_attributes, wall_time
+from carrycast.services.policy.context import merge_context, read_attributes, read_wall_time
 from carrycast.services.policy.messages import (
     CONTEXT,
     ENFORCE,
@@ -36,7 +36,7 @@ from carrycast.services.policy.survey import MAX_WHY, HeldPolicy, PolicySurvey, 
 
 
 class _ActionList:
-    """One policy's list of actions, on its way."""
+    """The progress of one policy's list of actions."""
 
     def __init__(self, wanted: DesiredPolicy) -> None:
         self.wanted = wanted
@@ -47,54 +47,60 @@ class _ActionList:
 
 
 class Enforcer:
-    """The management interface of one node."""
+    """Brings one node to the desired state, through its management interface."""
 
     def __init__(self, node: NodeId, port: ApplicationPort, name: str = "") -> None:
         self._node = node
         self._name = name
         self._port = port
-        self._courses: dict[str, _ActionList] = {}
+        self._action_lists: dict[str, _ActionList] = {}
         self._running: dict[int, tuple[_ActionList, Action]] = {}
         self._done: dict[str, Action] = {}
-        """What was last done to each variable and with each command, as long as some policy wants it."""
+        """The last action on each target, as long as some policy has an action on it."""
         self._tokens = 0
         self._utc_s: float | None = None
 
     @property
     def enforced(self) -> tuple[DesiredPolicy, ...]:
-        """What is wanted of the node as far as it knows."""
-        return tuple(course.wanted for course in self._courses.values())
+        """The desired state of the node."""
+        return tuple(action_list.wanted for action_list in self._action_lists.values())
 
     def state(self, policy: str) -> tuple[DesiredPolicy, State, str] | None:
-        """What has become of a policy that is wanted of the node, and what failed; None if none of that name is."""
-        course = self._courses.get(policy)
-        return None if course is None else (course.wanted, course.state, "; ".join(course.failures)[:MAX_WHY])
+        """The state of a policy in the desired state, and its failures; None if there is no such policy."""
+        action_list = self._action_lists.get(policy)
+        return (
+            None
+            if action_list is None
+            else (action_list.wanted, action_list.state, "; ".join(action_list.failures)[:MAX_WHY])
+        )
 
     def report(self) -> dict[str, object]:
-        """What is in force, and what is wanted and is not, for people."""
-        courses = [(f"{one.wanted.policy} version {one.wanted.version}", one) for one in self._courses.values()]
-        failed = [f"{name}: {'; '.join(one.failures)}" for name, one in courses if one.state == "failed"]
-        under_way = [name for name, one in courses if one.state == "under way"]
-        in_force = [name for name, one in courses if one.state == "enforced"]
-        would = [name for name, one in courses if one.state == "would enforce"]
+        """The policies by state, as text for people."""
+        action_lists = [
+            (f"{one.wanted.policy} version {one.wanted.version}", one) for one in self._action_lists.values()
+        ]
+        failed = [f"{name}: {'; '.join(one.failures)}" for name, one in action_lists if one.state == "failed"]
+        under_way = [name for name, one in action_lists if one.state == "under way"]
+        in_force = [name for name, one in action_lists if one.state == "enforced"]
+        would = [name for name, one in action_lists if one.state == "would enforce"]
         return {"in_force": in_force, "failed": failed, "under_way": under_way, "would_enforce": would}
 
     @property
     def digest(self) -> str:
-        """A few letters that differ if what is enforced does."""
+        """A hash of the desired state."""
         return digest(self.enforced)
 
     def enforce(self, wanted: tuple[DesiredPolicy, ...], utc_s: float | None = None) -> None:
-        """From now on this, and nothing else, is wanted."""
+        """Replace the desired state and start the actions that it needs."""
         self._utc_s = utc_s
-        before = self._courses
-        begun = [one for one in wanted if (course := before.get(one.policy)) is None or course.wanted != one]
+        before = self._action_lists
+        begun = [one for one in wanted if (action_list := before.get(one.policy)) is None or action_list.wanted != one]
         restarted = {one.policy: _ActionList(one) for one in begun}
         # An action list whose policy has changed starts from its beginning.
-        self._courses = {one.policy: restarted.get(one.policy) or before[one.policy] for one in wanted}
-        for id, course in before.items():
-            if id not in self._courses:
-                self._report(course.wanted, "ended")
+        self._action_lists = {one.policy: restarted.get(one.policy) or before[one.policy] for one in wanted}
+        for id, action_list in before.items():
+            if id not in self._action_lists:
+                self._report(action_list.wanted, "ended")
         aims = {action.target for one in wanted if not one.debug for action in one.actions}
         for target in [target for target in self._done if target not in aims]:
             action = self._done.pop(target)
@@ -102,53 +108,55 @@ class Enforcer:
                 self._act(None, "reset", action.variable, ())
         for one in begun:
             if one.debug:
-                self._courses[one.policy].state = "would enforce"
+                self._action_lists[one.policy].state = "would enforce"
                 self._report(one, "would enforce", "; ".join(format_action(action) for action in one.actions))
             else:
-                self._step(self._courses[one.policy])
+                self._step(self._action_lists[one.policy])
 
     def on_performed(self, token: int, error: str) -> None:
-        """An action is done, or could not be."""
+        """An action has succeeded or failed."""
         found = self._running.pop(token, None)
         if found is None:
             if error:
                 self._port.note(Fact("drop", reason=f"not_reset: {error}"))
             return
-        course, action = found
-        wanted = course.wanted
+        action_list, action = found
+        wanted = action_list.wanted
         if error:
-            course.failures.append(f"{format_action(action)}: {error}")
+            action_list.failures.append(f"{format_action(action)}: {error}")
             self._port.note(Fact("policy_failed", reason=f"{wanted.policy}: {error}"))
             if self._done.get(action.target) is action:
                 del self._done[action.target]
-        if self._courses.get(wanted.policy) is not course:
-            # It has been replaced on its way, and its successor goes on from what it did.
+        if self._action_lists.get(wanted.policy) is not action_list:
+            # The list was replaced meanwhile, and its successor continues from the state it left.
             return
-        course.ended = wanted.execution is (
+        action_list.ended = wanted.execution is (
             ExecutionStrategy.UNTIL_FAILURE if error else ExecutionStrategy.UNTIL_SUCCESS
         )
-        self._step(course)
+        self._step(action_list)
 
-    def _step(self, course: _ActionList) -> None:
-        """[RFC 3460 §5.2] The next action of a list, or its end."""
-        wanted = course.wanted
-        while course.next < len(wanted.actions) and not course.ended:
-            action = wanted.actions[course.next]
-            course.next += 1
+    def _step(self, action_list: _ActionList) -> None:
+        """[RFC 3460 §5.2] Perform the next action of a list, or finish the list."""
+        wanted = action_list.wanted
+        while action_list.next < len(wanted.actions) and not action_list.ended:
+            action = wanted.actions[action_list.next]
+            action_list.next += 1
             before = self._done.get(action.target)
             if before is not None and not contradicts(before, action):
-                # It is so already, and stays so.
-                course.ended = wanted.execution is ExecutionStrategy.UNTIL_SUCCESS
+                # The action would change nothing.
+                action_list.ended = wanted.execution is ExecutionStrategy.UNTIL_SUCCESS
                 continue
             self._done[action.target] = action
             if isinstance(action, SetVariable):
-                self._act((course, action), "set", action.variable, (action.value,))
+                self._act((action_list, action), "set", action.variable, (action.value,))
             else:
-                self._act((course, action), "run", action.command, action.arguments)
+                self._act((action_list, action), "run", action.command, action.arguments)
             return
-        failed = bool(course.failures) and not (wanted.execution is ExecutionStrategy.UNTIL_SUCCESS and course.ended)
-        course.state = "failed" if failed else "enforced"
-        self._report(wanted, course.state, "; ".join(course.failures))
+        failed = bool(action_list.failures) and not (
+            wanted.execution is ExecutionStrategy.UNTIL_SUCCESS and action_list.ended
+        )
+        action_list.state = "failed" if failed else "enforced"
+        self._report(wanted, action_list.state, "; ".join(action_list.failures))
 
     def _act(self, about: tuple[_ActionList, Action] | None, verb: str, name: str, values: tuple[Scalar, ...]) -> None:
         self._tokens += 1
@@ -163,7 +171,7 @@ class Enforcer:
 
 
 def digest(wanted: tuple[DesiredPolicy, ...]) -> str:
-    """A few letters that differ if what is wanted does."""
+    """A hash of a desired state."""
     return hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()[:16]
 
 
@@ -173,27 +181,27 @@ _ENROLL = "enroll"
 
 
 class EnforcementSettings(Settings, frozen=True):
-    """Who decides for an enforcement point."""
+    """The cluster manager of an enforcement point, its roles and attributes."""
 
     manager: Annotated[
         NodeId | Annotated[str, Meta(min_length=1, max_length=128)],
-        Meta(description="its cluster manager, by the name of that node or by its number"),
+        Meta(description="the cluster manager: the name or number of its node"),
     ]
     roles: Annotated[
-        tuple[Role, ...], Meta(description="of its node, besides those that the scenario or config gives it")
+        tuple[Role, ...], Meta(description="roles of the node, in addition to those of the scenario or config")
     ] = ()
     attributes: Annotated[
-        dict[str, Scalar], Meta(description="what conditions may ask about, besides what the node knows")
+        dict[str, Scalar], Meta(description="attributes for conditions, in addition to those that the node measures")
     ] = msgspec.field(default_factory=dict)
-    enroll_s: Annotated[float, Meta(ge=0.001, le=3600, description="how often it tells its roles again")] = 30.0
+    enroll_s: Annotated[float, Meta(ge=0.001, le=3600, description="the interval between enrollments")] = 30.0
 
     def needs(self) -> frozenset[Capability]:
-        """A manager that is named by its name is known only where nodes have names."""
+        """A manager given by its name requires an environment in which nodes have names."""
         return frozenset({Capability.NODE_NAMES} if isinstance(self.manager, str) else ())
 
 
 class EnforcementPoint(Application):
-    """One enforcement point."""
+    """An enforcement point of a cluster."""
 
     name = "policy_enforcement"
     summary = "has its cluster manager decide, and enforces"
@@ -206,10 +214,10 @@ class EnforcementPoint(Application):
         self._roles = tuple(sorted({*settings.roles, *host.roles}))
         self._context: dict[str, Scalar] = dict(settings.attributes)
         self._number = -1
-        self._obeyed: NodeId | None = None
-        """Who gave the last orders."""
+        self._last_manager: NodeId | None = None
+        """The sender of the last orders."""
         self.enforcer = Enforcer(node, port, host.name)
-        self._surveys = SurveyResponder(node, port, host, rng, "enforcement", lambda: self._roles, self._holdings)
+        self._surveys = SurveyResponder(node, port, host, rng, "enforcement", lambda: self._roles, self._list_holdings)
 
     def on_start(self, now: float) -> None:
         self.port.subscribe("orders", f'"{ENFORCE}" = {self.node}')
@@ -242,37 +250,37 @@ class EnforcementPoint(Application):
         if manager != (orders.manager if isinstance(manager, str) else event.source):
             self.port.note(Fact("drop", event.id, event.source, "not_my_manager"))
             return
-        # Another node under that name has replaced the former one, and counts from the start.
-        if event.source == self._obeyed and orders.number <= self._number:
+        # A node that has replaced the former manager under the same name starts its own sequence numbers.
+        if event.source == self._last_manager and orders.number <= self._number:
             self.port.note(Fact("drop", event.id, event.source, "old_orders"))
             return
-        self._obeyed, self._number = event.source, orders.number
-        wall = wall_time(self.host, now)
+        self._last_manager, self._number = event.source, orders.number
+        wall = read_wall_time(self.host, now)
         self.enforcer.enforce(orders.wanted, None if wall is None else wall.utc_s)
 
     def on_performed(self, now: float, token: int, error: str) -> None:
         self.enforcer.on_performed(token, error)
 
     def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
-        """`list`: what is in force, and what is wanted and failed."""
+        """`list`: the policies in force, and those that failed."""
         manager = str(self._settings.manager)
-        if self._obeyed is None:
+        if self._last_manager is None:
             manager += ", which has not been heard of"
         told: dict[str, object] = {**self.enforcer.report(), "roles": self._roles, "manager": manager}
         wrong: dict[str, object] = {"error": "an enforcement point knows list"}
         self.port.reply(command, msgspec.json.encode(told if verb == "list" else wrong))
 
-    def _holdings(self, now: float, survey: PolicySurvey) -> Iterator[HeldPolicy]:
+    def _list_holdings(self, now: float, survey: PolicySurvey) -> Iterator[HeldPolicy]:
         for wanted in self.enforcer.enforced:
             found = self.enforcer.state(wanted.policy)
             assert found is not None
             yield HeldPolicy(wanted.policy, wanted.version, found[1], found[2])
 
     def _enroll(self, now: float) -> None:
-        attributes = observed_attributes(self.host, now, self._context)
-        heard = self._obeyed is not None
+        attributes = read_attributes(self.host, now, self._context)
+        heard = self._last_manager is not None
         told = Enrollment(self._roles, attributes, self.enforcer.digest, self.host.incarnation, self.host.name, heard)
-        # Whoever misses three of them takes the node for gone.
+        # A manager that misses three enrollments assumes that the node is gone.
         lease_s = 3 * self._settings.enroll_s
         self.port.publish({ENROLL: self._settings.manager}, msgspec.json.encode(told), lease_s)
         self.port.set_timer(_ENROLL, self._settings.enroll_s)

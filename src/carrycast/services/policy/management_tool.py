@@ -1,4 +1,4 @@
-"""The policy management tool (PMT): users check, publish, withdraw and list policies through it.
+"""The policy management tool (PMT), with which users check, publish, withdraw and list policies.
 
 [000 §III] Before a policy is published, the tool requests all policies that it might conflict with. It publishes the
 policy only if there is no conflict, or if priority resolves it. Then it reports which repositories have stored it.
@@ -25,8 +25,8 @@ from carrycast.services.policy.catalog import (
     read_policy,
     record_attributes,
 )
-from carrycast.services.policy.conflict import find_conflicts, never
-from carrycast.services.policy.context import wall_time
+from carrycast.services.policy.conflict import explain_inapplicable, find_conflicts
+from carrycast.services.policy.context import read_wall_time
 from carrycast.services.policy.messages import TO, PolicyReport, decode_message
 from carrycast.services.policy.policy_text import MAX_TEXT_CHARACTERS, format_policy, read_policies
 from carrycast.services.policy.roles import ANY_POLICY, EVERYBODY, NAME, POLICY_ID, Role, overlap_filters, role_filters
@@ -35,13 +35,13 @@ from carrycast.services.policy.survey import (
     PolicySurvey,
     SurveyAnswer,
     is_survey_answer,
-    policy_status,
+    make_status,
     read_survey_answer,
     send_survey,
 )
 
 MAX_SURVEYED = 1000
-"""Policies that nodes are asked for by name; of more they are asked for all."""
+"""The most policies that a survey names. For more, it asks for all policies."""
 
 
 class ToolRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,17 +50,17 @@ class ToolRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(max_length=MAX_TEXT_CHARACTERS)] = ""
     """Policies, for `check` and `publish`."""
     id: Annotated[str, Meta(pattern=f"^({NAME})?$")] = ""
-    """Of a policy, for `withdraw`, `history` and `status`."""
+    """The id of a policy, for `withdraw`, `history` and `status`."""
     node: Annotated[str, Meta(max_length=256)] = ""
-    """Of which node `status` tells, by its name or number; none: all."""
+    """The node (name or number) that `status` shows; empty for all."""
     roles: tuple[Role, ...] = ()
-    """Whose policies to list; none: all."""
+    """The roles whose policies `list` shows; empty for all."""
     anyway: bool = False
-    """Publish even if not every repository has answered."""
+    """Whether to publish even if not every repository has answered."""
     next: bool = False
-    """Publish as the version after the last there is."""
+    """Whether to publish as the version after the highest known one."""
     nodes: tuple[tuple[Role, ...], ...] | None = None
-    """The roles of each node, where people know them: then overlap of roles is exact."""
+    """The roles of each node, if the user knows them; the overlap of roles is then exact."""
 
     def population(self) -> list[frozenset[str]] | None:
         """The roles of all nodes, if they are known."""
@@ -68,7 +68,7 @@ class ToolRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ToolCommand:
-    """A command on its way."""
+    """A command in progress."""
 
     def __init__(self, command: int, verb: str, ask: ToolRequest, policies: list[Policy]) -> None:
         self.command = command
@@ -84,21 +84,21 @@ class ToolCommand:
         self.told: dict[str, Any] = {}
         self.surveying = False
         self.holdings: list[SurveyAnswer] = []
-        """What nodes say that they hold."""
+        """The answers of nodes to the command's survey."""
 
 
 def required_filters(job: ToolCommand) -> list[str]:
-    """The filters of everything a command must know; a UserError if it cannot be meant."""
+    """The filters of all policies that a command needs; raises UserError if the command is not valid."""
     if job.verb in ("check", "publish"):
         if not job.policies:
             raise UserError("there is no policy in this")
         if job.ask.nodes is not None:
-            # A node may have any roles together, so any policy may meet these.
+            # Nodes may have any combination of roles, so the roles of any policy may overlap.
             return [ANY_POLICY]
         roles = overlap_filters(roles for policy in job.policies for roles in policy.roles)
         if roles == [ANY_POLICY]:
             return roles
-        # Other versions may be for other roles.
+        # Other versions of the same policies may have other roles.
         ids = [policy.id for policy in job.policies]
         parts = [ids[at : at + 50] for at in range(0, len(ids), 50)]
         return [*roles, *(f"{POLICY_ID} in ({', '.join(repr(id) for id in part)})" for part in parts)]
@@ -114,7 +114,7 @@ def required_filters(job: ToolCommand) -> list[str]:
 
 
 def make_survey(job: ToolCommand, number: int, spread_s: float) -> PolicySurvey:
-    """What nodes are asked for a command: repositories may never have heard of what they hold."""
+    """Make the survey of a command. Nodes may hold policies that no repository knows."""
     if job.verb in ("check", "publish"):
         ids: tuple[str, ...] = tuple(policy.id for policy in job.policies)
     else:
@@ -124,8 +124,8 @@ def make_survey(job: ToolCommand, number: int, spread_s: float) -> PolicySurvey:
     return PolicySurvey(number, spread_s, ids, records=job.verb not in ("status", "list"))
 
 
-def unstored_policies(job: ToolCommand) -> list[dict[str, object]]:
-    """The policies that nodes hold in a newer version than any repository has told of."""
+def find_unstored_policies(job: ToolCommand) -> list[dict[str, object]]:
+    """Find the policies of which nodes hold a newer version than any repository."""
     stored: dict[str, int] = {}
     for held in job.found.values():
         id, version = held.record.policy.id, held.record.policy.version
@@ -133,7 +133,7 @@ def unstored_policies(job: ToolCommand) -> list[dict[str, object]]:
     nodes: dict[tuple[str, int], list[NodeId]] = {}
     for holdings in job.holdings:
         for one in holdings.held:
-            # Whoever asked for some roles alone is not told of others.
+            # The command asked for other roles.
             if job.ask.roles and not {EVERYBODY, *job.ask.roles} & set(one.roles):
                 continue
             if holdings.part == "decision" and one.state != "withdrawn" and one.version > stored.get(one.policy, 0):
@@ -141,17 +141,17 @@ def unstored_policies(job: ToolCommand) -> list[dict[str, object]]:
     return [{"id": id, "version": version, "nodes": sorted(held)} for (id, version), held in sorted(nodes.items())]
 
 
-def listed_policies(job: ToolCommand) -> list[dict[str, object]]:
-    """The policies that were found: the newest versions that stand, or (`history`) all versions of one."""
+def list_policies(job: ToolCommand) -> list[dict[str, object]]:
+    """List the found policies: the newest versions, without withdrawn ones, or (`history`) all versions of one."""
     newest: dict[str, PublishedPolicy] = {}
     for held in sorted(job.found.values(), key=lambda held: held.rank):
         newest[held.record.policy.id] = held
     if job.verb == "history":
-        # One that was published again, since nobody had stored it, is the same.
+        # A version that was published again, because no repository had stored it, occurs once.
         versions = {(held.record.policy.version, held.event.source): held for held in job.found.values()}
-        format_action = sorted(versions.values(), key=lambda held: held.rank)
+        shown = sorted(versions.values(), key=lambda held: held.rank)
     else:
-        format_action = [held for _, held in sorted(newest.items()) if not held.record.withdrawn]
+        shown = [held for _, held in sorted(newest.items()) if not held.record.withdrawn]
     return [
         {
             "id": held.record.policy.id,
@@ -161,48 +161,48 @@ def listed_policies(job: ToolCommand) -> list[dict[str, object]]:
             "event": str(held.event),
             "text": format_policy(held.record.policy),
         }
-        for held in format_action
+        for held in shown
     ]
 
 
 _SURVEY = "survey"
 
 MAX_JOBS = 64
-"""Commands that are worked on at once; more are refused."""
+"""The most commands in progress. Further commands are refused."""
 
 MAX_REPORTS = 1000
-"""The last of them are kept for who asks."""
+"""The number of reports that are kept for the command `reports`."""
 
 MAX_FOUND = 100_000
-"""Versions of policies that one command looks at; as many as a repository keeps."""
+"""The most versions of policies, and the most survey answers, that one command processes."""
 
 MAX_OWN = 10_000
-"""Policies that a tool remembers to have published."""
+"""The most of its own policies, and of node names, that a tool remembers."""
 
 
 class ToolSettings(Settings, frozen=True):
-    """How long a tool waits for whom."""
+    """The time-outs of a tool."""
 
-    patience_s: Annotated[
-        float, Meta(gt=0, le=3600, description="how long it waits for the answers of repositories")
+    patience_s: Annotated[float, Meta(gt=0, le=3600, description="the time to wait for answers of repositories")] = 5.0
+    stored_s: Annotated[
+        float, Meta(gt=0, le=3600, description="the time to wait for reports that a policy is stored")
     ] = 5.0
-    stored_s: Annotated[float, Meta(gt=0, le=3600, description="how long it waits to hear who has stored a policy")] = (
-        5.0
-    )
-    # An unreliable network loses one in ten, say; then a thousandth of the policies is stored nowhere.
+    # If a network loses one message in ten, a thousandth of the policies is stored nowhere.
     attempts: Annotated[
-        int, Meta(ge=1, le=100, description="how often a policy is published that no repository says to have stored")
+        int, Meta(ge=1, le=100, description="the most publications of a policy until a repository reports it as stored")
     ] = 3
-    # Over ten hops a message takes some tenths of a second; answers are spread over half of it.
-    survey_s: Annotated[float, Meta(gt=0, le=3600, description="how long it waits for nodes to say what they hold")] = (
-        1.0
-    )
-    repositories: Annotated[int, Meta(ge=1, le=10_000, description="if so many have, it waits no longer")] = 1
-    clock_slack_s: Annotated[float, Meta(gt=0, le=1e9, description="clocks that differ by more are told of")] = 60.0
+    # Over ten hops a message takes some tenths of a second; answers are spread over half of the time.
+    survey_s: Annotated[float, Meta(gt=0, le=3600, description="the time to wait for answers to a survey")] = 1.0
+    repositories: Annotated[
+        int, Meta(ge=1, le=10_000, description="the number of repositories that must store a policy to end the wait")
+    ] = 1
+    clock_slack_s: Annotated[
+        float, Meta(gt=0, le=1e9, description="the largest difference between clocks that is not reported")
+    ] = 60.0
 
 
 class ManagementTool(Application):
-    """One management tool."""
+    """A policy management tool."""
 
     name = "policy_tool"
     summary = "checks, publishes, withdraws and lists policies"
@@ -216,9 +216,9 @@ class ManagementTool(Application):
         self._own: dict[str, PolicyRecord] = {}
         self.reports: deque[PolicyReport] = deque(maxlen=MAX_REPORTS)
         self.skew_s: dict[NodeId, float] = {}
-        """By how much the clocks of others differ from this node's, where that is too much."""
+        """The differences of other nodes' clocks from this node's that exceed `clock_slack_s`."""
         self.names: dict[NodeId, str] = {node: host.name} if host.name else {}
-        """What people call the nodes that were heard of."""
+        """The names of the nodes from which a message has arrived."""
 
     def on_start(self, now: float) -> None:
         self.port.subscribe("reports", f'"{TO}" = {self.node}')
@@ -227,8 +227,6 @@ class ManagementTool(Application):
         for number in self._jobs:
             self.port.cancel_timer(f"{number}")
             self.port.cancel_timer(f"{_SURVEY} {number}")
-
-    # Commands.
 
     def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
         """`check`, `publish`, `withdraw`, `list`, `history`, `status`, `reports`."""
@@ -246,7 +244,7 @@ class ManagementTool(Application):
             return
         self._jobs[command] = job
         job.surveying = True
-        survey = make_survey(job, self._number(command), self._settings.survey_s / 2)
+        survey = make_survey(job, self._survey_number(command), self._settings.survey_s / 2)
         send_survey(self.port, self.node, survey)
         self.port.set_timer(f"{_SURVEY} {command}", self._settings.survey_s)
         for number, text in enumerate(texts):
@@ -254,8 +252,8 @@ class ManagementTool(Application):
             job.open.add(key)
             self.port.request(key, text, self._settings.patience_s)
 
-    def _number(self, command: int) -> int:
-        """Of a command's survey: answers to one before a restart are not taken for it."""
+    def _survey_number(self, command: int) -> int:
+        """The number of a command's survey, which differs from those before a restart."""
         return (self.host.incarnation << 32) + command
 
     def on_answer(self, now: float, key: Key, event: Event, hops: int) -> None:
@@ -268,7 +266,7 @@ class ManagementTool(Application):
             return
         try:
             held = read_policy(event)
-            # One that was published again is the same.
+            # A policy that was published again has the same original event.
             job.found[held.event] = held
         except MalformedError:
             self.port.note(Fact("drop", event.id, event.source, "malformed_policy"))
@@ -279,9 +277,9 @@ class ManagementTool(Application):
             return
         job.open.discard(key)
         job.complete = job.complete and complete
-        self._go_on(job)
+        self._continue(job)
 
-    def _go_on(self, job: ToolCommand) -> None:
+    def _continue(self, job: ToolCommand) -> None:
         if job.open or job.surveying:
             return
         for holdings in job.holdings:
@@ -294,13 +292,13 @@ class ManagementTool(Application):
             self._end(job, {"error": str(error)})
 
     def _carry_out(self, job: ToolCommand) -> None:
-        """Everything that repositories and nodes know is here, or as much as they said in time."""
+        """Execute a command after repositories and nodes have answered, or their time is up."""
         if job.verb == "status":
-            self._end(job, {"policies": policy_status(job.holdings, job.ask.id, job.ask.node, self.names)})
+            self._end(job, {"policies": make_status(job.holdings, job.ask.id, job.ask.node, self.names)})
             return
         if job.verb in ("list", "history"):
-            told: dict[str, object] = {"complete": job.complete, "policies": listed_policies(job)}
-            if job.verb == "list" and (found := unstored_policies(job)):
+            told: dict[str, object] = {"complete": job.complete, "policies": list_policies(job)}
+            if job.verb == "list" and (found := find_unstored_policies(job)):
                 told["unstored"] = found
             self._end(job, told)
             return
@@ -310,7 +308,7 @@ class ManagementTool(Application):
                 f"not every repository has answered, so {unseen} may go unseen; try again, or {job.verb} anyway"
             )
         if job.verb == "withdraw":
-            before = self._versions(job, job.ask.id)
+            before = self._find_versions(job, job.ask.id)
             if not before:
                 raise UserError(f"no node and no repository that answered knows a policy {job.ask.id}")
             if before[-1].withdrawn:
@@ -321,21 +319,24 @@ class ManagementTool(Application):
         self._check(job)
 
     def _check(self, job: ToolCommand) -> None:
-        known = self._known(job)
+        known = self._make_catalog(job)
         explain: list[str] = []
         resolved: list[str] = []
         records: list[PolicyRecord] = []
         for written in job.policies:
-            before = self._versions(job, written.id)
+            before = self._find_versions(job, written.id)
             version = before[-1].policy.version + 1 if job.ask.next and before else written.version
             policy = msgspec.structs.replace(written, version=version)
             records.append(make_successor(policy, before))
             refused, ordered = find_conflicts(policy, known.possible_conflicts(policy), job.ask.population())
             explain += [one.explain() for one in refused]
             resolved += [one.explain() for one in ordered]
-            # Those of one file are compared with each other, too.
+            # Policies of one file are also compared with each other.
             known.add(PublishedPolicy(records[-1], EventId(self.node, 0)))
-        job.told = {"resolved": resolved, "warnings": [said for one in job.policies if (said := never(one))]}
+        job.told = {
+            "resolved": resolved,
+            "warnings": [said for one in job.policies if (said := explain_inapplicable(one))],
+        }
         if not job.complete:
             job.told["warnings"] = [*job.told["warnings"], "not every repository has answered"]
         if explain:
@@ -356,14 +357,12 @@ class ManagementTool(Application):
         self._send(job)
 
     def _send(self, job: ToolCommand) -> None:
-        """What no repository has stored yet, once more if need be: with the same version it is the same policy."""
+        """Publish the policies that no repository has reported as stored. A repetition has the same version."""
         job.attempts += 1
         for key, record in job.published.items():
             if not job.stored[key]:
                 self.port.publish(record_attributes(record), encode_record(record))
         self.port.set_timer(f"{job.command}", self._settings.stored_s)
-
-    # What becomes of it.
 
     def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
         if is_survey_answer(event):
@@ -396,7 +395,7 @@ class ManagementTool(Application):
             return
         self._learn_name(holdings.node, holdings.name)
         for job in self._jobs.values():
-            if job.surveying and holdings.number == self._number(job.command) and len(job.holdings) < MAX_FOUND:
+            if job.surveying and holdings.number == self._survey_number(job.command) and len(job.holdings) < MAX_FOUND:
                 job.holdings.append(holdings)
 
     def _learn_name(self, node: NodeId, name: str) -> None:
@@ -409,7 +408,7 @@ class ManagementTool(Application):
             surveyed = self._jobs.get(int(number))
             if surveyed is not None:
                 surveyed.surveying = False
-                self._go_on(surveyed)
+                self._continue(surveyed)
             return
         job = self._jobs.get(int(key))
         if job is None:
@@ -420,8 +419,8 @@ class ManagementTool(Application):
             self._end_publish(job)
 
     def _compare_clocks(self, now: float, report: PolicyReport) -> None:
-        """Periods are decided by the clock of each node; who is far off does the right thing at the wrong time."""
-        wall = wall_time(self.host, now)
+        """Record clocks that differ too much. Each node evaluates time periods with its own clock."""
+        wall = read_wall_time(self.host, now)
         if wall is None or report.utc_s is None:
             return
         skew_s = report.utc_s - wall.utc_s
@@ -444,14 +443,15 @@ class ManagementTool(Application):
     def _reply(self, command: int, told: dict[str, object]) -> None:
         self.port.reply(command, msgspec.json.encode(told))
 
-    def _known(self, job: ToolCommand) -> PolicyCatalog:
+    def _make_catalog(self, job: ToolCommand) -> PolicyCatalog:
         known = PolicyCatalog(1 << 30)
         for held in job.found.values():
             known.add(held)
         return known
 
-    def _versions(self, job: ToolCommand, id: str) -> list[PolicyRecord]:
-        """All that is known of a policy, the newest last; what this tool published may not be stored anywhere yet."""
+    def _find_versions(self, job: ToolCommand, id: str) -> list[PolicyRecord]:
+        """Find all known versions of a policy, the newest last. They include the version that this tool published, even
+        if it is not stored yet."""
         found = [held.record for _, held in sorted(job.found.items()) if held.record.policy.id == id]
         found += [record for record in (self._own.get(id),) if record is not None]
         return sorted(found, key=lambda record: record.policy.version)

@@ -1,4 +1,4 @@
-"""The messages of policy management besides policies: events with a short lease and a JSON payload."""
+"""The messages of policy management other than policies: events with a short lease and a JSON payload."""
 
 from typing import Annotated, Literal, TypeVar
 
@@ -13,86 +13,86 @@ from carrycast.services.policy.roles import Role
 from carrycast.services.policy.rule import Action, ExecutionStrategy, Name
 
 TO = "policy.to"
-"""To which tool a report goes, by its node."""
+"""The attribute with the node of the tool that a report is for."""
 
 ENROLL = "policy.enroll"
-"""To which decision point an enforcement point gives its roles, by its name or number."""
+"""The attribute with the decision point (name or number) that an enrollment is for."""
 
 ENFORCE = "policy.enforce"
-"""Which enforcement point is told what to enforce."""
+"""The attribute with the enforcement point that orders are for."""
 
 CONTEXT = "policy.context"
-"""Of which node, by its name or number, an event tells the attributes that conditions ask about."""
+"""The attribute with the node (name or number) whose context an event reports: the attributes that conditions test."""
 
 NOTICE_LEASE_S = 120.0
-"""A report that has not arrived by then is of no use: tools wait seconds, and enrollments are renewed."""
+"""The lease of these messages. A later report has no use: tools wait seconds, and enrollments are renewed."""
 
 N = TypeVar("N", bound=msgspec.Struct)
 
 
 class PolicyReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """To the tool that published a policy: what became of it."""
+    """A report on a policy to the tool that published it."""
 
     what: Literal["stored", "clash", "enforced", "failed", "ended", "would enforce"]
     policy: Name
     version: int
     node: NodeId
-    """Who says so."""
+    """The node that reports."""
     told: Annotated[str, Meta(max_length=8192)] = ""
     utc_s: float | None = None
-    """What its clock shows, if it has one: periods are only as right as that."""
+    """The time of its clock, if it has one. Time periods are evaluated with this clock."""
     name: Annotated[str, Meta(max_length=256)] = ""
-    """What people call that node."""
+    """The name of that node."""
 
 
 class DesiredPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one policy wants of one node now: those of its actions that no other policy overrules."""
+    """The desired state of one policy on one node: its actions that no policy of higher priority overrides."""
 
     policy: Name
     version: int
     tool: NodeId
-    """Who is told of the outcome."""
+    """The node of the tool that receives the reports."""
     actions: Annotated[tuple[Action, ...], Meta(max_length=64)]
     execution: ExecutionStrategy = ExecutionStrategy.ALL
     debug: bool = False
 
 
 class Enrollment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An enforcement point to its decision point, again and again: its roles, what is known of it, what it enforces."""
+    """Sent periodically by an enforcement point to its decision point: roles, attributes, and a digest of its state."""
 
     roles: Annotated[tuple[Role, ...], Meta(max_length=256)]
     attributes: Annotated[dict[str, Scalar], Meta(max_length=64)] = {}
     digest: str = ""
     incarnation: int = 0
     name: Annotated[str, Meta(max_length=256)] = ""
-    """What people call the node."""
+    """The name of the node."""
     heard: bool = True
-    """Whether it has had an order of this decision point."""
+    """Whether it has received orders of this decision point."""
 
 
 class EnforcementOrders(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A decision point to an enforcement point: everything that it is to enforce."""
+    """Sent by a decision point to an enforcement point: everything that it has to enforce."""
 
     wanted: Annotated[tuple[DesiredPolicy, ...], Meta(max_length=4096)]
     number: int
-    """Of two the higher one counts; the decision point's incarnation and its counter."""
+    """A sequence number: the incarnation and the counter of the decision point. Older orders are ignored."""
     manager: Annotated[str, Meta(max_length=256)] = ""
-    """What people call the decision point."""
+    """The name of the decision point."""
 
 
 def address_filter(attribute: str, node: NodeId, name: str) -> str:
-    """The filter of what is for a node, by its number or, if it has one, by its name."""
+    """The filter for messages to a node, addressed by its number or, if it has one, its name."""
     by_number = f'"{attribute}" = {node}'
     return f"""{by_number} or "{attribute}" = '{name.replace("'", "''")}'""" if name else by_number
 
 
 def send_report(port: ApplicationPort, tool: NodeId, report: PolicyReport) -> None:
-    """To the tool of a node."""
+    """Send a report to the tool on a node."""
     port.publish({TO: tool, "policy.report": report.what}, msgspec.json.encode(report), NOTICE_LEASE_S)
 
 
 def decode_message(event: Event, kind: type[N]) -> N:
-    """A notice out of an event; a MalformedError if it is none."""
+    """Decode the message in an event; raises MalformedError."""
     try:
         return msgspec.json.decode(event.payload, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError, UserError) as error:

@@ -1,7 +1,7 @@
-"""Retrieval of stored policies: requests until repositories have answered completely, and periodically after that.
+"""Retrieval of stored policies: requests until repositories have answered completely, and periodically afterwards.
 
-A publication may be lost, or made while a node was disconnected; a node that only subscribed would never know. [000
-§III] "clients that are disconnected ... can request and retrieve content that has been published" meanwhile. While no
+A publication may be lost, or made while a node is disconnected. A node that only subscribed would miss it. [000 §III]
+ "clients that are disconnected ... can request and retrieve content that has been published" meanwhile. While no
 answer is complete a request is always open, so that an answer comes as soon as a repository can be reached.
 """
 
@@ -12,11 +12,11 @@ from carrycast.core.protocol import ApplicationPort, Key
 TIMER = "fetch"
 
 LEAST_SPREAD, MOST_SPREAD = 0.75, 1.25
-"""How much earlier or later than the others a node asks again."""
+"""The range of the random factor of the interval between requests."""
 
 
 class PolicyRetrieval:
-    """The requests of one application for everything of some filters."""
+    """The requests of one application for all policies of some filters."""
 
     def __init__(
         self, port: ApplicationPort, rng: Random, patience_s: float, retry_s: float, again_s: float, elsewhere: bool
@@ -32,40 +32,40 @@ class PolicyRetrieval:
         self._open: set[Key] = set()
         self._whole = False
         self.complete = False
-        """Whether repositories have answered with all they have, the last time."""
+        """Whether the last requests were answered completely."""
 
     def fetch(self, now: float, texts: list[str]) -> None:
-        """Ask, for these filters from now on."""
+        """Request the policies of these filters, now and periodically."""
         self._texts = texts
         self._patience_s, self._retry_s = self._first
-        self.again(now)
+        self.repeat(now)
 
-    def again(self, now: float) -> None:
-        """Ask once more; answers to an earlier request that is still open go nowhere."""
+    def repeat(self, now: float) -> None:
+        """Repeat the requests. They replace earlier ones that are still open."""
         self._whole = True
         self._asked = now
         self._open = {f"{TIMER} {number}" for number in range(len(self._texts))}
-        # Open until it is asked again.
+        # The request stays open until it is repeated.
         patience_s = max(self._patience_s, self._retry_s * MOST_SPREAD)
         for number, text in enumerate(self._texts):
             self._port.request(f"{TIMER} {number}", text, patience_s, self._elsewhere)
 
     def on_closed(self, now: float, key: Key, complete: bool) -> bool:
-        """A request is over; True if it was the last, and all have been answered in full."""
+        """A request is closed; True if it was the last one and all were answered completely."""
         self._open.discard(key)
         self._whole = self._whole and complete
         if self._open:
             return False
         self.complete = self._whole
-        # Many nodes may have lost the same repository: they do not all come back at once.
+        # Nodes that have lost the same repository must not all ask at once.
         spread = self._rng.uniform(LEAST_SPREAD, MOST_SPREAD)
         if self.complete:
             self._patience_s, self._retry_s = self._first
             self._port.set_timer(TIMER, self._again_s * spread)
             return True
-        # At once if the request was open for long; a protocol that cannot answer closes it earlier.
+        # The next request follows at once if this one was open for long. Protocols that cannot answer close it earlier.
         self._port.set_timer(TIMER, max(0.0, self._asked + self._retry_s * spread - now))
-        # Who hears no repository asks ever more seldom, but as often as one who does.
+        # Without a repository the interval doubles, up to the interval after a complete answer.
         self._patience_s, self._retry_s = (
             max(first_s, min(self._again_s, 2 * last_s))
             for first_s, last_s in zip(self._first, (self._patience_s, self._retry_s), strict=True)
@@ -73,5 +73,5 @@ class PolicyRetrieval:
         return False
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop the periodic requests."""
         self._port.cancel_timer(TIMER)

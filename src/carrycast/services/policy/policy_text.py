@@ -10,7 +10,8 @@ then { set discovery.period_s = 5; run led 'off' }
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime, time
 from typing import TypeVar
 
 import msgspec
@@ -34,12 +35,18 @@ from carrycast.services.policy.rule import (
     format_scalar,
 )
 from carrycast.services.policy.syntax import PolicyError, Scanner, expected_error, syntax_error
-from carrycast.services.policy.time_period_text import format_period, parse_period
+from carrycast.services.policy.time_period import TimePeriod
 
 MAX_TEXT_CHARACTERS = 1 << 18
 
 MAX_POLICIES = 1000
-"""In one text."""
+"""The most policies in one text."""
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+CLAUSES = "'from', 'until', 'months', 'days', 'weekdays', 'hours' or 'local'"
 
 T = TypeVar("T")
 
@@ -51,14 +58,14 @@ _STRING = re.compile(r"'[^'\n]*+(?:''[^'\n]*+)*+'")
 
 
 def parse_policies(text: str) -> list[Policy]:
-    """Every policy of a text; a PolicyError says where it is wrong and what was expected there."""
+    """Parse all policies of a text; raises a PolicyError with the position and the expected text."""
     if len(text) > MAX_TEXT_CHARACTERS:
         raise UserError(f"a text of policies has at most {MAX_TEXT_CHARACTERS} characters")
     scanner = Scanner(text)
     found: dict[str, Policy] = {}
-    while not scanner.at_end():
+    while not scanner.is_at_end():
         start = scanner.offset
-        policy = _policy(scanner)
+        policy = _parse_policy(scanner)
         if policy.id in found:
             raise syntax_error(text, start, f"there is another policy {policy.id} above")
         found[policy.id] = policy
@@ -67,44 +74,44 @@ def parse_policies(text: str) -> list[Policy]:
     return list(found.values())
 
 
-def _policy(scanner: Scanner) -> Policy:
+def _parse_policy(scanner: Scanner) -> Policy:
     start = scanner.offset
-    scanner.word("policy", "'policy'")
+    scanner.expect_word("policy", "'policy'")
     fields: dict[str, object] = {"id": scanner.take(NAME, "the name of a policy")}
-    _head(scanner, fields)
-    scanner.word("roles", "'version', 'priority', 'disabled', 'debug', 'about' or 'roles'")
-    fields["roles"] = _roles(scanner)
+    _parse_head(scanner, fields)
+    scanner.expect_word("roles", "'version', 'priority', 'disabled', 'debug', 'about' or 'roles'")
+    fields["roles"] = _parse_roles(scanner)
     periods = []
     while scanner.sees("["):
-        periods.append(parse_period(scanner))
+        periods.append(_parse_period(scanner))
     fields["periods"] = tuple(periods)
     if scanner.try_word("if"):
-        fields["conditions"] = _conditions(scanner)
-    scanner.word("then", "'[', 'if' or 'then'" if "conditions" not in fields else "'or', 'and' or 'then'")
+        fields["conditions"] = _parse_conditions(scanner)
+    scanner.expect_word("then", "'[', 'if' or 'then'" if "conditions" not in fields else "'or', 'and' or 'then'")
     if scanner.try_word("until"):
         fields["execution"] = (
             ExecutionStrategy.UNTIL_SUCCESS if scanner.try_word("success") else ExecutionStrategy.UNTIL_FAILURE
         )
         if fields["execution"] is ExecutionStrategy.UNTIL_FAILURE:
-            scanner.word("failure", "'success' or 'failure'")
-    fields["actions"] = tuple(_listed(scanner, _action))
-    return checked(lambda: Policy(**fields), scanner.text, start)  # type: ignore[arg-type]
+            scanner.expect_word("failure", "'success' or 'failure'")
+    fields["actions"] = tuple(_parse_list(scanner, _parse_action))
+    return _construct(lambda: Policy(**fields), scanner.text, start)  # type: ignore[arg-type]
 
 
-def _head(scanner: Scanner, fields: dict[str, object]) -> None:
+def _parse_head(scanner: Scanner, fields: dict[str, object]) -> None:
     while True:
         start = scanner.offset
         value: object
         if scanner.try_word("version"):
-            name, value = "version", _whole(scanner, 1)
+            name, value = "version", _parse_integer(scanner, 1)
         elif scanner.try_word("priority"):
-            name, value = "priority", _whole(scanner, 0)
+            name, value = "priority", _parse_integer(scanner, 0)
         elif scanner.try_word("disabled"):
             name, value = "enabled", Enabled.DISABLED
         elif scanner.try_word("debug"):
             name, value = "enabled", Enabled.DEBUG
         elif scanner.try_word("about"):
-            name, value = "about", _string(scanner)
+            name, value = "about", _parse_string(scanner)
         else:
             return
         if name in fields:
@@ -112,7 +119,7 @@ def _head(scanner: Scanner, fields: dict[str, object]) -> None:
         fields[name] = value
 
 
-def _whole(scanner: Scanner, least: int) -> int:
+def _parse_integer(scanner: Scanner, least: int) -> int:
     start = scanner.offset
     number = int(scanner.take(r"[0-9]{1,10}(?![A-Za-z0-9_.])", "a whole number"))
     if not least <= number <= 2**31:
@@ -120,7 +127,7 @@ def _whole(scanner: Scanner, least: int) -> int:
     return number
 
 
-def _roles(scanner: Scanner) -> tuple[tuple[str, ...], ...]:
+def _parse_roles(scanner: Scanner) -> tuple[tuple[str, ...], ...]:
     several = []
     while True:
         roles = [scanner.take(NAME, "a role")]
@@ -131,20 +138,20 @@ def _roles(scanner: Scanner) -> tuple[tuple[str, ...], ...]:
             return tuple(several)
 
 
-def _conditions(scanner: Scanner) -> PolicyConditions:
+def _parse_conditions(scanner: Scanner) -> PolicyConditions:
     """[RFC 3060 §6.1] `{a; b} or {c}`, and `any {a; b} and {c}`."""
     form = ConditionForm.CNF if scanner.try_word("any") else ConditionForm.DNF
     if form is ConditionForm.DNF:
         scanner.try_word("all")
-    groups = [tuple(_listed(scanner, _condition))]
+    groups = [tuple(_parse_list(scanner, _parse_condition))]
     between = "or" if form is ConditionForm.DNF else "and"
     while not scanner.sees("then"):
-        scanner.word(between, f"'{between}' or 'then'")
-        groups.append(tuple(_listed(scanner, _condition)))
+        scanner.expect_word(between, f"'{between}' or 'then'")
+        groups.append(tuple(_parse_list(scanner, _parse_condition)))
     return PolicyConditions(tuple(groups), form)
 
 
-def _condition(scanner: Scanner) -> PolicyCondition:
+def _parse_condition(scanner: Scanner) -> PolicyCondition:
     scanner.skip()
     start = scanner.offset
     written = scanner.take(_CONDITION, "a condition")
@@ -152,18 +159,21 @@ def _condition(scanner: Scanner) -> PolicyCondition:
         raise syntax_error(
             scanner.text, scanner.offset, f"expected a closing {scanner.text[scanner.offset]}, not the end"
         )
-    inner = _negated(written)
+    inner = _strip_negation(written)
     text = written if inner is None else inner
     try:
         return PolicyCondition(text.strip(), inner is not None)
     except FilterError as error:
-        # The filter's own position, counted from where its text begins.
+        # The position in the filter is relative to the start of the filter.
         start += written.index(text) + len(text) - len(text.lstrip())
-        raise expected_error(scanner.text, min(start + error.position - 1, scanner.offset), error.expected) from None
+        offset = min(start + error.position - 1, scanner.offset)
+        if str(error).startswith("filter: expected "):
+            raise expected_error(scanner.text, offset, error.expected) from None
+        raise syntax_error(scanner.text, offset, error.expected) from None
 
 
-def _negated(text: str) -> str | None:
-    """What stands in `not (...)`; None for any other filter, also one that only begins so."""
+def _strip_negation(text: str) -> str | None:
+    """Return the content of `not (...)`; None for any other filter, such as `not (a) or (b)`."""
     found = re.fullmatch(r"not\s*\((.*)\)\s*", text, re.IGNORECASE | re.DOTALL)
     if found is None:
         return None
@@ -175,26 +185,26 @@ def _negated(text: str) -> str | None:
     return found[1]
 
 
-def _action(scanner: Scanner) -> Action:
+def _parse_action(scanner: Scanner) -> Action:
     start = scanner.offset
     if scanner.try_word("set"):
         variable = scanner.take(VARIABLE, "a variable")
-        scanner.symbol("=", "'='")
-        value = _scalar(scanner)
-        return checked(lambda: SetVariable(variable, value), scanner.text, start)
-    scanner.word("run", "'set' or 'run'")
+        scanner.expect_symbol("=", "'='")
+        value = _parse_scalar(scanner)
+        return _construct(lambda: SetVariable(variable, value), scanner.text, start)
+    scanner.expect_word("run", "'set' or 'run'")
     command = scanner.take(NAME, "the name of a command")
     arguments: list[str] = []
     while scanner.sees("'"):
-        arguments.append(_string(scanner))
+        arguments.append(_parse_string(scanner))
     if len(arguments) > 16:
         raise syntax_error(scanner.text, start, "a command has at most 16 arguments")
-    return checked(lambda: RunCommand(command, tuple(arguments)), scanner.text, start)
+    return _construct(lambda: RunCommand(command, tuple(arguments)), scanner.text, start)
 
 
-def _scalar(scanner: Scanner) -> Scalar:
+def _parse_scalar(scanner: Scanner) -> Scalar:
     if scanner.sees("'"):
-        return _string(scanner)
+        return _parse_string(scanner)
     for word, value in (("true", True), ("false", False)):
         if scanner.try_word(word):
             return value
@@ -206,24 +216,24 @@ def _scalar(scanner: Scanner) -> Scalar:
     return int(number) if whole else float(number)
 
 
-def _string(scanner: Scanner) -> str:
+def _parse_string(scanner: Scanner) -> str:
     return scanner.take(_STRING, "a text in single quotes, on one line")[1:-1].replace("''", "'")
 
 
-def _listed(scanner: Scanner, decode_message: Callable[[Scanner], T]) -> list[T]:
-    """`{ one; two }`; a semicolon may end the list too."""
-    scanner.symbol("{", "'{'")
-    found = [decode_message(scanner)]
+def _parse_list(scanner: Scanner, parse_item: Callable[[Scanner], T]) -> list[T]:
+    """Parse `{ one; two }`. A semicolon may end the list."""
+    scanner.expect_symbol("{", "'{'")
+    found = [parse_item(scanner)]
     while scanner.try_symbol(";"):
         if scanner.sees("}"):
             break
-        found.append(decode_message(scanner))
-    scanner.symbol("}", "';' or '}'")
+        found.append(parse_item(scanner))
+    scanner.expect_symbol("}", "';' or '}'")
     return found
 
 
-def checked(make: Callable[[], T], text: str, start: int) -> T:
-    """What is made, or where in the text stands what it cannot be made of."""
+def _construct(make: Callable[[], T], text: str, start: int) -> T:
+    """Call a constructor; its error becomes a PolicyError with the position in the text."""
     try:
         return make()
     except PolicyError:
@@ -232,11 +242,109 @@ def checked(make: Callable[[], T], text: str, start: int) -> T:
         raise syntax_error(text, start, str(error)) from None
 
 
-# The way back.
+def _parse_period(scanner: Scanner) -> TimePeriod:
+    """Parse a period in brackets. Its clauses are in any order, each at most once."""
+    start = scanner.offset
+    scanner.expect_symbol("[", "'['")
+    fields: dict[str, object] = {}
+    while not scanner.sees("]"):
+        at = scanner.offset
+        name = next((clause for clause in _CLAUSE_PARSERS if scanner.try_word(clause)), None)
+        if name is None:
+            raise expected_error(scanner.text, at, CLAUSES)
+        if name in fields:
+            raise syntax_error(scanner.text, at, f"{name} is given twice")
+        fields[name] = _CLAUSE_PARSERS[name](scanner)
+        if not scanner.try_symbol(";"):
+            break
+    scanner.expect_symbol("]", "';' or ']'")
+    if "from" in fields:
+        fields["from_"] = fields.pop("from")
+    try:
+        return TimePeriod(**fields)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise syntax_error(scanner.text, start, str(error)) from None
+
+
+def _parse_moment(scanner: Scanner) -> datetime:
+    at = scanner.offset
+    text = scanner.take(r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?)?(?![\w:-])", "a moment, as 2026-03-01T08:00")
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise syntax_error(scanner.text, at, f"there is no such moment: {error}") from None
+
+
+def _parse_hour(scanner: Scanner) -> time:
+    at = scanner.offset
+    text = scanner.take(r"\d\d:\d\d(?::\d\d)?(?![\w:])", "a time of day, as 22:00")
+    try:
+        return time(0) if text in ("24:00", "24:00:00") else time.fromisoformat(text)
+    except ValueError as error:
+        raise syntax_error(scanner.text, at, f"there is no such time: {error}") from None
+
+
+def _parse_hours(scanner: Scanner) -> tuple[time, time]:
+    first = _parse_hour(scanner)
+    scanner.expect_symbol("-", "'-'")
+    return first, _parse_hour(scanner)
+
+
+def _make_name_parser(names: tuple[str, ...], what: str) -> Callable[[Scanner], tuple[int, ...]]:
+    """Make a parser of `jan-mar, dec`. A range may wrap around, as in `sat-mon`."""
+
+    def parse_name(scanner: Scanner) -> int:
+        at = scanner.offset
+        word = scanner.take(r"[A-Za-z]{3}(?![A-Za-z])", what).lower()
+        if word not in names:
+            raise expected_error(scanner.text, at, what)
+        return names.index(word)
+
+    def parse_names(scanner: Scanner) -> tuple[int, ...]:
+        found: list[int] = []
+        while True:
+            low = parse_name(scanner)
+            high = parse_name(scanner) if scanner.try_symbol("-") else low
+            found += [at % len(names) + 1 for at in range(low, high + 1 if high >= low else high + len(names) + 1)]
+            if not scanner.try_symbol(","):
+                return tuple(found)
+
+    return parse_names
+
+
+def _parse_days(scanner: Scanner) -> tuple[int, ...]:
+    found: list[int] = []
+    while True:
+        low = _parse_day(scanner)
+        high = _parse_day(scanner) if scanner.try_symbol("-") else low
+        if high < low or (low < 0) is not (high < 0):
+            raise syntax_error(scanner.text, scanner.offset, f"days {low}-{high} are no range")
+        found += range(low, high + 1)
+        if not scanner.try_symbol(","):
+            return tuple(found)
+
+
+def _parse_day(scanner: Scanner) -> int:
+    at = scanner.offset
+    day = int(scanner.take(r"-?\d{1,2}(?![\w.])", "a day of the month, 1 to 31, or -1 for the last"))
+    if not 1 <= abs(day) <= 31:
+        raise syntax_error(scanner.text, at, f"a month has no day {day}")
+    return day
+
+
+_CLAUSE_PARSERS: Mapping[str, Callable[[Scanner], object]] = {
+    "from": _parse_moment,
+    "until": _parse_moment,
+    "months": _make_name_parser(MONTHS, "a month, as jan"),
+    "days": _parse_days,
+    "weekdays": _make_name_parser(WEEKDAYS, "a day of the week, as mon"),
+    "hours": _parse_hours,
+    "local": lambda scanner: True,
+}
 
 
 def format_policy(policy: Policy) -> str:
-    """The text of a policy, which is read as an equal one."""
+    """Format a policy. Parsing the text gives an equal policy."""
     head = f"policy {policy.id}"
     head += f" version {policy.version}" if policy.version != 1 else ""
     head += f" priority {policy.priority}" if policy.priority else ""
@@ -245,22 +353,42 @@ def format_policy(policy: Policy) -> str:
     if policy.about:
         lines.append(f"about {format_scalar(policy.about)}")
     lines.append("roles " + ", ".join(" && ".join(roles) for roles in policy.roles))
-    lines += [format_period(period) for period in policy.periods]
+    lines += [_format_period(period) for period in policy.periods]
     if policy.conditions.groups:
-        lines.append(f"if {_conditions_text(policy.conditions)}")
+        lines.append(f"if {_format_conditions(policy.conditions)}")
     until = "" if policy.execution is ExecutionStrategy.ALL else f" {policy.execution}"
     lines.append(f"then{until} {{ {'; '.join(format_action(action) for action in policy.actions)} }}")
     return "\n".join(lines) + "\n"
 
 
-def _conditions_text(conditions: PolicyConditions) -> str:
+def _format_conditions(conditions: PolicyConditions) -> str:
     between = " or " if conditions.form is ConditionForm.DNF else " and "
-    groups = ["{ " + "; ".join(_condition_text(one) for one in group) + " }" for group in conditions.groups]
+    groups = ["{ " + "; ".join(_format_condition(one) for one in group) + " }" for group in conditions.groups]
     return ("" if conditions.form is ConditionForm.DNF else "any ") + between.join(groups)
 
 
-def _condition_text(condition: PolicyCondition) -> str:
+def _format_condition(condition: PolicyCondition) -> str:
     return f"not ({condition.filter})" if condition.negated else condition.filter
+
+
+def _format_period(period: TimePeriod) -> str:
+    """Format a period. Parsing the text gives an equal period."""
+    clauses = []
+    if period.from_ is not None:
+        clauses.append(f"from {period.from_.isoformat()}")
+    if period.until is not None:
+        clauses.append(f"until {period.until.isoformat()}")
+    if period.months:
+        clauses.append("months " + ", ".join(MONTHS[month - 1] for month in period.months))
+    if period.days:
+        clauses.append("days " + ", ".join(str(day) for day in period.days))
+    if period.weekdays:
+        clauses.append("weekdays " + ", ".join(WEEKDAYS[day - 1] for day in period.weekdays))
+    if period.hours is not None:
+        clauses.append("hours " + "-".join(hour.isoformat() for hour in period.hours))
+    if period.local:
+        clauses.append("local")
+    return f"[{'; '.join(clauses)}]"
 
 
 _decode = msgspec.json.Decoder(Policy | tuple[Policy, ...]).decode
@@ -269,7 +397,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def read_policies(text: str) -> list[Policy]:
-    """The policies of a file's content: JSON if it begins as JSON does, one or an array, else the text form."""
+    """Parse the content of a file: JSON (one policy or an array) if it starts with { or [, else the text form."""
     if text.lstrip()[:1] not in ("{", "["):
         return parse_policies(text)
     if len(text) > MAX_TEXT_CHARACTERS:

@@ -1,14 +1,14 @@
-"""Roles: to whom a policy applies, and how that becomes attributes and filters.
+"""Roles (RFC 3060): the nodes to which a policy applies, and their encoding as attributes and filters.
 
-[000 §III] The roles are the filter by which policies find their nodes. Attributes are scalars, so a set of roles is
-written as one attribute for each role in it: a policy whose combinations mention `sensor` and `outdoor` carries
-`policy.role.sensor = true` and `policy.role.outdoor = true`. Who has some roles asks for any of them:
+[000 §III] Nodes subscribe to policies by their roles. Attributes are scalars, so a set of roles is encoded as one
+attribute for each role: a policy whose combinations mention `sensor` and `outdoor` carries `policy.role.sensor = true`
+and `policy.role.outdoor = true`. A node subscribes to any of its roles:
 
     policy.id is not null and (policy.role.sensor = true or policy.role.relay = true)
 
 Covering stays exact: one such filter covers another if and only if it names all its roles, and the filter of everything
-(`policy.id is not null`) covers them all. Whoever has only a part of a combination is sent the policy too and leaves it
-be (`applies`); asking for each combination by itself would need as many filters as a set has subsets.
+(`policy.id is not null`) covers them all. A node with only some roles of a combination receives the policy too and
+ignores it (`matches_roles`): a filter for each combination would need as many filters as the set has subsets.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,24 +30,24 @@ ANY_POLICY = f"{POLICY_ID} is not null"
 ROLE_PREFIX = "policy.role."
 
 MAX_ROLES = 200
-"""Of one policy, over all its versions: an event has at most 256 attributes."""
+"""The most roles of one policy over all its versions: an event has at most 256 attributes."""
 ROLES_OF_A_FILTER = 40
 """Filters are compared exactly up to 64 alternatives and 4096 characters; 40 of the longest roles stay within both."""
 MAX_FILTERS = 64
-"""What one node may ask for: more than 2500 roles are no longer roles."""
+"""The most filters of one node. Together they have more than 2500 roles, which no node needs."""
 
 # [RFC 3060 §6.2] A role combination: roles that a node must have all of.
 Combination = tuple[Role, ...]
 
 
 def normalize_combination(roles: Iterable[str]) -> Combination:
-    """In order and each once; `all` says nothing beside another role."""
+    """Sort the roles and remove duplicates. `all` is redundant beside another role."""
     unique = sorted(set(roles))
     return tuple(role for role in unique if role != EVERYBODY) or (EVERYBODY,)
 
 
 def normalize_combinations(several: Iterable[Iterable[str]]) -> tuple[Combination, ...]:
-    """The same of several, in order and each once."""
+    """Normalize several combinations, sort them and remove duplicates."""
     return tuple(sorted({normalize_combination(roles) for roles in several}))
 
 
@@ -57,18 +57,18 @@ def roles_in(several: Iterable[Combination]) -> tuple[Role, ...]:
 
 
 def matches_roles(several: Iterable[Combination], roles: Iterable[str]) -> bool:
-    """[RFC 3060 §6.2] Whether a node with some roles has all of those of one combination."""
+    """[RFC 3060 §6.2] Whether a node with these roles has all roles of one combination."""
     held = {EVERYBODY, *roles}
     return any(held.issuperset(needed) for needed in several)
 
 
-def common_roles(
+def find_common_roles(
     ones: Iterable[Combination], twos: Iterable[Combination], nodes: Sequence[frozenset[str]] | None = None
 ) -> Combination | None:
-    """The roles of a node to which two policies may apply at once; None if there can be none.
+    """Find the roles of a node to which two policies may both apply; None if there is no such node.
 
-    With the roles of all nodes known this is exact. Without them combinations overlap if they have a role in common, or
-    one is for everybody: a node may have any roles, but to take all policies for overlapping would refuse them all.
+    Exact if the roles of all nodes are known. Otherwise combinations overlap if they have a role in common or one is
+    `all`. A node may have any roles, but if all policies overlapped, too many would be refused.
     """
     others = list(twos)
     for one in ones:
@@ -83,24 +83,24 @@ def common_roles(
 
 
 def role_attributes(roles: Iterable[str]) -> dict[str, Scalar]:
-    """The attributes of a policy that mentions some roles."""
+    """The attributes of a policy that mentions these roles."""
     return {f"{ROLE_PREFIX}{role}": True for role in roles}
 
 
 def role_filters(roles: Iterable[str]) -> list[str]:
-    """What asks for every policy that mentions any of some roles, or everybody; as few filters as hold them."""
+    """The filters, as few as possible, of all policies that mention any of these roles or `all`."""
     wanted = [EVERYBODY, *sorted(set(roles) - {EVERYBODY})]
     if len(wanted) > MAX_FILTERS * ROLES_OF_A_FILTER:
         raise UserError(f"a node can ask for at most {MAX_FILTERS * ROLES_OF_A_FILTER} roles, not {len(wanted)}")
     parts = [wanted[at : at + ROLES_OF_A_FILTER] for at in range(0, len(wanted), ROLES_OF_A_FILTER)]
-    return [f"{ANY_POLICY} and ({' or '.join(_has(role) for role in part)})" for part in parts]
+    return [f"{ANY_POLICY} and ({' or '.join(_role_condition(role) for role in part)})" for part in parts]
 
 
-def _has(role: str) -> str:
+def _role_condition(role: str) -> str:
     return f'"{ROLE_PREFIX}{role}" = true'
 
 
 def overlap_filters(several: Iterable[Combination]) -> list[str]:
-    """What asks for every policy that may overlap with one for some combinations."""
+    """The filters of all policies whose roles may overlap with these combinations."""
     roles = roles_in(several)
     return [ANY_POLICY] if EVERYBODY in roles else role_filters(roles)

@@ -1,4 +1,4 @@
-"""A management policy: roles, time periods, conditions, actions, with the semantics of PCIM.
+"""A policy rule with the semantics of PCIM (RFC 3060): roles, time periods, conditions and actions.
 
 [000 §III] `Roles [TimePeriod] if {conditions} then {actions}`.
 """
@@ -26,25 +26,25 @@ MAX_VERSION = 2**31
 
 
 class Enabled(enum.StrEnum):
-    """[RFC 3060 §6.1] Whether a rule is in force."""
+    """[RFC 3060 §6.1] The administrative state of a rule."""
 
     ENABLED = "enabled"
     DISABLED = "disabled"
     DEBUG = "debug"
-    """Conditions are looked at and reported, but nothing is done."""
+    """Conditions are evaluated and reported, but no action is performed."""
 
 
 class ConditionForm(enum.StrEnum):
-    """[RFC 3060 §6.1] How groups of conditions are joined."""
+    """[RFC 3060 §6.1] The form in which groups of conditions are combined (ConditionListType)."""
 
     DNF = "dnf"
-    """All of one group, any group."""
+    """Disjunctive normal form: all conditions of at least one group."""
     CNF = "cnf"
-    """Any of each group, every group."""
+    """Conjunctive normal form: at least one condition of every group."""
 
 
 class ExecutionStrategy(enum.StrEnum):
-    """[RFC 3460 §5.2] How far a list of actions is gone through. Their order is always kept."""
+    """[RFC 3460 §5.2] The point at which the execution of a list of actions stops. Actions run in order."""
 
     ALL = "all"
     UNTIL_SUCCESS = "until success"
@@ -52,7 +52,7 @@ class ExecutionStrategy(enum.StrEnum):
 
 
 class PolicyCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A filter over what is known of the node, or its opposite. The text is canonical."""
+    """A filter over the attributes of a node, or its negation. The text is canonical."""
 
     filter: FilterText
     negated: bool = False
@@ -62,7 +62,7 @@ class PolicyCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
 
 
 class PolicyConditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
-    """Groups of conditions; none at all always hold."""
+    """Groups of conditions. Without any group they always hold."""
 
     groups: Annotated[
         tuple[Annotated[tuple[PolicyCondition, ...], Meta(min_length=1, max_length=32)], ...], Meta(max_length=32)
@@ -71,20 +71,20 @@ class PolicyConditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     @cached_property
     def filter(self) -> Filter:
-        """All of it as one filter; a FilterError if it is too long to be one."""
+        """All groups as one filter; raises FilterError if it would be too long."""
         if not self.groups:
             return Filter("true")
         inside, between = (" and ", " or ") if self.form is ConditionForm.DNF else (" or ", " and ")
-        groups = (inside.join(_written(condition) for condition in group) for group in self.groups)
+        groups = (inside.join(_format_condition(condition) for condition in group) for group in self.groups)
         return Filter(between.join(f"({group})" for group in groups))
 
 
-def _written(condition: PolicyCondition) -> str:
+def _format_condition(condition: PolicyCondition) -> str:
     return f"not ({condition.filter})" if condition.negated else f"({condition.filter})"
 
 
 class SetVariable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="set"):
-    """[RFC 3460 §5.8] Give a variable of the node a value."""
+    """[RFC 3460 §5.8] Set a variable of the node to a value."""
 
     variable: Variable
     value: Scalar
@@ -94,14 +94,14 @@ class SetVariable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
 
     @property
     def target(self) -> str:
-        """What two actions can contradict each other about."""
+        """The variable or command that the action concerns; only actions with the same target can contradict."""
         return self.variable
 
 
 class RunCommand(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="do", tag="run"
 ):
-    """Run a command that the node knows by name. The same with other arguments contradicts it."""
+    """Run a command of the node by its name. The same command with other arguments contradicts it."""
 
     command: Name
     arguments: Annotated[tuple[Text, ...], Meta(max_length=16)] = ()
@@ -112,7 +112,7 @@ class RunCommand(
 
     @property
     def target(self) -> str:
-        """What two actions can contradict each other about."""
+        """The variable or command that the action concerns; only actions with the same target can contradict."""
         return f"run {self.command}"
 
 
@@ -132,12 +132,12 @@ def _check_scalar(value: Scalar) -> None:
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One rule. Equal policies have the same text and the same JSON."""
+    """A policy rule. Equal rules have the same text and the same JSON."""
 
     id: Name
     version: Annotated[int, Meta(ge=1, le=MAX_VERSION)] = 1
     priority: Annotated[int, Meta(ge=0, le=2**31)] = 0
-    """Higher wins."""
+    """Of two rules that contradict each other, the one with the higher priority wins."""
     enabled: Enabled = Enabled.ENABLED
     about: Text = ""
     roles: Annotated[tuple[Annotated[Combination, Meta(min_length=1, max_length=16)], ...], Meta(min_length=1)]
@@ -151,7 +151,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         _check_scalar(self.about)
         if len(roles_in(self.roles)) > MAX_ROLES:
             raise ValueError(f"roles: a policy mentions at most {MAX_ROLES}")
-        # What cannot be one filter cannot be compared with others either.
+        # Conditions that do not fit in one filter cannot be compared with those of other policies.
         _ = self.conditions.filter
         said: dict[str, Action] = {}
         for action in self.actions:
@@ -161,7 +161,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def contradicts(one: Action, two: Action) -> bool:
-    """Whether two actions are about the same and want it otherwise. True and 1 are two values, as in filters."""
+    """Whether two actions have the same target and different effects. True and 1 are different, as in filters."""
     if one.target != two.target:
         return False
     if isinstance(one, SetVariable) and isinstance(two, SetVariable):
@@ -172,14 +172,14 @@ def contradicts(one: Action, two: Action) -> bool:
 
 
 def format_action(action: Action) -> str:
-    """As it is written in a policy."""
+    """Format an action as in the text of a policy."""
     if isinstance(action, SetVariable):
         return f"set {action.variable} = {format_scalar(action.value)}"
     return " ".join(["run", action.command, *(format_scalar(argument) for argument in action.arguments)])
 
 
 def format_scalar(value: Scalar) -> str:
-    """A value as policies and filters write it."""
+    """Format a value as in the text of policies and filters."""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return str(value).lower() if isinstance(value, bool) else repr(value)

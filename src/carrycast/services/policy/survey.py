@@ -1,7 +1,7 @@
-"""Surveys: a tool or a repository asks nodes which policies they hold, and in which state; and the status that follows.
+"""Surveys: a tool or a repository asks nodes which policies they hold and in which state, and makes a status of it.
 
-A policy may be published while no repository is connected, and repositories do not learn what nodes do with it. So the
-nodes themselves are asked. Their answers are spread over a time, so that many nodes do not answer at once.
+A policy may be published while no repository is connected, and repositories do not know the state of a policy on the
+nodes. So the nodes themselves are asked. Each answers after a random delay, so that they do not answer at once.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,15 +27,15 @@ from carrycast.services.policy.roles import EVERYBODY, MAX_ROLES, Role
 from carrycast.services.policy.rule import Name
 
 SURVEY = "policy.survey"
-"""Which node asks; the attribute of a survey."""
+"""The attribute of a survey: the node that asks."""
 
 KIND = "policy.report"
 
 HOLDINGS = "holdings"
-"""Of an answer, the value of `policy.report`."""
+"""The value of `policy.report` in an answer."""
 
 MAX_PENDING = 16
-"""Surveys that a node has still to answer; more at a time are a flood, and are dropped."""
+"""The most surveys that a node has yet to answer. Further surveys are dropped."""
 
 MAX_WHY = 1024
 
@@ -45,49 +45,49 @@ State = Literal["stored", "held", "under way", "enforced", "failed", "would enfo
 
 
 class PolicySurvey(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which policies do you hold?"""
+    """The question to nodes which policies they hold."""
 
     number: int
     spread_s: Annotated[float, Meta(ge=0, le=3600)]
-    """Within which time to answer."""
+    """The longest delay of an answer."""
     policies: Annotated[tuple[Name, ...], Meta(max_length=1000)] = ()
-    """Only these; none: all."""
+    """The ids of the policies asked for; empty for all."""
     records: bool = False
-    """Whether the policies themselves are wanted."""
+    """Whether answers contain the policies themselves."""
     node: NodeId | None = None
-    """Who alone is asked."""
+    """The only node that is asked; None for all."""
     publish: bool = False
-    """That node is to publish the policies again, as they were first published, instead of an answer."""
+    """Whether that node publishes the policies again, as they were first published, instead of answering."""
 
 
 class HeldPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One policy at one node."""
+    """The version and state of one policy on one node."""
 
     policy: Name
     version: int
     state: State
     why: Annotated[str, Meta(max_length=MAX_WHY)] = ""
     event: EventId | None = None
-    """By which it was published; an enforcement point does not know."""
+    """The event by which the policy was first published; unknown to enforcement points."""
     roles: Annotated[tuple[Role, ...], Meta(max_length=MAX_ROLES)] = ()
-    """Of all versions, as far as the node knows."""
+    """The roles of all versions that the node knows."""
     record: PolicyRecord | None = None
 
 
 class SurveyAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An answer, or a part of one that would be too long for one event."""
+    """An answer, or a part of an answer that is too long for one event."""
 
     number: int
     node: NodeId
     part: Part
     name: Annotated[str, Meta(max_length=256)] = ""
     roles: Annotated[tuple[Role, ...], Meta(max_length=4096)] = ()
-    """Of the node."""
+    """The roles of the node."""
     held: Annotated[tuple[HeldPolicy, ...], Meta(max_length=100_000)] = ()
 
 
 def send_survey(port: ApplicationPort, node: NodeId, survey: PolicySurvey) -> None:
-    """Ask."""
+    """Publish a survey."""
     port.publish({SURVEY: node}, msgspec.json.encode(survey), NOTICE_LEASE_S)
 
 
@@ -97,7 +97,7 @@ def is_survey_answer(event: Event) -> bool:
 
 
 def read_survey_answer(event: Event) -> SurveyAnswer:
-    """The answer in an event; a MalformedError if there is none, or it is in another node's name."""
+    """Decode the answer in an event; raises MalformedError if it is not valid or names another node."""
     holdings = decode_message(event, SurveyAnswer)
     if holdings.node != event.source:
         raise MalformedError("a node tells of itself alone")
@@ -105,7 +105,7 @@ def read_survey_answer(event: Event) -> SurveyAnswer:
 
 
 class SurveyResponder:
-    """How one application answers."""
+    """Answers surveys for one application."""
 
     def __init__(
         self,
@@ -127,16 +127,16 @@ class SurveyResponder:
         self._pending: dict[Key, tuple[NodeId, PolicySurvey]] = {}
 
     def start(self) -> None:
-        """Listen."""
+        """Subscribe to surveys."""
         self._port.subscribe(SURVEY, f'"{SURVEY}" is not null')
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Cancel the pending answers."""
         for key in self._pending:
             self._port.cancel_timer(key)
 
     def on_event(self, key: Key, event: Event) -> bool:
-        """A survey; False if the event is for something else."""
+        """Handle an event; False if it is not a survey."""
         if key != SURVEY:
             return False
         try:
@@ -155,7 +155,7 @@ class SurveyResponder:
         return True
 
     def on_timer(self, now: float, key: Key) -> bool:
-        """Time to answer; False if the timer is another."""
+        """Answer a survey after its delay; False if the timer does not belong to a survey."""
         pending = self._pending.pop(key, None)
         if pending is None:
             return False
@@ -168,7 +168,7 @@ class SurveyResponder:
         if survey.publish:
             self._publish_again(survey, held)
             return True
-        for chunk in _chunks(held):
+        for chunk in _split_into_chunks(held):
             told = SurveyAnswer(survey.number, self._node, self._part, self._host.name, tuple(self._roles()), chunk)
             self._port.publish({TO: asker, KIND: HOLDINGS}, msgspec.json.encode(told), NOTICE_LEASE_S)
         return True
@@ -183,13 +183,13 @@ class SurveyResponder:
 
 
 def publish_again(port: ApplicationPort, record: PolicyRecord, origin: EventId) -> None:
-    """A policy once more, as the one that it was: who has it has nothing new."""
+    """Publish a policy again under its original event id, so that nodes that have it ignore it."""
     again = PolicyRecord(record.policy, record.reach, record.withdrawn, origin)
     port.publish(record_attributes(again), encode_record(again))
 
 
-def _chunks(held: list[HeldPolicy]) -> Iterator[tuple[HeldPolicy, ...]]:
-    """As many as travel together; one at least, which says that there is nothing."""
+def _split_into_chunks(held: list[HeldPolicy]) -> Iterator[tuple[HeldPolicy, ...]]:
+    """Split an answer into parts that fit into events. An empty answer is one empty part."""
     chunk: list[HeldPolicy] = []
     size_bytes = 0
     for one in held:
@@ -208,12 +208,13 @@ NOT_HELD = "not held"
 
 
 def display_name(node: NodeId, names: dict[NodeId, str]) -> str:
-    """A node, by its name if that is known."""
+    """The name of a node if it is known, else its number."""
     return names.get(node) or str(node)
 
 
-def policy_status(holdings: list[SurveyAnswer], id: str, node: str, names: dict[NodeId, str]) -> list[dict[str, Any]]:
-    """Of each policy, or one, its newest version and what each node, or one, says of it; a UserError if none knows."""
+def make_status(holdings: list[SurveyAnswer], id: str, node: str, names: dict[NodeId, str]) -> list[dict[str, Any]]:
+    """Make the status of each policy (or `id` alone): its newest version, and its state on each node (or `node` alone).
+    Raises UserError for a policy or node that no answer mentions."""
     held: dict[_Place, dict[str, HeldPolicy]] = {}
     roles: dict[_Place, set[str]] = {}
     for answer in holdings:
@@ -224,7 +225,7 @@ def policy_status(holdings: list[SurveyAnswer], id: str, node: str, names: dict[
     policies = sorted({policy for own in held.values() for policy in own})
     if id and id not in policies:
         raise UserError(f"no node and no repository that answered knows a policy {id}")
-    return [_status(policy, held, roles, node, names) for policy in policies]
+    return [_make_status(policy, held, roles, node, names) for policy in policies]
 
 
 def _check_node(node: str, heard: dict[str, NodeId]) -> None:
@@ -236,7 +237,7 @@ def _check_node(node: str, heard: dict[str, NodeId]) -> None:
     raise UserError(f"a node {node} has not been heard of; {meant}these answered: {known}")
 
 
-def _status(
+def _make_status(
     policy: str,
     held: dict[_Place, dict[str, HeldPolicy]],
     roles: dict[_Place, set[str]],

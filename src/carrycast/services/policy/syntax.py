@@ -7,7 +7,7 @@ from carrycast.errors import UserError
 
 
 class PolicyError(UserError):
-    """A policy that cannot be read: line and column, both counted from 1, and what was expected there."""
+    """The text of a policy is not valid: line and column, both counted from 1, and the expected text."""
 
     def __init__(self, message: str, line: int, column: int, expected: str) -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 
 
 def expected_error(text: str, offset: int, expected: str) -> PolicyError:
-    """Something else should stand at an offset, or behind the blanks there."""
+    """The error for a text that lacks `expected` at an offset, or after the blanks there."""
     offset += len(text[offset:]) - len(text[offset:].lstrip())
     line, column = line_and_column(text, offset)
     rest = text[offset:].split(maxsplit=1)
@@ -36,7 +36,7 @@ def expected_error(text: str, offset: int, expected: str) -> PolicyError:
 
 
 def syntax_error(text: str, offset: int, problem: str) -> PolicyError:
-    """What stands at an offset cannot be meant."""
+    """The error for a problem at an offset."""
     line, column = line_and_column(text, offset)
     return PolicyError(f"line {line}, column {column}: {problem}", line, column, problem)
 
@@ -47,7 +47,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 class Scanner:
-    """Reads what it is asked for, or raises a PolicyError. Blanks, line breaks and comments separate."""
+    """Reads tokens on demand, or raises PolicyError. Tokens are separated by blanks, line breaks and comments."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -55,21 +55,21 @@ class Scanner:
         self.skip()
 
     def skip(self) -> None:
-        """To what comes next."""
+        """Skip blanks and comments."""
         found = _SPACE.match(self.text, self.offset)
         assert found is not None
         self.offset = found.end()
 
-    def at_end(self) -> bool:
-        """Whether nothing is left."""
+    def is_at_end(self) -> bool:
+        """Whether the whole text has been read."""
         return self.offset == len(self.text)
 
     def sees(self, start: str) -> bool:
-        """Whether what comes next begins so."""
+        """Whether the rest of the text starts with `start`."""
         return self.text.startswith(start, self.offset)
 
     def take(self, pattern: str | re.Pattern[str], expected: str) -> str:
-        """What comes next, if it fits a pattern."""
+        """Read the next token, which must match the pattern."""
         found = re.compile(pattern).match(self.text, self.offset)
         if found is None:
             raise expected_error(self.text, self.offset, expected)
@@ -78,20 +78,20 @@ class Scanner:
         return found[0]
 
     def try_symbol(self, symbol: str) -> bool:
-        """Whether a symbol comes next; it is then behind us."""
+        """Read a symbol; False if it is not next."""
         if not self.sees(symbol):
             return False
         self.offset += len(symbol)
         self.skip()
         return True
 
-    def symbol(self, symbol: str, expected: str) -> None:
-        """A symbol must come next."""
+    def expect_symbol(self, symbol: str, expected: str) -> None:
+        """Read a symbol, which must be next."""
         if not self.try_symbol(symbol):
             raise expected_error(self.text, self.offset, expected)
 
     def try_word(self, word: str) -> bool:
-        """Whether a word comes next, in letters of any size; it is then behind us."""
+        """Read a word in any case; False if it is not next."""
         found = _WORD.match(self.text, self.offset)
         if found is None or found[0].lower() != word:
             return False
@@ -99,7 +99,7 @@ class Scanner:
         self.skip()
         return True
 
-    def word(self, word: str, expected: str) -> None:
-        """A word must come next."""
+    def expect_word(self, word: str, expected: str) -> None:
+        """Read a word, which must be next."""
         if not self.try_word(word):
             raise expected_error(self.text, self.offset, expected)

@@ -17,11 +17,11 @@ from carrycast.core.model import WallTime
 
 DAY_S = 86_400
 
-FAR_OFF_S = 14 * 3600
-"""No two clocks on earth that show local time differ by more from UTC."""
+MAX_UTC_OFFSET_S = 14 * 3600
+"""The largest UTC offset of any local time."""
 
 CYCLE_YEARS = 400
-"""After so long the calendar repeats, weekdays included."""
+"""The period of the Gregorian calendar, including weekdays."""
 
 Moment = Annotated[datetime, Meta(tz=False)]
 
@@ -31,19 +31,19 @@ Intervals = tuple[tuple[int, int], ...]
 class TimePeriod(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename={"from_": "from"}
 ):
-    """One period; what is not given does not matter."""
+    """A time period. A field that is not given does not restrict it."""
 
     from_: Moment | None = None
     until: Moment | None = None
     months: Annotated[tuple[Annotated[int, Meta(ge=1, le=12)], ...], Meta(max_length=12)] = ()
     days: Annotated[tuple[Annotated[int, Meta(ge=-31, le=31)], ...], Meta(max_length=62)] = ()
-    """Of the month; -1 is its last."""
+    """Days of the month; -1 is the last."""
     weekdays: Annotated[tuple[Annotated[int, Meta(ge=1, le=7)], ...], Meta(max_length=7)] = ()
     """Monday is 1."""
     hours: tuple[time, time] | None = None
-    """From and until; a range that ends before it begins goes over midnight."""
+    """Start and end. A range whose end is before its start includes midnight."""
     local: bool = False
-    """Whether all of this is local time, and not UTC."""
+    """Whether all fields are in local time instead of UTC."""
 
     def __post_init__(self) -> None:
         for name in ("months", "days", "weekdays"):
@@ -58,21 +58,21 @@ class TimePeriod(
         if self.hours is not None and self.hours[0] == self.hours[1]:
             raise ValueError("hours: they end where they begin; leave them out if the whole day is meant")
 
-    def is_applicable(self, wall: WallTime) -> bool:
-        """Whether the moment that a clock shows lies in the period."""
+    def includes(self, wall: WallTime) -> bool:
+        """Whether the time of a clock lies in the period."""
         moment = wall.to_datetime(self.local)
         if (self.from_ is not None and moment < self.from_) or (self.until is not None and moment >= self.until):
             return False
         second = moment.hour * 3600 + moment.minute * 60 + moment.second
-        return self.on_day(moment.date()) and any(start <= second < end for start, end in self.seconds())
+        return self.allows_day(moment.date()) and any(start <= second < end for start, end in self.allowed_seconds())
 
-    def on_day(self, day: date) -> bool:
+    def allows_day(self, day: date) -> bool:
         """Whether months, days and weekdays allow a date."""
         if (self.months and day.month not in self.months) or (self.weekdays and day.isoweekday() not in self.weekdays):
             return False
-        return _has_day(self, day.day, calendar.monthrange(day.year, day.month)[1])
+        return _allows_day_number(self, day.day, calendar.monthrange(day.year, day.month)[1])
 
-    def seconds(self) -> Intervals:
+    def allowed_seconds(self) -> Intervals:
         """The allowed seconds of a day, as ranges."""
         if self.hours is None:
             return ((0, DAY_S),)
@@ -81,70 +81,72 @@ class TimePeriod(
             return ((start, end),)
         return ((0, end), (start, DAY_S)) if end else ((start, DAY_S),)
 
-    def change_s(self, wall: WallTime) -> float:
-        """For how long it surely stays as it is: until a border of hours, of the day or of the dates."""
+    def next_change_s(self, wall: WallTime) -> float:
+        """A duration within which the period neither starts nor ends: until the next limit of hours, day or dates."""
         moment = wall.to_datetime(self.local)
         midnight = datetime(moment.year, moment.month, moment.day)
-        borders = [midnight + timedelta(seconds=second) for start, end in self.seconds() for second in (start, end)]
+        borders = [
+            midnight + timedelta(seconds=second) for start, end in self.allowed_seconds() for second in (start, end)
+        ]
         borders += [midnight + timedelta(days=1), *(edge for edge in (self.from_, self.until) if edge is not None)]
         return min((border - moment).total_seconds() for border in borders if border > moment)
 
 
 def any_period_includes(periods: Iterable[TimePeriod], wall: WallTime) -> bool:
-    """[RFC 3060 §6.1] Several periods of a rule are alternatives; without one it always holds."""
+    """[RFC 3060 §6.1] Whether one of the periods includes the time. A rule without periods always applies."""
     several = tuple(periods)
-    return not several or any(period.is_applicable(wall) for period in several)
+    return not several or any(period.includes(wall) for period in several)
 
 
 class PeriodOverlap(NamedTuple):
-    """A moment that two periods have in common, if the clocks are right about it."""
+    """A time that two periods have in common."""
 
     moment: datetime | None
-    """None if they share every moment, or if one is local and the other UTC, and it depends on where the node is."""
+    """None if both always apply, or if one is in local time and the other in UTC, so that it depends on the place."""
     local: bool = False
 
 
 def find_overlap(ones: tuple[TimePeriod, ...], twos: tuple[TimePeriod, ...]) -> PeriodOverlap | None:
-    """Some moment in both of two sets of periods; None if there is none."""
+    """Find a time in both of two sets of periods; None if there is none."""
     if not ones and not twos:
         return PeriodOverlap(None)
     for one in ones or (TimePeriod(local=twos[0].local),):
         for two in twos or (TimePeriod(local=one.local),):
             if one.local is not two.local and ones and twos:
-                if _ranges_come_near(one, two):
+                if _dates_may_overlap(one, two):
                     return PeriodOverlap(None)
                 continue
-            moment = _common_moment(one, two)
+            moment = _find_common_moment(one, two)
             if moment is not None:
                 return PeriodOverlap(moment, one.local if ones else two.local)
     return None
 
 
-def _ranges_come_near(one: TimePeriod, two: TimePeriod) -> bool:
-    """Of a local and a UTC period only the dates can be compared, and these by a day and no better."""
-    slack = timedelta(seconds=FAR_OFF_S)
+def _dates_may_overlap(one: TimePeriod, two: TimePeriod) -> bool:
+    """Whether a local and a UTC period may overlap. Only their dates are compared, up to the largest UTC offset."""
+    slack = timedelta(seconds=MAX_UTC_OFFSET_S)
     for first, second in ((one, two), (two, one)):
         if first.until is not None and second.from_ is not None and second.from_ - first.until >= slack:
             return False
     return True
 
 
-def _common_moment(one: TimePeriod, two: TimePeriod) -> datetime | None:
-    """A moment in both. Exact: a whole cycle of the calendar is looked through, month by month."""
-    seconds = _meeting_seconds(one.seconds(), two.seconds())
+def _find_common_moment(one: TimePeriod, two: TimePeriod) -> datetime | None:
+    """Find a time in both periods. Exact: the search covers a whole cycle of the calendar, month by month."""
+    seconds = _intersect_seconds(one.allowed_seconds(), two.allowed_seconds())
     begins = [edge for edge in (one.from_, two.from_) if edge is not None]
     end = min((edge for edge in (one.until, two.until) if edge is not None), default=datetime.max)
-    # Without a beginning one full cycle before the end is as good as all the time before it; people look at this one.
+    # Without a start date, a search from 2000 finds a recent example, and the last full cycle before the end is exact.
     starts = [max(begins)] if begins else [datetime(2000, 1, 1), datetime(max(1, end.year - CYCLE_YEARS), 1, 1)]
-    moments = (_first_moment(one, two, seconds, start, end) for start in starts if seconds and start < end)
+    moments = (_find_first_moment(one, two, seconds, start, end) for start in starts if seconds and start < end)
     return next((moment for moment in moments if moment is not None), None)
 
 
-def _first_moment(
+def _find_first_moment(
     one: TimePeriod, two: TimePeriod, seconds: list[tuple[int, int]], start: datetime, end: datetime
 ) -> datetime | None:
-    numbers = {length: _common_days(one, two, length) for length in range(28, 32)}
-    for year, month in _months(start, end):
+    numbers = {length: _list_common_days(one, two, length) for length in range(28, 32)}
+    for year, month in _iterate_months(start, end):
         if any(period.months and month not in period.months for period in (one, two)):
             continue
         for number in numbers[calendar.monthrange(year, month)[1]]:
@@ -159,22 +161,26 @@ def _first_moment(
     return None
 
 
-def _common_days(one: TimePeriod, two: TimePeriod, length: int) -> list[int]:
-    """The days that both allow in a month of a length."""
-    return [day for day in range(1, length + 1) if _has_day(one, day, length) and _has_day(two, day, length)]
+def _list_common_days(one: TimePeriod, two: TimePeriod, length: int) -> list[int]:
+    """The days that both periods allow in a month of this length."""
+    return [
+        day
+        for day in range(1, length + 1)
+        if _allows_day_number(one, day, length) and _allows_day_number(two, day, length)
+    ]
 
 
-def _has_day(period: TimePeriod, day: int, length: int) -> bool:
+def _allows_day_number(period: TimePeriod, day: int, length: int) -> bool:
     return not period.days or day in period.days or day - length - 1 in period.days
 
 
-def _months(start: datetime, end: datetime) -> Iterable[tuple[int, int]]:
+def _iterate_months(start: datetime, end: datetime) -> Iterable[tuple[int, int]]:
     last = min(end.year, start.year + CYCLE_YEARS, 9999)
     for year in range(start.year, last + 1):
         for month in range(start.month if year == start.year else 1, 13):
             yield year, month
 
 
-def _meeting_seconds(ones: Intervals, twos: Intervals) -> list[tuple[int, int]]:
+def _intersect_seconds(ones: Intervals, twos: Intervals) -> list[tuple[int, int]]:
     pairs = [(max(a, c), min(b, d)) for a, b in ones for c, d in twos]
     return sorted((start, end) for start, end in pairs if start < end)

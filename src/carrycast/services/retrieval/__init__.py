@@ -1,4 +1,4 @@
-"""Retrieval of stored events: repositories store them, requests find a repository, responses travel the path back."""
+"""Retrieval of stored events: requests are forwarded to a repository, and responses return along the same path."""
 
 from typing import TYPE_CHECKING
 

@@ -12,20 +12,20 @@ MAX_PATH = 64
 MAX_IDS = 256
 MAX_ATTEMPT = 255
 MAX_HOPS = 65535
-"""The largest hop count of an event message; a forged one may begin there."""
+"""The largest hop count of an event message. Counts saturate there, since a forged message may start with it."""
 WHOLE = 1 << 30
-"""The credit of a request: its parts share it, and when all of it has come back nothing is missing."""
+"""The credit of a request. Its parts share the credit, and the request is complete when all of it has returned."""
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 32)]
 Credit = Annotated[int, Meta(ge=1, le=WHOLE)]
 PathStack = Annotated[tuple[NodeId, ...], Meta(max_length=MAX_PATH)]
-"""The nodes that a request has passed, newest first; the responses travel it back."""
+"""The nodes that a request has passed, newest first. Responses return along this path."""
 Ids = Annotated[tuple[EventId, ...], Meta(max_length=MAX_IDS)]
 
 
 class RetrievalId(NamedTuple):
-    """A requester's number of a request. The incarnation keeps responses to a node that has crashed since from counting
-    for later requests; `attempt` counts repetitions, since the responses of different attempts must not be added up."""
+    """A requester's number of a request. The incarnation tells requests before and after a crash apart. `attempt`
+    counts repetitions, because the credits of different attempts must not be added up."""
 
     incarnation: Count
     number: Count
@@ -34,8 +34,8 @@ class RetrievalId(NamedTuple):
 
 class RetrievalRequest(Message, frozen=True, gc=False, tag=6):
     """[000 §IV] A request: a filter and the nodes that it has passed. Requests of applications and of subscriptions
-    with history are sent alike. Events in `known` need not be sent: the requester has them, or will get them from a
-    node on the path."""
+    with history are sent alike. Events in `known` need not be sent: the requester has them, or a node on the path sends
+    them."""
 
     durations: ClassVar[tuple[str, ...]] = ("remaining_s",)
 
@@ -65,7 +65,7 @@ class RetrievalResponse(EventMessage, frozen=True, gc=False, kw_only=True, tag=7
 
 
 class ResponseEnd(Message, frozen=True, gc=False, tag=8):
-    """The ids of all events that answer a part of a request. Responses may be lost or late, so the requester checks."""
+    """The ids of all events that answer a part of a request, by which the requester detects lost or late responses."""
 
     ask: RetrievalId
     path: PathStack

@@ -1,4 +1,4 @@
-"""The choice of repositories for a request: one that has all of it, else one for each part."""
+"""The choice of repositories for a request: one that stores all of its events, else one for each part."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -26,8 +26,8 @@ Choose = Callable[[list[RepositoryBranch]], RepositoryBranch]
 
 
 def split_request(wanted: Filter, branches: list[RepositoryBranch], choose: Choose) -> list[RequestPart]:
-    """[000 §IV] "forwards the request to only one of them", if each has all events of the request. If none has,
-    repositories store different roles [000 §III], and each part goes to one that has it."""
+    """Split a request over repositories. [000 §IV] "forwards the request to only one of them", if some have all events
+    of the request. Otherwise repositories store different roles [000 §III], and each part is sent to one of them."""
     overlapping = [branch for branch in branches if Filter(branch.filter).overlaps(wanted)]
     replicas = [branch for branch in overlapping if Filter(branch.filter).covers(wanted)]
     if replicas:
@@ -36,18 +36,18 @@ def split_request(wanted: Filter, branches: list[RepositoryBranch], choose: Choo
     while overlapping:
         chosen = choose(overlapping)
         stored = Filter(chosen.filter)
-        part = intersection(wanted, stored)
+        part = intersect_filters(wanted, stored)
         parts.append(RequestPart(chosen.neighbor, part.text))
         overlapping = [
             branch
             for branch in overlapping
-            if branch is not chosen and not stored.covers(intersection(wanted, Filter(branch.filter)))
+            if branch is not chosen and not stored.covers(intersect_filters(wanted, Filter(branch.filter)))
         ]
     return parts
 
 
-def intersection(one: Filter, two: Filter) -> Filter:
-    """A filter for the events that both filters match; the first filter if that would be too long."""
+def intersect_filters(one: Filter, two: Filter) -> Filter:
+    """Return a filter for the events that both filters match, or the first filter if that would be too long."""
     if two.covers(one):
         return one
     if one.covers(two):

@@ -1,4 +1,4 @@
-"""The requests of a node: sent as soon as a repository can be reached, closed when complete or on time-out."""
+"""The requests of a node: sent as soon as a repository is reachable, closed when complete or on time-out."""
 
 from typing import Protocol
 
@@ -28,7 +28,7 @@ from carrycast.services.retrieval.settings import RetrievalSettings
 
 
 class OpenRequest:
-    """A request of an application, or the history of a subscription, until all events are here or it times out."""
+    """A request of an application, or for the history of a subscription, until it is complete or times out."""
 
     __slots__ = (
         "announced",
@@ -66,11 +66,11 @@ class OpenRequest:
         self.retries = retries
         self.elsewhere = elsewhere
         self.waiting = False
-        """Whether no repository can be reached yet."""
+        """Whether no repository is reachable yet."""
         self.late = False
-        """Whether the application was told that its history is incomplete, and still gets the events that arrive."""
+        """Whether the history was reported as incomplete. Events that arrive later are still delivered."""
         self.not_before = 0.0
-        """For a late request: when it may be sent again because a route is new."""
+        """The time from which a late request may be sent again over a new route."""
         self.via: tuple[NodeId, ...] = ()
         """The neighbors to which the request was sent last."""
         self.attempt = 0
@@ -79,25 +79,25 @@ class OpenRequest:
         self.taken: dict[EventId, None] = {}
         self.announced: dict[EventId, None] = {}
 
-    def missing(self) -> list[EventId]:
+    def find_missing(self) -> list[EventId]:
         """The announced events that have not arrived."""
         return [event for event in self.announced if event not in self.taken]
 
-    def complete(self) -> bool:
-        """Whether every repository that was asked has listed its events, and all of them are here."""
-        return self.credit == WHOLE and not self.missing()
+    def is_complete(self) -> bool:
+        """Whether every repository that was asked has listed its events, and all of them have arrived."""
+        return self.credit == WHOLE and not self.find_missing()
 
-    def again(self) -> None:
-        """Begin another attempt: only its responses count for completeness, and events that have arrived stay."""
+    def start_attempt(self) -> None:
+        """Start another attempt. Only its responses count for completeness; events that have arrived stay."""
         self.attempt = (self.attempt + 1) % (MAX_ATTEMPT + 1)
         self.credit = 0
 
 
 class RequestForwarder(Protocol):
-    """The node that forwards requests, and that responses are for."""
+    """The service that forwards the requests and receives the responses."""
 
     def forward_own(self, now: float, request: RetrievalRequest, elsewhere: bool) -> tuple[NodeId, ...]:
-        """Forward a request of this node. Returns the neighbors it went to; none if no repository can be reached."""
+        """Forward a request of this node. Returns the neighbors it was sent to; none if no repository is reachable."""
 
     def on_history_event(self, now: float, subscription: SubscriptionId, message: RetrievalResponse) -> None:
         """A stored event for the history of a subscription."""
@@ -130,7 +130,7 @@ class Requester:
         self._open(now, request.id, request.filter, request.attributes, patience_s, elsewhere=request.elsewhere)
 
     def cancel(self, request: RequestId) -> None:
-        """The application does not wait for the responses any more; those that still arrive are dropped."""
+        """The application cancels a request; later responses are dropped."""
         for id, ask in list(self._requests.items()):
             if isinstance(ask.wanted_by, RequestId) and ask.wanted_by == request:
                 self._disarm(id)
@@ -139,7 +139,7 @@ class Requester:
     def subscribe(self, now: float, subscription: Subscription, known: tuple[EventId, ...]) -> None:
         """A subscription requests its history."""
         if self._waits:
-            # An open request for the same history would bring everything twice.
+            # An open request for the same history would return every event twice.
             for id in self._requests_of(subscription.id):
                 self._disarm(id)
                 del self._requests[id]
@@ -152,7 +152,7 @@ class Requester:
             self._close(now, id)
 
     def _requests_of(self, subscription: SubscriptionId) -> list[RetrievalId]:
-        # An application's request may have the same number; it is of another type.
+        # An application's request may have an equal id of another type.
         requests = self._requests.items()
         return [
             id for id, ask in requests if isinstance(ask.wanted_by, SubscriptionId) and ask.wanted_by == subscription
@@ -165,7 +165,7 @@ class Requester:
         word, id = key
         assert isinstance(id, RetrievalId)
         if word == "patience":
-            self._on_patience_over(now, id)
+            self._on_patience_expired(now, id)
         else:
             self._retry(now, id)
         return True
@@ -176,17 +176,17 @@ class Requester:
             ask.waiting = ask.waiting or neighbor in ask.via
 
     def on_routes(self, now: float) -> None:
-        """A neighbor or an advertisement is new: send the requests that wait for one, or have waited too long."""
+        """There is a new neighbor or advertisement: send the requests that wait for a route, then the late ones."""
         for id, ask in list(self._requests.items()):
             if ask.waiting:
                 self._resend(now, id, ask)
             elif ask.late:
-                # Not with each advertisement: a neighbor may send any number of them.
+                # Delayed, because a neighbor may send any number of advertisements.
                 self._port.set_timer(("again", id), max(0.0, ask.not_before - now))
 
     def _resend(self, now: float, id: RetrievalId, ask: OpenRequest) -> None:
         if ask.via:
-            ask.again()
+            ask.start_attempt()
         ask.not_before = now + self.settings.history_s
         self._send(now, id, ask, ask.until - now)
 
@@ -228,10 +228,10 @@ class Requester:
             self._port.set_timer(("again", id), self.settings.retry_s)
             return
         ask.retries -= 1
-        ask.again()
+        ask.start_attempt()
         if ask.retries:
             self._port.set_timer(("again", id), self.settings.retry_s)
-        self._port.note(Fact("ask_again", value=float(len(ask.missing()))))
+        self._port.note(Fact("ask_again", value=float(len(ask.find_missing()))))
         self._send(now, id, ask, ask.until - now)
 
     def _send(self, now: float, id: RetrievalId, ask: OpenRequest, remaining_s: float) -> None:
@@ -257,7 +257,7 @@ class Requester:
 
     def take(self, now: float, message: RetrievalResponse | ResponseEnd) -> None:
         """A response has arrived."""
-        ask = self._requests.get(without_attempt(message.ask))
+        ask = self._requests.get(remove_attempt(message.ask))
         if ask is None:
             event = message.event.id if isinstance(message, RetrievalResponse) else None
             self._port.note(Fact("drop", event=event, reason="answer_for_nobody"))
@@ -280,14 +280,14 @@ class Requester:
                 self._port.answer(ask.wanted_by, message.event, message.hops)
             else:
                 self._forwarding.on_history_event(now, ask.wanted_by, message)
-        if ask.complete():
-            self._close(now, without_attempt(message.ask))
+        if ask.is_complete():
+            self._close(now, remove_attempt(message.ask))
 
     def _matches(self, ask: OpenRequest, event: Event) -> bool:
         """Whether an event matches the request. Responders are not authenticated, so this is checked on arrival."""
         return serves(event, Subscription(SubscriptionId(0, 0), ask.filter, attributes=ask.attributes))
 
-    def _on_patience_over(self, now: float, id: RetrievalId) -> None:
+    def _on_patience_expired(self, now: float, id: RetrievalId) -> None:
         ask = self._requests[id]
         if not self._is_permanent(ask):
             self._close(now, id)
@@ -299,7 +299,7 @@ class Requester:
     def _close(self, now: float, id: RetrievalId) -> None:
         ask = self._requests.pop(id)
         self._disarm(id)
-        complete = ask.complete()
+        complete = ask.is_complete()
         if complete:
             self._port.note(Fact("ask_complete", value=now - ask.since))
         elif not ask.late:
@@ -311,8 +311,8 @@ class Requester:
         self._port.cancel_timer(("again", id))
 
     def _note_incomplete(self, ask: OpenRequest) -> None:
-        self._port.note(Fact("ask_incomplete", value=float(len(ask.missing()))))
-        for event in ask.missing()[:MAX_IDS]:
+        self._port.note(Fact("ask_incomplete", value=float(len(ask.find_missing()))))
+        for event in ask.find_missing()[:MAX_IDS]:
             self._port.note(Fact("missing", event=event))
 
     def _notify_end(self, wanted_by: RequestId | SubscriptionId, complete: bool) -> None:
@@ -322,6 +322,6 @@ class Requester:
             self._port.close_history(wanted_by, complete)
 
 
-def without_attempt(ask: RetrievalId) -> RetrievalId:
-    """The id under which a request is known here, whatever its attempt."""
+def remove_attempt(ask: RetrievalId) -> RetrievalId:
+    """The id of a request without the number of its attempt, under which it is kept here."""
     return ask._replace(attempt=0)

@@ -1,8 +1,8 @@
-"""One node's part in the retrieval of stored events, whatever protocol carries the messages.
+"""Retrieval of stored events at one node: requests, forwarding and responses, within any protocol.
 
-[000 §IV] A request goes to one of the repositories that advertise matching events, and records the nodes it passes.
-Each response carries one event and travels that path back. Subscription tables are not consulted on the way, so only
-the requester receives old events.
+[000 §IV] A request is forwarded to one of the repositories that advertise matching events, and records the nodes it
+passes. Each response carries one event and returns along that path. Subscription tables are not used on the way, so
+only the requester receives old events.
 """
 
 from abc import ABC, abstractmethod
@@ -38,8 +38,8 @@ class _Waiting(NamedTuple):
 
 
 class WaitingRequests:
-    """Requests of other nodes that wait because no route to a repository is known; bounded, each until its time-out.
-    The neighbor with the most of them makes room."""
+    """Requests of other nodes that wait because no route to a repository is known, each until its time-out. When there
+    are too many, the oldest request of the neighbor with the most requests is dropped."""
 
     def __init__(self, port: Port, most: int) -> None:
         self._port = port
@@ -50,7 +50,7 @@ class WaitingRequests:
         return len(self._waiting)
 
     def add(self, now: float, sender: NodeId, request: RetrievalRequest) -> None:
-        """Let a request wait; a later attempt replaces an earlier one."""
+        """Add a request; a later attempt replaces an earlier one."""
         key = (request.path[-1], request.ask._replace(attempt=0))
         if key not in self._waiting and len(self._waiting) >= self._most:
             self._make_room()
@@ -60,7 +60,7 @@ class WaitingRequests:
     def take(self, now: float) -> list[tuple[NodeId, RetrievalRequest]]:
         """Remove and return all waiting requests, with their remaining time."""
         found = [
-            (one.sender, _with_remaining(one.request, one.until - now))
+            (one.sender, _replace_remaining(one.request, one.until - now))
             for one in self._waiting.values()
             if one.until > now
         ]
@@ -95,14 +95,14 @@ class WaitingRequests:
         self._port.set_timer(WAITING_TIMER, max(0.0, end - now))
 
 
-def _with_remaining(request: RetrievalRequest, remaining_s: float) -> RetrievalRequest:
+def _replace_remaining(request: RetrievalRequest, remaining_s: float) -> RetrievalRequest:
     return RetrievalRequest(
         request.ask, request.filter, request.attributes, request.path, remaining_s, request.credit, request.known
     )
 
 
 class RetrievalRoutes(ABC):
-    """What the service needs to know of the protocol that it is part of."""
+    """The information about routes that the protocol provides to the service."""
 
     @abstractmethod
     def branches(self, without: NodeId) -> list[RepositoryBranch]:
@@ -114,20 +114,20 @@ class RetrievalRoutes(ABC):
 
     @abstractmethod
     def history(self, now: float, subscription: SubscriptionId, event: Event, hops: int) -> None:
-        """An event from before a subscription; it may also have arrived as a publication."""
+        """Deliver an event of a subscription's history. It may also have arrived as a publication."""
 
 
 class Retrieval:
     """Sends requests, forwards requests and responses, and answers from the events that this node stores."""
 
     def __init__(
-        self, node: NodeId, port: Port, host: Host, rng: Random, settings: RetrievalSettings, ways: RetrievalRoutes
+        self, node: NodeId, port: Port, host: Host, rng: Random, settings: RetrievalSettings, routes: RetrievalRoutes
     ) -> None:
         self._node = node
         self._port = port
         self._rng = rng
         self._settings = settings
-        self._routes = ways
+        self._routes = routes
         self.stored = StoredEvents(port, host.store, settings.max_stored)
         self._requester = Requester(port, settings, host.incarnation, self)
         self._waits = settings.no_route == "wait"
@@ -135,8 +135,6 @@ class Retrieval:
         self._answers_from: dict[NodeId, int] = {}
         """The number of responses from each neighbor: the load of it and the nodes behind it."""
         self._cache = LeasedBuffer(settings.cache) if settings.cache else None
-
-    # Applications and the host.
 
     def start(self, now: float) -> None:
         """Load the stored events."""
@@ -157,12 +155,12 @@ class Retrieval:
         self._requester.request(now, request)
 
     def cancel(self, request: RequestId) -> None:
-        """The application does not wait for the responses any more."""
+        """The application cancels a request."""
         self._requester.cancel(request)
 
     def subscribe(self, now: float, subscription: Subscription, known: tuple[EventId, ...] = ()) -> None:
-        """[000 §IV] A new subscriber requests the events that were published before, or one that was disconnected those
-        that it missed: called after its subscription was sent, so that no event is lost in between."""
+        """[000 §IV] Request the events that were published before a new subscription, or while the subscriber was
+        disconnected. Called after the subscription was sent, so that no event is lost in between."""
         self._requester.subscribe(now, subscription, known)
 
     def unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
@@ -187,7 +185,7 @@ class Retrieval:
             self._waiting.forget(neighbor)
 
     def on_routes(self, now: float) -> None:
-        """A neighbor or an advertisement is new: forward the requests that wait for one."""
+        """There is a new neighbor or advertisement: forward the requests that wait for a route."""
         if self._waits:
             self._requester.on_routes(now)
             if len(self._waiting):
@@ -218,7 +216,7 @@ class Retrieval:
         return ""
 
     def forward_own(self, now: float, request: RetrievalRequest, elsewhere: bool) -> tuple[NodeId, ...]:
-        """Forward a request of this node. Returns the neighbors it went to; none if no repository can be reached."""
+        """Forward a request of this node. Returns the neighbors it was sent to; none if no repository is reachable."""
         return self._forward_request(now, self._node, request, elsewhere)
 
     def _forward_request(
@@ -226,7 +224,7 @@ class Retrieval:
     ) -> tuple[NodeId, ...]:
         branches = self._routes.branches(sender)
         own = [] if elsewhere else [RepositoryBranch(self._node, text, 0) for text in self.stored.filters]
-        parts = self._parts(Filter(request.filter), own, branches, not request.path)
+        parts = self._split(Filter(request.filter), own, branches, not request.path)
         if self._waits and request.path and not (parts and self._routes.reaches(sender)):
             # No repository, or no path back, is known yet.
             self._waiting.add(now, sender, request)
@@ -252,7 +250,7 @@ class Retrieval:
                 self._port.send(part.neighbor, onward)
         return tuple(part.neighbor for part in parts)
 
-    def _parts(
+    def _split(
         self, wanted: Filter, own: list[RepositoryBranch], branches: list[RepositoryBranch], asking: bool
     ) -> list[RequestPart]:
         # A request of this node that its own store can answer completely needs no message.
@@ -274,8 +272,8 @@ class Retrieval:
     def _answer(
         self, now: float, request: RetrievalRequest, filter: str, credit: int, known: tuple[EventId, ...]
     ) -> None:
-        """[000 §IV] "sends back a Response() message for each matching event"; and at the end, which they were."""
-        found = self.stored.wanted(now, filter, request.attributes)
+        """[000 §IV] "sends back a Response() message for each matching event". The end lists their ids."""
+        found = self.stored.find_matching(now, filter, request.attributes)
         self._port.note(Fact("asked", peer=request.path[-1] if request.path else self._node))
         for event, left_s in found:
             if event.id not in known:
@@ -292,7 +290,7 @@ class Retrieval:
                 self._send_back(now, ResponseEnd(request.ask, (self._node, *request.path), part, chunk))
 
     def _answer_from_cache(self, now: float, request: RetrievalRequest) -> tuple[EventId, ...]:
-        """[000 §VIII] Answer from responses that passed by before; the repository need not send those again."""
+        """[000 §VIII] Answer from cached responses, and return the ids that the repository need not send again."""
         assert self._cache is not None
         self._cache.expire(now)
         known = list(request.known)
@@ -335,13 +333,11 @@ class Retrieval:
         else:
             self._port.send(path[0], ResponseEnd(message.ask, path, message.credit, message.events))
 
-    # Responses to the node's own requests.
-
     def on_response(self, now: float, message: RetrievalResponse) -> None:
-        """A repository that was disconnected, or is new, stores the responses it gets."""
+        """A response to a request of this node. A repository that was disconnected, or is new, stores its event."""
         if self.stored.wants(message.event):
             self.stored.keep(now, message.event, message.remaining_s)
 
     def on_history_event(self, now: float, subscription: SubscriptionId, message: RetrievalResponse) -> None:
-        """An event from before a subscription."""
+        """An event of a subscription's history has arrived."""
         self._routes.history(now, subscription, message.event, message.hops)

@@ -18,7 +18,7 @@ class _StoredEvent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredEvents:
-    """Events of some filters, until they expire on the node's own clock, which goes on over a crash."""
+    """The events of some filters, until they expire on the node's own clock, which continues over a crash."""
 
     def __init__(self, port: Port, store: DurableStore, capacity: int) -> None:
         self._port = port
@@ -51,14 +51,13 @@ class StoredEvents:
         self._filters[filter.text] = self._filters.get(filter.text, 0) + 1
 
     def close(self, text: str) -> None:
-        """Store no more events of a filter; those that are stored stay until they expire, and are not advertised any
-        more."""
+        """Stop storing events of a filter. Its stored events stay until they expire, and are no longer advertised."""
         self._filters[text] -= 1
         if not self._filters[text]:
             del self._filters[text]
 
     def wants(self, event: Event) -> bool:
-        """Whether an event is to be stored."""
+        """Whether an event matches one of the filters."""
         return any(Filter(text).matches(event.attributes) for text in self._filters)
 
     def keep(self, now: float, event: Event, remaining_s: float) -> bool:
@@ -75,8 +74,8 @@ class StoredEvents:
         self._restart_timer(now)
         return True
 
-    def wanted(self, now: float, filter: str, attributes: dict[str, Scalar]) -> list[tuple[Event, float]]:
-        """The events that match and that a node with these attributes may read, with their remaining leases."""
+    def find_matching(self, now: float, filter: str, attributes: dict[str, Scalar]) -> list[tuple[Event, float]]:
+        """Find the events that match a filter and admit a node with these attributes, with their remaining leases."""
         return [(kept.event, kept.until - now) for kept in self._buffer.find_matching(now, filter, attributes)]
 
     def expire(self, now: float) -> None:

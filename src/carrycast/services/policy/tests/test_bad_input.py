@@ -206,5 +206,5 @@ def test_periods_at_the_ends_of_the_calendar_break_nothing() -> None:
             find_conflict(one, two)
         for utc_s in (-1e12, 0.0, 1e12):
             period = one.periods[0]
-            assert period.is_applicable(WallTime(utc_s)) in (True, False)
-            assert period.change_s(WallTime(utc_s, 50_000)) > 0
+            assert period.includes(WallTime(utc_s)) in (True, False)
+            assert period.next_change_s(WallTime(utc_s, 50_000)) > 0

@@ -204,16 +204,16 @@ def test_a_cluster_manager_is_named_by_its_name() -> None:
     lamp, manager = bus.node("lamp", name="lamp-1"), bus.node(name="boss")
     lamp.run("policy_enforcement", manager="boss", enroll_s=5.0)
     bus.pass_s(1)
-    listed_policies = lamp.command("policy_enforcement", "list")
-    assert listed_policies is not None
-    assert listed_policies["manager"] == "boss, which has not been heard of"
+    report = lamp.command("policy_enforcement", "list")
+    assert report is not None
+    assert report["manager"] == "boss, which has not been heard of"
     manager.run("policy_decision", manager=True)
     tell(tool, "publish", text="policy dim roles lamp then { set level = 1 }")
     assert lamp.acted == [("set", "level", 1)]
     assert states(tool, "dim")["dim"]["lamp-1"] == "enforced"
-    listed_policies = lamp.command("policy_enforcement", "list")
-    assert listed_policies is not None
-    assert (listed_policies["manager"], listed_policies["in_force"]) == ("boss", ["dim version 1"])
+    report = lamp.command("policy_enforcement", "list")
+    assert report is not None
+    assert (report["manager"], report["in_force"]) == ("boss", ["dim version 1"])
     managing = manager.command("policy_decision", "list")
     assert managing is not None
     assert managing["manages"] == ["lamp-1"]
@@ -231,9 +231,9 @@ def test_a_manager_that_has_nothing_to_say_is_heard_of() -> None:
     point = lamp.run("policy_enforcement", manager="boss", enroll_s=5.0)
     bus.pass_s(1)
     assert isinstance(point, EnforcementPoint)
-    listed_policies = lamp.command("policy_enforcement", "list")
-    assert listed_policies is not None
-    assert listed_policies["manager"] == "boss"
+    report = lamp.command("policy_enforcement", "list")
+    assert report is not None
+    assert report["manager"] == "boss"
 
 
 def test_a_replaced_manager_of_the_same_name_is_obeyed() -> None:

@@ -1,7 +1,12 @@
 """Which repositories a request goes to, worked by hand."""
 
 from carrycast.core.matching import Filter
-from carrycast.services.retrieval.repository_choice import RepositoryBranch, RequestPart, intersection, split_request
+from carrycast.services.retrieval.repository_choice import (
+    RepositoryBranch,
+    RequestPart,
+    intersect_filters,
+    split_request,
+)
 
 
 def first(branches: list[RepositoryBranch]) -> RepositoryBranch:
@@ -41,4 +46,4 @@ def test_who_has_nothing_of_it_is_not_asked() -> None:
 def test_a_part_that_would_be_too_long_to_say_is_asked_for_in_whole() -> None:
     one = Filter("a in (" + ", ".join(f"'{number:050}'" for number in range(60)) + ")")
     two = Filter("b in (" + ", ".join(f"'{number:050}'" for number in range(60)) + ")")
-    assert intersection(one, two) == one
+    assert intersect_filters(one, two) == one
