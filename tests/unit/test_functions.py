@@ -1,4 +1,4 @@
-"""Users' functions: how they are found, what they are given, and what becomes of their mistakes."""
+"""Users' functions: loading, arguments, and errors."""
 
 import sys
 from pathlib import Path

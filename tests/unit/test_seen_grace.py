@@ -1,4 +1,4 @@
-"""How long past its lease a carried event is remembered: a copy elsewhere may end a little later, and is not new."""
+"""The id of a carried event is remembered beyond its lease, because a copy elsewhere may expire a little later."""
 
 from random import Random
 

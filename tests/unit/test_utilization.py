@@ -1,4 +1,4 @@
-"""The busy share, worked by hand and against a plain sum."""
+"""Utilization, computed by hand and compared with a simple sum."""
 
 from random import Random
 

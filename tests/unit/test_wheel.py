@@ -1,4 +1,4 @@
-"""What is installed: all of carrycast but the tests beside its protocols."""
+"""The wheel contains all of carrycast except the tests beside its protocols."""
 
 import tomllib
 import zipfile

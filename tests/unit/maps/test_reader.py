@@ -1,4 +1,4 @@
-"""Reading maps: what a file says, and one line for whatever is wrong with it."""
+"""Map files are read, and each mistake in a file is reported in one line."""
 
 import re
 from pathlib import Path

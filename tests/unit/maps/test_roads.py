@@ -1,4 +1,4 @@
-"""Road maps as values: waypoints, the nearest of them, distances; against exact arithmetic."""
+"""Waypoints, nearest waypoints and distances of road maps, compared with exact arithmetic."""
 
 from fractions import Fraction
 from math import sqrt

@@ -1,4 +1,4 @@
-"""Filters that say the same have one text, and it parses back."""
+"""Equivalent filters have the same canonical text, which parses to the same filter."""
 
 import copy
 import pickle

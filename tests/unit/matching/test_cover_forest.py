@@ -1,4 +1,4 @@
-"""The roots of a forest are the fewest filters that cover all, however the filters came and went."""
+"""The roots of a cover forest are the smallest covering set, in whatever order filters are added and removed."""
 
 from collections import Counter
 from random import Random

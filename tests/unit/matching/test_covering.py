@@ -1,4 +1,4 @@
-"""The covering index answers as comparing each pair of filters does."""
+"""The covering index gives the same results as a comparison of all pairs of filters."""
 
 from random import Random
 

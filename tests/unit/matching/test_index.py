@@ -1,4 +1,4 @@
-"""The index finds exactly the filters that match, in the order of their adding."""
+"""The index finds exactly the filters that match, in order of insertion."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""`like`."""
+"""Patterns of `like`."""
 
 import re
 from random import Random

@@ -1,4 +1,4 @@
-"""The values to which a filter pins an attribute."""
+"""The values of an attribute that a filter allows, if they can be listed."""
 
 import pytest
 from hypothesis import given, strategies as st

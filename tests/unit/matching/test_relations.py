@@ -1,4 +1,4 @@
-"""`covers` and `overlaps`: never wrong, and complete for conjunctions."""
+"""`covers` and `overlaps` are sound, and complete for conjunctions."""
 
 from itertools import product
 from random import Random

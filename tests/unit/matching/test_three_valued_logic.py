@@ -1,4 +1,4 @@
-"""Filters answer as SQL does."""
+"""Filters give the same results as SQL."""
 
 import json
 import subprocess

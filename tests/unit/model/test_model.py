@@ -1,4 +1,4 @@
-"""Frozen values: what they refuse, and that they stay as they are."""
+"""Model values reject invalid fields and are immutable."""
 
 import enum
 import math

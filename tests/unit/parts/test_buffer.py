@@ -1,4 +1,4 @@
-"""What a durable buffer and memory hold is what they are read back with, in the same order."""
+"""A durable buffer and a durable duplicate cache are restored with the same content and order."""
 
 from carrycast.core.model import Event, EventId
 from carrycast.core.parts.buffer import BufferedEvent, DurableBuffer

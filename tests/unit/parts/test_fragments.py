@@ -1,4 +1,4 @@
-"""Large messages in pieces."""
+"""Fragmentation and reassembly of messages."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Soft state within a few hops: who is known over which link, and when it is forgotten."""
+"""The horizon knows each node over one link, and forgets nodes when their reports expire."""
 
 from carrycast.core.parts.horizon import COPY_LIFE_S, Horizon, next_sequence
 

@@ -1,4 +1,4 @@
-"""Known filters: matching, covering, and tables without idle entries."""
+"""Known filters: matching, covering, and tables without redundant entries."""
 
 import pytest
 from hypothesis import given, strategies as st

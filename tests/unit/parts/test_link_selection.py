@@ -1,4 +1,4 @@
-"""How many links an event takes, and which."""
+"""The number and the choice of links for an event."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""The retention log: what is promised stays, what is not makes room, and both are bounded in bytes."""
+"""The retention log keeps guaranteed events, evicts others, and is bounded in bytes."""
 
 import msgspec
 import pytest

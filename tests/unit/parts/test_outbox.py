@@ -1,4 +1,4 @@
-"""Messages on their way to peers: retried, superseded by key, aged while they wait, given up with a cause."""
+"""Messages to peers are retried, superseded by key, aged while they wait, or given up with a cause."""
 
 from collections.abc import Hashable
 from typing import ClassVar

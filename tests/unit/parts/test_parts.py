@@ -1,4 +1,4 @@
-"""The mechanisms that protocols compose, one by one."""
+"""Single mechanisms that protocols compose."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Store and forward: when copies are due, and what makes them go."""
+"""Copies for retransmission: the times of attempts, and the reasons for removal."""
 
 import pytest
 

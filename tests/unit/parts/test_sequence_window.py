@@ -1,4 +1,4 @@
-"""Numbers of a counter, met or not."""
+"""The sliding window of received sequence numbers."""
 
 from hypothesis import given, strategies as st
 

@@ -1,4 +1,4 @@
-"""The applications of a node: what is whose, what comes after what, and nothing after the end."""
+"""The applications of a node: ownership of subscriptions and requests, order of handlers, and stop."""
 
 from collections.abc import Callable, Mapping
 from random import Random

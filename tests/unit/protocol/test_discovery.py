@@ -1,4 +1,4 @@
-"""Beacons alone: when a node speaks, whom it believes to hear, and what it does with liars."""
+"""Beacons: the times at which a node sends them, its neighbors, and forged beacons."""
 
 from random import Random
 

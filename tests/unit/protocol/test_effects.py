@@ -1,4 +1,4 @@
-"""Effects as values, in the order in which a handler asked for them."""
+"""Effects as values, in the order of the port calls."""
 
 from carrycast.core.model import Event, EventId, RequestId, SubscriptionId
 from carrycast.core.protocol import Beacon, Fact, RecordingPort

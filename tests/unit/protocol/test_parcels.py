@@ -1,4 +1,4 @@
-"""Parcels that waited on their way through routers: the message within is as old as its parcel says."""
+"""The message in a parcel is aged by the waiting time of the parcel."""
 
 from random import Random
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""The stack: every handler is entered in one place, and what a layer says to another waits for its turn."""
+"""Every handler of a stack is called in one place, and calls between layers are queued."""
 
 from collections.abc import Callable, Sequence
 from random import Random

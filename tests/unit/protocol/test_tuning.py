@@ -1,4 +1,4 @@
-"""Settings that change while a machine runs: those that may do, at once, and the others are refused by name."""
+"""Settings that can change at run time change at once, and others are refused."""
 
 from carrycast.core.model import Event, EventId
 from carrycast.core.protocol import BeaconSettings, RecordingPort, StackPlan, StateMachine

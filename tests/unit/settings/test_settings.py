@@ -1,4 +1,4 @@
-"""Settings that people wrote: typed, or one line that says what is wrong where."""
+"""Settings files become typed values, or one line with the place and the problem."""
 
 from pathlib import Path
 from typing import Annotated

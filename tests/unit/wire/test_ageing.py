@@ -1,4 +1,4 @@
-"""Messages and parcels that wait: their durations shrink, and at the end there is nothing left of them."""
+"""The durations in messages and parcels shrink while they wait, until the message expires."""
 
 from math import inf, nan
 

@@ -1,4 +1,4 @@
-"""Frames: whatever the bytes are, a message or a DecodeError with a name."""
+"""Any bytes decode to a message or raise a DecodeError with a reason."""
 
 import struct
 from enum import StrEnum

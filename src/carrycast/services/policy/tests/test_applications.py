@@ -1,4 +1,4 @@
-"""Tool, repository, decision point and enforcement point together, each a machine that only reacts."""
+"""Tool, repository, decision point and enforcement point work together."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""What others send, and what a node has in its store, may be anything: it is dropped by name, and nothing is lost."""
+"""Invalid messages and stored records are dropped with a named reason, and valid ones are not lost."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The text and the JSON of policies: what is written is read as the same, and a mistake is named where it stands."""
+"""Policies survive formatting and parsing as text and JSON, and errors have the position."""
 
 from datetime import datetime, time
 

@@ -1,4 +1,4 @@
-"""Whatever is read, as text or from the network, is either what it says or refused in one line."""
+"""Random texts and messages are either valid policies or rejected in one line."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Tool and repositories agree with what nodes hold: policies that no repository saw, nodes that were away, failures."""
+"""Tool and repositories learn policies that no repository stored, from nodes that were disconnected or failed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which repositories a request goes to, worked by hand."""
+"""The choice of repositories for a request, with results computed by hand."""
 
 from carrycast.core.matching import Filter
 from carrycast.services.retrieval.repository_choice import (
