@@ -54,8 +54,9 @@ bench: setup ## Measure speed against the yardsticks; writes benchmarks/results.
 compiled: setup ## Compile the engine into build/compiled: long experiments take about half the CPU
 	$(BIN)/python -m benchmarks.compiled
 
-docs: setup ## Build the documentation as a site with search, in build/site
-	$(BIN)/python docs/site.py
+docs: setup ## Check the documentation and build it as a site with search, in build/site
+	$(BIN)/python docs/check.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 lock: ## Pin the newest versions that pyproject.toml allows in requirements.lock
 	rm -rf build/lock

@@ -1,0 +1,276 @@
+"""The reference pages of the site, generated from the code: `docs/hooks.py` adds them when the site is built.
+
+A page that lists commands, keys, metrics or columns is never written by hand, so it cannot be wrong.
+"""
+
+import argparse
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from carrycast.cli import parser
+from carrycast.cli.catalog import settings_of
+from carrycast.core.plugins import find_plugin, plugin_names
+from carrycast.node.config_file import NodeFile
+from carrycast.sim.scenario import Scenario
+from carrycast.trace import (
+    EVENT_COLUMNS,
+    METRICS,
+    ONE_METRICS,
+    SUBSCRIPTION_COLUMNS,
+    TRACE_COLUMNS,
+    Kind,
+)
+
+
+def cli_page() -> str:
+    """Every command with its options."""
+    lines = [
+        "# Command line",
+        "",
+        "Every command of `carrycast`, with its arguments and options. `carrycast COMMAND --help` prints the same.",
+        "",
+        "The exit status is 0 if the work is done, 1 if it failed, and 2 for wrong use.",
+        "With `--json` a command prints one object on standard output and nothing else.",
+    ]
+    for name, command in parser().kinds.items():
+        lines += _command_section(f"carrycast {name}", command, 2)
+    return "\n".join(lines) + "\n"
+
+
+def _command_section(title: str, command: argparse.ArgumentParser, level: int) -> Iterator[str]:
+    below = next((one for one in command._actions if isinstance(one, argparse._SubParsersAction)), None)
+    usage = " ".join(command.format_usage().removeprefix("usage: ").split())
+    yield from ("", f"{'#' * level} {title}", "", command.description or "", "", "```text", usage, "```")
+    options = [one for one in command._actions if one is not below and not isinstance(one, argparse._HelpAction)]
+    if options:
+        yield from ("", "| argument | meaning |", "|---|---|")
+    for one in options:
+        name = ", ".join(f"`{option}`" for option in one.option_strings) or f"`{one.metavar or one.dest}`"
+        value = one.metavar if one.option_strings and one.nargs != 0 else None
+        chosen = "|".join(map(str, one.choices)) if one.choices is not None else value
+        shown = f"{name} `{chosen}`" if chosen and one.option_strings and one.nargs != 0 else name
+        formatter = command._get_formatter()
+        text = formatter._expand_help(one) if one.help else ""
+        yield f"| {_cell(shown)} | {_cell(' '.join(text.split()))} |"
+    for name, nested in below.choices.items() if below is not None else ():
+        yield from _command_section(f"{title} {name}", nested, level + 1)
+
+
+def scenario_page() -> str:
+    """Every key of a scenario."""
+    intro = (
+        "# Scenario keys\n\n"
+        "Every key of a scenario file, with its type, its default and what it means.\n"
+        "[Scenarios](scenarios.md) explains how to write one. The keys of `[mobility]` and `[radio]` depend on the\n"
+        "model, those of `[protocol]` and `[router]` on the name: see\n"
+        "[movement models and radios](reference-models.md) and [protocols](reference-protocols.md).\n"
+    )
+    return intro + _struct_pages(Scenario, "The file", hidden=("base",))
+
+
+def configuration_page() -> str:
+    """Every key of a node's configuration."""
+    intro = (
+        "# Node configuration keys\n\n"
+        "Every key of the configuration of a live node, with its type, its default and what it means.\n"
+        "[Live nodes](live.md) explains how to write one.\n"
+    )
+    return intro + _struct_pages(NodeFile, "The file")
+
+
+def protocols_page() -> str:
+    """The settings of every protocol and router."""
+    lines = [
+        "# Protocols and routers",
+        "",
+        "The settings of every built-in protocol and router, with their defaults.",
+        "",
+    ]
+    for name in plugin_names("protocols"):
+        kind = find_plugin("protocols", name)
+        lines += [f"## Protocol `{name}`", "", _summary(kind), "", _settings_table(kind.settings_type)]
+        for variant, settings in kind.variants.items():
+            changed = ", ".join(f"`{key} = {toml_text(value)}`" for key, value in settings.items())
+            lines += ["", f"Variant `{variant}`: {changed or 'the defaults'}."]
+        lines += [""]
+    for name in plugin_names("routers"):
+        router = find_plugin("routers", name)
+        lines += [f"## Router `{name}`", "", _summary(router), "", _settings_table(router.settings_type), ""]
+    return "\n".join(lines)
+
+
+def models_page() -> str:
+    """The settings of every movement model and radio."""
+    lines = ["# Movement models and radios", "", "The settings of every built-in movement model and radio.", ""]
+    for title, group in (("Movement model", "movement_models"), ("Radio", "radios")):
+        for name in plugin_names(group):
+            kind = find_plugin(group, name)
+            lines += [f"## {title} `{name}`", "", _summary(kind), "", _settings_table(kind), ""]
+    return "\n".join(lines)
+
+
+def metrics_page() -> str:
+    """Every metric, and the names of the ONE."""
+    lines = [
+        "# Metric names",
+        "",
+        "The names of all built-in metrics, the same in `run --json`, `runs.parquet`, tables, figures and claims.",
+        "[What the metrics mean](metrics.md) defines them.",
+        "",
+        "| name | meaning |",
+        "|---|---|",
+        *(f"| `{name}` | {_cell(info.meaning)} |" for name, info in METRICS.items()),
+        "",
+        "## Names of the ONE",
+        "",
+        "Users of the ONE simulator know these names from its `MessageStatsReport`. In Python,",
+        '`simulate(...).metrics["delivery_prob"]` understands them. A message of the ONE has one destination. An event',
+        "may have many subscribers, so carrycast counts pairs of event and subscriber.",
+        "",
+        "| the ONE | carrycast |",
+        "|---|---|",
+        *(f"| `{name}` | {one.formula} |" for name, one in ONE_METRICS.items()),
+        "",
+        "`started`, `aborted`, `dropped`, `removed`, `buffertime_*` and `rtt_*` have no equal. Transfers are frames,",
+        "drops are counted by reason in the trace, and requests are measured apart.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def trace_page() -> str:
+    """The columns of the three tables of a trace."""
+    lines = [
+        "# Trace columns",
+        "",
+        "The tables of a trace, the same in every environment.",
+        "[Traces](traces.md) explains how to record and query them.",
+    ]
+    for name, columns in (
+        ("trace", TRACE_COLUMNS),
+        ("events", EVENT_COLUMNS),
+        ("subscriptions", SUBSCRIPTION_COLUMNS),
+    ):
+        lines += ["", f"## Table `{name}`", "", "| column | type |", "|---|---|"]
+        lines += [f"| `{column}` | {kind} |" for column, kind in columns]
+    kinds = ", ".join(f"`{kind.value}`" for kind in Kind)
+    lines += [
+        "",
+        "## Kinds of rows",
+        "",
+        f"The column `kind` has one of these values: {kinds}. A protocol may note kinds of its own.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def python_page() -> str:
+    """The public Python API, by mkdocstrings."""
+    import carrycast
+
+    lines = [
+        "# Python API",
+        "",
+        "Everything that `import carrycast` offers. [Stability](stability.md) says what may change in which release.",
+        "",
+    ]
+    for name in sorted(set(carrycast.__all__) - {"__version__"}, key=str.lower):
+        found = getattr(carrycast, name)
+        module = found.__module__
+        lines += [f"::: {module}.{name}", ""]
+    for name in ("Client", "Deliveries", "AsyncClient", "AsyncDeliveries"):
+        module = "carrycast.node.api.async_client" if name.startswith("Async") else "carrycast.node.api.client"
+        lines += [f"::: {module}.{name}", ""]
+    return "\n".join(lines)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "reference-cli.md": cli_page,
+    "reference-python.md": python_page,
+    "reference-scenario.md": scenario_page,
+    "reference-configuration.md": configuration_page,
+    "reference-protocols.md": protocols_page,
+    "reference-models.md": models_page,
+    "reference-metrics.md": metrics_page,
+    "reference-trace.md": trace_page,
+}
+"""The generated pages by the names that other pages link to."""
+
+
+def _struct_pages(root: type[msgspec.Struct], title: str, hidden: tuple[str, ...] = ()) -> str:
+    """A table for a struct and, below it, one for each struct that its fields have."""
+    sections: list[str] = []
+    seen: set[type[msgspec.Struct]] = set()
+    waiting: list[tuple[str, type[msgspec.Struct]]] = [(title, root)]
+    while waiting:
+        heading, kind = waiting.pop(0)
+        if kind in seen:
+            continue
+        seen.add(kind)
+        sections += ["", f"## {heading}", "", _summary(kind), "", _settings_table(kind, hidden)]
+        for field, hint in typing.get_type_hints(kind, include_extras=True).items():
+            for nested in _structs_in(hint):
+                path = field if heading == title else f"{heading.strip('`[]')}.{field}"
+                tag = nested.__struct_config__.tag
+                said = f" ({nested.__struct_config__.tag_field} = {tag!r})" if tag is not None else ""
+                listed = "list" in str(hint) or "tuple" in str(hint)
+                waiting.append((f"`[[{path}]]`{said}" if listed else f"`[{path}]`{said}", nested))
+    return "\n".join(sections) + "\n"
+
+
+def _structs_in(hint: object) -> Iterator[type[msgspec.Struct]]:
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        yield hint
+    elif not isinstance(hint, types.GenericAlias) or typing.get_origin(hint) in (list, tuple, dict):
+        for part in typing.get_args(hint):
+            yield from _structs_in(part)
+
+
+def _settings_table(kind: type[msgspec.Struct], hidden: tuple[str, ...] = ()) -> str:
+    rows = [row for row in settings_of(kind) if row["name"] not in hidden]
+    if not rows:
+        return "It has no settings."
+    meanings = _field_docs(kind)
+    lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
+    for row in rows:
+        default = "required" if row["required"] else "" if row["default"] is None else f"`{toml_text(row['default'])}`"
+        meaning = str(row["meaning"]) or meanings.get(str(row["name"]), "")
+        cells = (f"`{row['name']}`", default, str(row["type"]), meaning)
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    return "\n".join(lines)
+
+
+def _field_docs(kind: type) -> dict[str, str]:
+    """The texts below the fields of a class, from its source."""
+    found: dict[str, str] = {}
+    for cls in reversed(kind.__mro__):
+        try:
+            source = inspect.getsource(cls)
+        except (OSError, TypeError):
+            continue
+        for name, text in re.findall(r'^    (\w+): [^\n]+\n    """(.*?)"""', source, re.DOTALL | re.MULTILINE):
+            found[name] = " ".join(text.split())
+    return found
+
+
+def _summary(kind: type) -> str:
+    """The first paragraph of a class's text."""
+    return " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split())
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def toml_text(value: object) -> str:
+    """A value as a TOML file has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {toml_text(item)}" for key, item in value.items()) + " }" if value else "{}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(toml_text, value)) + "]"
+    return f'"{value}"' if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
