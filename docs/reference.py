@@ -16,6 +16,10 @@ from carrycast.cli import parser
 from carrycast.cli.catalog import settings_of
 from carrycast.core.plugins import find_plugin, plugin_names
 from carrycast.node.config_file import NodeFile
+from carrycast.node.gateways.mqtt.config import MqttSection
+from carrycast.node.link import LinkSettings
+from carrycast.node.link.config import InterfaceSection
+from carrycast.node.link.udp import UdpSettings
 from carrycast.sim.scenario import Scenario
 from carrycast.trace import (
     EVENT_COLUMNS,
@@ -78,9 +82,26 @@ def configuration_page() -> str:
     intro = (
         "# Node configuration keys\n\n"
         "Every key of the configuration of a live node, with its type, its default and what it means.\n"
-        "[Live nodes](live.md) explains how to write one.\n"
+        "[Live nodes](live.md) explains how to write one. The keys of `[protocol]` and `[router]` depend on the name:\n"
+        "see [protocols](reference-protocols.md).\n"
     )
-    return intro + _struct_pages(NodeFile, "The file")
+    udp = (
+        "",
+        "## `[listen]` and `[[interfaces]]` (kind = 'udp')",
+        "",
+        "The keys of the link adapter `udp`, in `[listen]` or in each of the `[[interfaces]]`. A node with `[listen]`",
+        "has its `group` in `[discovery]`. Other adapters have keys of their own.",
+        "",
+        _settings_table(UdpSettings),
+        "",
+        "## `[[interfaces]]`",
+        "",
+        "Each has the keys of `[link]`, those of its link adapter, and:",
+        "",
+        _settings_table(InterfaceSection, hidden=LinkSettings.__struct_fields__),
+        "",
+    )
+    return intro + _struct_pages(NodeFile, "The file") + "\n".join(udp) + _struct_pages(MqttSection, "`[mqtt]`")
 
 
 def protocols_page() -> str:
@@ -213,7 +234,9 @@ def _struct_pages(root: type[msgspec.Struct], title: str, hidden: tuple[str, ...
         sections += ["", f"## {heading}", "", _summary(kind), "", _settings_table(kind, hidden)]
         for field, hint in typing.get_type_hints(kind, include_extras=True).items():
             for nested in _structs_in(hint):
-                path = field if heading == title else f"{heading.strip('`[]')}.{field}"
+                path = field if heading == title == "The file" else f"{heading.strip('`[]')}.{field}"
+                if typing.get_origin(hint) is dict:
+                    path += ".NAME"
                 tag = nested.__struct_config__.tag
                 said = f" ({nested.__struct_config__.tag_field} = {tag!r})" if tag is not None else ""
                 listed = "list" in str(hint) or "tuple" in str(hint)
@@ -236,11 +259,19 @@ def _settings_table(kind: type[msgspec.Struct], hidden: tuple[str, ...] = ()) ->
     meanings = _field_docs(kind)
     lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
     for row in rows:
-        default = "required" if row["required"] else "" if row["default"] is None else f"`{toml_text(row['default'])}`"
+        default = "required" if row["required"] else _default_text(kind, row)
         meaning = str(row["meaning"]) or meanings.get(str(row["name"]), "")
         cells = (f"`{row['name']}`", default, str(row["type"]), meaning)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
+
+
+def _default_text(kind: type[msgspec.Struct], row: dict[str, object]) -> str:
+    """The default as a file has it; nothing for a table that has a section of its own."""
+    field = next(one for one in msgspec.structs.fields(kind) if one.encode_name == row["name"])
+    if row["default"] is None or isinstance(field.default, msgspec.Struct):
+        return ""
+    return f"`{toml_text(row['default'])}`"
 
 
 def _field_docs(kind: type) -> dict[str, str]:

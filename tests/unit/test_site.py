@@ -82,6 +82,12 @@ def test_the_reference_lists_every_command_and_every_key() -> None:
         assert all(f"| `{key}` |" in text for key in set(kind.__struct_fields__) - hidden)
 
 
+def test_every_key_of_a_node_has_a_meaning() -> None:
+    rows = [line for line in load("reference").configuration_page().splitlines() if line.startswith("| `")]
+    assert len(rows) > 80
+    assert [row for row in rows if row.endswith("|  |")] == []
+
+
 def test_a_long_sentence_is_found_and_code_tables_and_links_are_not_prose() -> None:
     check = load("check")
     words = "word " * 31

@@ -1,6 +1,7 @@
 """Lists (`protocols`, `routers`, `applications`, `mobility`, `radios`, `plugins`, ...), and the settings of one."""
 
 import argparse
+import enum
 import typing
 from collections.abc import Callable, Iterable
 
@@ -88,10 +89,16 @@ def _type_text(hint: object) -> str:
     origin = typing.get_origin(hint)
     if origin in (list, tuple) and arguments[1:] in ([], [Ellipsis]):
         return f"list of {_type_text(arguments[0])}"
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return "table"
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return " or ".join(repr(one.value) for one in hint)
     if origin is dict:
-        return f"table of {_type_text(arguments[-1])}"
+        return "table" if arguments[-1] is object else f"table of {_type_text(arguments[-1])}"
+    if origin is tuple:
+        return f"[{', '.join(map(_type_text, arguments))}]"
     if arguments and not isinstance(hint, type) and origin is not typing.Literal:
-        return " or ".join(_type_text(part) for part in arguments)
+        return " or ".join(dict.fromkeys(map(_type_text, arguments)))
     if origin is typing.Literal:
         return " or ".join(repr(part) for part in arguments)
     names: dict[object, str] = {float: "number", int: "whole number", str: "text", bool: "true or false"}

@@ -27,22 +27,30 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Settings of the link layer. With the defaults, a neighbor is given up after 3 s, as by discovery."""
 
     ack_timeout_s: Annotated[
-        float, Meta(gt=0, le=60, description="wait for an acknowledgement while it is not known how long one takes")
+        float,
+        Meta(
+            gt=0,
+            le=60,
+            description="seconds to wait for an acknowledgement until the RTT is known; each retry waits twice as long",
+        ),
     ] = 0.2
     retries: Annotated[int, Meta(ge=0, le=20, description="how often an unacknowledged frame is sent again")] = 3
     window: Annotated[
-        int, Meta(ge=1, le=512, description="the most unacknowledged frames to one neighbor, however fast it answers")
+        int, Meta(ge=1, le=512, description="the largest congestion window: unacknowledged frames to one neighbor")
     ] = 256
-    queue: Annotated[int, Meta(ge=1, le=1_000_000, description="frames that may wait, all neighbors together")] = 4096
+    queue: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="the most frames in the send queue, for all neighbors together")
+    ] = 4096
     cost: Annotated[
-        Literal["fixed", "measured"], Meta(description="whether links cost `cost_s` or the time that probes take")
+        Literal["fixed", "measured"],
+        Meta(description="whether the cost of a link is `cost_s` or is measured by probes"),
     ] = "fixed"
     cost_s: Annotated[
         float,
         Meta(
             ge=0,
             le=3600,
-            description="cost of a link; 500 bytes take this long at 6 Mbit/s, the slowest rate of 802.11g",
+            description="seconds that 500 bytes take, here at 6 Mbit/s, the slowest rate of 802.11g",
         ),
     ] = 0.0007
 
@@ -67,6 +75,7 @@ class ListenSection(Section, frozen=True):
     """`[listen]`: the adapter of a single interface. The table also has the settings of this kind of adapter."""
 
     kind: str = UdpAdapter.name
+    """The link adapter. The node needs a plug-in for any other than `udp`."""
 
 
 class DiscoverySection(Section, frozen=True):
@@ -74,11 +83,21 @@ class DiscoverySection(Section, frozen=True):
     `BeaconSettings`."""
 
     period_s: Annotated[float, Meta(ge=0.01, le=3600)] = 1.0
+    """Seconds between two beacons on each interface."""
     missed: Annotated[int, Meta(ge=1, le=100)] = 3
+    """A neighbor is lost after this many of its periods without a beacon."""
     jitter: Annotated[float, Meta(ge=0, le=0.5)] = 0.1
+    """The random share by which each period varies."""
     believed_s: Annotated[float, Meta(ge=0.01, le=3600)] = 60.0
+    """The longest period that is accepted from a neighbor, besides the node's own. A neighbor that announces a
+    longer one is treated as if it had announced this (`beacon_period_too_long`). Raise it for networks whose nodes
+    sleep longer."""
     peers: Peers = ()
+    """`host:port` of nodes that get beacons and broadcasts one by one. A host name that is unknown is looked up again
+    every 5 s."""
     group: str | None = None
+    """An IPv4 multicast or broadcast `address:port`, the same on every node: one datagram reaches all. With the port
+    of `[listen]`, `host` must be an address of the machine, not 0.0.0.0."""
 
 
 class InterfaceSection(LinkSettings, frozen=True):
@@ -86,8 +105,12 @@ class InterfaceSection(LinkSettings, frozen=True):
     table also has the settings of this kind of adapter."""
 
     name: Name
+    """The name of the interface in this node; the other end of a link may use another one."""
     kind: str = UdpAdapter.name
+    """The link adapter. The node needs a plug-in for any other than `udp`."""
     peers: Peers = ()
+    """`host:port` of nodes that get beacons and broadcasts one by one. A host name that is unknown is looked up again
+    every 5 s."""
 
 
 @dataclass(frozen=True, slots=True)

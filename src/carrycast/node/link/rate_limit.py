@@ -31,11 +31,16 @@ from carrycast.node.recorder import LOG
 class QuotaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[quotas]`: the limits for the neighbors on each interface."""
 
-    neighbors: Annotated[int, Meta(ge=1, le=4096, description="neighbors on one interface; others are not heard")] = 256
+    neighbors: Annotated[
+        int, Meta(ge=1, le=4096, description="the most neighbors on one interface; others are ignored")
+    ] = 256
     share: Annotated[
-        float, Meta(gt=0, le=1, description="of a core, that handling the messages of one neighbor may take for long")
+        float,
+        Meta(
+            gt=0, le=1, description="the share of a CPU core that the messages of one neighbor may use in the long run"
+        ),
     ] = 0.9
-    advance_s: Annotated[float, Meta(gt=0, le=3600, description="seconds of it that a neighbor may take at once")] = 5.0
+    advance_s: Annotated[float, Meta(gt=0, le=3600, description="CPU seconds that a neighbor may use at once")] = 5.0
 
 
 class CpuLimiter:

@@ -68,7 +68,9 @@ class UdpSettings(AdapterSettings, frozen=True):
     """The address to listen on. With port 0 the operating system chooses one, which is useful for trials only."""
 
     port: Port
+    """The UDP port to receive on. With 0 the operating system chooses one."""
     host: str = EVERYWHERE
+    """The IPv4 or IPv6 address to receive on; the default is every address of the machine."""
     group: str | None = None
     """The IPv4 broadcast or multicast address that reaches all nodes, and its port."""
 

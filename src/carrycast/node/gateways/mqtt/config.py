@@ -29,19 +29,24 @@ class AnonymousSection(Section, frozen=True):
     """`[mqtt.anonymous]`: the rights of clients without a user."""
 
     publish: Topics = ()
+    """Topic filters of the topics that they may publish to."""
     subscribe: Topics = ()
+    """Topic filters of the topics that they may subscribe to."""
     attributes: dict[str, Scalar] = msgspec.field(default_factory=dict)
-    """Their attributes for the access policies of events (docs/access.md)."""
+    """Their attributes for the access policies of events."""
 
 
 class UserSection(Section, frozen=True):
     """One `[mqtt.users.NAME]`: a user with a password, who may use all topics by default."""
 
     password: Annotated[str, Meta(min_length=1, max_length=1024)]
+    """The password of the user."""
     publish: Topics = ("#",)
+    """Topic filters of the topics that the user may publish to."""
     subscribe: Topics = ("#",)
+    """Topic filters of the topics that the user may subscribe to."""
     attributes: dict[str, Scalar] = msgspec.field(default_factory=dict)
-    """The attributes of this user for the access policies of events (docs/access.md)."""
+    """The attributes of this user for the access policies of events."""
 
 
 class MqttSection(Section, frozen=True):
@@ -49,25 +54,33 @@ class MqttSection(Section, frozen=True):
     store."""
 
     port: Port = 1883
+    """The TCP port for MQTT clients."""
     host: str = "127.0.0.1"
+    """The IP address to listen on. One that other machines can reach needs `users` or `anonymous`."""
     users: dict[str, UserSection] = msgspec.field(default_factory=dict)
+    """The users that may connect, by name."""
     anonymous: bool | AnonymousSection = False
-    """Whether clients without a user may connect: with the rights of the table, with `true` without any right."""
+    """Whether clients without a user may connect where there are users: with the rights of the table, or with `true`
+    without any right."""
     level: Literal["accepted", "stored"] | None = None
-    """When a publication is acknowledged; by default stored where the node's protocol keeps events on disk."""
+    """When a publication of QoS 1 or 2 is acknowledged; by default `stored` if the protocol keeps events on disk."""
     lease_s: Seconds | None = None
     """The lease of a message without a Message Expiry Interval; by default without an end."""
     max_clients: Annotated[int, Meta(ge=1, le=65_536)] = 512
+    """The most connected clients."""
     max_sessions: Annotated[int, Meta(ge=1, le=65_536)] = 1000
-    """Including those of disconnected clients."""
+    """The most sessions, including those of disconnected clients."""
     max_subscriptions: Annotated[int, Meta(ge=1, le=10_000)] = 100
-    """Of one client."""
+    """The most subscriptions of one client."""
     max_packet_bytes: Annotated[int, Meta(ge=1024, le=MAX_PACKET_BYTES)] = PACKET_BYTES
+    """The longest packet that a client may send."""
     max_queued: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000
-    """Queued messages of a connected client that reads slowly."""
+    """The most messages that wait in memory for a connected client that reads slowly."""
     max_retained: Annotated[int, Meta(ge=0, le=1_000_000)] = 10_000
+    """The most retained messages. With 0 this node retains none: clients of MQTT 5 are told so, and messages of other
+    clients are retained by nodes that do."""
     receive_maximum: Annotated[int, Meta(ge=1, le=65_535)] = 100
-    """In-flight publications of one client, QoS 1 and 2."""
+    """The most in-flight publications of one client of MQTT 5: with QoS 1 until PUBACK, with QoS 2 until PUBCOMP."""
     session_s: Annotated[float, Meta(ge=0, le=1e9)] = 7 * 86_400.0
     """The longest Session Expiry Interval."""
     connect_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
