@@ -264,8 +264,8 @@ class _LateCheckers(Checkers):
 
     late_s = 0.0
 
-    def lease_over_s(self, published_s: float, lease_s: float) -> float:
-        return super().lease_over_s(published_s, lease_s) + self.late_s
+    def expiry_s(self, published_s: float, lease_s: float) -> float:
+        return super().expiry_s(published_s, lease_s) + self.late_s
 
 
 def _violations(

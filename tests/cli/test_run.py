@@ -176,6 +176,6 @@ def test_interrupted_work_that_goes_on_later_says_where_it_is(monkeypatch: pytes
 def test_somebody_who_watches_a_run_does_not_change_it() -> None:
     scenario = load_scenario(QUICK)
     told: list[float] = []
-    assert run(scenario, 3, told=told.append).fingerprint == run(scenario, 3).fingerprint
+    assert run(scenario, 3, on_progress=told.append).fingerprint == run(scenario, 3).fingerprint
     assert told == sorted(told)
     assert 0 < told[0] < told[-1] < scenario.duration_s

@@ -41,7 +41,7 @@ def test_every_node_keeps_what_it_promised_whatever_goes_wrong(name: str, seed: 
     done.start()
     for second in range(1, 61):
         done.advance(float(second))
-    assert done.recorder.retention.accepted(RetentionLevel.STORED) >= 20
+    assert done.recorder.retention.count_accepted(RetentionLevel.STORED) >= 20
     reasons = set()
     for accounts in ledgers(done):
         assert accounts.imbalance() is None

@@ -175,7 +175,7 @@ def test_a_crash_frees_a_node_of_what_it_stored() -> None:
     checkers.on_event(0.0, EVENT)
     checkers.on_store(1.0, 1, EVENT.id)
     checkers.on_crash(1)
-    checkers.on_lease_over(110.0, EVENT.id)
+    checkers.on_expired(110.0, EVENT.id)
     assert len(checkers) == 0
 
 
@@ -217,7 +217,7 @@ def test_a_node_may_store_an_event_in_two_places_and_must_let_go_of_both() -> No
     checkers.on_store(3.0, 1, event.id)
     checkers.on_evict(4.0, 1, event.id)
     with pytest.raises(ViolationError, match="node 1 still stored event 0:0, past its lease"):
-        checkers.on_lease_over(11.0, event.id)
+        checkers.on_expired(11.0, event.id)
 
 
 def test_a_broker_that_keeps_events_for_recovery_may_be_their_repository_too() -> None:

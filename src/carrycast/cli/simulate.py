@@ -68,7 +68,7 @@ def _run(arguments: argparse.Namespace) -> int:
     warnings = warnings_of(scenario, arguments.seed, moving=True)
     print_warnings(warnings, arguments.quiet)
     with watched(scenario.duration_s, quiet=arguments.json or arguments.quiet) as watch:
-        outcome = run(scenario, arguments.seed, level, told=watch)
+        outcome = run(scenario, arguments.seed, level, on_progress=watch)
         if arguments.trace is not None:
             _save_whole(outcome.trace, Scene.of(scenario, arguments.seed), arguments.trace)
     if arguments.json:

@@ -38,7 +38,7 @@ def player_of_scenario(scenarios: Mapping[str, Scenario], seed: int, watching: W
     runs = {}
     for label, one in scenarios.items():
         with watching(one) as progress:
-            trace = run(one, seed, Level.FULL, told=progress).trace
+            trace = run(one, seed, Level.FULL, on_progress=progress).trace
         runs[label] = TraceTables(trace.table(), trace.events(), trace.subscriptions())
     return make_player(f"{scenario.name}, seed {seed}", Scene.of(scenario, seed), runs)
 

@@ -50,14 +50,14 @@ class SimApplications(ApplicationHost):
         """Variables set by policies that are not settings of the stack."""
         self.replies: dict[int, bytes] = {}
 
-        def maker(hired: PlacedApplication) -> Callable[[ApplicationPort], Application]:
-            name = hired.kind.name
+        def make_factory(placed: PlacedApplication) -> Callable[[ApplicationPort], Application]:
+            name = placed.kind.name
             purpose = f"application {name}" if boot == 0 else f"application {name} boot {boot}"
             rng = stream(context.seed, purpose, node.id)
-            return lambda port: hired.kind(node.id, hired.settings, port, hosts(name), rng)
+            return lambda port: placed.kind(node.id, placed.settings, port, hosts(name), rng)
 
-        makers = [(hired.kind.name, maker(hired)) for hired in context.applications.get(node.id, ())]
-        self.hosted = HostedApplications(node.id, self, makers)
+        factories = [(placed.kind.name, make_factory(placed)) for placed in context.applications.get(node.id, ())]
+        self.hosted = HostedApplications(node.id, self, factories)
         stack = node.stack
         self._tuner = Tuner(
             stack.plan, stack.machine, lambda layer, settings: stack.on_retune(node.now(), layer, settings)
@@ -73,7 +73,7 @@ class SimApplications(ApplicationHost):
             self._node.unadvertise(advertisement)
 
     def stop(self) -> None:
-        """A clean stop."""
+        """Stop the applications cleanly."""
         self.hosted.stop()
         self._cancel_all()
 

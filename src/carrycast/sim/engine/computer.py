@@ -10,15 +10,15 @@ from carrycast.core.utilization import Utilization
 from carrycast.core.wire import Layer
 from carrycast.sim.engine.context import RunContext
 from carrycast.sim.engine.kernel import US_PER_S, delay_us
-from carrycast.sim.engine.observers.outputs import Made
+from carrycast.sim.engine.observers.derived_events import EventDerivation
 from carrycast.trace import encode_event, processor_error
 
-Tell: TypeAlias = Callable[[Token, bytes, list[Event], float, str], None]
+ReportOutcome: TypeAlias = Callable[[Token, bytes, list[Event], float, str], None]
 """Reports the outcome of a call: token, state, events, cost in seconds, error."""
 
 
 class ProcessorFailures(NamedTuple):
-    """How often a processor failed, and its first error."""
+    """The number of failures of a processor, and its first error."""
 
     times: int
     first: str
@@ -47,13 +47,13 @@ class Computer:
     The object survives crashes of its node; queued calls do not.
     """
 
-    def __init__(self, node: NodeId, context: RunContext, clock: Callable[[], float], tell: Tell) -> None:
+    def __init__(self, node: NodeId, context: RunContext, clock: Callable[[], float], report: ReportOutcome) -> None:
         self.failures: dict[ProcessorId, ProcessorFailures] = {}
         self._node = node
         self._context = context
         self._kernel = context.kernel
         self._clock = clock
-        self._tell = tell
+        self._report = report
         self._installed = context.installed[node]
         self._busy = Utilization(context.scenario.computer.load_window_s)
         self._free_us = 0
@@ -103,14 +103,14 @@ class Computer:
             self._open[call.processor] -= 1
             if self._context.memories is not None:
                 self._context.memories.on_call(self._node, -call.size_bytes())
-            results, state = self._results(call, self._installed[call.processor])
+            results, state = self._run(call, self._installed[call.processor])
         except ProcessorError as error:
             self._on_failure(call, error)
-            self._tell(call.token, call.state, [], call.cost_s, error.report)
+            self._report(call.token, call.state, [], call.cost_s, error.report)
         else:
-            self._tell(call.token, state, results, call.cost_s, "")
+            self._report(call.token, state, results, call.cost_s, "")
 
-    def _results(self, call: _Call, installed: InstalledFunction) -> tuple[list[Event], bytes]:
+    def _run(self, call: _Call, installed: InstalledFunction) -> tuple[list[Event], bytes]:
         state, outcomes = installed.run(call.state, call.events)
         results = []
         for outcome in outcomes:
@@ -119,7 +119,7 @@ class Computer:
         self._context.count_derived(call.processor, len(results))
         # Recorded only now, because an invalid result fails the whole call.
         for place, result in enumerate(results):
-            self._context.recorder.on_event(self._node, result, Made(call.processor, call.events, place))
+            self._context.recorder.on_event(self._node, result, EventDerivation(call.processor, call.events, place))
         return results, state
 
     def _on_failure(self, call: _Call, error: ProcessorError) -> None:

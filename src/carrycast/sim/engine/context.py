@@ -43,7 +43,7 @@ class RunContext:
     offers: frozenset[Capability] = field(init=False)
     """The capabilities that hosts offer in this scenario."""
     derived: dict[ProcessorId, int] = field(init=False, default_factory=dict)
-    """How many events each processor has made, at all nodes."""
+    """The number of events that each processor has derived, at all nodes."""
     _roads: RoadMap | None = field(init=False, default=None)
 
     _roles_of: dict[NodeId, tuple[str, ...]] = field(init=False, default_factory=dict)

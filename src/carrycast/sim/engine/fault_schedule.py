@@ -28,7 +28,7 @@ class SlowLinks:
         return bool(self._extra_us or self._due_us)
 
     def set_slow(self, fault: LinkSlow, on: bool) -> None:
-        """A fault begins or ends; delays of several faults of one link add up."""
+        """Begin or end a fault. Delays of several faults of one link add up."""
         if on:
             self._active.append(fault)
         else:
@@ -44,7 +44,7 @@ class SlowLinks:
         return self._extra_us.get((node, neighbor), 0) / US_PER_S
 
     def due_us(self, now_us: int, sender: NodeId, receiver: NodeId) -> int:
-        """When a message that the radio delivers now arrives; now, if no fault delays it."""
+        """The arrival time of a message that the radio delivers now; now, if no fault delays it."""
         pair = (sender, receiver)
         due_us = max(now_us + self._extra_us.get(pair, 0), self._due_us.get(pair, 0))
         if due_us > now_us:
@@ -83,24 +83,24 @@ class RandomLinkCuts:
 
     def start(self) -> None:
         """Schedule the first cut, one interval after `from_s`."""
-        self._wait()
+        self._schedule_next()
 
-    def _wait(self) -> None:
+    def _schedule_next(self) -> None:
         fault = self._fault
         self._next_s += self._rng.expovariate(1 / fault.every_s) if fault.exponential else fault.every_s
         if self._next_s <= self._end_s:
-            self._kernel.at(microseconds(self._next_s), self._strike, None)
+            self._kernel.at(microseconds(self._next_s), self._cut_links, None)
 
-    def _strike(self, _: object) -> None:
+    def _cut_links(self, _: object) -> None:
         free = max(0, self._fault.at_once - len(self._cut))
         there = self._links()
         for edge in self._rng.sample(there, min(free, len(there))):
             self._cut[edge] = None
             self._set_cut(*edge, True)
-            self._kernel.at(self._kernel.now_us + microseconds(self._fault.for_s), self._heal, edge)
-        self._wait()
+            self._kernel.at(self._kernel.now_us + microseconds(self._fault.for_s), self._restore, edge)
+        self._schedule_next()
 
-    def _heal(self, edge: object) -> None:
+    def _restore(self, edge: object) -> None:
         assert isinstance(edge, tuple)
         del self._cut[edge]
         a, b = edge
@@ -123,23 +123,23 @@ class FaultyLinks(Protocol):
     """The interface that link faults act on."""
 
     def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
-        """Two nodes cannot hear each other, or can again."""
+        """Cut or restore the link between two nodes."""
 
     def set_absent(self, id: NodeId, absent: bool) -> None:
-        """A node is cut off from all, or is back."""
+        """Cut a node off from all others, or connect it again."""
 
 
 class FaultyNetwork(FaultyLinks, Protocol):
     """The interface that all faults act on."""
 
     def crash(self, id: NodeId) -> None:
-        """A node loses everything but its durable store."""
+        """Crash a node: it loses everything but its durable store."""
 
     def restart(self, id: NodeId) -> None:
-        """A crashed node starts again."""
+        """Start a crashed node again."""
 
     def set_slow(self, fault: LinkSlow, on: bool) -> None:
-        """A slow-link fault begins or ends."""
+        """Begin or end a slow-link fault."""
 
 
 class LinkFaultSchedule:

@@ -56,7 +56,7 @@ def compute_all_hops(neighbors: Sequence[Sequence[NodeId]]) -> NDArray[np.int16]
     if len(linked):
         targets = np.fromiter(chain.from_iterable(neighbors), dtype=np.int64, count=int(degrees.sum()))
         starts = (np.cumsum(degrees) - degrees)[linked]
-        reached = _bits(np.eye(nodes, dtype=np.bool_))
+        reached = _pack_bits(np.eye(nodes, dtype=np.bool_))
         latest = reached.copy()
         step = 0
         while True:
@@ -72,7 +72,7 @@ def compute_all_hops(neighbors: Sequence[Sequence[NodeId]]) -> NDArray[np.int16]
     return hops
 
 
-def _bits(rows: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """Rows of truth values, 64 to a word."""
+def _pack_bits(rows: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Pack rows of booleans, 64 to a word."""
     packed = np.packbits(rows, axis=1)
     return np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64)

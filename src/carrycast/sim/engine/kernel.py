@@ -74,7 +74,7 @@ class Kernel(Scheduler):
         if time_us < self._horizon_us:
             heappush(self._queue, (time_us, self._sequence, action, argument))
         else:
-            self._put_off((time_us, self._sequence, action, argument))
+            self._defer((time_us, self._sequence, action, argument))
 
     def timer(self, delay_s: float, action: Callable[[object], None], argument: object) -> Timer:
         """Call after a delay, unless cancelled before."""
@@ -84,7 +84,7 @@ class Kernel(Scheduler):
         if time_us < self._horizon_us:
             heappush(self._queue, (time_us, self._sequence, None, timer))
         else:
-            self._put_off((time_us, self._sequence, None, timer))
+            self._defer((time_us, self._sequence, None, timer))
         return timer
 
     def cancel(self, timer: Timer) -> None:
@@ -93,7 +93,7 @@ class Kernel(Scheduler):
             timer.alive = False
             self._cancelled += 1
             if self._cancelled > _COMPACT_FROM and 2 * self._cancelled > len(self):
-                self._sweep()
+                self._remove_cancelled()
 
     def run(self, until_us: int) -> None:
         """Run all entries that are due up to and including a time, and set the clock to that time."""
@@ -118,7 +118,7 @@ class Kernel(Scheduler):
         self.now_us = until_us
         self.now_s = until_us / US_PER_S
 
-    def _put_off(self, entry: _Entry) -> None:
+    def _defer(self, entry: _Entry) -> None:
         second = entry[0] // _SECOND_US
         waiting = self._later.get(second)
         if waiting is None:
@@ -139,7 +139,7 @@ class Kernel(Scheduler):
         heapify(self._queue)
         return True
 
-    def _sweep(self) -> None:
+    def _remove_cancelled(self) -> None:
         """Remove all cancelled timers."""
         self._queue = [entry for entry in self._queue if _is_pending(entry[3])]
         heapify(self._queue)

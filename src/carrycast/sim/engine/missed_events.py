@@ -1,4 +1,4 @@
-"""Events that subscriptions missed, from the tables of a run, with the last row of each such event."""
+"""Finds the events that subscriptions missed in the tables of a run, each with the last trace row about it."""
 
 import operator
 from collections.abc import Iterable, Mapping
@@ -68,7 +68,7 @@ def _last_rows(rows: Iterable[Record]) -> dict[tuple[str, int | None], Record]:
 
 
 def _describe_row(row: Record) -> str:
-    said = _SUBJECTS.get(row["kind"], row["kind"] + " at node {node}").format(node=row["node"])
+    text = _SUBJECTS.get(row["kind"], row["kind"] + " at node {node}").format(node=row["node"])
     peer = "" if row["peer"] is None else f", from or to node {row['peer']}"
     reason = "" if row["reason"] is None else f": {row['reason']}"
-    return f"{said} at {row['time_s']:g} s{peer}{reason}"
+    return f"{text} at {row['time_s']:g} s{peer}{reason}"

@@ -35,8 +35,8 @@ class ServiceQueues:
         self._on_full = on_full
         self._waiting: list[deque[Frame]] = [deque() for _ in range(nodes)]
 
-    def take(self, frame: Frame, node: NodeId) -> None:
-        """A message has arrived at a node."""
+    def add(self, frame: Frame, node: NodeId) -> None:
+        """Queue a message that has arrived at a node."""
         waiting = self._waiting[node]
         # The message in service is the first of the queue and does not count against its length.
         if len(waiting) > self._length:
@@ -44,22 +44,22 @@ class ServiceQueues:
             return
         waiting.append(frame)
         if len(waiting) == 1:
-            self._kernel.at(self._kernel.now_us + self._time_us, self._done, (node, frame))
+            self._kernel.at(self._kernel.now_us + self._time_us, self._finish, (node, frame))
 
     def crash(self, node: NodeId) -> None:
         """Discard the queued messages of a node."""
         self._waiting[node] = deque()
 
-    def _done(self, what: object) -> None:
-        assert isinstance(what, tuple)
-        node, frame = what
+    def _finish(self, served: object) -> None:
+        assert isinstance(served, tuple)
+        node, frame = served
         waiting = self._waiting[node]
         if not waiting or waiting[0] is not frame:
             # The node has crashed since.
             return
         waiting.popleft()
         if waiting:
-            self._kernel.at(self._kernel.now_us + self._time_us, self._done, (node, waiting[0]))
+            self._kernel.at(self._kernel.now_us + self._time_us, self._finish, (node, waiting[0]))
         self._on_served(frame, node)
 
 
@@ -85,7 +85,7 @@ class Network(MediumUpcalls):
         # decoding do not allow that.
         self._disturbs = faults.disturbs_frames
         self._plain = not self._disturbs and not faults.clocks and not recode
-        self.medium = self._radio(context)
+        self.medium = self._make_medium(context)
         self.medium.promiscuous = context.stack.overhears
         self._media: dict[Interface, Medium] = {} if scenario.has_no_radio else {RADIO: self.medium}
         self._wires = scenario.wires
@@ -123,7 +123,7 @@ class Network(MediumUpcalls):
         self._fault_schedule = FaultSchedule(faults, self._kernel, self)
         self._fault_schedule.draw_cuts(seed, there, scenario.duration_s)
 
-    def _radio(self, context: RunContext) -> Medium:
+    def _make_medium(self, context: RunContext) -> Medium:
         scenario, kernel, trajectories = context.scenario, self._kernel, context.trajectories
 
         def places(nodes: Iterable[NodeId]) -> list[tuple[float, float]]:
@@ -179,7 +179,7 @@ class Network(MediumUpcalls):
             reach = self._defer_slow(frame, reach)
         if self._queues is not None and frame.layer is Layer.DISSEMINATION:
             for node in reach.nodes:
-                self._queues.take(frame, node)
+                self._queues.add(frame, node)
             return
         message: Message | None = frame.message
         waited_us = self._kernel.now_us - frame.sent_us
@@ -260,7 +260,7 @@ class Network(MediumUpcalls):
         frame, id = late
         self._slow.on_arrival(self._kernel.now_us, frame.sender, id)
         if self._queues is not None and frame.layer is Layer.DISSEMINATION and self.nodes[id].up:
-            self._queues.take(frame, id)
+            self._queues.add(frame, id)
         else:
             self._receive_late(frame, id)
 
@@ -326,7 +326,7 @@ class Network(MediumUpcalls):
         return Link(neighbor, interface, self._cost_s[interface] + self._slow.extra_s(node, neighbor))
 
     def crash(self, id: NodeId) -> None:
-        """A node loses everything but its durable store."""
+        """Crash a node: it loses everything but its durable store."""
         links = [
             (other, medium.interface) for medium in self._media.values() for other in medium.topology.reach(id).nodes
         ]
@@ -354,7 +354,7 @@ class Network(MediumUpcalls):
                 self._report_link(id, other, medium.interface)
 
     def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
-        """Two nodes cannot hear each other, however near they are, or can again."""
+        """Cut or restore the link between two nodes, whatever their distance."""
         for medium in self._media.values():
             medium.topology.set_cut(a, b, cut)
             self._report_link(a, b, medium.interface)
@@ -372,7 +372,7 @@ class Network(MediumUpcalls):
                 self._report_link(id, other, medium.interface)
 
     def set_slow(self, fault: LinkSlow, on: bool) -> None:
-        """A slow-link fault begins or ends; both ends learn the new cost."""
+        """Begin or end a slow-link fault and report the new cost to both ends."""
         self._slow.set_slow(fault, on)
         for one, other in (fault.between, fault.between[::-1]):
             for interface in self._media:

@@ -150,7 +150,7 @@ class SimNode:
             self._context.stack,
             self.id,
             lambda layer: SimPort(self, layer, self._interfaces),
-            lambda layer: self._host(layer, boot),
+            lambda layer: self._make_host(layer, boot),
             lambda layer: stream(self._context.seed, layer_stream(layer), self.id),
             self._interfaces.own[self.id],
             self._cost_s,
@@ -170,16 +170,16 @@ class SimNode:
         for advertisement in self.advertisements.values():
             self.stack.on_advertise(now, advertisement)
         if self.id in self._context.applications:
-            self.applications = SimApplications(self, self._context, lambda name: self._host(name, boot), boot)
+            self.applications = SimApplications(self, self._context, lambda name: self._make_host(name, boot), boot)
             self.applications.hosted.start()
 
-    def _host(self, whose: Layer | str, boot: int) -> SimHost:
-        """The host of a layer or of a named application."""
-        store = self._stores.setdefault(whose, MemoryStore())
+    def _make_host(self, owner: Layer | str, boot: int) -> SimHost:
+        """Create the host of a layer or of a named application."""
+        store = self._stores.setdefault(owner, MemoryStore())
         return SimHost(self.id, self._context, self._view, store, self.computer, boot)
 
     def stop(self) -> None:
-        """A clean stop."""
+        """Stop the node cleanly."""
         if self.applications is not None:
             self.applications.stop()
         self.stack.on_stop(self.now())

@@ -1,4 +1,4 @@
-"""Batteries: what is left after standing by, sending and receiving. A linear model; an empty node goes on working."""
+"""The batteries and the memory of simulated nodes. The battery model is linear; empty nodes go on working."""
 
 from random import Random
 
@@ -10,7 +10,7 @@ from carrycast.sim.scenario import EnergySettings
 
 
 class Batteries:
-    """What every node has left."""
+    """The charge of every node after idling, sending and receiving."""
 
     def __init__(self, settings: EnergySettings, nodes: int, rng: Random) -> None:
         self._settings = settings
@@ -19,7 +19,7 @@ class Batteries:
         ]
 
     def on_frame(self, frame: Frame, reach: Reach) -> None:
-        """A transmission costs its sender, and everybody who hears it."""
+        """Subtract the energy of a transmission from its sender and its receivers."""
         size_bytes = len(frame.encoded) * frame.attempts * frame.copies
         self._left_j[frame.sender] -= size_bytes * self._settings.send_j_per_byte
         heard_j = len(frame.encoded) * self._settings.receive_j_per_byte
@@ -33,7 +33,7 @@ class Batteries:
 
 
 class Memories:
-    """What every node has in use. Only in runs whose scenario says how much there is."""
+    """The memory that every node uses. Exists only if the scenario sets `computer.memory_bytes`."""
 
     def __init__(self, memory_bytes: int, nodes: int) -> None:
         self._memory_bytes = memory_bytes
@@ -42,25 +42,25 @@ class Memories:
         self._sizes_bytes: dict[EventId, int] = {}
 
     def on_event(self, event: Event) -> None:
-        """There is a new event."""
+        """Remember the size of a new event."""
         self._sizes_bytes[event.id] = len(msgspec.msgpack.encode(event))
 
-    def on_lease_over(self, id: EventId) -> None:
-        """Nobody has it any more."""
+    def on_expired(self, id: EventId) -> None:
+        """An event has expired."""
         self._sizes_bytes.pop(id, None)
 
     def on_stored(self, node: NodeId, id: EventId, copies: int) -> None:
-        """A node keeps a copy more or less."""
+        """A node stores copies of an event or, if `copies` is negative, removes them."""
         self._stored_bytes[node] += copies * self._sizes_bytes.get(id, 0)
 
     def on_call(self, node: NodeId, size_bytes: int) -> None:
-        """A call of a processor waits with its events and state, or (below 0) is done."""
+        """A processor call is queued with its events and state or, if `size_bytes` is negative, has ended."""
         self._calls_bytes[node] += size_bytes
 
     def on_crash(self, node: NodeId) -> None:
-        """What was in memory is gone."""
+        """A crash frees the memory of a node."""
         self._stored_bytes[node] = self._calls_bytes[node] = 0
 
     def free_bytes(self, node: NodeId) -> int:
-        """What is left; 0 if more is in use than there is, since nothing is taken away for it."""
+        """The free memory of a node; 0 if it uses more than it has, since usage is not limited."""
         return max(0, self._memory_bytes - self._stored_bytes[node] - self._calls_bytes[node])

@@ -1,4 +1,4 @@
-"""One run: a scenario and a seed in, metrics, a trace and a fingerprint out. A plain function; it needs no Spark."""
+"""Runs a scenario with one seed and returns metrics, trace and fingerprint, in one process and without Spark."""
 
 import gc
 import logging
@@ -45,14 +45,14 @@ from carrycast.trace import Level, Metrics, Trace
 
 LOG = logging.getLogger("carrycast.sim.engine")
 SEEN_SETTINGS = ("seen_s", "max_seen", "max_met", "seen_grace_s")
-"""Settings that say how long, or how many, events are remembered that were met."""
-STEPS = 500
-"""How often somebody who watches a run is told where it is."""
+"""Settings that limit how long, or how many, received events are remembered."""
+PROGRESS_STEPS = 500
+"""The number of progress reports of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What came out of a run."""
+    """The result of a run."""
 
     scenario: str
     protocol: str
@@ -82,9 +82,9 @@ class RunResult:
 
 
 class Simulation:
-    """One simulation, step by step. `run` goes through it in one stride; tests stop in between and look.
+    """One simulation, which can be advanced step by step.
 
-    `plan` takes the place of the contacts that would follow from the scenario.
+    `plan` replaces the contacts that would be computed from the scenario.
     """
 
     def __init__(
@@ -109,18 +109,18 @@ class Simulation:
         self.trace = Trace(self.name, scenario.trace if trace is None else trace, trace_directory)
         roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
         faults = draw_faults(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
-        self.recorder = _recorder(scenario, self.kernel, self.trace, faults.worst_drift, roles)
+        self.recorder = _make_recorder(scenario, self.kernel, self.trace, faults.worst_drift, roles)
         batteries = None
         if scenario.energy is not None:
             batteries = Batteries(scenario.energy, scenario.nodes, stream(seed, "energy"))
             self.recorder.batteries = batteries
         if scenario.computer.memory_bytes is not None:
             self.recorder.memories = Memories(scenario.computer.memory_bytes, scenario.nodes)
-        self._played = draw_workload(
+        self._workload = draw_workload(
             scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed
         )
-        self._advertised = draw_advertisements(scenario.advertise, roles, scenario.nodes, seed)
-        self._asked = draw_requests(scenario.request, roles, scenario.nodes, scenario.duration_s, seed)
+        self._advertisements = draw_advertisements(scenario.advertise, roles, scenario.nodes, seed)
+        self._requests = draw_requests(scenario.request, roles, scenario.nodes, scenario.duration_s, seed)
         self._context = RunContext(
             scenario=scenario,
             seed=seed,
@@ -131,10 +131,10 @@ class Simulation:
             trajectories=trajectories,
             roles=roles,
             faults=faults,
-            installed=_installed(scenario, roles, seed),
+            installed=_install_processors(scenario, roles, seed),
             batteries=batteries,
             applications=place_applications(scenario.applications, roles, scenario.nodes, seed, scenario.name),
-            sequences={publish.event.id.source: publish.event.id.sequence for publish in self._played.publishes},
+            sequences={publish.event.id.source: publish.event.id.sequence for publish in self._workload.publishes},
         )
         self._commands = draw_commands(scenario.resolved().command, roles, scenario.nodes, seed, scenario.name)
         self.network = Network(self._context, recode)
@@ -147,32 +147,32 @@ class Simulation:
     def start(self) -> None:
         """Start every node, at time 0."""
         player = _WorkloadPlayer(self.network, self.kernel)
-        for subscribe in self._played.subscribes:
+        for subscribe in self._workload.subscribes:
             player.schedule_subscribe(subscribe, self.scenario.duration_s)
-        for advertise in self._advertised:
+        for advertise in self._advertisements:
             player.schedule_advertise(advertise, self.scenario.duration_s)
-        with self._watched():
+        with self._describe_errors():
             self.network.start()
         self._probes.start()
-        player.schedule_publishes(self._played.publishes)
+        player.schedule_publishes(self._workload.publishes)
         for command in self._commands:
             player.schedule_command(command)
-        for ask in self._asked:
-            self.kernel.at(microseconds(ask.time_s), player.request, ask)
+        for request in self._requests:
+            self.kernel.at(microseconds(request.time_s), player.request, request)
 
     def advance(self, until_s: float) -> None:
-        """Let everything happen up to a time, that time included."""
-        with self._watched():
+        """Run all entries of the event queue up to and including a time."""
+        with self._describe_errors():
             self.kernel.run(microseconds(until_s))
             self.recorder.retention.check(until_s)
 
     def finish(self) -> RunResult:
-        """Stop every node and say what came out."""
-        with self._watched():
+        """Stop every node and return the result."""
+        with self._describe_errors():
             self.network.stop()
         LOG.info("%s: done, %d steps of the queue", self.name, self.kernel.popped)
         stack = self._context.stack
-        metrics = self.recorder.metrics() | self._probes.metrics(*_window(self.scenario))
+        metrics = self.recorder.metrics() | self._probes.metrics(*_measured_window(self.scenario))
         settings = {**msgspec.to_builtins(self.scenario), "base": ""}
         settings["protocol"] = {"name": stack.protocol.name, **msgspec.to_builtins(stack.settings)}
         radio = self.scenario.radio_model()
@@ -187,12 +187,12 @@ class Simulation:
             metrics,
             settings,
             self.trace,
-            self._failures(),
+            self._sum_failures(),
             self._probes.series,
         )
 
     def _hint(self, error: ViolationError) -> str:
-        """Which settings may be the reason, where a node took an event for new that it had met before."""
+        """For a repeated delivery, name the settings that may be too low: the node may have forgotten the event."""
         plan = self._context.stack
         known = {"protocol": plan.settings, "router": plan.router_settings}
         named = [f"{at}.{name}" for at, one in known.items() for name in SEEN_SETTINGS if hasattr(one, name)]
@@ -200,8 +200,8 @@ class Simulation:
             return ""
         return f"; perhaps it was forgotten while copies of it were under way: raise {' and '.join(named)}"
 
-    def _failures(self) -> dict[ProcessorId, ProcessorFailures]:
-        """Over all nodes, by the scenario's order of processors."""
+    def _sum_failures(self) -> dict[ProcessorId, ProcessorFailures]:
+        """The failures of each processor over all nodes, in the order of the scenario."""
         found: dict[ProcessorId, ProcessorFailures] = {}
         for entry in self.scenario.processors:
             failures = [
@@ -213,8 +213,8 @@ class Simulation:
         return found
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Whatever ends the run is told with the run, the time, the node and the place in the code."""
+    def _describe_errors(self) -> Iterator[None]:
+        """Add run, time, node and source line to an error that ends the run."""
         try:
             yield
         except ViolationError as error:
@@ -222,8 +222,8 @@ class Simulation:
         except (UserError, WorkError):
             raise
         except Exception as error:
-            said = describe_run_error(error, self.kernel.now_s)
-            raise RunError(f"{self.name}: {said} (replay with --seed {self.seed})") from error
+            text = describe_run_error(error, self.kernel.now_s)
+            raise RunError(f"{self.name}: {text} (replay with --seed {self.seed})") from error
 
 
 def run(
@@ -232,21 +232,24 @@ def run(
     trace: Level | None = None,
     trace_directory: Path | None = None,
     recode: bool = False,
-    told: Callable[[float], None] | None = None,
+    on_progress: Callable[[float], None] | None = None,
 ) -> RunResult:
-    """Simulate. `recode` passes every reception through bytes; the outcome is the same, only slower. `told` is called
-    now and then with the simulated time that is over."""
+    """Simulate a scenario.
+
+    With `recode` every received message is encoded and decoded again, which is slower and must not change the result.
+    `on_progress` is called from time to time with the simulated time.
+    """
     check_seed(seed)
     simulation = Simulation(scenario, seed, trace, trace_directory, recode)
-    # Reference counting frees everything a run drops; the collector would only walk the run's long-lived state.
+    # Reference counting frees all garbage of a run; the cyclic collector would only traverse the long-lived state.
     collecting = gc.isenabled()
     gc.disable()
     try:
         simulation.start()
-        if told is not None:
-            for step in range(1, STEPS):
-                simulation.advance(scenario.duration_s * step / STEPS)
-                told(scenario.duration_s * step / STEPS)
+        if on_progress is not None:
+            for step in range(1, PROGRESS_STEPS):
+                simulation.advance(scenario.duration_s * step / PROGRESS_STEPS)
+                on_progress(scenario.duration_s * step / PROGRESS_STEPS)
         simulation.advance(scenario.duration_s)
         return simulation.finish()
     finally:
@@ -255,28 +258,27 @@ def run(
 
 
 def check_run(scenario: Scenario, seed: int = 1) -> None:
-    """Refuse, with a UserError, what `run` would refuse: everything is read, drawn and made, and nothing is run."""
+    """Raise the UserError that `run` would raise for a scenario: prepare the run completely without running it."""
     check_seed(seed)
     Simulation(scenario, seed)
 
 
-def _window(scenario: Scenario) -> Window:
-    """What is measured: from when to when."""
+def _measured_window(scenario: Scenario) -> Window:
     measure = scenario.measure
     return Window(measure.from_s, scenario.duration_s if measure.to_s is None else measure.to_s)
 
 
-def _recorder(
+def _make_recorder(
     scenario: Scenario, kernel: Kernel, trace: Trace, worst_drift: float, roles: dict[str, list[NodeId]]
 ) -> Recorder:
-    window = _window(scenario)
+    window = _measured_window(scenario)
     recorder = Recorder(kernel, trace, scenario.nodes, window, scenario.duration_s, worst_drift)
     if any(entry.counts != "probe" for entry in scenario.measure.more):
         recorder.requested = RequestedMetrics(scenario.measure.more, scenario.nodes, *window, roles)
     return recorder
 
 
-def _installed(
+def _install_processors(
     scenario: Scenario, roles: dict[str, list[int]], seed: int
 ) -> list[dict[ProcessorId, InstalledFunction]]:
     tables: list[dict[ProcessorId, InstalledFunction]] = [{} for _ in range(scenario.nodes)]
@@ -294,7 +296,7 @@ def _installed(
 
 
 class _WorkloadPlayer:
-    """Plays a workload against a network."""
+    """Schedules the workload of a run and calls the nodes."""
 
     def __init__(self, network: Network, kernel: Kernel) -> None:
         self._network = network
@@ -313,12 +315,12 @@ class _WorkloadPlayer:
         if advertise.until_s is not None and advertise.until_s <= duration_s:
             self._kernel.at(microseconds(advertise.until_s), lambda _: node.unadvertise(advertisement), None)
 
-    def request(self, ask: object) -> None:
-        assert isinstance(ask, TimedRequest)
-        self._network.nodes[ask.request.id.requester].request(ask.request)
+    def request(self, timed: object) -> None:
+        assert isinstance(timed, TimedRequest)
+        self._network.nodes[timed.request.id.requester].request(timed.request)
 
     def schedule_publishes(self, publishes: list[TimedPublication]) -> None:
-        """One queue entry at a time, so that the queue does not hold the whole future."""
+        """Schedule the publications one at a time, so that the event queue stays small."""
         self._publishes = publishes
         self._schedule_next()
 

@@ -1,1 +1,1 @@
-"""Those who watch a run: the recorder, to whom everything is told once, and who it tells."""
+"""Observers of a run: the recorder receives every fact once and passes it to checkers, folds and fingerprint."""

@@ -1,8 +1,8 @@
-"""A hash over everything that happens in a run, so that two runs can be compared without keeping either.
+"""The fingerprint: a hash over all facts of a run. Two runs are equal if their fingerprints are.
 
 Version 2 hashes numbers only: codes, times, ids and the fields of messages. The names of classes, fields, kinds of
-facts and drop reasons are no part of it, so renaming one changes no fingerprint. An event's bytes are hashed once, when
-it is published; a frame that carries it is hashed by the event's id. The version is part of the text.
+facts and drop reasons are not part of it, so renaming one changes no fingerprint. An event's bytes are hashed once,
+when it is published; a frame that carries it is hashed by the event's id. The version is part of the text.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from carrycast.sim.radio import Frame
 
 VERSION = 2
 
-# The code of each fact. A code is never given to another fact: results that people keep depend on it.
+# The code of each fact. Codes never change, because stored results depend on them.
 PUBLISH = 1
 SUBSCRIBE = 2
 UNSUBSCRIBE = 3
@@ -48,7 +48,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class Fingerprint:
-    """Takes facts in their order. The same facts give the same fingerprint, however much of the trace is kept."""
+    """Hashes facts in their order. The trace level does not change the fingerprint."""
 
     __slots__ = ("_hash", "_rest", "_waiting")
 
@@ -58,7 +58,7 @@ class Fingerprint:
         self._rest: dict[type[Message], tuple[int, tuple[str, ...]]] = {}
 
     def add(self, code: int, time_us: int, node: int, peer: int, detail: bytes = b"") -> None:
-        """One fact; `detail` is whatever else distinguishes it from others."""
+        """Add one fact; `detail` has its other fields as bytes."""
         waiting = self._waiting
         waiting += _HEAD.pack(code, time_us, node, peer)
         waiting += detail
@@ -67,18 +67,18 @@ class Fingerprint:
             waiting.clear()
 
     def add_event(self, time_us: int, node: NodeId, event: Event) -> None:
-        """An event was published: its bytes, once."""
+        """Add a published event with all its bytes."""
         self.add(PUBLISH, time_us, node, event.id.sequence, _pack(event))
 
     def add_subscription(self, time_us: int, node: NodeId, subscription: Subscription) -> None:
-        """An application subscribed."""
+        """Add a new subscription."""
         request = (subscription.filter, subscription.processor, subscription.state)
         self.add(SUBSCRIBE, time_us, node, subscription.id.sequence, _pack(request))
 
     def add_frame(self, time_us: int, frame: Frame, receivers: bytes) -> None:
-        """A transmission ended: its message by tag, size, ids and fields, and the ids of its receivers."""
+        """Add a transmission: tag, size, ids and fields of its message, and the ids of its receivers."""
         message = frame.message
-        tag, rest = self._rest.get(type(message)) or self._learn(type(message))
+        tag, rest = self._rest.get(type(message)) or self._inspect(type(message))
         if isinstance(message, EventMessage):
             source, sequence = message.event.id
             size, hops, left_s = len(frame.encoded), message.hops, message.remaining_s
@@ -93,7 +93,7 @@ class Fingerprint:
     def add_note(
         self, code: int, time_us: int, node: NodeId, peer: int, event: EventId | None, value: float | None
     ) -> None:
-        """A drop, a stored or evicted copy, or another fact: its code, ids and value, without its names."""
+        """Add a drop, a stored or evicted copy, or another fact that a protocol noted."""
         detail = b"" if event is None else _IDS.pack(*event)
         if value is not None:
             detail += _NUMBER.pack(value)
@@ -105,7 +105,8 @@ class Fingerprint:
         self._waiting.clear()
         return f"{VERSION}-{self._hash.hexdigest()}"
 
-    def _learn(self, kind: type[Message]) -> tuple[int, tuple[str, ...]]:
+    def _inspect(self, kind: type[Message]) -> tuple[int, tuple[str, ...]]:
+        """Find the tag of a type of message and, if it carries an event, the names of its additional fields."""
         tag = kind.__struct_config__.tag
         assert isinstance(tag, int), f"{kind.__name__}: the tag of a message is a number"
         rest = kind.__struct_fields__[_EVENT_FIELDS:] if issubclass(kind, EventMessage) else ()
@@ -114,6 +115,6 @@ class Fingerprint:
 
 
 def version_of(text: str) -> int:
-    """The version of a fingerprint's text. Version 1 did not name itself."""
+    """The version of a fingerprint. A fingerprint of version 1 has no version in its text."""
     head, dash, _ = text.partition("-")
     return int(head) if dash and head.isdigit() else 1

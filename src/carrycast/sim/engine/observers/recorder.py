@@ -1,6 +1,6 @@
-"""The recorder: every fact of a run passes it once, to the fingerprint, the folds, the checkers and the trace.
+"""The recorder: it receives every fact of a run once, and passes it to fingerprint, folds, checkers and trace.
 
-The hot path calls the built-in folds directly, without making an object of each fact.
+It calls the built-in folds directly, without creating an object for each fact, because that would slow down runs.
 """
 
 import struct
@@ -12,12 +12,10 @@ from carrycast.core.protocol import Fact, Link, RetentionLog
 from carrycast.core.wire import Layer, Message, Traffic, classify
 from carrycast.sim.engine.kernel import US_PER_S, Kernel, microseconds
 from carrycast.sim.engine.observers import fingerprint as codes
-from carrycast.sim.engine.observers.answers import AnswerCheckers
-from carrycast.sim.engine.observers.checkers import LEASE_SLACK_S, Checkers
+from carrycast.sim.engine.observers.checkers import LEASE_SLACK_S, AnswerCheckers, Checkers, RetentionCheckers
+from carrycast.sim.engine.observers.derived_events import EventDerivation
 from carrycast.sim.engine.observers.fingerprint import Fingerprint
-from carrycast.sim.engine.observers.outputs import Made
 from carrycast.sim.engine.observers.requested import RequestedMetrics
-from carrycast.sim.engine.observers.retention import RetentionCheckers
 from carrycast.sim.engine.resources import Batteries, Memories
 from carrycast.sim.radio import Frame, Reach, UnicastBatch
 from carrycast.trace import (
@@ -61,8 +59,8 @@ from carrycast.trace import (
     usual_metrics,
 )
 
-_FOUR = struct.Struct("<qqqq")
-_FACTS: dict[str, int] = {
+_FOUR_INTEGERS = struct.Struct("<qqqq")
+_CODES: dict[str, int] = {
     Kind.DROP: codes.DROP,
     Kind.STORE: codes.STORE,
     Kind.EVICT: codes.EVICT,
@@ -70,9 +68,7 @@ _FACTS: dict[str, int] = {
     Kind.STOP: codes.STOP,
     Kind.CRASH: codes.CRASH,
 }
-
-
-_LIVES: dict[Kind, type[TraceFact]] = {Kind.START: StartFact, Kind.STOP: StopFact, Kind.CRASH: CrashFact}
+_LIFECYCLE_FACTS: dict[Kind, type[TraceFact]] = {Kind.START: StartFact, Kind.STOP: StopFact, Kind.CRASH: CrashFact}
 
 
 class Window(NamedTuple):
@@ -87,7 +83,7 @@ class Window(NamedTuple):
 
 
 class Recorder:
-    """Observes a run of so many nodes."""
+    """Observes one run."""
 
     def __init__(
         self, kernel: Kernel, trace: Trace, nodes: int, window: Window, duration_s: float, worst_drift: float = 0.0
@@ -97,12 +93,12 @@ class Recorder:
         self.duplicates = DuplicateFold(nodes)
         self.buffers = BufferFold()
         self.installed = tuple(fold() for fold in installed_folds())
-        """Folds of plug-ins. Facts are made for them alone."""
+        """Folds of plug-ins. Only they need facts as objects."""
         self._window = window
         self.checkers = Checkers(nodes, worst_drift)
         self.answers = AnswerCheckers(self.checkers)
         self.on_delivery: Callable[[NodeId, SubscriptionId, Event], None] | None = None
-        """Somebody who wants the delivered events themselves: a test, an application."""
+        """Called with every delivered event; tests use it."""
         self.fingerprint = Fingerprint()
         self.batteries: Batteries | None = None
         self.memories: Memories | None = None
@@ -110,20 +106,20 @@ class Recorder:
         self._logs = False
         """Whether any node has a retention log."""
         self.requested: RequestedMetrics | None = None
-        """Only if the scenario asks for more than the usual metrics."""
+        """The additional metrics of `measure.more`; None if the scenario has none."""
         self.trace = trace
         self._kernel = kernel
         self._end_us = microseconds(duration_s)
 
-    def on_event(self, node: NodeId, event: Event, made: Made | None = None) -> None:
-        """An application published an event, or a processor made one."""
+    def on_event(self, node: NodeId, event: Event, derivation: EventDerivation | None = None) -> None:
+        """An application published an event, or a processor derived one."""
         now_s = self._kernel.now_s
-        counted, processor = self._window.counts(now_s), None if made is None else made.processor
-        self.checkers.on_event(now_s, event, made)
+        counted, processor = self._window.counts(now_s), None if derivation is None else derivation.processor
+        self.checkers.on_event(now_s, event, derivation)
         self.delivery.on_publish(now_s, event, counted, processor)
         self.duplicates.on_publish(event.id, counted)
         if self.installed:
-            self._tell(PublishFact(now_s, node, event=event, counted=counted, processor=processor))
+            self._fold(PublishFact(now_s, node, event=event, counted=counted, processor=processor))
         if self.requested is not None:
             self.requested.on_event(now_s, event)
         if self.memories is not None:
@@ -133,13 +129,13 @@ class Recorder:
             size_bytes = event_size_bytes(event)
             self.trace.add_event(event, now_s, size_bytes, counted, processor)
             self.trace.add(publication_row(now_s, node, event.id, size_bytes))
-        over_s = self.checkers.lease_over_s(now_s, event.lease_s) + LEASE_SLACK_S
+        over_s = self.checkers.expiry_s(now_s, event.lease_s) + LEASE_SLACK_S
         over_us = microseconds(over_s) if over_s < 1e9 else self._end_us + 1
         if over_us <= self._end_us:
-            self._kernel.at(over_us, self._lease_over, event.id)
+            self._kernel.at(over_us, self._on_expired, event.id)
 
     def on_log(self, node: NodeId, log: RetentionLog | None) -> None:
-        """A node starts, with what its protocol's retention log brings back if it has one."""
+        """A node starts with the retention log of its protocol, if there is one."""
         if log is not None:
             self._logs = True
             self.retention.on_start(node, log)
@@ -150,7 +146,7 @@ class Recorder:
             self.retention.on_started(self._kernel.now_s, node)
 
     def on_published(self, node: NodeId, event: EventId) -> None:
-        """A protocol has dealt with an event of its node."""
+        """The protocol has processed an event that was published at its node."""
         if self._logs:
             self.retention.on_published(self._kernel.now_s, node, event)
 
@@ -161,7 +157,7 @@ class Recorder:
             self.requested.pairs.on_subscribe(subscription)
         self.delivery.on_subscribe(subscription)
         if self.installed:
-            self._tell(SubscribeFact(self._kernel.now_s, node, subscription=subscription))
+            self._fold(SubscribeFact(self._kernel.now_s, node, subscription=subscription))
         self.fingerprint.add_subscription(self._kernel.now_us, node, subscription)
         if self.trace.deliveries:
             self.trace.add_subscription(subscription, self._kernel.now_s)
@@ -174,23 +170,23 @@ class Recorder:
             self.requested.pairs.on_unsubscribe(id)
         self.delivery.on_unsubscribe(id)
         if self.installed:
-            self._tell(UnsubscribeFact(self._kernel.now_s, node, subscription=id))
+            self._fold(UnsubscribeFact(self._kernel.now_s, node, subscription=id))
         self.fingerprint.add(codes.UNSUBSCRIBE, self._kernel.now_us, node, id.sequence)
         if self.trace.deliveries:
             self.trace.end_subscription(id, self._kernel.now_s)
             self.trace.add(unsubscription_row(self._kernel.now_s, node, id))
 
     def on_deliver(self, node: NodeId, id: SubscriptionId, event: Event, hops: int) -> None:
-        """A protocol handed an event to an application."""
+        """A protocol delivered an event to an application."""
         now_s = self._kernel.now_s
         self.checkers.on_deliver(now_s, node, id, event)
         self.delivery.on_deliver(now_s, id, event.id, hops)
         if self.installed:
-            self._tell(DeliverFact(now_s, node, subscription=id, event=event.id, hops=hops))
+            self._fold(DeliverFact(now_s, node, subscription=id, event=event.id, hops=hops))
         if self.requested is not None:
             self.requested.on_deliver(now_s, node, event.id)
             self.requested.pairs.on_deliver(id, event.id)
-        detail = _FOUR.pack(id.sequence, event.id.source, event.id.sequence, hops)
+        detail = _FOUR_INTEGERS.pack(id.sequence, event.id.source, event.id.sequence, hops)
         self.fingerprint.add(codes.DELIVER, self._kernel.now_us, node, id.subscriber, detail)
         if self.on_delivery is not None:
             self.on_delivery(node, id, event)
@@ -198,36 +194,36 @@ class Recorder:
             self.trace.add(delivery_row(now_s, node, id, event.id, hops))
 
     def on_request(self, node: NodeId, request: Request) -> None:
-        """An application asked for stored events."""
+        """An application requested stored events."""
         self.answers.on_request(request)
         self.fingerprint.add(codes.REQUEST, self._kernel.now_us, node, request.id.sequence, request.filter.encode())
         if self.trace.deliveries:
             self.trace.add(request_row(self._kernel.now_s, node, request.id))
 
     def on_answer(self, node: NodeId, id: RequestId, event: Event, hops: int) -> None:
-        """A protocol handed a stored event to who asked for it."""
+        """A protocol gave a stored event to the application that requested it."""
         self.answers.on_answer(self._kernel.now_s, node, id, event)
-        detail = _FOUR.pack(id.sequence, event.id.source, event.id.sequence, hops)
+        detail = _FOUR_INTEGERS.pack(id.sequence, event.id.source, event.id.sequence, hops)
         self.fingerprint.add(codes.ANSWER, self._kernel.now_us, node, id.requester, detail)
         if self.trace.deliveries:
             self.trace.add(answer_row(self._kernel.now_s, node, id, event.id, hops))
 
     def on_close(self, node: NodeId, id: RequestId, complete: bool) -> None:
-        """No more answers will come."""
+        """A protocol closed a request."""
         self.answers.on_close(self._kernel.now_s, node, id)
         self.fingerprint.add(codes.CLOSE, self._kernel.now_us, node, id.sequence, bytes([complete]))
         if self.trace.deliveries:
             self.trace.add(close_row(self._kernel.now_s, node, id, complete))
 
     def on_frame(self, frame: Frame, reach: Reach, interface: str) -> None:
-        """A transmission ended; `reach` heard it."""
+        """A transmission ended; the nodes of `reach` received it."""
         traffic, event = classify(frame.message)
         copies, nodes = frame.copies, reach.nodes
         self.traffic.on_frame(traffic, len(frame.encoded), frame.attempts * copies, frame.unicast, len(nodes))
         if event is not None:
             self.duplicates.on_frame(event, copies, nodes)
         if self.installed:
-            self._tell_frame(frame, traffic, event, nodes)
+            self._fold_frame(frame, traffic, event, nodes)
         if self.batteries is not None:
             self.batteries.on_frame(frame, reach)
         if self.requested is not None:
@@ -235,39 +231,39 @@ class Recorder:
         self.fingerprint.add_frame(self._kernel.now_us, frame, reach.packed)
         if self.trace.full:
             if isinstance(frame, UnicastBatch):
-                self._trace_volley(frame, reach, interface)
+                self._trace_batch(frame, reach, interface)
             else:
                 self._trace_frame(frame, reach, interface)
 
     def on_route(self, node: NodeId, message: Message, size_bytes: int) -> None:
-        """A protocol handed a message to its router. What the router makes of it is told by frames."""
+        """A protocol passed a message to its router. The frames of the router are reported separately."""
         if self.requested is not None:
             self.requested.on_route(self._kernel.now_s, node, message, size_bytes)
 
     def on_lost(self, frame: Frame, node: NodeId, reason: str) -> None:
-        """A node did not hear a frame, or could not send it."""
+        """A node did not receive a frame, or could not send it."""
         peer = frame.target if node == frame.sender else frame.sender
         _, event = classify(frame.message)
         self.fingerprint.add_note(codes.DROP, self._kernel.now_us, node, -1 if peer is None else peer, event, None)
         if self.installed:
-            self._tell(DropFact(self._kernel.now_s, node, reason=reason, event=event, peer=peer))
+            self._fold(DropFact(self._kernel.now_s, node, reason=reason, event=event, peer=peer))
         if self.trace.full:
             self.trace.add(drop_row(self._kernel.now_s, node, frame.layer, reason, peer, frame.message))
 
     def on_missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
-        """Several nodes did not hear a frame. One entry of the fingerprint: there may be many in every transmission."""
+        """Several nodes did not receive a frame. They are one entry of the fingerprint, because they may be many."""
         detail = struct.pack(f"<{len(nodes)}q", *nodes)
         self.fingerprint.add(codes.MISS, self._kernel.now_us, frame.sender, len(nodes), detail)
         if self.installed:
             _, event = classify(frame.message)
             for node in nodes:
-                self._tell(DropFact(self._kernel.now_s, node, reason=reason, event=event, peer=frame.sender))
+                self._fold(DropFact(self._kernel.now_s, node, reason=reason, event=event, peer=frame.sender))
         if self.trace.full:
             transfer, now_s = Transfer(frame.layer, frame.message), self._kernel.now_s
             self.trace.extend([transfer.drop_row(now_s, node, reason, frame.sender) for node in nodes])
 
     def on_fact(self, node: NodeId, layer: Layer, fact: Fact) -> None:
-        """A protocol noted something."""
+        """A protocol noted a fact."""
         event = fact.event
         if self.requested is not None:
             self.requested.on_note(self._kernel.now_s, node, fact)
@@ -281,10 +277,10 @@ class Recorder:
             if self._logs:
                 self.retention.on_fact(self._kernel.now_s, node, fact.kind, event, fact.reason)
         peer = -1 if fact.peer is None else fact.peer
-        code = _FACTS.get(fact.kind, codes.NOTE)
+        code = _CODES.get(fact.kind, codes.NOTE)
         self.fingerprint.add_note(code, self._kernel.now_us, node, peer, event, fact.value)
         if self.installed:
-            self._tell(_noted(self._kernel.now_s, node, fact))
+            self._fold(_to_trace_fact(self._kernel.now_s, node, fact))
         if self.trace.full:
             self.trace.add(fact_row(self._kernel.now_s, node, layer, fact))
 
@@ -294,27 +290,27 @@ class Recorder:
             self.memories.on_stored(node, event, copies)
 
     def on_link(self, node: NodeId, link: Link, lost: Failure | None) -> None:
-        """A node was told that a link has come, or why it has gone."""
+        """A node learned that a link has come up, or has gone down for a reason."""
         code = codes.LINK_UP if lost is None else codes.LINK_DOWN
         self.fingerprint.add(code, self._kernel.now_us, node, link.neighbor)
         if self.installed:
             now_s, peer = self._kernel.now_s, link.neighbor
             up = LinkUpFact(now_s, node, peer=peer)
-            self._tell(up if lost is None else LinkDownFact(now_s, node, peer=peer, reason=lost))
+            self._fold(up if lost is None else LinkDownFact(now_s, node, peer=peer, reason=lost))
         if self.trace.full:
             self.trace.add(link_row(self._kernel.now_s, node, link, lost))
 
     def on_link_changed(self, node: NodeId, link: Link) -> None:
-        """A node was told that a link costs something else."""
+        """A node learned the new cost of a link."""
         self.fingerprint.add_note(codes.LINK_CHANGE, self._kernel.now_us, node, link.neighbor, None, link.cost_s)
         if self.trace.full:
             self.trace.add(link_change_row(self._kernel.now_s, node, link))
 
     def on_node(self, node: NodeId, kind: Kind) -> None:
         """A node started, stopped or crashed."""
-        self.fingerprint.add(_FACTS[kind], self._kernel.now_us, node, -1)
+        self.fingerprint.add(_CODES[kind], self._kernel.now_us, node, -1)
         if self.installed:
-            self._tell(_LIVES[kind](self._kernel.now_s, node))
+            self._fold(_LIFECYCLE_FACTS[kind](self._kernel.now_s, node))
         if kind is Kind.CRASH:
             self.checkers.on_crash(node)
             self.answers.on_crash(node)
@@ -325,19 +321,20 @@ class Recorder:
             self.trace.add(lifecycle_row(self._kernel.now_s, node, kind))
 
     def metrics(self) -> Metrics:
-        """The metrics of every run, and those that the scenario asks for besides."""
+        """The metrics of every run, of plug-ins, and of `measure.more`."""
         found = usual_metrics((self.delivery, self.traffic, self.duplicates, self.buffers))
         for fold in self.installed:
             found |= fold.result()
         return found if self.requested is None else found | self.requested.result()
 
-    def _tell(self, fact: TraceFact) -> None:
+    def _fold(self, fact: TraceFact) -> None:
+        """Pass a fact to the folds of plug-ins."""
         for fold in self.installed:
             if isinstance(fact, fold.reads):
                 fold.on_fact(fact)
 
-    def _tell_frame(self, frame: Frame, traffic: Traffic, event: EventId | None, receivers: tuple[NodeId, ...]) -> None:
-        self._tell(
+    def _fold_frame(self, frame: Frame, traffic: Traffic, event: EventId | None, receivers: tuple[NodeId, ...]) -> None:
+        self._fold(
             FrameFact(
                 self._kernel.now_s,
                 frame.sender,
@@ -351,18 +348,18 @@ class Recorder:
             )
         )
 
-    def _lease_over(self, id: object) -> None:
+    def _on_expired(self, id: object) -> None:
         assert isinstance(id, EventId)
-        self.checkers.on_lease_over(self._kernel.now_s, id)
+        self.checkers.on_expired(self._kernel.now_s, id)
         self.delivery.forget(id)
         self.duplicates.forget(id)
         if self.memories is not None:
-            self.memories.on_lease_over(id)
+            self.memories.on_expired(id)
 
-    def _trace_volley(self, volley: UnicastBatch, reach: Reach, interface: str) -> None:
-        for target in volley.targets:
+    def _trace_batch(self, batch: UnicastBatch, reach: Reach, interface: str) -> None:
+        for target in batch.targets:
             heard = tuple(node for node in reach.nodes if node == target)
-            self._trace_frame(volley.to(target), Reach(heard), interface)
+            self._trace_frame(batch.to(target), Reach(heard), interface)
 
     def _trace_frame(self, frame: Frame, reach: Reach, interface: str) -> None:
         transfer = Transfer(frame.layer, frame.message, interface, len(frame.encoded))
@@ -372,8 +369,8 @@ class Recorder:
         self.trace.extend(transfer.receive_rows(self._kernel.now_s, reach.nodes, sender))
 
 
-def _noted(now_s: float, node: NodeId, note: Fact) -> TraceFact:
-    """The fact that a protocol noted."""
+def _to_trace_fact(now_s: float, node: NodeId, note: Fact) -> TraceFact:
+    """The fact of the trace for a fact that a protocol noted."""
     if note.kind == Kind.DROP:
         return DropFact(now_s, node, reason=note.reason, event=note.event, peer=note.peer, by_protocol=True)
     if note.kind == Kind.STORE and note.event is not None:

@@ -1,4 +1,4 @@
-"""Metrics that a scenario asks for besides those of every run (docs/metrics.md, `measure.more`)."""
+"""The additional metrics that a scenario requests in `measure.more` (docs/metrics.md)."""
 
 from array import array
 from collections.abc import Mapping, Sequence
@@ -26,18 +26,18 @@ from carrycast.trace import (
     UnsubscribeFact,
 )
 
-# Looking a member up in its enumeration costs a call, in every transmission.
+# Constants, because looking up a member of an enumeration costs a call in every transmission.
 _CONTROL, _DISCOVERY = Traffic.CONTROL, Traffic.DISCOVERY
 MICROSECOND_S = 1e-6
-"""The accuracy of all times."""
+"""The resolution of all times."""
 
 
 _Members: TypeAlias = frozenset[NodeId] | None
-"""The nodes that an entry is about; None for all."""
+"""The nodes of a metric; None for all nodes."""
 
 
 class _Amounts:
-    """Keeps what is needed for its entries, of the measured window alone."""
+    """Metrics of kind `values` and `routed`: values that protocols noted, and messages that they passed to routers."""
 
     def __init__(
         self, asked: Sequence[RequestedMetric], nodes: int, window_s: float, roles: Mapping[str, list[NodeId]]
@@ -48,16 +48,16 @@ class _Amounts:
             entry.name: frozenset(roles[entry.role]) if entry.role else None for entry in asked
         }
         self._values: dict[str, list[tuple[RequestedMetric, array[float]]]] = {}
-        """Fact -> the entries about it, and the values noted for each."""
+        """Kind of fact -> its metrics, each with the noted values."""
         for entry in asked:
             if entry.counts == "values":
                 self._values.setdefault(entry.fact, []).append((entry, array("d")))
         self._wants_routed = any(entry.counts == "routed" for entry in asked)
         self._routed: dict[tuple[str, NodeId], tuple[int, int]] = {}
-        """Message and node -> how many it handed over, and how many bytes they had."""
+        """Message type and node -> the number of messages and their bytes."""
 
     def on_note(self, node: NodeId, fact: Fact) -> None:
-        """A protocol noted something."""
+        """A protocol noted a fact."""
         if fact.value is None:
             return
         for entry, values in self._values.get(fact.kind, ()):
@@ -66,13 +66,13 @@ class _Amounts:
                 values.append(fact.value)
 
     def on_route(self, node: NodeId, message: str, size_bytes: int) -> None:
-        """A protocol handed a message to its router."""
+        """A protocol passed a message to its router."""
         if self._wants_routed:
             count, total_bytes = self._routed.get((message, node), (0, 0))
             self._routed[message, node] = (count + 1, total_bytes + size_bytes)
 
     def value(self, entry: RequestedMetric) -> float | int | None:
-        """What became of one entry."""
+        """The value of one metric."""
         if entry.counts == "values":
             values = next(values for one, values in self._values[entry.fact] if one is entry)
             return aggregate(values, entry.of)
@@ -88,33 +88,35 @@ class _Amounts:
         share = (self._nodes if members is None else len(members)) * (
             self._window_s if entry.per == "node_second" else 1.0
         )
-        # Nobody, and a window of no length, have no rate.
+        # No nodes or a window of length 0: there is no rate.
         return found / share if share > 0 else None
 
 
 class _NoPairs:
-    """The scenario does not ask for pairs of event and subscription."""
+    """Counts nothing: for scenarios that do not request pairs of event and subscription."""
 
     def on_subscribe(self, subscription: Subscription) -> None:
-        """A subscription stands from now on."""
+        """A subscription begins."""
 
     def on_unsubscribe(self, id: SubscriptionId) -> None:
-        """It no longer does."""
+        """A subscription ends."""
 
     def on_event(self, now_s: float, event: Event) -> None:
-        """An event exists: it should serve the subscriptions that stand now, those of its own node too."""
+        """A new event forms a pair with each matching subscription that exists now, also at its own node."""
 
     def on_deliver(self, id: SubscriptionId, event: EventId) -> None:
-        """A client is given an event."""
+        """An event is delivered to a subscription."""
 
     def ratio(self) -> float | None:
-        """Served pairs / pairs; None if there are none."""
+        """Delivered pairs / all pairs; None if there are no pairs."""
         return None
 
 
 class _SubscriptionPairs(_NoPairs):
-    """Counts the pairs of the events published in a window. A client that leaves unserved has missed what it was owed,
-    also if an event was just on its way to it."""
+    """Counts the pairs of the events published in a window.
+
+    When a subscription ends, its undelivered events are missed, even if they were already on their way.
+    """
 
     def __init__(self, from_s: float, to_s: float) -> None:
         self._from_s = from_s
@@ -152,8 +154,11 @@ class _SubscriptionPairs(_NoPairs):
 
 
 class RequestedMetrics(OrderedFold[Metrics]):
-    """Counts what was asked for. The simulator calls it directly, with more than rows tell: messages handed to routers,
-    layers and types of frames."""
+    """Computes the metrics of `measure.more`.
+
+    The simulator calls the `on_` methods directly, because rows of a trace lack the messages passed to routers and the
+    layers and types of frames.
+    """
 
     reads = (PublishFact, SubscribeFact, UnsubscribeFact, DeliverFact, StoreFact, EvictFact, DropFact, NoteFact)
 
@@ -165,7 +170,7 @@ class RequestedMetrics(OrderedFold[Metrics]):
         to_s: float,
         roles: Mapping[str, list[NodeId]] | None = None,
     ) -> None:
-        # Samples are taken by whoever looks from time to time, and not told here.
+        # `Probes` samples the metrics of kind `probe`.
         self._asked = [entry for entry in asked if entry.counts != "probe"]
         self._amounts = _Amounts(self._asked, nodes, to_s - from_s, roles or {})
         self._nodes = nodes
@@ -175,41 +180,41 @@ class RequestedMetrics(OrderedFold[Metrics]):
         self._watched = {entry.fact for entry in counted} | {entry.against for entry in counted}
         self._facts: dict[str, int] = {}
         self._noted: dict[str, dict[EventId, None]] = {}
-        """Fact -> the events it was noted about."""
+        """Kind of fact -> the events it was noted about."""
         self._published_s: dict[EventId, float] = {}
         self._sources: dict[EventId, tuple[EventId, ...]] = {}
-        """What a processor made -> the source messages behind it."""
+        """Derived event -> the published events from which it was derived."""
         self._reached_s: dict[NodeId, dict[EventId, float]] = {node: {} for entry in asked for node in entry.nodes}
-        """Node -> the source messages that reached it, and when they did first."""
+        """Node -> the published events that reached it, each with the time of its first delivery."""
         self._reached_any: dict[EventId, None] = {}
         self._load_bytes = 0
         self._bytes: dict[tuple[Layer, Traffic, type[Message]], list[int]] = {}
-        """Of each layer, class and type in the measured window, without repetitions by the radio and with them."""
+        """Layer, traffic class and type -> bytes in the measured window, without retransmissions and with them."""
         self._reports = 0
         self._standing: set[SubscriptionId] = set()
-        """Subscriptions that stand, if facts tell of them."""
+        """The current subscriptions, if the input are facts."""
         self.pairs = _SubscriptionPairs(from_s, to_s) if any(entry.counts == "pairs" for entry in asked) else _NoPairs()
 
     def on_event(self, now_s: float, event: Event) -> None:
-        """Published, or made of others."""
+        """An application published an event, or a processor derived one."""
         self.pairs.on_event(now_s, event)
         if not event.derived_from:
             self._published_s[event.id] = now_s
             return
-        behind = [source for id in event.derived_from for source in self._behind(id)]
-        self._sources[event.id] = tuple(dict.fromkeys(behind))
+        sources = [source for id in event.derived_from for source in self._sources_of(id)]
+        self._sources[event.id] = tuple(dict.fromkeys(sources))
 
     def on_deliver(self, now_s: float, node: NodeId, event: EventId) -> None:
-        """To an application."""
+        """An event was delivered to an application."""
         reached = self._reached_s.get(node)
-        for source in self._behind(event):
+        for source in self._sources_of(event):
             if reached is not None:
                 reached.setdefault(source, now_s)
             if source.source != node:
                 self._reached_any[source] = None
 
     def on_note(self, now_s: float, node: NodeId, fact: Fact) -> None:
-        """A protocol noted something."""
+        """A protocol noted a fact."""
         if self._from_s <= now_s <= self._to_s:
             self._amounts.on_note(node, fact)
         if fact.kind in self._watched:
@@ -218,12 +223,12 @@ class RequestedMetrics(OrderedFold[Metrics]):
                 self._noted.setdefault(fact.kind, {})[fact.event] = None
 
     def on_route(self, now_s: float, node: NodeId, message: Message, size_bytes: int) -> None:
-        """A protocol handed a message to its router."""
+        """A protocol passed a message to its router."""
         if self._from_s <= now_s <= self._to_s:
             self._amounts.on_route(node, type(message).__name__, size_bytes)
 
     def on_frame(self, frame: Frame, traffic: Traffic, receivers: int) -> None:
-        """A transmission, however often it was repeated, and how many nodes heard it."""
+        """A transmission with all its attempts ended; `receivers` nodes received it."""
         message, size_bytes = frame.message, frame.copies * len(frame.encoded)
         if traffic is not _DISCOVERY:
             self._load_bytes += size_bytes
@@ -247,7 +252,7 @@ class RequestedMetrics(OrderedFold[Metrics]):
             self._standing.discard(fact.subscription)
             self.pairs.on_unsubscribe(fact.subscription)
         elif isinstance(fact, DeliverFact):
-            # A live node may still deliver what was under way when a subscription ended.
+            # A live node may still deliver an event that was on its way when the subscription ended.
             if fact.subscription in self._standing:
                 self.on_deliver(fact.time_s, fact.node, fact.event)
                 self.pairs.on_deliver(fact.subscription, fact.event)
@@ -262,18 +267,18 @@ class RequestedMetrics(OrderedFold[Metrics]):
             self.on_note(fact.time_s, fact.node, Fact(Kind.DROP, fact.event, fact.peer, fact.reason))
 
     def result(self) -> Metrics:
-        return {entry.name: self._count(entry) for entry in self._asked}
+        return {entry.name: self._compute(entry) for entry in self._asked}
 
-    def _behind(self, id: EventId) -> tuple[EventId, ...]:
+    def _sources_of(self, id: EventId) -> tuple[EventId, ...]:
         return self._sources.get(id, (id,))
 
-    def _count(self, entry: RequestedMetric) -> float | int | None:
+    def _compute(self, entry: RequestedMetric) -> float | int | None:
         if entry.counts in ("values", "routed"):
             return self._amounts.value(entry)
         if entry.counts == "load":
             return self._load_bytes / self._nodes
         if entry.counts == "bytes":
-            return self._bytes_of(entry)
+            return self._count_bytes(entry)
         if entry.counts == "reports":
             return self._reports
         if entry.counts == "reached":
@@ -285,11 +290,11 @@ class RequestedMetrics(OrderedFold[Metrics]):
             return self.pairs.ratio()
         if entry.counts == "facts":
             return len(self._noted.get(entry.fact, {})) if entry.distinct else self._facts.get(entry.fact, 0)
-        one = self._missed if entry.counts == "missed" else self._reached
-        counts = [one(entry, self._reached_s[node]) for node in entry.nodes]
+        count = self._count_missed if entry.counts == "missed" else self._count_reached
+        counts = [count(entry, self._reached_s[node]) for node in entry.nodes]
         return counts[0] if len(counts) == 1 else sum(counts) / len(counts)
 
-    def _bytes_of(self, entry: RequestedMetric) -> float | int | None:
+    def _count_bytes(self, entry: RequestedMetric) -> float | int | None:
         found = sum(
             sums[entry.repetitions]
             for (layer, traffic, kind), sums in self._bytes.items()
@@ -300,14 +305,14 @@ class RequestedMetrics(OrderedFold[Metrics]):
         if entry.per == "run":
             return found
         seconds = self._to_s - self._from_s if entry.per == "node_second" else 1.0
-        # A window of no length has no rate.
+        # A window of length 0 has no rate.
         return found / self._nodes / seconds if seconds > 0 else None
 
-    def _missed(self, entry: RequestedMetric, reached_s: dict[EventId, float]) -> int:
-        noted = dict.fromkeys(source for id in self._noted.get(entry.fact, {}) for source in self._behind(id))
+    def _count_missed(self, entry: RequestedMetric, reached_s: dict[EventId, float]) -> int:
+        noted = dict.fromkeys(source for id in self._noted.get(entry.fact, {}) for source in self._sources_of(id))
         return sum(source not in reached_s for source in noted)
 
-    def _reached(self, entry: RequestedMetric, reached_s: dict[EventId, float]) -> int:
+    def _count_reached(self, entry: RequestedMetric, reached_s: dict[EventId, float]) -> int:
         count = 0
         for source, time_s in reached_s.items():
             if self._is_counted(source):
@@ -316,5 +321,5 @@ class RequestedMetrics(OrderedFold[Metrics]):
         return count
 
     def _is_counted(self, source: EventId) -> bool:
-        """Whether it was published in the measured window."""
+        """Whether an event was published in the measured window."""
         return self._from_s <= self._published_s[source] <= self._to_s

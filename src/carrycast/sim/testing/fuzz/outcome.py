@@ -97,7 +97,7 @@ def _ran(scenario: Scenario, seed: int, condition: str) -> FuzzOutcome:
         done = run(scenario, seed, Level.METRICS)
     else:
         compute_movement(scenario, seed)
-        done = run(scenario, seed, Level.FULL, recode=True, told=lambda now_s: None)
+        done = run(scenario, seed, Level.FULL, recode=True, on_progress=lambda now_s: None)
     summary = json.dumps(done.summary(), sort_keys=True, default=str)
     return FuzzOutcome(
         status="ran",

@@ -8,7 +8,7 @@ import pytest
 from carrycast.core.model import Event, EventId, Subscription, SubscriptionId
 from carrycast.core.protocol import Token
 from carrycast.sim.engine.observers.checkers import Checkers, ViolationError
-from carrycast.sim.engine.observers.outputs import Made, Outputs
+from carrycast.sim.engine.observers.derived_events import DerivedEvents, EventDerivation
 from carrycast.sim.testing import Net
 from tests.simulation.modulating import Job, Modulating
 from tests.simulation.worlds import register
@@ -96,8 +96,8 @@ def checkers() -> Checkers:
 
 def test_two_nodes_that_run_one_call_make_one_output() -> None:
     found = checkers()
-    found.on_event(0.0, made(1), Made("p", (SOURCE,), 0))
-    found.on_event(0.0, made(1, node=4), Made("p", (SOURCE,), 0))
+    found.on_event(0.0, made(1), EventDerivation("p", (SOURCE,), 0))
+    found.on_event(0.0, made(1, node=4), EventDerivation("p", (SOURCE,), 0))
     found.on_deliver(1.0, 5, WANTS.id, made(1))
     with pytest.raises(ViolationError, match="delivered event 4:1 to 5:0, which had 3:1, made by the same of the same"):
         found.on_deliver(1.0, 5, WANTS.id, made(1, node=4))
@@ -107,7 +107,7 @@ def test_two_nodes_that_run_one_call_make_one_output() -> None:
 
 def test_the_same_event_twice_is_told_as_ever() -> None:
     found = checkers()
-    found.on_event(0.0, made(1), Made("p", (SOURCE,), 0))
+    found.on_event(0.0, made(1), EventDerivation("p", (SOURCE,), 0))
     found.on_deliver(1.0, 5, WANTS.id, made(1))
     with pytest.raises(ViolationError, match="which had 3:1"):
         found.on_deliver(1.0, 5, WANTS.id, made(1))
@@ -117,12 +117,18 @@ def test_the_same_event_twice_is_told_as_ever() -> None:
     ("event", "how", "told"),
     [
         (SOURCE, None, "delivered event 0:1 to 5:0, which is to be given what p makes"),
-        (made(1), Made("q", (SOURCE,), 0), "delivered event 3:1 to 5:0, which is to be given what p makes"),
-        (made(1), Made("p", (OTHER,), 0), "delivered event 3:1 to 5:0, though it was made of 0:2, which does not fit"),
-        (made(1), Made("p", (SOURCE, OTHER), 0), "though it was made of 0:2, which does not fit"),
+        (made(1), EventDerivation("q", (SOURCE,), 0), "delivered event 3:1 to 5:0, which is to be given what p makes"),
+        (
+            made(1),
+            EventDerivation("p", (OTHER,), 0),
+            "delivered event 3:1 to 5:0, though it was made of 0:2, which does not fit",
+        ),
+        (made(1), EventDerivation("p", (SOURCE, OTHER), 0), "though it was made of 0:2, which does not fit"),
     ],
 )
-def test_only_what_the_processor_makes_of_what_fits_may_be_given(event: Event, how: Made | None, told: str) -> None:
+def test_only_what_the_processor_makes_of_what_fits_may_be_given(
+    event: Event, how: EventDerivation | None, told: str
+) -> None:
     found = checkers()
     if how is not None:
         found.on_event(0.0, event, how)
@@ -136,49 +142,49 @@ def test_a_plain_subscription_may_be_given_what_several_nodes_made() -> None:
     plain = Subscription(SubscriptionId(5, 1), "true")
     found.on_subscribe(plain)
     for node in (3, 4):
-        found.on_event(0.0, made(1, node), Made("p", (SOURCE,), 0))
+        found.on_event(0.0, made(1, node), EventDerivation("p", (SOURCE,), 0))
         found.on_deliver(1.0, 5, plain.id, made(1, node))
 
 
 def test_an_origin_goes_through_several_processors() -> None:
-    outputs = Outputs()
+    outputs = DerivedEvents()
     wants = Subscription(SubscriptionId(5, 0), "true", processor="q")
     # Two nodes ran p on the source; two more ran q on what came of it.
     for node in (1, 2):
         middle = made(1, node)
-        outputs.on_made(middle.id, Made("p", (SOURCE,), 0))
-        outputs.on_made(EventId(node + 2, 1), Made("q", (middle,), 0))
+        outputs.on_derived(middle.id, EventDerivation("p", (SOURCE,), 0))
+        outputs.on_derived(EventId(node + 2, 1), EventDerivation("q", (middle,), 0))
     other = made(2, 1)
-    outputs.on_made(other.id, Made("p", (SOURCE,), 1))
-    outputs.on_made(EventId(9, 1), Made("q", (other,), 0))
-    assert outputs.flaw(EventId(3, 1), wants, 0) is None
-    assert outputs.flaw(EventId(4, 1), wants, 0) == "which had 3:1, made by the same of the same"
-    assert outputs.flaw(EventId(9, 1), wants, 0) is None, "of the second result of p"
+    outputs.on_derived(other.id, EventDerivation("p", (SOURCE,), 1))
+    outputs.on_derived(EventId(9, 1), EventDerivation("q", (other,), 0))
+    assert outputs.find_flaw(EventId(3, 1), wants, 0) is None
+    assert outputs.find_flaw(EventId(4, 1), wants, 0) == "which had 3:1, made by the same of the same"
+    assert outputs.find_flaw(EventId(9, 1), wants, 0) is None, "of the second result of p"
 
 
 def test_nothing_is_kept_of_what_is_over() -> None:
-    outputs = Outputs()
+    outputs = DerivedEvents()
     for node in (3, 4):
-        outputs.on_made(EventId(node, 1), Made("p", (SOURCE,), 0))
-    assert outputs.flaw(EventId(3, 1), WANTS, 0) is None
-    outputs.on_lease_over(EventId(3, 1))
-    assert outputs.flaw(EventId(4, 1), WANTS, 0) is not None, "as long as another of its kind may come"
-    outputs.on_lease_over(EventId(4, 1))
-    outputs.on_lease_over(SOURCE.id)
+        outputs.on_derived(EventId(node, 1), EventDerivation("p", (SOURCE,), 0))
+    assert outputs.find_flaw(EventId(3, 1), WANTS, 0) is None
+    outputs.on_expired(EventId(3, 1))
+    assert outputs.find_flaw(EventId(4, 1), WANTS, 0) is not None, "as long as another of its kind may come"
+    outputs.on_expired(EventId(4, 1))
+    outputs.on_expired(SOURCE.id)
     assert all(not kept for name, kept in vars(outputs).items() if name != "_count")
 
 
 def test_a_row_of_processors_may_be_long() -> None:
     """Each result is made of the one before; what is known of the last does not hold all of them, one in another."""
-    outputs, source = Outputs(), SOURCE
+    outputs, source = DerivedEvents(), SOURCE
     for node in (3, 4):
         made = source
         for stage in range(5000):
             result = Event(EventId(node, stage), {"value": 7})
-            outputs.on_made(result.id, Made("p", (made,), 0))
+            outputs.on_derived(result.id, EventDerivation("p", (made,), 0))
             made = result
-    assert outputs.flaw(EventId(3, 4999), WANTS, 0) is None
-    assert "made by the same of the same" in str(outputs.flaw(EventId(4, 4999), WANTS, 0))
+    assert outputs.find_flaw(EventId(3, 4999), WANTS, 0) is None
+    assert "made by the same of the same" in str(outputs.find_flaw(EventId(4, 4999), WANTS, 0))
 
 
 # What is counted.
