@@ -75,7 +75,7 @@ def rts_access(dot11: Dot11, message_bytes: int, delay_us: float = 0.0) -> Durat
 
 def saturation(dot11: Dot11, stations: int, message_bytes: int, delay_us: float = 0.0) -> float:
     """What n saturated stations carry together, in megabits of messages per second."""
-    access = rts_access if dot11.asks_first(message_bytes) else basic_access
+    access = rts_access if dot11.uses_rts(message_bytes) else basic_access
     at = fixed_point(stations, dot11.cw_min + 1, stages_of(dot11))
     return throughput(stations, at, dot11.slot_us, access(dot11, message_bytes, delay_us), 8.0 * message_bytes)
 

@@ -130,7 +130,7 @@ def test_nobody_starts_while_it_can_sense_another_or_too_soon_after(seed: int, m
 
 
 def dot11_asks(data: Transmission) -> bool:
-    return CsmaRadio(rts_threshold_bytes=600).dot11().asks_first(len(data.frame.encoded))
+    return CsmaRadio(rts_threshold_bytes=600).dot11().uses_rts(len(data.frame.encoded))
 
 
 def test_every_frame_is_on_record_and_every_token_is_answered_once() -> None:

@@ -75,7 +75,7 @@ class _LinkRecorder(FaultyLinks):
         for one, other in pairs:
             a, b = min(one, other), max(one, other)
             for interface, topology in self.topologies.items():
-                up, key = topology.linked(a, b), (a, b, interface)
+                up, key = topology.is_linked(a, b), (a, b, interface)
                 if up != (key in self._up):
                     (self._up.add if up else self._up.discard)(key)
                     self.changes.append(LinkChange(self._kernel.now_s, a, b, interface, up))

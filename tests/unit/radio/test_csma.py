@@ -261,9 +261,9 @@ def test_a_broadcast_costs_two_queue_entries() -> None:
 def test_presets_give_their_numbers_and_every_one_can_be_replaced() -> None:
     ns2 = CsmaRadio(preset="ns2", queue=7)
     assert ns2.dot11().data_rate_bps == 2e6
-    assert ns2.dot11().asks_first(0)
+    assert ns2.dot11().uses_rts(0)
     assert ns2.dot11().queue == 7
     assert (ns2.range_m, ns2.cs_m, ns2.interference_m) == (250, 550, 550)
     assert PRESETS["802.11b"].eifs_us == 364
-    assert not PRESETS["802.11b"].asks_first(1500)
+    assert not PRESETS["802.11b"].uses_rts(1500)
     assert CsmaRadio().interference_m == pytest.approx(445, abs=1)

@@ -29,20 +29,20 @@ def test_a_node_that_is_down_hears_nobody_and_nobody_hears_it() -> None:
     topology.set_node(0, up=False)
     assert topology.reach(0).nodes == ()
     assert topology.reach(1).nodes == (2,)
-    assert not topology.linked(0, 1)
+    assert not topology.is_linked(0, 1)
     topology.set_node(0, up=True)
-    assert topology.linked(1, 0)
+    assert topology.is_linked(1, 0)
     assert set(topology.reach(0).nodes) == {1, 3}
 
 
 def test_a_cut_parts_two_nodes_whichever_is_named_first() -> None:
     topology = ring_of(4)
     topology.set_cut(1, 0, cut=True)
-    assert not topology.linked(0, 1)
+    assert not topology.is_linked(0, 1)
     assert topology.reach(0).nodes == (3,)
     assert topology.reach(1).nodes == (2,)
     topology.set_cut(0, 1, cut=False)
-    assert topology.linked(0, 1)
+    assert topology.is_linked(0, 1)
 
 
 def test_a_link_that_is_cut_twice_needs_both_cuts_to_end() -> None:
@@ -50,9 +50,9 @@ def test_a_link_that_is_cut_twice_needs_both_cuts_to_end() -> None:
     topology.set_cut(0, 1, cut=True)
     topology.set_cut(1, 0, cut=True)
     topology.set_cut(0, 1, cut=False)
-    assert not topology.linked(0, 1)
+    assert not topology.is_linked(0, 1)
     topology.set_cut(0, 1, cut=False)
-    assert topology.linked(0, 1)
+    assert topology.is_linked(0, 1)
 
 
 def test_a_cut_outlasts_the_contact() -> None:
@@ -60,7 +60,7 @@ def test_a_cut_outlasts_the_contact() -> None:
     topology.set_cut(0, 1, cut=True)
     topology.set_contact(0, 1, up=False)
     topology.set_contact(0, 1, up=True)
-    assert not topology.linked(0, 1)
+    assert not topology.is_linked(0, 1)
 
 
 def test_a_reach_is_made_once_until_something_changes() -> None:
@@ -106,4 +106,4 @@ def test_after_any_changes_reach_and_linked_say_the_same() -> None:
                 if frozenset((one, other)) in contacts - {*+cuts} and not {one, other} & down and one != other
             }
             assert set(topology.reach(one).nodes) == heard
-            assert {other for other in range(nodes) if other != one and topology.linked(one, other)} == heard
+            assert {other for other in range(nodes) if other != one and topology.is_linked(one, other)} == heard

@@ -197,7 +197,7 @@ class Cells:
         self.grid = grid
 
     def near(self, other: "Cells") -> Iterator[tuple[Integers, Integers]]:
-        """Pairs of pieces, of these cells and the others, that may be in contact. `near(self)` has each pair once."""
+        """The pairs of pieces, of these cells and others, that may be in contact. `near(self)` has each pair once."""
         grid, x_m, key = self.grid, self.pieces.x_m, other.key
         itself = other is self
         lows: list[Integers] = []
@@ -213,10 +213,10 @@ class Cells:
             lows.append(low)
             counts.append(np.maximum(high - low, 0))
         index = np.tile(np.arange(len(x_m)), len(lows))
-        return _blocks(index, np.concatenate(lows), np.concatenate(counts))
+        return _enumerate_pairs(index, np.concatenate(lows), np.concatenate(counts))
 
 
-def _blocks(index: Integers, low: Integers, count: Integers) -> Iterator[tuple[Integers, Integers]]:
+def _enumerate_pairs(index: Integers, low: Integers, count: Integers) -> Iterator[tuple[Integers, Integers]]:
     """Each index paired with low, low + 1, ... as often as its count says; about BLOCK_PAIRS pairs at a time."""
     upto = np.cumsum(count)
     total = int(upto[-1]) if len(upto) else 0
@@ -275,13 +275,13 @@ def contact_intervals(legs: Legs, nodes: int, range_m: float, duration_s: float)
         path_m = float((moving.speed_mps * moving.lasting_s).sum())
         if path_m / range_m > MAX_PIECES:
             raise UserError(f"the nodes move {path_m:g} m, too far for a range of {range_m:g} m; check the units")
-        wish_s = min(SLICE_RANGES * range_m * moving.total_s / path_m, moving.total_s / len(moving.node))
+        target_s = min(SLICE_RANGES * range_m * moving.total_s / path_m, moving.total_s / len(moving.node))
         least_s = _least_slice_s(nodes, len(moving.node) + path_m / range_m, duration_s)
-        found.sweep(moving, standing, max(wish_s, least_s), duration_s)
+        found.sweep(moving, standing, max(target_s, least_s), duration_s)
     if len(standing.node):
-        wish_s = standing.total_s / len(standing.node)
+        target_s = standing.total_s / len(standing.node)
         least_s = _least_slice_s(nodes, len(standing.node), duration_s)
-        found.sweep(standing, None, max(wish_s, least_s), duration_s)
+        found.sweep(standing, None, max(target_s, least_s), duration_s)
     return _merge_intervals(found.done)
 
 
@@ -355,7 +355,7 @@ class _Contacts:
 def _times_within_range(
     px: Floats, py: Floats, vx: Floats, vy: Floats, range_m: float, lasting_s: Floats
 ) -> tuple[Floats, Floats]:
-    """When a point at p with velocity v is within range of the origin, between 0 and lasting_s; low >= high if never.
+    """The times at which a point at p with velocity v is within range of the origin; low >= high if never.
 
     |p + v t| = R has the roots (-p.v -+ sqrt(D)) / v.v with D = (R |v|)^2 - (p x v)^2, which keeps its digits where
     (p.v)^2 - v.v (p.p - R^2) would cancel. Of the two roots the one that adds is computed first, the other from the
@@ -380,7 +380,7 @@ def _times_within_range(
 
 
 def _round_times(time_s: Floats) -> Floats:
-    """Times to the microsecond."""
+    """Round times to the microsecond."""
     rounded: Floats = np.round(time_s, 6)
     return rounded
 
@@ -395,7 +395,7 @@ def _merge_intervals(found: list[Intervals]) -> Intervals:
     order = order_by(pair, (start_s / SLIVER_S).astype(np.int64))
     pair, start_s, end_s = pair[order], start_s[order], end_s[order]
     other = pair[1:] != pair[:-1]
-    until_s = _furthest(other, end_s)
+    until_s = _latest_ends(other, end_s)
     new = np.ones(len(pair) + 1, dtype=np.bool_)
     new[1:-1] = other | (start_s[1:] - until_s[:-1] > RESOLUTION_S)
     first = np.flatnonzero(new[:-1])
@@ -403,7 +403,7 @@ def _merge_intervals(found: list[Intervals]) -> Intervals:
     return pair[first], start_s[first], until_s[last]
 
 
-def _furthest(other: NDArray[np.bool_], end_s: Floats) -> Floats:
+def _latest_ends(other: NDArray[np.bool_], end_s: Floats) -> Floats:
     """The latest end among each interval and the earlier ones of its pair; `other` is true where the pair changes.
 
     Ends usually increase, since two nodes are on one pair of legs at a time. The exception is a gap within the

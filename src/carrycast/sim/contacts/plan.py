@@ -179,7 +179,7 @@ class ContactPlan:
     @classmethod
     def load(cls, path: Path) -> "ContactPlan":
         """Read and check a plan that `save` wrote, or any Parquet file with its columns and metadata."""
-        table = _parquet(path)
+        table = _read_parquet(path)
         kept = table.schema.metadata or {}
         # Plans made by other programs have no version; only their columns are checked.
         if read_metadata(kept, VERSION_KEY, VERSION) != VERSION:
@@ -207,8 +207,8 @@ class ContactPlan:
         return reader.plan(nodes, duration_s)
 
 
-def _parquet(path: Path) -> "pa.Table":
-    """The table of a file, with the columns of a plan in types that convert without loss."""
+def _read_parquet(path: Path) -> "pa.Table":
+    """Read a table and check that the columns of a plan have types that convert without loss."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -265,12 +265,12 @@ class _OneEvents:
             state = fields[4].lower() if len(fields) in (5, 6) else ""
             if state not in ("up", "down"):
                 raise self.file.error(f"expected {expected}")
-            one, other = self._host(fields[2]), self._host(fields[3])
+            one, other = self._parse_host(fields[2]), self._parse_host(fields[3])
             if one == other:
                 raise self.file.error(f"host {one} is connected to itself; expected two hosts")
             self._change((min(one, other), max(one, other)), fields[5] if len(fields) == 6 else "", state == "up")
 
-    def _host(self, name: str) -> int:
+    def _parse_host(self, name: str) -> int:
         match = _HOST.fullmatch(name)
         if match is None or int(match[1]) >= MAX_NODES:
             raise self.file.error(f"host {name!r}: expected a number below {MAX_NODES}, letters may stand before it")

@@ -17,7 +17,7 @@ DECIDED_BELOW = 0.1
 
 
 def ccdf(values: Floats) -> tuple[Floats, Floats]:
-    """The distinct values, and the share of all that is above each."""
+    """The complementary cumulative distribution: the distinct values, and the share of all values above each."""
     ordered = np.sort(values)
     last = np.flatnonzero(np.append(np.diff(ordered) > 0, True)[: len(ordered)])
     return ordered[last], 1.0 - (last + 1) / max(len(ordered), 1)
@@ -77,7 +77,7 @@ def _distance(tail: Floats) -> float:
 
 
 class Islands(NamedTuple):
-    """The network at some times: how many islands of two or more nodes, and the share of nodes in the largest."""
+    """The number of islands of two or more nodes at some times, and the share of nodes in the largest island."""
 
     time_s: Floats
     islands: Integers
@@ -85,7 +85,7 @@ class Islands(NamedTuple):
 
 
 def islands_over_time(plan: ContactPlan, samples: int = 200) -> Islands:
-    """At evenly spaced times, in the middle of as many slices of the run."""
+    """Count islands in the middle of evenly spaced slices of the run."""
     time_s = (np.arange(samples) + 0.5) * plan.duration_s / samples
     counts, largest = np.zeros(samples, dtype=np.int64), np.zeros(samples)
     for k, now_s in enumerate(time_s):
@@ -119,7 +119,7 @@ def node_degrees(plan: ContactPlan) -> Floats:
 
 
 def link_churn(plan: ContactPlan, slices: int = 200) -> tuple[Floats, Floats]:
-    """The middle of slices of the run, and the links that come or go in each, for each node and second."""
+    """The middles of slices of the run, and the link changes in each, per node and second."""
     changes = plan.changes(plan.duration_s)
     # Links that exist from the start are not changes.
     time_s = changes.time_s[changes.time_s > 0]

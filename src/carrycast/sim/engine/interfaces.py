@@ -81,7 +81,7 @@ class Interfaces:
             return (self._media[named],) if named in own else ()
         if target is None or not own:
             return [self._media[name] for name in own]
-        linked = (medium for medium in self._by_cost[sender] if medium.topology.linked(sender, target))
+        linked = (medium for medium in self._by_cost[sender] if medium.topology.is_linked(sender, target))
         return (next(linked, self._media[own[0]]),)
 
     def _refuse(self, frame: object) -> None:

@@ -25,7 +25,7 @@ _Entry = tuple[int, int, Callable[[object], None] | None, object]
 
 
 class Timer:
-    """A scheduled call that can be cancelled. A cancelled timer leaves the queue at its time, or earlier."""
+    """A scheduled call that can be cancelled. A cancelled timer leaves the event queue at its time, or earlier."""
 
     __slots__ = ("action", "alive", "argument")
 
@@ -36,7 +36,7 @@ class Timer:
 
 
 class Kernel(Scheduler):
-    """One simulation's clock and queue. Nothing in it is shared with another simulation."""
+    """The clock and the event queue of one simulation. Simulations share nothing."""
 
     __slots__ = (
         "_cancelled",
@@ -96,7 +96,7 @@ class Kernel(Scheduler):
                 self._remove_cancelled()
 
     def run(self, until_us: int) -> None:
-        """Run all entries that are due up to and including a time, and set the clock to that time."""
+        """Run all entries of the event queue up to and including a time, and set the clock to that time."""
         while self._queue or self._begin_second(until_us):
             queue = self._queue
             if queue[0][0] > until_us:
@@ -140,7 +140,7 @@ class Kernel(Scheduler):
         return True
 
     def _remove_cancelled(self) -> None:
-        """Remove all cancelled timers."""
+        """Remove all cancelled timers from the event queue."""
         self._queue = [entry for entry in self._queue if _is_pending(entry[3])]
         heapify(self._queue)
         later = self._later.items()

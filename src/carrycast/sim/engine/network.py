@@ -317,7 +317,7 @@ class Network(MediumUpcalls):
     def _report_link(self, a: NodeId, b: NodeId, interface: Interface) -> None:
         """With oracle discovery, report the state of a link to both ends."""
         if self._oracle:
-            up = self._media[interface].topology.linked(a, b)
+            up = self._media[interface].topology.is_linked(a, b)
             for one, other in ((a, b), (b, a)):
                 if self.nodes[one].up:
                     self.nodes[one].report_link(self._link(one, other, interface), up)

@@ -1,4 +1,4 @@
-"""Who hears whom, when, and at what cost. Knows nothing of protocols."""
+"""Radio models: which nodes receive a frame, when, and at what cost. They know nothing of protocols."""
 
 from carrycast.sim.radio.disk import DiskMedium
 from carrycast.sim.radio.disk_settings import DiskRadio

@@ -62,27 +62,27 @@ class Contention:
         """Start a backoff without a frame to send: now, or when the reservation of others ends."""
         station.slots = slots
         now_us, reserved_us = self._scheduler.now_us, station.nav_us + self._difs_us
-        station.rested_us = reserved_us if reserved_us > now_us else now_us
+        station.idle_from_us = reserved_us if reserved_us > now_us else now_us
 
     def reserve(self, station: CsmaStation, until_us: int) -> None:
         """Freeze a backoff without a frame to send, because others have reserved the medium (NAV)."""
         station.nav_us = until_us
         station.slots = self._slots_left(station)[0]
-        station.rested_us = until_us + self._difs_us
+        station.idle_from_us = until_us + self._difs_us
 
     def _slots_left(self, station: CsmaStation) -> tuple[int, int]:
         """The slots left of a backoff without a frame to send, and the time from which they count on an idle medium."""
-        if station.rested_us <= self._ether.calm_us:
-            return 0, station.rested_us
-        return self._ether.rested(station.node, station.slots, station.rested_us, self._scheduler.now_us)
+        if station.idle_from_us <= self._ether.calm_us:
+            return 0, station.idle_from_us
+        return self._ether.count_slots_left(station.node, station.slots, station.idle_from_us, self._scheduler.now_us)
 
     def wake(self, station: CsmaStation) -> None:
-        """A node that had nothing to send has something: it may send at once, or must wait for its turn."""
+        """A node with an empty queue has a new frame: send it at once, or contend for the medium."""
         now_us, node, ether = self._scheduler.now_us, station.node, self._ether
         if station.slots:
-            # The backoff after its last frame may still be going on.
+            # The backoff after its last frame may not be over.
             slots, from_us = self._slots_left(station)
-            if slots and ether.holding(node) is not None:
+            if slots and ether.find_blocking(node) is not None:
                 self.contend(station, slots)
                 return
             if slots and from_us + slots * self._slot_us > now_us:
@@ -90,30 +90,30 @@ class Contention:
                 self._count_down(station, from_us)
                 return
         reserved = station.nav_us + self._difs_us > now_us
-        if self._free_us(node, now_us) > now_us or reserved or ether.notices(node, now_us):
+        if self._free_us(node, now_us) > now_us or reserved or ether.is_busy(node, now_us):
             self.contend(station, self.draw(station.window))
         else:
             self._grant(station)
 
     def _free_us(self, node: NodeId, now_us: int) -> int:
-        """Since when a node that senses nothing may send."""
+        """The time from which a node that senses nothing may send."""
         ending = self._ending
         if ending is not None and node in ending.sensed:
-            return now_us + (self._eifs_us if node in ending.puzzled else self._difs_us)
+            return now_us + (self._eifs_us if node in ending.eifs_nodes else self._difs_us)
         return self._ether.free_us(node, now_us)
 
     def contend(self, station: CsmaStation, slots: int) -> None:
-        """Wait for the medium to be idle, and then so many slots more."""
+        """Wait until the medium is idle, and then for a number of slots."""
         station.slots = slots
-        holding = self._ether.holding(station.node)
-        if holding is not None:
-            holding.frozen.add(station.node)
+        blocking = self._ether.find_blocking(station.node)
+        if blocking is not None:
+            blocking.frozen.add(station.node)
             return
         now_us = self._scheduler.now_us
         self._count_down(station, max(now_us, self._free_us(station.node, now_us)))
 
     def _count_down(self, station: CsmaStation, from_us: int) -> None:
-        """Nobody is heard: the slots left count from a time on."""
+        """Count the remaining slots down from a time on; the station senses no transmission."""
         reserved_us = station.nav_us + self._difs_us
         if reserved_us > from_us:
             from_us = reserved_us
@@ -127,7 +127,7 @@ class Contention:
             self._gathering.append(station)
 
     def freeze(self, by: Transmission) -> None:
-        """Whoever counts down and senses a transmission that begins stops until it ends."""
+        """Freeze the backoffs of all stations that sense a new transmission, until it ends."""
         if not self._counting:
             return
         start_us, slot_us, busy_slot = by.start_us, self._slot_us, self._busy_slot
@@ -138,10 +138,10 @@ class Contention:
             station = stations[node]
             access_us = station.access_us
             if access_us < too_late_us:
-                # It starts in the same slot, before it can notice.
+                # The station sends in the same slot, before it can sense the transmission.
                 late.append(node)
                 continue
-            # Rounded up: a slot that was not finished is not over.
+            # Rounded up: an unfinished slot counts as not elapsed.
             left = -((start_us - access_us) // slot_us)
             if left < station.slots:
                 station.slots = left
@@ -154,15 +154,15 @@ class Contention:
         self._counting -= frozen
 
     def gather(self, ending: Transmission) -> None:
-        """The end of a transmission is going to be worked through; `resume` must follow."""
+        """Begin to process the end of a transmission; `resume` must follow."""
         self._ending, self._gathering = ending, []
 
     def resume(self, after: Transmission) -> None:
-        """Whoever waited for a transmission and senses nothing else counts on, after an interframe space.
+        """Continue the backoffs that a transmission froze, after an interframe space, unless another one is sensed.
 
-        They join those who begin to count down now anyway, and one queue entry stands for the first of them all.
+        These stations and those that start to count down now form one group with one queue entry.
         """
-        now_us, slot_us, difs_us, puzzled = after.end_us, self._slot_us, self._difs_us, after.puzzled
+        now_us, slot_us, difs_us, eifs_nodes = after.end_us, self._slot_us, self._difs_us, after.eifs_nodes
         group, next_us = self._gathering, NEVER
         assert group is not None, "resume without gather"
         self._ending = self._gathering = None
@@ -175,7 +175,7 @@ class Contention:
             self._counting |= frozen
         for node in frozen:
             station = stations[node]
-            from_us = now_us + (self._eifs_us if node in puzzled else difs_us)
+            from_us = now_us + (self._eifs_us if node in eifs_nodes else difs_us)
             if station.nav_us + difs_us > from_us:
                 from_us = station.nav_us + difs_us
             station.access_us = access_us = from_us + station.slots * slot_us
@@ -187,12 +187,12 @@ class Contention:
             self._scheduler.at(next_us, self._reach_access, group)
 
     def _reach_access(self, group: object) -> None:
-        """The first of a group may send, if nobody froze it meanwhile; the others' turn comes later."""
+        """Let the stations of a group whose backoff ends now send, and schedule the next access of the group."""
         assert isinstance(group, list)
         now_us = self._scheduler.now_us
         due = [station for station in group if station.access_us == now_us]
         if len(due) > 1:
-            # Groups come from sets, whose order is the interpreter's affair: the trace must not depend on it.
+            # Groups come from sets. The trace must not depend on their order.
             due.sort(key=_by_node)
         for station in due:
             if station.access_us == now_us:
@@ -203,7 +203,7 @@ class Contention:
             self._scheduler.at(min(station.access_us for station in rest), self._reach_access, group)
 
     def _grant(self, station: CsmaStation) -> None:
-        """The medium is a node's."""
+        """Give the medium to a station."""
         self._counting.discard(station.node)
         station.access_us, station.slots = NEVER, 0
         self._send(station)

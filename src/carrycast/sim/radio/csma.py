@@ -1,12 +1,12 @@
 """The contended radio: 802.11's distributed coordination function, with carrier sense, backoff, collisions and ACKs.
 
-Scope: the medium is noticed within `cs_range_m`, read within `range_m`, and spoiled within `interference_range_m`; all
-three are disks. There is no propagation delay, no bit error and no rate adaptation. docs/csma.md says what follows.
+Scope: a transmission is received within `range_m`, sensed within `cs_range_m`, and interferes within
+`interference_range_m`; all three are disks. There is no propagation delay, no bit error and no rate adaptation.
+docs/csma.md describes the consequences.
 
-Speed: no slot is ever an event. A node that waits for its backoff to end knows when that will be as long as nobody
-around it starts; when somebody does, the slots left are noted, and when the air is quiet again the next access of all
-that waited for it is one queue entry. So a broadcast costs two entries, its access and its end, and a unicast one more
-for each answer.
+Speed: slots are not entries of the event queue. A station computes when its backoff ends. When it senses a transmission
+earlier, it notes the remaining slots, and after the transmission all stations that waited for it share one queue entry.
+So a broadcast costs two entries, its access and its end, and a unicast one more for each answer.
 """
 
 from random import Random
@@ -16,13 +16,13 @@ from carrycast.core.wire import Layer, ParcelMessage
 from carrycast.sim.contacts import MICROSECONDS, ContactPlan
 from carrycast.sim.radio.contention import Contention
 from carrycast.sim.radio.dot11 import ACK_BYTES, CTS_BYTES, RTS_BYTES, CsmaRadio
-from carrycast.sim.radio.ether import Ether, Places
-from carrycast.sim.radio.medium import Frame, Medium, MediumUpcalls, Reach, Scheduler, Topology
+from carrycast.sim.radio.ether import Ether
+from carrycast.sim.radio.medium import Frame, Medium, MediumUpcalls, Places, Reach, Scheduler, Topology
 from carrycast.sim.radio.station import CsmaStation, FrameKind, Transmission
 
 
 class Vicinity:
-    """The surroundings of all nodes, fed by a contact plan of their range."""
+    """The nodes within one range of each node, kept up to date by a contact plan of that range."""
 
     __slots__ = ("_around", "_changes", "_next", "_others", "_scheduler")
 
@@ -34,14 +34,14 @@ class Vicinity:
         self._next = 0
 
     def around(self, node: NodeId) -> frozenset[NodeId]:
-        """The node and everybody near it. Made once per change."""
+        """The node and all nodes within range of it. The set is cached until it changes."""
         around = self._around[node]
         if around is None:
             around = self._around[node] = frozenset(self._others[node] | {node})
         return around
 
     def set_contact(self, a: NodeId, b: NodeId, up: bool) -> None:
-        """Two nodes come close or part."""
+        """Two nodes come within range of each other or leave it."""
         if up:
             self._others[a].add(b)
             self._others[b].add(a)
@@ -51,7 +51,7 @@ class Vicinity:
         self._around[a] = self._around[b] = None
 
     def follow(self, plan: ContactPlan, duration_s: float) -> None:
-        """Play a contact plan: what is due now at once, the rest when its time comes."""
+        """Apply the changes of a contact plan at their times."""
         changes = plan.changes(duration_s)
         times_us = [round(time_s * MICROSECONDS) for time_s in changes.time_s.tolist()]
         columns = (times_us, changes.up.tolist(), changes.a.tolist(), changes.b.tolist())
@@ -60,7 +60,7 @@ class Vicinity:
         self._play(None)
 
     def _play(self, _: object) -> None:
-        """Every change that is due; one queue entry stands for all that are to come."""
+        """Apply every change that is due, and schedule the next one."""
         now_us, changes = self._scheduler.now_us, self._changes
         while self._next < len(changes):
             time_us, up, a, b = changes[self._next]
@@ -73,12 +73,12 @@ class Vicinity:
 
 COST_BYTES = 500
 _NOBODY = Reach(())
-# Looking a member up in its enumeration costs a call, in every transmission.
+# Constants, because looking up a member of an enumeration costs a call in every transmission.
 _BROADCAST, _DATA, _ACK, _RTS, _CTS = FrameKind
 
 
 class _Topology(Topology):
-    """Tells the medium of crashes, so that a node does not come back with what it had to say before."""
+    """Reports crashes to the medium, which then discards the queue of the node."""
 
     __slots__ = ("_medium",)
 
@@ -95,8 +95,8 @@ class _Topology(Topology):
 class CsmaMedium(Medium):
     """One interface of all nodes.
 
-    `topology` wants the contacts within `range_m`, `sensing` those within the radio's `cs_m`, and `interference` those
-    within its `interference_m`; where two ranges are equal, the two are one object. `places` is needed for capture.
+    `topology` needs the contacts within `range_m`, `sensing` those within the radio's `cs_m`, and `interference` those
+    within its `interference_m`; if these two ranges are equal, the two are one object. Capture needs `places`.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class CsmaMedium(Medium):
         self.sensing = Vicinity(nodes, scheduler)
         self.interference = self.sensing if settings.interference_m == settings.cs_m else Vicinity(nodes, scheduler)
         self.wider: tuple[tuple[float, Vicinity], ...] = ((settings.cs_m, self.sensing),)
-        """Which surroundings must follow the contacts of which ranges."""
+        """The ranges beyond `range_m`, each with the object that must follow its contacts."""
         if self.interference is not self.sensing:
             self.wider += ((settings.interference_m, self.interference),)
         self._dot11 = dot11
@@ -124,41 +124,41 @@ class CsmaMedium(Medium):
         self._ether = Ether(dot11, places)
         self._stations = [CsmaStation(node, dot11.cw_min) for node in range(nodes)]
         self._contention = Contention(dot11, self._stations, self._ether, scheduler, rng, self._send)
-        # By kind, as `FrameKind` counts them.
+        # In the order of `FrameKind`.
         self._ends = (self._end_broadcast, self._end_data, self._end_ack, self._end_rts, self._end_cts)
         self._sifs_us = dot11.sifs_us
         self._routing_first = dot11.routing_first
         self._rts_us, self._cts_us = dot11.control_us(RTS_BYTES), dot11.control_us(CTS_BYTES)
         self._sifs_ack_us = dot11.sifs_ack_us
         self._airtimes_us: dict[int, int] = {}
-        """Of broadcasts by their size: most have one of few."""
+        """Airtimes of broadcasts by size; a run has few sizes."""
         self._unicasts_us: dict[int, int] = {}
-        """Of unicasts, likewise."""
+        """Airtimes of unicasts by size."""
 
     def cost_s(self) -> float:
         dot11 = self._dot11
-        asking_us = 0
-        if dot11.asks_first(COST_BYTES):
-            asking_us = dot11.control_us(RTS_BYTES) + dot11.control_us(CTS_BYTES) + 2 * dot11.sifs_us
+        rts_us = 0
+        if dot11.uses_rts(COST_BYTES):
+            rts_us = dot11.control_us(RTS_BYTES) + dot11.control_us(CTS_BYTES) + 2 * dot11.sifs_us
         waiting_us = dot11.difs_us + dot11.cw_min / 2 * dot11.slot_us
-        return (waiting_us + asking_us + dot11.unicast_us(COST_BYTES) + dot11.sifs_ack_us) / 1e6
+        return (waiting_us + rts_us + dot11.unicast_us(COST_BYTES) + dot11.sifs_ack_us) / 1e6
 
     def transmit(self, frame: Frame) -> None:
         station = self._stations[frame.sender]
         queue = station.queue
         ahead = self._routing_first and _is_routing(frame)
         if len(queue) > self._dot11.queue:
-            # [ns-2.35: queue/priqueue.cc] What goes ahead pushes out the last.
+            # [ns-2.35: queue/priqueue.cc] A frame with priority replaces the last one of the queue.
             refused = queue.pop() if ahead else frame
             self._air.on_lost(refused, refused.sender, Failure.QUEUE_FULL)
             if refused.token is not None:
-                # Told from the queue, never from inside the handler that is still sending.
+                # Reported from the event queue, because a handler must not be re-entered while it is sending.
                 self._scheduler.at(self._scheduler.now_us, self._refuse, refused)
             if not ahead:
                 return
         frame.attempts = 0
         if ahead and queue:
-            # Behind the one being sent, which a real queue has already handed to its MAC.
+            # Behind the frame being sent, which has already left a real interface queue.
             queue.insert(1, frame)
             return
         queue.append(frame)
@@ -166,7 +166,7 @@ class CsmaMedium(Medium):
             self._contention.wake(station)
 
     def forget(self, node: NodeId) -> None:
-        """A node crashes, with all that it had to send. Nobody is left to be told of outcomes."""
+        """Discard the queue of a node that crashes. Outcomes are not reported, since no sender is left."""
         station = self._stations[node]
         for frame in station.queue:
             self._air.on_lost(frame, node, "sender_down")
@@ -178,7 +178,7 @@ class CsmaMedium(Medium):
     # Transmissions.
 
     def _send(self, station: CsmaStation) -> None:
-        """The medium is a node's: its first frame, or the question before it, goes on the air."""
+        """Transmit the first frame of a station that has the medium, or the RTS before it."""
         frame = station.queue[0]
         size_bytes, now_us = len(frame.encoded), self._scheduler.now_us
         if frame.target is None:
@@ -186,7 +186,7 @@ class CsmaMedium(Medium):
             if airtime_us is None:
                 airtime_us = self._airtimes_us[size_bytes] = self._dot11.broadcast_us(size_bytes)
             self._begin(_BROADCAST, station.node, station, frame, now_us, airtime_us)
-        elif self._dot11.asks_first(size_bytes):
+        elif self._dot11.uses_rts(size_bytes):
             self._begin(_RTS, station.node, station, frame, now_us, self._rts_us)
         else:
             self._begin(_DATA, station.node, station, frame, now_us, self._unicast_us(size_bytes))
@@ -200,7 +200,7 @@ class CsmaMedium(Medium):
     def _begin(
         self, kind: FrameKind, sender: NodeId, owner: CsmaStation, frame: Frame, start_us: int, airtime_us: int
     ) -> None:
-        """Put something on the air, now or as an answer a SIFS from now."""
+        """Start a transmission now, or as an answer after a SIFS."""
         transmission = Transmission(
             kind,
             sender,
@@ -229,36 +229,36 @@ class CsmaMedium(Medium):
     def _end_broadcast(self, transmission: Transmission) -> None:
         frame, air = transmission.frame, self._air
         self._advance(transmission.owner)
-        reach, garbled = self.topology.reach(transmission.sender), transmission.garbled
-        if garbled:
-            missed = tuple([node for node in reach.nodes if node in garbled])
+        reach, collided = self.topology.reach(transmission.sender), transmission.collided
+        if collided:
+            missed = tuple([node for node in reach.nodes if node in collided])
             if missed:
                 air.on_missed(frame, missed, "collision")
-                reach = Reach(tuple([node for node in reach.nodes if node not in garbled]))
+                reach = Reach(tuple([node for node in reach.nodes if node not in collided]))
         air.on_received(frame, reach)
 
     def _end_data(self, transmission: Transmission) -> None:
         frame, station, target = transmission.frame, transmission.owner, transmission.frame.target
         assert target is not None
-        failure = self._failure(transmission, target)
+        failure = self._find_failure(transmission, target)
         ack_us = self._sifs_ack_us
         self._reserve(transmission, target, transmission.end_us + ack_us)
         if self.promiscuous:
-            garbled, heard = transmission.garbled, self.topology.reach(transmission.sender).nodes
-            self._air.on_overheard(frame, [node for node in heard if node != target and node not in garbled])
+            collided, heard = transmission.collided, self.topology.reach(transmission.sender).nodes
+            self._air.on_overheard(frame, [node for node in heard if node != target and node not in collided])
         if failure:
-            self._miss(transmission, failure, ACK_BYTES)
+            self._await_timeout(transmission, failure, ACK_BYTES)
             return
         start_us = transmission.end_us + self._sifs_us
         self._begin(_ACK, target, station, frame, start_us, ack_us - self._sifs_us)
         if not station.heard:
-            # A repetition of what the target has, because an ACK was lost, is not passed up again.
+            # Only the first reception is passed up; a retransmission after a lost ACK is not.
             station.heard = frame.attempts
             self._air.on_received(frame, self.topology.alone(target))
 
     def _end_ack(self, transmission: Transmission) -> None:
         station = transmission.owner
-        station.failure = self._failure(transmission, station.node)
+        station.failure = self._find_failure(transmission, station.node)
         if station.failure:
             self._fail(transmission)
         else:
@@ -267,14 +267,14 @@ class CsmaMedium(Medium):
     def _end_rts(self, transmission: Transmission) -> None:
         station, target, cts_us = transmission.owner, transmission.frame.target, self._cts_us
         assert target is not None
-        failure = self._failure(transmission, target)
+        failure = self._find_failure(transmission, target)
         after_us = self._sifs_us + self._unicast_us(len(transmission.frame.encoded)) + self._sifs_ack_us
-        # The target's own reservation counts, not the one that is being asked for.
+        # The NAV of the target before this RTS decides.
         if not failure and self._stations[target].nav_us > transmission.end_us:
             failure = "reserved"
         self._reserve(transmission, target, transmission.end_us + self._sifs_us + cts_us + after_us)
         if failure:
-            self._miss(transmission, failure, CTS_BYTES)
+            self._await_timeout(transmission, failure, CTS_BYTES)
             return
         self._begin(_CTS, target, station, transmission.frame, transmission.end_us + self._sifs_us, cts_us)
 
@@ -283,25 +283,25 @@ class CsmaMedium(Medium):
         airtime_us = self._unicast_us(len(frame.encoded))
         until_us = transmission.end_us + self._sifs_us + airtime_us + self._sifs_ack_us
         self._reserve(transmission, station.node, until_us)
-        station.failure = self._failure(transmission, station.node)
+        station.failure = self._find_failure(transmission, station.node)
         if station.failure:
             self._fail(transmission)
             return
         # [IEEE 802.11-1999 §9.2.5.3] The RTS has been answered: the retry counter is reset, the window is not.
-        station.asked, station.tries = True, 0
+        station.rts_answered, station.short_retries = True, 0
         start_us = transmission.end_us + self._sifs_us
         self._begin(_DATA, station.node, station, frame, start_us, airtime_us)
 
-    def _failure(self, transmission: Transmission, node: NodeId) -> str:
-        """Why a node did not get a transmission; empty if it did."""
-        if not self.topology.linked(transmission.sender, node):
+    def _find_failure(self, transmission: Transmission, node: NodeId) -> str:
+        """The reason why a node did not receive a transmission; empty if it did."""
+        if not self.topology.is_linked(transmission.sender, node):
             return Failure.OUT_OF_REACH
-        return "collision" if node in transmission.garbled else ""
+        return "collision" if node in transmission.collided else ""
 
     def _reserve(self, transmission: Transmission, partner: NodeId, until_us: int) -> None:
-        """Everybody else who could read it keeps quiet until the exchange is over."""
-        stations, readers = self._stations, transmission.readers
-        for node in readers - transmission.garbled if transmission.garbled else readers:
+        """Set the NAV of all other receivers to the end of the exchange."""
+        stations, receivers = self._stations, transmission.receivers
+        for node in receivers - transmission.collided if transmission.collided else receivers:
             station = stations[node]
             if station.nav_us < until_us and node != partner:
                 if station.slots and not station.queue:
@@ -311,8 +311,8 @@ class CsmaMedium(Medium):
 
     # Outcomes.
 
-    def _miss(self, transmission: Transmission, failure: str, answer_bytes: int) -> None:
-        """No answer will come; the sender knows when it has waited for it."""
+    def _await_timeout(self, transmission: Transmission, failure: str, answer_bytes: int) -> None:
+        """No answer will come; the attempt fails when the sender's timeout expires."""
         transmission.owner.failure = failure
         timeout_us = self._dot11.answer_timeout_us(answer_bytes)
         if timeout_us == 0:
@@ -321,24 +321,24 @@ class CsmaMedium(Medium):
             self._scheduler.at(transmission.end_us + timeout_us, self._fail, transmission)
 
     def _fail(self, transmission: object) -> None:
-        """An attempt was in vain: again with a wider window, or no more."""
+        """An attempt failed: retry with a doubled contention window, or give the frame up."""
         assert isinstance(transmission, Transmission)
         station, dot11 = transmission.owner, self._dot11
         if transmission.epoch != station.epoch:
             return
-        if station.asked:
-            station.long_tries += 1
+        if station.rts_answered:
+            station.long_retries += 1
         else:
-            station.tries += 1
-        station.asked = False
-        if station.tries >= dot11.retry_limit or station.long_tries >= dot11.long_retry_limit:
+            station.short_retries += 1
+        station.rts_answered = False
+        if station.short_retries >= dot11.retry_limit or station.long_retries >= dot11.long_retry_limit:
             self._finish(station, Failure.UNREACHABLE)
             return
         station.window = min(2 * station.window + 1, dot11.cw_max)
         self._contention.contend(station, self._contention.draw(station.window))
 
     def _finish(self, station: CsmaStation, failure: Failure | None) -> None:
-        """A unicast is done with."""
+        """Remove a finished unicast from the queue and report its outcome."""
         frame, air = station.queue[0], self._air
         heard, reason = station.heard, station.failure
         waited = station.withdraw(frame.target) if failure else []
@@ -351,7 +351,7 @@ class CsmaMedium(Medium):
             if frame.attempts:
                 air.on_received(frame, _NOBODY)
         elif frame.attempts > heard:
-            air.on_received(_repetitions(frame, frame.attempts - heard), _NOBODY)
+            air.on_received(_copy_for_attempts(frame, frame.attempts - heard), _NOBODY)
         if failure:
             for behind in waited:
                 air.on_lost(behind, station.node, failure)
@@ -360,7 +360,7 @@ class CsmaMedium(Medium):
             air.on_outcome(frame, None)
 
     def _advance(self, station: CsmaStation) -> None:
-        """On to the next frame. A backoff comes between any two, also while there is none."""
+        """Go on to the next frame. A backoff follows every frame, even if the queue is empty (post-backoff)."""
         queue = station.queue
         queue.popleft()
         slots = self._contention.draw(station.window)
@@ -375,12 +375,12 @@ class CsmaMedium(Medium):
 
 
 def _is_routing(frame: Frame) -> bool:
-    """What a router says of its own accord, as opposed to the packets that it carries."""
+    """Whether a frame is a router's own message and not a packet that it carries."""
     return frame.layer is Layer.ROUTING and not isinstance(frame.message, ParcelMessage)
 
 
-def _repetitions(frame: Frame, attempts: int) -> Frame:
-    """The same frame again, for what was on the air after its target had it."""
+def _copy_for_attempts(frame: Frame, attempts: int) -> Frame:
+    """A copy of a frame that stands for the attempts after its target received it."""
     again = Frame(
         frame.sender, frame.target, frame.layer, frame.message, frame.encoded, None, frame.sent_us, frame.interface
     )

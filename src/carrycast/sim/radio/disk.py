@@ -1,8 +1,8 @@
-"""The disk radio: whoever is within range hears, after a delay; nothing collides.
+"""The disk radio: all nodes within range receive a frame after a delay; nothing collides.
 
-Scope: no contention and no interference. With a `rate_bps` each node sends one frame at a time and the others wait in
-its queue. Losses are drawn for each receiver; a unicast is repeated up to `retries` times and its outcome known to the
-sender at the moment of the last attempt. Who is in reach is judged when the frame arrives.
+Scope: no contention and no interference. With a `rate_bps` each node sends one frame at a time and its other frames
+wait in a queue. Losses are drawn for each receiver. A unicast is repeated up to `retries` times, and the sender knows
+its outcome at the time of the last attempt. The receivers are determined when the frame arrives.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from carrycast.sim.radio.medium import Frame, Medium, MediumUpcalls, Reach, Sche
 COST_BYTES = 500
 _NOBODY = Reach(())
 _NEVER = -1
-"""No time at which anything starts."""
+"""The start time of a frame that was withdrawn."""
 
 
 class _Waiting:
@@ -30,7 +30,7 @@ class _Waiting:
 
 
 class DiskMedium(Medium):
-    """One interface of all nodes. One queue entry per transmission, however many hear it."""
+    """One interface of all nodes. A transmission is one scheduled call."""
 
     def __init__(
         self, settings: DiskRadio, interface: str, nodes: int, scheduler: Scheduler, air: MediumUpcalls, rng: Random
@@ -46,9 +46,9 @@ class DiskMedium(Medium):
         self._queue = settings.queue
         self._delay_us = round(settings.delay_s * 1e6)
         self._free_us = [0] * nodes
-        """When each node's transmitter has worked off what it has taken."""
+        """The time at which each node's transmitter will be idle."""
         self._waiting: list[deque[_Waiting]] = [deque() for _ in range(nodes)]
-        """What waits at each node, and perhaps some that no longer does."""
+        """The queue of each node. It may begin with frames that have been started since."""
 
     def cost_s(self) -> float:
         airtime_s = 0.0 if self._rate_bps is None else COST_BYTES * 8 / self._rate_bps
@@ -62,11 +62,11 @@ class DiskMedium(Medium):
             self._scheduler.at(now_us + self._delay_us, self._arrive, frame)
             return
         sender = frame.sender
-        waiting = self._still_waiting(sender)
+        waiting = self._remove_started(sender)
         if len(waiting) >= self._queue:
             self._air.on_lost(frame, sender, Failure.QUEUE_FULL)
             if frame.token is not None:
-                # Told from the queue, never from inside the handler that is still sending.
+                # Reported from the event queue, because a handler must not be re-entered while it is sending.
                 self._scheduler.at(now_us, self._refuse, frame)
             return
         start_us = max(now_us, self._free_us[sender])
@@ -78,15 +78,15 @@ class DiskMedium(Medium):
         else:
             self._scheduler.at(start_us + airtime_us + self._delay_us, self._arrive, frame)
 
-    def transmit_each(self, volley: UnicastBatch) -> None:
+    def transmit_each(self, batch: UnicastBatch) -> None:
         if self._rate_bps is None and self._loss == 0.0:
-            # All take the same time: one queue entry is enough.
-            self._scheduler.at(self._scheduler.now_us + self._delay_us, self._arrive_each, volley)
+            # All frames take the same time, so one scheduled call is enough.
+            self._scheduler.at(self._scheduler.now_us + self._delay_us, self._arrive_each, batch)
         else:
-            super().transmit_each(volley)
+            super().transmit_each(batch)
 
-    def _still_waiting(self, sender: NodeId) -> deque[_Waiting]:
-        """What waits at a node now."""
+    def _remove_started(self, sender: NodeId) -> deque[_Waiting]:
+        """The queue of a node, without the frames that have been started."""
         waiting, now_us = self._waiting[sender], self._scheduler.now_us
         while waiting and waiting[0].start_us <= now_us:
             waiting.popleft()
@@ -99,13 +99,13 @@ class DiskMedium(Medium):
     def _arrive_after_waiting(self, scheduled: object) -> None:
         assert isinstance(scheduled, tuple)
         entry, start_us = scheduled
-        # Another time means that it was withdrawn, or has come sooner because something ahead of it was.
+        # Otherwise the frame was withdrawn, or sent earlier because a frame before it was.
         if entry.start_us == start_us:
             self._arrive(entry.frame)
 
     def _withdraw(self, sender: NodeId, target: NodeId) -> list[Frame]:
-        """Take out what waits at a node for another, in its order; what is behind it is sent so much sooner."""
-        waiting = self._still_waiting(sender)
+        """Remove the queued frames for one target, in order. The frames behind them are sent earlier."""
+        waiting = self._remove_started(sender)
         withdrawn = [entry.frame for entry in waiting if entry.frame.target == target]
         if not withdrawn:
             return []
@@ -123,7 +123,7 @@ class DiskMedium(Medium):
         return withdrawn
 
     def _draw_attempts(self, frame: Frame) -> None:
-        """How often a unicast goes on the air, and whether the last attempt is lost like the others."""
+        """Draw the number of attempts of a unicast, and whether the last one is lost too."""
         lost = self._rng.random() < self._loss
         while lost and frame.attempts <= self._retries:
             frame.attempts += 1
@@ -135,12 +135,12 @@ class DiskMedium(Medium):
         if frame.target is None:
             reach = self.topology.reach(frame.sender)
             if self._loss > 0.0:
-                reach = self._survivors(frame, reach)
+                reach = self._draw_receivers(frame, reach)
             self._air.on_received(frame, reach)
             return
         if self.promiscuous:
-            self._air.on_overheard(frame, self._bystanders(frame.sender, frame.target))
-        ok = not frame.lost and self.topology.linked(frame.sender, frame.target)
+            self._air.on_overheard(frame, self._draw_overhearing(frame.sender, frame.target))
+        ok = not frame.lost and self.topology.is_linked(frame.sender, frame.target)
         if not ok:
             self._air.on_lost(frame, frame.target, "loss" if frame.lost else Failure.OUT_OF_REACH)
         self._air.on_received(frame, self.topology.alone(frame.target) if ok else _NOBODY)
@@ -152,24 +152,25 @@ class DiskMedium(Medium):
         elif frame.token is not None:
             self._air.on_outcome(frame, None)
 
-    def _arrive_each(self, volley: object) -> None:
-        assert isinstance(volley, UnicastBatch)
-        reach = self.topology.within(volley.sender, volley.targets)
+    def _arrive_each(self, batch: object) -> None:
+        assert isinstance(batch, UnicastBatch)
+        reach = self.topology.within(batch.sender, batch.targets)
         missed: list[NodeId] = []
-        if len(reach.nodes) < len(volley.targets):
-            missed = [target for target in volley.targets if target not in reach.ids]
+        if len(reach.nodes) < len(batch.targets):
+            missed = [target for target in batch.targets if target not in reach.ids]
             for target in missed:
-                self._air.on_lost(volley, target, Failure.OUT_OF_REACH)
-        self._air.on_received(volley, reach)
+                self._air.on_lost(batch, target, Failure.OUT_OF_REACH)
+        self._air.on_received(batch, reach)
         for target in missed:
-            self._air.on_outcome(volley.to(target), Failure.UNREACHABLE)
+            self._air.on_outcome(batch.to(target), Failure.UNREACHABLE)
 
-    def _bystanders(self, sender: NodeId, target: NodeId) -> list[NodeId]:
-        """Who else hears a unicast; of its repetitions the first counts, and what is lost is lost without a word."""
+    def _draw_overhearing(self, sender: NodeId, target: NodeId) -> list[NodeId]:
+        """Draw the other nodes that overhear a unicast, at its first attempt. Their losses are not reported."""
         others = [node for node in self.topology.reach(sender).nodes if node != target]
         return others if self._loss == 0.0 else [node for node in others if self._rng.random() >= self._loss]
 
-    def _survivors(self, frame: Frame, reach: Reach) -> Reach:
+    def _draw_receivers(self, frame: Frame, reach: Reach) -> Reach:
+        """Draw the nodes that receive a broadcast, and report the losses of the others."""
         draw, loss = self._rng.random, self._loss
         heard = []
         for node in reach.nodes:

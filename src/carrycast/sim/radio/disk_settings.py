@@ -1,4 +1,4 @@
-"""What a scenario may say of the disk radio."""
+"""The settings of the disk radio in a scenario."""
 
 from typing import Annotated, ClassVar
 
@@ -26,7 +26,7 @@ class DiskRadio(Radio, frozen=True, kw_only=True):
     retries: Annotated[int, Meta(ge=0, le=100, description="how often a lost unicast is repeated")] = 3
 
     def medium(self, context: RadioContext) -> Medium:
-        """A `DiskMedium`. It is imported here because its module, which `make compiled` compiles, imports this one."""
+        """Create a `DiskMedium`. The import is here because its module, which is compiled, imports this one."""
         from carrycast.sim.radio.disk import DiskMedium
 
         return DiskMedium(self, context.interface, context.nodes, context.scheduler, context.air, context.rng)

@@ -1,4 +1,4 @@
-"""The numbers of 802.11: named presets, the settings of the contended radio, and how long frames take on the air."""
+"""The parameters of 802.11: presets, the settings of the CSMA radio, and the airtime of frames."""
 
 from math import ceil
 from typing import Annotated, ClassVar, Literal
@@ -13,9 +13,9 @@ from carrycast.sim.radio.radio import Radio, RadioContext
 ACK_BYTES = 14
 RTS_BYTES = 20
 CTS_BYTES = 14
-# [ibid. §9.2.10] EIFS makes room for an ACK at the lowest rate of the DSSS PHY.
+# [ibid. §9.2.10] EIFS leaves time for an ACK at the lowest rate of the DSSS PHY.
 LOWEST_RATE_BPS = 1e6
-# Frequency and preamble aside, a receiver needs this much more power than an interferer has [ns-2: CPThresh_ 10].
+# A frame is captured if it is this much stronger than the interfering one [ns-2: CPThresh_ 10].
 CAPTURE_DB = 10.0
 UNLIMITED = 2**31 - 1
 """As a retry limit: never give up."""
@@ -28,12 +28,12 @@ Window = Annotated[int, Meta(ge=0, le=65535)]
 
 
 class Dot11(msgspec.Struct, frozen=True, kw_only=True):
-    """One radio with every number known. The defaults are 802.11b with the long preamble."""
+    """The parameters of one radio. The defaults are 802.11b with the long preamble."""
 
     data_rate_bps: float = 11e6
-    """Of unicast data."""
+    """The rate of unicast data."""
     basic_rate_bps: float = 1e6
-    """Of broadcasts, RTS, CTS and ACK: the lowest rate, which every receiver understands."""
+    """The rate of broadcasts, RTS, CTS and ACK: the lowest, which every receiver supports."""
     plcp_us: int = 192
     """Preamble and header before each frame: 144 + 48 bits at 1 Mb/s."""
     slot_us: int = 20
@@ -41,38 +41,38 @@ class Dot11(msgspec.Struct, frozen=True, kw_only=True):
     cw_min: int = 31
     cw_max: int = 1023
     retry_limit: int = 7
-    """Transmissions of a frame, or of its RTS, until it is given up [802.11: dot11ShortRetryLimit]."""
+    """The most transmissions of a frame, or of its RTS [802.11: dot11ShortRetryLimit]."""
     long_retry_limit: int = 4
-    """Transmissions of a frame that goes behind an RTS [802.11: dot11LongRetryLimit]."""
+    """The most transmissions of a frame that follows an RTS [802.11: dot11LongRetryLimit]."""
     rts_threshold_bytes: int = 2347
-    """A unicast whose frame has more bytes than this asks first. 2347 is the standard's default: none does."""
+    """An RTS precedes unicast frames with more bytes than this. 2347 is the standard's default: no frame has."""
     overhead_bytes: int = 64
-    """What is added to a message on the air: MAC header and checksum 28, LLC/SNAP 8, IP 20, UDP 8."""
+    """The bytes added to a message: MAC header and checksum 28, LLC/SNAP 8, IP 20, UDP 8."""
     queue: int = 50
     """Frames that may wait behind the one being sent; ns-2's interface queue."""
     routing_first: bool = False
-    """What routers say of their own accord goes ahead of all that waits, as in ns-2's PriQueue."""
+    """Whether routers' own messages go to the head of the queue, as in ns-2's PriQueue."""
     eifs: bool = True
-    """After a frame that was heard and not understood a node waits EIFS, not DIFS."""
+    """Whether a node waits EIFS instead of DIFS after a frame that it received with errors."""
     busy_slot_counts: bool = False
-    """Bianchi's slot rule: the slot in which somebody else starts counts down, too. In the standard it does not."""
+    """Bianchi's slot rule: the slot in which another station starts counts down too. In the standard it does not."""
     sense_us: int = 20
-    """A transmission is noticed after so long: 15 µs to assess the channel and 5 µs to turn around to sending."""
+    """The time until a transmission is sensed: 15 µs to assess the channel and 5 µs to switch to sending."""
     timeout_us: int | None = None
-    """The wait for a CTS or an ACK; without it SIFS, the answer and a slot. Bianchi's model has none: 0."""
+    """The wait for a CTS or an ACK; by default SIFS, the answer and a slot. Bianchi's model does not wait: 0."""
     capture_db: float = 0.0
-    """A frame this much stronger than another at a receiver survives it; 0: none does."""
+    """A frame that is this much stronger than another at a receiver is received; 0: without capture."""
     path_exponent: float = 4.0
-    """Power falls with this power of the distance: 4 is the two-ray ground's beyond some 100 m."""
+    """The path-loss exponent; 4 is that of two-ray ground reflection beyond about 100 m."""
 
     @property
     def difs_us(self) -> int:
-        """How long the medium must be idle before anybody may send."""
+        """The time for which the medium must be idle before a station may send."""
         return self.sifs_us + 2 * self.slot_us
 
     @property
     def eifs_us(self) -> int:
-        """The same after a frame that could not be read: somebody else's ACK must fit in."""
+        """The same after a frame received with errors; it leaves time for another station's ACK."""
         return self.sifs_us + self.difs_us + self.airtime_us(ACK_BYTES, LOWEST_RATE_BPS)
 
     @property
@@ -81,27 +81,27 @@ class Dot11(msgspec.Struct, frozen=True, kw_only=True):
         return self.sifs_us + self.control_us(ACK_BYTES)
 
     def airtime_us(self, size_bytes: int, rate_bps: float) -> int:
-        """How long a frame of that size, MAC header included, takes; whole microseconds, as the PLCP header has it."""
+        """The airtime of a frame with its MAC header, in whole microseconds as in the PLCP header."""
         return self.plcp_us + ceil(size_bytes * 8e6 / rate_bps)
 
     def control_us(self, size_bytes: int) -> int:
-        """How long a control frame takes."""
+        """The airtime of a control frame."""
         return self.airtime_us(size_bytes, self.basic_rate_bps)
 
     def broadcast_us(self, message_bytes: int) -> int:
-        """How long a broadcast message takes."""
+        """The airtime of a broadcast message."""
         return self.airtime_us(message_bytes + self.overhead_bytes, self.basic_rate_bps)
 
     def unicast_us(self, message_bytes: int) -> int:
-        """How long a message to one node takes, without what is said before and after."""
+        """The airtime of a unicast message, without RTS, CTS and ACK."""
         return self.airtime_us(message_bytes + self.overhead_bytes, self.data_rate_bps)
 
-    def asks_first(self, message_bytes: int) -> bool:
-        """Whether a message to one node goes behind an RTS."""
+    def uses_rts(self, message_bytes: int) -> bool:
+        """Whether an RTS precedes a unicast message."""
         return message_bytes + self.overhead_bytes > self.rts_threshold_bytes
 
     def answer_timeout_us(self, answer_bytes: int) -> int:
-        """How long a sender waits for an answer."""
+        """The time that a sender waits for a CTS or an ACK."""
         if self.timeout_us is not None:
             return self.timeout_us
         return self.sifs_us + self.control_us(answer_bytes) + self.slot_us
@@ -110,7 +110,7 @@ class Dot11(msgspec.Struct, frozen=True, kw_only=True):
 PRESETS: dict[str, Dot11] = {
     "802.11b": Dot11(),
     # [ns-2.35: tcl/lib/ns-default.tcl, mac/mac-802_11] 2 Mb/s for everything, RTS before every unicast, capture at
-    # 10 dB; packets have an IP header of 20 bytes but neither LLC nor UDP headers; a carrier is noticed at once. The
+    # 10 dB; packets have an IP header of 20 bytes but neither LLC nor UDP headers; a carrier is sensed at once. The
     # queue of its wireless scripts is PriQueue, with Prefer_Routing_Protocols on.
     "ns2": Dot11(
         data_rate_bps=2e6,
@@ -122,14 +122,14 @@ PRESETS: dict[str, Dot11] = {
         routing_first=True,
     ),
 }
-# [ns-2: 550 m to 250 m] Carriers are sensed beyond the range in which frames can be read.
+# [ns-2: 550 m to 250 m] Carriers are sensed beyond the range in which frames are received.
 CS_RANGES = 2.2
-# A sender at the edge of the range is 10 dB above an interferer so many ranges away, if power falls with the 4th power.
+# A sender at the edge of the range is 10 dB above an interferer this many ranges away, with path-loss exponent 4.
 INTERFERENCE_RANGES = 10 ** (CAPTURE_DB / 40)
 
 
 class CsmaRadio(Radio, frozen=True, kw_only=True):
-    """Settings of the contended radio. A setting that is not given has the preset's value."""
+    """Settings of the CSMA radio. A setting that is not given has the preset's value."""
 
     name: ClassVar[str] = "csma"
     summary: ClassVar[str] = "802.11 DCF: carrier sense, backoff, collisions, acknowledgements"
@@ -186,14 +186,14 @@ class CsmaRadio(Radio, frozen=True, kw_only=True):
 
     @property
     def cs_m(self) -> float:
-        """How far carriers are sensed."""
+        """The distance up to which carriers are sensed."""
         return CS_RANGES * self.range_m if self.cs_range_m is None else self.cs_range_m
 
     @property
     def interference_m(self) -> float:
-        """How far away a transmission spoils what a receiver hears.
+        """The distance up to which a transmission interferes with receptions.
 
-        With capture, strength decides, and everybody who can be sensed is looked at.
+        With capture, the signal strengths of all transmissions that can be sensed are compared.
         """
         if self.interference_range_m is not None:
             return self.interference_range_m
@@ -202,12 +202,12 @@ class CsmaRadio(Radio, frozen=True, kw_only=True):
         return INTERFERENCE_RANGES * self.range_m
 
     def dot11(self) -> Dot11:
-        """The preset with what was given instead."""
+        """The preset, with the given settings instead of its own."""
         given = {name: value for name in Dot11.__struct_fields__ if (value := getattr(self, name)) is not None}
         return msgspec.structs.replace(PRESETS[self.preset], **given)
 
     def medium(self, context: RadioContext) -> Medium:
-        """A `CsmaMedium`. It is imported here because its module, which `make compiled` compiles, imports this one."""
+        """Create a `CsmaMedium`. The import is here because its module, which is compiled, imports this one."""
         from carrycast.sim.radio.csma import CsmaMedium
 
         medium = CsmaMedium(

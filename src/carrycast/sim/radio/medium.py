@@ -1,19 +1,21 @@
-"""What every radio model has in common: frames in, receptions and outcomes out.
+"""The interface of media, which carry frames between linked nodes and report receptions and outcomes.
 
-A medium knows who is linked with whom and carries frames between nodes. It knows no protocol: a message is to it an
-object of some size.
+A medium knows nothing of protocols: a message is an object with a size.
 """
 
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from carrycast.core.model import Failure, NodeId
 from carrycast.core.wire import Layer, Message
 
+Places = Callable[[Iterable[NodeId]], list[tuple[float, float]]]
+"""Returns the current positions of nodes, in meters."""
+
 
 class Scheduler(ABC):
-    """The clock and queue that a medium lives in."""
+    """The clock and the event queue that a medium uses."""
 
     __slots__ = ()
 
@@ -25,14 +27,14 @@ class Scheduler(ABC):
 
 
 class Frame:
-    """One transmission on its way.
+    """A message that a medium carries.
 
-    `target` is None for a broadcast. `attempts` counts how often it goes on the air, and `lost` says that the last of
-    them was in vain too; the medium sets both.
+    `target` is None for a broadcast. `attempts` counts its transmissions, and `lost` says whether the last one failed
+    too; the medium sets both.
     """
 
     copies: int = 1
-    """How many messages it stands for."""
+    """The number of unicasts that the frame stands for."""
 
     __slots__ = ("attempts", "encoded", "interface", "layer", "lost", "message", "sender", "sent_us", "target", "token")
 
@@ -60,12 +62,12 @@ class Frame:
 
     @property
     def unicast(self) -> bool:
-        """Whether it is for one node and no others."""
+        """Whether the frame has one target."""
         return self.target is not None
 
 
 class UnicastBatch(Frame):
-    """The same message to several nodes, one transmission each, for a medium that carries them all in the same time."""
+    """One message to several nodes, one transmission each, for a medium on which all take the same time."""
 
     __slots__ = ("copies", "targets")
 
@@ -85,16 +87,16 @@ class UnicastBatch(Frame):
 
     @property
     def unicast(self) -> bool:
-        """Each of them is for one."""
+        """True: each frame of the batch has one target."""
         return True
 
     def to(self, target: NodeId) -> Frame:
-        """The one to this node."""
+        """The frame to one of the targets."""
         return Frame(self.sender, target, self.layer, self.message, self.encoded, None, self.sent_us, self.interface)
 
 
 class Reach:
-    """Who hears a node right now. Made once per change of its links and shared by its transmissions until the next."""
+    """The nodes that receive a node's frames now. It is shared by all transmissions until a link changes."""
 
     __slots__ = ("_ids", "nodes", "packed")
 
@@ -105,7 +107,7 @@ class Reach:
 
     @property
     def ids(self) -> frozenset[NodeId]:
-        """The same as a set; made when first asked for."""
+        """The nodes as a set, created at the first access."""
         if self._ids is None:
             self._ids = frozenset(self.nodes)
         return self._ids
@@ -118,58 +120,58 @@ class MediumUpcalls(ABC):
 
     @abstractmethod
     def on_received(self, frame: Frame, reach: Reach) -> None:
-        """A frame is heard by everybody in `reach` (perhaps nobody), now."""
+        """All nodes in `reach`, possibly none, receive a frame now."""
 
     @abstractmethod
     def on_outcome(self, frame: Frame, failure: Failure | None) -> None:
-        """What became of a unicast: told once, after `received`; None if it arrived.
+        """The outcome of a unicast, reported once, after `on_received`; None if it arrived.
 
-        Of one without a token only that its target could not be reached.
+        For a unicast without a token, only `UNREACHABLE` is reported.
         """
 
     def on_unreachable(self, frames: Sequence[Frame]) -> None:
-        """A neighbor could not be reached: the outcome of the frame that was tried, and of those that waited for it.
+        """A neighbor could not be reached: the outcome of the frame that was tried and of the frames queued behind it.
 
-        All of them have left the queue by then. What never was on the air has been said to be lost.
+        All of them have left the queue. The frames that were never transmitted have been reported by `on_lost`.
         """
         for frame in frames:
             self.on_outcome(frame, Failure.UNREACHABLE)
 
     @abstractmethod
     def on_lost(self, frame: Frame, node: NodeId, reason: str) -> None:
-        """A node that should have heard a frame did not, or a frame never left its sender."""
+        """A node within range did not receive a frame, or the frame never left its sender."""
 
     @abstractmethod
     def on_overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
-        """Nodes that could read a unicast meant for another. Told only by a medium that is `promiscuous`."""
+        """Nodes overheard a unicast to another node. Only a `promiscuous` medium reports this."""
 
     def on_missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
-        """Several nodes that should have heard a frame did not, for one reason."""
+        """Several nodes within range did not receive a frame, for the same reason."""
         for node in nodes:
             self.on_lost(frame, node, reason)
 
 
 class Topology:
-    """Who is linked with whom: in range, both nodes up, and the link not cut."""
+    """The links between nodes: two nodes are linked if they are in range, both are up, and the link is not cut."""
 
     __slots__ = ("_alone", "_contacts", "_cut", "_reach", "_up", "version")
 
     def __init__(self, nodes: int) -> None:
         self.version = 0
-        """Another one after each change, so that whoever looks at all links need not look again for nothing."""
+        """Changes with every change of a link, so that results computed from all links can be cached."""
         self._contacts: list[dict[NodeId, None]] = [{} for _ in range(nodes)]
         self._up = [True] * nodes
         self._cut: dict[tuple[NodeId, NodeId], int] = {}
-        """How many things stand between two nodes."""
+        """Pair of nodes -> the number of faults that cut its link."""
         self._reach: list[Reach | None] = [None] * nodes
         self._alone = [Reach((node,)) for node in range(nodes)]
 
     def alone(self, node: NodeId) -> Reach:
-        """The node and nobody else: who hears a unicast."""
+        """Only this node: the receiver of a unicast."""
         return self._alone[node]
 
     def reach(self, node: NodeId) -> Reach:
-        """Everybody who hears the node, in the order in which their contacts began."""
+        """All neighbors of a node, in the order in which their contacts began."""
         reach = self._reach[node]
         if reach is None:
             up, cut = self._up, self._cut
@@ -181,20 +183,20 @@ class Topology:
             reach = self._reach[node] = Reach(tuple(heard))
         return reach
 
-    def linked(self, a: NodeId, b: NodeId) -> bool:
-        """Whether two nodes hear each other."""
+    def is_linked(self, a: NodeId, b: NodeId) -> bool:
+        """Whether two nodes are linked."""
         up = self._up
         if b not in self._contacts[a] or not up[a] or not up[b]:
             return False
         return not self._cut or (min(a, b), max(a, b)) not in self._cut
 
     def within(self, node: NodeId, others: Sequence[NodeId]) -> Reach:
-        """Those of several nodes that hear a node."""
+        """The neighbors of a node among some others."""
         ids = self.reach(node).ids
         return Reach(tuple([other for other in others if other in ids]))
 
     def set_contact(self, a: NodeId, b: NodeId, up: bool) -> None:
-        """Two nodes come into range or leave it."""
+        """Record that two nodes come into range or leave it."""
         if up:
             self._contacts[a][b] = None
             self._contacts[b][a] = None
@@ -205,7 +207,7 @@ class Topology:
         self.version += 1
 
     def set_node(self, node: NodeId, up: bool) -> None:
-        """A node goes down or comes back."""
+        """Record that a node goes down or comes up."""
         self._up[node] = up
         self.version += 1
         self._reach[node] = None
@@ -213,7 +215,7 @@ class Topology:
             self._reach[other] = None
 
     def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
-        """Something stands between two nodes, or no longer does. Several things may: each has to go."""
+        """Begin or end a cut of a link. Several cuts may overlap; the link is back when all have ended."""
         pair = (min(a, b), max(a, b))
         left = self._cut.get(pair, 0) + (1 if cut else -1)
         assert left >= 0, "a cut ends that never began"
@@ -231,17 +233,17 @@ class Medium(ABC):
     interface: str
     topology: Topology
     promiscuous: bool = False
-    """Whether somebody wants to know who else could read a unicast."""
+    """Whether overheard unicasts are reported."""
 
     @abstractmethod
     def transmit(self, frame: Frame) -> None:
-        """Take a frame from its sender. A full queue drops it, with a reason."""
+        """Queue a frame of its sender. A full queue drops it and reports the reason."""
 
-    def transmit_each(self, volley: UnicastBatch) -> None:
-        """Take the frames to several nodes, in their order."""
-        for target in volley.targets:
-            self.transmit(volley.to(target))
+    def transmit_each(self, batch: UnicastBatch) -> None:
+        """Queue the frames of a batch in the order of their targets."""
+        for target in batch.targets:
+            self.transmit(batch.to(target))
 
     @abstractmethod
     def cost_s(self) -> float:
-        """The expected time to move a packet of 500 bytes over a link."""
+        """The expected time to send a packet of 500 bytes over a link."""

@@ -1,15 +1,14 @@
-"""Radio models: the settings in `[radio]` of a scenario, and the medium that a run makes of them."""
+"""Radio models: the settings in `[radio]` of a scenario, from which a run creates its medium."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from random import Random
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
-from carrycast.core.model import NodeId
 from carrycast.core.plugins import find_plugin, plugin_names
 from carrycast.sim.contacts import ContactPlan
-from carrycast.sim.radio.medium import Medium, MediumUpcalls, Scheduler
+from carrycast.sim.radio.medium import Medium, MediumUpcalls, Places, Scheduler
 
 RADIOS = {
     "csma": "carrycast.sim.radio.dot11:CsmaRadio",
@@ -19,15 +18,12 @@ RADIOS = {
 
 DEFAULT_RADIO = "disk"
 
-Places: TypeAlias = Callable[[Iterable[NodeId]], list[tuple[float, float]]]
-"""Where nodes are now, in meters."""
-
 
 class RadioContext(NamedTuple):
-    """What a medium is given of a run."""
+    """The parts of a run that a medium may use."""
 
     interface: str
-    """The name of the interface that all its frames have."""
+    """The name of the interface of all its frames."""
     nodes: int
     duration_s: float
     scheduler: Scheduler
@@ -35,33 +31,33 @@ class RadioContext(NamedTuple):
     rng: Random
     """The only source of randomness that a medium may use."""
     places: Places | None
-    """None where contacts are replayed, and nobody knows where nodes are."""
+    """None if contacts are replayed, because then nodes have no positions."""
     contacts_within: Callable[[float], ContactPlan]
-    """Which nodes come within a distance of each other when. The run itself follows the contacts within `range_m`."""
+    """Computes the contacts within a distance. The run itself uses the contacts within `range_m`."""
 
 
 class Radio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A radio model. A subclass's fields are its settings; it needs `name`, `summary`, a `range_m` and `medium`."""
 
     name: ClassVar[str] = ""
-    """As in `[radio] model = "name"`."""
+    """The name in `[radio] model = "name"`."""
     summary: ClassVar[str] = ""
     needs_positions: ClassVar[bool] = False
-    """Whether it must know where nodes are: then a scenario cannot replay contacts."""
+    """Whether it needs positions: then a scenario cannot replay contacts."""
 
     range_m: float
     """Two nodes are linked up to this distance."""
 
     def medium(self, context: RadioContext) -> Medium:
-        """The medium that carries all frames of a run."""
+        """Create the medium that carries all frames of a run."""
         raise NotImplementedError(f"{type(self).__name__} makes no medium")
 
 
 def radio_named(name: str) -> type[Radio]:
-    """A radio model; a UserError names those there are."""
+    """Find a radio model by its name; a UserError lists the known ones."""
     return find_plugin("radios", name)
 
 
 def radio_names() -> list[str]:
-    """Every radio model there is."""
+    """The names of all radio models."""
     return plugin_names("radios")

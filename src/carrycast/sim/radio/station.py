@@ -1,4 +1,4 @@
-"""What the contended radio keeps for each node, and for each transmission on the air."""
+"""The state of the CSMA radio for each node and each transmission."""
 
 import enum
 from collections import deque
@@ -7,12 +7,12 @@ from carrycast.core.model import NodeId
 from carrycast.sim.radio.medium import Frame
 
 NEVER = 1 << 62
-"""Later than any simulation lasts."""
+"""Later than the end of any run."""
 LONG_AGO_US = -(1 << 62)
 
 
 class FrameKind(enum.IntEnum):
-    """What is on the air."""
+    """The kinds of 802.11 frames."""
 
     BROADCAST = 0
     DATA = 1
@@ -22,57 +22,57 @@ class FrameKind(enum.IntEnum):
 
 
 class CsmaStation:
-    """One node's sender.
+    """The transmitter of one node.
 
-    While it contends for the medium it either counts down, and would send at `access_us`, or it is frozen: then
-    `access_us` is NEVER, and a transmission that it senses knows that it waits.
+    While it contends for the medium, its backoff either counts down, and it will send at `access_us`, or is frozen.
+    Then `access_us` is NEVER, and the station is in `frozen` of a transmission that it senses.
     """
 
     __slots__ = (
         "access_us",
-        "asked",
         "epoch",
         "failure",
         "group",
         "heard",
-        "long_tries",
+        "idle_from_us",
+        "long_retries",
         "nav_us",
         "node",
         "queue",
-        "rested_us",
+        "rts_answered",
+        "short_retries",
         "slots",
-        "tries",
         "window",
     )
 
     def __init__(self, node: NodeId, window: int) -> None:
         self.node = node
         self.queue: deque[Frame] = deque()
-        """What it has to send; the first is being sent."""
+        """The frames to send; the first is being sent."""
         self.epoch = 0
-        """Counts crashes: what began before one concerns nobody after it."""
+        """The number of crashes. Transmissions of an earlier epoch have no outcome."""
         self.nav_us = LONG_AGO_US
-        """Until when others have reserved the medium."""
+        """The end of the reservation of the medium by others (network allocation vector)."""
         self.reset(window)
         self.slots = 0
-        """The backoff that is left: of the frame being sent or, with an empty queue, from `rested_us` on."""
-        self.rested_us = 0
+        """The remaining slots of the backoff; with an empty queue they count from `idle_from_us` on."""
+        self.idle_from_us = 0
         self.access_us = NEVER
         self.group: list[CsmaStation] | None = None
-        """Those whose next access one queue entry stands for."""
+        """The stations that share one queue entry for their next access."""
 
     def reset(self, window: int) -> None:
-        """A new frame begins with a clean slate."""
+        """Reset the contention window and the retry counters for a new frame."""
         self.window = window
-        self.tries = 0
-        self.long_tries = 0
+        self.short_retries = 0
+        self.long_retries = 0
         self.heard = 0
-        """At which attempt the target got the frame; 0 if it has not."""
-        self.asked = False
+        """The attempt at which the target received the frame; 0 if it has not."""
+        self.rts_answered = False
         self.failure = ""
 
     def withdraw(self, target: NodeId | None) -> list[Frame]:
-        """Take out what waits for a node behind the frame being sent, in its order."""
+        """Remove the frames for a target that are queued behind the frame being sent, in order."""
         first, *behind = self.queue
         waited = [frame for frame in behind if frame.target == target]
         if waited:
@@ -81,21 +81,21 @@ class CsmaStation:
 
 
 class Transmission:
-    """Something on the air: who hears it, who senses it, whose receptions it spoils, and what spoils it."""
+    """A transmission with the nodes that can receive it, sense it, and are interfered with by it."""
 
     __slots__ = (
-        "blast",
-        "deaf",
+        "collided",
+        "eifs_nodes",
         "end_us",
         "epoch",
         "frame",
         "frozen",
-        "garbled",
+        "interfered",
         "kind",
         "owner",
-        "puzzled",
-        "readers",
+        "receivers",
         "sender",
+        "sending",
         "sensed",
         "start_us",
     )
@@ -108,30 +108,30 @@ class Transmission:
         frame: Frame,
         start_us: int,
         end_us: int,
-        readers: frozenset[NodeId],
+        receivers: frozenset[NodeId],
         sensed: frozenset[NodeId],
-        blast: frozenset[NodeId],
+        interfered: frozenset[NodeId],
     ) -> None:
         self.kind = kind
         self.sender = sender
         self.owner = owner
-        """Whose frame this is about, also where the other side answers."""
+        """The station whose frame is exchanged, also if the other side sends the answer."""
         self.epoch = owner.epoch
         self.frame = frame
         self.start_us = start_us
         self.end_us = end_us
-        self.readers = readers
-        """Who is within range of it."""
+        self.receivers = receivers
+        """The nodes within range."""
         self.sensed = sensed
-        self.blast = blast
+        self.interfered = interfered
         self.frozen: set[NodeId] = set()
-        """Who waits for its end."""
-        self.garbled: frozenset[NodeId] = _NOBODY
-        """Who is in reach and cannot read it."""
-        self.deaf: frozenset[NodeId] = _NOBODY
-        """Who of them was sending meanwhile."""
-        self.puzzled: frozenset[NodeId] = _NOBODY
-        """Who listened and could not read it, known from its end on: they wait EIFS, the deaf do not."""
+        """The stations that wait for its end."""
+        self.collided: frozenset[NodeId] = _NOBODY
+        """The receivers at which it collides with another transmission."""
+        self.sending: frozenset[NodeId] = _NOBODY
+        """Those of `collided` that were sending meanwhile."""
+        self.eifs_nodes: frozenset[NodeId] = _NOBODY
+        """The nodes that received it with errors and wait EIFS, set at its end. `sending` nodes are not among them."""
 
 
 _NOBODY: frozenset[NodeId] = frozenset()
