@@ -89,7 +89,7 @@ assert all(row["error"] is None for row in here), here
 assert plain(rows) == plain(here)
 assert files(out / "first") == files(out / "here") and len(files(out / "here")) == 3 * len(planned)
 print("alike", flush=True)
-executors.GONE_S = 3.0
+executors.LOST_TIMEOUT_S = 3.0
 try:
     run_sweep([experiment], out / "second", spark, Slow(), quiet=True)
 except WorkError as error:

@@ -1,4 +1,4 @@
-"""Why an event was delivered to a node, or was not: folds over the facts of a trace, and its contacts."""
+"""Explain why an event was or was not delivered to a node, from the facts of a trace and its contacts."""
 
 from typing import TYPE_CHECKING
 

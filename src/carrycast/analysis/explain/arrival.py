@@ -1,7 +1,8 @@
-"""The earliest arrival: when an event could have reached each node, had every contact been used at once.
+"""Earliest arrivals: the times at which an event could have reached each node if every contact had been used at once.
 
-No protocol delivers earlier, and none delivers what does not arrive here: nothing takes time, no air is full, no buffer
-ends. So it is a bound, and says what the contacts allow.
+This is Dijkstra's algorithm over a contact plan (Jain, Fall and Patra, "Routing in a delay tolerant network", SIGCOMM
+2004), without transmission times, contention and limits of buffers. So it is a bound: no protocol delivers earlier, and
+none delivers to a node that is not reached here.
 """
 
 import heapq
@@ -14,39 +15,39 @@ from carrycast.sim.contacts import ContactPlan
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """When a node could have had an event first, and from whom; the source from nobody."""
+    """The earliest time at which a node could have an event, and the node it comes from (None for the source)."""
 
     time_s: float
     via: int | None
 
 
 class ContactIndex:
-    """Contacts by node, ready to be asked from many sources."""
+    """The contacts of each node, for queries from many sources."""
 
-    def __init__(self, nodes: Iterable[tuple[int, int, float, float]]) -> None:
+    def __init__(self, contacts: Iterable[tuple[int, int, float, float]]) -> None:
         self._of: dict[int, list[tuple[float, float, int]]] = {}
-        for a, b, start_s, end_s in nodes:
+        for a, b, start_s, end_s in contacts:
             self._of.setdefault(a, []).append((start_s, end_s, b))
             self._of.setdefault(b, []).append((start_s, end_s, a))
-        for met in self._of.values():
-            met.sort()
+        for contacts_of_node in self._of.values():
+            contacts_of_node.sort()
 
     @classmethod
     def of(cls, plan: ContactPlan, wires: Iterable[tuple[int, int]] = ()) -> "ContactIndex":
-        """Those of a plan; wired pairs meet all the time."""
+        """Return the index of a plan. Wired pairs are in contact all the time."""
         contacts = zip(plan.a.tolist(), plan.b.tolist(), plan.start_s.tolist(), plan.end_s.tolist(), strict=True)
         return cls([*contacts, *((a, b, 0.0, inf) for a, b in wires)])
 
     def contacts_of(self, node: int, from_s: float, to_s: float) -> list[tuple[float, float, int]]:
-        """The contacts of a node in a window: from when, to when, with whom; in the order of time."""
+        """Return the contacts of a node in a window, as (start, end, peer), ordered by time."""
         return [one for one in self._of.get(node, ()) if one[0] < to_s and one[1] > from_s]
 
     def earliest_arrivals(self, source: int, time_s: float, until_s: float = inf) -> dict[int, Arrival]:
-        """The earliest arrival at every node that can be reached before a time, in the order of arrival."""
+        """Return the earliest arrival at every node that can be reached before `until_s`, ordered by time."""
         found: dict[int, Arrival] = {}
-        waiting: list[tuple[float, int, int]] = [(time_s, source, -1)]
-        while waiting:
-            now, node, via = heapq.heappop(waiting)
+        queue: list[tuple[float, int, int]] = [(time_s, source, -1)]
+        while queue:
+            now, node, via = heapq.heappop(queue)
             if node in found:
                 continue
             found[node] = Arrival(now, None if via < 0 else via)
@@ -54,12 +55,12 @@ class ContactIndex:
                 if start_s >= until_s:
                     break
                 if other not in found and end_s > now:
-                    heapq.heappush(waiting, (max(now, start_s), other, node))
+                    heapq.heappush(queue, (max(now, start_s), other, node))
         return found
 
 
 def path_to(node: int, arrivals: Mapping[int, Arrival]) -> list[tuple[int, float]]:
-    """The nodes of an earliest way and when each is reached, from the source on."""
+    """Return the nodes on an earliest path, from the source on, and when each is reached."""
     path: list[tuple[int, float]] = []
     at: int | None = node
     while at is not None:

@@ -1,4 +1,4 @@
-"""Which nodes held an event, and when: a fold over the facts of one event."""
+"""The copies of an event at nodes over time: a fold over the facts of one event."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,34 +13,29 @@ class Copy:
 
     node: int
     got_s: float | None = None
-    """When it first had the event."""
+    """When the node first received the event."""
     giver: int | None = None
-    """The node that it had it from; None if it published the event, or if the trace does not say."""
+    """The node that sent it; None if this node published the event, or if the trace does not say."""
     delivered_s: float | None = None
     stored_s: float | None = None
     let_go_s: float | None = None
     reason: str | None = None
-    """Why it let the event go."""
-
-    def had_by(self, time_s: float) -> bool:
-        """Whether the node had met the event by then."""
-        return self.got_s is not None and self.got_s <= time_s
+    """The reason for removing the copy."""
 
     def holds(self, from_s: float, to_s: float) -> bool:
-        """Whether it carried the event at some time of a window."""
+        """Whether the node stored the event at some time of a window."""
         if self.stored_s is None:
             return False
         return self.stored_s < to_s and (self.let_go_s is None or self.let_go_s > from_s)
 
     @property
     def until_s(self) -> float:
-        """Until when it carried the event; for ever if nothing says that it ended."""
+        """The end of storage; infinite if the trace has no end."""
         return inf if self.let_go_s is None else self.let_go_s
 
 
 class CopyFold(OrderedFold[dict[int, Copy]]):
-    """The copies of one event by node, in the order in which the nodes had it. It is given the facts of that event, and
-    crashes."""
+    """Collects the copies of one event by node, in the order of receipt, from the facts of that event and crashes."""
 
     reads = (PublishFact, FrameFact, DeliverFact, StoreFact, EvictFact, CrashFact)
 
@@ -78,12 +73,12 @@ class CopyFold(OrderedFold[dict[int, Copy]]):
 
 
 def path_of_copies(node: int, copies: Mapping[int, Copy]) -> list[tuple[int, float]]:
-    """The path of the event to a node, and when each node on it had the event, as far back as the trace tells."""
+    """Return the path of the event to a node, with the time of each receipt, as far back as the trace shows."""
     path: list[tuple[int, float]] = []
     at: int | None = node
-    met: set[int] = set()
-    while at is not None and at in copies and at not in met:
-        met.add(at)
+    visited: set[int] = set()
+    while at is not None and at in copies and at not in visited:
+        visited.add(at)
         copy = copies[at]
         if copy.got_s is None:
             break

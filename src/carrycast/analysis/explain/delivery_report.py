@@ -1,8 +1,9 @@
-"""The delivery report of a whole network: each pair of an event and a subscription is delivered, waiting, or dropped
-for a named reason.
+"""The delivery report of a network: each pair of an event and a subscription is delivered, waiting, or dropped for a
+named reason.
 
-It is made from the full traces of all nodes, once traffic has stopped. Every pair is one of the three, exactly: an
-event that is not delivered waits if a node holds a copy whose lease runs; else the last known copy says how it ended.
+The report is made from the full traces of all nodes after traffic has stopped. An event that is not delivered is
+waiting if a node holds a copy whose lease has not expired; else the end of the last known copy gives the reason of the
+drop.
 """
 
 from collections import Counter
@@ -31,19 +32,19 @@ from carrycast.trace import (
 KINDS = frozenset(
     {Kind.PUBLISH, Kind.DELIVER, Kind.STORE, Kind.EVICT, Kind.DROP, Kind.SEND, Kind.RECEIVE, Kind.CRASH, Kind.START}
 )
-"""Rows that are looked at; of the others there may be many."""
+"""The kinds of rows that the report needs. Others may be numerous."""
 KILLED = "killed"
-"""The node that had the last copy was killed, and has not found it in its store."""
+"""The node with the last copy was killed and did not recover the copy from its store."""
 NOT_HEARD = "not_heard"
-"""It was sent, and whoever was meant to hear it did not: the sockets or the air lost it."""
+"""The event was sent and no receiver got it: sockets or the radio lost it."""
 NOBODY = "nobody_in_reach"
-"""It was never sent to anybody."""
+"""The event was never sent."""
 NO_LONGER = "not_kept"
-"""It arrived somewhere, and was neither kept nor sent on."""
+"""The event was received, and neither stored nor forwarded."""
 
 
 class DeliveryReport(NamedTuple):
-    """Of all pairs of an event and a subscription that should have it."""
+    """The numbers of pairs of an event and a subscription that should receive it."""
 
     pairs: int
     delivered: int
@@ -53,12 +54,12 @@ class DeliveryReport(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether it adds up."""
+        """Whether the numbers add up."""
         return self.delivered + self.waiting + sum(self.dropped.values()) == self.pairs
 
 
 class _CopyState:
-    """The nodes that hold a copy of one event, and how the last other copy ended."""
+    """The nodes that hold a copy of one event, and the reason why the last removed copy ended."""
 
     __slots__ = ("ended", "holders", "received", "sent")
 
@@ -70,8 +71,8 @@ class _CopyState:
 
 
 class DeliveryReportFold(OrderedFold[DeliveryReport]):
-    """Makes the report of a network whose events and subscriptions are known. A subscription that stood over several
-    starts of its node is one."""
+    """Makes the report from the facts of a network with known events and subscriptions. A subscription that continues
+    over several starts of its node counts once."""
 
     reads = (DeliverFact, StoreFact, EvictFact, DropFact, FrameFact, CrashFact, StartFact)
 
@@ -85,7 +86,7 @@ class DeliveryReportFold(OrderedFold[DeliveryReport]):
 
     def on_fact(self, fact: TraceFact) -> None:
         if isinstance(fact, CrashFact | StartFact):
-            # The copies of a killed node are gone, unless its next start says that it holds them again.
+            # A killed node loses its copies, unless facts after its next start say that it recovered them.
             for held in self._by_node.pop(fact.node, {}):
                 self._copies[held].holders.pop(fact.node, None)
                 self._copies[held].ended = KILLED
@@ -117,7 +118,7 @@ class DeliveryReportFold(OrderedFold[DeliveryReport]):
 def delivery_report(
     rows: Iterable[Record], events: Sequence[Record], subscriptions: Sequence[Record], end_s: float
 ) -> DeliveryReport:
-    """The report from the rows of all traces, in the order in which they happened."""
+    """Make the report from the rows of all traces, ordered by time."""
     return fold_facts(DeliveryReportFold(events, subscriptions, end_s), facts_of_rows(rows, {}, {}))
 
 
@@ -156,7 +157,7 @@ def _drop_reason(state: _CopyState) -> str:
 
 
 def _merge_subscriptions(subscriptions: Sequence[Record]) -> list[Record]:
-    """Each subscription once, from its first start to its last end."""
+    """Return each subscription once, from its first start to its last end."""
     found: dict[str, dict[str, Any]] = {}
     for one in subscriptions:
         known = found.setdefault(one["subscription"], dict(one))

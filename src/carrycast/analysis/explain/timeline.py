@@ -1,4 +1,4 @@
-"""The timeline of one event for one node: what a trace and its contacts tell of it. `timeline_text` prints it."""
+"""The timeline of one event for one node, from a trace and its contacts. `timeline_text` prints it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -33,29 +33,29 @@ LINKS = (Kind.LINK_UP, Kind.LINK_DOWN, Kind.STOP, Kind.CRASH)
 Rows = Sequence[Mapping[str, Any]]
 
 Step = tuple[int, float]
-"""A node, and when it had the event."""
+"""A node, and when it received the event."""
 
 
 @dataclass(frozen=True)
 class EventRecords:
-    """What a trace holds of one event in one run."""
+    """The records of one event in the trace of one run."""
 
     run: str
     event: Mapping[str, Any]
     facts: Sequence[TraceFact]
-    """All facts of the event, and crashes, in the order of time."""
+    """All facts of the event, and crashes, ordered by time."""
     subscriptions: Rows
-    """Those of the node that is asked about."""
-    meetings: ContactIndex
+    """The subscriptions of the node."""
+    contacts: ContactIndex
     seen: bool
-    """Whether the meetings are links as the nodes saw them, not the contacts of the run itself."""
+    """Whether `contacts` are the links that nodes observed, not the contacts of the simulated run."""
     end_s: float
-    """The last that the trace tells of anything."""
+    """The time of the last row of the trace."""
 
 
 @dataclass(frozen=True)
 class MissedContact:
-    """A contact of the node with a carrier of the event in which the event was not handed over, and the drops in it."""
+    """A contact of the node with a carrier in which the event was not transferred, and the drops in it."""
 
     holder: int
     from_s: float
@@ -65,7 +65,7 @@ class MissedContact:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What is known of an event and a node. Times are those of the trace's clock."""
+    """The history of an event with respect to a node. Times are those of the trace's clock."""
 
     run: str
     event: str
@@ -73,27 +73,27 @@ class Timeline:
     source: int
     published_s: float
     ends_s: float
-    """When its lease is over, or the trace."""
+    """The end of the lease, or of the trace if that is earlier."""
     attributes: Mapping[str, Any]
     wanted: str | None
-    """The filter by which the node was to get it; None if it was not."""
+    """The filter of the node that the event matches; None if the node should not receive the event."""
     unwanted: str
-    """Why it was not to get it."""
+    """Why the node should not receive the event."""
     copies: list[Copy]
     delivered_s: float | None
     way: list[Step]
-    """Over whom it came, if it did."""
+    """The path of the event to the node, if it arrived."""
     missed: list[MissedContact]
     contacts: int
     """The contacts of the node from the publication until the end of the lease."""
     drops: dict[str, int]
-    """What was lost of the event anywhere, by reason."""
+    """The number of drops of the event at any node, by reason."""
     last: Copy | None
-    """The copy that was carried longest."""
+    """The copy that was stored longest."""
     earliest: list[Step]
-    """An earliest way that the contacts allow; empty if there is none."""
+    """An earliest path that the contacts allow; empty if there is none."""
     seen: bool
-    """Whether contacts are what nodes saw of their links."""
+    """Whether the contacts are links that nodes observed."""
 
     @property
     def possible(self) -> bool:
@@ -102,7 +102,7 @@ class Timeline:
 
 
 def event_timeline(path: Path, event: str, node: int) -> Timeline:
-    """What a trace tells of an event and a node."""
+    """Return the timeline of an event for a node from a trace."""
     found = _read_records(path, event, node)
     copies = fold_facts(CopyFold(), found.facts)
     published_s = float(found.event["time_s"])
@@ -112,8 +112,8 @@ def event_timeline(path: Path, event: str, node: int) -> Timeline:
     wanted, unwanted = _find_filter(found, node)
     mine = copies.get(node)
     delivered_s = None if mine is None else mine.delivered_s
-    arrivals = found.meetings.earliest_arrivals(source, published_s, ends_s)
-    meetings = found.meetings.contacts_of(node, published_s, ends_s)
+    arrivals = found.contacts.earliest_arrivals(source, published_s, ends_s)
+    contacts = found.contacts.contacts_of(node, published_s, ends_s)
     held = [copy for copy in copies.values() if copy.stored_s is not None]
     drops = DropFold()
     fold_facts(drops, found.facts)
@@ -130,8 +130,8 @@ def event_timeline(path: Path, event: str, node: int) -> Timeline:
         copies=list(copies.values()),
         delivered_s=delivered_s,
         way=path_of_copies(node, copies) if mine is not None and mine.got_s is not None else [],
-        missed=_find_missed_contacts(found, node, copies, meetings, delivered_s),
-        contacts=len(meetings),
+        missed=_find_missed_contacts(found, node, copies, contacts, delivered_s),
+        contacts=len(contacts),
         drops=dict(sorted(drops.drops.items())),
         last=max(held, key=lambda copy: (copy.until_s, copy.node), default=None),
         earliest=path_to(node, arrivals) if node in arrivals and arrivals[node].time_s < ends_s else [],
@@ -140,7 +140,7 @@ def event_timeline(path: Path, event: str, node: int) -> Timeline:
 
 
 def _find_filter(found: EventRecords, node: int) -> tuple[str | None, str]:
-    """The filter by which a node was to get the event, or why it was not to."""
+    """Return the filter of a node that the event matches, or None and the reason why the node should not receive it."""
     event, time_s = found.event, found.event["time_s"]
     if event["source"] == node:
         return None, "it published the event itself"
@@ -173,13 +173,13 @@ def _find_missed_contacts(
     found: EventRecords,
     node: int,
     copies: Mapping[int, Copy],
-    meetings: list[tuple[float, float, int]],
+    contacts: list[tuple[float, float, int]],
     delivered_s: float | None,
 ) -> list[MissedContact]:
-    """The contacts in which the event was next to the node and did not come over."""
+    """Return the contacts of a node with carriers of the event in which the event was not transferred."""
     until_s = inf if delivered_s is None else delivered_s
     missed = []
-    for start_s, end_s, other in meetings:
+    for start_s, end_s, other in contacts:
         copy = copies.get(other)
         if copy is None or not copy.holds(start_s, min(end_s, until_s)):
             continue
@@ -198,7 +198,7 @@ def _find_missed_contacts(
 
 
 def _read_records(path: Path, event: str, node: int) -> EventRecords:
-    """Read what is needed; a UserError if the trace has no such event, or keeps too little."""
+    """Read the records of an event; raise a UserError if the trace has no such event, or keeps too little."""
     folders = find_traces([path])
     for folder in folders:
         if trace_level(folder) != Level.FULL:
@@ -231,9 +231,9 @@ def _read_records(path: Path, event: str, node: int) -> EventRecords:
     nodes = {row["node"] for row in changes}
     if nodes and node not in nodes and not subscriptions:
         raise UserError(f"{path}: there is no node {node} in it")
-    meetings = _contacts_of_links(changes) if scene is None else ContactIndex.of(scene.plan, scene.wires)
+    contacts = _contacts_of_links(changes) if scene is None else ContactIndex.of(scene.plan, scene.wires)
     facts = list(facts_of_rows(rows, {event: found[0]}, {}))
-    return EventRecords(run, found[0], facts, subscriptions, meetings, scene is None, last_s)
+    return EventRecords(run, found[0], facts, subscriptions, contacts, scene is None, last_s)
 
 
 def _field(name: str) -> "pc.Expression":
@@ -243,7 +243,8 @@ def _field(name: str) -> "pc.Expression":
 
 
 def _contacts_of_links(changes: Rows) -> ContactIndex:
-    """A pair is linked while either of it says so; what is open at the end stays so."""
+    """Return the contacts that links show. A pair is in contact while either node has the link; open links never
+    end."""
     open_s: dict[tuple[int, int], float] = {}
     found: list[tuple[int, int, float, float]] = []
 

@@ -7,11 +7,11 @@ from carrycast.analysis.explain.copies import Copy
 from carrycast.analysis.explain.timeline import Step, Timeline
 
 SHOWN = 12
-"""Copies and contacts that are told one by one; of the others only the number."""
+"""The number of copies and contacts that are listed. Of the others only the number is shown."""
 
 
 def timeline_lines(timeline: Timeline) -> Iterator[str]:
-    """Line by line."""
+    """Yield the lines of a timeline."""
     attributes = ", ".join(f"{name} = {value!r}" for name, value in timeline.attributes.items())
     yield f"Event {timeline.event} for node {timeline.node}, in {timeline.run}"
     yield f"Node {timeline.source} publishes it {_time_text(timeline.published_s)} ({attributes or 'no attributes'})."

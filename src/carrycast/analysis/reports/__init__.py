@@ -1,4 +1,4 @@
-"""What readers see: figures, tables and one self-contained page."""
+"""Reports: figures, tables and a self-contained HTML page."""
 
 from typing import TYPE_CHECKING
 

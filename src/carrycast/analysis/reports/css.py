@@ -1,4 +1,4 @@
-"""The page's looks."""
+"""The style sheet of the HTML pages."""
 
 CSS = """
 :root { color-scheme: light dark; --ink: #1c1e21; --soft: #5d646d; --paper: #fdfdfc; --card: #ffffff; --line: #e2e4e8;

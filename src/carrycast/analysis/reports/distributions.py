@@ -24,9 +24,9 @@ KINDS = ("box", "histogram", "runs")
 Row = dict[str, object]
 
 WHISKERS = 1.5
-"""Tukey's: to the last run within so many heights of the box; those beyond are marks of their own."""
+"""Tukey's rule: whiskers extend to the last run within this many box heights; runs beyond are single markers."""
 MAX_BINS = 120
-"""A bin for each whole value as long as there are no more than that; a hundred messages fit."""
+"""Up to this many bins, each whole value has its own. Counts of a hundred messages fit."""
 RUN_PANEL_IN = 1.05
 _LIGHT = "#cfe3f1"
 _MEAN_COLOR = "#D55E00"
@@ -40,7 +40,7 @@ class LabeledValues(NamedTuple):
 
 
 def draw_distribution(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
-    """The picture and its numbers; None if no run has any."""
+    """Draw a figure of single runs; return it with its numbers, or None if there are no values."""
     if figure.kind == "box":
         return _draw_boxes(figure, results)
     if figure.kind == "histogram":
@@ -49,7 +49,8 @@ def draw_distribution(figure: Figure, results: Results) -> "tuple[Canvas, list[R
 
 
 def box_statistics(values: Sequence[float]) -> dict[str, float | int | None]:
-    """What a box shows: quartiles, median, mean, the ends of the whiskers, and how many runs lie beyond them."""
+    """Return the numbers of a box plot: quartiles, median, mean, ends of the whiskers, and the number of runs beyond
+    them."""
     ordered = sorted(values)
     low, middle, high = (quantile(ordered, q) for q in (0.25, 0.5, 0.75))
     assert low is not None
@@ -69,7 +70,7 @@ def box_statistics(values: Sequence[float]) -> dict[str, float | int | None]:
 
 
 def _samples(figure: Figure, results: Results, metric: str, axis: str, where: Selector) -> list[LabeledValues]:
-    """The runs of a metric for each label of an axis."""
+    """Return the values of a metric over runs, for each label of an axis."""
     found = []
     shown = {point.labels[axis] for point in results.points({**figure.where, **where})}
     for label in results.experiment.labels(axis):
@@ -120,7 +121,7 @@ def _box_panel(ax: "Axes", samples: list[LabeledValues]) -> None:
         capprops={"color": COLORS[0], "linewidth": 0.9},
         medianprops={"color": "#000000", "linewidth": 1.3},
         meanprops={"marker": "D", "markerfacecolor": _MEAN_COLOR, "markeredgecolor": "none", "markersize": 4},
-        # Many runs share a value; transparent marks show where they crowd.
+        # Many runs have equal values; transparent markers show their density.
         flierprops={
             "marker": "o",
             "markersize": 2.5,
@@ -161,7 +162,7 @@ def _draw_histograms(figure: Figure, results: Results) -> "tuple[Canvas, list[Ro
         shares = [100 * count / len(sample.values) for count in bins.values()]
         ax.bar(list(bins), shares, width * 0.9, align="edge", color=COLORS[0])
         mean = math.fsum(sample.values) / len(sample.values)
-        # As the paper has it: a small arrow at the bottom shows the mean.
+        # A small arrow at the bottom shows the mean, as in the paper on ASP.
         ax.annotate(
             "",
             (mean, 0),
@@ -190,7 +191,7 @@ def _draw_histograms(figure: Figure, results: Results) -> "tuple[Canvas, list[Ro
 
 
 def _bin_counts(values: Sequence[float], low: float, width: float) -> dict[float, int]:
-    """How many values lie in each bin that has any, by its lower end."""
+    """Return the number of values in each bin that is not empty, by its lower end."""
     counts: dict[float, int] = {}
     for value in sorted(values):
         left = low + width * math.floor((value - low) / width)

@@ -1,4 +1,4 @@
-"""Draws the figures of an experiment: a picture for papers (PNG), one for the page (SVG), and the numbers."""
+"""Draw the figures of an experiment: a PNG for papers, an SVG for the page, and the numbers."""
 
 import io
 import math
@@ -42,9 +42,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 MOST_NAMED = 8
-"""Values of an axis that can stand beside each other."""
+"""Up to this many values of an axis, each has its own tick label."""
 LEGEND_CHARACTERS = 62
-"""As many fit over a panel; a swatch takes as much as some of them."""
+"""The characters of a legend that fit above a panel. The line sample of an entry takes as much as
+`SWATCH_CHARACTERS`."""
 SWATCH_CHARACTERS = 6
 MARKS_OVER_TIME = 12
 ROW = ("panel", "series", "x", "n", "mean", "low", "high")
@@ -52,18 +53,18 @@ ROW = ("panel", "series", "x", "n", "mean", "low", "high")
 
 @dataclass(frozen=True)
 class DrawnFigure:
-    """A finished figure."""
+    """A drawn figure."""
 
     figure: Figure
     png: bytes
     svg: bytes
     rows: list[dict[str, object]]
-    """What was drawn, in numbers."""
+    """The numbers of the figure."""
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """A mean with its interval at a place; for a trade-off the place has an interval too."""
+    """A mean with its interval at a position. In a trade-off, the position has an interval too."""
 
     x: float
     y: Interval
@@ -71,7 +72,7 @@ class _Mark:
 
 
 def draw_figure(figure: Figure, results: Results) -> DrawnFigure | None:
-    """One figure; None if what it shows left no data."""
+    """Draw a figure; None if it has no data."""
     if figure.kind in ("map", "overview") or figure.kind in DISTRIBUTIONS:
         of_kind = {"map": draw_map, "overview": draw_overview}.get(figure.kind, draw_distribution)
         with paper_style():
@@ -156,7 +157,7 @@ def _tradeoff(figure: Figure, point: Point, results: Results) -> _Mark:
 
 
 def _curves(results: Results) -> dict[str, list[_Mark]]:
-    """For each point, the share of pairs served within a time."""
+    """Return, for each point, the share of pairs served over time."""
     times_s = time_grid(max(point.scenario.duration_s for point in results.experiment.points))
     shares = served_share_over_time(results, times_s) or {}
     return {
@@ -191,10 +192,10 @@ def _canvas(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]], ex
     from matplotlib.container import ErrorbarContainer
 
     names = list(dict.fromkeys(label for _, series in panels for label in series))
-    # As many beside each other as fit.
+    # The number of legend columns that fit.
     fitting = LEGEND_CHARACTERS * len(panels) // (max(map(len, names)) + SWATCH_CHARACTERS)
     columns = max(1, min(len(names), 3 * len(panels), fitting))
-    # A row more for what the legend is called.
+    # One more row for the title of the legend.
     extra_in = 0.22 * (math.ceil(len(names) / columns) + 1) + 0.05 if names != [""] else 0.0
     canvas, axes = plt.subplots(
         1,
@@ -212,7 +213,7 @@ def _canvas(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]], ex
     title = "share of pairs served" if figure.kind == "over_time" else metric_label(figure.y)
     axes[0][0].set_ylabel(figure.y_title or title)
     handles, labels = axes[0][0].get_legend_handles_labels()
-    # Of marks with intervals the mark alone: its whiskers would make another shape of it.
+    # The legend shows markers without whiskers, which would change their shape.
     handles = [handle[0] if isinstance(handle, ErrorbarContainer) else handle for handle in handles]
     if names != [""]:
         canvas.legend(
@@ -228,13 +229,13 @@ def _canvas(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]], ex
 
 
 def _limits(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]]) -> tuple[float, float]:
-    """Of the axis that all panels share."""
+    """Return the limits of the vertical axis, which all panels share."""
     marks = [mark for _, series in panels for marks in series.values() for mark in marks]
     ends = [end for mark in marks for end in mark.y[1:4] if end is not None and math.isfinite(end)]
     share = figure.kind == "over_time" or figure.y.endswith("_ratio")
     whole = 1.0 if share and all(mark.y.mean is None or mark.y.mean <= 1.0 for mark in marks) else 0.0
     if whole:
-        # Of few runs an interval may reach beyond what a share can be; nothing is to be seen there.
+        # With few runs, an interval may exceed the range of a share; that part is not shown.
         ends = [min(max(end, 0.0), whole) for end in ends]
     return value_limits(ends, figure.y_from, figure.kind in ("bars", "over_time"), whole)
 
@@ -254,7 +255,7 @@ def _panel(
         elif figure.kind == "tradeoff":
             _scatter(ax, marks, label, place)
         else:
-            # Samples stand close together: a mark for some of them is enough.
+            # Samples are dense, so only some of them have a marker.
             every = max(1, len(marks) // MARKS_OVER_TIME) if figure.kind == "timeline" else 1
             _line(ax, marks, label, place, figure.kind == "over_time", every)
     if figure.kind == "bars":
@@ -276,7 +277,7 @@ def _panel(
 
 
 def _legend_title(figure: Figure, experiment: Experiment) -> str | None:
-    """What the series are of; where each is another metric there is nothing to say."""
+    """Return the title of the legend: the axis of the series; None if the series are metrics."""
     if figure.series is None:
         return None
     axis = experiment.axis(figure.series)
@@ -284,7 +285,7 @@ def _legend_title(figure: Figure, experiment: Experiment) -> str | None:
 
 
 def _name_values(ax: "Axes", axis: Axis, present: list[float]) -> None:
-    """Where an axis has few values, say those, as they are called."""
+    """Label the ticks of an axis with few values by the names of the values."""
     named = dict(zip(axis.values, axis_labels(axis), strict=True))
     places = sorted(set(present))
     if len(places) <= MOST_NAMED:
@@ -360,15 +361,15 @@ def _scatter(ax: "Axes", marks: list[_Mark], label: str, place: int) -> None:
 
 COLUMNS = 3
 OVERVIEW_WIDTH_IN = 7.16
-"""Both columns of a two-column paper."""
-# Where one label's value is that many times another's, a linear axis would hide the smaller one.
+"""The width of a two-column page."""
+# If the largest value exceeds this many times the smallest, the axis is logarithmic.
 LOG_RATIO = 50.0
 _NOTE_COLOR = "#5d646d"
 Row = dict[str, object]
 
 
 def draw_overview(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
-    """One panel per metric and one row per label; whiskers are 95 % intervals. None if no run has any."""
+    """Draw one panel per metric and one row per label, with 95 % intervals as whiskers; None if there are no values."""
     from matplotlib import pyplot as plt
 
     shown = {point.labels[figure.x] for point in results.points(figure.where)}
@@ -403,7 +404,7 @@ def draw_overview(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]]
 def _overview_panel(ax: "Axes", metric: str, found: Sequence[Interval]) -> None:
     scale = metric_scale(metric)
     values = [None if one.mean is None else one.mean * scale for one in found]
-    # Bars show amounts by their length, which means nothing on a logarithmic axis: there, marks.
+    # The length of a bar has no meaning on a logarithmic axis, which therefore has markers.
     logarithmic = _spans_decades(values)
     for y, (one, value) in enumerate(zip(found, values, strict=True)):
         below, above, color = one.below * scale, one.above * scale, COLORS[y % len(COLORS)]
@@ -411,7 +412,7 @@ def _overview_panel(ax: "Axes", metric: str, found: Sequence[Interval]) -> None:
             note = "none" if value is None else "0"
             ax.annotate(note, (0.02, y), xycoords=("axes fraction", "data"), va="center", color=_NOTE_COLOR)
         elif logarithmic:
-            # A whisker that reached below zero would have no place here.
+            # A logarithmic axis cannot show a whisker that extends below zero.
             below = min(below, value * 0.9)
             marker = MARKERS[y % len(MARKERS)]
             ax.errorbar([value], [y], xerr=[[below], [above]], color=color, marker=marker, markersize=6, capsize=2)

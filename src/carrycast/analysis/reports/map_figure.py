@@ -1,4 +1,4 @@
-"""Maps in reports: the roads that nodes move on, and the places on them that matter."""
+"""Maps in reports: the roads on which nodes move, and named places."""
 
 import math
 from typing import TYPE_CHECKING
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 GRID = 200
-"""Squares along each side of a map for which the distance from the roads is computed: five meters of a kilometer."""
+"""The number of grid cells along each side of a map: 5 m on a map of 1 km."""
 AWAY_COLOR, ROAD_COLOR = "0.92", "0.6"
 LABEL_BOX = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7}
 Row = dict[str, object]
 
 
 def draw_map(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
-    """A panel for each label of the figure's axis, with the map of its first point; None if there is no such point."""
+    """Draw a panel with the map of the first point for each label of the figure's axis; None if there is no point."""
     from matplotlib import pyplot as plt
 
     maps = _maps(figure, results)
@@ -57,7 +57,7 @@ def _maps(figure: Figure, results: Results) -> dict[str, RoadMap]:
 
 
 def _draw_roads(ax: "Axes", map: RoadMap, radius_m: float) -> float:
-    """Roads as wide as they are, and in gray what is farther from them; the share of that."""
+    """Draw the roads, and in gray the area farther from them than the radius; return the share of that area."""
     xs = [(place + 0.5) * map.width_m / GRID for place in range(GRID)]
     ys = [(place + 0.5) * map.height_m / GRID for place in range(GRID)]
     away_m = [[map.distance_m(Position(x_m, y_m)) for x_m in xs] for y_m in ys]

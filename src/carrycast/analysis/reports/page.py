@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file that needs no network, pleasant by day and by night."""
+"""The page of a report: one self-contained HTML file, with a light and a dark theme."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
-    # A page needs no network, so a picture would stay a hole; HTML is text like any other.
+    # Pages load nothing from the network, so images are disabled; HTML in a text is escaped.
     return MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
 
 
 def block_html(text: str) -> str:
-    """A text of several paragraphs, lists or tables."""
+    """Render Markdown with paragraphs, lists and tables."""
     found: str = _parser().render(text.strip())
     return found
 
 
 def inline_html(text: str) -> str:
-    """A text within a line: code, emphasis and links."""
+    """Render inline Markdown: code, emphasis and links."""
     found: str = _parser().renderInline(" ".join(text.split()))
     return found
 
@@ -56,7 +56,7 @@ _VERDICTS = {
 
 
 def claims_table(claims: Sequence[Claim]) -> str:
-    """A row for each claim."""
+    """Render a table with a row for each claim."""
     rows = "".join(map(_claim_row, claims))
     return (
         '<p class="scope"><a href="#verdicts">What the verdicts mean</a></p>'
@@ -82,7 +82,7 @@ def _claim_row(claim: Claim) -> str:
 
 
 def verdict_glossary() -> str:
-    """What the words beside claims mean."""
+    """Render the explanation of verdicts and columns."""
     items = "".join(f"<dt>{word}</dt><dd>{escape(meaning)}</dd>" for word, meaning in _VERDICTS.items())
     before = "The tolerance of a claim is part of its experiment and was fixed before the runs."
     return f'<section id="verdicts"><h2>What the verdicts mean</h2><p>{before}</p><dl>{items}</dl></section>'
@@ -94,7 +94,7 @@ Summary = Mapping[tuple[str, str], Interval]
 
 @dataclass(frozen=True)
 class ReportSection:
-    """All there is to say of one experiment."""
+    """The part of a report about one experiment."""
 
     experiment: Experiment
     records: Sequence[Record]
@@ -102,16 +102,16 @@ class ReportSection:
     figures: Sequence[DrawnFigure]
     claims: Sequence[Claim]
     player: str | None = None
-    """A page beside this one on which a run of it is played."""
+    """The relative path of the page that plays runs."""
     differences: Summary | None = None
-    """Of each point to the one with the first label of the experiment's reference, paired by seed."""
+    """The differences of each point to its reference, paired by seed."""
     sentences: Sequence[str] = ()
     warnings: Sequence[str] = ()
-    """Why its runs say less than they seem to."""
+    """Reasons why the runs may be less meaningful than they seem."""
 
 
 def report_page(title: str, sections: Sequence[ReportSection], versions: Mapping[str, str]) -> str:
-    """The whole page."""
+    """Render the page."""
     body = [f"<h1>{escape(title)}</h1>", _overview(sections), _contents(sections)]
     body += [_section(section, alone=len(sections) == 1) for section in sections]
     if any(section.claims for section in sections):
@@ -214,7 +214,7 @@ def _claims(section: ReportSection) -> str:
 
 
 def _files(*paths: str) -> str:
-    """Links to the same in files beside the page, called by their kinds."""
+    """Render links to files beside the page, named by their types."""
     links = " · ".join(f'<a href="{escape(path, quote=True)}">{path.rsplit(".", 1)[1].upper()}</a>' for path in paths)
     return f'<span class="files">{links}</span>'
 
@@ -247,7 +247,7 @@ def _means(section: ReportSection) -> str:
 
 
 def _differences(section: ReportSection) -> str:
-    """Each point beside the reference, on the same seeds."""
+    """Render the table of paired differences to the reference."""
     experiment, axis = section.experiment, section.experiment.definition.reference
     if section.differences is None:
         return ""

@@ -1,4 +1,4 @@
-"""How figures look, and what metrics are called in them. Matplotlib is imported where something is drawn."""
+"""The style of figures, and the labels of metrics. Matplotlib is imported only by functions that draw."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import XAxis, YAxis
 
-# Okabe and Ito's palette, which readers with any color vision tell apart; black last, yellow left out for its contrast.
+# The palette of Okabe and Ito, safe for all color vision; without yellow, which has too little contrast.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
-# Series differ by mark and dash too, so that print in black and white keeps them apart.
+# Series also differ by marker and dash, for print in black and white.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (7, 1, 1, 1, 1, 1)), (0, (9, 3)), (0, (1, 3)))
 
@@ -18,13 +18,14 @@ WIDTH_IN = 3.5
 """A column of a two-column paper."""
 HEIGHT_IN = 2.6
 LABEL_CHARACTERS = 42
-"""As many fit side by side into that width."""
+"""The number of characters of labels that fit into that width."""
 GROUPED_FROM = 10_000
-"""Numbers with as many digits are grouped."""
+"""Numbers from this size on have thousands separators."""
 CLOSE = 0.4
-"""Values that differ by less than this share of the largest are shown from near: from 0 they would look alike."""
+"""If values differ by less than this share of the largest, the axis does not begin at 0, where they would look
+equal."""
 RESOLUTION_DPI = 300
-"""What journals ask for."""
+"""The resolution that journals require."""
 
 STYLE = {
     "font.family": "sans-serif",
@@ -50,7 +51,7 @@ STYLE = {
     "hatch.linewidth": 0.5,
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
-    # The same numbers give the same file.
+    # Makes SVG files reproducible.
     "svg.hashsalt": "carrycast",
 }
 
@@ -78,21 +79,21 @@ METRIC_LABELS = {
 
 
 def metric_label(metric: str) -> str:
-    """What stands at an axis, with the unit."""
+    """Return the label of a metric, with the unit."""
     if metric in METRIC_LABELS:
         return METRIC_LABELS[metric]
-    # An experiment's own metrics are called what they are.
+    # The label of other metrics is made from their name.
     words = metric.removesuffix("_bytes").replace("_", " ")
     return f"{words} (kB)" if metric.endswith("_bytes") else words
 
 
 def metric_scale(metric: str) -> float:
-    """What a value is multiplied by to be in the unit of its label."""
+    """Return the factor that converts a metric to the unit of its label."""
     return 0.001 if metric.endswith("_bytes") else 1.0
 
 
 def group_digits(axis: "XAxis | YAxis", most: int = 5) -> None:
-    """Large numbers as people read them, and not so many that they touch."""
+    """Format the ticks of large numbers with thousands separators, and limit their number."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     low, high = axis.get_view_interval()
@@ -102,7 +103,7 @@ def group_digits(axis: "XAxis | YAxis", most: int = 5) -> None:
 
 
 def label_positions(ax: "Axes", places: Sequence[float], labels: Sequence[str]) -> None:
-    """Words along the horizontal axis; aslant where they would run into each other."""
+    """Set text labels along the horizontal axis, rotated if they would overlap."""
     slanting = max(map(len, labels), default=0) * len(labels) > LABEL_CHARACTERS
     ax.set_xticks(places, labels, rotation=30 if slanting else 0, ha="right" if slanting else "center")
     ax.grid(visible=False, axis="x")
@@ -112,9 +113,9 @@ def label_positions(ax: "Axes", places: Sequence[float], labels: Sequence[str]) 
 def value_limits(
     ends: Sequence[float], y_from: float | None = None, from_zero: bool = False, whole: float = 0.0
 ) -> tuple[float, float]:
-    """Where an axis of values begins and ends: at 0, unless all of them are far from it and close together.
+    """Return the limits of an axis. It begins at 0, unless all values are far from 0 and close together.
 
-    `whole` is what a share can be at most: an axis that begins at 0 shows all of it.
+    `whole` is the maximum of a share; an axis that begins at 0 extends to it.
     """
     low, high = min(ends, default=0.0), max(ends, default=1.0)
     near = low > 0 and high - low < CLOSE * high
@@ -122,13 +123,13 @@ def value_limits(
         margin = 0.08 * (high - low) or 0.05 * high
         return low - margin, high + margin
     begin = min(0.0, low) if y_from is None or from_zero else y_from
-    # A little room, so that a mark at the top is whole.
+    # A margin, so that a marker at the top is not cut.
     return begin, begin + 1.05 * (max(high, whole) - begin or 1.0)
 
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """Draw without a display, in the house style."""
+    """Use the style of the reports while the body draws, without a display."""
     import matplotlib as mpl
 
     mpl.use("agg")

@@ -1,4 +1,4 @@
-"""The tables of a report: CSV files, and numbers as people read them."""
+"""The tables of a report: CSV files, and numbers rounded for people."""
 
 import csv
 import io
@@ -11,13 +11,13 @@ from carrycast.analysis.spark import Interval
 from carrycast.errors import UserError
 
 SKEWED_FROM = 0.1
-"""Where the sides of an interval differ by more than this share, both ends are told."""
+"""If the two sides of an interval differ by more than this share, both ends are shown."""
 MOST_PLACES = 8
-"""Decimal places that are still read as a number and not counted."""
+"""With more decimal places, an exponent is easier to read."""
 
 
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
-    """Rows as CSV; what does not exist is empty. Numbers keep every digit."""
+    """Return rows as CSV. Missing values are empty, and numbers keep every digit."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -27,7 +27,7 @@ def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def number_text(value: float | None, digits: int = 3) -> str:
-    """A number with as many digits as matter; a dash for one that does not exist."""
+    """Return a number with `digits` significant digits; a dash for a missing one."""
     if value is None or math.isnan(value):
         return "–"
     if value == 0:
@@ -39,22 +39,22 @@ def number_text(value: float | None, digits: int = 3) -> str:
 
 
 def distinct_texts(values: Sequence[float], places: int = 0) -> list[str]:
-    """Numbers to one common decimal place: the first, from `places` on, at which numbers that differ look different.
+    """Format numbers with a common number of decimal places: the fewest, from `places` on, that keep them distinct.
 
-    A number other than zero does not look like zero either, so that it shows on which side of zero an interval ends.
-    What is less than a thousandth of the distance between the lowest and the highest does not count.
+    A number other than zero is not shown as zero, so that the side of zero on which an interval ends is visible.
+    Differences of less than a thousandth of the spread are ignored.
     """
     spread, largest = max(values) - min(values), max(map(abs, values))
     if not 0 < largest < math.inf:
         return [_format_fixed(value, places) for value in values]
     little = spread / 1000
-    # A unit of the last place is no more than the distance itself.
+    # A unit of the last place is no larger than the spread.
     first = max(places, math.ceil(-math.log10(spread))) if spread else places
     for place in range(first, MOST_PLACES + 1):
         texts = [_format_fixed(value, place) for value in values]
         if _are_distinct(values, texts, little):
             return texts
-    # Numbers so small, or so close to each other, are read more easily with an exponent.
+    # Very small numbers and differences are easier to read with an exponent.
     for digit in range(2, 17):
         texts = [f"{value:.{digit}e}" for value in values]
         if _are_distinct(values, texts, little):
@@ -63,13 +63,13 @@ def distinct_texts(values: Sequence[float], places: int = 0) -> list[str]:
 
 
 def _format_fixed(value: float, places: int) -> str:
-    """With so many decimal places; zero has no sign."""
+    """Format a number with a fixed number of decimal places; zero has no sign."""
     text = f"{value:,.{places}f}"
     return text.lstrip("-") if not text.strip("-0.,") else text
 
 
 def _are_distinct(values: Sequence[float], texts: Sequence[str], little: float) -> bool:
-    """Whether texts differ where their numbers do, and from zero."""
+    """Whether different numbers have different texts, and none but zero looks like zero."""
     if any(not text.strip("-0.,e+") and abs(value) > little for value, text in zip(values, texts, strict=True)):
         return False
     pairs = combinations(zip(values, texts, strict=True), 2)
@@ -77,7 +77,7 @@ def _are_distinct(values: Sequence[float], texts: Sequence[str], little: float) 
 
 
 def interval_texts(mean: float | None, low: float | None, high: float | None) -> tuple[str, str, str]:
-    """A mean and the ends of its interval, with three digits or more if they need them; dashes where there are none."""
+    """Return a mean and the ends of its interval, with three digits or as many as needed to be distinct."""
     if mean is None or low is None or high is None or not all(map(math.isfinite, (mean, low, high))):
         return number_text(mean), number_text(low), number_text(high)
     largest = max(abs(mean), abs(low), abs(high))
@@ -87,7 +87,8 @@ def interval_texts(mean: float | None, low: float | None, high: float | None) ->
 
 
 def mean_text(found: Interval, scale: float = 1.0) -> str:
-    """`mean ± half`, both to the place where the interval's second digit stands; the ends, where it leans to a side."""
+    """Return `mean ± half`, to the second digit of the half width; the mean and both ends for an asymmetric
+    interval."""
     if found.mean is None:
         return "–"
     mean = found.mean * scale
@@ -102,7 +103,7 @@ def mean_text(found: Interval, scale: float = 1.0) -> str:
         if places > MOST_PLACES:
             return f"{number_text(mean)} ± {number_text(half)}"
         if f"{abs(mean):.{places}f}" == f"{half:.{places}f}":
-            # Whether zero lies within the interval.
+            # More places show whether the interval contains zero.
             places += 2
         return f"{mean:,.{places}f} ± {half:,.{places}f}"
     text, low, high = distinct_texts([mean, mean - below, mean + above], places)

@@ -1,6 +1,6 @@
 """Spark jobs over runs and traces: sweep, metrics, claims, contacts, report.
 
-Spark is imported where a job starts, never here: a machine without it can still import the whole package.
+Spark is imported where a job starts, never here, so a machine without Spark can still import this package.
 """
 
 from typing import TYPE_CHECKING

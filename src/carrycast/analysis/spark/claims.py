@@ -1,11 +1,12 @@
 """Claims: the statements of an experiment, evaluated over its runs.
 
-A claim holds if its whole 95 % confidence interval does, fails if no part of it does, and is undecided otherwise; the
-mean alone never decides. A claim of several cases holds if all of them do and fails if one does. The case that is shown
-has the verdict of the claim.
+A claim holds if its whole 95 % confidence interval meets the stated relation, fails if no part of the interval does,
+and is undecided otherwise. A claim with several cases holds if all cases hold and fails if one fails. The report shows
+the decisive case, which has the verdict of the claim.
 
-Of twenty claims with no effect behind them, one is decided by chance more often than not. So the claims of an
-experiment are also decided together, by Holm's method, from their p-values.
+Of twenty claims without any effect, one or more are likely to be decided by chance. So the claims of an experiment are
+also tested together, by the Holm-Bonferroni method (S. Holm, Scandinavian Journal of Statistics 6, 1979), from their
+p-values.
 """
 
 import importlib.util
@@ -26,7 +27,7 @@ NO_INTERVAL = Interval(0, None, None, None)
 
 
 class ClaimCase(NamedTuple):
-    """One of the comparisons that a claim makes."""
+    """One comparison of a claim, with a name for the report."""
 
     name: str
     found: Interval
@@ -38,14 +39,14 @@ class ClaimDecision(NamedTuple):
     holds: bool | None
     """None: undecided."""
     chance: float | None = None
-    """None where nothing was decided."""
+    """The p-value; None if undecided."""
 
 
 UNDECIDED = ClaimDecision(None)
 
 
 class ClaimVerdict(NamedTuple):
-    """What was decided, and the case that decided it."""
+    """The decision about a claim, and its decisive case."""
 
     decision: ClaimDecision
     case: ClaimCase
@@ -59,10 +60,10 @@ class ClaimVerdict(NamedTuple):
 def decide(
     found: Interval, relation: Relation, value: float, tolerance: float = 0.0, rare: float = 0.0
 ) -> ClaimDecision:
-    """Whether a mean stands in a relation to a value, given where its interval lies.
+    """Decide from its confidence interval whether a mean has a relation to a value.
 
-    `rare` is the share of runs of a kind on which the mean hangs: fewer than show one, with 95 % confidence, decide
-    nothing: their spread does not include the runs that they have not seen.
+    `rare` is the share of the rare runs on which the mean depends. The decision is open if there are too few runs to
+    contain one of them with 95 % confidence, because the spread of the runs then does not include the rare ones.
     """
     if found.low is None or found.high is None or found.n < runs_to_observe(rare):
         return UNDECIDED
@@ -84,21 +85,21 @@ def decide(
 def decide_all(
     cases: Sequence[ClaimCase], relation: Relation, value: float, tolerance: float = 0.0, rare: float = 0.0
 ) -> ClaimVerdict:
-    """Whether all cases do; the decisive case is, of those with the verdict, the one that does so least."""
+    """Decide whether all cases hold. The decisive case is the one with the verdict and the smallest margin."""
     decided = [(decide(case.found, relation, value, tolerance, rare), case) for case in cases]
     for holds in (False, None, True):
         alike = [(decision, case) for decision, case in decided if decision.holds is holds]
         if alike:
             _, case = min(alike, key=lambda one: _margin(one[1].found, relation, value, tolerance))
             chances = [decision.chance or 0.0 for decision, _ in alike]
-            # All hold: the likeliest error counts. One fails: each of the cases had its chance to.
+            # If all hold, the largest p-value counts. If one fails, Bonferroni's correction over the cases applies.
             chance = None if holds is None else max(chances) if holds else min(1.0, min(chances) * len(cases))
             return ClaimVerdict(ClaimDecision(holds, chance), case)
     return ClaimVerdict(UNDECIDED, ClaimCase("", NO_INTERVAL))
 
 
 def holm_decisions(chances: Sequence[float | None]) -> list[bool]:
-    """Which decisions stand if all are to be right with 95 % confidence: Holm's method, over all that were asked."""
+    """Return which decisions remain if all are to be right with 95 % confidence, by the Holm-Bonferroni method."""
     order = sorted(range(len(chances)), key=lambda place: math.inf if (p := chances[place]) is None else p)
     stand = [False] * len(chances)
     for rank, place in enumerate(order):
@@ -110,26 +111,26 @@ def holm_decisions(chances: Sequence[float | None]) -> list[bool]:
 
 
 def _chance(found: Interval, bound: float) -> float:
-    """How probable it is to decide so by chance, if the truth lay on the bound; a measure without luck knows none.
+    """Return the p-value of a decision: its probability if the true mean were the bound. An exact measure has none (0).
 
-    An interval that just touches what it was held against is decided by rounding alone: never above five percent.
+    The p-value of a decided claim is at most 0.05; rounding may exceed that where the interval just touches the bound.
     """
     p_value = None if found.exact else found.p_value(bound)
     return 0.0 if p_value is None else min(p_value, 1 - CONFIDENCE)
 
 
 def relation_text(relation: Relation, value: float, tolerance: float = 0.0) -> str:
-    """What a claim asks of its mean, for people."""
+    """Return the relation that a claim requires of its mean, as text."""
     return f"{relation} {value:g}" + (f", tolerance {tolerance:g}" if tolerance else "")
 
 
 def runs_to_observe(rare: float) -> int:
-    """How many runs show, with 95 % confidence, at least one of a kind that has this share: about 3 / share."""
+    """Return the number of runs that contain a rare run of this share with 95 % confidence: about 3 / share."""
     return math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-rare)) if rare > 0 else 0
 
 
 def why_undecided(found: Interval, rare: float = 0.0) -> str:
-    """Why so many runs decide nothing; empty if they may."""
+    """Return the reason why the runs cannot decide a claim; empty if they can."""
     needed = runs_to_observe(rare)
     if found.n < MIN_RUNS:
         return f"{found.n} run(s) decide nothing"
@@ -149,7 +150,7 @@ _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 
 
 def _margin(found: Interval, relation: Relation, value: float, tolerance: float) -> float:
-    """How far the worse end of an interval is on the right side; without an interval there is none."""
+    """Return the distance of the worse end of an interval from violating the relation; -inf without an interval."""
     if found.low is None or found.high is None:
         return -math.inf
     if relation in (">", ">="):
@@ -173,17 +174,17 @@ class Claim:
     holds: bool | None
     """None: undecided."""
     together: bool | None = None
-    """The same if all claims of the experiment are to be right at once (Holm)."""
+    """The verdict if all claims of the experiment are to be right at once (Holm-Bonferroni)."""
     chance: float | None = None
-    """The p-value of the decision: how probable it is to decide so by chance."""
+    """The p-value of the decision."""
     calibration: bool = False
-    """A setting was fitted to this number, so its agreement proves nothing."""
+    """Whether a setting was fitted to this number, so that its agreement proves nothing."""
     note: str = ""
     asked: str = ""
     """The relation that the interval was compared with, and its tolerance."""
 
     def as_row(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Return the row of claims.json."""
         return asdict(self)
 
 
@@ -199,7 +200,7 @@ def make_claim(
     calibration: bool = False,
     asked: str = "",
 ) -> Claim:
-    """A claim of an experiment, with what was found."""
+    """Build a claim from a confidence interval and its decision."""
     return Claim(
         experiment=results.experiment.name,
         figure=figure,
@@ -229,7 +230,7 @@ def make_claim_over_cases(
     paper: float | None = None,
     calibration: bool = False,
 ) -> Claim:
-    """A claim that all its cases must meet; the decisive one stands for all. `notes` stand before its name."""
+    """Build a claim that holds if all its cases do. Its note has `notes` and the name of the decisive case."""
     decision, decisive = decide_all(cases, relation, value, tolerance)
     asked = relation_text(relation, value, tolerance)
     name = f"decided by {decisive.name}" if len(cases) > 1 and decisive.name else ""
@@ -252,20 +253,20 @@ Hook = Callable[[Results], Iterable[Claim]]
 
 
 def evaluate_claims(results: Results) -> list[Claim]:
-    """Every claim of an experiment: those of its file, then those of its `claims.py`."""
+    """Evaluate every claim of an experiment: those of its file, then those of its `claims.py`."""
     experiment = results.experiment
     claims = [_evaluate_entry(entry, results) for entry in experiment.definition.claims]
     if experiment.hook is not None:
         figures = {figure.name for figure in experiment.definition.figures} | {""}
         claims += [claim for claim in load_hook(experiment.hook)(results) if claim.figure in figures]
-    # A hook's own decision without a chance is no estimate: a count of all there is.
+    # A decision of the hook without a p-value is exact, not an estimate.
     chances = [0.0 if claim.chance is None and claim.holds is not None else claim.chance for claim in claims]
     stand = holm_decisions(chances)
     return [replace(claim, together=claim.holds if safe else None) for claim, safe in zip(claims, stand, strict=True)]
 
 
 def load_hook(path: Path) -> Hook:
-    """The function `claims` of an experiment's `claims.py`."""
+    """Load the function `claims` of an experiment's `claims.py`."""
     spec = importlib.util.spec_from_file_location(f"carrycast_claims_{path.parent.name}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -312,7 +313,7 @@ def _evaluate_entry(entry: ClaimEntry, results: Results) -> Claim:
 
 
 def _steps(entry: ClaimEntry, results: Results) -> list[ClaimCase]:
-    """From each label of an axis to the next; every one must go the claimed way."""
+    """Return a case for each step from one label of an axis to the next."""
     axis = entry.along
     chosen = {point.labels[axis] for point in results.points(entry.of)}
     labels = [label for label in results.experiment.labels(axis) if label in chosen]

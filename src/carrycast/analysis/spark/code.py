@@ -1,7 +1,7 @@
-"""A digest of the code that decides the outcome of a run: what the simulator and the stacks of its nodes import.
+"""A digest of the code on which the outcome of a run depends: the simulator, the plug-ins in use, and their imports.
 
-It follows the imports, layer by layer, from the simulator and from the folders of the protocol and the router in use: a
-new layer counts as soon as something that counts imports it. Tests, the analysis and the live environment do not.
+The digest covers *units*: a layer of carrycast, or the folder of one protocol or router. Imports are followed from unit
+to unit, starting at the simulator and the plug-ins. Tests, the analysis and the live environment are not part of it.
 """
 
 import ast
@@ -16,14 +16,15 @@ from carrycast.sim.engine import Simulation
 
 PACKAGE = "carrycast"
 _OPEN = (PROTOCOLS, ROUTERS)
-"""Packages in which every folder stands for itself: a run uses one of them and what that one imports."""
+"""Packages in which every folder is a unit: a run uses one folder and the imports of that folder."""
 _LAYERED = (f"{PACKAGE}.core", f"{PACKAGE}.sim")
-"""Packages whose modules and folders are layers of their own; of the package itself only `__init__` counts."""
+"""Packages whose modules and folders are units of their own. The package itself contributes only its `__init__`."""
 
 
 @cache
 def code_digest(*packages: str) -> str:
-    """Of a run that uses these plug-ins, given by their modules, such as `carrycast.protocols.flooding.protocol`."""
+    """Return the digest for a run that uses plug-ins from these modules, such as
+    `carrycast.protocols.flooding.protocol`."""
     hashed = hashlib.blake2b(digest_size=16)
     for unit in code_units(*packages):
         for name, path in _source_files(unit):
@@ -32,7 +33,7 @@ def code_digest(*packages: str) -> str:
 
 
 def code_units(*packages: str) -> list[str]:
-    """The layers of carrycast, and the folders of protocols and routers, whose code counts."""
+    """Return the units whose code is part of the digest."""
     found: set[str] = set()
     waiting = [_unit(Simulation.__module__), *map(_unit, packages)]
     while waiting:
@@ -48,13 +49,12 @@ def code_units(*packages: str) -> list[str]:
 
 
 def is_test(path: Path) -> bool:
-    """Protocols have their tests beside them."""
+    """Whether a file is a test. Protocols have their tests beside them."""
     return path.name.startswith("test_") or path.name == "conftest.py" or "tests" in path.parts
 
 
 def _unit(module: str) -> str:
-    """The layer of carrycast, or the folder of a protocol or router, that a module belongs to; of an installed plug-in,
-    its whole package."""
+    """Return the unit that a module belongs to. The unit of an installed plug-in is its whole package."""
     if not module.startswith(f"{PACKAGE}."):
         return module.split(".", maxsplit=1)[0]
     depth = next((3 for package in (*_OPEN, *_LAYERED) if module.startswith(f"{package}.")), 2)
@@ -62,14 +62,14 @@ def _unit(module: str) -> str:
 
 
 def _find_imports(path: Path, package: str) -> Iterator[str]:
-    """The units of carrycast that a file in a package imports from, also inside functions."""
+    """Yield the units of carrycast from which a file imports, also inside functions."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [name.name for name in node.names]
         elif isinstance(node, ast.ImportFrom):
             origin = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            # `from carrycast import parts` names a layer, `from carrycast.protocols import asp` a folder.
+            # The imported name may itself be a unit: `from carrycast.protocols import asp`.
             names = [origin, *(f"{origin}.{name.name}" for name in node.names)]
         for unit in map(_unit, names):
             if unit.startswith(f"{PACKAGE}.") and unit not in _OPEN and _exists(unit):
@@ -85,7 +85,7 @@ def _exists(module: str) -> bool:
 
 
 def _source_files(unit: str) -> list[tuple[str, Path]]:
-    """The files of a layer or folder but tests, wherever on the search path they are, with their names in it."""
+    """Return the files of a unit except tests, wherever on the search path they are, with their relative names."""
     spec = importlib.util.find_spec(unit)
     if spec is None:
         return []
@@ -95,7 +95,7 @@ def _source_files(unit: str) -> list[tuple[str, Path]]:
         return [] if spec.origin is None else [("__init__.py", Path(spec.origin))]
     found: dict[str, Path] = {}
     for place in map(Path, spec.submodule_search_locations):
-        # Maps that come with carrycast decide as code does.
+        # Maps that come with carrycast (TOML) affect runs as code does.
         for path in sorted([*place.rglob("*.py"), *place.rglob("*.toml")]):
             name = path.relative_to(place)
             if not is_test(name):

@@ -1,4 +1,4 @@
-"""Several protocols on one scenario: the same movement, the same workload, so every difference is the protocol's."""
+"""Compare several protocols on one scenario, with the same movement and workload for every protocol."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,24 +37,24 @@ COMPARED_METRICS = (
     "total_bytes",
     "buffer_peak",
 )
-"""Those of the table: what is gained first, then what it costs."""
+"""The metrics of the table: benefits first, then costs."""
 PANELS = ("delivery_ratio", "delay_p50_s", "delay_p95_s", "transmissions", "data_bytes", "control_bytes")
-"""Those of the picture: gains in the first row, costs in the second."""
+"""The metrics of the figure: benefits in the first row, costs in the second."""
 PICTURE = "overview"
 
 NO_INTERVAL = Interval(0, None, None, None)
 BORDER = 3
-"""What a column of a table takes besides its text."""
+"""The width of a table column besides its text."""
 
 
 def compared_metrics() -> list[str]:
-    """The metrics that a comparison shows: some built-in ones, and those of installed packages."""
+    """Return the metrics of a comparison: some built-in ones, and those of installed packages."""
     return [*COMPARED_METRICS, *installed_metrics()]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came out: per protocol and metric a mean, and the paired difference to the first protocol."""
+    """The result: per protocol and metric the mean, and the paired difference to the first protocol."""
 
     scenario: str
     discovery: str
@@ -63,15 +63,15 @@ class Comparison:
     differences: Mapping[tuple[str, str], Interval]
     report: ExperimentReport
     sentences: Sequence[str]
-    """Each protocol beside the first, in words."""
+    """A sentence for each protocol that compares it with the first."""
 
     @property
     def picture(self) -> Path:
-        """The one picture."""
+        """The path of the overview figure."""
         return self.report.out / "compare.png"
 
     def as_row(self) -> dict[str, object]:
-        """As `--json` prints it."""
+        """Return the comparison as `--json` prints it."""
         return {
             "scenario": self.scenario,
             "discovery": self.discovery,
@@ -101,9 +101,10 @@ class Comparison:
         }
 
     def tables(self, width: int) -> "list[Table]":
-        """For a terminal: a column per protocol, and below each mean its difference to the first.
+        """Return tables for a terminal, with a column per protocol. Below each mean is the difference to the first
+        protocol.
 
-        One table if the terminal is wide enough, else several with as many protocols as fit beside the metrics' names.
+        If the terminal is too narrow for one table, there are several, each with as many protocols as fit.
         """
         cells = {protocol: self._cells(protocol) for protocol in self.protocols}
         left = width - max(len(metric_label(metric)) for metric in compared_metrics()) - BORDER
@@ -157,10 +158,9 @@ def compare(
     quiet: bool = False,
     settings: Mapping[str, object] | None = None,
 ) -> Comparison:
-    """Run every protocol at every seed and say how they differ.
+    """Run every protocol at every seed and compare the results.
 
-    Discovery is what the caller says, else the scenario's, as in `run`. `settings` replaces others of the scenario by
-    their dotted names.
+    `discovery` replaces the discovery settings of the scenario, `settings` others by their dotted names.
     """
     if not protocols:
         raise UserError("--protocols: name at least one protocol")
@@ -171,7 +171,7 @@ def compare(
     spark = session("carrycast", master)
     report = reproduce_experiments([experiment], out, spark, quiet, watch=True)
     labels = [protocol_label(protocol) for protocol in protocols]
-    # A point of this experiment is called by its protocol. Other experiments may stand in the same folder.
+    # The points of this experiment are named by their protocol. The folder may hold other experiments too.
     (means,) = (one.found for one in report.means if one.experiment.name == experiment.name)
     differences = {key[1:]: one for key, one in report.differences.items() if key[0] == experiment.name}
     said = comparison_sentences(experiment, means, differences)

@@ -1,4 +1,4 @@
-"""Experiments: found by name or made from command-line options, checked, and expanded into the points of a sweep."""
+"""Experiments: load them by name or make them from command-line options, and expand them into points."""
 
 import difflib
 import itertools
@@ -38,11 +38,11 @@ FILE = "experiment.toml"
 HOOK = "claims.py"
 FOLDER = Path(__file__).parents[1] / "experiments"
 MOST_RUNS = 100_000
-"""Of a point, as a definition has it."""
+"""The limit for one point, as in `Definition.runs`."""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """One combination of settings; every seed runs once at every point."""
+    """One combination of settings. Every seed runs once at every point."""
 
     name: str
     labels: dict[str, str]
@@ -50,7 +50,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     scenario: Scenario
 
     def matches(self, selector: Selector) -> bool:
-        """Whether a selection takes this point."""
+        """Whether this point belongs to a selection."""
         return all(self.labels.get(axis) in label_texts(wanted) for axis, wanted in selector.items())
 
 
@@ -62,50 +62,52 @@ class Experiment:
     points: list[Point]
     seeds: list[int]
     hook: Path | None = None
-    """Python for the claims that cannot be written as data."""
+    """The Python file with the claims that cannot be written as data."""
     own: tuple[OwnMetric, ...] = ()
-    """Metrics over traces that its files register."""
+    """Metrics over traces that the files of the experiment register."""
     own_files: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
-        """What it is called on the command line."""
+        """The name on the command line."""
         return self.definition.name
 
     @property
     def metrics(self) -> list[str]:
-        """Every metric that its runs have."""
+        """Every metric of the runs."""
         asked = (asked.name for asked in self.definition.measures)
         return [*METRICS, *installed_metrics(), *asked, *(own.name for own in self.own)]
 
     def seeds_at(self, point: Point) -> list[int]:
-        """The seeds that a point runs with: all, unless fewer were said to do."""
+        """Return the seeds of a point: all, unless the definition limits its runs."""
         limits = [fewer.runs for fewer in self.definition.fewer if point.matches(fewer.where)]
         return self.seeds[: min(limits)] if limits else self.seeds
 
     def axis(self, name: str) -> Axis:
-        """The axis of that name."""
+        """Return the axis of that name."""
         return next(axis for axis in self.definition.axes if axis.name == name)
 
     def labels(self, axis: str) -> list[str]:
-        """The labels of an axis that some point has, in the order of the file."""
+        """Return the labels of an axis that occur at some point, in the order of the file."""
         present = {point.labels[axis] for point in self.points}
         return [label for label in axis_labels(self.axis(axis)) if label in present]
 
 
 def experiment_names() -> list[str]:
-    """Every experiment that comes with carrycast."""
+    """Return the names of the experiments that come with carrycast."""
     return sorted(_find_built_in())
 
 
 def _find_built_in() -> dict[str, Path]:
-    """By name: what its file says, else its folder's. Folders with Python in them cannot have every name."""
+    """Return the files of built-in experiments by name. A file may state a name that is no valid name of a Python
+    package."""
     paths = sorted(FOLDER.glob(f"*/{FILE}"))
     return {str(read_toml(path).get("name", path.parent.name)): path for path in paths}
 
 
 def load_experiment(text: str, quick: bool = False, runs: int | None = None) -> Experiment:
-    """An experiment by name, alias, folder or file. `name/figure` is that figure alone: its points and its claims."""
+    """Load an experiment by name, alias, folder or file. `name/figure` is only that figure, its points and its
+    claims."""
     path, figure = _locate(text)
     definition = read_definition(path)
     if figure:
@@ -119,7 +121,7 @@ def load_experiment(text: str, quick: bool = False, runs: int | None = None) -> 
 
 
 def read_definition(path: Path) -> Definition:
-    """What a file says, checked as far as it can be without its scenario."""
+    """Read an experiment file and check it as far as possible without its scenario."""
     table = read_toml(path)
     table.setdefault("name", path.absolute().parent.name if path.name == FILE else path.stem)
     definition = parse_settings(table, Definition, str(path))
@@ -129,7 +131,7 @@ def read_definition(path: Path) -> Definition:
 
 
 def metric_files(definition: Definition, folder: Path) -> list[Path]:
-    """The files of metrics that a definition names."""
+    """Return the files of metrics that a definition names."""
     names = [Path(text).name for text in definition.metrics_from]
     if len(set(names)) < len(names):
         raise UserError(f"{folder}: metrics_from: two files are called the same")
@@ -137,7 +139,7 @@ def metric_files(definition: Definition, folder: Path) -> list[Path]:
 
 
 def add_own_metrics(experiment: Experiment, folder: Path) -> Experiment:
-    """An experiment with the metrics that the files which it names register."""
+    """Return the experiment with the metrics that its files register."""
     files = metric_files(experiment.definition, folder)
     own = load_metrics(files, [asked.name for asked in experiment.definition.measures])
     return replace(experiment, own=tuple(own), own_files=tuple(files))
@@ -151,7 +153,7 @@ def expand_experiment(
     hook: Path | None = None,
     where: str = "experiment",
 ) -> Experiment:
-    """The points and seeds of a definition."""
+    """Expand a definition into points and seeds."""
     if runs is not None and runs < 1:
         raise UserError(f"--runs {runs}: at least one run is needed")
     if runs is not None and runs > MOST_RUNS:
@@ -218,7 +220,8 @@ def _combine_labels(definition: Definition, quick: QuickSettings) -> list[dict[s
 
 
 def _list_points(definition: Definition) -> list[dict[str, str]]:
-    """The points that a definition lists, each once: of lists all combinations, defaults where nothing is named."""
+    """Return the points that a definition lists, each once. Lists give all combinations; an unnamed axis its
+    default."""
     made: dict[tuple[str, ...], dict[str, str]] = {}
     for entry in definition.points or []:
         wanted = {
@@ -259,7 +262,7 @@ def _select_figure(definition: Definition, figure: str, path: Path) -> Definitio
 
 
 def _prune_points(experiment: Experiment) -> Experiment:
-    """Without the points that neither a figure shows nor a claim names."""
+    """Return the experiment without the points that no figure shows and no claim names."""
     definition = experiment.definition
     shown = [selector for figure in definition.figures for selector in (figure.where, *figure.also)]
     for claim in definition.claims:
@@ -269,15 +272,15 @@ def _prune_points(experiment: Experiment) -> Experiment:
 
 
 DEFAULT_RUNS = 10
-"""As many as `compare` makes: enough for an interval, soon over."""
-DRAWN_METRICS = ("delivery_ratio", "delay_p50_s", "transmissions", "total_bytes")
-_STRANGE = re.compile(r"[^A-Za-z0-9_-]+")
+"""The same as for `compare`: enough for a confidence interval, and soon finished."""
+FIGURE_METRICS = ("delivery_ratio", "delay_p50_s", "transmissions", "total_bytes")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def vary_scenario(
     scenario: Path, axes: Sequence[str], settings: Sequence[str] = (), runs: int | None = None, where: str = "--vary"
 ) -> Experiment:
-    """`radio.range_m=100,200,300` and others of this form, in all combinations; `settings` are for every point."""
+    """Make an experiment from axes such as `radio.range_m=100,200,300`; `settings` apply to every point."""
     load_scenario(scenario)
     written = [_parse_axis(text, where) for text in axes]
     keys = [key for key, _ in written]
@@ -289,12 +292,12 @@ def vary_scenario(
         for name, (key, values) in zip(_axis_names(keys), written, strict=True)
     ]
     definition = Definition(
-        name=_STRANGE.sub("-", scenario.stem).strip("-_") or "scenario",
+        name=_UNSAFE.sub("-", scenario.stem).strip("-_") or "scenario",
         title=f"{scenario.stem}: {', '.join(keys)}",
         scenario=str(scenario.resolve()),
         set=dict(parse_assignment(text) for text in settings),
         runs=DEFAULT_RUNS,
-        metrics=list(DRAWN_METRICS),
+        metrics=list(FIGURE_METRICS),
         axes=made,
         figures=_make_figures(made),
     )
@@ -314,23 +317,24 @@ def _parse_axis(text: str, where: str) -> tuple[str, list[object]]:
     try:
         found = parse_value(f"[{values}]", where)
     except UserError:
-        # Words without quotes are no list in TOML.
+        # Unquoted words are no TOML list.
         found = [parse_value(value, f"{where} {key}") for value in values.split(",")]
     assert isinstance(found, list)
     return key, found
 
 
 def _axis_names(keys: Sequence[str]) -> list[str]:
-    """The last part of each key, where that is unique."""
+    """Return names for axes: the last part of each key where that is unique, else the whole key."""
     short = [key.rpartition(".")[2] for key in keys]
     return [
-        one if short.count(one) == 1 and not one.isdecimal() else _STRANGE.sub("-", key)[-60:].strip("-_")
+        one if short.count(one) == 1 and not one.isdecimal() else _UNSAFE.sub("-", key)[-60:].strip("-_")
         for one, key in zip(short, keys, strict=True)
     ]
 
 
 def _make_figures(axes: Sequence[Axis]) -> list[Figure]:
-    """Each metric along the first axis, a line or a bar for each value of the second, a panel for each of the third."""
+    """Make a figure per metric: along the first axis, a series for each value of the second, a panel for each of the
+    third."""
     first, second, third = [*axes, None, None][:3]
     assert first is not None
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in first.values)
@@ -343,5 +347,5 @@ def _make_figures(axes: Sequence[Axis]) -> list[Figure]:
             series=None if second is None else second.name,
             panels=None if third is None else third.name,
         )
-        for metric in DRAWN_METRICS
+        for metric in FIGURE_METRICS
     ]

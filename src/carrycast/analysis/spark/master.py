@@ -1,4 +1,4 @@
-"""The address of a Spark master: parsed, and tried before Spark starts, because Spark itself would try forever."""
+"""Check the address of a Spark master, and connect to it before Spark starts, because Spark itself retries forever."""
 
 import os
 import re
@@ -11,19 +11,19 @@ from carrycast.errors import UserError, WorkError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# The addresses that Spark accepts; for anything else it prints a stack trace.
+# The master URLs that Spark accepts. For anything else it prints a stack trace.
 _MASTER = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|spark://\S+|k8s://\S+")
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[(\d+),(\d+),\d+\]")
-# Host and port in an address: a standalone cluster may have several masters, of which one leads.
+# Host and port. The URL of a standalone cluster may name several masters, of which one leads.
 _HOSTS = re.compile(r"(\[[^\]]+\]|[^/,:\s]+):(\d+)")
 _LOOPBACK = re.compile(r"127(\.\d+){3}|localhost|\[::1\]")
 CONNECT_TIMEOUT_S = 10.0
-"""For all hosts of an address together. A name resolves and a connection opens within a second, or never."""
+"""For all hosts of an address together. A working host accepts a connection within a second."""
 
 
 def check_master(master: str) -> str:
-    """Return the address of a master; a UserError if it is none."""
+    """Return the address if it is one of a Spark master; raise a UserError otherwise."""
     if master.startswith("sc://"):
         raise UserError(f"{master!r} is Spark Connect, which returns nothing before a job ends: give spark://HOST:PORT")
     if not _MASTER.fullmatch(master):
@@ -45,13 +45,13 @@ def is_local_session(spark: "SparkSession") -> bool:
 
 
 def is_on_this_machine(master: str) -> bool:
-    """Whether all of it runs on this machine, so that Spark can bind to loopback."""
+    """Whether master and executors run on this machine, so that Spark can bind to the loopback interface."""
     hosts = _HOSTS.findall(master.partition("://")[2])
     return master.startswith("local") or bool(hosts and all(_LOOPBACK.fullmatch(host) for host, _ in hosts))
 
 
 def count_cores(master: str) -> int | None:
-    """The number of cores that an address names; None if only the cluster knows."""
+    """Return the number of cores that an address states; None if only the cluster knows it."""
     cluster = _LOCAL_CLUSTER.fullmatch(master)
     if cluster is not None:
         return int(cluster[1]) * int(cluster[2])
@@ -62,17 +62,17 @@ def count_cores(master: str) -> int | None:
 
 
 def count_available_cores() -> int:
-    """The number of cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def await_master(master: str, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
-    """Return when one of the master's hosts accepts a connection; a WorkError if none does in time."""
+    """Wait until one of the master's hosts accepts a connection; raise a WorkError if none does in time."""
     hosts = [] if master.startswith("local") else _HOSTS.findall(master.partition("://")[2])
     for host, port in hosts:
-        # An impossible port overflows, and a name may be invalid: neither is a master.
+        # A port out of range overflows, and a host name may be invalid.
         with (
             suppress(OSError, OverflowError, UnicodeError),
             socket.create_connection((host.strip("[]"), int(port)), timeout_s / len(hosts)),

@@ -1,4 +1,4 @@
-"""The output folder of a sweep: files written atomically, errors of a full disk, and a lock against a second writer."""
+"""The output folder of a sweep: atomic writes, errors of a full disk, and a lock against a second writer."""
 
 import errno
 import fcntl
@@ -15,14 +15,14 @@ from carrycast.errors import UserError, WorkError
 RUNS_FILE = "runs.parquet"
 RUNS_FOLDER = "runs"
 TRACES_FOLDER = "traces"
-"""What a sweep leaves in its output folder: a row per run, the log of finished runs, and traces by the key of a run."""
+"""The contents of the output folder: a row per run, the log of finished runs, and traces by the key of their run."""
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """A temporary file that replaces `path` when the body ends. If it cannot be written, it is removed, the old file
-    stays, and a WorkError says why."""
+    """Yield a temporary file that replaces `path` when the body ends. If it cannot be written, the old file stays and a
+    WorkError says why."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.parent / f".{path.name}-{os.getpid()}.tmp"
     try:
@@ -51,7 +51,8 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_error(path: Path, error: OSError) -> str:
-    """The message for a failed write. Arrow wraps the system's text in its own, so the error number is used."""
+    """Return the message for a failed write. It uses the error number, because Arrow adds its own text to the
+    system's."""
     reason = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
     hint = "; make room and start it again: what is done is kept" if error.errno in DISK_FULL else ""
     return f"{path}: cannot be written: {reason}{hint}"
@@ -81,7 +82,7 @@ def lock_folder(out: Path) -> Iterator[None]:
 
 
 def _acquire(path: Path) -> IO[str]:
-    """Open and lock the lock file; a WorkError names the process that holds it."""
+    """Open and lock the lock file; raise a WorkError that names the process that holds it."""
     while True:
         file = path.open("a+")
         try:

@@ -1,4 +1,4 @@
-"""Metrics of the user's own over traces: functions from the tables of traces to a value for each run.
+"""Metrics written by users: functions from the tables of traces to a value for each run.
 
     from carrycast.analysis.spark import metric
 
@@ -8,7 +8,7 @@
         ...
         return frame  # with the columns run and value
 
-They stand in a Python file that an experiment names (`metrics_from`), or `carrycast metrics --from`.
+An experiment names the Python file with such functions in `metrics_from`; `carrycast metrics` takes it by `--from`.
 """
 
 import importlib.util
@@ -29,12 +29,12 @@ Compute = Callable[["DataFrame", "DataFrame", "DataFrame"], "DataFrame"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean")
-# Those of the file that is being loaded; a file may name one twice, which its namespace would not tell.
+# The metrics of the file that is being loaded. A list, so that a name that a file uses twice is noticed.
 _loading: list["OwnMetric"] = []
 
 
 class OwnMetric:
-    """A metric that a user has written; called with the tables it is the function itself."""
+    """A metric written by a user. Calling it calls the function."""
 
     def __init__(self, name: str, compute: Compute) -> None:
         self.name = name
@@ -42,13 +42,13 @@ class OwnMetric:
         self.meaning = ((compute.__doc__ or "").strip().splitlines() or ["a metric of one's own"])[0].rstrip(".")
 
     def __call__(self, trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
-        """A row for each run that has a value: run, value."""
+        """Return a row for each run that has a value: run, value."""
         return self.compute(trace, events, subscriptions)
 
 
 def metric(name: str) -> Callable[[Compute], OwnMetric]:
-    """Make a function from the tables `trace`, `events` and `subscriptions` to run and value a metric of that name."""
-    # Without parentheses the name is the function.
+    """Register the decorated function, from `trace`, `events` and `subscriptions` to (run, value), as a metric."""
+    # Used without parentheses, the decorator gets the function as the name.
     if not _NAME.fullmatch(str(name)):
         raise UserError(f"a metric cannot be called {name!r}: small letters, digits and _, up to 60, a letter first")
     if name in {*metric_meanings(), SERIES, "run", "value"}:
@@ -63,7 +63,7 @@ def metric(name: str) -> Callable[[Compute], OwnMetric]:
 
 
 def load_metrics(files: Sequence[Path], taken: Sequence[str] = ()) -> list[OwnMetric]:
-    """All metrics that some files register, each name once, and none that is taken."""
+    """Load the metrics of some files; raise a UserError if a name is taken or occurs twice."""
     found: dict[str, Path] = dict.fromkeys(taken, Path("measures"))
     metrics: list[OwnMetric] = []
     for file in files:
@@ -103,7 +103,7 @@ def _load_file(file: Path) -> list[OwnMetric]:
 def compute_values(
     own: OwnMetric, trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame"
 ) -> dict[str, float | None]:
-    """The value of each run; a UserError that names the metric if what it returns is none."""
+    """Compute a metric for each run; raise a UserError that names the metric if its result is not usable."""
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame
 
@@ -132,6 +132,6 @@ def compute_values(
         value = row["value"]
         if value is not None and math.isinf(value):
             raise UserError(f"{where} is infinite for the run {row['run']!r}; leave the run out if it has no value")
-        # What is no number does not exist.
+        # NaN means that the run has no value.
         values[row["run"]] = None if value is None or math.isnan(value) else value
     return values

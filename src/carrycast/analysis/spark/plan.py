@@ -1,4 +1,4 @@
-"""The runs of a sweep: planned, partitioned into tasks, and executed one by one."""
+"""Plan the runs of a sweep, partition them into tasks, and execute one run."""
 
 import gc
 import hashlib
@@ -22,16 +22,16 @@ from carrycast.sim.engine import RunResult, describe_error
 from carrycast.sim.scenario import Scenario, input_digest, input_files, parse_scenario, used_plugins
 from carrycast.trace import Level
 
-# A core gets this many tasks: enough that the last ones end together, few enough that starting them costs nothing.
+# Tasks per core: enough for cores to finish at about the same time, few enough for a negligible cost of starting.
 TASKS_PER_CORE = 8
-# On a cluster, results reach the driver when a task ends; an executor that dies loses those it has not sent.
+# On a cluster, results reach the driver when a task ends; an executor that is lost loses unsent results.
 TASKS_PER_CORE_REMOTE = 32
-# A task's traces wait in its worker's memory until it ends.
+# The traces of a task stay in memory until the task ends.
 TRACED_PER_TASK = 4
 
 
 class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the sweep's DataFrame: everything that a worker needs to know of a run, as text and numbers."""
+    """A row of the sweep's DataFrame: everything that an executor needs for a run, as text and numbers."""
 
     experiment: str
     point: str
@@ -40,26 +40,25 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     trace: str
     inputs: str
-    """A digest of the files that the scenario names. A worker that finds others there does not run."""
+    """A digest of the files that the scenario names. The run fails if the executor finds other contents."""
     key: str
     movement: str
 
 
 def plan_runs(experiment: Experiment) -> list[PlannedRun]:
-    """A run for every point and seed."""
+    """Return a planned run for every point and seed."""
     return [run for number, point in enumerate(experiment.points) for run in _plan_point(experiment, number, point)]
 
 
 def plugin_modules(scenario: Scenario) -> list[str]:
-    """The modules of the plug-ins that a run uses."""
+    """Return the modules of the plug-ins that a run uses."""
     return [plugin.__module__ for plugin in used_plugins(scenario)]
 
 
 def partition_runs(runs: Sequence[PlannedRun], cores: int, remote: bool = False) -> list[list[PlannedRun]]:
-    """Runs on the same movement follow each other in one task, so that it is computed once.
+    """Partition runs into tasks. Runs with the same movement are in one task, so that it is computed once.
 
-    Unless there are so many of them that a core would wait for the others: then they are several groups. Those of a
-    cluster (`remote`) are smaller.
+    If they are too many for one task, they form several groups. Tasks of a cluster (`remote`) are smaller.
     """
     ordered = sorted(runs, key=lambda run: (run.movement, run.seed))
     wanted = cores * (TASKS_PER_CORE_REMOTE if remote else TASKS_PER_CORE)
@@ -76,11 +75,11 @@ def partition_runs(runs: Sequence[PlannedRun], cores: int, remote: bool = False)
 
 
 def _plan_point(experiment: Experiment, number: int, point: Point) -> list[PlannedRun]:
-    # The name is the trace's too and has no influence on any draw.
+    # The name also names the trace. It does not affect any random stream.
     named = msgspec.structs.replace(point.scenario, name=f"{experiment.name}/{number}")
     scenario, trace, inputs = json_text(named), str(experiment.definition.trace), input_digest(named)
     parameters, movement = json_text(point.values), movement_key(point.scenario)
-    # Where its files are decides nothing; what is in them does.
+    # The location of the input files is not part of the key; `inputs` covers their contents.
     placeless = json_text(msgspec.structs.replace(named, base="."))
     decisive = (code_digest(*plugin_modules(named)), experiment.name, point.name, placeless, trace, inputs)
     return [
@@ -100,7 +99,7 @@ def _plan_point(experiment: Experiment, number: int, point: Point) -> list[Plann
 
 
 def movement_key(scenario: Scenario) -> str:
-    """The same for scenarios in which nodes meet at the same times, given the seed."""
+    """Return a digest that is equal for scenarios with the same movement and contacts at equal seeds."""
     relevant = (scenario.mobility, scenario.contacts, scenario.base, scenario.nodes, scenario.area_m)
     return _digest(json_text((relevant, scenario.duration_s, scenario.radio_model().range_m)))
 
@@ -112,9 +111,9 @@ def _digest(*parts: str) -> str:
     return hashed.hexdigest()
 
 
-# One less than the attempts that Spark gives a task: the last one passes over the run that ended all others.
+# One less than Spark's attempts per task: the last attempt skips the run that crashed the others.
 MAX_WORKER_CRASHES = 3
-# Of scenarios read: seeds of one point follow each other, or come back soon.
+# Size of the cache of parsed scenarios. The seeds of one point follow each other closely.
 MOST_SCENARIOS = 256
 
 
@@ -122,19 +121,19 @@ class Simulate(Protocol):
     """The function that executes one run. A sweep over another environment than the simulator passes its own."""
 
     def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> RunResult:
-        """One run."""
+        """Execute one run."""
 
 
 @cache
 def freeze_imports() -> None:
-    """Exclude imported modules from garbage collection, once per worker process. Spark collects garbage after every
-    task, which took 50 ms each time."""
+    """Exclude imported modules from garbage collection, once per worker process. PySpark collects garbage after every
+    task, which takes 50 ms with them."""
     gc.collect()
     gc.freeze()
 
 
 def execute_run(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
-    """Execute a run and return its record, also if it raised an error; a WorkError if the disk is full."""
+    """Execute a run and return its record, which holds the error of a failed run; raise a WorkError on a full disk."""
     level = Level(planned.trace)
     unfinished = out / TRACES_FOLDER / f".{planned.key}.tmp"
     began = time.process_time()
@@ -152,7 +151,7 @@ def execute_run(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
         _check_inputs(planned, scenario, has_files)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in DISK_FULL:
-            # The next run would find no room either.
+            # Further runs would fail as well.
             shutil.rmtree(unfinished, ignore_errors=True)
             raise WorkError(write_error(out, error)) from error
         return make_record(planned, error=describe_error(error), cpu_s=time.process_time() - began)
@@ -168,31 +167,31 @@ def execute_run(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
 
 @lru_cache(maxsize=MOST_SCENARIOS)
 def _parse_cached(text: str, point: str) -> tuple[Scenario, bool]:
-    """A scenario, and whether it names files."""
+    """Return a parsed scenario, and whether it names files."""
     scenario = parse_planned_scenario(text, point)
     return scenario, bool(input_files(scenario))
 
 
 def parse_planned_scenario(text: str, point: str) -> Scenario:
-    """The scenario of a planned run."""
+    """Parse the scenario of a planned run."""
     table = json_value(text)
     assert isinstance(table, dict)
     return parse_scenario(table, point)
 
 
 def _check_inputs(planned: PlannedRun, scenario: Scenario, has_files: bool) -> None:
-    """A run whose files are not those that its key stands for would be kept under a wrong key."""
+    """Raise a WorkError if the input files have changed: the result would be stored under a wrong key."""
     if (input_digest(scenario) if has_files else "") != planned.inputs:
         raise WorkError("a file that the scenario names is not what it was when the sweep began; start it again")
 
 
 def lost_worker_record(planned: PlannedRun) -> Record:
-    """The record of a run that crashed every worker that tried it."""
+    """Return the record of a run that crashed every worker that tried it."""
     return make_record(planned, error=f"the worker died each of the {MAX_WORKER_CRASHES} times that this run was tried")
 
 
 def make_record(planned: PlannedRun, **known: object) -> Record:
-    """The record of a run: what is known from its plan, and what is given."""
+    """Return the record of a run: the columns of its plan, and the given ones."""
     return {
         "experiment": planned.experiment,
         "point": planned.point,

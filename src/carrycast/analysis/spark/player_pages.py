@@ -1,4 +1,4 @@
-"""The page beside a report on which runs can be watched: made with the report if that is quick, else when asked for."""
+"""The page beside a report that plays runs. It is made with the report if that is quick, else by `carrycast show`."""
 
 from collections.abc import Sequence
 from html import escape
@@ -14,26 +14,26 @@ from carrycast.sim.scenario import Scenario
 
 PLAYERS = "players"
 MAX_NODE_S = 2e6
-"""Nodes times seconds: 500 nodes for an hour. More is not simulated again only to be looked at, unless asked for."""
+"""Nodes times simulated seconds: 500 nodes for an hour. Larger runs are simulated again only on request."""
 QUICK_CPU_S = 2.0
-"""What the runs took, both together. Recorded in full they take two or three times that."""
+"""CPU time of both runs. Recording them in full takes two or three times as long."""
 KEY_BYTES = 200
 
 
 def player_file(experiment: str) -> str:
-    """Where the page of an experiment is, from its report."""
+    """Return the path of an experiment's player page, relative to its report."""
     return f"{PLAYERS}/{experiment}.html"
 
 
 def find_player(experiment: str, out: Path) -> str | None:
-    """What a report in a folder can lead to."""
+    """Return the path of an experiment's player page if the page exists."""
     file = player_file(experiment)
     return file if (out / file).is_file() else None
 
 
 def choose_points(experiment: Experiment) -> list[Point]:
-    """The first point, and beside it the first other one whose nodes move and meet alike: with another protocol rather
-    than with the same, in other settings."""
+    """Choose the points to play side by side: the first point, and the first other one with the same movement and
+    contacts, preferably with another protocol."""
     first, *others = experiment.points
     alike = [point for point in others if _scene(point.scenario) == _scene(first.scenario)]
     alike.sort(key=lambda point: point.scenario.protocol.get("name") == first.scenario.protocol.get("name"))
@@ -41,7 +41,7 @@ def choose_points(experiment: Experiment) -> list[Point]:
 
 
 def render_player(experiment: Experiment, however_large: bool = False) -> str | None:
-    """Two points side by side, at the first seed; None if that is too much, or if a run fails."""
+    """Return a page that plays the chosen points at the first seed; None if they are too large or a run fails."""
     points = choose_points(experiment)
     if not however_large and any(point.scenario.nodes * point.scenario.duration_s > MAX_NODE_S for point in points):
         return None
@@ -50,14 +50,15 @@ def render_player(experiment: Experiment, however_large: bool = False) -> str | 
     except (UserError, WorkError):
         if however_large:
             raise
-        # The report tells of every run that failed, this one among them.
+        # The report lists all failed runs.
         return None
 
 
 def make_players(
     experiments: Sequence[Experiment], records: Sequence[Record], out: Path, at_once: bool = False
 ) -> None:
-    """Beside a report, a page for each experiment: the runs themselves, or how to have them, if they take long."""
+    """Write a page for each experiment beside the report. If its runs take long, the page says how to make the
+    player."""
     for experiment in experiments:
         file = out / player_file(experiment.name)
         runs = _select_runs(experiment, records)
@@ -73,16 +74,16 @@ def make_players(
 
 
 def make_player(experiment: Experiment, records: Sequence[Record], out: Path) -> Path:
-    """The page of one experiment, however long it takes."""
+    """Write the player page of one experiment, however long it takes."""
     text = render_player(experiment, however_large=True)
-    assert text is not None, "what is not refused is made"
+    assert text is not None, "however_large never returns None"
     file = out / player_file(experiment.name)
     _write(file, text + _key(_select_runs(experiment, records)))
     return file
 
 
 def _scene(scenario: Scenario) -> bytes:
-    """All that decides who is where and can hear whom."""
+    """Return the settings that determine positions and contacts, encoded for comparison."""
     alike = (scenario.nodes, scenario.duration_s, scenario.area_m, scenario.mobility, scenario.contacts, scenario.radio)
     return msgspec.msgpack.encode((alike, scenario.wires, scenario.faults, scenario.roles), order="deterministic")
 
@@ -94,7 +95,7 @@ def _select_runs(experiment: Experiment, records: Sequence[Record]) -> list[Reco
 
 
 def _key(runs: Sequence[Record]) -> str:
-    """The keys of the runs of a page, at its end: a page that is up to date is not written again."""
+    """Return the keys of a page's runs as a comment for its end, by which an up-to-date page is recognized."""
     return f"<!-- {' '.join(str(run['key']) for run in runs)} -->\n"
 
 
@@ -106,7 +107,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _placeholder_page(experiment: Experiment, out: Path, cpu_s: float) -> str:
-    """How to have the page."""
+    """Return a page that says how to make the player."""
     title, name = escape(experiment.definition.title or experiment.name), escape(experiment.name)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -1,4 +1,4 @@
-"""How far a long job is: a bar on a terminal, a line now and then elsewhere. Always on standard error."""
+"""Show the progress of a long job on standard error: a bar on a terminal, else a line from time to time."""
 
 import sys
 import threading
@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-# A bar that moves less often looks stuck; counting files more often would cost for nothing.
+# A bar that moves less often looks stuck. Counting finished runs more often would waste time.
 POLL_S = 0.5
-# In a log one line in that time says enough.
+# The interval between lines in a log.
 LINE_S = 15.0
 
 

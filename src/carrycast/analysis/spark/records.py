@@ -19,7 +19,7 @@ Record: TypeAlias = dict[str, object]
 REAL_METRICS = frozenset(
     {"delivery_ratio", "delay_mean_s", "delay_p50_s", "delay_p95_s", "hops_mean"},
 )
-"""Means and shares; all others are counts."""
+"""Metrics that are means or shares. All others are counts."""
 
 METRICS = tuple(METRIC_MEANINGS)
 
@@ -34,41 +34,41 @@ IDENTITY_COLUMNS = (
     ("fingerprint", "string"),
     ("cpu_s", "double"),
 )
-"""`parameters` is a JSON object, axis to value; `run` is the run's name in its trace; `key` stands for all that decides
-its outcome, code included."""
+"""`parameters` is a JSON object from axis to value, `run` the name of the run in its trace, and `key` a digest of
+everything on which the outcome depends, code included."""
 
 
 def metric_bounds(metric: str, difference: bool = False) -> Bounds | None:
-    """Between which values a metric, or the difference of two of its values, must lie; shares know bounds."""
+    """Return the bounds of a metric, or of the difference of two of its values, if it is a share; else None."""
     if not metric.endswith(("_ratio", "_share")):
         return None
     return DIFFERENCE_OF_SHARES if difference else SHARE
 
 
 MORE = "more"
-"""The column of the metrics that an experiment asked for besides the usual ones: a JSON object, or null."""
+"""The column with the additional metrics of an experiment: a JSON object, or null."""
 
 
 def json_text(value: object, indent: int | None = None) -> str:
-    """Settings as JSON in one certain order. An infinite number is `Infinity`, as Python, Spark and JavaScript's JSON5
-    read it: the bare standard has no such number, and nothing else means the same."""
+    """Encode settings as JSON with sorted keys. An infinite number is `Infinity`, which is not in the JSON standard,
+    but Python, Spark and JSON5 read it."""
     return json.dumps(msgspec.to_builtins(value), sort_keys=indent is None, ensure_ascii=False, indent=indent)
 
 
 def json_value(text: str | bytes) -> object:
-    """What `json_text` wrote."""
+    """Decode the output of `json_text`."""
     value: object = json.loads(text)
     return value
 
 
 def record_columns() -> list[tuple[str, str]]:
-    """The columns in their order, with Arrow's names of their types."""
+    """Return the columns in their order, with Arrow's names of their types."""
     metrics = [(name, "double" if name in REAL_METRICS else "int64") for name in METRICS]
     return [*IDENTITY_COLUMNS, *metrics, (MORE, "string"), ("error", "string")]
 
 
 def metric_columns(found: Mapping[str, object], series: Mapping[str, object] | None = None) -> Record:
-    """The metrics of a run as its record has them, and its samples over time."""
+    """Return the metrics and time series of a run as columns of its record."""
     usual = {name: value for name, value in found.items() if name in METRIC_MEANINGS}
     more = {name: value for name, value in found.items() if name not in METRIC_MEANINGS}
     if series:
@@ -77,7 +77,7 @@ def metric_columns(found: Mapping[str, object], series: Mapping[str, object] | N
 
 
 SCHEMA_VERSION = "1"
-"""Of runs.parquet and of the files of a ledger; another meaning of a column is another version."""
+"""The version of runs.parquet and of the journals. It changes when a column changes its meaning."""
 _VERSION_KEY = b"carrycast.runs"
 
 
@@ -90,19 +90,19 @@ def record_schema() -> "pa.Schema":
 
 
 def is_record_schema(schema: "pa.Schema") -> bool:
-    """Whether a table has these columns in this version; one that says nothing of its version is of the first."""
+    """Whether a table has these columns in this version. A table that states no version has version 1."""
     written = read_metadata(schema.metadata, _VERSION_KEY, b"1").decode()
     return written == SCHEMA_VERSION and bool(schema.equals(record_schema()))
 
 
 def record_ddl() -> str:
-    """The same schema as Spark writes it."""
+    """Return the same schema as a Spark DDL string."""
     spark = {"string": "string", "int64": "bigint", "double": "double"}
     return ", ".join(f"`{name}` {spark[kind]}" for name, kind in record_columns())
 
 
 def record_table(records: list[Record]) -> "pa.Table":
-    """Records as an Arrow table; a column that a record lacks is null."""
+    """Return records as an Arrow table; a column that a record lacks is null."""
     import pyarrow as pa
 
     schema = record_schema()
@@ -113,7 +113,7 @@ def record_table(records: list[Record]) -> "pa.Table":
 
 
 def metric_value(record: Mapping[str, object], metric: str) -> float | None:
-    """A metric of a run, or None where it does not exist or the run failed."""
+    """Return a metric of a run, or None if the metric does not exist or the run failed."""
     if metric in METRIC_MEANINGS:
         value = record.get(metric)
     else:
@@ -124,7 +124,7 @@ def metric_value(record: Mapping[str, object], metric: str) -> float | None:
 
 
 def series_value(record: Mapping[str, object], metric: str) -> list[tuple[float, float | None]]:
-    """The samples over time behind a metric of a run; none where they do not exist or the run failed."""
+    """Return the time series of a sampled metric of a run; an empty list if there is none or the run failed."""
     written = record.get(MORE)
     if not isinstance(written, str):
         return []
@@ -140,13 +140,13 @@ _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 def failure_lines(records: Sequence[Record]) -> list[str]:
-    """A line for each reason, with the first run that had it and how many did; nothing if no run failed."""
+    """Return a line for each reason of failure, with the first run that had it and the number of such runs."""
     failed = [record for record in records if record["error"] is not None]
     if not failed:
         return []
     alike: dict[str, list[Record]] = {}
     for record in failed:
-        # Time, node and seed differ from run to run; what went wrong does not.
+        # Errors that differ only in numbers, such as time, node and seed, have the same reason.
         alike.setdefault(_NUMBER.sub("#", str(record["error"])), []).append(record)
     lines = [f"{len(failed)} of {len(records)} runs failed"]
     for group in list(alike.values())[:MOST_REASONS]:

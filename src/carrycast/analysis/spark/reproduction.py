@@ -1,4 +1,4 @@
-"""From the name of an experiment to its report: warnings, sweep, metrics, claims, figures and page."""
+"""Run experiments and write their report: warnings, sweep, metrics, claims, figures and page."""
 
 import shutil
 import sys
@@ -45,38 +45,38 @@ if TYPE_CHECKING:
 
 WARNINGS_FILE = "warnings.json"
 MOST_MOVEMENTS = 4
-"""Different movements of a sweep that are computed to be looked at; each takes seconds at most."""
+"""The number of different movements of a sweep that are checked for warnings. Each takes seconds at most."""
 
 
 def experiment_warnings(experiment: Experiment) -> list[str]:
-    """What is meaningless at some points, or at all, each once."""
+    """Return the warnings about the points of an experiment, each once."""
     keys = [movement_key(point.scenario) for point in experiment.points]
     looked_at = set(list(dict.fromkeys(keys))[:MOST_MOVEMENTS])
     found = {}
-    # Points with the same movement one after the other, so that it is computed once.
+    # Points with the same movement follow each other, so that the movement is computed once.
     for key, point in sorted(zip(keys, experiment.points, strict=True), key=lambda one: one[0]):
         small = point.scenario.nodes * point.scenario.duration_s <= MOST_NODE_SECONDS
         try:
             found[point.name] = warnings_of(point.scenario, experiment.seeds[0], moving=key in looked_at and small)
         except UserError:
-            # Its runs fail and say why, each in its row.
+            # The runs of this point will fail and record the error.
             found[point.name] = []
     return merged([(point.name, found[point.name]) for point in experiment.points])
 
 
 def print_warnings(warnings: Sequence[str]) -> None:
-    """One line each, where errors go."""
+    """Print warnings to standard error, one line each."""
     for text in warnings:
         print(f"carrycast: warning: {text}", file=sys.stderr)
 
 
 def write_warnings(warnings: Sequence[str], folder: Path) -> None:
-    """Beside the experiment's definition: its files may be gone when its report is written again."""
+    """Store warnings beside the experiment's definition: they cannot be computed again if the input files are gone."""
     write_atomically(folder / WARNINGS_FILE, msgspec.json.format(msgspec.json.encode(list(warnings)), indent=1))
 
 
 def read_warnings(folder: Path) -> list[str]:
-    """What was kept; nothing of a sweep that kept nothing."""
+    """Read the stored warnings; an empty list if there are none."""
     try:
         return msgspec.json.decode((folder / WARNINGS_FILE).read_bytes(), type=list[str])
     except (OSError, msgspec.MsgspecError):
@@ -90,27 +90,27 @@ Summaries = Mapping[tuple[str, str, str], Interval]
 
 @dataclass(frozen=True)
 class ExperimentReport:
-    """What a reproduction left."""
+    """The result of a reproduction."""
 
     out: Path
     runs: int
     failed: int
     claims: list[Claim]
     reasons: list[str] = field(default_factory=list)
-    """Why runs failed."""
+    """The reasons why runs failed."""
     means: list[ExperimentMeans] = field(default_factory=list)
     differences: Summaries = field(default_factory=dict)
-    """To the points that are the reference of experiments that have one, paired by seed."""
+    """The differences to the reference points, paired by seed, for experiments with a reference."""
     warnings: list[str] = field(default_factory=list)
-    """Why runs say less than they seem to."""
+    """Reasons why the runs may be less meaningful than they seem."""
 
     @property
     def page(self) -> Path:
-        """The page to open."""
+        """The path of the report's page."""
         return self.out / "index.html"
 
     def as_row(self) -> dict[str, object]:
-        """As `--json` prints it."""
+        """Return the report as `--json` prints it."""
         return {
             "report": str(self.page),
             "runs": self.runs,
@@ -122,7 +122,7 @@ class ExperimentReport:
 
 
 class StoredExperiment(msgspec.Struct, frozen=True, kw_only=True):
-    """An experiment as a report directory keeps it: with the settings of every point."""
+    """An experiment as stored in a report directory, with the settings of every point."""
 
     definition: Definition
     points: list[Point]
@@ -148,9 +148,9 @@ def reproduce(
 def reproduce_experiments(
     experiments: Sequence[Experiment], out: Path, spark: "SparkSession", quiet: bool = False, watch: bool = False
 ) -> ExperimentReport:
-    """The same for experiments that are there already. The report shows whatever else the directory holds, too.
+    """Reproduce loaded experiments. The report also shows other experiments of the directory.
 
-    With `watch` each gets the page on which its first runs are played, also if that takes a while.
+    With `watch`, the page that plays the first runs is made at once, even if that takes a while.
     """
     names = {experiment.name for experiment in experiments}
     with lock_folder(out):
@@ -161,9 +161,9 @@ def reproduce_experiments(
 
 
 def sweep_experiment(experiment: Experiment, out: Path, master: str | None = None, quiet: bool = False) -> list[Record]:
-    """Execute the runs of an experiment, for `report` to evaluate later. Returns the runs and their errors.
+    """Execute the runs of an experiment, for `report` to evaluate later; return the runs and their errors.
 
-    If all are done, no Spark starts.
+    Spark is not started if all runs are finished.
     """
     if master is not None:
         check_master(master)
@@ -176,7 +176,7 @@ def sweep_experiment(experiment: Experiment, out: Path, master: str | None = Non
 def _sweep(
     experiments: Sequence[Experiment], out: Path, spark: "Callable[[], SparkSession]", quiet: bool
 ) -> "pa.Table":
-    """Warn, do the runs, and keep what the report needs."""
+    """Print warnings, execute the runs, and store the inputs of the report."""
     warnings = {experiment.name: experiment_warnings(experiment) for experiment in experiments}
     if not quiet:
         for found in warnings.values():
@@ -189,12 +189,12 @@ def _sweep(
 
 
 def read_stored_warnings(out: Path, experiment: Experiment) -> list[str]:
-    """The warnings that a sweep kept of an experiment."""
+    """Read the warnings that a sweep stored for an experiment."""
     return read_warnings(out / DEFINITIONS / experiment.name)
 
 
 def report(out: Path, master: str | None = None) -> ExperimentReport:
-    """Write claims, figures, tables and page again from the runs in a directory."""
+    """Write claims, figures, tables and page again, from the runs in a directory."""
     read_runs(out)
     read_stored_experiments(out)
     spark = session("carrycast", master)
@@ -203,7 +203,8 @@ def report(out: Path, master: str | None = None) -> ExperimentReport:
 
 
 def read_stored_experiments(out: Path, names: Collection[str] | None = None) -> list[Experiment]:
-    """The experiments of a report directory. If some are named, others that cannot be read are left out, and said."""
+    """Read the experiments of a report directory. If `names` are given, other unreadable ones are skipped with a
+    message."""
     found = []
     for path in sorted((out / DEFINITIONS).glob("*/definition.json")):
         with _skip_unreadable(path.parent.name, names):
@@ -226,7 +227,7 @@ def _read_stored(path: Path) -> Experiment:
 
 @contextmanager
 def _skip_unreadable(name: str, names: Collection[str] | None) -> Iterator[None]:
-    """What another version of carrycast left must not spoil the report of what was run now."""
+    """Skip an experiment that cannot be read, such as one of another version, unless it is one of `names`."""
     try:
         yield
     except UserError as error:
@@ -236,7 +237,7 @@ def _skip_unreadable(name: str, names: Collection[str] | None) -> Iterator[None]
 
 
 def _store(experiments: Sequence[Experiment], out: Path) -> None:
-    """Beside those of other experiments, whose runs stay too."""
+    """Store the definitions of experiments beside those of others."""
     for experiment in experiments:
         folder = out / DEFINITIONS / experiment.name
         shutil.rmtree(folder, ignore_errors=True)
@@ -252,7 +253,7 @@ def _store(experiments: Sequence[Experiment], out: Path) -> None:
 
 
 def _write_report(out: Path, spark: "SparkSession", names: Collection[str] | None = None) -> ExperimentReport:
-    """The report of everything in a directory; what is returned is about the experiments named, or all."""
+    """Write the report of all experiments in a directory; return the part about the named experiments, or all."""
     experiments = read_stored_experiments(out, names)
     _update_own_metrics(experiments, out, spark)
     records = read_runs(out)
@@ -301,12 +302,15 @@ def _write_report(out: Path, spark: "SparkSession", names: Collection[str] | Non
 
 
 def _update_own_metrics(experiments: Sequence[Experiment], out: Path, spark: "SparkSession") -> None:
-    """Compute them again, since a function may be another than it was. A run that failed has none."""
-    asking = {experiment.name: experiment for experiment in experiments if experiment.own}
-    if not asking:
+    """Compute the users' own metrics of finished runs from traces, and add them to runs.parquet.
+
+    They are computed each time, because the functions may have changed.
+    """
+    with_own = {experiment.name: experiment for experiment in experiments if experiment.own}
+    if not with_own:
         return
     records = read_runs(out)
-    for name, experiment in asking.items():
+    for name, experiment in with_own.items():
         finished = {
             str(record["key"]): record for record in records if record["experiment"] == name and record["error"] is None
         }
@@ -350,13 +354,14 @@ def _select_experiment(experiment: Experiment, found: Summaries) -> dict[tuple[s
 
 
 def read_summaries(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> dict[tuple[str, str, str], Interval]:
-    """(experiment, point, metric) -> mean and interval, by Spark over runs.parquet."""
+    """Compute the means of all metrics from runs.parquet: (experiment, point, metric) -> mean and interval."""
     found = summarize(_read_rows(out, spark), metrics)
     return {(one.experiment, one.point, one.metric): one.interval for one in found}
 
 
 def _read_rows(out: Path, spark: "SparkSession") -> "DataFrame":
-    """The rows of runs.parquet. The executors of a cluster need not see the file: they are sent what is in it."""
+    """Return runs.parquet as a DataFrame. On a cluster the driver sends the rows, because executors may not see the
+    file."""
     if is_local_session(spark):
         return spark.read.parquet(str((out / RUNS_FILE).resolve()))
     return spark.createDataFrame(read_runs_table(out))
@@ -365,7 +370,7 @@ def _read_rows(out: Path, spark: "SparkSession") -> "DataFrame":
 def _compute_differences(
     experiments: Sequence[Experiment], out: Path, spark: "SparkSession", metrics: Sequence[str]
 ) -> Summaries:
-    """The paired differences of points to their references, by Spark, for experiments that have one."""
+    """Compute the paired differences of points to their references, for experiments with a reference."""
     pairs = [(experiment.name, *pair) for experiment in experiments for pair in reference_pairs(experiment)]
     if not pairs:
         return {}
@@ -384,7 +389,7 @@ def _mean_rows(section: ReportSection, summary: Summary) -> list[dict[str, objec
 
 
 def versions(experiments: Sequence[Experiment]) -> dict[str, str]:
-    """What the numbers depend on besides the settings."""
+    """Return the versions of the software on which the numbers depend."""
     found = {"Python": python_version()}
     for package in ("carrycast", "numpy", "msgspec", "pyspark", "pyarrow"):
         try:

@@ -1,4 +1,4 @@
-"""The runs of an experiment as claims and figures need them: metrics by seed, means, differences, and served pairs."""
+"""The results of an experiment for claims and figures: metrics by seed, means, differences, and served pairs."""
 
 import math
 from collections.abc import Sequence
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass
 class Results:
-    """Rows of runs with the experiment that they belong to."""
+    """The records of an experiment's runs."""
 
     experiment: Experiment
     records: Sequence[Record]
     out: Path
     spark: "SparkSession | None" = None
-    """Needed only for served pairs, which come from traces."""
+    """Needed only for served pairs, which are computed from traces."""
     _served: "DataFrame | None" = field(default=None, init=False)
 
     def points(self, selector: Selector) -> list[Point]:
-        """The points of a selection."""
+        """Return the points of a selection."""
         return [point for point in self.experiment.points if point.matches(selector)]
 
     def by_seed(self, point: Point, metric: str) -> dict[int, float | None]:
-        """A metric's value at every seed of a point."""
+        """Return the value of a metric at every seed of a point."""
         found: dict[int, float | None] = {}
         for record in self.records:
             if record["experiment"] == self.experiment.name and record["point"] == point.name:
@@ -44,11 +44,12 @@ class Results:
         return found
 
     def select(self, selector: Selector, metric: str) -> dict[int, float | None]:
-        """Per seed, the metric's mean over the points of a selection."""
+        """Return, by seed, the mean of a metric over the points of a selection."""
         return average([self.by_seed(point, metric) for point in self.points(selector)])
 
     def timeline(self, selector: Selector, metric: str) -> list[tuple[float, Interval]]:
-        """A sampled metric over time: at each time the mean over seeds, of means over the points of a selection."""
+        """Return a sampled metric over time: at each time, the mean over seeds of the means over the selected
+        points."""
         points = {point.name for point in self.points(selector)}
         found: dict[float, dict[int, list[float]]] = {}
         for record in self.records:
@@ -67,16 +68,16 @@ class Results:
         ]
 
     def mean(self, selector: Selector, metric: str, exact: bool = False) -> Interval:
-        """The mean over the seeds of a selection."""
+        """Return the mean of a metric over the seeds of a selection."""
         return confidence_interval(self.select(selector, metric).values(), metric_bounds(metric), exact)
 
     def difference(self, left: Selector, right: Selector, metric: str, exact: bool = False) -> Interval:
-        """left - right, paired by seed."""
+        """Return the mean of left - right, paired by seed."""
         found = paired_differences(self.select(left, metric), self.select(right, metric))
         return confidence_interval(found, metric_bounds(metric, difference=True), exact)
 
     def served_pairs(self) -> "DataFrame | None":
-        """Every served pair: point, seed, event, node, delay_s, hops. None if the runs left no traces."""
+        """Return every served pair: point, seed, event, node, delay_s, hops. None if there are no traces."""
         finished = [
             record
             for record in self.records
@@ -89,13 +90,13 @@ class Results:
             pairs = served_pairs(*read_tables(self.spark, folders)).drop("published_s")
             runs = [(record["run"], record["point"], record["seed"]) for record in finished]
             named = self.spark.createDataFrame(runs, "run string, point string, seed bigint")
-            # Figures and claims ask several times; the traces are read once.
+            # Several figures and claims use the pairs; the traces are read once.
             self._served = pairs.join(named, "run").drop("run").persist()
         return self._served
 
 
 class CommonPairs(NamedTuple):
-    """Two selections over the pairs that both served."""
+    """A comparison of two selections over the pairs that both served."""
 
     pairs: int
     largest_s: float | None
@@ -103,7 +104,7 @@ class CommonPairs(NamedTuple):
 
 
 def common_pairs(results: Results, left: Selector, right: Selector) -> CommonPairs | None:
-    """Compare delays pair by pair, seed by seed; None if the traces are gone."""
+    """Compare the delays of two selections pair by pair, at equal seeds; None if there are no traces."""
     from pyspark.sql import functions as f
 
     served = results.served_pairs()
@@ -124,21 +125,21 @@ def common_pairs(results: Results, left: Selector, right: Selector) -> CommonPai
 
 
 def time_grid(longest_s: float, shortest_s: float = 0.001, steps_per_decade: int = 24) -> list[float]:
-    """Times in even steps of their logarithm. A millisecond is below any radio's hop."""
+    """Return times in even steps of their logarithm. A millisecond is shorter than a hop on any radio."""
     decades = math.log10(max(longest_s, 10 * shortest_s) / shortest_s)
     count = math.ceil(decades * steps_per_decade)
     return [shortest_s * 10 ** (step / steps_per_decade) for step in range(count + 1)]
 
 
 def served_share_over_time(results: Results, times_s: Sequence[float]) -> dict[str, list[Interval]] | None:
-    """For each point, the share of eligible pairs served within each time, over its seeds."""
+    """Return, for each point, the share of eligible pairs served within each time, over its seeds."""
     from pyspark.sql import functions as f
 
     served = results.served_pairs()
     if served is None:
         return None
     grid = f.array(*(f.lit(time_s) for time_s in times_s))
-    # Half a microsecond of grace: a time on the grid and a delay of the same length differ in their last bits.
+    # A delay equal to a time of the grid may differ from it in the last bits: half a microsecond is tolerated.
     step = f.size(f.filter(grid, lambda time_s: time_s < f.col("delay_s") - 5e-7))
     counted = served.groupBy("point", "seed", step.alias("step")).count().collect()
     counts: dict[tuple[str, int], dict[int, int]] = {}

@@ -1,4 +1,4 @@
-"""Errors of Spark in one line, as people read them."""
+"""Shorten the errors of Spark to one line."""
 
 import re
 
@@ -6,7 +6,8 @@ MAX_REASON_LENGTH = 300
 
 
 def failure_reason(error: BaseException) -> str:
-    """The reason of a failed Spark job in one line; for a failure in Python, the error raised without its traceback."""
+    """Return the reason of a failed Spark job in one line. A failure in Python gives the error without its
+    traceback."""
     text = str(error)
     _, traceback, rest = text.partition("Traceback (most recent call last):")
     raised = next((line for line in rest.splitlines() if line and not line[0].isspace()), "") if traceback else ""
@@ -19,7 +20,7 @@ def failure_reason(error: BaseException) -> str:
 
 
 def query_error(error: Exception) -> str:
-    """What Spark reports about a query, in one line, without its error codes and the position in the text."""
+    """Return the first line of a query's error, without Spark's error codes and the position in the text."""
     text = str(error).split("JVM stacktrace")[0]
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return re.sub(r"^\[[\w.]+\]\s*|\s*SQLSTATE: \w+\s*", " ", first).strip().rstrip(".; ")

@@ -1,7 +1,7 @@
-"""The one SparkSession of a process: embedded in it unless a cluster is named.
+"""The SparkSession of a process: embedded in the process unless a cluster is named.
 
-The settings suit what carrycast asks of Spark: few, long, independent simulations in Python, then small tables. The
-Java side should cost next to nothing beside them."""
+The settings suit the jobs of carrycast: few, long, independent simulations in Python, and small tables. The Java side
+should cost little in comparison."""
 
 import atexit
 import os
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 DEFAULTS_FILE = "spark-defaults.conf"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-"""Added to, never replaced: ours keep Spark's log in one line."""
+"""User options are appended to ours, which reduce Spark's log to one line per error."""
 PYTHON = "spark.pyspark.python"
 _KEY = re.compile(r"spark\.[A-Za-z0-9_.\-]+")
 _LINE = re.compile(r"\s*([^\s=:]+)\s*[=:\s]\s*(.*?)\s*")
-MOST_BYTES = 1 << 20
+MAX_PROPERTIES_BYTES = 1 << 20
 
 
 def parse_conf(texts: Sequence[str]) -> dict[str, str]:
-    """What `--conf` was given; a UserError for what is no setting."""
+    """Parse the values of `--conf`; raise a UserError for one that is no Spark setting."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -57,8 +57,8 @@ def parse_conf(texts: Sequence[str]) -> dict[str, str]:
 
 
 def read_spark_defaults(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What stands in the `spark-defaults.conf` of SPARK_CONF_DIR, else of SPARK_HOME. Where the runs are is said by
-    `--master` alone."""
+    """Read the `spark-defaults.conf` of SPARK_CONF_DIR, else of SPARK_HOME, without `spark.master`: only `--master`
+    sets the master."""
     folder = environment.get("SPARK_CONF_DIR")
     home = environment.get("SPARK_HOME")
     if not folder and not home:
@@ -70,7 +70,7 @@ def read_spark_defaults(environment: Mapping[str, str] = os.environ) -> dict[str
 
 
 def merge_settings(ours: Mapping[str, str], fixed: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
-    """All settings of a session: `fixed` are ours that a file may not change, since something would break."""
+    """Merge all settings of a session. `fixed` are ours that the file may not change, because carrycast needs them."""
     written = read_spark_defaults()
     made = {**ours, **written, **fixed, **asked}
     given = asked.get(JAVA_OPTIONS, written.get(JAVA_OPTIONS))
@@ -80,10 +80,10 @@ def merge_settings(ours: Mapping[str, str], fixed: Mapping[str, str], asked: Map
 
 
 def _read_properties(path: Path) -> dict[str, str]:
-    """A file of Java's properties; a line that ends in a backslash goes on in the next."""
+    """Read a Java properties file. A line that ends with a backslash continues on the next line."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise UserError(f"{path}: has more than {MOST_BYTES} bytes, so it is no file of Spark's settings")
+        if path.stat().st_size > MAX_PROPERTIES_BYTES:
+            raise UserError(f"{path}: has more than {MAX_PROPERTIES_BYTES} bytes, so it is no file of Spark's settings")
         text = path.read_text("utf-8")
     except FileNotFoundError:
         return {}
@@ -96,14 +96,14 @@ def _read_properties(path: Path) -> dict[str, str]:
     return found
 
 
-# A lost worker is tried again; what fails this often is broken. It is also Spark's own default on clusters.
+# Spark's own default on clusters (spark.task.maxFailures); embedded, Spark would not retry a task.
 ATTEMPTS_PER_TASK = 4
-# Spark idles at 200 MB; tables of metrics and the shuffles of a trace fit beside it, also on a small laptop.
+# Spark itself takes 200 MB. Tables of metrics and the shuffles of a trace fit into the rest.
 DRIVER_MEMORY = "1g"
-# How long the Java side may take to clean up after itself, on a busy machine too, before it is ended.
+# The time for the Java process to clean up, also on a busy machine, before it is killed.
 STOP_TIMEOUT_S = 60.0
 
-# Errors of Spark are one line each, and none where they raise in the caller too or a lost worker is replaced.
+# Errors of Spark are logged as one line each. Errors that the caller gets as exceptions anyway are not logged.
 _LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -137,7 +137,7 @@ logger.streaming.level = off
 
 
 class _RunningSession:
-    """A started session, the master it runs on and the directory that goes with it."""
+    """A started session, its master, and its temporary directory."""
 
     def __init__(self, spark: "SparkSession", master: str, scratch: Path) -> None:
         self.spark = spark
@@ -152,7 +152,7 @@ _requested: dict[str, str] = {}
 
 
 def configure(settings: Mapping[str, str]) -> None:
-    """Set the Spark settings of the SparkSession that this process will start; a UserError if it runs with others."""
+    """Set the Spark settings of this process' session; raise a UserError if it already runs with others."""
     global _requested
     with _lock:
         if _running is not None and dict(settings) != _requested:
@@ -161,7 +161,7 @@ def configure(settings: Mapping[str, str]) -> None:
 
 
 def scratch_folder(spark: "SparkSession") -> Path:
-    """A directory that goes when the session of this process does."""
+    """Return the temporary directory of the session, which is removed when the session stops."""
     with _lock:
         if _running is None or _running.spark is not spark:
             raise WorkError("on a cluster only a session of carrycast.analysis.spark.spark_session can be used")
@@ -169,11 +169,11 @@ def scratch_folder(spark: "SparkSession") -> Path:
 
 
 def session(name: str, master: str | None = None, cores: int | None = None) -> "SparkSession":
-    """The SparkSession of this process, started on the first call.
+    """Return the SparkSession of this process, which starts on the first call.
 
-    `master` is a cluster's address; without one Spark runs inside this process on `cores` cores (all there are).
-    Workers can import whatever this process can when the session starts; those of a cluster are sent carrycast and
-    whatever else has been imported from outside the installation.
+    `master` is the address of a cluster. Without one, Spark runs inside this process on `cores` cores (default: all).
+    Embedded workers can import all that this process can import. The executors of a cluster are sent carrycast and the
+    modules imported from outside the installation.
     """
     global _running
     with _lock:
@@ -202,7 +202,7 @@ def session(name: str, master: str | None = None, cores: int | None = None) -> "
 
 
 def stop_session() -> None:
-    """End the session of this process, its Java and its files. Without a session this does nothing."""
+    """Stop the session of this process, if there is one, with its Java process and its files."""
     global _running
     with _lock:
         if _running is None:
@@ -223,7 +223,7 @@ def _local_master(cores: int | None) -> str:
 
 
 def check_spark_installed() -> None:
-    """Refuse at once what will need Spark, before it has shown or written anything."""
+    """Raise a UserError if Spark is not installed. Commands call this before they print or write anything."""
     try:
         import pyspark  # noqa: F401
     except ImportError as error:
@@ -256,12 +256,12 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
     logging.write_text(_LOGGING)
     java_options = [
         f"-Dlog4j2.configurationFile={logging.as_uri()}",
-        # Collecting in parallel and compiling to the last degree cost more CPU than short jobs win back.
+        # For short jobs, parallel garbage collection and full compilation cost more CPU than they save.
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
-        # With that alone it keeps room for 48 MB of compiled code; a watch that runs for hours needs more.
+        # TieredStopAtLevel=1 reduces the code cache to 48 MB, too little for a stream that runs for hours.
         "-XX:ReservedCodeCacheSize=192m",
-        # No file of counters in the machine's temp directory.
+        # Write no performance counters to the temporary directory.
         "-XX:-UsePerfData",
     ]
     ours = {
@@ -286,7 +286,7 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
     if is_local(master):
         fixed["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(own_import_paths())
     else:
-        # Rows and traces arrive with each task, and only those of a few tasks are in memory at once.
+        # Results arrive with each task, and only those of a few tasks are in memory at once.
         ours["spark.driver.maxResultSize"] = "0"
     return merge_settings(ours, fixed, _requested)
 
@@ -300,7 +300,7 @@ def _variables(master: str, java_home: Path, settings: Mapping[str, str], scratc
     elif is_local(master) or "PYSPARK_PYTHON" not in os.environ:
         variables["PYSPARK_PYTHON"] = sys.executable
     if master.startswith("local"):
-        # Spark is the one installed beside this Python, whatever else the machine has.
+        # Use the Spark that is installed with this Python, even if the machine has another.
         package = find_spec("pyspark")
         assert package is not None
         assert package.origin is not None
@@ -310,7 +310,7 @@ def _variables(master: str, java_home: Path, settings: Mapping[str, str], scratc
 
 
 def _link_spark_home(home: Path, to: Path) -> Path:
-    """Make a folder of links to Spark's files: the workers of a `local-cluster` write into it."""
+    """Make a folder of links to Spark's files, because the workers of a `local-cluster` write into SPARK_HOME."""
     to.mkdir()
     for path in home.iterdir():
         (to / path.name).symlink_to(path)
@@ -319,7 +319,7 @@ def _link_spark_home(home: Path, to: Path) -> Path:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for the processes started meanwhile; Spark reads some from nowhere else."""
+    """Set environment variables while the body runs, for the processes that it starts."""
     before = {key: os.environ.get(key) for key in variables}
     os.environ.update(variables)
     try:
@@ -333,7 +333,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _end_java() -> None:
-    """End the Java process too: Spark would keep it, with its settings, until Python exits."""
+    """End the Java process, which Spark would keep, with its settings, until Python exits."""
     pyspark = sys.modules.get("pyspark")
     gateway = pyspark.SparkContext._gateway if pyspark is not None else None
     if pyspark is None or gateway is None:

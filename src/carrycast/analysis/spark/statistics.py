@@ -1,13 +1,13 @@
-"""The mean of some runs with its 95 % confidence interval: every confidence interval of carrycast is computed here.
+"""The mean of some runs with its 95 % confidence interval. Every confidence interval of carrycast is computed here.
 
-For few runs of a skewed measure (a median delay, a delivery ratio near one) a confidence interval by Student's t misses
-the mean too often: it must reach farther on the side to which the values are skewed. Hall's transformation of the t
-statistic does that (P. Hall, "On the removal of skewness by transformation", JRSS B 54, 1992). A confidence interval
-here covers both Student's and Hall's, so it is never shorter than Student's on either side.
+For few runs of a skewed measure (a median delay, a delivery ratio near one), Student's t interval misses the mean too
+often: the interval must extend farther on the side to which the values are skewed. Hall's transformation of the t
+statistic does that (P. Hall, "On the removal of skewness by transformation", JRSS B 54, 1992). The interval used here
+covers both Student's and Hall's, so it is never shorter than Student's on either side.
 
-Equal values say nothing about runs that were not made. They have a confidence interval only where the measure has
-bounds: if n runs are equal then, with 95 % confidence, at most 1 - 0.025^(1/n) of all runs differ, and no farther than
-the bounds. Two runs give a mean and no confidence interval.
+If all values are equal, there is a confidence interval only if the measure has bounds: of n equal runs follows, with 95
+% confidence, that at most 1 - 0.025^(1/n) of all runs differ, and these lie within the bounds. Two runs give a mean and
+no confidence interval.
 """
 
 import math
@@ -21,7 +21,7 @@ MIN_RUNS = 3
 """Fewer runs have no confidence interval."""
 
 ROUNDING = 1e-12
-"""Values whose relative difference is no larger than this are equal: it is rounding, no spread."""
+"""Values whose relative difference is no larger than this count as equal: they differ only by rounding."""
 
 Bounds = tuple[float, float]
 
@@ -39,33 +39,33 @@ class Interval(NamedTuple):
     error: float | None = None
     """The standard error of the mean, if the values differ."""
     skew: float = 0.0
-    """The skewness of the values, divided by the root of their number."""
+    """The skewness of the values, divided by the square root of their number."""
     bounds: Bounds | None = None
-    """Of the measure, if all values were equal."""
+    """The bounds of the measure, if all values are equal."""
 
     def as_row(self) -> dict[str, object]:
-        """The number of runs, the mean and both ends."""
+        """Return the number of runs, the mean and both ends."""
         return {"n": self.n, "mean": self.mean, "low": self.low, "high": self.high}
 
     @property
     def exact(self) -> bool:
-        """Whether it is the mean itself, not an estimate of it."""
+        """Whether this is the mean itself, not an estimate of it."""
         return self.low is not None and self.error is None and self.bounds is None
 
     @property
     def below(self) -> float:
-        """How far it reaches below the mean; 0 without an interval."""
+        """The distance from the lower end to the mean; 0 without an interval."""
         return 0.0 if self.mean is None or self.low is None else self.mean - self.low
 
     @property
     def above(self) -> float:
-        """How far it reaches above the mean; 0 without an interval."""
+        """The distance from the mean to the upper end; 0 without an interval."""
         return 0.0 if self.mean is None or self.high is None else self.high - self.mean
 
     def p_value(self, value: float) -> float | None:
-        """The two-sided p-value of the hypothesis that the true mean is this value: below 0.05 outside the interval.
+        """Return the two-sided p-value of the hypothesis that the true mean is this value; None without an interval.
 
-        None where there is no interval.
+        It is below 0.05 for values outside the interval.
         """
         if self.mean is None or self.low is None:
             return None
@@ -81,7 +81,7 @@ class Interval(NamedTuple):
 
 
 def confidence_interval(values: Iterable[float | None], bounds: Bounds | None = None, exact: bool = False) -> Interval:
-    """The confidence interval of the mean. Values that do not exist are left out.
+    """Return the confidence interval of the mean. Missing values (None) are left out.
 
     `bounds` are those of the measure. `exact`: the measure is not random, so equal values are the mean itself.
     """
@@ -91,7 +91,7 @@ def confidence_interval(values: Iterable[float | None], bounds: Bounds | None = 
         return Interval(0, None, None, None)
     low, high = min(known), max(known)
     if bounds is not None and not bounds[0] <= low <= high <= bounds[1]:
-        # The name of a user's metric may sound like a share. Its values say that it is none.
+        # A user's metric may be named like a share although its values show that it is none.
         bounds = None
     if low == high or high - low <= ROUNDING * max(abs(low), abs(high)) < math.inf:
         return _constant_interval(n, known[0], bounds, exact)
@@ -101,7 +101,7 @@ def confidence_interval(values: Iterable[float | None], bounds: Bounds | None = 
 
 
 def ratio_confidence_interval(above: Sequence[float], below: Sequence[float], exact: bool = False) -> Interval:
-    """The ratio of two means over the same runs, with a confidence interval by linearization (Cochran)."""
+    """Return the ratio of two means over the same runs, with a confidence interval by linearization (Cochran)."""
     n = len(above)
     if n == 0 or math.fsum(below) == 0:
         return Interval(n, None, None, None)
@@ -115,27 +115,27 @@ def ratio_confidence_interval(above: Sequence[float], below: Sequence[float], ex
 
 @lru_cache(maxsize=4096)
 def t_quantile(degrees: int) -> float:
-    """The two-sided 95 % quantile of Student's t: P(|T| <= t) = 0.95."""
-    # Imported here: workers that only simulate need no scipy.
+    """Return the two-sided 95 % quantile of Student's t: P(|T| <= t) = 0.95."""
+    # Imported here, because executors that only simulate need no scipy.
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
 
 def _t_p_value(t: float, degrees: int) -> float:
-    """P(|T| > t) of Student's t."""
+    """Return P(|T| > t) of Student's t."""
     from scipy.special import stdtr
 
     return 2 * float(stdtr(degrees, -t))
 
 
 def hall_transform(t: float, skew: float) -> float:
-    """Hall's transformation of a t statistic: what it would be if the values were not skewed."""
+    """Return Hall's transformation of a t statistic, which corrects it for skewness."""
     return t + skew * (t * t / 3 + 1 / 6) + skew * skew * t**3 / 27
 
 
 def _inverse_hall_transform(t: float, skew: float) -> float:
-    """The t statistic of a transformed one: the inverse of `hall_transform`."""
+    """Return the inverse of `hall_transform`."""
     return t if abs(skew) < 1e-9 else 3 / skew * (math.cbrt(1 + skew * (t - skew / 6)) - 1)
 
 
@@ -150,12 +150,12 @@ def _constant_interval(n: int, value: float, bounds: Bounds | None, exact: bool)
 
 
 def _hall_interval(middle: float, residuals: Sequence[float]) -> Interval:
-    """The confidence interval of an estimate, from the residuals of its observations; none if one is infinite."""
+    """Return the confidence interval of an estimate from the residuals of its observations; none if one is infinite."""
     n = len(residuals)
     widest = max(abs(residual) for residual in residuals)
     if n < MIN_RUNS or not math.isfinite(middle) or not math.isfinite(widest):
         return Interval(n, middle, None, None)
-    # Relative to the widest, so that neither the squares nor the cubes of tiny spreads vanish.
+    # Scaled by the largest residual, so that the squares and cubes of tiny residuals do not underflow.
     parts = [residual / widest for residual in residuals]
     squares, cubes = math.fsum(part**2 for part in parts), math.fsum(part**3 for part in parts)
     error = widest * math.sqrt(squares / (n - 1) / n)
@@ -166,9 +166,9 @@ def _hall_interval(middle: float, residuals: Sequence[float]) -> Interval:
 
 
 def _clip_interval(found: Interval, bounds: Bounds) -> Interval:
-    """An interval without the part outside the bounds, where no mean can lie.
+    """Cut off the part of an interval outside the bounds, where no mean can lie.
 
-    That does not change how often it contains the true mean, and the skewness of values near a bound is already in it.
+    This does not change how often the interval contains the true mean.
     """
     if found.low is None or found.high is None:
         return found
@@ -176,7 +176,7 @@ def _clip_interval(found: Interval, bounds: Bounds) -> Interval:
 
 
 def paired_differences(left: Mapping[int, float | None], right: Mapping[int, float | None]) -> list[float]:
-    """left - right for every seed at which both exist. A difference that is only rounding counts as 0."""
+    """Return left - right for every seed at which both exist. A difference due to rounding counts as 0."""
     differences = []
     for seed, value in left.items():
         other = right.get(seed)
@@ -186,7 +186,7 @@ def paired_differences(left: Mapping[int, float | None], right: Mapping[int, flo
 
 
 def average(rows: Sequence[Mapping[int, float | None]]) -> dict[int, float | None]:
-    """Per seed, the mean over several points, so that a seed stays one observation; None where one is missing."""
+    """Return, by seed, the mean over several points; None where one is missing. A seed stays one observation."""
     seeds = sorted({seed for row in rows for seed in row})
     means: dict[int, float | None] = {}
     for seed in seeds:

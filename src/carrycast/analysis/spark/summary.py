@@ -1,4 +1,8 @@
-"""The means of an experiment for a terminal: some metrics of every point, and where the rest is."""
+"""Means with 95 % confidence intervals per point of a sweep, paired differences, and their tables and sentences.
+
+Spark computes them from the rows of runs. A metric that does not exist in a run, such as a delay when nothing arrived,
+is left out of the mean and counted as missing; so are failed runs.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +22,7 @@ POINT = ["experiment", "point"]
 
 
 class MetricSummary(NamedTuple):
-    """A metric of a point over its runs, or its paired difference to the reference of the point."""
+    """A metric of a point over its runs, or the paired differences to the point's reference."""
 
     experiment: str
     point: str
@@ -29,14 +33,15 @@ class MetricSummary(NamedTuple):
 
 
 def summarize(runs: "DataFrame", metrics: Sequence[str] = METRICS) -> list[MetricSummary]:
-    """The mean of every metric of every point."""
+    """Return the mean of every metric at every point."""
     return _compute_intervals(_to_long_format(runs, [*POINT, "seed"], metrics), "value", difference=False)
 
 
 def summarize_differences(
     runs: "DataFrame", pairs: "DataFrame", metrics: Sequence[str] = METRICS
 ) -> list[MetricSummary]:
-    """The differences point - reference over the seeds that both have; `pairs` has experiment, point, reference."""
+    """Return the differences point - reference over the seeds that both have; `pairs` has experiment, point,
+    reference."""
     from pyspark.sql import functions as f
 
     long = _to_long_format(runs, [*POINT, "seed"], metrics)
@@ -50,7 +55,7 @@ def summarize_differences(
 
 
 def _to_long_format(runs: "DataFrame", ids: list[str], metrics: Sequence[str]) -> "DataFrame":
-    """One row per run and metric."""
+    """Return one row per run and metric."""
     from pyspark.sql import functions as f
 
     def column(metric: str) -> "Column":
@@ -62,10 +67,10 @@ def _to_long_format(runs: "DataFrame", ids: list[str], metrics: Sequence[str]) -
 
 
 def _compute_intervals(rows: "DataFrame", column: str, difference: bool) -> list[MetricSummary]:
-    """The mean and confidence interval of each group. Spark gathers the values; executors need no scipy."""
+    """Return the confidence interval of each group. The driver computes it, so that executors need no scipy."""
     from pyspark.sql import functions as f
 
-    # A list leaves out what does not exist; its order does not change a sum.
+    # collect_list leaves nulls out. The order of the values does not change their sum (`math.fsum`).
     grouped = rows.groupBy(*POINT, "metric").agg(
         f.collect_list(column).alias("values"), f.count(f.lit(1)).alias("runs")
     )
@@ -79,26 +84,26 @@ def _compute_intervals(rows: "DataFrame", column: str, difference: bool) -> list
 
 MOST_METRICS = 4
 MOST_POINTS = 24
-"""More do not fit a screen; the page and its tables have them all."""
+"""More rows and columns do not fit a screen. The report has all of them."""
 NO_INTERVAL = Interval(0, None, None, None)
 
 
 @dataclass(frozen=True)
 class ExperimentMeans:
-    """Of one experiment: (point, metric) -> mean and interval."""
+    """The means of one experiment, by point and metric."""
 
     experiment: Experiment
     found: Mapping[tuple[str, str], Interval]
 
     @property
     def metrics(self) -> Sequence[str]:
-        """What is shown: the headline's, else the first."""
+        """The metrics of the table: those of the headline, else the first ones."""
         definition = self.experiment.definition
         wanted = definition.metrics if definition.headline is None else definition.headline.metrics
         return list(wanted)[:MOST_METRICS]
 
     def as_row(self) -> dict[str, object]:
-        """As `--json` prints it: all there are."""
+        """Return all metrics, as `--json` prints them."""
         points = [
             {
                 "point": point.name,
@@ -114,25 +119,25 @@ class ExperimentMeans:
 
     @property
     def title(self) -> str:
-        """What the table shows."""
+        """The title of the table."""
         return f"{self.experiment.name}: means with 95 % intervals"
 
     @property
     def rest(self) -> str:
-        """Where that is which it does not show."""
+        """A line that says where to find the points and metrics that the table does not show."""
         left_out = len(self.experiment.points) - MOST_POINTS
         more = f"{left_out} points more, and all metrics" if left_out > 0 else "all metrics"
         return f"{more}: tables/{self.experiment.name}-means.csv"
 
     def table(self) -> "Table":
-        """For a terminal."""
+        """Return the table for a terminal."""
         from rich.markup import escape
         from rich.table import Table
 
         points = self.experiment.points
         table = Table(box=None, padding=(0, 2, 0, 0))
         axes = [axis.name for axis in self.experiment.definition.axes]
-        # An axis with one label says nothing.
+        # Axes with a single label are left out.
         axes = [axis for axis in axes if len(self.experiment.labels(axis)) > 1] or axes[:1]
         for axis in axes:
             table.add_column(escape(axis))
@@ -148,13 +153,13 @@ class ExperimentMeans:
 
 
 PLACES = 2
-"""Of a ratio, as people read it; more where two would show no difference."""
+"""Decimal places of a ratio; more where two places would show no difference."""
 Found = Mapping[tuple[str, str], Interval]
 """(point, metric) -> mean or difference, and its interval."""
 
 
 def comparison_sentences(experiment: Experiment, means: Found, differences: Found) -> list[str]:
-    """Each point of an experiment beside its reference."""
+    """Return a sentence for each point that compares it with its reference."""
     found = []
     for point, reference in reference_pairs(experiment):
         more = differences.get((point, "delivery_ratio"), NO_INTERVAL)
@@ -164,7 +169,8 @@ def comparison_sentences(experiment: Experiment, means: Found, differences: Foun
 
 
 def reference_pairs(experiment: Experiment) -> list[tuple[str, str]]:
-    """Each point and the one that differs from it in having the first label of the reference's axis."""
+    """Return each point with its reference: the point that has the first label on the reference axis, all else
+    equal."""
     axis = experiment.definition.reference
     if not axis:
         return []
@@ -181,7 +187,8 @@ def reference_pairs(experiment: Experiment) -> list[tuple[str, str]]:
 def comparison_sentence(
     protocol: str, reference: str, more: Interval, frames: Interval, reference_frames: Interval
 ) -> str:
-    """What is to be said of a protocol beside the reference: `more` is its paired difference in delivery."""
+    """Return a sentence that compares a protocol with the reference; `more` is the paired difference of delivery
+    ratios."""
     if more.mean is None:
         return f"Nothing can be said of {protocol} beside {reference}: no run of both had anything to deliver."
     price = _price(frames, reference_frames)

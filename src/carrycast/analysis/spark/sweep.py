@@ -1,8 +1,8 @@
-"""The sweep: a DataFrame of runs to do -> one simulation per row, anywhere -> a DataFrame of their metrics.
+"""The sweep: Spark maps a DataFrame of planned runs to a DataFrame of their metrics, one simulation per row.
 
-Rows are independent and their seeds come with them, so any partitioning gives the same result. What is done is written
-at once and skipped by the next start; a run that raises becomes a row with its error; a worker that dies is replaced by
-Spark, and a run that kills every worker given to it becomes an error too.
+Each row holds its own seed, so any partitioning gives the same result. Finished runs are written at once and skipped by
+the next start. A failed run becomes a row with its error. Spark replaces a worker process that crashes; a run that
+crashes every worker becomes a row with an error too.
 """
 
 import sys
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-# Rows in a batch to the driver: a batch of one row costs as much as the shortest run.
-MOST_AT_ONCE = 256
+# Rows per batch to the driver. A batch of one row costs as much as the shortest run.
+BATCH_ROWS = 256
 
 
 def run_sweep(
@@ -56,7 +56,7 @@ def run_sweep(
     partitions: int | None = None,
     quiet: bool = False,
 ) -> list[Record]:
-    """Do the missing runs, with a lock on the folder, and return all rows."""
+    """Execute the missing runs, with a lock on the output folder, and return the records of all runs."""
     with lock_folder(out):
         rows: list[Record] = run_missing(experiments, out, lambda: spark, simulate, partitions, quiet).to_pylist()
     return rows
@@ -70,10 +70,10 @@ def run_missing(
     partitions: int | None = None,
     quiet: bool = False,
 ) -> "pa.Table":
-    """Do every run that is not done yet and write `runs.parquet`; returns the experiments' rows, ordered by plan.
+    """Execute every run that is not finished and write `runs.parquet`; return the experiments' rows, ordered by plan.
 
-    Rows that other experiments have in `runs.parquet` stay there. Spark is started if there is a run to do. The caller
-    holds the folder.
+    Rows of other experiments stay in `runs.parquet`. Spark is started only if a run is missing. The caller holds the
+    lock of the folder.
     """
     import pyarrow as pa
 
@@ -98,24 +98,24 @@ def run_missing(
 
 
 def runs_dataframe(spark: "SparkSession", runs: Sequence[PlannedRun], partitions: int | None = None) -> "DataFrame":
-    """The runs to do as a DataFrame whose partitions are the tasks."""
+    """Return planned runs as a DataFrame with one partition per task."""
     parts = partition_runs(runs, spark.sparkContext.defaultParallelism, not is_local_session(spark))
     if partitions is not None:
         parts = [[run for part in parts[place::partitions] for run in part] for place in range(partitions)]
     rows = [[msgspec.structs.astuple(run) for run in part] for part in parts]
     schema = ", ".join(f"{field} {'bigint' if field == 'seed' else 'string'}" for field in PlannedRun.__struct_fields__)
-    # One element per slice, unpacked on the other side, so that a slice is a task.
+    # Each slice of the RDD has one element, a list of rows, so that a slice is a task.
     rdd = spark.sparkContext.parallelize(rows, len(rows)).flatMap(_identity)
     return spark.createDataFrame(rdd, schema, verifySchema=False)
 
 
 def simulate_dataframe(runs: "DataFrame", out: Path, simulate: Simulate = simulate_run) -> "DataFrame":
-    """The plan that simulates: runs to do -> rows as runs.parquet has them."""
+    """Return the DataFrame that executes planned runs and has the rows of runs.parquet."""
     return runs.mapInArrow(make_worker(str(out), simulate), record_ddl())
 
 
 def write_runs(rows: "pa.Table", out: Path) -> None:
-    """Write `runs.parquet`, whole or not at all."""
+    """Write `runs.parquet` atomically."""
     import pyarrow.parquet as pq
 
     with atomic_file(out / RUNS_FILE) as unfinished:
@@ -123,13 +123,13 @@ def write_runs(rows: "pa.Table", out: Path) -> None:
 
 
 def read_runs(out: Path) -> list[Record]:
-    """The rows of a `runs.parquet`."""
+    """Read the rows of a `runs.parquet`."""
     rows: list[Record] = read_runs_table(out).to_pylist()
     return rows
 
 
 def read_runs_table(out: Path) -> "pa.Table":
-    """The same as a table."""
+    """Read a `runs.parquet` as an Arrow table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -146,7 +146,7 @@ def read_runs_table(out: Path) -> "pa.Table":
 
 
 def _read_other_rows(experiments: Sequence[Experiment], out: Path, log: RunLog) -> "pa.Table":
-    """The rows that other experiments have in `runs.parquet`; a file that cannot be used is set aside."""
+    """Return the rows of other experiments in `runs.parquet`. An unreadable file is moved aside."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -164,7 +164,7 @@ def _read_other_rows(experiments: Sequence[Experiment], out: Path, log: RunLog) 
 def _run_on_spark(
     spark: "SparkSession", runs: Sequence[PlannedRun], out: Path, simulate: Simulate, partitions: int | None
 ) -> "pa.Table":
-    """The rows of runs, done here or on a cluster."""
+    """Execute runs, in this process or on a cluster, and return their rows."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -185,7 +185,7 @@ def _run_on_spark(
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether the user stopped the job: Spark then fails too, and its error hides the interrupt."""
+    """Whether the user interrupted the job. Spark then fails too, and its error hides the interrupt."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -198,7 +198,7 @@ def _identity(rows: Iterable[tuple[object, ...]]) -> Iterable[tuple[object, ...]
 
 
 def make_worker(out: str, simulate: Simulate) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
-    """The function of a worker process: planned runs of a partition in, their records out and in its journal."""
+    """Return the function for `mapInArrow`: from the planned runs of a partition to their records, also journaled."""
 
     def work(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         from pyspark import TaskContext
@@ -213,8 +213,8 @@ def make_worker(out: str, simulate: Simulate) -> Callable[[Iterable["pa.RecordBa
             TaskJournal(folder, context.partitionId() if context is not None else 0) as journal,
         ):
             for batch in batches:
-                for first in range(0, batch.num_rows, MOST_AT_ONCE):
-                    rows = batch.slice(first, MOST_AT_ONCE).to_pylist()
+                for first in range(0, batch.num_rows, BATCH_ROWS):
+                    rows = batch.slice(first, BATCH_ROWS).to_pylist()
                     runs = msgspec.convert(rows, list[PlannedRun])
                     records = [_execute_once(planned, journal, Path(out), simulate) for planned in runs]
                     yield from record_table(records).to_batches()

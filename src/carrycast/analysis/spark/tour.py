@@ -1,4 +1,4 @@
-"""The headline of each experiment, quickly: what a newcomer sees first."""
+"""The tour for newcomers: two short runs that play, then a small version of every experiment that has a headline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 NO_INTERVAL = Interval(0, None, None, None)
 OPENING = "baselines/islands"
 OPENING_PROTOCOLS = ["flooding", "epidemic"]
-"""One that sends and forgets, and one that carries."""
+"""One protocol that only forwards at once, and one that stores and carries."""
 SEED = 1
 
 
 @dataclass(frozen=True)
 class OpeningRun:
-    """One run of two protocols where the network is always partitioned."""
+    """The result of one run of each of two protocols in a network that is always partitioned."""
 
     nodes: int
     shares: Mapping[str, float]
-    """The delivery ratio of each."""
+    """The delivery ratio of each protocol."""
     page: Path
-    """Where both are played side by side."""
+    """The page that plays both side by side."""
 
 
 def run_opening(out: Path) -> OpeningRun:
-    """What convinces, within seconds: no Spark, two runs, and a page that plays them."""
+    """Run two protocols without Spark, within seconds, and write a page that plays them."""
     experiment = load_experiment(OPENING, quick=True)
     points = [point for point in experiment.points if point.matches({"protocol": list(OPENING_PROTOCOLS)})]
     scenarios = {point.labels["protocol"]: point.scenario for point in points}
@@ -52,16 +52,16 @@ def run_opening(out: Path) -> OpeningRun:
 
 @dataclass(frozen=True)
 class ExperimentTour:
-    """What was run, and what came out."""
+    """The experiments of a tour and their results."""
 
     experiments: Sequence[Experiment]
     summaries: Mapping[tuple[str, str, str], Interval]
     report: ExperimentReport
 
     def tables(self) -> "list[tuple[str, Table]]":
-        """For each experiment a title, and a row per point: a column per axis that varies and per headline metric.
+        """Return a title and a table per experiment: a row per point, a column per varying axis and headline metric.
 
-        Means alone: of so few runs an interval tells little, and the report has it.
+        The cells are means without intervals, which for so few runs are wide; the report has them.
         """
         return [(_title(experiment), self._table(experiment)) for experiment in self.experiments]
 
@@ -82,7 +82,7 @@ class ExperimentTour:
             metric: [self._mean_text(experiment.name, point.name, metric) for point in points]
             for metric in headline.metrics
         }
-        # What is the same at all points tells nothing.
+        # Metrics that are equal at all points are left out.
         telling = {metric: cells for metric, cells in columns.items() if len(set(cells)) > 1} or columns
         for axis in axes:
             table.add_column(escape(axis), no_wrap=True)
@@ -98,7 +98,7 @@ class ExperimentTour:
 
 
 def distinguishing_axes(experiment: Experiment) -> list[str]:
-    """The axes whose labels tell the points apart: none that is constant, none that follows from those before it."""
+    """Return the axes that distinguish the points: no constant axis, and none that is determined by those before it."""
     axes: list[str] = []
     for axis in (axis.name for axis in experiment.definition.axes):
         before = {tuple(point.labels[name] for name in axes) for point in experiment.points}
@@ -125,9 +125,9 @@ def run_tour(out: Path, master: str | None = None, quiet: bool = False) -> Exper
 
 
 def _title(experiment: Experiment) -> str:
-    """What the headline asks; of a paper its number too, and how many runs answer."""
+    """Return the title of an experiment's table: the paper's number, the headline, and the number of runs."""
     definition = experiment.definition
     assert definition.headline is not None
-    number_text = f"{definition.aliases[0]}: " if definition.paper and definition.aliases else ""
+    paper = f"{definition.aliases[0]}: " if definition.paper and definition.aliases else ""
     runs = len(experiment.seeds)
-    return f"{number_text}{definition.headline.title or definition.title} ({runs} run{'s' if runs > 1 else ''})"
+    return f"{paper}{definition.headline.title or definition.title} ({runs} run{'s' if runs > 1 else ''})"

@@ -1,8 +1,9 @@
-"""The metrics of traces, on Spark: the folds of `carrycast.trace.folds`, piece by piece, and merged.
+"""Compute the metrics of traces on Spark, with the folds of `carrycast.trace.folds`.
 
-Each file is read once, where a core is free; of its rows only the states of folds leave the process that read them.
-Those of a run are merged and resolved with its events and subscriptions: at one place, or, for a large run, at several,
-each with a slice of the events. Partials (`trace.folds.partials`) go by event, so that they can be cut alike.
+Each file is read once, by one task, which passes on only the states of the folds. The states of a run are then merged
+and resolved with its events and subscriptions. This happens in one task, or for a large run in several, each with a
+slice of the events. Partial states (`trace.folds.partials`) are keyed by event, so that they can be sliced in the same
+way.
 """
 
 import pickle
@@ -44,15 +45,15 @@ if TYPE_CHECKING:
 
     Rows = Iterator[pa.RecordBatch]
 
-PAIRS_AT_ONCE = 2_000_000
-"""Events times subscriptions that one process resolves at once: a large run is spread over all cores, and none holds
-all of it. Where a processor makes events of others, all of a run are resolved together."""
+PAIRS_PER_SLICE = 2_000_000
+"""The number of events times subscriptions that one task resolves. Larger runs are sliced, so that no task holds a
+whole run. Runs with processors are not sliced, because a processor derives events from other events."""
 TASKS_PER_CORE = 4
 FoldClass = type[MergeableFold]
 _STATES = (
     "run string, event string, fold string, ints array<bigint>, floats array<double>, texts array<string>, state binary"
 )
-"""Of a piece of a trace: a row with the state of each fold, or a row for each event with its partials."""
+"""The columns of fold states of a part of a trace: a row per fold, or a row per event with its partial state."""
 _EVENTS = ("run", "event", "source", "time_s", "attributes", "access", "derived_from", "counted", "processor")
 _DELIVERED = ("run", "time_s", "node", "kind", "event", "subscription", "hops", "part", "place")
 _PAIRS = "run string, event string, node bigint, published_s double, delay_s double, hops bigint"
@@ -61,11 +62,12 @@ _PAIRS = "run string, event string, node bigint, published_s double, delay_s dou
 def metrics_of_traces(
     paths: Sequence[Path], deliveries: bool = False, master: str | None = None, own: Sequence[OwnMetric] = ()
 ) -> dict[str, dict[str, object]]:
-    """The metrics of each run in some traces, by its name. The traces of the nodes of one network are one run.
+    """Return the metrics of each run in some traces, by its name. The traces of the nodes of one network are one run.
 
-    `deliveries` is content with what deliveries tell, of traces that keep no more too; `own` are metrics besides.
+    With `deliveries`, only metrics of deliveries are computed, so that traces that keep only these suffice. `own` are
+    additional metrics.
     """
-    # Not for workers, which import this module and need no session.
+    # Imported here: executors import this module and need no session.
     from carrycast.analysis.spark.spark_session import session
 
     folders = find_checked_traces(paths, deliveries)
@@ -82,12 +84,12 @@ def metrics_of_traces(
 
 
 def folds_of_level(deliveries: bool = False) -> list[FoldClass]:
-    """All folds, or those for which `deliveries` are enough."""
+    """Return all folds, or with `deliveries` those that need no frames."""
     return [fold for fold in (*BUILT_IN, *installed_folds()) if not (deliveries and fold.needs_frames)]
 
 
 def find_checked_traces(paths: Sequence[Path], deliveries: bool) -> list[Path]:
-    """The folders of traces at some places; a UserError if one keeps less than is needed."""
+    """Return the folders of traces in some paths; raise a UserError if one keeps less than is needed."""
     folders = find_traces(paths)
     for folder in folders:
         check_trace(folder, Level.DELIVERIES if deliveries else Level.FULL)
@@ -95,33 +97,32 @@ def find_checked_traces(paths: Sequence[Path], deliveries: bool) -> list[Path]:
 
 
 def folder_metrics(spark: "SparkSession", folders: list[Path], folds: Sequence[FoldClass] = BUILT_IN) -> "DataFrame":
-    """A row per run, with every metric of the folds."""
-    pieces, whole = ([fold for fold in folds if fold.needs_run is needs_run] for needs_run in (False, True))
-    found = _metrics_of_pieces(spark, folders, pieces)
-    return found.join(_metrics_of_runs(spark, folders, whole), "run", "left") if whole else found
+    """Return a DataFrame with a row per run and every metric of the folds."""
+    mergeable, ordered = ([fold for fold in folds if fold.needs_run is needs_run] for needs_run in (False, True))
+    found = _merged_metrics(spark, folders, mergeable)
+    return found.join(_ordered_metrics(spark, folders, ordered), "run", "left") if ordered else found
 
 
-def _metrics_of_runs(spark: "SparkSession", folders: list[Path], folds: Sequence[FoldClass]) -> "DataFrame":
-    """A row per run, of folds that need all facts of a run in order."""
-
+def _ordered_metrics(spark: "SparkSession", folders: list[Path], folds: Sequence[FoldClass]) -> "DataFrame":
+    """Return a row per run, with the metrics of folds that need all facts of a run in order."""
     trace, events, subscriptions = read_tables(spark, folders)
-    told = trace.unionByName(events, allowMissingColumns=True).groupBy("run")
+    entries = trace.unionByName(events, allowMissingColumns=True).groupBy("run")
     named = list_metrics(folds)
-    return told.cogroup(subscriptions.groupBy("run")).applyInArrow(_make_fact_folder(folds, named), _schema(named))
+    return entries.cogroup(subscriptions.groupBy("run")).applyInArrow(_make_fact_folder(folds, named), _schema(named))
 
 
 def _make_fact_folder(
     folds: Sequence[FoldClass], named: dict[str, MetricInfo]
 ) -> "Callable[[pa.Table, pa.Table], pa.Table]":
-    """For workers: the metrics of a run, fact by fact."""
+    """Return the function for `applyInArrow` that folds the facts of a run in order."""
 
-    def fold_run(told: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
-        run = (told if told.num_rows else subscriptions)["run"][0].as_py()
-        events = {row["event"]: row for row in told.filter(told["counted"].is_valid()).to_pylist()}
-        stands = {row["subscription"]: row for row in subscriptions.to_pylist()}
-        rows = told.filter(told["counted"].is_null()).sort_by([(name, "ascending") for name in ORDER]).to_pylist()
+    def fold_run(entries: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
+        run = (entries if entries.num_rows else subscriptions)["run"][0].as_py()
+        events = {row["event"]: row for row in entries.filter(entries["counted"].is_valid()).to_pylist()}
+        standing = {row["subscription"]: row for row in subscriptions.to_pylist()}
+        rows = entries.filter(entries["counted"].is_null()).sort_by([(name, "ascending") for name in ORDER]).to_pylist()
         made = [fold() for fold in folds]
-        for fact in facts_of_rows(rows, events, stands):
+        for fact in facts_of_rows(rows, events, standing):
             for fold in made:
                 if isinstance(fact, fold.reads):
                     fold.on_fact(fact)
@@ -130,8 +131,8 @@ def _make_fact_folder(
     return fold_run
 
 
-def _metrics_of_pieces(spark: "SparkSession", folders: list[Path], folds: Sequence[FoldClass]) -> "DataFrame":
-    """A row per run, of folds for which any piece of a trace will do."""
+def _merged_metrics(spark: "SparkSession", folders: list[Path], folds: Sequence[FoldClass]) -> "DataFrame":
+    """Return a row per run, with the metrics of folds that can be computed from parts of a trace and merged."""
     from pyspark.sql import functions as f
 
     _, events, subscriptions = read_tables(spark, folders)
@@ -143,7 +144,7 @@ def _metrics_of_pieces(spark: "SparkSession", folders: list[Path], folds: Sequen
         states, subscriptions = (
             frame.join(f.broadcast(sizes), "run", "left").fillna(1, ["slices"]) for frame in (states, subscriptions)
         )
-        # The states of whole pieces are for the first slice.
+        # States that are not keyed by event go to the first slice.
         of_event = f.when(f.col("event").isNull(), 0).otherwise(f.pmod(f.hash("event"), f.col("slices")))
         states = states.withColumn("slice", of_event)
         subscriptions = subscriptions.withColumn("slice", f.explode(f.sequence(f.lit(0), f.col("slices") - 1)))
@@ -162,45 +163,50 @@ def _schema(metrics: dict[str, MetricInfo]) -> str:
 
 
 def list_metrics(folds: Sequence[FoldClass]) -> dict[str, MetricInfo]:
-    """The metrics of folds: those of every run in their order, then others."""
+    """Return the metrics of folds: the built-in ones in their order, then others."""
     found = {name: info for fold in folds for name, info in fold.metrics.items()}
     return {name: found[name] for name in (*(name for name in METRICS if name in found), *found)}
 
 
 def served_pairs(trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
-    """The eligible pairs that were served: run, event, node, published_s, delay_s and hops of the first delivery."""
+    """Return the eligible pairs that were served: run, event, node, published_s, and delay_s and hops of the first
+    delivery."""
     return eligible_pairs(trace, events, subscriptions).where("delay_s is not null")
 
 
 def eligible_pairs(trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
-    """The pairs of a counted event and a node that should get it: run, event, node, published_s, and delay_s and hops
-    of the first delivery, null if there was none. `trace` need not have other rows than deliveries."""
+    """Return the pairs of a counted event and a node that should receive it: run, event, node, published_s, and delay_s
+    and hops of the first delivery, null if there was none. `trace` needs only the rows of deliveries."""
     from pyspark.sql import functions as f
 
     delivered = trace.where(f.col("kind") == Kind.DELIVER.value).select(*_DELIVERED)
-    asked = subscriptions.groupBy("run").agg(f.count(f.lit(1)).alias("asked"), f.count("processor").alias("processors"))
-    pairs = f.count(f.lit(1)) * f.first("asked")
-    sizes = (
-        events.join(asked, "run")
-        .groupBy("run")
-        .agg(f.when(f.first("processors") > 0, 1).otherwise(f.ceil(pairs / PAIRS_AT_ONCE)).cast("int").alias("slices"))
+    counts = subscriptions.groupBy("run").agg(
+        f.count(f.lit(1)).alias("subscriptions"), f.count("processor").alias("processors")
     )
-    told = delivered.unionByName(events.select(*_EVENTS), allowMissingColumns=True).join(f.broadcast(sizes), "run")
-    told = told.withColumn("slice", f.pmod(f.hash("event"), f.col("slices"))).drop("slices")
-    stands = subscriptions.join(f.broadcast(sizes), "run").withColumn(
+    pairs = f.count(f.lit(1)) * f.first("subscriptions")
+    sizes = (
+        events.join(counts, "run")
+        .groupBy("run")
+        .agg(
+            f.when(f.first("processors") > 0, 1).otherwise(f.ceil(pairs / PAIRS_PER_SLICE)).cast("int").alias("slices")
+        )
+    )
+    entries = delivered.unionByName(events.select(*_EVENTS), allowMissingColumns=True).join(f.broadcast(sizes), "run")
+    entries = entries.withColumn("slice", f.pmod(f.hash("event"), f.col("slices"))).drop("slices")
+    standing = subscriptions.join(f.broadcast(sizes), "run").withColumn(
         "slice", f.explode(f.sequence(f.lit(0), f.col("slices") - 1))
     )
     key = ["run", "slice"]
-    return told.groupBy(*key).cogroup(stands.drop("slices").groupBy(*key)).applyInArrow(_compute_pairs, _PAIRS)
+    return entries.groupBy(*key).cogroup(standing.drop("slices").groupBy(*key)).applyInArrow(_compute_pairs, _PAIRS)
 
 
-def _compute_pairs(told: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
-    """The eligible pairs of one slice of a run."""
+def _compute_pairs(entries: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
+    """Return the eligible pairs of one slice of a run."""
     import pyarrow as pa
 
-    is_event = told["counted"].is_valid()
-    rows = told.filter(told["counted"].is_null())
-    tables = RunTables(told.filter(is_event).select(list(_EVENTS)).to_pylist(), subscriptions.to_pylist())
+    is_event = entries["counted"].is_valid()
+    rows = entries.filter(entries["counted"].is_null())
+    tables = RunTables(entries.filter(is_event).select(list(_EVENTS)).to_pylist(), subscriptions.to_pylist())
     fold = DeliveryFold()
     part, place = (rows[name].cast(pa.int64()).to_numpy() for name in ORDER[1:])
     fold.on_batch(TraceBatch(rows, part, place))
@@ -209,7 +215,7 @@ def _compute_pairs(told: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
     for pairs in delivery_pairs(tables, fold.partials):
         node = tables.eligibility.node[pairs.node] if pairs.through else pairs.node
         columns = {
-            "run": pa.array([told["run"][0].as_py()] * len(node), pa.string()),
+            "run": pa.array([entries["run"][0].as_py()] * len(node), pa.string()),
             "event": ids.take(pa.array(pairs.event)),
             "node": pa.array(node),
             "published_s": pa.array(tables.published_s[pairs.event]),
@@ -221,19 +227,21 @@ def _compute_pairs(told: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
 
 
 def _count_slices(events: "DataFrame", subscriptions: "DataFrame") -> list[tuple[str, int]]:
-    """Into how many slices the large runs are cut."""
+    """Return the number of slices of each run that is sliced."""
     from pyspark.sql import functions as f
 
-    asked = subscriptions.groupBy("run").agg(f.count(f.lit(1)).alias("asked"), f.count("processor").alias("processors"))
-    pairs = events.groupBy("run").agg(f.count(f.lit(1)).alias("told")).join(asked, "run")
-    slices = f.ceil(f.col("told") * f.col("asked") / PAIRS_AT_ONCE).cast("int").alias("slices")
+    counts = subscriptions.groupBy("run").agg(
+        f.count(f.lit(1)).alias("subscriptions"), f.count("processor").alias("processors")
+    )
+    pairs = events.groupBy("run").agg(f.count(f.lit(1)).alias("events")).join(counts, "run")
+    slices = f.ceil(f.col("events") * f.col("subscriptions") / PAIRS_PER_SLICE).cast("int").alias("slices")
     return [
         (row[0], row[1]) for row in pairs.where("processors = 0").select("run", slices).where("slices > 1").collect()
     ]
 
 
 def _fold_files(spark: "SparkSession", folders: list[Path], folds: Sequence[FoldClass]) -> "DataFrame":
-    """The states of folds over all files of the traces."""
+    """Return the states of folds over all files of the traces."""
     files = [(str(path.resolve()),) for folder in folders for path in sorted((folder / "trace").glob("*.parquet"))]
     tasks = min(len(files), TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
     return (
@@ -242,7 +250,7 @@ def _fold_files(spark: "SparkSession", folders: list[Path], folds: Sequence[Fold
 
 
 def _make_reader(folds: Sequence[FoldClass]) -> "Callable[[Rows], Rows]":
-    """For workers: the states of folds over the files that batches name."""
+    """Return the function for `mapInArrow`: from paths of files to the states of folds over them."""
 
     def read(batches: "Rows") -> "Rows":
         import pyarrow as pa
@@ -253,20 +261,20 @@ def _make_reader(folds: Sequence[FoldClass]) -> "Callable[[Rows], Rows]":
                 number = re.search(r"\d+", Path(path).name)
                 read = 0
                 file = pq.ParquetFile(path, read_dictionary=list(TEXTS))
-                # The folds of plug-ins may read any column.
+                # Folds of plug-ins may read any column.
                 columns = list(COLUMNS) if set(folds) <= set(BUILT_IN) else None
                 for rows in file.iter_batches(PART_ROWS, columns=columns, use_threads=False):
                     part = np.full(len(rows), int(number.group()) if number else 0, dtype=np.int64)
                     place = np.arange(read, read + len(rows))
-                    for run, piece in _split_by_run(TraceBatch(pa.Table.from_batches([rows]), part, place)):
-                        yield from _fold_batch(run, piece, folds)
+                    for run, group in _split_by_run(TraceBatch(pa.Table.from_batches([rows]), part, place)):
+                        yield from _fold_batch(run, group, folds)
                     read += len(rows)
 
     return read
 
 
 def _split_by_run(batch: TraceBatch) -> Iterator[tuple[str, TraceBatch]]:
-    """The rows of each run by themselves."""
+    """Split a batch by run."""
     import pyarrow.compute as pc
 
     runs = batch.rows["run"].unique().to_pylist()
@@ -279,13 +287,13 @@ def _split_by_run(batch: TraceBatch) -> Iterator[tuple[str, TraceBatch]]:
             yield run, TraceBatch(batch.rows.filter(chosen), batch.part[keep], batch.place[keep])
 
 
-def _fold_batch(run: str, piece: TraceBatch, folds: Sequence[FoldClass]) -> "Rows":
-    """The rows of `_STATES` of one piece of a run."""
+def _fold_batch(run: str, batch: TraceBatch, folds: Sequence[FoldClass]) -> "Rows":
+    """Yield the rows of `_STATES` of a batch of one run."""
     import pyarrow as pa
 
     for fold_class in folds:
         fold = fold_class()
-        fold.on_batch(piece)
+        fold.on_batch(batch)
         if isinstance(fold, EventPartials):
             for partials in fold.partials:
                 yield from _state_rows(run, fold_class, partials.table())
@@ -314,18 +322,21 @@ def _state_rows(run: str, fold: FoldClass, columns: "pa.Table") -> "Rows":
 
 
 def _make_resolver(folds: Sequence[FoldClass]) -> "Callable[[pa.Table, pa.Table], pa.Table]":
-    """For workers: the folds of one slice of a run, resolved with its events and subscriptions."""
+    """Return the function for `applyInArrow` that resolves a slice of a run with its events and subscriptions."""
 
-    def resolve(told: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
+    def resolve(entries: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        run = (told if told.num_rows else subscriptions)["run"][0].as_py()
-        events = told.filter(told["counted"].is_valid()).select(list(_EVENTS)).to_pylist()
+        run = (entries if entries.num_rows else subscriptions)["run"][0].as_py()
+        events = entries.filter(entries["counted"].is_valid()).select(list(_EVENTS)).to_pylist()
         tables = RunTables(events, subscriptions.to_pylist())
         resolved = []
         for fold_class in folds:
-            fold, rows = fold_class(), told.filter(pc.fill_null(pc.equal(told["fold"], fold_class.__name__), False))
+            fold, rows = (
+                fold_class(),
+                entries.filter(pc.fill_null(pc.equal(entries["fold"], fold_class.__name__), False)),
+            )
             if isinstance(fold, EventPartials):
                 fold.partials.append(Partials.of_table(rows, fold.width))
             else:
@@ -339,7 +350,7 @@ def _make_resolver(folds: Sequence[FoldClass]) -> "Callable[[pa.Table, pa.Table]
 
 
 def _make_finisher(folds: Sequence[FoldClass], named: dict[str, MetricInfo]) -> "Callable[[pa.Table], pa.Table]":
-    """For workers: the metrics of a run, from those of its slices."""
+    """Return the function for `applyInArrow` that merges the slices of a run into its metrics."""
 
     def finish(slices: "pa.Table") -> "pa.Table":
         import pyarrow.compute as pc

@@ -1,4 +1,4 @@
-"""The three tables of traces, as Spark reads them."""
+"""Read the three tables of traces as Spark DataFrames."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ORDER = ("time_s", "part", "place")
-"""Rows of one node stand in the files of a trace in the order in which they happened; equal times are told apart by it.
-Numbers all: a file by its number, since a path in every row costs more than the row."""
+"""The columns by which the rows of a trace are sorted. Rows of equal time keep the order of the files: `part` is the
+number of the file and `place` the row in it. The path of the file is not used, because it is longer than the row."""
 
 _SPARK_TYPES = {"string": "string", "double": "double", "int64": "bigint", "int32": "int", "bool": "boolean"}
 
 
 def read_tables(spark: "SparkSession", folders: list[Path]) -> tuple["DataFrame", "DataFrame", "DataFrame"]:
-    """The tables `trace`, `events` and `subscriptions` of traces; `trace` with its rows' places."""
+    """Return the tables `trace`, `events` and `subscriptions` of some traces; `trace` has the columns of `ORDER`."""
     trace, events, subscriptions = (
         read_parts(spark, table, [folder / table for folder in folders]) for table in TABLES
     )
@@ -26,12 +26,11 @@ def read_tables(spark: "SparkSession", folders: list[Path]) -> tuple["DataFrame"
 
 
 def read_parts(spark: "SparkSession", table: str, paths: Sequence[Path]) -> "DataFrame":
-    """A table of traces from its folders, or from single parts of it; `trace` with its rows' places. A column that an
-    older trace does not have is null."""
+    """Read a table of traces from its folders or from single files. A column that an older trace lacks is null."""
     from pyspark.sql import functions as f
 
     check_shared_paths(spark, *paths)
-    # Spark's own folder is where it was started, which a program may have left since.
+    # Spark resolves relative paths against the folder where it was started, which may not be the current one.
     rows = spark.read.schema(spark_schema(TABLES[table])).parquet(*(str(path.resolve()) for path in paths))
     if table != "trace":
         return rows
@@ -40,5 +39,5 @@ def read_parts(spark: "SparkSession", table: str, paths: Sequence[Path]) -> "Dat
 
 
 def spark_schema(columns: Sequence[tuple[str, str]]) -> str:
-    """The columns of a table of traces, as Spark writes them."""
+    """Return the columns of a table of traces as a Spark schema string."""
     return ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in columns)

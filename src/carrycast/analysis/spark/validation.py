@@ -1,4 +1,4 @@
-"""What can be wrong in an experiment beyond the types of its keys, told with file, key and what is allowed."""
+"""Checks of an experiment beyond the types of its keys. Errors name the file, the key and the allowed values."""
 
 import difflib
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from carrycast.sim.scenario import metric_meanings
 
 
 def check_definition(definition: Definition, where: str, own: Sequence[str] = ()) -> None:
-    """What can be wrong in a definition beyond the types of its keys. `own` are the metrics that its files register."""
+    """Raise a UserError if a definition is inconsistent. `own` are the names of the metrics that its files register."""
     if definition.metrics_from and definition.trace == "metrics":
         raise UserError(f"{where}: metrics_from: is computed from traces; set trace = 'full' or 'deliveries'")
     known = [*metric_meanings(), *(asked.name for asked in definition.measures), *own]
@@ -88,7 +88,7 @@ def _check_figures(definition: Definition, known: Sequence[str], where: str) -> 
 
 
 def _check_places(definition: Definition, figure: Figure, where: str) -> None:
-    """A map has places for panels that there are."""
+    """Check that the places of a map belong to existing panels."""
     axes = [axis for axis in definition.axes if axis.name == figure.panels]
     known = axis_labels(axes[0]) if axes else [""]
     for panel in figure.places:

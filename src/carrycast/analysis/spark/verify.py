@@ -1,4 +1,4 @@
-"""Check whether the runs of a report are reproducible: a sample of them runs again, and fingerprints are compared.
+"""Check whether the runs of a report can be reproduced: repeat a sample of them and compare fingerprints.
 
 A fingerprint covers every transmission, delivery and drop of a run. If the sample agrees, the tables of an earlier
 version need not be computed again. The runs execute one after the other in this process, without Spark.
@@ -19,7 +19,7 @@ from carrycast.trace import Level
 
 
 class VerifiedRun(msgspec.Struct, frozen=True):
-    """A run that was done again: `now` is its fingerprint, or None and the error that there is instead."""
+    """A repeated run. `now` is its new fingerprint; if the run failed, `now` is None and `error` says why."""
 
     experiment: str
     point: str
@@ -30,12 +30,12 @@ class VerifiedRun(msgspec.Struct, frozen=True):
 
     @property
     def same(self) -> bool:
-        """Whether everything happened as before."""
+        """Whether the fingerprints are equal."""
         return self.now == self.before
 
 
-def sample_runs(out: Path, number: int, seed: int = 1) -> list[tuple[PlannedRun, str]]:
-    """As many runs of a report's directory with their fingerprints, by chance; all if there are fewer."""
+def sample_runs(out: Path, number: int, seed: int) -> list[tuple[PlannedRun, str]]:
+    """Draw `number` successful runs of a report at random, with their stored fingerprints; all if there are fewer."""
     before = {
         (row["experiment"], row["point"], row["seed"]): str(row["fingerprint"])
         for row in read_runs(out)
@@ -52,13 +52,13 @@ def sample_runs(out: Path, number: int, seed: int = 1) -> list[tuple[PlannedRun,
     if not known:
         raise UserError(f"{out}: has no runs that succeeded")
     chosen = Random(seed).sample(known, min(number, len(known)))
-    # Runs on the same movement follow each other, so that it is computed once.
+    # Runs with the same movement follow each other, so that the movement is computed once.
     chosen.sort(key=lambda run: (run.movement, run.seed, run.point))
     return [(run, before[run.experiment, run.point, run.seed]) for run in chosen]
 
 
 def verify_runs(out: Path, runs: list[tuple[PlannedRun, str]]) -> Iterator[VerifiedRun]:
-    """Do them again, one by one; nothing is written."""
+    """Repeat the runs one by one, without writing anything."""
     for planned, before in runs:
         record = execute_run(msgspec.structs.replace(planned, trace=Level.METRICS), out, simulate_run)
         now, error = (None if record.get(key) is None else str(record[key]) for key in ("fingerprint", "error"))

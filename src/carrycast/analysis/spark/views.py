@@ -1,4 +1,5 @@
-"""Views to ask in SQL what a folder holds: `runs`, and of traces `trace`, `events`, `subscriptions` and `metrics`."""
+"""SQL views of the contents of folders: `runs` of sweeps; `trace`, `events`, `subscriptions` and `metrics` of
+traces."""
 
 import logging
 import re
@@ -20,25 +21,26 @@ if TYPE_CHECKING:
 
 RUNS = "runs"
 METRICS_VIEW = "metrics"
-"""A row for each run of the traces. It is computed only if a query names it, because all frames are counted."""
-# A question changes nothing; what changes something is not asked here.
-_QUESTION = re.compile(r"\s*\(*\s*(select|with|from|values|table|describe|desc|show|explain)\b", re.IGNORECASE)
+"""The view with the metrics of each traced run. It is computed only if a query names it, because that reads all
+frames."""
+# Only statements that change nothing are accepted.
+_READ_ONLY = re.compile(r"\s*\(*\s*(select|with|from|values|table|describe|desc|show|explain)\b", re.IGNORECASE)
 
 
 class FolderContents(NamedTuple):
-    """What folders hold: files of runs, and folders of traces."""
+    """The contents of some folders: files of runs, and folders of traces."""
 
     runs: list[str]
     traces: list[Path]
 
     @property
     def views(self) -> list[str]:
-        """The names of the views that tell of it."""
+        """The names of the views over these contents."""
         return [*([RUNS] if self.runs else []), *((*TABLES, METRICS_VIEW) if self.traces else [])]
 
 
 def find_contents(folders: Sequence[Path]) -> FolderContents:
-    """What there is to ask; a UserError where there is nothing, or something that cannot be read."""
+    """Find runs and traces in folders; raise a UserError if one has neither, or has unreadable files."""
     found = FolderContents([], [])
     for folder in folders:
         has_runs, traces = (folder / RUNS_FILE).is_file(), _find_traces(folder)
@@ -51,50 +53,50 @@ def find_contents(folders: Sequence[Path]) -> FolderContents:
     return found
 
 
-def register_views(spark: "SparkSession", held: FolderContents, with_metrics: bool = False) -> None:
-    """Make the views of what folders hold known to a session. `runs` is what a sweep wrote; its column `run` is that of
-    the traces beside it. Of several folders a view has the rows of all."""
+def register_views(spark: "SparkSession", contents: FolderContents, with_metrics: bool = False) -> None:
+    """Register the views of some contents in a session. A view has the rows of all folders. The column `run` of the
+    view `runs` is that of the traces beside it."""
     for name in (RUNS, *TABLES, METRICS_VIEW):
         spark.catalog.dropTempView(name)
-    if held.runs:
-        check_shared_paths(spark, *map(Path, held.runs))
-        spark.read.parquet(*held.runs).createOrReplaceTempView(RUNS)
-    if held.traces:
-        for name, frame in zip(TABLES, read_tables(spark, held.traces), strict=True):
+    if contents.runs:
+        check_shared_paths(spark, *map(Path, contents.runs))
+        spark.read.parquet(*contents.runs).createOrReplaceTempView(RUNS)
+    if contents.traces:
+        for name, frame in zip(TABLES, read_tables(spark, contents.traces), strict=True):
             frame.createOrReplaceTempView(name)
         if with_metrics:
-            full = all(trace_level(folder) == Level.FULL for folder in held.traces)
-            metrics = folder_metrics(spark, held.traces, folds_of_level(not full))
+            full = all(trace_level(folder) == Level.FULL for folder in contents.traces)
+            metrics = folder_metrics(spark, contents.traces, folds_of_level(not full))
             metrics.createOrReplaceTempView(METRICS_VIEW)
 
 
 def run_query(folders: Sequence[Path], question: str, start: Callable[[], "SparkSession"]) -> "DataFrame":
-    """The answer to a question in SQL about what folders hold. What cannot be asked is refused before Spark starts."""
+    """Run a SQL query over the contents of folders. Queries that are not read-only are rejected before Spark starts."""
     from pyspark.errors import AnalysisException
 
-    if not _QUESTION.match(question):
+    if not _READ_ONLY.match(question):
         raise UserError("a question begins with select or with, show, describe or explain; nothing is changed here")
-    held = find_contents(folders)
-    # PySpark writes some of its errors to standard error as well, a page each.
+    contents = find_contents(folders)
+    # PySpark also writes some of its errors to standard error, a page each.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     spark = start()
-    register_views(spark, held, METRICS_VIEW in re.findall(r"\w+", question.lower()))
+    register_views(spark, contents, METRICS_VIEW in re.findall(r"\w+", question.lower()))
     try:
         return spark.sql(question)
     except AnalysisException as error:
-        # Its parser's errors are of the same kind.
-        raise UserError(f"{query_error(error)}; there are {', '.join(held.views)}") from None
+        # Syntax errors are AnalysisExceptions too.
+        raise UserError(f"{query_error(error)}; there are {', '.join(contents.views)}") from None
 
 
 def fetch_rows(frame: "DataFrame", most: int) -> tuple[list[tuple[object, ...]], bool]:
-    """The first rows of an answer, and whether there are more."""
+    """Fetch the first rows of a result, and whether there are more."""
     from pyspark.errors import PySparkException
 
     try:
         table = frame.limit(most + 1).toArrow()
     except PySparkException as error:
         raise WorkError(f"the question failed: {query_error(error)}") from None
-    # Two columns of an answer may have one name.
+    # Two columns of a result may have the same name, so rows are not dictionaries.
     rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
     return rows[:most], len(rows) > most
 

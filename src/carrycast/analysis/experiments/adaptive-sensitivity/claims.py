@@ -1,4 +1,4 @@
-"""The paper's main comparisons, once for each reading. Tolerances are those of the experiment adaptive."""
+"""The main comparisons of paper 004, once for each reading of it. Tolerances are those of the experiment `adaptive`."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -18,13 +18,13 @@ from carrycast.analysis.spark import (
 )
 
 NEAR = 0.1
-"""How near a ratio must come to the paper's."""
+"""The largest difference from a ratio of the paper."""
 ALIKE = 0.05
-"""How near a delivery must."""
+"""The largest difference from a delivery ratio of the paper."""
 COUNT_NEAR = 0.2
-"""How near a count must, as a share of it."""
+"""The largest relative difference from a count of the paper."""
 PAPER_NODES = 200
-"""With fewer, as in a quick run, the paper's numbers themselves cannot be met."""
+"""With fewer nodes, as in a quick run, the numbers of the paper cannot be reproduced."""
 
 READINGS = {
     "base": "10 groups, 16 travelers, one timer for each node, to everyone, random order, any interest",
@@ -44,7 +44,7 @@ READINGS = {
     "echo": "a node's own utilities count when a neighbor tells of them",
 }
 SIMPLER = {"fixed": "base", "lowest": "base", "one": "base", "rec": "base", "both": "fixed", "echo": "base"}
-"""The reading that gives the same where a setting knows nothing of what a reading changes."""
+"""For each reading, the one with the same results at settings that the reading does not affect."""
 INDIFFERENT = {
     "fixed": ("spcast", "spcast, no limit"),
     "lowest": ("spcast", "spcast, no limit"),
@@ -53,18 +53,18 @@ INDIFFERENT = {
     "both": ("spcast", "no neighborhood"),
     "echo": ("spcast", "no neighborhood"),
 }
-"""The settings that know nothing of it."""
+"""The settings that a reading does not affect."""
 
 
 class SettingComparison(NamedTuple):
-    """Something that the paper says of two settings."""
+    """A statement of the paper about two settings."""
 
     figure: str
     statement: str
     metric: str
     left: str
     right: str | None
-    """None: the left one alone is held against the value."""
+    """None: the left setting alone is compared with the value."""
     relation: Relation
     paper: float | None = None
     share: bool = False
@@ -74,7 +74,7 @@ class SettingComparison(NamedTuple):
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """The settings."""
+        """The settings that are compared."""
         return (self.left,) if self.right is None else (self.left, self.right)
 
 
@@ -232,18 +232,18 @@ COMPARISONS = (
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    """Comparison by comparison, so that the readings of each stand together."""
+    """Yield the claims, grouped by comparison."""
     for comparison in COMPARISONS:
         for reading in READINGS:
             there = [results.points({"setting": setting, "reading": reading}) for setting in comparison.sides]
             known = [setting in INDIFFERENT.get(reading, ()) for setting in comparison.sides]
-            # Where the reading changes neither side the comparison would only repeat that of the simpler one.
+            # If the reading affects neither side, its comparison would repeat that of the simpler reading.
             if any(there) and all(here or same for here, same in zip(there, known, strict=True)):
                 yield compare_settings(results, comparison, reading)
 
 
 def compare_settings(results: Results, comparison: SettingComparison, reading: str) -> Claim:
-    """One comparison under one reading."""
+    """Build the claim of one comparison under one reading."""
     sides = [values(results, setting, reading, comparison.metric) for setting in comparison.sides]
     found = _compare(sides, comparison)
     decision = decide(found, comparison.relation, comparison.value, comparison.tolerance)
@@ -260,8 +260,8 @@ def compare_settings(results: Results, comparison: SettingComparison, reading: s
     )
 
 
-def _compare(sides: list[dict[int, float]], comparison: "SettingComparison") -> Interval:
-    """Seed by seed: the only side itself, or the ratio or difference of both."""
+def _compare(sides: list[dict[int, float]], comparison: SettingComparison) -> Interval:
+    """The mean of the only side, or of the ratio or difference of both, paired by seed."""
     if len(sides) == 1:
         return confidence_interval(sides[0].values(), None if comparison.share else metric_bounds(comparison.metric))
     left, right = sides
@@ -271,7 +271,7 @@ def _compare(sides: list[dict[int, float]], comparison: "SettingComparison") -> 
 
 
 def values(results: Results, setting: str, reading: str, metric: str) -> dict[int, float]:
-    """A metric by seed; from the simpler reading where the setting knows nothing of what the reading changes."""
+    """Return a metric by seed; from the simpler reading if the reading does not affect the setting."""
     here: Selector = {"setting": setting, "reading": reading}
     if not results.points(here) and reading in SIMPLER:
         return values(results, setting, SIMPLER[reading], metric)

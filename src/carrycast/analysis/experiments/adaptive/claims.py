@@ -1,6 +1,6 @@
-"""What the paper says of each figure. Tolerances stand here, so they are fixed before any run.
+"""The statements of paper 004 about each figure. The tolerances were fixed before any run.
 
-Ratios of forwards and differences of delivery are taken seed by seed, on the same movement and events, and averaged.
+Ratios of forwards and differences of delivery are paired by seed, on the same movement and events, and averaged.
 """
 
 import itertools
@@ -11,16 +11,16 @@ from carrycast.analysis.experiments.claim_builder import ClaimBuilder, ratio_of_
 from carrycast.analysis.spark import Claim, ClaimCase, Interval, Label, Results, Selector
 
 ALIKE = 0.05
-"""Deliveries that differ by less are alike: the marks of the paper's plots cannot be read more finely."""
+"""Delivery ratios that differ by less count as equal. The plots of the paper cannot be read more precisely."""
 ALIKE_RATIO = 0.15
-"""Traffic that differs by less is "very similar"."""
+"""Traffic ratios that differ from 1 by less count as "very similar"."""
 NEAR = 0.1
-"""How near a ratio must come to the paper's."""
+"""The largest difference from a ratio of the paper."""
 COUNT_NEAR = 0.2
-"""How near a count of forwards must come to the paper's, as a share of it: what is counted is a reading."""
+"""The largest relative difference from a count of the paper, which does not say precisely what it counts."""
 
 PAPER_NODES = 200
-"""With fewer, as in a quick run, the paper's numbers cannot be met, and what holds may differ."""
+"""With fewer nodes, as in a quick run, the numbers of the paper cannot be reproduced."""
 
 ROBUST = "expected in every reading"
 OPEN = "depends on the reading"
@@ -32,7 +32,7 @@ WEIGHTS = ("0 : 1", "0.25 : 0.75", "adaptive", "0.75 : 0.25", "1 : 0")
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    """Figure by figure, as the paper has them."""
+    """Yield the claims, figure by figure."""
     builder = AdaptiveClaims(results)
     yield from check_links(builder)
     yield from check_buffers(builder)
@@ -118,7 +118,7 @@ def check_buffers(builder: "AdaptiveClaims") -> Iterator[Claim]:
     cheap = [ClaimCase("", builder.ratio(ours, theirs))]
     text = "Without a limit adaptive forwards less than spcast (ratio)"
     yield builder.claim("buffer-forwards", text, cheap, below=1.0, note=ROBUST)
-    # The paper's buffers of 100 hardly filled: its Figure 10 is without a limit, Figure 11 with it.
+    # In the paper buffers of 100 hardly fill up: its Figure 10 has no limit, its Figure 11 has one.
     same = [ClaimCase("", builder.ratio(ours, at()))]
     text = "Without a limit adaptive forwards about as often as at β = 100 (ratio)"
     yield builder.claim(
@@ -222,7 +222,7 @@ def check_reports(builder: "AdaptiveClaims") -> Iterator[Claim]:
 
 
 def at(**changes: Label) -> Selector:
-    """The default point, but for some settings."""
+    """Return a selector of the default point with some settings changed."""
     chosen: Selector = {
         "sigma": 0.4,
         "protocol": "adaptive",
@@ -236,32 +236,32 @@ def at(**changes: Label) -> Selector:
 
 
 class AdaptiveClaims(ClaimBuilder):
-    """The claims about selections of points, most of them the default but for some settings."""
+    """Builds claims about points that differ from the default in some settings."""
 
     def __init__(self, results: Results) -> None:
         super().__init__(results)
         self.nodes = results.experiment.points[0].scenario.nodes
 
     def level(self, of: Selector, metric: str = DELIVERY) -> Interval:
-        """A mean."""
+        """The mean of a metric."""
         return self.results.mean(of, metric)
 
     def difference(self, left: Selector, right: Selector, metric: str = DELIVERY) -> Interval:
-        """left - right, seed by seed."""
+        """The mean of left - right, paired by seed."""
         return self.results.difference(left, right, metric)
 
     def ratio(self, left: Selector, right: Selector, metric: str = FORWARDS) -> Interval:
-        """left / right, seed by seed."""
+        """The mean of left / right, paired by seed."""
         return ratio_of_seeds(self.select(left, metric), self.select(right, metric))
 
     def steps(self, axis: str, metric: str = DELIVERY, **changes: Label) -> list[ClaimCase]:
-        """The differences from each label of an axis to the next, all else at its default but for the changes."""
+        """Return a case for each step from one label of an axis to the next, at the default with the given changes."""
         around = {**at(**changes)}
         around.pop(axis)
         known = [
             label for label in self.results.experiment.labels(axis) if self.results.points({**around, axis: label})
         ]
-        # Horizon 0 is the probabilistic protocol's, which is not among these.
+        # Horizon 0 belongs to the probabilistic protocol, which is not among these points.
         return [
             ClaimCase(
                 f"{before} to {after}", self.difference({**around, axis: after}, {**around, axis: before}, metric)
@@ -270,14 +270,14 @@ class AdaptiveClaims(ClaimBuilder):
         ]
 
     def over_tau(self, left: str, right: str, taus: Sequence[float]) -> list[ClaimCase]:
-        """Delivery of one protocol less that of another, at some shares of links."""
+        """Return the differences in delivery of two protocols, at some shares of links τ."""
         return [
             ClaimCase(f"τ = {tau}", self.difference(at(protocol=left, tau=tau), at(protocol=right, tau=tau)))
             for tau in taus
         ]
 
     def number(self, figure: str, name: str, of: Selector, paper: float) -> Claim:
-        """The paper's delivery itself."""
+        """Build a claim that a delivery ratio of the paper is reproduced."""
         text = f"{name}: {paper:.2%} are delivered"
         return self._undecided_if_smaller(
             self.claim(
@@ -288,7 +288,7 @@ class AdaptiveClaims(ClaimBuilder):
     def count(
         self, figure: str, name: str, of: Selector, paper: float, metric: str = FORWARDS, unit: str = "forwards"
     ) -> Claim:
-        """The paper's forwards, or other messages, themselves."""
+        """Build a claim that a count of forwards or other messages of the paper is reproduced."""
         text = f"{name}: {paper:,.0f} {unit}"
         found = self.level(of, metric)
         return self._undecided_if_smaller(
@@ -301,6 +301,6 @@ class AdaptiveClaims(ClaimBuilder):
         return claim if self.nodes == PAPER_NODES else replace(claim, holds=None)
 
     def notes(self, note: str, tolerance: float) -> tuple[str, ...]:
-        """Also says if the run is smaller than the paper's, and the tolerance."""
+        """Add the number of nodes, if it differs from the paper, and the tolerance."""
         small = "" if self.nodes == PAPER_NODES else f"{self.nodes} nodes instead of {PAPER_NODES}"
         return small, note, f"tolerance {tolerance:g}" if tolerance else ""

@@ -1,7 +1,6 @@
-"""What must be found if the reasons given for the outcome of the experiment adaptive are right.
+"""Predictions that must hold if the explanations of the results of the experiment `adaptive` are right.
 
-Here are those about more than a difference of two settings, which experiment.toml has. All are taken seed by seed. What
-"nearly all" means is fixed before any run.
+Claims about the difference of two settings are in experiment.toml; these are about more. All values are paired by seed.
 """
 
 from collections.abc import Iterator
@@ -11,14 +10,14 @@ from carrycast.analysis.experiments.claim_builder import ratios_by_seed, values_
 from carrycast.analysis.spark import Claim, Results, confidence_interval, decide, make_claim
 
 NEARLY_ALL = 0.8
-"""Of the copies that are stored where everybody stores all."""
+"""A share of the copies that are stored if every node stores all events. It was fixed before any run."""
 
 Place: TypeAlias = tuple[str, str]
-"""A setting and whose timer it has."""
+"""A setting, and whether the timer belongs to the node or to each copy."""
 
 
 class Gain(NamedTuple):
-    """A statement that one setting is ahead of another by more than a third is ahead of a fourth, in delivery."""
+    """A statement that the delivery of two settings differs by more than that of two other settings."""
 
     figure: str
     statement: str
@@ -61,7 +60,7 @@ GAINS = (
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    """Reason by reason."""
+    """Yield the claims, explanation by explanation."""
     yield check_stored_copies(results)
     for gain in GAINS:
         yield check_gain(results, gain)
@@ -70,7 +69,7 @@ def claims(results: Results) -> Iterator[Claim]:
 
 
 def check_gain(results: Results, gain: Gain) -> Claim:
-    """A difference of differences."""
+    """Check a difference of differences."""
     first, second, third, fourth = (values(results, place, "delivery_ratio") for place in (*gain.ahead, *gain.compared))
     found = confidence_interval(
         first[seed] - second[seed] - (third[seed] - fourth[seed])
@@ -81,7 +80,8 @@ def check_gain(results: Results, gain: Gain) -> Claim:
 
 
 def check_stored_copies(results: Results) -> Claim:
-    """Copies of adaptive nodes over those of spcast, where everybody stores what it meets."""
+    """Check the ratio of the stored copies of adaptive and of spcast, whose nodes store every event that they
+    receive."""
     found = confidence_interval(ratios(results, ("adaptive", "node"), ("spcast", "node"), "copies_stored"))
     return make_claim(
         results,
@@ -107,11 +107,11 @@ def check_forwards(results: Results, timer: str) -> Claim:
 
 
 def ratios(results: Results, above: Place, below: Place, metric: str) -> list[float]:
-    """One setting over another."""
+    """Return the ratios of a metric at two settings, paired by seed."""
     return ratios_by_seed(values(results, above, metric), values(results, below, metric))
 
 
 def values(results: Results, place: Place, metric: str) -> dict[int, float]:
-    """A metric by seed."""
+    """Return a metric by seed."""
     setting, timer = place
     return values_by_seed(results, {"setting": setting, "timer": timer}, metric)

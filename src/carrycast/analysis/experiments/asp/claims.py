@@ -1,4 +1,4 @@
-"""Claims about single runs: how many lost few messages, where the second mode lies, what a broken path costs."""
+"""Claims about single runs: the share that lost few messages, the second mode of losses, the cost of a broken path."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ BREAK_TOLERANCE = 0.25
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    """Whatever cannot be said of a mean."""
+    """Yield the claims that are not about means."""
     present = results.experiment.labels("setting")
     validities_s = [validity_s for validity_s in VALIDITIES_S if f"{validity_s} s" in present]
     if "flooding" in present:
@@ -54,7 +54,7 @@ def claims(results: Results) -> Iterator[Claim]:
 
 
 def check_all_received(results: Results) -> Claim:
-    """The share of runs and sinks that flooding served in full. The fit was to the mean, which outliers decide."""
+    """Check the share of runs and sinks that received all messages by flooding. The fit was to the mean."""
     names = [f"received_by_{sink}" for sink in SINKS]
     shares = [sum(got == SENT for got in run) / len(run) for run in _runs(results, "flooding", *names)]
     found = confidence_interval(shares, SHARE)
@@ -70,7 +70,7 @@ def check_all_received(results: Results) -> Claim:
 
 
 def check_few_lost(results: Results, validity_s: int) -> Claim:
-    """The share of runs and sinks that lost few; a run's two sinks are one observation."""
+    """Check the share of runs and sinks that lost few messages. The two sinks of a run are one observation."""
     shares = []
     for run in _runs(results, f"{validity_s} s", *(f"received_by_{sink}" for sink in SINKS)):
         shares.append(sum(SENT - received < FEW for received in run) / len(run))
@@ -87,7 +87,7 @@ def check_few_lost(results: Results, validity_s: int) -> Claim:
 
 
 def check_second_mode(results: Results, validity_s: int) -> Claim:
-    """Of runs, more lost x - 1 to x + 3 messages than x / 2 to x - 2, for each number of messages."""
+    """Check that, per number of messages, more runs lost x - 1 to x + 3 messages than x / 2 to x - 2."""
     mode = range(validity_s - 1, min(validity_s + BEYOND, SENT) + 1)
     valley = range(validity_s // 2, validity_s - 1)
     excess: list[float] = []
@@ -110,14 +110,14 @@ def check_second_mode(results: Results, validity_s: int) -> Claim:
 
 
 def check_one_loss(results: Results, radio: str) -> Claim:
-    """Losses of both sinks over broken paths, in runs in which every announcement came to both."""
+    """Check the losses per broken path, in runs in which both sinks received every announcement."""
     names = [f"received_by_{sink}" for sink in SINKS] + [f"announcements_missed_by_{sink}" for sink in SINKS]
     lost, broken = [], []
     for first, second, missed, missed_too, breaks in _runs(results, "100 s", *names, "path_breaks", radio=radio):
         if not missed and not missed_too:
             lost.append(2 * SENT - first - second)
             broken.append(breaks)
-    # On the disk nothing but a broken path loses a message: a count that knows no luck.
+    # On the disk radio only broken paths lose messages, so the measure is not random.
     found = ratio_confidence_interval(lost, broken, exact=radio == "disk")
     return make_claim(
         results,
@@ -132,7 +132,7 @@ def check_one_loss(results: Results, radio: str) -> Claim:
 
 
 def check_paths_break(results: Results) -> Claim:
-    """The share of runs in which the source had to announce again though its first announcement never expired."""
+    """Check the share of runs in which the source announced again although its first announcement had not expired."""
     shares = [float(count > 1) for (count,) in _runs(results, "100 s", "announcements")]
     found = confidence_interval(shares, SHARE)
     return make_claim(
@@ -147,7 +147,7 @@ def check_paths_break(results: Results) -> Claim:
 
 
 def check_one_suffices(results: Results) -> Claim:
-    """Messages lost where there was one announcement and it came to the sink: publications can still be lost."""
+    """Check the losses in runs with one announcement that the sink received. Publications can still be lost."""
     names = ("announcements", "announcements_missed_by_sink_1", "received_by_sink_1")
     lost = [SENT - got for count, missed, got in _runs(results, "100 s", *names) if count == 1 and not missed]
     found = confidence_interval(lost, (0.0, SENT))
@@ -163,7 +163,7 @@ def check_one_suffices(results: Results) -> Claim:
 
 
 def check_load_ratio(results: Results, validity_s: int, paper: float) -> Claim:
-    """The mean load of flooding over that of ASP, run by run on the same movement."""
+    """Check the ratio of the loads of flooding and ASP, paired by run on the same movement."""
     flooding, asp = _loads(results, "flooding", f"{validity_s} s")
     found = ratio_confidence_interval(flooding, asp)
     return make_claim(
@@ -178,7 +178,7 @@ def check_load_ratio(results: Results, validity_s: int, paper: float) -> Claim:
 
 
 def check_load(results: Results, setting: str, name: str, paper_kb: float) -> Claim:
-    """The mean load itself. Messages of another size give another, and ratios the same: see docs/asp.md."""
+    """Check the mean load. It depends on the size of messages; the ratios do not (docs/asp.md)."""
     found = confidence_interval(results.select(_at(setting), "sent_per_node_bytes").values())
     paper = 1000 * paper_kb
     return make_claim(
@@ -193,7 +193,7 @@ def check_load(results: Results, setting: str, name: str, paper_kb: float) -> Cl
 
 
 def check_by_validity(results: Results) -> Claim:
-    """Ten times the validity halves the load: 10 kB at 10 s, 5 kB at 100 s."""
+    """Check that ten times the validity halves the load: 10 kB at 10 s, 5 kB at 100 s."""
     short, long = _loads(results, "10 s", "100 s")
     found = ratio_confidence_interval(short, long)
     return make_claim(
@@ -208,7 +208,7 @@ def check_by_validity(results: Results) -> Claim:
 
 
 def _loads(results: Results, *settings: str) -> tuple[list[float], list[float]]:
-    """The loads of two settings over the seeds that both have."""
+    """Return the loads of two settings over the seeds that both have."""
     first, second = (results.select(_at(setting), "sent_per_node_bytes") for setting in settings)
     pairs = [(one, other) for seed, one in first.items() if one is not None and (other := second.get(seed)) is not None]
     return [one for one, _ in pairs], [other for _, other in pairs]
@@ -223,7 +223,7 @@ def _at(setting: str, radio: str = "802.11b") -> Selector:
 
 
 def _runs(results: Results, setting: str, *metrics: str, radio: str = "802.11b") -> Iterator[tuple[float, ...]]:
-    """Several metrics of each run that has all of them."""
+    """Yield several metrics of each run that has all of them."""
     columns = [results.select(_at(setting, radio), metric) for metric in metrics]
     for seed in columns[0]:
         values = [column.get(seed) for column in columns]

@@ -1,4 +1,4 @@
-"""Claims about single pairs and frames, which no comparison of means can tell."""
+"""Claims about single deliveries and frames, which means cannot show."""
 
 from collections.abc import Iterator
 
@@ -15,19 +15,19 @@ from carrycast.analysis.spark import (
 )
 
 GOSSIPS = ("gossip p=0.3", "gossip p=0.5", "gossip p=0.7")
-# Times are whole microseconds; half of one is noise of the last bits.
+# Times are whole microseconds; smaller differences are rounding.
 TOLERANCE_S = 5e-7
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    """Flooding is never later than gossip, and sends once for each node that has an event."""
+    """Yield the claims: flooding is never later than gossip, and sends once for each node that has an event."""
     for setting in results.experiment.labels("setting"):
         yield check_never_later(results, setting)
     yield check_one_frame_per_node(results)
 
 
 def check_never_later(results: Results, setting: str) -> Claim:
-    """On a disk without contention flooding takes every path that gossip may take, so it is first at every node."""
+    """Check that flooding is never later than gossip: without contention it uses every path that gossip may use."""
     present = [label for label in results.experiment.labels("protocol") if label in GOSSIPS]
     flooding: Selector = {"setting": setting, "protocol": "flooding"}
     found = [common_pairs(results, flooding, {"setting": setting, "protocol": label}) for label in present]
@@ -36,7 +36,7 @@ def check_never_later(results: Results, setting: str) -> Claim:
     worst_s = max(largest, default=None)
     pairs = sum(common.pairs for common in known)
     note = f"largest delay of flooding minus gossip's, over all {pairs} pairs that both served"
-    # Every pair was looked at, so this is no estimate, and the interval is a point.
+    # All pairs were compared, so this is no estimate, and the interval is a point.
     found_s = Interval(pairs, worst_s, worst_s, worst_s)
     return make_claim(
         results,
@@ -50,7 +50,7 @@ def check_never_later(results: Results, setting: str) -> Claim:
 
 
 def check_one_frame_per_node(results: Results) -> Claim:
-    """Frames of flooding = events + first receptions: whoever has an event sends it once."""
+    """Check that flooding sends events + first receptions frames: each node that has an event sends it once."""
     surplus: list[float | None] = []
     for point in results.points({"protocol": "flooding"}):
         metrics = ("transmissions", "published", "receptions", "duplicates")
@@ -59,7 +59,7 @@ def check_one_frame_per_node(results: Results) -> Claim:
             sent, published, received, duplicates = (value[seed] for value in values)
             if sent is not None and published is not None and received is not None and duplicates is not None:
                 surplus.append(sent - published - (received - duplicates))
-    # A count of every frame, which knows no luck.
+    # A count of all frames is not random.
     found = confidence_interval(surplus, exact=True)
     return make_claim(
         results,

@@ -1,1 +1,1 @@
-"""Drift against the others, with one setting in every network."""
+"""Drift compared with the other protocols, with the same settings in every network."""

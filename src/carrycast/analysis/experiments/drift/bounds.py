@@ -1,5 +1,9 @@
-"""What anybody could do: whom the contacts let be reached, and how few frames a tree takes that is made with the whole
-network in view. The first nobody exceeds; the second is what greed finds, and the best tree may be a little smaller."""
+"""Bounds for any protocol: the share of pairs that contacts allow, and the frames of a broadcast tree.
+
+No protocol exceeds the first. The second comes from a greedy algorithm that knows the whole network; an optimal tree
+may need slightly fewer frames. These functions are not in `claims.py`, because a report keeps a copy of that file, from
+which the scenarios beside this module could not be found.
+"""
 
 from collections.abc import Mapping, Set
 from functools import lru_cache
@@ -10,19 +14,19 @@ from carrycast.sim.contacts import ContactPlan
 from carrycast.sim.scenario import compute_movement, draw_roles, draw_workload, load_scenario
 
 HERE = Path(__file__).parent
-"""Where the networks are; a report keeps a copy of the claims alone."""
+"""The folder of the scenarios."""
 Links = Mapping[int, Set[int]]
 
 
 @lru_cache(maxsize=1024)
 def reachable_share(path: Path, seed: int) -> float | None:
-    """Of all pairs of a run, the share that contacts and leases allow."""
+    """Return the share of the pairs of a run that contacts and leases allow."""
     return delivery_bound(load_scenario(path), [seed]).delivery
 
 
 @lru_cache(maxsize=1024)
 def count_tree_frames(path: Path, seed: int) -> float | None:
-    """How many broadcasts reach everybody who is linked with the source when an event is published, of all of a run."""
+    """Return the number of broadcasts that take every event of a run to all nodes connected to its source."""
     scenario = load_scenario(path)
     plan, _ = compute_movement(scenario, seed)
     roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
@@ -35,7 +39,7 @@ def count_tree_frames(path: Path, seed: int) -> float | None:
 
 
 def links_at(plan: ContactPlan, time_s: float) -> dict[int, set[int]]:
-    """Who is linked with whom at a time."""
+    """Return the neighbors of each node at a time."""
     links: dict[int, set[int]] = {}
     standing = (plan.start_s <= time_s) & (time_s < plan.end_s)
     for a, b in zip(plan.a[standing].tolist(), plan.b[standing].tolist(), strict=True):
@@ -45,13 +49,14 @@ def links_at(plan: ContactPlan, time_s: float) -> dict[int, set[int]]:
 
 
 def count_greedy_frames(links: Links, source: int) -> int:
-    """Of those that have it, whoever reaches the most that have it not speaks, until nobody is left."""
-    has, spoken, frames = {source}, set[int](), 0
+    """Count the broadcasts of a greedy algorithm: the next sender is the holder with the most neighbors without the
+    event."""
+    holders, senders, frames = {source}, set[int](), 0
     while True:
-        gains = [(len(links.get(node, set()) - has), -node) for node in has - spoken]
-        gain, speaker = max(gains, default=(0, 0))
+        gains = [(len(links.get(node, set()) - holders), -node) for node in holders - senders]
+        gain, sender = max(gains, default=(0, 0))
         if not gain:
             return frames
-        has |= links[-speaker]
-        spoken.add(-speaker)
+        holders |= links[-sender]
+        senders.add(-sender)
         frames += 1

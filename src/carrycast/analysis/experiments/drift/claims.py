@@ -1,5 +1,5 @@
-"""In each network: nobody reaches more than drift, and nobody who does as well sends less, in bytes and in airtime; and
-how far it is from what anybody could do."""
+"""Claims for each network: no protocol delivers more than drift, none that delivers as much sends less, in bytes or in
+airtime, and drift is close to the bounds for any protocol."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,15 +19,15 @@ from carrycast.analysis.spark import (
 )
 
 OWN = ("drift", "no offers", "no paths", "no waits", "no hashes", "drift of 100")
-# A pair in five hundred: two protocols meet the same contacts at other milliseconds.
+# One pair in five hundred: two protocols notice the same contacts at slightly different times.
 AS_MANY = 0.002
 OF_200 = {"converters": ("delivered", 200 * AS_MANY)}
-"""Where some make a result twice and deliver one of them: how many of the 200 that are wanted arrive."""
+"""In this network some protocols compute a result twice and deliver one, so delivered results are counted, of 200."""
 OFTEN = 0.8
-"""Of the runs. Where two protocols reach all, every run is alike, and however many there are, they do not tell a mean
-difference to a five-hundredth; twenty of them tell that four in five, at least, are so."""
+"""The required share of runs. If two protocols deliver everything, all runs are equal, and no number of runs decides a
+mean difference of 0.002. But twenty equal runs show that at least four in five runs are like them."""
 COSTS = {"total_bytes": "sends fewer bytes", "airtime_us": "takes less of the air"}
-"""What a rival would do."""
+"""Metrics of cost, and the words for a rival with less of it."""
 OF_100 = ("epidemic of 100", "adaptive of 100")
 
 BOUNDED = {
@@ -36,15 +36,15 @@ BOUNDED = {
     "producers": "producers.toml",
     "grid": "grid.toml",
 }
-"""Networks whose links are those of the contacts: a contended radio loses more."""
+"""Networks in which every contact is a link. A radio with contention loses more."""
 SHORT = 0.05
-"""Of all pairs: what contacts that are over before they are noticed cost."""
+"""The tolerated share of pairs, for contacts that end before discovery notices them."""
 FRAMES = 1.5
-"""Frames with an event, for each one of a tree: nodes see two hops, and answer who lacks it later."""
+"""Frames with an event per frame of the tree: nodes know only two hops, and send again to nodes that miss the event."""
 
 
 class Where(NamedTuple):
-    """A network: how statements about it begin, its points, and the figures that show delivery and costs there."""
+    """A network: the beginning of statements about it, its points, and its figures of delivery and costs."""
 
     begins: str
     here: Selector
@@ -53,7 +53,8 @@ class Where(NamedTuple):
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    """Three for each network, against the rivals that were run there; buffers of 100 against buffers of 100."""
+    """Yield the claims of each network, against the rivals run there; drift with buffers of 100 against rivals with
+    such."""
     for setting in results.experiment.labels("setting"):
         present = [str(point.labels["protocol"]) for point in results.points({"setting": setting})]
         rivals = [name for name in present if name not in (*OWN, *OF_100)]
@@ -76,11 +77,12 @@ def compare_with_rivals(
     costs: Mapping[str, str] = COSTS,
     reached: tuple[str, float] = ("delivery_ratio", AS_MANY),
 ) -> Iterator[Claim]:
-    """Delivery against all rivals, costs against those that deliver as much: by which metric, and within what."""
+    """Compare delivery with all rivals, and costs with those that deliver as much. `reached` is a metric and a
+    tolerance."""
     (by, as_many), here = reached, where.here
 
     def difference(rival: str, metric: str) -> ClaimCase:
-        """Own minus the rival's, paired by seed."""
+        """The difference of `own` and the rival, paired by seed."""
         return ClaimCase(rival, results.difference({**here, "protocol": own}, {**here, "protocol": rival}, metric))
 
     def share_not_behind(rival: str) -> ClaimCase:
@@ -94,7 +96,7 @@ def compare_with_rivals(
     yield make_claim_over_cases(
         results, where.delivery, statement, [share_not_behind(rival) for rival in rivals], ">=", OFTEN
     )
-    # Whoever may reach as many: one that surely reaches fewer is no rival in costs.
+    # Costs are compared with rivals that may deliver as much, not with those that certainly deliver less.
     served = [difference(rival, by) for rival in rivals]
     equals = [case.name for case in served if case.found.low is None or case.found.low <= as_many]
     for metric, less in costs.items():
@@ -105,12 +107,12 @@ def compare_with_rivals(
 
 
 def share_of_runs(facts: Iterable[bool]) -> Interval:
-    """The share of runs in which something is so."""
+    """Return the share of runs in which a condition holds."""
     return confidence_interval([float(fact) for fact in facts], SHARE)
 
 
 def check_bounds(results: Results, setting: str, path: Path) -> Iterator[Claim]:
-    """Against what contacts allow, and where one network stays together against trees of broadcasts."""
+    """Compare drift with the bound of the contacts and, in connected networks, with broadcast trees."""
     drift = results.select({"setting": setting, "protocol": "drift"}, "delivery_ratio")
     allowed = {seed: reachable_share(path, seed) for seed in drift}
     near = ClaimCase(setting, share_of_runs(below >= -SHORT for below in paired_differences(drift, allowed)))
@@ -126,7 +128,7 @@ def check_bounds(results: Results, setting: str, path: Path) -> Iterator[Claim]:
 
 
 def tree_ratios(results: Results, setting: str, path: Path) -> Iterator[float]:
-    """Of each seed, the frames with an event for each one of a greedy tree."""
+    """Yield, for each seed, the frames with an event per frame of a greedy tree."""
     drift: Selector = {"setting": setting, "protocol": "drift"}
     control = results.select(drift, "control_transmissions")
     for seed, sent in results.select(drift, "transmissions").items():

@@ -1,4 +1,4 @@
-"""Where drift was not designed, too: nobody reaches more, and nobody who does as well sends fewer bytes."""
+"""Claims for networks for which drift was not designed: delivery and bytes, compared with all other protocols."""
 
 from collections.abc import Iterator
 
@@ -6,12 +6,12 @@ from carrycast.analysis.experiments.drift.claims import COSTS, Where, compare_wi
 from carrycast.analysis.spark import Claim, Results, Selector
 
 APART = ("community", "mule", "sources", "interest")
-"""Networks with a figure of their own."""
+"""Networks that have their own figure."""
 BYTES = {"total_bytes": COSTS["total_bytes"]}
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    """Two for each variation of each network."""
+    """Yield two claims for each variation of each network."""
     for network in results.experiment.labels("network"):
         for variation in results.experiment.labels("variation"):
             here: Selector = {"network": network, "variation": variation}

@@ -1,1 +1,1 @@
-"""Paper 002: opportunistic overlays, whose brokers follow the network, clients their brokers, and modulators both."""
+"""Paper 002: opportunistic overlays, in which brokers, clients and modulators adapt to the network."""

@@ -1,7 +1,7 @@
-"""What paper 002 says of its Figures 6 to 13, 15 and 16, held against paired differences and ratios.
+"""The statements of paper 002 about its Figures 6 to 13, 15 and 16, checked by paired differences and ratios.
 
-Tolerances stand here; they were set when single runs had been seen, and before the experiment was run. What was fitted
-to the paper's numbers is marked as calibration.
+The tolerances were set after single runs and before the experiment was run. Numbers of the paper to which a setting was
+fitted are marked as calibration.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,21 +23,21 @@ from carrycast.analysis.spark import (
 )
 
 Values: TypeAlias = Mapping[int, float]
-"""Of each seed that has one."""
+"""A value for each seed that has one."""
 Samples: TypeAlias = Mapping[int, Mapping[float, float]]
-"""Of each seed, by time."""
+"""Samples by seed and time."""
 MET = 0.1
-"""A number of the paper is met within this share of it."""
+"""A number is reproduced if it is within this share of the paper's."""
 SLOW = 1.5
-"""Growth is not rapid up to this factor."""
+"""Growth up to this factor counts as slow."""
 SLIGHT = 1.25
-"""Growth is slight up to this factor."""
+"""Growth up to this factor counts as slight."""
 FAR_LESS = 0.5
-"""Costs are far less below this share."""
+"""Costs below this share of others count as far less."""
 ALMOST_ALL = 0.9
-"""Of times."""
+"""A share of the sampled times."""
 ALIKE_HOPS, ALIKE_LOAD = 0.1, 0.05
-"""Loads, and other shares, are alike within the second."""
+"""Path lengths, in hops, and loads or other shares count as equal within these."""
 OVERLOAD = 0.9
 """The protocol's own `max_load`."""
 
@@ -47,7 +47,7 @@ STATIC, HOMES, LINKS, BOTH, BEST, FREE = (
 READINGS = ("4 nearest", "ring of 3", "within 1 hop", "either end")
 TOPOLOGIES = ("A-B-C", "A-B-C-A", "A-C-B", "B-A-C")
 AFTER_S = 50.0
-"""When brokers have looked again, a period after their start."""
+"""One update period after the start, when brokers have updated their links once."""
 PERIODS = ("10", "30", "50", "100")
 ORDER: tuple[tuple[str, str, Requirement, str], ...] = (
     (BEST, BOTH, {"at_most": 0.0}, "no longer than"),
@@ -57,7 +57,7 @@ ORDER: tuple[tuple[str, str, Requirement, str], ...] = (
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    """Figure by figure."""
+    """Yield the claims, figure by figure."""
     builder = OverlayClaims(results)
     for figure in (
         check_brokers,
@@ -121,7 +121,7 @@ def check_overhead(builder: "OverlayClaims") -> Iterator[Claim | None]:
 
 
 def check_vicinity(builder: "OverlayClaims") -> Iterator[Claim | None]:
-    """What the claims of Figures 6 and 7 are where vicinity means something else."""
+    """Check the claims of Figures 6 and 7 under other readings of "vicinity"."""
     for case in READINGS:
         static = builder.brokers(STATIC, "broker_path", case=case)
         found = {period: builder.brokers(BOTH, "broker_path", case=case, update=period) for period in ("50", "100")}
@@ -262,7 +262,8 @@ def check_flood(builder: "OverlayClaims") -> Iterator[Claim | None]:
 
 
 def check_flood_full(builder: "OverlayClaims") -> Iterator[Claim | None]:
-    """The same where the channel is full: what static brokers do not bring in time has no latency, so shares count."""
+    """Check Figure 15 on a saturated channel. Events that static brokers deliver too late have no delay, so delivery
+    counts."""
     for name in TOPOLOGIES:
         case = f"{name}, every 0.4 s"
         shares = [builder.testbed(one, case, "delivery_ratio") for one in (STATIC, BOTH)]
@@ -274,7 +275,7 @@ def check_flood_full(builder: "OverlayClaims") -> Iterator[Claim | None]:
             yield builder.claim_if_run("flood-full", f"{case}: static brings less (share of maps)", lost, below=0.0)
     six = [ClaimCase("", ratio(*(builder.testbed(one, "A-C-B, every 0.4 s") for one in (STATIC, BOTH))))]
     text = "A-C-B, every 0.4 s: 6 times faster than static, of what came (ratio)"
-    # The rate that fills the channel was chosen since the paper's seconds cannot be without.
+    # Calibration: the rate was chosen to saturate the channel, without which the paper's seconds cannot occur.
     yield builder.claim_if_run("flood-full", text, six, at_least=6.0, tolerance=0.6, paper=6, calibration=True)
 
 
@@ -292,7 +293,7 @@ def check_flood_box(builder: "OverlayClaims") -> Iterator[Claim | None]:
 
 
 def _steps(found: dict[str, Values]) -> list[ClaimCase]:
-    """From each period to the next."""
+    """Return a case for each step from one period to the next."""
     return [
         ClaimCase(f"{before} s to {after} s", difference(found[after], found[before]))
         for before, after in pairwise(found)
@@ -300,26 +301,27 @@ def _steps(found: dict[str, Values]) -> list[ClaimCase]:
 
 
 class OverlayClaims(ClaimBuilder):
-    """The claims about the four parts of the experiment. A setting that is not named is that of the base."""
+    """Builds claims about the four parts of the experiment. Arguments that are not given have the value of the base
+    case."""
 
     def brokers(self, scheme: str, metric: str, update: str = "50", case: str = "base") -> Values:
-        """Of the broker network alone."""
+        """Return a metric of the part with brokers only."""
         return self.select({"part": "brokers", "scheme": scheme, "update": update, "case": case}, metric)
 
     def clients(self, scheme: str, metric: str = "client_path", look: str = "10", case: str = "base") -> Values:
-        """Of producers and consumers."""
+        """Return a metric of the part with producers and consumers."""
         return self.select({"part": "clients", "scheme": scheme, "look": look, "case": case}, metric)
 
     def emulation(self, scheme: str, case: str, metric: str) -> Values:
-        """Of brokers with work to do."""
+        """Return a metric of the part in which brokers have load."""
         return self.select({"part": "emulation", "scheme": scheme, "case": case}, metric)
 
     def testbed(self, scheme: str, case: str, metric: str = "delay_mean_s") -> Values:
-        """Of flood watch."""
+        """Return a metric of the flood watch application."""
         return self.select({"part": "testbed", "scheme": scheme, "case": case}, metric)
 
     def samples(self, chosen: Selector, metric: str) -> Samples:
-        """A sampled metric of the one point that a selection names, by seed and time."""
+        """Return a sampled metric of the one selected point, by seed and time."""
         names = {point.name for point in self.results.points(chosen)}
         found: dict[int, dict[float, float]] = {}
         for record in self.results.records:
@@ -332,7 +334,7 @@ class OverlayClaims(ClaimBuilder):
     def paper_number(
         self, figure: str, statement: str, found: Values, paper: float, calibration: bool = False
     ) -> Claim | None:
-        """A number of the paper."""
+        """Build a claim that a number of the paper is reproduced."""
         cases = [ClaimCase("", confidence_interval(found.values()))]
         return self.claim_if_run(
             figure, statement, cases, equals=paper, tolerance=MET * paper, paper=paper, calibration=calibration
@@ -349,7 +351,7 @@ class OverlayClaims(ClaimBuilder):
         calibration: bool = False,
         **required: Unpack[Requirement],
     ) -> Claim | None:
-        """A claim that all its cases must meet; none if one of them has no runs."""
+        """Build a claim that all its cases must meet; None if a case has no runs."""
         if not cases or any(case.found.n == 0 for case in cases):
             return None
         return self.claim(
@@ -358,27 +360,27 @@ class OverlayClaims(ClaimBuilder):
 
 
 def subtract(left: Values, right: Values) -> Values:
-    """left - right, seed by seed."""
+    """Return left - right for every seed that both have."""
     return {seed: left[seed] - right[seed] for seed in left if seed in right}
 
 
 def difference(left: Values, right: Values, *, bounds: Bounds | None = None) -> Interval:
-    """The same, and where its mean lies."""
+    """The mean of left - right, paired by seed."""
     return confidence_interval(subtract(left, right).values(), bounds)
 
 
 def ratio(left: Values, right: Values) -> Interval:
-    """left / right, seed by seed."""
+    """The mean of left / right, paired by seed."""
     return confidence_interval(left[seed] / right[seed] for seed in left if right.get(seed))
 
 
 def first_difference(left: Samples, right: Samples) -> list[float]:
-    """Of each seed, left - right at the first time at which both have a value."""
+    """Return, for each seed, left - right at the first time at which both have a value."""
     return [found[0] for found in _compare_samples(left, right, lambda one, other: one - other) if found]
 
 
 def share_below(left: Samples, right: Samples, after_s: float) -> list[float]:
-    """Of each seed, at which share of the times after one the left is below the right."""
+    """Return, for each seed, the share of the times after `after_s` at which left is below right."""
     late = {seed: _select_after(times, after_s) for seed, times in left.items()}
     return [
         sum(found) / len(found)
@@ -388,7 +390,7 @@ def share_below(left: Samples, right: Samples, after_s: float) -> list[float]:
 
 
 def largest(left: Samples, right: Samples, compare: Callable[[float, float], float]) -> list[float]:
-    """Of each seed, the largest of what comparing the two at each time gives."""
+    """Return, for each seed, the largest result of comparing left and right at equal times."""
     return [max(found) for found in _compare_samples(left, right, compare) if found]
 
 

@@ -1,8 +1,8 @@
-"""Flood watch [002 §4.3]: from rain to the depth of water on a terrain, for those who asked for a part of it.
+"""Flood watch [002 §4.3]: a modulator that computes the depth of water on a terrain from events about rain.
 
-A modulator with state: the depths of a hundred by a hundred cells, which go along when it moves. Each event brings the
-rain of a moment; a cell passes a share of what stands above its lowest neighbor on to that one. Outputs have the depths
-of a bounding box as doubles, row by row.
+The state of the modulator is the depth of 100 x 100 cells, which moves with it. Each event adds rain; then each cell
+passes a share of its excess height to its lowest neighbor. The output has the depths of a bounding box as doubles, row
+by row.
 """
 
 import json
@@ -18,13 +18,13 @@ Grid: TypeAlias = NDArray[np.float64]
 SIDE = 100
 """[002 §4.3] "The output of full-size flood data is a double array of 100 x 100"."""
 RUNOFF = 0.2
-"""The share of the difference in height that flows in a step; below 1/4 water does not swing to and fro."""
+"""The share of the difference in height that flows in a step. Below 1/4 the water does not oscillate."""
 EVERYWHERE = {"west": 0, "east": SIDE, "south": 0, "north": SIDE}
 NEIGHBORS = [(dx, dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1) if (dx, dy) != (0, 0)]
 
 
 def terrain() -> Grid:
-    """A valley that falls to the east between two slopes, with a hollow in it; heights in meters."""
+    """Return heights in meters: a valley with a hollow that falls to the east between two slopes."""
     y, x = np.mgrid[0:SIDE, 0:SIDE] / (SIDE - 1)
     hollow = np.exp(-((x - 0.7) ** 2 + (y - 0.5) ** 2) / 0.01)
     heights: Grid = 20.0 * np.abs(y - 0.5) + 10.0 * (1.0 - x) - 4.0 * hollow
@@ -35,7 +35,7 @@ TERRAIN = terrain()
 
 
 def rainfall(x: float, y: float, radius: float, rain_mm: float) -> Grid:
-    """What a round shower leaves in each cell, in meters; x, y and radius are counted in cells."""
+    """Return the rain of a round shower in each cell, in meters; x, y and radius are in cells."""
     rows, columns = np.mgrid[0:SIDE, 0:SIDE]
     inside = (columns - x) ** 2 + (rows - y) ** 2 <= radius**2
     fallen: Grid = np.where(inside, rain_mm / 1000.0, 0.0)
@@ -43,7 +43,7 @@ def rainfall(x: float, y: float, radius: float, rain_mm: float) -> Grid:
 
 
 def flow(depth: Grid) -> Grid:
-    """One step: each cell gives to the lowest of its eight neighbors, and never more than it has."""
+    """Compute one step: each cell passes water to the lowest of its eight neighbors, at most what it has."""
     surface = TERRAIN + depth
     around = np.pad(surface, 1, constant_values=np.inf)
     shifted = np.stack([around[1 + dy : 1 + dy + SIDE, 1 + dx : 1 + dx + SIDE] for dx, dy in NEIGHBORS])
@@ -52,14 +52,14 @@ def flow(depth: Grid) -> Grid:
     given = np.clip(RUNOFF * fall, 0.0, depth)
     offsets = np.array([dy * SIDE + dx for dx, dy in NEIGHBORS])
     targets = np.arange(SIDE * SIDE) + offsets[lowest].ravel()
-    # A cell that gives nothing may have no neighbor that is lower; the sum goes nowhere.
+    # A cell without a lower neighbor passes nothing; its target is then irrelevant.
     received = np.bincount(np.where(given.ravel() > 0, targets, 0), weights=given.ravel(), minlength=SIDE * SIDE)
     after: Grid = depth - given + received.reshape(SIDE, SIDE)
     return after
 
 
 def flood(event: Event, state: bytes) -> tuple[tuple[dict[str, object], bytes], bytes]:
-    """The modulator: rain in, depths of the box out. It begins with the box, as JSON, or with nothing for all."""
+    """The modulator: from rain to the depths of a box. Its initial state is the box as JSON, or empty for all cells."""
     box, depth = unpack_state(state)
     said = event.attributes
     x, y, radius, rain_mm = (float(said[name]) for name in ("x", "y", "radius", "rain_mm"))
@@ -76,7 +76,7 @@ def flood(event: Event, state: bytes) -> tuple[tuple[dict[str, object], bytes], 
 
 
 def unpack_state(state: bytes) -> tuple[dict[str, int], Grid]:
-    """The box, and the depths so far: none at the beginning."""
+    """Return the box and the depths; at the beginning all depths are 0."""
     text, _, depths = state.partition(b"\n")
     box = {**EVERYWHERE, **(json.loads(text) if text else {})}
     depth = np.frombuffer(depths).reshape(SIDE, SIDE) if depths else np.zeros((SIDE, SIDE))

@@ -1,8 +1,8 @@
-"""A modulator that does nothing but take its time: the scenario says how much."""
+"""A modulator without a function, whose CPU time the scenario states."""
 
 from carrycast.core.model import Event
 
 
 def work(event: Event) -> dict[str, object]:
-    """What came in, said to have been seen."""
+    """Return the event's attributes, marked as seen."""
     return {**event.attributes, "seen": True}

@@ -1,4 +1,4 @@
-"""What the paper does not say: where the rate matters, what counting says, several links down, messages recovered."""
+"""Claims that paper 000 does not make: saturation, a closed form of losses, several failed links, and recovery."""
 
 import itertools
 import math
@@ -20,15 +20,15 @@ from carrycast.analysis.experiments.policy.builder import (
 from carrycast.analysis.spark import Claim, ClaimCase, confidence_interval
 
 MUCH = 0.1
-"""Near saturation the rate costs more than the paper says it does anywhere."""
+"""Near saturation the rate costs more than the paper states for any rate."""
 CLOSE = 0.01
-"""The simulator agrees with the closed form within a point."""
+"""The simulator agrees with the closed form within one percentage point."""
 AFFORDABLE = 5.0
-"""Recovery may cost so many times the bytes."""
+"""The acceptable cost of recovery, as a multiple of the bytes without it."""
 
 
 def check_saturation(builder: PolicyClaims) -> Iterator[Claim]:
-    """Not in the paper: near saturation the rate does matter."""
+    """Check that the rate matters near saturation."""
     rates, slow = builder.along("rate", {"service": "80 ms"}), {"service": "80 ms"}
     found = builder.difference(RESPONDED, {**slow, "rate": rates[-1]}, {**slow, "rate": rates[0]})
     text = (
@@ -39,7 +39,7 @@ def check_saturation(builder: PolicyClaims) -> Iterator[Claim]:
 
 
 def check_closed_form(builder: PolicyClaims) -> Iterator[Claim]:
-    """The closed form: 1 - d q, seed by seed for the places that were drawn."""
+    """Check the closed form 1 - d q, by seed, for the positions drawn in each run."""
     for figure, axis in (("interval", "interval"), ("recovery", "recovery"), ("brokers", "brokers")):
         for metric, role in ((REQUEST, "repository"), (PUBLISH, "tool")):
             cases = [
@@ -66,7 +66,7 @@ def check_closed_form(builder: PolicyClaims) -> Iterator[Claim]:
 
 
 def _excess_over_closed_form(builder: PolicyClaims, metric: str, role: str, where: dict[str, str]) -> dict[int, float]:
-    """By seed, how much more was delivered than by counting."""
+    """Return, by seed, the delivery ratio minus that of the closed form."""
     scenario = builder.scenario(where)
     if scenario is None:
         return {}
@@ -80,7 +80,8 @@ def _excess_over_closed_form(builder: PolicyClaims, metric: str, role: str, wher
 
 
 def check_beyond(builder: PolicyClaims) -> Iterator[Claim]:
-    """What the paper leaves for later: several links down, messages recovered; and what repairing tables costs."""
+    """Check the future work of the paper: several failed links, recovery of messages, and the cost of repairing
+    tables."""
     labels = builder.along("cuts", {})
     falls = [
         ClaimCase(
@@ -122,7 +123,7 @@ def check_beyond(builder: PolicyClaims) -> Iterator[Claim]:
         yield builder.claim("overhead", text, saves, below=1.0)
 
 
-def side(node: int, link: int) -> bool:
+def is_below(node: int, link: int) -> bool:
     """Whether a node is below a link; link n joins node n to its parent, (n - 1) // 2."""
     while node > link:
         node = (node - 1) // 2
@@ -130,16 +131,17 @@ def side(node: int, link: int) -> bool:
 
 
 def share_cut_off(brokers: int, repositories: Collection[int]) -> float:
-    """q: of all brokers, the share that reaches no repository, the mean over single links that are down."""
+    """Return q: the share of brokers that reach no repository, averaged over the failures of each single link."""
     cut_off = 0
     for link in range(1, brokers):
-        held = {side(repository, link) for repository in repositories}
-        cut_off += sum(side(broker, link) not in held for broker in range(brokers))
+        held = {is_below(repository, link) for repository in repositories}
+        cut_off += sum(is_below(broker, link) not in held for broker in range(brokers))
     return cut_off / brokers / (brokers - 1)
 
 
 def share_down(every_s: float, for_s: float, last_s: float, window_s: tuple[float, float]) -> float:
-    """d: of a window, the share in which a link is down, if one fails at every multiple of `every_s` until `last_s`."""
+    """Return d: the share of a window in which a link is down, if one fails at every multiple of `every_s` to
+    `last_s`."""
     low_s, high_s = window_s
     strikes = range(1, math.floor(last_s / every_s) + 1)
     down_s = sum(max(0.0, min(n * every_s + for_s, high_s) - max(n * every_s, low_s)) for n in strikes)

@@ -19,7 +19,7 @@ Where = Mapping[str, str]
 
 PUBLISH, REQUEST, RESPONSE, RESPONDED = FOUR = ("publish_ratio", "request_ratio", "response_ratio", "responded_ratio")
 WAYS = (REQUEST, RESPONDED)
-"""What a repository has a part in, and what links that fail take away."""
+"""The ratios that depend on repositories, and below those that failed links reduce."""
 LOST = (PUBLISH, REQUEST, RESPONDED)
 ONE, TWO = "one", "two"
 BOTH = (ONE, TWO)
@@ -27,13 +27,13 @@ TESTBED = {"failures": "nodes", "brokers": "6", "interval": "90", "recovery": "4
 QUIET = {"failures": "none", "brokers": "6"}
 SENT, CONTROL = "sent_bytes_per_node_s", "control_bytes"
 WHOLE = 0.001
-"""All is delivered if no more than one in a thousand is not."""
+"""Everything counts as delivered if no more than one in a thousand is missing."""
 BETTER = 0.1
 """[000 §VI] "at least 10% better"."""
 
 
 class PolicyClaims(ClaimBuilder):
-    """The claims about points, each named by what differs from the default."""
+    """Builds claims about points. A point is given by the labels in which it differs from the default."""
 
     def __init__(self, results: Results) -> None:
         super().__init__(results)
@@ -42,16 +42,16 @@ class PolicyClaims(ClaimBuilder):
         self._points = {tuple(sorted(point.labels.items())): point for point in results.experiment.points}
 
     def point(self, where: Where) -> Point | None:
-        """The point that differs from the default as told; None if it is not run."""
+        """Return the point that differs from the default in these labels; None if it was not run."""
         return self._points.get(tuple(sorted({**self.defaults, **where}.items())))
 
     def along(self, axis: str, where: Where) -> list[str]:
-        """The labels of an axis at which there is a point, everything else as told."""
+        """Return the labels of an axis at which there is a point, given the other labels."""
         labels = self.results.experiment.labels(axis)
         return [label for label in labels if self.point({**where, axis: label}) is not None] or labels[:1]
 
     def by_seed(self, metric: str, where: Where) -> dict[int, float]:
-        """A metric at a point; seeds without a value are left out."""
+        """Return a metric at a point, by seed; seeds without a value are left out."""
         point = self.point(where)
         found = {} if point is None else self.results.by_seed(point, metric)
         return {seed: value for seed, value in found.items() if value is not None}
@@ -59,19 +59,19 @@ class PolicyClaims(ClaimBuilder):
     def columns(
         self, metric: str, axis: str, labels: Sequence[str], count: str, **where: str
     ) -> list[dict[int, float]]:
-        """A metric along an axis."""
+        """Return a metric by seed for each label of an axis."""
         return [self.by_seed(metric, {**where, axis: label, "repositories": count}) for label in labels]
 
     def mean(self, metric: str, where: Where, exact: bool = False) -> Interval:
-        """Over the seeds of a point."""
+        """The mean of a metric over the seeds of a point."""
         return confidence_interval(self.by_seed(metric, where).values(), metric_bounds(metric), exact)
 
     def difference(self, metric: str, left: Where, right: Where, count: str = "", exact: bool = False) -> Interval:
-        """left - right, seed by seed; `count` repositories on both sides."""
+        """The mean of left - right, paired by seed, with `count` repositories on both sides."""
         return difference_interval(*self._sides(metric, left, right, count), metric, exact)
 
     def ratio(self, metric: str, left: Where, right: Where, count: str = "") -> Interval:
-        """left / right, seed by seed."""
+        """The mean of left / right, paired by seed."""
         return ratio_of_seeds(*self._sides(metric, left, right, count))
 
     def _sides(self, metric: str, left: Where, right: Where, count: str) -> tuple[dict[int, float], dict[int, float]]:
@@ -79,18 +79,18 @@ class PolicyClaims(ClaimBuilder):
         return self.by_seed(metric, {**of, **left}), self.by_seed(metric, {**of, **right})
 
     def scenario(self, where: Where) -> Scenario | None:
-        """What is run at a point."""
+        """Return the scenario of a point; None if it was not run."""
         point = self.point(where)
         return None if point is None else point.scenario
 
     @staticmethod
     def places(scenario: Scenario, role: str, seed: int) -> list[int]:
-        """The nodes that have a role in the run of a seed."""
+        """Return the nodes that have a role in the run of a seed."""
         return draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)[role]
 
     @staticmethod
     def cuts(scenario: Scenario) -> tuple[float, float, float]:
-        """How often links fail, for how long, and until when."""
+        """Return the interval between failures of links, their duration, and the time of the last."""
         (fault,) = scenario.faults
         assert isinstance(fault, LinkCuts)
         return fault.every_s, fault.for_s, scenario.duration_s if fault.to_s is None else fault.to_s

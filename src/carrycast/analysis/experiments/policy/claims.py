@@ -1,6 +1,6 @@
-"""What paper 000 says of its Figures 3 to 9, held against paired differences.
+"""The statements of paper 000 about its Figures 3 to 9, checked by paired differences.
 
-Tolerances stand here, so before the runs; those about two repositories are in `replicas`, what goes beyond in `beyond`.
+The tolerances were fixed before the runs. Claims that go beyond the paper are in `beyond`.
 """
 
 import itertools
@@ -30,25 +30,25 @@ from carrycast.analysis.experiments.policy.builder import (
 from carrycast.analysis.spark import DIFFERENCE_OF_SHARES, Claim, ClaimCase, Interval, Results, confidence_interval
 
 LITTLE, MORE = 0.05, 0.1
-"""[000 §VI] "less than 5%-10% reduction": held against both."""
+"""[000 §VI] "less than 5%-10% reduction": both are checked."""
 LINEAR = 0.97
-"""R² from which on points are said to lie on a line."""
+"""The smallest R² at which a curve counts as fitting."""
 STEEP = 10.0
-"""A curve saturates if it rises so many times as steeply over its first two values as over its last two."""
+"""A curve saturates if its first step is this many times as steep as its last."""
 SIGNIFICANT, MARGINAL = 0.1, 0.1
-"""[000 §VII] A tenth less is a significant improvement, less than a tenth either way a marginal effect."""
+"""[000 §VII] A reduction by a tenth is a significant improvement; a smaller change is a marginal effect."""
 APART = 0.01
-"""Ratios of two kinds of messages differ if by more than a point."""
+"""The smallest difference, one percentage point, between the ratios of two kinds of messages that counts."""
 GROUPS = 10
-"""As many are left out in turn; each has a tenth of the seeds."""
+"""The number of groups of seeds that the jackknife leaves out in turn."""
 STEPS = 200
-"""Rates of decay that an exponential is tried with; between them R² changes by less than a thousandth."""
+"""The number of rates of decay that are tried. R² changes by less than a thousandth from one to the next."""
 
 Fit = Callable[[Sequence[float], Sequence[float]], float | None]
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    """Figure by figure."""
+    """Yield the claims, figure by figure."""
     builder = PolicyClaims(results)
     yield from check_rate(builder, "rate", {})
     yield from check_rate(builder, "testbed", TESTBED)
@@ -219,7 +219,7 @@ def check_two_repositories(builder: PolicyClaims) -> Iterator[Claim]:
     yield from compare_repositories(
         builder, "places", f"{down}, root and below it", {"": long}, two="two below the root", one="one at the root"
     )
-    # The same links fail at the same times, and no repository has a part in what is published: luck has none either.
+    # The same links fail at the same times, and repositories play no part in publishing, so nothing is random here.
     gain = [ClaimCase("", builder.difference(PUBLISH, {**long, "repositories": TWO}, long, exact=True))]
     yield builder.claim(
         "places", "the publish ratio is the same with one repository and with two", gain, equals=0.0, tolerance=WHOLE
@@ -227,7 +227,8 @@ def check_two_repositories(builder: PolicyClaims) -> Iterator[Claim]:
 
 
 def check_hops(builder: PolicyClaims) -> Iterator[Claim]:
-    """[000 §VI] Figure 7, "the system with two repositories outperforms": the replica chosen at random, or nearest."""
+    """[000 §VI] Figure 7, "the system with two repositories outperforms", with a random replica and with the
+    nearest."""
     for scheme, word in (("paper", "one chosen at random, as in the paper"), ("nearest", "the nearest of them")):
         cases = [
             ClaimCase(
@@ -278,7 +279,8 @@ def check_stability(builder: PolicyClaims) -> Iterator[Claim]:
 
 
 def check_kinds(builder: PolicyClaims) -> Iterator[Claim]:
-    """[000 §VII] "differences in the delivery ratio of each type of message"; which is above which is not said."""
+    """[000 §VII] "differences in the delivery ratio of each type of message". The paper does not say which is
+    higher."""
     for figure, where in (("recovery", {}), ("testbed", TESTBED)):
         for one, other in itertools.combinations((PUBLISH, REQUEST, RESPONSE), 2):
             left, right = (builder.by_seed(metric, where) for metric in (one, other))
@@ -293,7 +295,7 @@ def check_kinds(builder: PolicyClaims) -> Iterator[Claim]:
 def check_retrieval(builder: PolicyClaims) -> Iterator[Claim]:
     """[000 §IV] "every new subscriber and only that one will receive every old event"."""
     points = [{**QUIET, "rate": label} for label in builder.along("rate", QUIET)]
-    # A count of all that was asked, which knows no luck.
+    # A count of all requests is not random.
     cases = [
         ClaimCase(
             f"{metric}, {count}, {where['rate']}/s",
@@ -331,17 +333,20 @@ def _r_squared(rows: NDArray[np.float64], ys: Sequence[float]) -> float | None:
 
 
 def jackknife_fit(fit: Fit, xs: Sequence[float], columns: Sequence[dict[int, float]]) -> Interval:
-    """A fit to means over seeds, one column of values by seed for each x; its interval by the jackknife."""
+    """Return the R² of a fit to means over seeds, with a confidence interval by the jackknife (Tukey 1958).
+
+    `columns` has the values by seed for each x. The jackknife leaves out a group of seeds at a time.
+    """
     seeds = sorted(set.intersection(*(set(column) for column in columns))) if columns else []
     groups = min(GROUPS, len(seeds))
 
-    def over(left_out: int | None) -> float | None:
+    def fit_without(left_out: int | None) -> float | None:
         kept = [seed for place, seed in enumerate(seeds) if place % groups != left_out]
         return fit(xs, [math.fsum(column[seed] for seed in kept) / len(kept) for column in columns])
 
     if groups < 2:
-        return confidence_interval([over(None)] if seeds else [])
-    whole, parts = over(None), [over(group) for group in range(groups)]
+        return confidence_interval([fit_without(None)] if seeds else [])
+    whole, parts = fit_without(None), [fit_without(group) for group in range(groups)]
     if whole is None:
         return confidence_interval([])
     return confidence_interval(groups * whole - (groups - 1) * part for part in parts if part is not None)

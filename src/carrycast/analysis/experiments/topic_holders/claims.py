@@ -1,6 +1,6 @@
-"""What paper 003 says of its Figures 4 and 5, in words: orders of schemes, held against paired differences.
+"""The statements of paper 003 about its Figures 4 and 5, which are orders of schemes, checked by paired differences.
 
-Tolerances stand here, so before the runs.
+The tolerances were fixed before the runs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,15 +18,15 @@ from carrycast.analysis.spark import (
 )
 
 FAR = 0.2
-"""A delivery is "far above" another if it is by so much: a fifth of all pairs."""
+""""Far above" means a difference of at least a fifth of all pairs."""
 MUCH = 2.0
-"""Load is "much more" if it is so many times as much."""
+"""Load is "much more" if it is at least this many times as much."""
 MOST = 0.5
-"""Of settings, and of what makes a difference: more than half."""
+""""Most" means more than half."""
 LOW_S = 0.5
-"""A delay is low below this: half of what a refresh of a subscription takes to be due again."""
+"""A delay below this is low. It is half the refresh period of subscriptions."""
 NO_WORSE = 0.01
-"""At least as much is delivered if no more than this is lost: a hundredth of all pairs."""
+"""Delivery is "at least as much" if the loss is no more than a hundredth of all pairs."""
 
 DELIVERY, DELAY, LOAD, BEACONS = (
     "delivery_ratio",
@@ -45,7 +45,7 @@ WITHOUT_K = "K = 0"
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    """Setting by setting, figure by figure."""
+    """Yield the claims, setting by setting and figure by figure."""
     for setting in results.experiment.labels("setting"):
         builder = TopicHolderClaims(results, setting)
         yield from check_reliability(builder)
@@ -159,7 +159,7 @@ def check_load(builder: "TopicHolderClaims") -> Iterator[Claim]:
 
 
 def check_expectation(builder: "TopicHolderClaims") -> Iterator[Claim]:
-    """[003 §3.2.2] expects of rendezvous what section 5 finds of brokers."""
+    """[003 §3.2.2] expects of rendezvous the advantages that section 5 finds for brokers."""
     note = "section 3.2.2, against section 5"
     less = [ClaimCase(kind, builder.ratio(f"R-{kind}", f"B-{kind}", LOAD)) for kind in KINDS]
     text = "rendezvous tends to send less than broker (ratio)"
@@ -189,7 +189,7 @@ def check_proximity(builder: "TopicHolderClaims") -> Iterator[Claim]:
 
 
 def check_beyond(builder: "TopicHolderClaims") -> Iterator[Claim]:
-    """What goes beyond the paper."""
+    """Check the extensions of the paper."""
     same = [ClaimCase("", builder.difference(EXTENDED, BEST, DELIVERY))]
     text = "extended delivers at least as much as broker with map"
     yield builder.claim(builder.figure("delivery"), text, same, at_least=0.0, tolerance=NO_WORSE)
@@ -202,7 +202,7 @@ def _both_modes(kind: str) -> tuple[str, str]:
 
 
 class TopicHolderClaims(ClaimBuilder):
-    """The claims about the runs of one setting. Without a speed, a value is the mean over all speeds, seed by seed."""
+    """Builds claims about one setting. Without a speed, a value is the mean over all speeds, by seed."""
 
     def __init__(self, results: Results, setting: str) -> None:
         super().__init__(results)
@@ -224,31 +224,32 @@ class TopicHolderClaims(ClaimBuilder):
         return [label for label in self.results.experiment.labels("speed") if label in present]
 
     def by_seed(self, scheme: str, metric: str, *speeds: str) -> dict[int, float]:
-        """A metric, the mean over speeds; seeds without a value are left out."""
+        """Return the mean of a metric over speeds, by seed; seeds without a value are left out."""
         chosen: Selector = {"setting": self.setting, "scheme": scheme, "speed": list(speeds or self.speeds)}
         return self.select(chosen, metric)
 
     def values(self, scheme: str, metric: str, *speeds: str) -> list[float]:
-        """The same without the seeds."""
+        """Return the values of `by_seed`."""
         return list(self.by_seed(scheme, metric, *speeds).values())
 
     def difference(self, left: str, right: str, metric: str, *speeds: str) -> Interval:
-        """left - right, seed by seed."""
+        """The mean of left - right, paired by seed."""
         return difference_interval(self.by_seed(left, metric, *speeds), self.by_seed(right, metric, *speeds), metric)
 
     def ratio(self, left: str, right: str, metric: str) -> Interval:
-        """left / right, seed by seed."""
+        """The mean of left / right, paired by seed."""
         return ratio_of_seeds(self.by_seed(left, metric), self.by_seed(right, metric))
 
     def rise_difference(self, left: str, right: str, metric: str) -> Interval:
-        """How much more one rises than another, from the lowest speed to the highest; nothing with one speed alone."""
+        """The difference of two schemes' rises from the lowest to the highest speed; empty if there is only one
+        speed."""
         slow, fast = self.speeds[0], self.speeds[-1]
         ends = [self.by_seed(scheme, metric, speed) for scheme in (left, right) for speed in (fast, slow)]
         shared = [seed for seed in ends[0] if all(seed in end for end in ends)] if slow != fast else []
         return confidence_interval([ends[0][seed] - ends[1][seed] - (ends[2][seed] - ends[3][seed]) for seed in shared])
 
     def share_of_difference(self, left: str, right: str, part: str) -> Interval:
-        """How much of what one sends more than another is of one class: by that much the class differs."""
+        """The share of one traffic class in the difference of two schemes' loads."""
         whole = [self.by_seed(scheme, LOAD) for scheme in (left, right)]
         parts = [self.by_seed(scheme, part) for scheme in (left, right)]
         seeds = [seed for seed in whole[0] if all(seed in found for found in (*whole, *parts))]
@@ -261,7 +262,7 @@ class TopicHolderClaims(ClaimBuilder):
         )
 
     def share_led(self, scheme: str, metric: str) -> list[float]:
-        """For each seed, the share of speeds at which no other of the six has more."""
+        """Return, for each seed, the share of speeds at which no other of the six schemes has more."""
         led: dict[int, list[bool]] = {}
         for speed in self.speeds:
             found = {each: self.by_seed(each, metric, speed) for each in SIX}
@@ -271,12 +272,12 @@ class TopicHolderClaims(ClaimBuilder):
         return [sum(leads) / len(leads) for leads in led.values()]
 
     def wholeness_gain(self, scheme: str, bare: str, speeds: Sequence[str]) -> list[float]:
-        """By seed: of the events that reached anybody, how many more of their subscribers they reached."""
+        """Return, for each seed, the gain in the share of subscribers reached by events that reached any."""
         sides = [self._wholeness(each, speeds) for each in (scheme, bare)]
         return [sides[0][seed] - sides[1][seed] for seed in sides[0] if seed in sides[1]]
 
     def _wholeness(self, scheme: str, speeds: Sequence[str]) -> dict[int, float]:
-        # All events of a setting have as many eligible subscribers, so shares of pairs are shares of subscribers.
+        # All events of a setting have equally many eligible subscribers, so shares of pairs are shares of subscribers.
         found = [self.by_seed(scheme, metric, *speeds) for metric in (DELIVERY, "published", "events_reached")]
         ratio, published, reached = found
         return {

@@ -1,4 +1,4 @@
-"""What the claims of topic-holders depend on: schemes under each change, and each change against the base."""
+"""The sensitivity of the claims of topic-holders: schemes under each change, and each change compared with the base."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,9 +7,9 @@ from carrycast.analysis.experiments.claim_builder import difference_interval, ra
 from carrycast.analysis.spark import Claim, Relation, Results, Selector, confidence_interval, decide, make_claim
 
 FAR = 0.2
-"""As in topic-holders: a delivery is far above another if it is by a fifth of all pairs."""
+"""As in topic-holders: far above means by a fifth of all pairs."""
 LITTLE = 0.05
-"""What costs less than this of all pairs costs little."""
+"""A loss of less than this share of all pairs is little."""
 
 DELIVERY, DELAY, LOAD = "delivery_ratio", "delay_mean_s", "routing_bytes_per_node_s"
 R_NODES, R_PLACES, R_ROADS = "R-AODV", "R-GPSR (no map)", "R-GPSR (with map)"
@@ -20,7 +20,7 @@ LOADS = ("load x 4", "load x 20")
 
 
 class SchemeComparison(NamedTuple):
-    """One thing held against another, seed by seed: schemes under one change, or changes of one scheme."""
+    """A comparison of two schemes under one change, or of two changes of one scheme, paired by seed."""
 
     figure: str
     statement: str
@@ -33,11 +33,11 @@ class SchemeComparison(NamedTuple):
     share: bool = False
     """left / right instead of left - right."""
     tolerance: float = 0.0
-    """For "=", how near is equal."""
+    """For "=": the largest difference that counts as equal."""
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    """Those whose points there are."""
+    """Yield the claims whose points were run."""
     for comparison in comparisons():
         if all(results.points(_at(side)) for side in (comparison.left, comparison.right)):
             yield compare_schemes(results, comparison)
@@ -47,7 +47,7 @@ def claims(results: Results) -> Iterator[Claim]:
 
 
 def comparisons() -> Iterator[SchemeComparison]:
-    """Figure by figure."""
+    """Yield the comparisons, figure by figure."""
     for change in MAPS:
         yield from with_and_without_map("voids", change)
     for change in ("on roads", BASE, "in voids"):
@@ -85,7 +85,8 @@ def comparisons() -> Iterator[SchemeComparison]:
 
 
 def extensions() -> Iterator[SchemeComparison]:
-    """What goes beyond the paper, one by one; nothing may cost deliveries, and each but hand-over shall save load."""
+    """Yield comparisons of each extension of the paper: none may cost deliveries, and all but hand-over must reduce
+    load."""
     for change in ("tree", "hand-over", "predictive", "all extensions"):
         text = f"broker with map, {change}: costs little ({LITTLE} of all pairs)"
         yield SchemeComparison("extensions", text, DELIVERY, (B_ROADS, change), (B_ROADS, BASE), ">", -LITTLE)
@@ -100,7 +101,7 @@ def extensions() -> Iterator[SchemeComparison]:
 
 
 def with_and_without_map(figure: str, change: str) -> Iterator[SchemeComparison]:
-    """Section 5's main finding."""
+    """Yield comparisons for the main finding of section 5: the map improves delivery."""
     name = f"{change} of the map in voids" if figure == "voids" else f"topics {change}"
     name = "one topic in a void, one on a road" if change == BASE else name
     for mode, with_map, without in (("broker", B_ROADS, B_PLACES), ("rendezvous", R_ROADS, R_PLACES)):
@@ -109,7 +110,7 @@ def with_and_without_map(figure: str, change: str) -> Iterator[SchemeComparison]
 
 
 def compare_schemes(results: Results, comparison: SchemeComparison) -> Claim:
-    """One comparison."""
+    """Build the claim of one comparison."""
     left, right = (
         values_by_seed(results, _at(side), comparison.metric) for side in (comparison.left, comparison.right)
     )

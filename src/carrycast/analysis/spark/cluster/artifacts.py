@@ -1,6 +1,6 @@
-"""What the workers of a cluster are sent: carrycast, code of the user's own, and the files that scenarios name.
+"""The artifacts that the driver sends to executors: carrycast, the user's code, and the files that scenarios name.
 
-Workers need a Python with the packages of a plain installation, and neither carrycast nor a folder that they share.
+Executors need a Python with the packages of a plain installation. They need neither carrycast nor a shared folder.
 """
 
 import hashlib
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CODE = ("*.py", "*.toml")
-"""Maps that come with carrycast are read as code is."""
-# An archive's entries say when they were made; the same content shall be the same archive.
+"""Maps that come with carrycast are TOML files of the package."""
+# A fixed time for the entries of an archive, so that equal contents give equal archives.
 _DATE = (1980, 1, 1, 0, 0, 0)
-_STRANGE = re.compile(r"[^A-Za-z0-9._-]")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _DIGEST_BYTES = 8
 
 
 def own_import_paths() -> list[str]:
-    """Where this process imports from, besides its installation: sources run in place, and tests."""
+    """Return the folders outside the installation from which this process imports, such as a source tree."""
     return [
         str(path)
         for entry in sys.path
@@ -40,9 +40,8 @@ def own_import_paths() -> list[str]:
 
 
 def send_code(spark: "SparkSession", folder: Path) -> None:
-    """Send carrycast to the workers, protocols of the user's own wherever on the search path they are, installed
-    plug-ins, and each module that this process has imported from outside its installation. What has been sent is not
-    sent again."""
+    """Send code to the executors: carrycast, installed plug-ins, and each module that this process has imported from
+    outside its installation. An archive that has been sent is not sent again."""
     found = {**_own_modules(), **_installed_plugins(), **_package_files()}
     hashed = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for name, content in sorted(found.items()):
@@ -54,8 +53,8 @@ def send_code(spark: "SparkSession", folder: Path) -> None:
 
 
 def send_files(spark: "SparkSession", folder: Path, paths: Iterable[Path]) -> dict[str, str]:
-    """Send files to the workers: where each is here -> what it is called there (`SparkFiles.get`). A file that is not
-    there is not sent, and the run that wants it will say so."""
+    """Send files to the executors; return the name of each for `SparkFiles.get`, by its path here. A missing file is
+    not sent; the run that needs it reports the error."""
     names: dict[str, str] = {}
     for path in paths:
         if not path.is_file():
@@ -63,7 +62,7 @@ def send_files(spark: "SparkSession", folder: Path, paths: Iterable[Path]) -> di
         if path.name == FACTS_FILE:
             names[str(path)] = f"{_send_fleet(spark, folder, path.parent)}/{FACTS_FILE}"
             continue
-        copy = folder / f"{_digest([path])}-{_STRANGE.sub('_', path.name)[-60:]}"
+        copy = folder / f"{_digest([path])}-{_UNSAFE.sub('_', path.name)[-60:]}"
         if not copy.exists():
             _link(path, copy)
             spark.sparkContext.addFile(str(copy))
@@ -72,7 +71,7 @@ def send_files(spark: "SparkSession", folder: Path, paths: Iterable[Path]) -> di
 
 
 def _send_fleet(spark: "SparkSession", folder: Path, fleet: Path) -> str:
-    """A fleet is known by one file, and its legs stand beside it: both go, as an archive that Spark unpacks."""
+    """Send a fleet, which is a file of facts and a folder of legs beside it, as an archive that Spark unpacks."""
     files = [fleet / FACTS_FILE, *sorted((fleet / LEGS_FOLDER).glob("*.parquet"))]
     archive = folder / f"fleet-{_digest(files)}.zip"
     if not archive.exists():
@@ -95,7 +94,7 @@ def _digest(paths: Iterable[Path]) -> str:
 
 
 def _link(path: Path, copy: Path) -> None:
-    """Spark names what it sends by its last part, links followed: a second name costs nothing on the same disk."""
+    """Make a hard link, or a copy. Spark uses the file name, after following symbolic links, as the artifact's name."""
     try:
         os.link(path.resolve(), copy)
     except OSError:
@@ -103,7 +102,7 @@ def _link(path: Path, copy: Path) -> None:
 
 
 def _package_files() -> dict[str, bytes]:
-    """Every part of carrycast on the search path; of files of the same name the first counts, as it does here."""
+    """Return the files of carrycast in all places of its search path; of equal names, the first file."""
     found: dict[str, bytes] = {}
     for place in map(Path, importlib.import_module(PACKAGE).__path__):
         for pattern in CODE:
@@ -115,7 +114,7 @@ def _package_files() -> dict[str, bytes]:
 
 
 def _installed_plugins() -> dict[str, bytes]:
-    """The packages that offer plug-ins by entry points, and those entry points, for the workers to find them by."""
+    """Return the packages that offer plug-ins, with the entry points by which executors find them."""
     found: dict[str, bytes] = {}
     for package, entry_points in installed_packages().items():
         for name, path in package_files(package).items():
@@ -131,7 +130,7 @@ def _installed_plugins() -> dict[str, bytes]:
 
 
 def _own_modules() -> dict[str, bytes]:
-    """Modules that are neither carrycast's nor installed, with their content."""
+    """Return the imported modules that belong neither to carrycast nor to the installation."""
     return {str(name): path.read_bytes() for name, path in _module_sources(list(sys.modules.items()))}
 
 
@@ -154,7 +153,7 @@ def _is_outside_installation(path: Path) -> bool:
 def _write_archive(archive: Path, files: dict[str, bytes]) -> None:
     folders = sorted({f"{parent}/" for name in files for parent in PurePosixPath(name).parents if parent.name})
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
-        # Folders without an __init__ are packages to Python only if the archive names them.
+        # A folder without an __init__ is a package for Python only if the archive has an entry for it.
         for folder in folders:
             made.writestr(zipfile.ZipInfo(folder, _DATE), b"")
         for name, content in sorted(files.items()):

@@ -1,4 +1,4 @@
-"""The executors of a cluster: awaited, checked before the first run, and watched while a job runs.
+"""Wait for the executors of a cluster, check them before the first run, and watch them while a job runs.
 
 Spark itself waits forever for executors that never register or are lost. The time-outs here end such a job.
 """
@@ -17,19 +17,19 @@ from carrycast.errors import WorkError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ARRIVAL_S = 120.0
-"""Until the first executor is there. A machine that is started for it takes about as long."""
+REGISTRATION_TIMEOUT_S = 120.0
+"""For the first executor to register. A machine that has to be started for it takes about as long."""
 SETTLING_S = 2.0
-"""Executors of one cluster come within this time of each other, or later than it pays to wait."""
-GONE_S = 60.0
-"""A job without any executor is given up after this time: lost executors are replaced within seconds, or never."""
+"""After this time without a new executor the job starts. Waiting longer for late executors costs more than it gains."""
+LOST_TIMEOUT_S = 60.0
+"""A job without any executor is cancelled after this time. Lost executors are replaced within seconds, or never."""
 POLL_S = 0.25
-NEEDED = ("msgspec", "numpy", "pyarrow")
-"""What a worker must have of its own; carrycast comes from here."""
+REQUIRED_PACKAGES = ("msgspec", "numpy", "pyarrow")
+"""Packages that the Python of an executor must have. The driver sends carrycast itself."""
 
 
 class WorkerState(NamedTuple):
-    """What one worker reported about its Python."""
+    """The report of one Python worker about its installation."""
 
     host: str
     python: str
@@ -38,22 +38,23 @@ class WorkerState(NamedTuple):
 
 
 def count_executors(spark: "SparkSession") -> int:
-    """The number of registered executors."""
-    # The driver counts as one of those that keep blocks.
+    """Return the number of registered executors."""
+    # The memory status lists the driver too.
     return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
 
 def await_executors(spark: "SparkSession", master: str) -> None:
-    """Return when executors are there and can do the work; a WorkError says what they lack."""
+    """Wait until executors have registered, and check them; raise a WorkError that says what is missing."""
     began = settled = time.monotonic()
     known = 0
     while known == 0 or time.monotonic() - settled < SETTLING_S:
         there = count_executors(spark)
         if there != known:
             known, settled = there, time.monotonic()
-        if known == 0 and time.monotonic() - began > ARRIVAL_S:
+        if known == 0 and time.monotonic() - began > REGISTRATION_TIMEOUT_S:
             raise WorkError(
-                f"{master}: no executor came within {ARRIVAL_S:g} s; see whether it has cores and memory free "
+                f"{master}: no executor came within {REGISTRATION_TIMEOUT_S:g} s; "
+                "see whether it has cores and memory free "
                 "(--conf spark.executor.memory=1g) and can reach this machine (--conf spark.driver.host=HOST)"
             )
         time.sleep(POLL_S)
@@ -61,7 +62,7 @@ def await_executors(spark: "SparkSession", master: str) -> None:
 
 
 def check_workers(found: Iterable[WorkerState], master: str) -> None:
-    """A WorkError if a worker cannot run what it is sent."""
+    """Raise a WorkError if a worker cannot run carrycast."""
     for seen in found:
         if seen.missing:
             raise WorkError(
@@ -73,7 +74,7 @@ def check_workers(found: Iterable[WorkerState], master: str) -> None:
 
 
 def check_shared_paths(spark: "SparkSession", *paths: Path) -> None:
-    """A WorkError unless the executors see what is read or written by its path, on a cluster as on this machine."""
+    """Raise a WorkError unless all executors see these paths."""
     context = spark.sparkContext
     if is_local_session(spark):
         return
@@ -94,13 +95,13 @@ def check_shared_paths(spark: "SparkSession", *paths: Path) -> None:
 
 
 def _inspect_workers(spark: "SparkSession") -> list[WorkerState]:
-    """What workers say of themselves: as many tasks as there are cores, so that each executor is likely to be asked."""
+    """Return the state of workers. There is one task per core, so that each executor is likely to get one."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    needed = NEEDED
+    needed = REQUIRED_PACKAGES
 
-    # Sent by value, without a name of carrycast's in it: to import that is what is tried.
+    # Pickled by value and without references to carrycast, whose import is what this function tests.
     def inspect(places: Iterable[int]) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
         import importlib.util
         import socket
@@ -126,7 +127,7 @@ def _inspect_workers(spark: "SparkSession") -> list[WorkerState]:
 
 @contextmanager
 def watch_executors(spark: "SparkSession") -> Iterator[threading.Event]:
-    """While the body runs a job: cancel it when all executors are lost. The event is set if that happened."""
+    """Cancel the job that the body runs when all executors are lost. The event is set if that happened."""
     gone, over = threading.Event(), threading.Event()
 
     def watch() -> None:
@@ -135,11 +136,11 @@ def watch_executors(spark: "SparkSession") -> Iterator[threading.Event]:
             try:
                 there = count_executors(spark)
             except Exception:
-                # Spark has stopped, as it does on command of its master: the job has ended too.
+                # Spark has stopped, for example by order of its master, and the job with it.
                 return
             if there:
                 seen = time.monotonic()
-            elif time.monotonic() - seen > GONE_S:
+            elif time.monotonic() - seen > LOST_TIMEOUT_S:
                 gone.set()
                 spark.sparkContext.cancelAllJobs()
                 return

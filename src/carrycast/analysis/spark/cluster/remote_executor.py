@@ -1,8 +1,8 @@
-"""The runs of a sweep on a cluster whose executors share no folder with the driver.
+"""Execute the runs of a sweep on a cluster whose executors share no folder with the driver.
 
-With each task that ends, a worker sends the records and traces of its runs to the driver, through a Spark accumulator.
-The driver writes them at once, so they stay whatever happens to the cluster. After a worker has crashed, the runs of
-its task execute in subprocesses, so that a run that crashes again is recorded as an error.
+When a task ends, its executor sends the records and traces of the runs to the driver through a Spark accumulator. The
+driver writes them at once, so that they survive a failure of the cluster. After a worker process has crashed, the runs
+of its task execute in subprocesses, so that a run that crashes again is recorded as an error.
 """
 
 import multiprocessing
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def execute_in_subprocess(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
-    """As `execute_run`, for runs of which one may end the process that does it."""
+    """Execute a run in a subprocess, for runs that may crash the process."""
     for _ in range(MAX_WORKER_CRASHES):
         record = _run_in_child(planned, out, simulate)
         if record is not None:
@@ -54,8 +54,8 @@ def execute_in_subprocess(planned: PlannedRun, out: Path, simulate: Simulate) ->
 
 
 def _run_in_child(planned: PlannedRun, out: Path, simulate: Simulate) -> Record | None:
-    """None if the process came to no end of its own."""
-    # Forked, it has everything at hand, and what `simulate` is need not be sent.
+    """Return the record of a run executed in a child process; None if the child crashed."""
+    # A forked child inherits `simulate`, which need not be pickled.
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_send_record, args=(theirs, planned, out, simulate))
@@ -84,33 +84,33 @@ def _send_record(to: "Connection[bytes, bytes]", planned: PlannedRun, out: Path,
 
 
 MOST_TRACE_BYTES = 64 << 20
-"""Of one run: the driver holds the traces of some runs in memory at once."""
+"""The limit for one run, because the driver holds the traces of several runs in memory at once."""
 
 
 class WorkerResult(msgspec.Struct, frozen=True, array_like=True):
-    """A run that is over: its row as JSON, and the files of its trace by their names in it."""
+    """The result of a run: its record as JSON, and the files of its trace by name."""
 
     record: str
     trace: dict[str, bytes] = {}
 
 
 class ResultAccumulator:
-    """Accumulates results: a list in a worker, `receive` in the driver. It has the methods of an AccumulatorParam but
-    does not derive from it, so that Spark is imported only when it is needed."""
+    """Accumulates results: collects a list in an executor, calls `receive` in the driver. It has the methods of Spark's
+    AccumulatorParam but does not derive from it, so that Spark is imported only when it is needed."""
 
     def __init__(self, receive: Callable[[bytes], None] | None = None) -> None:
         self._receive = receive
 
     def __reduce__(self) -> tuple[type["ResultAccumulator"], tuple[()]]:
-        """In a worker it only collects."""
+        """Pickle without `receive`, which only the driver has."""
         return ResultAccumulator, ()
 
     def zero(self, value: list[bytes]) -> list[bytes]:
-        """As Spark asks for it."""
+        """Return the initial value, as Spark requires."""
         return []
 
     def addInPlace(self, held: list[bytes], more: list[bytes]) -> list[bytes]:  # noqa: N802 - Spark's name for it
-        """As Spark asks for it."""
+        """Add results, as Spark requires."""
         if self._receive is None:
             return held + more
         for result in more:
@@ -129,10 +129,10 @@ class ResultReceiver:
         self.records: dict[str, Record] = {}
         """The records received, by key."""
         self.error: Exception | None = None
-        """Why nothing more is taken in."""
+        """The first error. After it, no more results are accepted."""
 
     def receive(self, result: bytes) -> None:
-        """Take a run in, once. Spark would only log what is raised here: it is kept, and the job given up."""
+        """Store a result, once. Spark only logs errors raised here, so an error is kept and the job is cancelled."""
         with self._lock:
             if self.error is not None:
                 return
@@ -159,7 +159,7 @@ class ResultReceiver:
 def run_remotely(
     spark: "SparkSession", frame: "DataFrame", runs: Sequence[PlannedRun], out: Path, simulate: Simulate, scratch: Path
 ) -> list[Record]:
-    """Execute runs on a cluster and return their records; a WorkError if some did not reach the driver."""
+    """Execute runs on a cluster and return their records; raise a WorkError if some did not reach the driver."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -194,7 +194,7 @@ def run_remotely(
 def make_remote_worker(
     working_folder: str, places: Mapping[str, str], simulate: Simulate, results: "Accumulator[list[bytes]]"
 ) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
-    """The function of a worker process: planned runs of a partition in, the keys of those sent to the driver out."""
+    """Return the function for `mapInArrow`: from the planned runs of a partition to the keys of those sent."""
 
     def work(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         import pyarrow as pa
@@ -209,7 +209,7 @@ def make_remote_worker(
         try:
             for batch in batches:
                 for planned in msgspec.convert(batch.to_pylist(), list[PlannedRun]):
-                    # Whatever ended the worker before, a run may have: it cannot end this one.
+                    # The previous attempt ended with a crash, which a run may have caused.
                     record = (execute_in_subprocess if again else execute_run)(planned, folder, simulate)
                     results.add([_pack_result(planned, record, folder)])
                     yield pa.record_batch({"key": pa.array([planned.key], pa.string())})
@@ -220,7 +220,7 @@ def make_remote_worker(
 
 
 def _input_paths(runs: Sequence[PlannedRun]) -> list[Path]:
-    """The files that the scenarios of some runs name, each once."""
+    """Return the files that the scenarios of some runs name, each once."""
     found: dict[Path, None] = {}
     for text, point in {(run.scenario, run.point): None for run in runs if run.inputs}:
         found |= dict.fromkeys(input_files(parse_planned_scenario(text, point)))
@@ -243,7 +243,7 @@ def _pack_result(planned: PlannedRun, record: Record, folder: Path) -> bytes:
 
 
 def _unpack_trace(trace: Mapping[str, bytes], folder: Path, key: str) -> None:
-    """A trace where it belongs, whole or not at all."""
+    """Write a trace to its folder atomically."""
     unfinished, kept = folder / f".{key}.tmp", folder / key
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
