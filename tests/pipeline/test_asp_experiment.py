@@ -153,7 +153,7 @@ def test_an_unknown_metric_of_a_figure_is_told_with_those_the_experiment_asked_f
         read_definition(broken)
 
 
-def judged(experiment: Experiment, found: dict[str, list[dict[str, float]]], seeds: int = 20) -> dict[str, Claim]:
+def evaluate(experiment: Experiment, found: dict[str, list[dict[str, float]]], seeds: int = 20) -> dict[str, Claim]:
     """The claims, where each setting over 802.11b has these runs, in turn."""
     records: list[Record] = []
     for setting, runs in found.items():
@@ -168,13 +168,13 @@ def judged(experiment: Experiment, found: dict[str, list[dict[str, float]]], see
 def test_the_papers_loads_hold_and_others_of_the_same_ratio_do_not(asp: Experiment) -> None:
     for factor, holds in ((1.0, True), (1.3, False)):
         loads = {"flooding": 30_000.0, "10 s": 10_000.0, "100 s": 5_000.0}
-        found = judged(asp, {name: [{"sent_per_node_bytes": factor * load}] for name, load in loads.items()})
+        found = evaluate(asp, {name: [{"sent_per_node_bytes": factor * load}] for name, load in loads.items()})
         assert found["flooding: every node sends about 30 kB"].holds is holds
         assert found["ASP at 10 s: every node sends about 10 kB"].holds is holds
         assert found["ASP at 100 s: every node sends about 5 kB"].holds is holds
         assert found["The load of ASP at 10 s is about twice that at 100 s, and not ten times"].holds is True
         assert found["Flooding sends about 6 times what ASP at 100 s sends"].holds is True
-    flat = judged(asp, {"10 s": [{"sent_per_node_bytes": 9_000.0}], "100 s": [{"sent_per_node_bytes": 7_500.0}]})
+    flat = evaluate(asp, {"10 s": [{"sent_per_node_bytes": 9_000.0}], "100 s": [{"sent_per_node_bytes": 7_500.0}]})
     assert flat["The load of ASP at 10 s is about twice that at 100 s, and not ten times"].holds is False
 
 
@@ -182,7 +182,7 @@ def test_the_papers_loads_hold_and_others_of_the_same_ratio_do_not(asp: Experime
 def test_most_runs_of_flooding_deliver_all(short: int, holds: bool, asp: Experiment) -> None:
     got = [99.0 if run < short else 100.0 for run in range(20)]
     runs = [{"received_by_sink_0": each, "received_by_sink_1": each} for each in got]
-    found = judged(asp, {"flooding": runs})["Flooding: most runs deliver all 100 messages"]
+    found = evaluate(asp, {"flooding": runs})["Flooding: most runs deliver all 100 messages"]
     assert found.ours == 1 - short / 20
     assert found.holds is (True if holds else None)
 
@@ -198,7 +198,7 @@ def test_without_path_failures_one_announcement_has_to_suffice(asp: Experiment) 
             {"announcements": 2, "announcements_missed_by_sink_1": 0, "received_by_sink_1": 50.0},
             {"announcements": 3, "announcements_missed_by_sink_1": 0, "received_by_sink_1": 97.0},
         ]
-        found = judged(asp, {"100 s": runs})
+        found = evaluate(asp, {"100 s": runs})
         assert (found[statement].ours, found[statement].holds) == (100.5 - got, holds)
         broken = found["ASP at 100 s: in most runs a path breaks, so that there is more than one announcement"]
         assert broken.ours == 0.4
@@ -214,7 +214,7 @@ def test_means_have_to_fall_at_each_step_of_the_validity(asp: Experiment) -> Non
             name: [dict.fromkeys(sinks, mean + (place + shift) % 3 - 1) for shift in range(3)]
             for place, (name, mean) in settings
         }
-        found = judged(asp, runs, seeds=300)
+        found = evaluate(asp, runs, seeds=300)
         for sink in (0, 1):
             assert found[f"ASP: the mean at sink {sink} falls with the validity, at each of its steps"].holds is holds
 

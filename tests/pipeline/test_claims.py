@@ -47,7 +47,7 @@ def study(*claims: ClaimEntry, hook: Path | None = None) -> Experiment:
     return expand_experiment(definition, Path(), hook=hook)
 
 
-def judged(entry: ClaimEntry, means: dict[tuple[str, str], float], own: float = 1.0, runs: int = 5) -> Claim:
+def evaluate(entry: ClaimEntry, means: dict[tuple[str, str], float], own: float = 1.0, runs: int = 5) -> Claim:
     """Every seed shifts all points alike, so pairs know what means alone do not; `own` is noise of single runs."""
     experiment = study(entry)
     records: list[Record] = []
@@ -97,7 +97,7 @@ CLEAR = {("0.3", "near"): 0.2, ("0.5", "near"): 0.5, ("0.7", "near"): 0.8}
     ],
 )
 def test_a_comparison_is_decided_by_its_paired_interval(entry: ClaimEntry, holds: bool | None) -> None:
-    claim = judged(entry, CLEAR)
+    claim = evaluate(entry, CLEAR)
     assert claim.holds is holds
     assert claim.ours == pytest.approx(0.6, abs=0.02)
     assert claim.low is not None
@@ -107,10 +107,10 @@ def test_a_comparison_is_decided_by_its_paired_interval(entry: ClaimEntry, holds
 
 def test_pairing_sees_what_the_noise_of_seeds_would_hide() -> None:
     # Seeds shift the values by up to 0.4; the difference of 0.05 is nearly the same in all of them.
-    claim = judged(compare(">"), {("0.3", "near"): 0.20, ("0.7", "near"): 0.25}, own=0.5)
+    claim = evaluate(compare(">"), {("0.3", "near"): 0.20, ("0.7", "near"): 0.25}, own=0.5)
     assert claim.holds is True
     alone = ClaimEntry(statement="s", kind="bound", metric="delivery_ratio", of={"p": 0.3}, relation=">", value=0.15)
-    assert judged(alone, {("0.3", "near"): 0.20, ("0.3", "far"): 0.20}).holds is None
+    assert evaluate(alone, {("0.3", "near"): 0.20, ("0.3", "far"): 0.20}).holds is None
 
 
 def trend(direction: str, tolerance: float = 0.0) -> ClaimEntry:
@@ -127,23 +127,23 @@ def trend(direction: str, tolerance: float = 0.0) -> ClaimEntry:
 
 
 def test_a_trend_needs_every_step() -> None:
-    assert judged(trend("rising"), CLEAR).holds is True
-    assert judged(trend("falling"), CLEAR).holds is False
+    assert evaluate(trend("rising"), CLEAR).holds is True
+    assert evaluate(trend("falling"), CLEAR).holds is False
     flat = {**CLEAR, ("0.7", "near"): 0.5}
-    assert judged(trend("rising"), flat).holds is None
-    assert judged(trend("rising", tolerance=0.1), flat).holds is True
+    assert evaluate(trend("rising"), flat).holds is None
+    assert evaluate(trend("rising", tolerance=0.1), flat).holds is True
     bent = {**CLEAR, ("0.7", "near"): 0.3}
-    assert judged(trend("rising"), bent).holds is False
+    assert evaluate(trend("rising"), bent).holds is False
 
 
 def test_a_trend_tells_its_weakest_step() -> None:
-    claim = judged(trend("rising"), {**CLEAR, ("0.5", "near"): 0.75})
+    claim = evaluate(trend("rising"), {**CLEAR, ("0.5", "near"): 0.75})
     assert claim.note == "decisive step: 0.5 to 0.7"
     assert claim.ours == pytest.approx(0.05, abs=0.02)
 
 
 def test_one_run_decides_nothing() -> None:
-    claim = judged(compare(">"), CLEAR, runs=1)
+    claim = evaluate(compare(">"), CLEAR, runs=1)
     assert claim.holds is None
     assert claim.low is None
     assert claim.note == "1 run(s) decide nothing"
@@ -177,7 +177,7 @@ def test_a_calibrated_number_says_so() -> None:
         paper=0.5,
         calibration=True,
     )
-    row = judged(entry, CLEAR).as_row()
+    row = evaluate(entry, CLEAR).as_row()
     assert row["calibration"] is True
     assert row["paper"] == 0.5
     assert list(row) == [

@@ -23,7 +23,7 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("carrycast.analysis.experiments.drift.bounds.count_tree_frames", lambda path, seed: 500.0)
 
 
-def judged(drift: Experiment, delivered: dict[str, float], sent: dict[str, float]) -> dict[str, Claim]:
+def evaluate(drift: Experiment, delivered: dict[str, float], sent: dict[str, float]) -> dict[str, Claim]:
     """The claims about the network `dense`, if its protocols had done so; a seed makes a very small difference."""
     records: list[Record] = []
     for point in drift.points:
@@ -58,7 +58,7 @@ def test_every_network_has_drift_and_epidemic(drift: Experiment) -> None:
 
 
 def test_who_reaches_as_many_for_fewer_bytes_refutes_it(drift: Experiment) -> None:
-    found = judged(drift, {"drift": 1.0, "epidemic": 1.0}, {"drift": 5e5, "epidemic": 4e5})
+    found = evaluate(drift, {"drift": 1.0, "epidemic": 1.0}, {"drift": 5e5, "epidemic": 4e5})
     reach, spent, aired, *_ = found.values()
     assert reach.holds is True
     assert spent.holds is False
@@ -68,12 +68,12 @@ def test_who_reaches_as_many_for_fewer_bytes_refutes_it(drift: Experiment) -> No
 
 
 def test_who_reaches_fewer_for_fewer_bytes_does_not(drift: Experiment) -> None:
-    found = judged(drift, {"drift": 1.0, "epidemic": 1.0, "gossip": 0.9}, {"drift": 5e5, "gossip": 1e5})
+    found = evaluate(drift, {"drift": 1.0, "epidemic": 1.0, "gossip": 0.9}, {"drift": 5e5, "gossip": 1e5})
     assert [claim.holds for claim in found.values()][:3] == [True, True, True]
 
 
 def test_who_reaches_more_refutes_it(drift: Experiment) -> None:
-    reach, *_ = judged(drift, {"drift": 0.9, "epidemic": 1.0}, {}).values()
+    reach, *_ = evaluate(drift, {"drift": 0.9, "epidemic": 1.0}, {}).values()
     assert reach.holds is False
     assert reach.ours == 0.0
 
@@ -81,16 +81,16 @@ def test_who_reaches_more_refutes_it(drift: Experiment) -> None:
 def test_runs_that_are_all_alike_are_decided_by_their_number(drift: Experiment) -> None:
     few = load_experiment("drift", runs=5)
     reached = {"drift": 1.0, "epidemic": 1.0}
-    assert [next(iter(judged(one, reached, {}).values())).holds for one in (drift, few)] == [True, None]
+    assert [next(iter(evaluate(one, reached, {}).values())).holds for one in (drift, few)] == [True, None]
 
 
 def test_what_contacts_allow_and_trees_take_bounds_it(drift: Experiment) -> None:
-    *_, reached, sent = judged(drift, {"drift": 0.97, "epidemic": 0.97}, {}).values()
+    *_, reached, sent = evaluate(drift, {"drift": 0.97, "epidemic": 0.97}, {}).values()
     assert reached.holds is True
     assert reached.ours == 1.0
     assert sent.holds is True
     assert sent.ours == pytest.approx(1.4, abs=0.01)
-    *_, reached, sent = judged(drift, {"drift": 0.9, "epidemic": 0.9}, {}).values()
+    *_, reached, sent = evaluate(drift, {"drift": 0.9, "epidemic": 0.9}, {}).values()
     assert reached.holds is False
     assert reached.ours == 0.0
 

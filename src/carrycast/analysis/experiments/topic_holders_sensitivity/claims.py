@@ -52,36 +52,78 @@ def comparisons() -> Iterator[SchemeComparison]:
         yield from with_and_without_map("voids", change)
     for change in ("on roads", BASE, "in voids"):
         yield from with_and_without_map("topics", change)
-    for mode, with_map, without in (("broker", B_ROADS, B_PLACES), ("rendezvous", R_ROADS, R_PLACES)):
-        for change in MAPS:
-            text = f"{change} of the map in voids, {mode}: without map it takes longer"
-            yield SchemeComparison("voids-delay", text, DELAY, (without, change), (with_map, change), ">")
-        for change in ("K = 0", "K = 62.5 m", "K = 250 m"):
-            text = f"{mode}: {change} delivers less than half the range, 125 m"
-            yield SchemeComparison("proximity", text, DELIVERY, (with_map, change), (with_map, BASE), "<")
-        for change in ("beacons 1 s", "beacons 3 s"):
-            text = f"{mode}: {change} deliver less than every 0.5 s"
-            yield SchemeComparison("beacons", text, DELIVERY, (with_map, change), (with_map, BASE), "<")
-            text = f"{mode}: {change} send less than every 0.5 s (ratio)"
-            yield SchemeComparison(
-                "beacons-load", text, LOAD, (with_map, change), (with_map, BASE), "<", 1.0, share=True
-            )
-        text = f"{mode}: positions off by up to 30 m cost little ({LITTLE} of all pairs)"
-        yield SchemeComparison("gps", text, DELIVERY, (with_map, "gps 30 m"), (with_map, BASE), ">", -LITTLE)
-        text = f"{mode}: positions off by up to 125 m cost deliveries"
-        yield SchemeComparison("gps", text, DELIVERY, (with_map, "gps 125 m"), (with_map, BASE), "<")
-        text = f"{mode}: positions off by up to 125 m send more packets another way (ratio)"
-        sides = ((with_map, "gps 125 m"), (with_map, BASE))
-        yield SchemeComparison("gps-detours", text, "sent_another_way", *sides, ">", 1.0, share=True)
+    yield from compare_modes()
     for change in (BASE, "not direct", "60 m/s", "60 m/s, not direct"):
         text = f"{change}: broker with map delivers more than rendezvous with map"
-        yield SchemeComparison("direct", text, DELIVERY, (B_ROADS, change), (R_ROADS, change), ">")
+        yield SchemeComparison(
+            "direct", text, metric=DELIVERY, left=(B_ROADS, change), right=(R_ROADS, change), relation=">"
+        )
     yield from extensions()
     for scheme in (R_NODES, B_NODES):
         text = f"{scheme}: RFC 3561 delivers more than ns-2"
-        yield SchemeComparison("aodv", text, DELIVERY, (scheme, "rfc3561"), (scheme, BASE), ">")
+        yield SchemeComparison(
+            "aodv", text, metric=DELIVERY, left=(scheme, "rfc3561"), right=(scheme, BASE), relation=">"
+        )
         text = f"{scheme}: turning to the next holder, where none has failed, costs deliveries"
-        yield SchemeComparison("aodv", text, DELIVERY, (scheme, "next holders"), (scheme, BASE), "<")
+        yield SchemeComparison(
+            "aodv", text, metric=DELIVERY, left=(scheme, "next holders"), right=(scheme, BASE), relation="<"
+        )
+
+
+def compare_modes() -> Iterator[SchemeComparison]:
+    """Yield the comparisons of voids, proximity, beacons and positions, for both modes."""
+    for mode, with_map, without in (("broker", B_ROADS, B_PLACES), ("rendezvous", R_ROADS, R_PLACES)):
+        for change in MAPS:
+            text = f"{change} of the map in voids, {mode}: without map it takes longer"
+            yield SchemeComparison(
+                "voids-delay", text, metric=DELAY, left=(without, change), right=(with_map, change), relation=">"
+            )
+        for change in ("K = 0", "K = 62.5 m", "K = 250 m"):
+            text = f"{mode}: {change} delivers less than half the range, 125 m"
+            yield SchemeComparison(
+                "proximity", text, metric=DELIVERY, left=(with_map, change), right=(with_map, BASE), relation="<"
+            )
+        for change in ("beacons 1 s", "beacons 3 s"):
+            text = f"{mode}: {change} deliver less than every 0.5 s"
+            yield SchemeComparison(
+                "beacons", text, metric=DELIVERY, left=(with_map, change), right=(with_map, BASE), relation="<"
+            )
+            text = f"{mode}: {change} send less than every 0.5 s (ratio)"
+            yield SchemeComparison(
+                "beacons-load",
+                text,
+                metric=LOAD,
+                left=(with_map, change),
+                right=(with_map, BASE),
+                relation="<",
+                value=1.0,
+                share=True,
+            )
+        text = f"{mode}: positions off by up to 30 m cost little ({LITTLE} of all pairs)"
+        yield SchemeComparison(
+            "gps",
+            text,
+            metric=DELIVERY,
+            left=(with_map, "gps 30 m"),
+            right=(with_map, BASE),
+            relation=">",
+            value=-LITTLE,
+        )
+        text = f"{mode}: positions off by up to 125 m cost deliveries"
+        yield SchemeComparison(
+            "gps", text, metric=DELIVERY, left=(with_map, "gps 125 m"), right=(with_map, BASE), relation="<"
+        )
+        text = f"{mode}: positions off by up to 125 m send more packets another way (ratio)"
+        yield SchemeComparison(
+            "gps-detours",
+            text,
+            metric="sent_another_way",
+            left=(with_map, "gps 125 m"),
+            right=(with_map, BASE),
+            relation=">",
+            value=1.0,
+            share=True,
+        )
 
 
 def extensions() -> Iterator[SchemeComparison]:
@@ -89,15 +131,38 @@ def extensions() -> Iterator[SchemeComparison]:
     load."""
     for change in ("tree", "hand-over", "predictive", "all extensions"):
         text = f"broker with map, {change}: costs little ({LITTLE} of all pairs)"
-        yield SchemeComparison("extensions", text, DELIVERY, (B_ROADS, change), (B_ROADS, BASE), ">", -LITTLE)
+        yield SchemeComparison(
+            "extensions",
+            text,
+            metric=DELIVERY,
+            left=(B_ROADS, change),
+            right=(B_ROADS, BASE),
+            relation=">",
+            value=-LITTLE,
+        )
         if change != "hand-over":
             text = f"broker with map, {change}: sends less (ratio)"
-            sides = ((B_ROADS, change), (B_ROADS, BASE))
-            yield SchemeComparison("extensions-load", text, LOAD, *sides, "<", 1.0, share=True)
+            yield SchemeComparison(
+                "extensions-load",
+                text,
+                metric=LOAD,
+                left=(B_ROADS, change),
+                right=(B_ROADS, BASE),
+                relation="<",
+                value=1.0,
+                share=True,
+            )
     for scheme in (R_ROADS, B_ROADS):
         text = f"{scheme}: overhearing changes little ({LITTLE} of all pairs)"
-        sides = ((scheme, "overhearing"), (scheme, BASE))
-        yield SchemeComparison("overhearing", text, DELIVERY, *sides, "=", tolerance=LITTLE)
+        yield SchemeComparison(
+            "overhearing",
+            text,
+            metric=DELIVERY,
+            left=(scheme, "overhearing"),
+            right=(scheme, BASE),
+            relation="=",
+            tolerance=LITTLE,
+        )
 
 
 def with_and_without_map(figure: str, change: str) -> Iterator[SchemeComparison]:
@@ -106,7 +171,9 @@ def with_and_without_map(figure: str, change: str) -> Iterator[SchemeComparison]
     name = "one topic in a void, one on a road" if change == BASE else name
     for mode, with_map, without in (("broker", B_ROADS, B_PLACES), ("rendezvous", R_ROADS, R_PLACES)):
         text = f"{name}, {mode}: with map far above without ({FAR} or more)"
-        yield SchemeComparison(figure, text, DELIVERY, (with_map, change), (without, change), ">=", FAR)
+        yield SchemeComparison(
+            figure, text, metric=DELIVERY, left=(with_map, change), right=(without, change), relation=">=", value=FAR
+        )
 
 
 def compare_schemes(results: Results, comparison: SchemeComparison) -> Claim:
