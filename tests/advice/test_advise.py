@@ -14,7 +14,7 @@ PAGE = REPOSITORY / "docs" / "advice.md"
 
 
 def command() -> list[str]:
-    """The first on the page."""
+    """The first command of the docs page."""
     (found, *_) = re.findall(r"^carrycast advise (.*?[^\\])$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     return shlex.split(found.replace("\\\n", " "), comments=True)
 

@@ -1,4 +1,4 @@
-"""What the benchmark of advice calls a tie."""
+"""The benchmark of advice: two candidates that the runs cannot tell apart are a tie."""
 
 import pytest
 
@@ -10,7 +10,7 @@ OBJECTIVE = parse_objective("delivery >= 0.6, least bytes")
 
 
 def runs(delivery: float, spread: float, total_bytes: float) -> dict[int, Metrics]:
-    """Ten seeds around a mean, each other one above and below it."""
+    """Ten seeds, alternately above and below a mean."""
     return {
         seed: {"delivery_ratio": delivery + (-1) ** seed * spread * (1 + seed / 20), "total_bytes": total_bytes + seed}
         for seed in range(10)

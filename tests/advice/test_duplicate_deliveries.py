@@ -1,4 +1,4 @@
-"""Runs of the benchmark of advice in which an event was once delivered a second time."""
+"""Runs of the benchmark of advice that may deliver an event twice: no event is."""
 
 import pytest
 
@@ -10,9 +10,9 @@ from carrycast.sim.engine.simulation import run
 @pytest.mark.parametrize(
     ("fleet", "workload", "label"),
     [
-        # The source announced its last message anew when its announcement had long been forgotten, its lease not over.
+        # The source announces its last message again after others have forgotten the announcement, within its lease.
         ("ferries", "patient", "asp/repaired"),
-        # A neighbor gave it again in the moment in which its lease ended.
+        # A neighbor sends the event again at the moment in which its lease expires.
         ("walkers", "large", "tree/recovering role=everybody"),
     ],
 )

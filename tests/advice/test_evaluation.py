@@ -1,4 +1,4 @@
-"""What is said of a candidate on the held-out seeds: possible numbers, and digits that tell them apart."""
+"""The evaluation of a candidate on the held-out seeds: intervals stay within the bounds of a metric."""
 
 import pytest
 

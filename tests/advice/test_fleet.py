@@ -1,4 +1,4 @@
-"""The fleet, its parts, its candidates, what the contacts allow, and the files that are deployed."""
+"""The fleet, its parts and candidates, the delivery bound, and the node configurations."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def test_drawn_movement_is_not_cut_since_each_seed_is_a_day(tmp_path: Path) -> N
     assert "other seeds are held out" in parts.how
 
 
-def refused(*arguments: object) -> str:
+def read_error(*arguments: object) -> str:
     with pytest.raises(UserError) as error:
         read_fleet(*arguments)  # type: ignore[arg-type]  # that is what is tried
     assert "\n" not in str(error.value)
@@ -62,28 +62,28 @@ def refused(*arguments: object) -> str:
 
 
 def test_what_is_no_fleet_is_refused_with_what_is_one(tmp_path: Path) -> None:
-    assert "there is no such file" in refused(tmp_path / "nothing", WORKLOAD)
+    assert "there is no such file" in read_error(tmp_path / "nothing", WORKLOAD)
     (tmp_path / "words.txt").write_text("these are only words\n")
-    assert "is no fleet; give a scenario (.toml), a contact plan (.parquet), movement (" in refused(
+    assert "is no fleet; give a scenario (.toml), a contact plan (.parquet), movement (" in read_error(
         tmp_path / "words.txt", WORKLOAD, 100.0
     )
-    # Three columns of numbers are no movement of BonnMotion, a log of GPS is to be ingested first, and a file that is
-    # cut is told of by its own reader.
+    # Three columns of numbers may be something else than BonnMotion. A GPS log must be ingested first. The error of a
+    # cut file comes from the reader of its format.
     (tmp_path / "still.txt").write_text("0 10 20\n0 30 40\n")
-    assert "may be bonnmotion or something else: make a folder of it with `carrycast ingest`" in refused(
+    assert "may be bonnmotion or something else: make a folder of it with `carrycast ingest`" in read_error(
         tmp_path / "still.txt", WORKLOAD, 100.0
     )
     (tmp_path / "gps.csv").write_text("id,time,lon,lat\n1,0,8.5,47.4\n")
-    assert "there is no column time_s or node" in refused(tmp_path / "gps.csv", WORKLOAD, 100.0)
+    assert "there is no column time_s or node" in read_error(tmp_path / "gps.csv", WORKLOAD, 100.0)
     (tmp_path / "a.gpx").write_text("<gpx></gpx>")
-    assert "is GPS tracks (GPX, XML): make a folder of it" in refused(tmp_path / "a.gpx", WORKLOAD, 100.0)
+    assert "is GPS tracks (GPX, XML): make a folder of it" in read_error(tmp_path / "a.gpx", WORKLOAD, 100.0)
     (tmp_path / "cut.ns").write_text('$node_(0) set X_ 5\n$node_(0) set Y_ 5\n$ns_ at 1 "$node_(0) setd')
-    assert "cut.ns:3: expected" in refused(tmp_path / "cut.ns", WORKLOAD, 100.0)
-    assert "say within what distance nodes meet" in refused(BUSES, WORKLOAD)
-    assert "give --workload FILE" in refused(BUSES, None, 150.0)
-    assert "is a scenario, which says its own range" in refused(EXAMPLES / "ferries.toml", None, 100.0)
+    assert "cut.ns:3: expected" in read_error(tmp_path / "cut.ns", WORKLOAD, 100.0)
+    assert "say within what distance nodes meet" in read_error(BUSES, WORKLOAD)
+    assert "give --workload FILE" in read_error(BUSES, None, 150.0)
+    assert "is a scenario, which says its own range" in read_error(EXAMPLES / "ferries.toml", None, 100.0)
     (tmp_path / "odd.toml").write_text("nodes = 3\n")
-    assert "a workload has roles, subscribe, publish" in refused(BUSES, tmp_path / "odd.toml", 150.0)
+    assert "a workload has roles, subscribe, publish" in read_error(BUSES, tmp_path / "odd.toml", 150.0)
     with pytest.raises(UserError, match=r"between 0\.1 and 0\.9"):
         split_fleet(read_fleet(BUSES, WORKLOAD, 150.0), 1.0, tmp_path)
 

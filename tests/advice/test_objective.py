@@ -1,4 +1,4 @@
-"""Objectives: what they mean, and what is said of those that mean nothing."""
+"""Objectives: their meaning, and the errors for invalid ones."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The search on numbers that are known: whom it finds, and how few runs it takes."""
+"""Successive halving on known metrics: which candidate it finds, and in how few runs."""
 
 import math
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from carrycast.analysis.advice.successive_halving import (
 OBJECTIVE = parse_objective("delivery >= 0.9, least bytes")
 
 
-def known(
+def make_measure(
     truth: Sequence[tuple[float, float]], noise: float = 0.0, calls: list[tuple[int, ...]] | None = None
 ) -> Measure:
-    """Candidates with a delivery and bytes of their own; most noise of a seed is the same for all."""
+    """Candidates with given delivery and bytes; most of a seed's noise is common to all."""
 
     def measure(candidates: Sequence[int], seeds: Sequence[int]) -> MetricsBySeed:
         if calls is not None:
@@ -58,14 +58,16 @@ def test_rounds_get_smaller_and_end_with_all_seeds(candidates: int, runs: int) -
 def test_the_cheapest_that_keeps_the_limit_is_found_without_running_all() -> None:
     truth = [(0.5 + 0.02 * place, 1000.0 + 100 * place) for place in range(24)]
     calls: list[tuple[int, ...]] = []
-    found = successive_halving(24, list(range(1, 11)), OBJECTIVE, known(truth, calls=calls))
+    found = successive_halving(24, list(range(1, 11)), OBJECTIVE, make_measure(truth, calls=calls))
     assert found.order[0] == 20, "0.5 + 0.02 * 20 = 0.9"
     assert found.runs == len(calls) == len(set(calls)) == count_runs(plan_rounds(24, 10))
     assert found.runs <= BUDGET * 240
 
 
 def test_with_nothing_that_keeps_the_limit_the_nearest_is_first() -> None:
-    found = successive_halving(6, [1, 2, 3], OBJECTIVE, known([(0.1 * place, 1000.0 - place) for place in range(6)]))
+    found = successive_halving(
+        6, [1, 2, 3], OBJECTIVE, make_measure([(0.1 * place, 1000.0 - place) for place in range(6)])
+    )
     assert found.order[0] == 5
 
 
@@ -98,7 +100,7 @@ def test_under_noise_it_finds_the_winner_of_all_runs_or_a_near_tie_nearly_always
     for case in range(60):
         rng = Random(case)
         truth = [(rng.uniform(0.5, 1.0), rng.uniform(1e5, 2e6)) for _ in range(27)]
-        measure = known(truth, noise=0.02)
+        measure = make_measure(truth, noise=0.02)
         seeds = [case * 100 + place for place in range(10)]
         everything = measure(range(27), seeds)
         best = rank(range(27), everything, OBJECTIVE)[0]
@@ -118,9 +120,9 @@ def test_where_nobody_keeps_the_limit_chance_does_not_decide_on_the_cost() -> No
     order = rank([0, 1, 2], found, OBJECTIVE)
     assert order == [0, 1, 2]
     assert break_ties(order, found, OBJECTIVE) == [1, 0, 2]
-    # Who keeps the limit is first, whatever it costs.
+    # A candidate that keeps the limit is first, whatever it costs.
     assert break_ties(order, found, parse_objective("delivery >= 0.5, least bytes")) == [0, 1, 2]
-    # Nothing can be said of what does not exist.
+    # Candidates without a metric keep their order.
     nothing: MetricsBySeed = {0: {1: {}}, 1: {1: {}}}
     assert break_ties([0, 1], nothing, OBJECTIVE) == [0, 1]
 

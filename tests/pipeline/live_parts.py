@@ -1,7 +1,5 @@
-"""A simulated run, written as live nodes write theirs: a folder for each node, and its rows in parts, one after the
-other."""
+"""A simulated run, written as live nodes write their traces: a folder for each node, with its rows in parts."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,29 +12,29 @@ from carrycast.trace import Level
 from carrycast.trace.schema import LEVEL_KEY, VERSION, VERSION_KEY
 
 BEGUN_S = 1_790_000_040.0
-"""A whole minute, in 2026."""
+"""The start of a minute in 2026."""
 
 
 class LiveParts:
-    """The parts that each flush of all nodes brings. Time passes `pace` times as fast as in the simulation."""
+    """The parts of each flush of all nodes. Time passes `pace` times as fast as in the simulation."""
 
     def __init__(self, scenario: Scenario, flushes: int, pace: float, seed: int = 11) -> None:
         outcome = run(scenario, seed, Level.FULL, None)
         trace, events, subscriptions = outcome.trace.table(), outcome.trace.events(), outcome.trace.subscriptions()
-        self._trace = _paced(trace, "time_s", pace)
-        self._events = _paced(events, "time_s", pace)
-        self._subscriptions = _paced(_paced(subscriptions, "from_s", pace), "to_s", pace)
+        self._trace = _scale_time(trace, "time_s", pace)
+        self._events = _scale_time(events, "time_s", pace)
+        self._subscriptions = _scale_time(_scale_time(subscriptions, "from_s", pace), "to_s", pace)
         self._nodes = sorted(set(trace["node"].to_pylist()) | set(subscriptions["node"].to_pylist()))
         self._step_s = scenario.duration_s * pace / flushes
         self.flushes = flushes
 
     def flush(self, folder: Path, number: int, level: Level = Level.FULL) -> None:
-        """What all nodes write at one time."""
+        """Write the parts of all nodes."""
         for node in self._nodes:
             self.flush_node(folder, number, node, level)
 
     def flush_node(self, folder: Path, number: int, node: int, level: Level = Level.FULL) -> None:
-        """What one of them does: the rows since the last time, and its subscriptions as they stand."""
+        """Write a node's rows since the last flush, and its current subscriptions."""
         home = folder / f"node-{node}"
         from_s, to_s = (BEGUN_S + self._step_s * one for one in (number, number + 1))
         if number == self.flushes - 1:
@@ -49,15 +47,9 @@ class LiveParts:
         ended = pc.if_else(pc.less(known["to_s"], to_s), known["to_s"], pa.scalar(None, pa.float64()))
         write_part(home / "subscriptions", 0, known.set_column(known.column_names.index("to_s"), "to_s", ended), level)
 
-    def flushed(self, folder: Path) -> Iterator[int]:
-        """One flush after the other."""
-        for number in range(self.flushes):
-            self.flush(folder, number)
-            yield number
-
 
 def write_part(folder: Path, number: int, table: pa.Table, level: Level = Level.FULL) -> Path:
-    """One part, named when it is whole."""
+    """Write a part and rename it into place when it is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     said = {VERSION_KEY: str(VERSION).encode(), LEVEL_KEY: level.value.encode()}
     path = folder / f"part-{number:05d}.parquet"
@@ -66,6 +58,6 @@ def write_part(folder: Path, number: int, table: pa.Table, level: Level = Level.
     return path
 
 
-def _paced(table: pa.Table, column: str, pace: float) -> pa.Table:
+def _scale_time(table: pa.Table, column: str, pace: float) -> pa.Table:
     times = pc.add(pc.multiply(table[column], pace), BEGUN_S)
     return table.set_column(table.column_names.index(column), column, times)

@@ -1,4 +1,4 @@
-"""Contacts of a fleet on Spark: those of one process, whatever the tasks; as a plan that a scenario replays."""
+"""Contacts of a fleet on Spark equal those of one process, and form a plan that a scenario replays."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from carrycast.analysis.fleets.contacts import fleet_contacts, save_plan
 from carrycast.errors import UserError
 from carrycast.sim.contacts.exact import compute_contacts
 from carrycast.sim.contacts.plan import ContactPlan
-from tests.unit.fleets.test_contacts import rows_of
+from tests.unit.fleets.test_contacts import plan_rows
 from tests.unit.fleets.worlds import DURATION_S, RANGE_M, WORLDS
 from tests.unit.mobility.test_fleet import save
 
@@ -27,8 +27,8 @@ def test_spark_finds_the_contacts_of_one_process(
     found = fleet_contacts(spark, tmp_path / "fleet", RANGE_M, DURATION_S, legs_per_task)
     save_plan(found, moving.nodes, DURATION_S, tmp_path / "contacts.parquet")
     whole = compute_contacts(moving, RANGE_M, DURATION_S)
-    assert rows_of(ContactPlan.load(tmp_path / "contacts.parquet")) == rows_of(whole)
-    # Bit for bit the file that one process writes.
+    assert plan_rows(ContactPlan.load(tmp_path / "contacts.parquet")) == plan_rows(whole)
+    # Byte for byte the file that one process writes.
     whole.save(tmp_path / "one.parquet")
     assert pq.read_table(tmp_path / "contacts.parquet").equals(pq.read_table(tmp_path / "one.parquet"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["contacts.parquet", "fleet", "one.parquet"]
@@ -38,10 +38,10 @@ def test_every_task_is_solved_once(spark: SparkSession, tmp_path: Path) -> None:
     save(tmp_path / "fleet", WORLDS["sampled"]())
     found = fleet_contacts(spark, tmp_path / "fleet", RANGE_M, DURATION_S, 700)
     plan = found.orderBy("start_s")._jdf.queryExecution().executedPlan().toString()
-    # One place that solves, and what it has found shuffled right after it: to sort, Spark looks at its input twice.
+    # The plan solves once and shuffles right after it, because Spark reads the input of a sort twice.
     assert plan.count("MapInArrow") == 1
     assert plan.index("rangepartitioning") < plan.index("hashpartitioning(a") < plan.index("MapInArrow")
-    # What is joined in one task grows as little as what is solved in one.
+    # The partitions of the join are as many as the tasks, so that their size does not grow.
     assert plan.count("hashpartitioning(a") == 1
     assert found.rdd.getNumPartitions() > 1
 

@@ -1,4 +1,4 @@
-"""A fleet's files go in, and come out cleaned, numbered and whole; a scenario plays them as they were recorded."""
+"""Ingest reads, cleans and numbers a fleet's files; a scenario plays the fleet as it was recorded."""
 
 import gzip
 import json
@@ -51,7 +51,7 @@ NOON = 1777896000.0
 
 
 def raw_rows(rows: Iterable[tuple[float, float]], **fixed: object) -> list[dict[str, object]]:
-    """Rows (time, x) of one node, in the order of its log, as readers give them."""
+    """Raw rows of one node from (time, x), in the order of its log."""
     return [
         {
             **dict.fromkeys(column_names(RAW)),
@@ -68,7 +68,7 @@ def raw_rows(rows: Iterable[tuple[float, float]], **fixed: object) -> list[dict[
 
 
 class Cleaned:
-    """Rows as the workers clean them."""
+    """Rows after the cleaning that workers run."""
 
     def __init__(self, rows: list[dict[str, object]], rules: CleaningRules | None = None) -> None:
         rules, naming = rules or CleaningRules(), FleetNaming("f", by_file=False)
@@ -80,14 +80,14 @@ class Cleaned:
         self.rows, self._track = clean_rows(marked, self.logs.node, rules)
 
     def wrong(self) -> list[tuple[str | None, int, str]]:
-        """Node, place and reason of each row that is rejected."""
+        """The node, place and reason of each rejected row."""
         rows: FleetRows = self.rows.take(self.rows.reason != FINE)
         nodes = [self.logs.names[log][1] for log in rows.log.tolist()]
         reasons = [list(REASONS)[code - 1] for code in rows.reason.tolist()]
         return list(zip(nodes, rows.place.tolist(), reasons, strict=True))
 
     def tracks(self) -> list[int]:
-        """The track of each row that is kept, in the order of time."""
+        """The track of each kept row, sorted by time."""
         found: list[int] = self._track[self.rows.reason == FINE].tolist()
         return found
 
@@ -97,7 +97,7 @@ def reasons(rows: list[dict[str, object]], rules: CleaningRules | None = None) -
 
 
 def walk(*changes: tuple[int, tuple[float, float]], rows: int = 40) -> list[tuple[float, float]]:
-    """A log at 10 m/s, a row every ten seconds, some of them replaced."""
+    """A log at 10 m/s with a row every ten seconds; `changes` replace some rows."""
     log = [(10.0 * k, 100.0 * k) for k in range(rows)]
     for place, row in changes:
         log[place] = row
@@ -105,7 +105,7 @@ def walk(*changes: tuple[int, tuple[float, float]], rows: int = 40) -> list[tupl
 
 
 def days(*changes: tuple[int, tuple[float, float]]) -> list[tuple[float, float]]:
-    """Two logs of twenty rows, with a night between in which a node may go anywhere."""
+    """Two logs of twenty rows with a night between them, in which a node may move anywhere."""
     return walk(*((20 + k, (30_000.0 + 10.0 * k, 2_000.0 + 100.0 * k)) for k in range(20)), *changes)
 
 
@@ -116,7 +116,7 @@ CASES: list[tuple[list[tuple[float, float]], dict[int, str]]] = [
     (walk((5, (50.0, 99_999.0))), {5: "jump"}),
     (walk((5, (50.0, 99_999.0)), (6, (60.0, 99_999.0))), {5: "jump", 6: "jump"}),
     (walk((0, (0.0, 99_999.0))), {0: "jump"}),
-    # A row or two after a jump, or before one, are as good as they are.
+    # One or two rows next to a jump are kept if they connect to the rest.
     (walk((5, (50.0, 99_999.0)), (8, (80.0, 99_999.0))), {5: "jump", 8: "jump"}),
     (walk((5, (50.0, 99_999.0)), (7, (70.0, 88_888.0)), (9, (90.0, 77_777.0))), {5: "jump", 7: "jump", 9: "jump"}),
     (walk((37, (370.0, 99_999.0))), {37: "jump"}),
@@ -128,7 +128,7 @@ CASES: list[tuple[list[tuple[float, float]], dict[int, str]]] = [
     (days((19, (190.0, 99_999.0))), {19: "jump"}),
     (days((20, (30_000.0, 99_999.0))), {20: "jump"}),
     (days((18, (180.0, 99_999.0)), (19, (190.0, 99_999.0))), {18: "jump", 19: "jump"}),
-    # So little between two nights that nobody can say.
+    # Too few rows between two nights to decide.
     (days((19, (9_000.0, 1_900.0))), {}),
     (walk((5, (-NOON, 500.0))), {5: "clock"}),
     (walk((5, (35.0, 500.0))), {5: "clock"}),
@@ -136,7 +136,7 @@ CASES: list[tuple[list[tuple[float, float]], dict[int, str]]] = [
     (walk((5, (float("nan"), 500.0))), {5: "clock"}),
     (walk((5, (50.0, float("nan")))), {5: "no_place"}),
     (walk((5, (50.0, 1e12))), {5: "no_place"}),
-    # A log that is not in the order of time at all is fine.
+    # An unsorted log is fine.
     (walk()[::-1], {}),
     ([row for pair in zip(walk()[20:], walk()[:20], strict=True) for row in pair], {}),
 ]
@@ -197,7 +197,7 @@ def test_rows_are_resampled_on_the_line_and_never_between_tracks() -> None:
 
 
 def log_of(path: Path, header: str = "bus,time,lon,lat") -> Path:
-    """Two buses that meet in Zurich, one of them silent for a while, and rows that are wrong."""
+    """Two buses that meet in Zurich, a gap of one of them, and wrong rows."""
     lines = [header]
     for second in range(0, 1200, 10):
         lines.append(f"bus 10,{NOON + second:.0f},{8.5 + second * 1e-5:.6f},47.4")
@@ -285,7 +285,7 @@ def test_a_fleet_is_written_for_others_and_read_again(
         moving = player.recorded().moving
     for time_s in (0.0, 105.0, 299.0, 1000.0, 1185.0):
         there, here = played.positions(time_s), moving.positions(time_s)
-        # The ONE counts places from the least, and numbers nodes as they appear.
+        # The ONE has positions relative to the minimum, and numbers nodes in order of appearance.
         assert np.allclose(np.diff(here, axis=0), np.diff(there, axis=0), atol=1e-6) or name == "one"
 
 
@@ -328,7 +328,7 @@ def test_names_that_clash_are_told_and_both_answers_work(spark: SparkSession, tm
         ingest(files, tmp_path / "out")
     assert ingest(files, tmp_path / "apart", ReadOptions(by_file=True))["nodes"] == 2
     assert ingest(files, tmp_path / "one", ReadOptions(merge=True))["rejected"] == {"duplicate": 3}
-    # The second file is of another hour, and a clock that says 0 in both is no clash.
+    # The second file is of another hour. Equal rows with clock 0 in both are not a clash.
     (tmp_path / "a.csv").write_text((tmp_path / "a.csv").read_text() + "7,0,0,0\n")
     (tmp_path / "b.csv").write_text(f"id,t,x,y\n7,0,0,0\n7,{NOON + 3600},0,0\n7,{NOON + 3610},5,0\n")
     assert ingest(files, tmp_path / "hours")["rejected"] == {"clock": 2}
@@ -387,7 +387,7 @@ def test_a_folder_that_is_not_empty_stays_as_it_is(spark: SparkSession, tmp_path
 
 
 def awkward_log(folder: Path) -> list[Path]:
-    """Two files with whatever can be wrong, of nodes whose names sort otherwise than their numbers."""
+    """Two files with all kinds of wrong rows, and node names whose order differs from that of their numbers."""
     rng = np.random.default_rng(5)
     lines: list[list[str]] = [[], []]
     for node in ("bus-10", "bus-9", "tram", "", "bus-2"):

@@ -1,4 +1,4 @@
-"""Logs as people have them: dates in two columns, other encodings, nanoseconds, swapped places, names of any kind."""
+"""Logs as users have them: dates in two columns, encodings, nanoseconds, swapped coordinates, names of any kind."""
 
 import gzip
 import json
@@ -33,7 +33,7 @@ def at(second: int) -> datetime:
 
 
 def log(header: str, row: str, vehicles: tuple[str, ...] = ("7", "9")) -> str:
-    """A row every ten seconds of vehicles that drive east at some 7.5 m/s, each a little more to the north."""
+    """A row every ten seconds of vehicles that drive east at about 7.5 m/s on parallel lines."""
     lines = [header]
     for k in range(ROWS):
         for place, name in enumerate(vehicles):
@@ -55,8 +55,8 @@ def table(folder: Path, name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def ingested(folder: Path, content: str | bytes, name: str = "log.csv", **source: Any) -> dict[str, Any]:
-    """The facts of a file, after checking that every row is in one of the tables."""
+def ingest_log(folder: Path, content: str | bytes, name: str = "log.csv", **source: Any) -> dict[str, Any]:
+    """Ingest a file, check that every row is in one of the tables, and return its facts."""
     (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
     out = folder / f"out-{len(list(folder.iterdir()))}"
     facts = ingest([folder / name], out, ReadOptions(**source))
@@ -64,9 +64,9 @@ def ingested(folder: Path, content: str | bytes, name: str = "log.csv", **source
     return facts
 
 
-def refused(folder: Path, content: str | bytes, name: str = "log.csv", **source: Any) -> str:
+def ingest_error(folder: Path, content: str | bytes, name: str = "log.csv", **source: Any) -> str:
     with pytest.raises(UserError) as error:
-        ingested(folder, content, name, **source)
+        ingest_log(folder, content, name, **source)
     assert "\n" not in str(error.value)
     assert ".scratch" not in str(error.value)
     return str(error.value)
@@ -101,44 +101,44 @@ def test_times_are_read_however_they_are_written(spark: SparkSession, tmp_path: 
         (USUAL.partition("\n")[2].replace(",", " "), {"header": ("id", "time", "lon", "lat")}),
     ]
     for text, source in said:
-        facts = ingested(tmp_path, text, **source)
+        facts = ingest_log(tmp_path, text, **source)
         assert (facts["start_s"], facts["duration_s"], facts["nodes"]) == (NOON, 10.0 * (ROWS - 1), 2)
 
 
 def test_times_that_can_be_read_in_several_ways_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    told = refused(tmp_path, log("id,time,lon,lat", "{id},{at:%H:%M:%S},{lon},{lat}"))
+    told = ingest_error(tmp_path, log("id,time,lon,lat", "{id},{at:%H:%M:%S},{lon},{lat}"))
     assert "holds times of day" in told
     assert "--columns date=day" in told
-    assert "--time-format" in refused(
+    assert "--time-format" in ingest_error(
         tmp_path, log("id,date,time,lon,lat", "{id},{at:%d/%m/%Y},{at:%H:%M:%S},{lon},{lat}")
     )
-    # Neither seconds nor thousandths of them that anybody's clock shows: 2603, or 1970.
+    # Invalid as seconds (the year 2603) and as milliseconds (1970).
     late = "id,time,lon,lat\n" + "".join(
         f"7,{20_000_000_000 + 10_000 * k},{8.5 + k / 1000:.3f},47.4\n" for k in range(9)
     )
-    assert "--time-unit" in refused(tmp_path, late)
-    assert ingested(tmp_path, late, time_unit="ms")["duration_s"] == 80.0
-    # Digits of a date are no number of anything.
+    assert "--time-unit" in ingest_error(tmp_path, late)
+    assert ingest_log(tmp_path, late, time_unit="ms")["duration_s"] == 80.0
+    # The digits of a date are not a number of seconds.
     for form, pattern in (("%Y%m%d%H%M%S", "yyyyMMddHHmmss"), ("%y%m%d%H%M%S", "yyMMddHHmmss")):
         digits = log("id,time,lon,lat", "{id},{at:" + form + "},{lon},{lat}")
-        assert "--time-format yyyyMMddHHmmss" in refused(tmp_path, digits)
-        assert ingested(tmp_path, digits, time_format=pattern)["start_s"] == NOON
+        assert "--time-format yyyyMMddHHmmss" in ingest_error(tmp_path, digits)
+        assert ingest_log(tmp_path, digits, time_format=pattern)["start_s"] == NOON
 
 
-def commas(text: str) -> str:
-    """As a spreadsheet writes it where a comma stands before decimals."""
+def with_decimal_commas(text: str) -> str:
+    """The text as a spreadsheet with decimal commas writes it."""
     return "\ufeff" + text.replace(",", ";").replace(".", ",").replace("\n", "\r\n")
 
 
 def test_degrees_with_decimal_commas_are_read(spark: SparkSession, tmp_path: Path) -> None:
     for text in (
-        commas(log("id,time,lon,lat", "{id},{at:%Y-%m-%d %H:%M:%S}.000,{lon},{lat}")),
+        with_decimal_commas(log("id,time,lon,lat", "{id},{at:%Y-%m-%d %H:%M:%S}.000,{lon},{lat}")),
         log("id,time,lon,lat", "{id},{s},{lon},{lat}")
         .replace("8.", '"8,')
         .replace("00,47.", '00","47,')
         .replace("0\n", '0"\n'),
     ):
-        facts = ingested(tmp_path, text)
+        facts = ingest_log(tmp_path, text)
         assert (facts["start_s"], facts["nodes"], facts["rejected"]) == (NOON, 2, {})
         assert facts["center_deg"][0] == pytest.approx(8.5 + (ROWS - 1) / 2000)
 
@@ -147,8 +147,8 @@ def test_meters_and_times_with_commas_are_asked_about(spark: SparkSession, tmp_p
     meters = "id;time;x_m;y_m\n" + "".join(f"7;{10 * k};{k},000;1\n" for k in range(ROWS))
     times = "id;time;x_m;y_m\n" + "".join(f"7;{10 * k},5;{k};1\n" for k in range(ROWS))
     for text in (meters, times):
-        assert "--decimal-comma" in refused(tmp_path, text)
-        facts = ingested(tmp_path, text, decimal_comma=True)
+        assert "--decimal-comma" in ingest_error(tmp_path, text)
+        facts = ingest_log(tmp_path, text, decimal_comma=True)
         assert (facts["rejected"], facts["duration_s"], facts["area_m"][0]) == ({}, 10.0 * (ROWS - 1), ROWS - 1.0)
     contacts = "a;b;start;end\n1;2;0,5;10,5\n"
     (tmp_path / "contacts.csv").write_text(contacts)
@@ -160,7 +160,7 @@ def test_logs_of_animals_and_of_ships_are_read_as_they_are_published(spark: Spar
         "event-id,timestamp,location-long,location-lat,tag-local-identifier,individual-local-identifier",
         '{s},{at:%Y-%m-%d %H:%M:%S}.000,{lon},{lat},"T{id}","Stork {id}"',
     )
-    assert ingested(tmp_path, animals)["nodes"] == 2
+    assert ingest_log(tmp_path, animals)["nodes"] == 2
     features = [
         {
             "type": "Feature",
@@ -171,23 +171,23 @@ def test_logs_of_animals_and_of_ships_are_read_as_they_are_published(spark: Spar
         for name in ("Stork 7", "Stork 9")
     ]
     assert (
-        ingested(tmp_path, json.dumps({"type": "FeatureCollection", "features": features}), "m.geojson")["nodes"] == 2
+        ingest_log(tmp_path, json.dumps({"type": "FeatureCollection", "features": features}), "m.geojson")["nodes"] == 2
     )
     ships = log("# Timestamp,Type,MMSI,Latitude,Longitude", "{at:%d/%m/%Y %H:%M:%S},A,{id},{lat},{lon}")
-    assert "--time-format" in refused(tmp_path, ships)
-    assert ingested(tmp_path, ships, time_format="dd/MM/yyyy HH:mm:ss")["start_s"] == NOON
+    assert "--time-format" in ingest_error(tmp_path, ships)
+    assert ingest_log(tmp_path, ships, time_format="dd/MM/yyyy HH:mm:ss")["start_s"] == NOON
 
 
 def test_a_refusal_says_what_to_do_about_this_file(spark: SparkSession, tmp_path: Path) -> None:
     nameless = log("", "{id},{at:%Y-%m-%d %H:%M:%S},{lon},{lat}").lstrip()
-    assert "--header id,time,lon,lat" in refused(tmp_path, nameless)
+    assert "--header id,time,lon,lat" in ingest_error(tmp_path, nameless)
     twice = "10\tC\tM1\t5\t5\t5000\n" * 3
-    assert "first line holds values" in refused(tmp_path, twice)
+    assert "first line holds values" in ingest_error(tmp_path, twice)
     schools = "".join(f"{NOON + 20 * k}\t{k % 3}\t7\tMP\tPC\n" for k in range(9))
-    assert "--format sociopatterns" in refused(tmp_path, schools)
+    assert "--format sociopatterns" in ingest_error(tmp_path, schools)
     cabs = "".join(f"37.7 -122.{k} 0 {NOON + k}\n" for k in range(10, 20))
-    assert "--header" in refused(tmp_path, cabs)
-    assert "no rows" in refused(tmp_path, "id,time,lon,lat\n")
+    assert "--header" in ingest_error(tmp_path, cabs)
+    assert "no rows" in ingest_error(tmp_path, "id,time,lon,lat\n")
     with pytest.raises(UserError, match="is a folder"):
         ingest([tmp_path], tmp_path / "never")
 
@@ -215,15 +215,15 @@ def test_pandas_own_parquet_is_read_with_and_without_a_zone(spark: SparkSession,
 
 def test_vehicles_that_nobody_names_are_not_made_one(spark: SparkSession, tmp_path: Path) -> None:
     text = log("veh_ref,time,lon,lat,speed", "{id},{s},{lon},{lat},12")
-    assert "it may be 'veh_ref': say --columns node=veh_ref, or --single" in refused(tmp_path, text)
-    assert ingested(tmp_path, text, columns={"node": "veh_ref"})["nodes"] == 2
+    assert "it may be 'veh_ref': say --columns node=veh_ref, or --single" in ingest_error(tmp_path, text)
+    assert ingest_log(tmp_path, text, columns={"node": "veh_ref"})["nodes"] == 2
     both = log("id,time,lon,lat,vehicle_id", "{s}{id},{s},{lon},{lat},{id}")
-    assert "columns 'id' and 'vehicle_id' may both be the node, and differ" in refused(tmp_path, both)
-    assert ingested(tmp_path, both, columns={"node": "vehicle_id"})["nodes"] == 2
-    # As one node, half of the rows say that it is elsewhere at the same time; of three vehicles most of them.
-    told = refused(tmp_path, log("veh_ref,time,lon,lat", "{id},{s},{lon},{lat}", ("7", "8", "9")), single=True)
+    assert "columns 'id' and 'vehicle_id' may both be the node, and differ" in ingest_error(tmp_path, both)
+    assert ingest_log(tmp_path, both, columns={"node": "vehicle_id"})["nodes"] == 2
+    # Merged into one node, two vehicles conflict in half of the rows, three in most rows.
+    told = ingest_error(tmp_path, log("veh_ref,time,lon,lat", "{id},{s},{lon},{lat}", ("7", "8", "9")), single=True)
     assert "several vehicles taken for one" in told
-    assert ingested(tmp_path, log("time,lon,lat,speed", "{s},{lon},{lat},12", ("7",)))["nodes"] == 1
+    assert ingest_log(tmp_path, log("time,lon,lat,speed", "{s},{lon},{lat},12", ("7",)))["nodes"] == 1
 
 
 def test_names_in_another_encoding_stay_apart(spark: SparkSession, tmp_path: Path) -> None:
@@ -234,12 +234,12 @@ def test_names_in_another_encoding_stay_apart(spark: SparkSession, tmp_path: Pat
         (b"\xef\xbb\xbf" + text.encode(), {}),
         (gzip.compress(text.encode("cp1252")), {"encoding": "cp1252"}),
     ):
-        facts = ingested(tmp_path, content, **source)
+        facts = ingest_log(tmp_path, content, **source)
         assert (facts["nodes"], facts["rejected"]) == (2, {})
     out = max(tmp_path.glob("out-*"), key=lambda path: path.stat().st_mtime_ns)
     assert sorted(row["node"] for row in table(out, "nodes")) == ["Zärich", "Zürich"]
     for content in (text.encode("latin-1"), gzip.compress(text.encode("latin-1"))):
-        assert f"{tmp_path}/log.csv: is no text in UTF-8: say" in refused(tmp_path, content)
+        assert f"{tmp_path}/log.csv: is no text in UTF-8: say" in ingest_error(tmp_path, content)
 
 
 def test_a_folder_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
@@ -261,25 +261,25 @@ def test_a_file_is_read_whatever_its_name(spark: SparkSession, tmp_path: Path) -
         ("log[1].csv", USUAL.encode()),
         ("{a,b} *.csv", USUAL.encode()),
     ):
-        facts = ingested(tmp_path, content, name)
+        facts = ingest_log(tmp_path, content, name)
         assert (facts["rows"], facts["nodes"], facts["files"]) == (2 * ROWS, 2, {name: "csv"})
     pd.DataFrame({"id": [1, 1], "time": [0, 9], "x_m": [0.0, 9.0], "y_m": [0.0, 0.0]}).to_parquet(tmp_path / "_a[1].pq")
     assert ingest([tmp_path / "_a[1].pq"], tmp_path / "pq")["rows"] == 2
 
 
 def test_swapped_places_are_refused_or_shown(spark: SparkSession, tmp_path: Path) -> None:
-    # Melbourne: its longitude is no latitude.
+    # Melbourne: its longitude is not a valid latitude.
     south = USUAL.replace(",8.5", ",144.9").replace(",47.4", ",-37.8")
     swapped = south.replace("lon,lat", "lat,lon")
-    assert "would be on earth with longitude and latitude swapped: give --swap" in refused(tmp_path, swapped)
-    facts = ingested(tmp_path, swapped, swap=True)
-    assert facts["bounds_deg"] == ingested(tmp_path, south)["bounds_deg"]
-    assert "leave out --swap" in refused(tmp_path, south, swap=True)
-    # One row of many is a glitch.
+    assert "would be on earth with longitude and latitude swapped: give --swap" in ingest_error(tmp_path, swapped)
+    facts = ingest_log(tmp_path, swapped, swap=True)
+    assert facts["bounds_deg"] == ingest_log(tmp_path, south)["bounds_deg"]
+    assert "leave out --swap" in ingest_error(tmp_path, south, swap=True)
+    # One row of many is an error of the receiver.
     glitch = log("id,time,lon,lat", "{id},{s},{lon},{lat}", ("1", "2", "3", "4")) + f"1,{NOON + 5},8.5,120.5\n"
-    assert ingested(tmp_path, glitch)["rejected"] == {"no_place": 1}
-    # Zurich swapped lies in the Indian Ocean, where ships go: only its reader can know.
-    facts = ingested(tmp_path, USUAL.replace("lon,lat", "lat,lon"))
+    assert ingest_log(tmp_path, glitch)["rejected"] == {"no_place": 1}
+    # Zurich with swapped coordinates is in the Indian Ocean, which is possible for ships: only the user can know.
+    facts = ingest_log(tmp_path, USUAL.replace("lon,lat", "lat,lon"))
     where, when, who, *rest = fleet_sentences(facts)
     assert where.startswith("where: around 8.5145° N 47.4050° E, from 8.5000° N 47.4000° E to 8.5290° N")
     assert when == "when: 2026-05-04 12:00:00 UTC to 2026-05-04 12:04:50 UTC"
@@ -291,12 +291,14 @@ def test_swapped_places_are_refused_or_shown(spark: SparkSession, tmp_path: Path
 
 def test_columns_x_and_y_that_may_be_degrees_are_asked_about(spark: SparkSession, tmp_path: Path) -> None:
     text = log("id,time,x,y", "{id},{s},{lon}1,{lat}1")
-    assert "--columns x=x,y=y for meters, or --columns longitude=x,latitude=y for degrees" in refused(tmp_path, text)
-    assert ingested(tmp_path, text, columns={"longitude": "x", "latitude": "y"})["bounds_deg"][0] == 8.500000
-    assert ingested(tmp_path, text, columns={"x": "x", "y": "y"})["bounds_deg"] is None
-    assert ingested(tmp_path, text.replace("x,y", "x_m,y_m"))["bounds_deg"] is None
-    # Digits of centimeters, or places outside of all degrees, are meters.
-    assert ingested(tmp_path, text.replace(",47.4", ",147.4"))["bounds_deg"] is None
+    assert "--columns x=x,y=y for meters, or --columns longitude=x,latitude=y for degrees" in ingest_error(
+        tmp_path, text
+    )
+    assert ingest_log(tmp_path, text, columns={"longitude": "x", "latitude": "y"})["bounds_deg"][0] == 8.500000
+    assert ingest_log(tmp_path, text, columns={"x": "x", "y": "y"})["bounds_deg"] is None
+    assert ingest_log(tmp_path, text.replace("x,y", "x_m,y_m"))["bounds_deg"] is None
+    # Values with centimeters, or beyond the range of degrees, are meters.
+    assert ingest_log(tmp_path, text.replace(",47.4", ",147.4"))["bounds_deg"] is None
 
 
 def test_rows_across_180_degrees_are_resampled_the_short_way(spark: SparkSession, tmp_path: Path) -> None:
@@ -347,8 +349,8 @@ def test_a_row_that_vanishes_is_an_error_and_leaves_nothing(
     }
 
 
-def drawn_log(rng: np.random.Generator) -> tuple[str, int]:
-    """A file of rows of any kind, and how many there are."""
+def random_log(rng: np.random.Generator) -> tuple[str, int]:
+    """A random file of rows of all kinds, and their number."""
     ends = str(rng.choice(["\n", "\r\n", "\r"]))
     odd = [
         "",
@@ -377,7 +379,7 @@ def test_every_row_of_files_that_spark_reads_is_kept_or_rejected(spark: SparkSes
     rng = np.random.default_rng(11)
     expected = {}
     for k in range(16):
-        text, rows = drawn_log(rng)
+        text, rows = random_log(rng)
         name = f"log-{k}.{rng.choice(['csv', 'txt', 'csv.gz'])}"
         packed = [text.encode(), gzip.compress(text.encode()), text.encode("utf-16")][int(rng.integers(0, 3))]
         (tmp_path / name).write_bytes(packed)

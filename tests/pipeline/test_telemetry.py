@@ -1,4 +1,4 @@
-"""A watch over the traces of live nodes: its tables are those of the batch job, whatever happens to it meanwhile."""
+"""A watch over the traces of live nodes: its tables equal those of the batch job, also if it is killed."""
 
 import os
 import signal
@@ -44,24 +44,24 @@ def parts() -> LiveParts:
     return LiveParts(scenario, flushes=6, pace=5.0)
 
 
-def opened(out: Path, traces: Path, late_s: float = 120.0, wait_s: float = 240.0) -> WatchFolder:
+def open_folder(out: Path, traces: Path, late_s: float = 120.0, wait_s: float = 240.0) -> WatchFolder:
     out.mkdir(exist_ok=True)
     return WatchFolder(out, TelemetrySettings(folders=[str(traces)], late_s=late_s, wait_s=wait_s))
 
 
-def watched(spark: SparkSession, folder: WatchFolder) -> None:
-    """Take what is there."""
+def run_watch(spark: SparkSession, folder: WatchFolder) -> None:
+    """Process all files that exist."""
     watcher = Watcher(spark, folder)
     watcher.start(1.0, once=True)
     watcher.run(threading.Event(), lambda: None)
 
 
-def dies(*_: object) -> None:
+def raise_killed(*_: object) -> None:
     raise WorkError("killed")
 
 
-def told(out: Path) -> list[Minute]:
-    """The tables, without what only a watch knows."""
+def read_tables(out: Path) -> list[Minute]:
+    """Read the tables without the column `final`, which the batch job does not have."""
     return [{key: value for key, value in row.items() if key != "final"} for row in read_minutes(out, None)]
 
 
@@ -70,22 +70,22 @@ def test_killed_in_any_step_it_ends_with_the_numbers_of_the_batch_job(
 ) -> None:
     traces, out = tmp_path / "traces", tmp_path / "out"
     parts.flush(traces, 0)
-    watched(spark, opened(out, traces))
-    # All is written but the word that it is: the step is done again, from the state before it.
+    run_watch(spark, open_folder(out, traces))
+    # Killed after the tables are written and before the commit: the step is repeated from the previous state.
     for number in (1, 2, 3):
         parts.flush(traces, number)
     with monkeypatch.context() as killed:
-        killed.setattr(WatchFolder, "commit_step", dies)
+        killed.setattr(WatchFolder, "commit_step", raise_killed)
         with pytest.raises(WorkError, match="killed"):
-            watched(spark, opened(out, traces))
-    assert opened(out, traces).commit.step == 0
+            run_watch(spark, open_folder(out, traces))
+    assert open_folder(out, traces).commit.step == 0
     for number in (4, 5):
         parts.flush(traces, number)
-    watched(spark, opened(out, traces))
-    folder = opened(out, traces)
+    run_watch(spark, open_folder(out, traces))
+    folder = open_folder(out, traces)
     assert (folder.commit.left_out, folder.commit.refused) == (0, 0)
     assert folder.commit.files == 12 * 6 * 2
-    assert told(out) == compute_minutes([traces])
+    assert read_tables(out) == compute_minutes([traces])
     minutes = read_minutes(out, None)
     finals = [minute["final"] for minute in minutes if "published" in minute]
     assert finals == sorted(finals, reverse=True)
@@ -120,8 +120,8 @@ def subscription(node: int, from_s: float, to_s: float | None = None, text: str 
     }
 
 
-class Written:
-    """Traces written by hand, and the files of each that no step has had yet."""
+class TraceWriter:
+    """Writes traces, and lists the files that no step has processed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -145,10 +145,10 @@ class Written:
 
 def test_what_no_table_can_take_is_counted_and_told(spark: SparkSession, tmp_path: Path) -> None:
     traces, out = tmp_path / "traces", tmp_path / "out"
-    written = Written(traces)
-    steps = Steps(spark, opened(out, traces, late_s=60.0, wait_s=60.0))
+    written = TraceWriter(traces)
+    steps = Steps(spark, open_folder(out, traces, late_s=60.0, wait_s=60.0))
     at = BEGUN_S
-    # A delivery may come before its event, a clock be behind, a frame be of a minute long ago, in the first step.
+    # In the first step, a delivery may precede its event, a clock may be slow, and a frame may be old.
     delivered: dict[str, object] = {"event": "1:1", "subscription": "2:0", "hops": 1}
     written.add(
         "a", "trace", [row(at - 600), row(at + 1), row(None), row(float("nan")), row(1e300), row(at, node=None)]
@@ -165,15 +165,15 @@ def test_what_no_table_can_take_is_counted_and_told(spark: SparkSession, tmp_pat
     steps.take(0, written.take())
     written.add("a", "events", [event("1:1", at + 2)])
     steps.take(1, written.take())
-    # The watermark is at a minute before the last row: what is of a minute before that comes too late.
+    # The watermark is a minute before the last row: rows of earlier minutes are late.
     written.add("a", "trace", [row(at + 400)])
     steps.take(2, written.take())
     written.add("a", "trace", [row(at + 3), row(at + 4), row(at + 1000, 2, "deliver", **{**delivered, "event": "9:9"})])
     written.add("a", "events", [event("1:2", at + 3)])
     written.add("a", "trace", [row(3e9)])
     steps.take(3, written.take())
-    folder = opened(out, traces, late_s=60.0, wait_s=60.0)
-    # What a clock far ahead says stands where it says; it does not make everybody else late.
+    folder = open_folder(out, traces, late_s=60.0, wait_s=60.0)
+    # A row of a fast clock counts at its own time, and does not make the rows of other nodes late.
     assert folder.commit.watermark_s is not None
     assert folder.commit.watermark_s <= time.time()
     lost = pq.read_table(out / "left_out").to_pylist()
@@ -192,7 +192,7 @@ def test_what_no_table_can_take_is_counted_and_told(spark: SparkSession, tmp_pat
     first = by_minute[int(at)]
     assert (first["published"], first["eligible"], first["delivered"], first["final"]) == (1, 1, 1, True)
     assert (first["delays_negative"], first["delay_p50_s"]) == (1, -0.5)
-    # A trace that keeps deliveries alone tells nothing of frames: its node is not among those that say something.
+    # A trace of deliveries has no frames: its node does not count among the nodes of a minute.
     assert (first["transmissions"], first["nodes"], first["drops"]) == (1, 2, {"full": 1})
     assert by_minute[int(at) - 600]["transmissions"] == 1
     assert by_minute[3_000_000_000]["final"] is False
@@ -200,7 +200,7 @@ def test_what_no_table_can_take_is_counted_and_told(spark: SparkSession, tmp_pat
 
 def test_deliveries_of_events_whose_minute_is_final_are_in_a_table(spark: SparkSession, tmp_path: Path) -> None:
     traces, out = tmp_path / "traces", tmp_path / "out"
-    written = Written(traces)
+    written = TraceWriter(traces)
     at = BEGUN_S
     arguments = ("watch", traces, "--out", out, "--late", "60", "--wait", "60", "--once", "--json")
     delivered: dict[str, object] = {"event": "1:1", "hops": 1}
@@ -213,14 +213,14 @@ def test_deliveries_of_events_whose_minute_is_final_are_in_a_table(spark: SparkS
     written.add("b", "trace", [row(at + 3, 2, "deliver", subscription=f"2:{at - 10}", **delivered), row(at + 600)])
     found = call(*arguments).object()
     assert (found["left_out"], found["waiting"], waiting()) == (0, 0, [])
-    # The event's minute is final. Its delivery to another node comes late: it is recent, but its event is left behind.
+    # The event's minute is final and has left the state. A recent delivery of the event to another node waits.
     written.add("c", "trace", [row(at + 590, 3, "deliver", subscription=f"3:{at - 10}", **delivered)] * 2)
     written.add("c", "trace", [row(at + 4, 4, "deliver", subscription="4:0", **delivered)])
     found = call(*arguments).object()
     assert (found["left_out"], found["waiting"]) == (0, 2)
     assert sorted(waiting()) == [(int(at), 4, 1), (int(at + 540) // 60 * 60, 3, 1)]
     assert found["rows"] == 5
-    # When nobody waits for the event any more, it is left out.
+    # When the wait for the event ends, the delivery is left out.
     written.add("a", "trace", [row(at + 1200)])
     found = call(*arguments).object()
     assert (found["left_out"], found["waiting"], waiting()) == (2, 0, [])
@@ -233,16 +233,16 @@ def test_deliveries_of_events_whose_minute_is_final_are_in_a_table(spark: SparkS
 def test_a_step_looks_again_at_minutes_in_which_other_subscriptions_stood() -> None:
     schema = arrow_schema(SUBSCRIPTION_COLUMNS)
 
-    def of(*rows: dict[str, object]) -> pa.Table:
+    def subscription_table(*rows: dict[str, object]) -> pa.Table:
         return pa.Table.from_pylist(list(rows), schema=schema)
 
     one, ended = subscription(1, 10.0), subscription(1, 10.0, to_s=50.0)
-    assert find_first_change(of(one), of(one), 0.0) is None
-    assert find_first_change(of(), of(one), 0.0) == 10.0
-    assert find_first_change(of(one), of(ended), 0.0) == 50.0
-    assert find_first_change(of(one), of(one, subscription(2, 30.0)), 0.0) == 30.0
-    # What ended before anything that is still judged plays no part.
-    assert find_first_change(of(ended, one), of(one), 60.0) is None
+    assert find_first_change(subscription_table(one), subscription_table(one), 0.0) is None
+    assert find_first_change(subscription_table(), subscription_table(one), 0.0) == 10.0
+    assert find_first_change(subscription_table(one), subscription_table(ended), 0.0) == 50.0
+    assert find_first_change(subscription_table(one), subscription_table(one, subscription(2, 30.0)), 0.0) == 30.0
+    # Subscriptions that ended before all open minutes are ignored.
+    assert find_first_change(subscription_table(ended, one), subscription_table(one), 60.0) is None
 
 
 def test_minutes_are_named_by_the_clock_of_the_trace() -> None:
@@ -252,7 +252,7 @@ def test_minutes_are_named_by_the_clock_of_the_trace() -> None:
 
 @pytest.fixture
 def before_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is refused is refused before Spark starts."""
+    """Make sure that Spark does not start: mistakes are rejected before."""
     monkeypatch.setattr("carrycast.analysis.spark.spark_session.session", None)
 
 
@@ -281,7 +281,7 @@ def test_what_cannot_be_watched_is_told_in_a_line(tmp_path: Path, arguments: lis
 def test_tables_of_another_version_or_of_other_settings_are_left_as_they_are(tmp_path: Path) -> None:
     traces, out = tmp_path / "traces", tmp_path / "out"
     traces.mkdir()
-    opened(out, traces, late_s=300.0, wait_s=3600.0)
+    open_folder(out, traces, late_s=300.0, wait_s=3600.0)
     way_out = "give --out another folder: the traces are read again from their beginning, and these tables stay"
     line = call("watch", traces, "--out", out, "--late", "10").refusal()
     assert line == f"carrycast: {out}: was begun with --late 300; say the same, or {way_out}"
@@ -297,27 +297,27 @@ def test_tables_of_another_version_or_of_other_settings_are_left_as_they_are(tmp
 def test_tables_and_checkpoint_must_belong_together(spark: SparkSession, tmp_path: Path, parts: LiveParts) -> None:
     traces, out = tmp_path / "traces", tmp_path / "out"
     parts.flush_node(traces, 0, 1)
-    watched(spark, opened(out, traces))
+    run_watch(spark, open_folder(out, traces))
     (out / "committed.json").unlink()
     parts.flush_node(traces, 1, 1)
     with pytest.raises(WorkError, match="do not belong together: give --out another folder"):
-        watched(spark, opened(out, traces))
+        run_watch(spark, open_folder(out, traces))
     (out / "committed.json").write_bytes(b"{")
     with pytest.raises(UserError, match="another folder"):
-        opened(out, traces)
+        open_folder(out, traces)
 
 
 def test_it_ends_between_two_steps_when_asked_to(spark: SparkSession, tmp_path: Path, parts: LiveParts) -> None:
     traces, out = tmp_path / "traces", tmp_path / "out"
     traces.mkdir()
-    watcher = Watcher(spark, opened(out, traces))
+    watcher = Watcher(spark, open_folder(out, traces))
     ended = threading.Event()
     watcher.start(0.2, once=False)
-    # The folder of a node that starts later is found too.
+    # The folder of a node that starts later is found, too.
     threading.Timer(0.5, lambda: parts.flush_node(traces, 0, 1)).start()
     watcher.run(ended, ended.set)
     assert watcher.commit.step >= 0
-    assert told(out) == compute_minutes([traces])
+    assert read_tables(out) == compute_minutes([traces])
 
 
 def test_a_step_that_is_over_before_anybody_waits_for_it_is_looked_at(
@@ -325,7 +325,7 @@ def test_a_step_that_is_over_before_anybody_waits_for_it_is_looked_at(
 ) -> None:
     traces, out = tmp_path / "traces", tmp_path / "out"
     parts.flush(traces, 0)
-    watcher = Watcher(spark, opened(out, traces))
+    watcher = Watcher(spark, open_folder(out, traces))
     ended = threading.Event()
     watcher.start(0.2, once=False)
     while watcher.commit.step < 0:
@@ -362,21 +362,21 @@ def test_killed_for_good_and_started_again(tmp_path: Path, parts: LiveParts) -> 
         "0.5",
     ]
 
-    def begun() -> "subprocess.Popen[str]":
+    def start_watch() -> "subprocess.Popen[str]":
         return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True)
 
-    first = begun()
+    first = start_watch()
     assert first.stdout is not None
     assert '"step":0' in first.stdout.readline()
     for number in (1, 2):
         parts.flush(traces, number)
-    # Some of the step's files are written by now, or none, or all.
+    # By now, none, some or all of the step's files are written.
     time.sleep(2.0)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     for number in (3, 4, 5):
         parts.flush(traces, number)
-    second = begun()
+    second = start_watch()
     assert second.stdout is not None
     wanted = 12 * 6 * 2
     while (line := second.stdout.readline()) and msgspec.json.decode((out / "committed.json").read_bytes())[
@@ -385,4 +385,4 @@ def test_killed_for_good_and_started_again(tmp_path: Path, parts: LiveParts) -> 
         assert '"left_out":0' in line
     second.send_signal(signal.SIGINT)
     assert second.wait() == 0
-    assert told(out) == compute_minutes([traces])
+    assert read_tables(out) == compute_minutes([traces])

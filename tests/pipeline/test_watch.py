@@ -1,4 +1,4 @@
-"""Every report leads to a page on which its runs are played, or that says how to have them."""
+"""Every report links to a page that plays its runs, or that says how to make it."""
 
 import tomllib
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_a_report_leads_to_its_runs_or_to_how_to_have_them(tmp_path: Path, monke
     begun_ns = page.stat().st_mtime_ns
     make_players([experiment], records, tmp_path)
     assert page.stat().st_mtime_ns == begun_ns, "it is of the same runs"
-    # Other runs, which took longer: it is made when asked for.
+    # Runs that took longer: the page is made on request.
     records = [{**record, "cpu_s": 5.0, "key": "another"} for record in records]
     make_players([experiment], records, tmp_path)
     promised = page.read_text()
@@ -65,13 +65,13 @@ def test_a_report_leads_to_its_runs_or_to_how_to_have_them(tmp_path: Path, monke
     assert len(promised) < 2000
     reproduction._store([experiment], tmp_path)
     monkeypatch.setattr(sweep, "read_runs", lambda out: records)
-    # The command makes what is promised, and it stays.
+    # The command makes the page, and it stays.
     assert call("show", tmp_path, "--experiment", "field", "--json").object()["page"] == str(page)
     make_players([experiment], records, tmp_path)
     assert page.read_bytes().startswith(made[:-100])
     assert "name one of field" in call("show", tmp_path, "--experiment", "other").refusal()
     assert "are no use" in call("show", tmp_path, "--seed", "3").refusal()
-    # Runs that failed cannot be watched, nor some that are not there.
+    # Failed or missing runs cannot be played.
     for spoiled in ([{**record, "error": "it broke", "key": "a third"} for record in records], records[:1]):
         make_players([experiment], spoiled, tmp_path)
         assert find_player("field", tmp_path) is None

@@ -1,4 +1,4 @@
-"""A real browser without a window, spoken to through a pipe in the language of its developer tools."""
+"""A headless browser, controlled by the Chrome DevTools Protocol over a pipe."""
 
 import json
 import os
@@ -21,17 +21,17 @@ def browser() -> str | None:
 
 
 class Browser:
-    """One page in one browser; it ends with the context."""
+    """A browser with one page. The context manager ends it."""
 
     def __init__(self, profile: Path, size: tuple[int, int] = (1280, 800)) -> None:
         command = browser()
         assert command is not None, HOW
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
-        # The sandbox needs rights that containers lack; the only page opened is our own.
+        # The sandbox needs rights that containers lack. The browser opens our own page only.
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
         options += ["--hide-scrollbars", f"--window-size={size[0]},{size[1]}", f"--user-data-dir={profile}"]
-        # It reads commands from descriptor 3 and writes answers to 4.
+        # The browser reads commands from descriptor 3 and writes responses to 4.
         script = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
         self._process = subprocess.Popen(
             ["bash", "-c", script, "bash", command, *options, "--remote-debugging-pipe", "about:blank"],
@@ -66,16 +66,16 @@ class Browser:
 
     @property
     def process(self) -> int:
-        """Its process, of which its others are children."""
+        """The main process of the browser."""
         return self._process.pid
 
     def open(self, page: Path, asked: str = "") -> float:
-        """Open a file and wait until it shows; how many milliseconds its scripts took."""
+        """Open a file and wait until it is shown; return the milliseconds that its scripts took."""
         return self.visit(f"file://{page}", asked)
 
     def visit(self, address: str, asked: str = "") -> float:
-        """The same by address."""
-        # One of its own each time, so that the page before is not taken for it.
+        """Open an address and wait until it is shown; return the milliseconds that its scripts took."""
+        # A different address each time, so that the previous page is not mistaken for it.
         self._opened += 1
         self.call("Page.navigate", url=f"{address}?{self._opened}{asked}")
         deadline = time.monotonic() + PATIENCE_S
@@ -86,24 +86,24 @@ class Browser:
         return float(self.run("carrycast.ready"))
 
     def run(self, script: str) -> Any:
-        """The value of an expression, awaited if it is a promise."""
+        """Evaluate an expression, and await it if it is a promise."""
         said = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in said, said["exceptionDetails"]
         return said["result"].get("value")
 
     def press(self, key: str) -> None:
-        """A key, down and up."""
+        """Press and release a key."""
         text = {"text": key} if len(key) == 1 else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def click(self, x: float, y: float) -> None:
-        """The left button of a mouse."""
+        """Click the left mouse button."""
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def call(self, method: str, **parameters: object) -> dict[str, Any]:
-        """One command and its answer."""
+        """Send a command and wait for its response."""
         self._number += 1
         message: dict[str, object] = {"id": self._number, "method": method, "params": parameters}
         if self._session is not None:

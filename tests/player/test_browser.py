@@ -1,4 +1,4 @@
-"""The page in a real browser: it plays, scrubs, follows, and shows what the trace says."""
+"""The page in a real browser: it plays, scrubs, follows, and agrees with the trace."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,15 +13,15 @@ from carrycast.analysis.player.story import TraceTables
 from carrycast.sim.scenario.overrides import apply_overrides
 from carrycast.sim.scenario.scenario import parse_scenario
 from tests.player.browser import HOW, Browser, browser
-from tests.player.worlds import MOMENTS_S, RANGE_M, SEED, Truth, is_cut, recorded, scenario
+from tests.player.worlds import MOMENTS_S, RANGE_M, SEED, Truth, is_cut, record_run, scenario
 
 pytestmark = pytest.mark.skipif(browser() is None, reason=HOW)
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    scene, epidemic, _ = recorded()
-    _, flooding, _ = recorded("flooding")
+    scene, epidemic, _ = record_run()
+    _, flooding, _ = record_run("flooding")
     file = tmp_path_factory.mktemp("player") / "player.html"
     file.write_text(make_player("ten nodes", scene, {"epidemic": epidemic, "flooding": flooding}))
     return file
@@ -45,30 +45,30 @@ def state(shown: Browser) -> dict[str, Any]:
     return found
 
 
-def drawn(shown: Browser) -> None:
-    """Wait until what was asked for is on the page: the frame that is under way, and the next."""
+def wait_until_drawn(shown: Browser) -> None:
+    """Wait for two animation frames: the current one, and the one that draws the request."""
     for _ in range(2):
         shown.run("new Promise(requestAnimationFrame)")
 
 
-def come_true(shown: Browser, condition: str) -> None:
-    """Wait, frame by frame, however long a frame takes."""
+def wait_until(shown: Browser, condition: str) -> None:
+    """Wait, frame by frame, until a condition is true, however long a frame takes."""
     shown.run(
         f"new Promise((done) => {{ const look = () => {condition} ? done() : requestAnimationFrame(look); look(); }})"
     )
 
 
 def test_it_shows_what_the_trace_says(shown: Browser) -> None:
-    scene, tables, _ = recorded()
+    scene, tables, _ = record_run()
     event = tables.events.sort_by("time_s").column("event")[1].as_py()
     shown.run(f"carrycast.followEvent('{event}')")
-    # Forward, and back again: time runs both ways.
+    # Forward and back.
     for time_s in (*MOMENTS_S, MOMENTS_S[0]):
         shown.run(f"carrycast.seek({time_s})")
         seen = state(shown)
         assert seen["time_s"] == time_s
         for run, protocol in zip(seen["runs"], ("epidemic", "flooding"), strict=True):
-            truth = Truth(recorded(protocol)[2], event, time_s)
+            truth = Truth(record_run(protocol)[2], event, time_s)
             assert run["label"] == protocol
             for name in ("reached", "carries", "delivered", "down"):
                 assert set(run[name]) == getattr(truth, name), (protocol, time_s, name)
@@ -92,14 +92,14 @@ def test_it_shows_what_the_trace_says(shown: Browser) -> None:
 def test_it_plays_and_pauses(shown: Browser) -> None:
     shown.run("carrycast.setSpeed(20)")
     shown.press(" ")
-    come_true(shown, "carrycast.state().time_s > 1")
+    wait_until(shown, "carrycast.state().time_s > 1")
     shown.press(" ")
     seen = state(shown)
     assert not seen["playing"]
-    drawn(shown)
+    wait_until_drawn(shown)
     assert state(shown)["time_s"] == seen["time_s"]
     shown.run("carrycast.seek(59.9), carrycast.setSpeed(100), carrycast.play()")
-    come_true(shown, "!carrycast.state().playing")
+    wait_until(shown, "!carrycast.state().playing")
     assert state(shown)["time_s"] == 60.0
 
 
@@ -111,14 +111,14 @@ def test_it_scrubs(shown: Browser) -> None:
     assert state(shown)["time_s"] > 30.1
     shown.press("Home")
     assert state(shown)["time_s"] == 0
-    drawn(shown)
+    wait_until_drawn(shown)
     assert shown.run("clock.textContent") == "00:00.0 / 01:00.0"
 
 
 def test_it_follows_a_node(shown: Browser) -> None:
     for time_s in MOMENTS_S:
         shown.run(f"carrycast.followNode(6), carrycast.seek({time_s})")
-        drawn(shown)
+        wait_until_drawn(shown)
         seen = state(shown)
         assert [seen["view"]["x"], seen["view"]["y"]] == seen["places"][6]
     shown.press("Escape")
@@ -143,14 +143,14 @@ def test_it_finds_and_follows_an_event(shown: Browser) -> None:
     assert shown.run("found.children.length") == 1
     shown.press("Enter")
     assert state(shown)["event"] == "0:3"
-    drawn(shown)
+    wait_until_drawn(shown)
     assert "topic" in shown.run("following.textContent")
 
 
 def test_something_is_drawn(shown: Browser) -> None:
-    """Not only computed: the canvas has the colors of nodes that got the event and of those that want it."""
+    """The canvas has the colors of nodes that got the event and of nodes that are to get it."""
     shown.run("carrycast.followEvent('0:1'), carrycast.seek(31)")
-    drawn(shown)
+    wait_until_drawn(shown)
     script = """(() => { const canvas = document.querySelector('canvas'), pen = canvas.getContext('2d');
       const probe = document.createElement('canvas').getContext('2d');
       probe.fillStyle = getComputedStyle(document.documentElement).getPropertyValue('--got').trim();
@@ -173,8 +173,8 @@ def test_a_phone_has_no_need_to_scroll_sideways(tmp_path: Path, page: Path) -> N
         assert phone.errors == []
 
 
-def islands_of(links: list[list[int]], nodes: int) -> set[frozenset[int]]:
-    """Which nodes hang together, worked out link by link; those that are alone are none."""
+def find_islands(links: list[list[int]], nodes: int) -> set[frozenset[int]]:
+    """The connected components of two or more nodes, computed link by link."""
     together = {node: {node} for node in range(nodes)}
     for a, b in links:
         joined = together[a] | together[b]
@@ -191,8 +191,8 @@ PIXEL = """(() => { const { places, view } = carrycast.state(), canvas = documen
 """The color in the middle of a node."""
 
 
-def crowd(nodes: int, folder: Path, islands: int) -> Path:
-    """Pairs that stand far from each other."""
+def write_crowd(nodes: int, folder: Path, islands: int) -> Path:
+    """The page of static pairs that are far from each other."""
     places = [[100.0 * (node // 2) + 5 * (node % 2), 50.0 * (node % 2)] for node in range(2 * islands)]
     places += [[100.0 * islands + 300.0 * one, 900.0] for one in range(nodes - len(places))]
     table: dict[str, object] = {
@@ -214,7 +214,7 @@ def test_no_two_islands_of_a_moment_look_alike_and_each_keeps_its_looks(shown: B
     for step in (*range(241), *range(240, -1, -1)):
         shown.run(f"carrycast.seek({step / 4})")
         seen = state(shown)
-        islands = islands_of(seen["links"], 10)
+        islands = find_islands(seen["links"], 10)
         signs = {island: {seen["signs"][node] for node in island} for island in islands}
         assert all(len(one) == 1 for one in signs.values()), step
         now = {island: one.pop() for island, one in signs.items()}
@@ -237,8 +237,8 @@ def test_no_two_islands_of_a_moment_look_alike_and_each_keeps_its_looks(shown: B
     ],
 )
 def test_the_legend_says_how_islands_are_told_apart(window: Browser, tmp_path: Path, islands: int, legend: str) -> None:
-    window.open(crowd(2 * islands + 1, tmp_path, islands))
-    drawn(window)
+    window.open(write_crowd(2 * islands + 1, tmp_path, islands))
+    wait_until_drawn(window)
     signs = [sign for sign in state(window)["signs"] if sign >= 0]
     assert len(set(signs)) == islands
     if islands < 14:
@@ -282,7 +282,7 @@ RECORDED = [("a", 50_000.0, 70_000.0), ("b", 50_040.0, 70_020.0), ("c", 50_020.0
 def test_without_an_area_the_map_frames_what_moves(
     window: Browser, tmp_path: Path, corner: tuple[float, float]
 ) -> None:
-    """Forty meters somewhere far away: a square kilometer at the origin would show a dot, or nothing."""
+    """Movement over forty meters far from the origin, where the default area would show a dot or nothing."""
     lines = ["node,time_s,x_m,y_m"]
     for name, x_m, y_m in RECORDED:
         lines += [
@@ -302,17 +302,17 @@ def test_without_an_area_the_map_frames_what_moves(
     file.write_text(player_of_scenario({"flooding": parse_scenario(table, "walk")}, 1))
     window.open(file)
     extent = state(window)["extent"]
-    # 50 m by 35 m, and a twentieth of the longer one on every side.
+    # 50 m by 35 m, and a twentieth of the longer side as margin.
     assert extent == pytest.approx(
         {"x": 50_000 + corner[0] - 2.5, "y": 70_000 + corner[1] - 2.5, "width": 55.0, "height": 40.0}, abs=0.05
     )
     for moment in (0, 10, 20):
         window.run(f"carrycast.seek({moment})")
-        assert on_the_map(window) == 3
+        assert count_on_map(window) == 3
 
 
-def on_the_map(window: Browser) -> int:
-    """How many nodes are inside each canvas, at least."""
+def count_on_map(window: Browser) -> int:
+    """The least number of nodes inside a canvas."""
     found: int = window.run(
         """(() => { const { places, view } = carrycast.state();
       return Math.min(...[...document.querySelectorAll('.stage canvas')].map((canvas) => places.filter((place) => {
@@ -326,7 +326,7 @@ def on_the_map(window: Browser) -> int:
 
 
 def assert_undistorted(window: Browser) -> None:
-    """A meter is as long sideways as upwards: the pixels of a canvas are square."""
+    """A meter has the same length in both directions: the pixels of a canvas are square."""
     for wide, high in window.run(
         """[...document.querySelectorAll('.stage canvas')].map((canvas) => {
       const box = canvas.getBoundingClientRect(); return [canvas.width / box.width, canvas.height / box.height]; })"""
@@ -334,8 +334,8 @@ def assert_undistorted(window: Browser) -> None:
         assert wide == pytest.approx(high, rel=0.02)
 
 
-def cut_off(window: Browser) -> list[str]:
-    """Texts that do not fit where they stand, and boxes that are not within the window."""
+def find_cut_texts(window: Browser) -> list[str]:
+    """Texts that overflow their boxes, and boxes outside the window."""
     found: list[str] = window.run(
         """(() => { const found = [];
       for (const one of document.querySelectorAll('h1, h2, aside, aside *, #controls, #controls *, .stage, footer')) {
@@ -357,29 +357,29 @@ def test_a_phone_shows_maps_undistorted(tmp_path: Path, page: Path, width: int, 
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=ratio, mobile=True
         )
         phone.open(page)
-        # What the panel says changes; and then the phone is turned.
+        # The text of the panel changes, then the phone is turned.
         for script in ("carrycast.seek(57)", "carrycast.followEvent('0:1')", "carrycast.followNode(3)"):
             phone.run(script)
-            drawn(phone)
+            wait_until_drawn(phone)
             assert_undistorted(phone)
-            assert cut_off(phone) == []
+            assert find_cut_texts(phone) == []
         phone.run("carrycast.followNode(-1)")
         phone.call(
             "Emulation.setDeviceMetricsOverride", width=height, height=width, deviceScaleFactor=ratio, mobile=True
         )
-        drawn(phone)
+        wait_until_drawn(phone)
         assert_undistorted(phone)
-        assert on_the_map(phone) == 10
+        assert count_on_map(phone) == 10
         assert phone.errors == []
 
 
 def test_two_protocols_with_long_names_fit_1280_pixels(window: Browser, tmp_path: Path) -> None:
-    scene, epidemic, _ = recorded()
-    _, flooding, _ = recorded("flooding")
+    scene, epidemic, _ = record_run()
+    _, flooding, _ = record_run("flooding")
     labels = ("spray_and_wait:copies=16,buffer=1000", "topic_holder/replicated_aodv")
     reason = "a_reason_with_a_very_long_name_for_a_drop"
     dropped = [
-        TraceTables(_renamed(tables.trace, reason), tables.events, tables.subscriptions)
+        TraceTables(rename_reason(tables.trace, reason), tables.events, tables.subscriptions)
         for tables in (epidemic, flooding)
     ]
     file = tmp_path / "two.html"
@@ -389,16 +389,16 @@ def test_two_protocols_with_long_names_fit_1280_pixels(window: Browser, tmp_path
     window.open(file)
     for script in ("carrycast.seek(60)", "carrycast.followEvent('0:1')", "carrycast.followNode(3)"):
         window.run(script)
-        drawn(window)
+        wait_until_drawn(window)
         assert reason in window.run("facts.textContent")
-        assert cut_off(window) == []
+        assert find_cut_texts(window) == []
         assert_undistorted(window)
     window.run("carrycast.followNode(-1)")
-    assert on_the_map(window) == 10
+    assert count_on_map(window) == 10
 
 
-def _renamed(trace: pa.Table, reason: str) -> pa.Table:
-    """The same drops for another reason."""
+def rename_reason(trace: pa.Table, reason: str) -> pa.Table:
+    """The same drops with another reason."""
     at = trace.schema.get_field_index("reason")
     column = trace.column("reason")
     return trace.set_column(at, trace.schema.field(at), pc.if_else(column.is_valid(), reason, column).cast(column.type))

@@ -1,4 +1,4 @@
-"""Which links the page draws as cut: a pair stays cut until the last of its cuts has ended."""
+"""The links that the page draws as cut: a pair stays cut until the last of its cuts has ended."""
 
 from carrycast.analysis.player.cuts import EVERYBODY, find_cuts
 from carrycast.sim.scenario.movement import compute_movement

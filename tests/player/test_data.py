@@ -1,4 +1,4 @@
-"""What the page is told is what the trace says."""
+"""The data of the page agree with the trace."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from carrycast.sim.engine.network import Network
 from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.overrides import apply_overrides
 from carrycast.trace.eligibility import find_eligible_pairs
-from tests.player.worlds import MOMENTS_S, RANGE_M, SEED, Columned, Truth, recorded, scenario
+from tests.player.worlds import MOMENTS_S, RANGE_M, SEED, ColumnReader, Truth, record_run, scenario
 
 
 @pytest.mark.parametrize("values", [[], [0], [-1, 1, 63, 64, -64, -65, 127, 128], [2**62, -(2**62), 10**13, 0]])
@@ -24,15 +24,15 @@ def test_numbers_come_back_as_they_were(values: list[int], rising: bool) -> None
     columns = Columns()
     columns.add("other", np.array([7, 8]))
     columns.add("these", np.array(values, dtype=np.int64), rising)
-    assert Columned(columns)["these"] == values
-    assert Columned(columns)["other"] == [7, 8]
+    assert ColumnReader(columns)["these"] == values
+    assert ColumnReader(columns)["other"] == [7, 8]
 
 
 @pytest.mark.parametrize("time_s", MOMENTS_S)
 def test_a_moment_is_what_the_trace_says(time_s: float) -> None:
-    scene, tables, rows = recorded()
+    scene, tables, rows = record_run()
     header, packed = player_data("a run", scene, {"epidemic": tables})
-    columns = Columned(packed)
+    columns = ColumnReader(packed)
     [run] = header["runs"]
     event = run["events"][1]
     truth = Truth(rows, event, time_s)
@@ -77,8 +77,8 @@ def test_a_moment_is_what_the_trace_says(time_s: float) -> None:
 
 
 def test_something_happens_at_the_moments() -> None:
-    """Else the test above could not fail."""
-    _, tables, rows = recorded()
+    """The moments of the test above are not trivial."""
+    _, tables, rows = record_run()
     event = tables.events.sort_by("time_s").column("event")[1].as_py()
     truths = [Truth(rows, event, time_s) for time_s in MOMENTS_S]
     assert truths[0].reached < truths[-1].reached
@@ -91,9 +91,9 @@ def test_something_happens_at_the_moments() -> None:
 
 @pytest.mark.parametrize("time_s", MOMENTS_S)
 def test_places_and_links_are_those_of_the_movement(time_s: float) -> None:
-    scene, tables, _ = recorded()
+    scene, tables, _ = record_run()
     _, packed = player_data("a run", scene, {"epidemic": tables})
-    columns = Columned(packed)
+    columns = ColumnReader(packed)
     assert scene.moving is not None
     where = scene.moving.positions(time_s)
     leg = 0
@@ -121,11 +121,11 @@ def test_places_and_links_are_those_of_the_movement(time_s: float) -> None:
 
 def test_cuts_are_those_of_the_faults() -> None:
     second = 1_000_000
-    assert recorded()[0].cuts == [(0, 5, 30 * second, 35 * second), (1, EVERYBODY, 50 * second, 58 * second)]
+    assert record_run()[0].cuts == [(0, 5, 30 * second, 35 * second), (1, EVERYBODY, 50 * second, 58 * second)]
 
 
 def test_cuts_that_are_drawn_are_those_that_the_simulator_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where nodes are down or cut off at the time, a cut ends within another, and one lasts beyond the end."""
+    """Also if nodes are down or cut off, if cuts overlap, and if a cut lasts beyond the end."""
     faults = [
         {"kind": "link_cuts", "every_s": 3.0, "exponential": True, "for_s": 7.0, "at_once": 3},
         {"kind": "link_cuts", "every_s": 11.0, "for_s": 20.0, "at_once": 2},
@@ -163,12 +163,12 @@ def test_cuts_that_are_drawn_are_those_that_the_simulator_draws(monkeypatch: pyt
 
 
 def test_many_drops_are_counted_by_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene, tables, rows = recorded()
+    scene, tables, rows = record_run()
     drops = sum(row.kind == "drop" for row in rows)
     assert drops > 3
     monkeypatch.setattr(story, "MAX_DROPS", 3)
     _, packed = player_data("a run", scene, {"epidemic": tables})
-    columns = Columned(packed)
+    columns = ColumnReader(packed)
     assert sum(columns["0.drop.many"]) == drops
     assert all(time % 1_000_000 == 0 for time in columns["0.drop.time"])
     assert set(columns["0.drop.event"]) == {-1}

@@ -1,4 +1,4 @@
-"""Odd runs and hostile words: the page opens, shows what there is, and runs nobody else's script."""
+"""Unusual runs and hostile texts: the page opens, shows them, and runs no injected script."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from carrycast.errors import UserError
 from carrycast.sim.mobility.trajectory import Trajectories
 from carrycast.trace import Level, Row, Trace, rows
 from tests.player.browser import HOW, Browser, browser
-from tests.player.worlds import recorded
+from tests.player.worlds import record_run
 
 HOSTILE = "</script><img src=x onerror='window.harmed = 1'><b>&lt;"
 
@@ -26,13 +26,13 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield opened
 
 
-def published(trace: Trace, time_s: float, id: EventId, **attributes: str) -> None:
+def publish(trace: Trace, time_s: float, id: EventId, **attributes: str) -> None:
     trace.add_event(Event(id, dict(attributes)), time_s, 10)
     trace.add(rows.publication_row(time_s, id.source, id, 10))
 
 
-def opened(window: Browser, text: str, folder: Path) -> None:
-    """Open it, and do all that a hand can do."""
+def open_page(window: Browser, text: str, folder: Path) -> None:
+    """Open a page and use all its controls."""
     page = folder / "page.html"
     page.write_text(text)
     window.open(page)
@@ -47,29 +47,29 @@ def opened(window: Browser, text: str, folder: Path) -> None:
     assert window.run("window.harmed") is None
 
 
-def of(trace: Trace, folder: Path) -> str:
+def make_page(trace: Trace, folder: Path) -> str:
     trace.save(folder / "trace")
     return player_of_trace(folder / "trace")
 
 
 def test_a_trace_of_nothing(window: Browser, tmp_path: Path) -> None:
-    opened(window, of(Trace("nothing", Level.FULL), tmp_path), tmp_path)
+    open_page(window, make_page(Trace("nothing", Level.FULL), tmp_path), tmp_path)
     assert window.run("carrycast.state().places") == []
 
 
 def test_one_node_at_one_moment(window: Browser, tmp_path: Path) -> None:
     trace = Trace("alone", Level.FULL)
     for number in range(3):
-        published(trace, 5.0, EventId(4, number))
-    opened(window, of(trace, tmp_path), tmp_path)
+        publish(trace, 5.0, EventId(4, number))
+    open_page(window, make_page(trace, tmp_path), tmp_path)
     assert window.run("carrycast.state().alone") == 1
 
 
 def test_hostile_words_are_words(window: Browser, tmp_path: Path) -> None:
     trace = Trace(HOSTILE, Level.FULL)
-    published(trace, 1.0, EventId(0, 0), **{"text": HOSTILE, HOSTILE: "x"})
+    publish(trace, 1.0, EventId(0, 0), **{"text": HOSTILE, HOSTILE: "x"})
     trace.add(Row(1.5, 0, "dissemination", "drop", event="0:0", reason=HOSTILE))
-    opened(window, of(trace, tmp_path), tmp_path)
+    open_page(window, make_page(trace, tmp_path), tmp_path)
     window.run("carrycast.followEvent('0:0'), carrycast.seek(2)")
     window.press("/")
     window.call("Input.insertText", text="onerror")
@@ -84,17 +84,17 @@ def test_hostile_words_are_words(window: Browser, tmp_path: Path) -> None:
 def test_ten_thousand_events(window: Browser, tmp_path: Path) -> None:
     trace = Trace("many", Level.FULL)
     for number in range(10_000):
-        published(trace, number / 100, EventId(number % 7, number), topic=str(number))
-    text = of(trace, tmp_path)
+        publish(trace, number / 100, EventId(number % 7, number), topic=str(number))
+    text = make_page(trace, tmp_path)
     assert len(text) < 1_000_000
-    opened(window, text, tmp_path)
+    open_page(window, text, tmp_path)
     window.run("carrycast.seek(100)")
     window.press("e")
     assert window.run("carrycast.state().event") == f"{9999 % 7}:9999"
 
 
 def test_nodes_that_are_away_and_beyond_the_ground(window: Browser, tmp_path: Path) -> None:
-    scene, tables, _ = recorded()
+    scene, tables, _ = record_run()
     legs = [(0, 0.0, 10.0, -500.0, 50.0), (1, 20.0, 60.0, 900.0, 50.0)]
     node, start, end, x, y = (np.array(column) for column in zip(*legs, strict=True))
     moving = Trajectories.from_legs(10, node, start, end, x, y, np.zeros(2), np.zeros(2))
@@ -103,13 +103,13 @@ def test_nodes_that_are_away_and_beyond_the_ground(window: Browser, tmp_path: Pa
         Scene(scene.ground, scene.plan, moving),
         {"run": tables},
     )
-    opened(window, text, tmp_path)
+    open_page(window, text, tmp_path)
     window.run("carrycast.followNode(-1), carrycast.seek(5)")
     assert window.run("carrycast.state().places.slice(0, 3)") == [[-500, 50], None, None]
     assert window.run("carrycast.state().links") == []
     window.run("carrycast.seek(30)")
     assert window.run("carrycast.state().places.slice(0, 3)") == [None, [900, 50], None]
-    # All of the way is on the canvas.
+    # The whole path is on the canvas.
     view = window.run("carrycast.state().view")
     wide = window.run("document.querySelector('.stage canvas').clientWidth")
     assert (900 - view["x"]) * view["scale"] < wide / 2

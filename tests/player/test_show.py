@@ -1,4 +1,4 @@
-"""`carrycast show`, and the traces that it takes."""
+"""`carrycast show`, with scenarios and traces."""
 
 import json
 import re
@@ -63,14 +63,14 @@ def test_a_recorded_run_is_shown_as_its_scenario_is(tmp_path: Path) -> None:
     assert columns[0] is not None
     assert columns[1] is not None
     assert columns[0][1] == columns[1][1]
-    # Without its scene, as a live network's, its links are those that nodes found.
+    # Without a scene, as for a live network, the links are those that nodes reported.
     shutil.rmtree(trace / "scene")
     told = header(player_of_trace(trace))
     assert told["moves"] is False
     assert told["columns"]["link.a"][1] > 0
 
 
-def learned(happened: list[Row], end_s: float = 100.0) -> list[tuple[int, ...]]:
+def find_reported_links(happened: list[Row], end_s: float = 100.0) -> list[tuple[int, ...]]:
     trace = Trace("a network", Level.FULL)
     trace.extend(happened)
     stage = Stage(np.array([3, 5, 2**60]), 0.0, end_s)
@@ -84,14 +84,15 @@ def up(time_s: float, node: int, peer: int, down: bool = False, via: str = "radi
 def test_a_pair_is_linked_while_either_says_so() -> None:
     second = 1_000_000
     happened = [up(1, 3, 5), up(2, 5, 3), up(4, 3, 5, down=True), up(6, 5, 3, down=True), up(8, 5, 2**60)]
-    assert learned(happened) == [(0, 1, second, 6 * second), (1, 2, 8 * second, 100 * second)]
-    # Told twice is told once; one interface of two is a link; who crashes knows nobody; no time is no link.
-    assert learned([up(1, 3, 5), up(2, 3, 5), up(4, 3, 5, down=True)]) == [(0, 1, second, 4 * second)]
+    assert find_reported_links(happened) == [(0, 1, second, 6 * second), (1, 2, 8 * second, 100 * second)]
+    # Repeated reports are one link, one interface of two is a link, a crash ends all links of a node, and a link of
+    # no duration is none.
+    assert find_reported_links([up(1, 3, 5), up(2, 3, 5), up(4, 3, 5, down=True)]) == [(0, 1, second, 4 * second)]
     both = [up(1, 3, 5), up(2, 3, 5, via="wire"), up(4, 3, 5, down=True), up(5, 3, 5, down=True, via="wire")]
-    assert learned(both) == [(0, 1, second, 5 * second)]
-    assert learned([up(1, 3, 5), Row(3, 3, "dissemination", "crash")]) == [(0, 1, second, 3 * second)]
-    assert learned([up(1, 3, 5), up(1, 3, 5, down=True), up(9, 5, 3, down=True)]) == []
-    assert learned([]) == []
+    assert find_reported_links(both) == [(0, 1, second, 5 * second)]
+    assert find_reported_links([up(1, 3, 5), Row(3, 3, "dissemination", "crash")]) == [(0, 1, second, 3 * second)]
+    assert find_reported_links([up(1, 3, 5), up(1, 3, 5, down=True), up(9, 5, 3, down=True)]) == []
+    assert find_reported_links([]) == []
 
 
 def test_nodes_of_a_live_network_are_one_run_on_their_clock(tmp_path: Path) -> None:

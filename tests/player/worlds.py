@@ -1,4 +1,4 @@
-"""Runs to look at: small ones, whose traces can be read row by row."""
+"""Small runs, whose traces can be checked row by row."""
 
 import base64
 import gzip
@@ -19,7 +19,7 @@ MOMENTS_S = (12.5, 31.0, 57.25)
 
 
 def scenario(protocol: str = "epidemic") -> Scenario:
-    """Ten nodes for a minute; one crashes and comes back, a link is cut, a node cut off, and frames get lost."""
+    """Ten nodes for a minute: one crashes and restarts, a link is cut, a node is cut off, and frames are lost."""
     faults = [
         {"kind": "crash", "nodes": [4], "at_s": 20.0, "down_s": 15.0},
         {"kind": "link_cut", "between": [5, 0], "at_s": 30.0, "for_s": 5.0},
@@ -31,8 +31,8 @@ def scenario(protocol: str = "epidemic") -> Scenario:
     )
 
 
-def recorded(protocol: str = "epidemic") -> tuple[Scene, TraceTables, list[Row]]:
-    """Where it was, its tables, and the rows of its trace."""
+def record_run(protocol: str = "epidemic") -> tuple[Scene, TraceTables, list[Row]]:
+    """Run the scenario; return its scene, its tables and the rows of its trace."""
     one = scenario(protocol)
     trace = run(one, SEED, Level.FULL).trace
     table = trace.table()
@@ -41,12 +41,12 @@ def recorded(protocol: str = "epidemic") -> tuple[Scene, TraceTables, list[Row]]
 
 
 def is_cut(pair: tuple[int, int], time_s: float) -> bool:
-    """What the faults above keep apart."""
+    """Whether the faults above cut a pair."""
     return (pair == (0, 5) and 30 <= time_s < 35) or (1 in pair and 50 <= time_s < 58)
 
 
 class Truth:
-    """What the rows of a trace say of an event at a moment, read one by one."""
+    """The state of an event at a moment, computed from the rows of a trace one by one."""
 
     def __init__(self, rows: list[Row], event: str, time_s: float) -> None:
         self.reached: set[int] = set()
@@ -84,8 +84,8 @@ class Truth:
         self.frames += row.kind in ("send", "retry") and row.traffic != "discovery"
 
 
-class Columned:
-    """Columns as the page reads them: decompressed, number by number."""
+class ColumnReader:
+    """Reads columns as the page does: decompressed, number by number."""
 
     def __init__(self, columns: Columns) -> None:
         self.data = gzip.decompress(base64.b64decode(columns.text()))

@@ -1,4 +1,4 @@
-"""The story of a live network: in order, bounded, and from later on the same as from the beginning."""
+"""The feed of a live network: sorted, bounded, and after a new chapter equivalent to the complete feed."""
 
 from typing import Any
 
@@ -25,38 +25,38 @@ def rows(of: LiveFeed, until_s: float = 1000.0) -> list[list[Any]]:
     return found
 
 
-def seen(kind: str, event: str | None = "7:0", **more: Any) -> FeedEvent:
+def feed_event(kind: str, event: str | None = "7:0", **more: Any) -> FeedEvent:
     return FeedEvent(0.0, kind, event, **more)
 
 
 def test_what_nodes_tell_at_their_own_pace_is_put_in_order() -> None:
     story = network(7, 9)
-    story.report(9, T0 + 2.0, "event", seen("receive", peer=7))
+    story.report(9, T0 + 2.0, "event", feed_event("receive", peer=7))
     story.report(9, T0 + 0.5, "subscriptions", [ActiveSubscription("9:0", "n = 1"), ActiveSubscription("9:1", "n = 2")])
-    story.report(7, T0 + 1.0, "event", seen("publish", attributes={"n": 1}))
-    story.report(9, T0 + 2.0, "event", seen("deliver"))
+    story.report(7, T0 + 1.0, "event", feed_event("publish", attributes={"n": 1}))
+    story.report(9, T0 + 2.0, "event", feed_event("deliver"))
     assert rows(story, 2.0) == [
         [EVENT, 1.0, 0, "7:0", "n = 1", [1]],
         [REACH, 1.0, 0, 0, -1],
         [REACH, 2.0, 1, 0, 0],
         [DELIVER, 2.0, 1, 0, -1],
     ]
-    # Who tells of something older is heard late; what comes twice is told once, and what is not carried not evicted.
-    story.report(7, T0 + 1.5, "event", seen("store"))
+    # A late report gets a late time, a repeated report is one row, and only carried events are evicted.
+    story.report(7, T0 + 1.5, "event", feed_event("store"))
     for kind in ("store", "receive", "deliver", "evict", "evict"):
-        story.report(7 if kind != "deliver" else 9, T0 + 3.0, "event", seen(kind))
+        story.report(7 if kind != "deliver" else 9, T0 + 3.0, "event", feed_event(kind))
     assert rows(story, 3.0)[4:] == [[STORE, 2.0, 0, 0, -1], [EVICT, 3.0, 0, 0, -1]]
 
 
 def test_the_page_gets_what_it_does_not_have() -> None:
     story = network(7)
-    story.report(7, T0 + 1.0, "event", seen("drop", None, reason="loss"))
+    story.report(7, T0 + 1.0, "event", feed_event("drop", None, reason="loss"))
     story.release(T0 + 1.0)
     first = story.story(-1, 0)
     assert (first["begins"], first["names"], first["rows"]) == (True, ["node-7"], [[DROP, 1.0, 0, -1, "loss"]])
     again = story.story(first["chapter"], first["next"])
     assert (again["begins"], again["rows"]) == (False, [])
-    # A node that is new is another chapter, and so is a name.
+    # A new node begins a chapter, and so does a new name.
     story.add_node(9)
     anew = story.story(first["chapter"], first["next"])
     assert (anew["begins"], anew["names"], len(anew["rows"])) == (True, ["node-7", "9"], 1)
@@ -81,8 +81,8 @@ def test_a_pair_is_linked_while_either_says_so() -> None:
 def test_a_described_event_is_described_once() -> None:
     story = network(7, 9)
     story.report(9, T0 + 1, "holds", ["7:3"])
-    story.report(9, T0 + 2, "event", seen("receive", "7:3", attributes={"n": 1}))
-    story.report(9, T0 + 3, "event", seen("receive", "7:3", attributes={"n": 1}))
+    story.report(9, T0 + 2, "event", feed_event("receive", "7:3", attributes={"n": 1}))
+    story.report(9, T0 + 3, "event", feed_event("receive", "7:3", attributes={"n": 1}))
     assert [row for row in rows(story) if row[0] == EVENT] == [
         [EVENT, 1.0, 0, "7:3", "", []],
         [EVENT, 2.0, 0, "7:3", "n = 1", []],
@@ -90,7 +90,7 @@ def test_a_described_event_is_described_once() -> None:
 
 
 class Shown:
-    """What rows come to, as the page works it out."""
+    """The state after some rows, as the page computes it."""
 
     def __init__(self, rows: list[list[Any]]) -> None:
         self.events: list[str] = []
@@ -124,14 +124,14 @@ class Shown:
 
 @pytest.mark.parametrize("limit", ["rows", "span"])
 def test_a_long_story_goes_on_as_if_all_of_it_were_told(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def played(story: LiveFeed) -> LiveFeed:
+    def play(story: LiveFeed) -> LiveFeed:
         for step in range(400):
             now, event, id = T0 + step, f"7:{step // 4}", (7, 9, 11)[step % 3]
-            story.report(id, now, "event", seen("receive", event, attributes={"n": step}))
+            story.report(id, now, "event", feed_event("receive", event, attributes={"n": step}))
             if step % 5 == 0:
-                story.report(id, now, "event", seen("store", event))
+                story.report(id, now, "event", feed_event("store", event))
             if step % 7 == 0:
-                story.report(9, now, "event", seen("evict", f"7:{step // 8}"))
+                story.report(9, now, "event", feed_event("evict", f"7:{step // 8}"))
             if step % 50 == 0:
                 story.report(9, now, "gone" if step % 100 else "up", None)
             story.report(7, now, "neighbors", [9, 11] if step % 9 else [])
@@ -140,13 +140,13 @@ def test_a_long_story_goes_on_as_if_all_of_it_were_told(limit: str, monkeypatch:
             story.release(now)
         return story
 
-    whole = Shown(played(network(7, 9, 11)).story(-1, 0)["rows"])
+    whole = Shown(play(network(7, 9, 11)).story(-1, 0)["rows"])
     if limit == "rows":
         monkeypatch.setattr(feed, "MAX_ROWS", 300)
     else:
         monkeypatch.setattr(feed, "MAX_SPAN_S", 100.0)
         monkeypatch.setattr(feed, "KEEP_S", 40.0)
-    story = played(network(7, 9, 11))
+    story = play(network(7, 9, 11))
     told = story.story(-1, 0)
     short = Shown(told["rows"])
     assert told["chapter"] > 5
@@ -162,7 +162,7 @@ def test_a_long_story_goes_on_as_if_all_of_it_were_told(limit: str, monkeypatch:
         assert len(told["rows"]) <= 300
         assert short.carries <= whole.carries
     else:
-        # What is still carried is kept, however old it is.
+        # Carried events are kept, however old they are.
         assert told["now_s"] <= 101
         assert short.carries == whole.carries
     assert {pair for pair in whole.reached if pair[0] in short.events[-5:]} == {

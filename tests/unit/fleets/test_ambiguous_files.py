@@ -1,4 +1,4 @@
-"""Files that can be read in two ways are refused with the options that decide; nothing here needs Spark."""
+"""Ambiguous files are rejected with the options that decide; nothing here needs Spark."""
 
 import bz2
 import gzip
@@ -29,7 +29,7 @@ from carrycast.sim.mobility.sumo import Sumo, read_fcd
 from carrycast.sim.scenario.movement import read_contact_plan
 
 
-def written(path: Path, text: str) -> Path:
+def write_file(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
 
@@ -47,13 +47,13 @@ BADGES = "31220\t1558\t1567\n31220\t1560\t1570\n31240\t1558\t1567\n31300\t1632\t
 
 @pytest.mark.parametrize("text", [WALKER, BADGES, BADGES.replace("\t", " "), "0 10 20\n0 30 40\n"])
 def test_three_columns_of_numbers_may_be_anything(tmp_path: Path, text: str) -> None:
-    path = written(tmp_path / "what.txt", text)
+    path = write_file(tmp_path / "what.txt", text)
     with pytest.raises(UserError, match=r"--format bonnmotion.*--header time,x,y") as refused:
         format_of(path)
     assert ("--format sociopatterns" in str(refused.value)) == (text != WALKER)
     assert format_of(path, header=("time", "x", "y")).name == "csv"
-    # A file with a mark of its own is no table, whatever is said of others.
-    assert format_of(written(tmp_path / "day.gpx", "<gpx></gpx>"), header=("time", "x", "y")).name == "gpx"
+    # A file with the mark of another format is not a table, even with --header.
+    assert format_of(write_file(tmp_path / "day.gpx", "<gpx></gpx>"), header=("time", "x", "y")).name == "gpx"
 
 
 def test_rows_of_an_id_a_time_and_a_place_are_not_taken_for_contacts(tmp_path: Path) -> None:
@@ -61,34 +61,34 @@ def test_rows_of_an_id_a_time_and_a_place_are_not_taken_for_contacts(tmp_path: P
     meters = "".join(f"7 {10 * k} {100 + k} {900 + k}\n" for k in range(5))
     for text in (gps, meters):
         with pytest.raises(UserError, match=r"--format haggle.*--header id,time,lon,lat"):
-            format_of(written(tmp_path / "what.txt", text))
-    # A pair that meets again is a pair.
-    assert format_of(written(tmp_path / "list.txt", "1 2 100 220\n1 3 300 400\n1 2 500 600\n")).name == "haggle"
+            format_of(write_file(tmp_path / "what.txt", text))
+    # Two rows with the same pair are contacts.
+    assert format_of(write_file(tmp_path / "list.txt", "1 2 100 220\n1 3 300 400\n1 2 500 600\n")).name == "haggle"
 
 
 def test_six_whole_numbers_may_be_contacts_or_waypoints(tmp_path: Path) -> None:
-    path = written(tmp_path / "what.txt", "0 1 2 10 3 4\n0 5 6 20 7 8\n")
+    path = write_file(tmp_path / "what.txt", "0 1 2 10 3 4\n0 5 6 20 7 8\n")
     with pytest.raises(UserError, match=r"--format haggle.*--format bonnmotion"):
         format_of(path)
-    # Lines of different lengths are waypoints; so are places with digits that begin at 0.
-    assert format_of(written(path, "0 1 2 10 3 4\n0 5 6\n")).name == "bonnmotion"
-    assert format_of(written(path, "0.0 1.5 2.0 10.0 3.0 4.0\n0.0 5.5 6.0 20.0 7.0 8.0\n")).name == "bonnmotion"
+    # Lines of different lengths are waypoints, and so are decimal positions that begin at time 0.
+    assert format_of(write_file(path, "0 1 2 10 3 4\n0 5 6\n")).name == "bonnmotion"
+    assert format_of(write_file(path, "0.0 1.5 2.0 10.0 3.0 4.0\n0.0 5.5 6.0 20.0 7.0 8.0\n")).name == "bonnmotion"
 
 
 def test_a_node_with_a_very_long_line_is_known_too(tmp_path: Path) -> None:
     line = " ".join(f"{float(k)} {k}.25 {k}.5" for k in range(20_000))
-    assert format_of(written(tmp_path / "long.movements", f"{line}\n{line}\n")).name == "bonnmotion"
+    assert format_of(write_file(tmp_path / "long.movements", f"{line}\n{line}\n")).name == "bonnmotion"
 
 
 def test_the_track_of_one_node_is_no_movement_of_bonnmotion(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the track of one node, or contacts"):
-        BonnMotion(file=str(written(tmp_path / "walker.txt", WALKER))).extent()
-    # Nodes that stand from the start on are.
-    assert BonnMotion(file=str(written(tmp_path / "a", "0 1 2\n0 3 4\n0 5 6\n"))).extent() == (3, 0.0)
+        BonnMotion(file=str(write_file(tmp_path / "walker.txt", WALKER))).extent()
+    # Static nodes with a line each are movement of BonnMotion.
+    assert BonnMotion(file=str(write_file(tmp_path / "a", "0 1 2\n0 3 4\n0 5 6\n"))).extent() == (3, 0.0)
 
 
 def test_badges_of_sociopatterns_are_contacts(tmp_path: Path) -> None:
-    path = written(tmp_path / "tij.dat", BADGES + "31320\t9\n")
+    path = write_file(tmp_path / "tij.dat", BADGES + "31320\t9\n")
     facts = ingest([path], tmp_path / "out", ReadOptions(format="sociopatterns"))
     assert (facts["rows"], facts["contacts"], facts["joined"]) == (5, 3, 1)
     assert (facts["rejected"], facts["status"]) == ({"unreadable": 1}, "doubtful")
@@ -106,11 +106,11 @@ DEGREES = "".join(
 
 
 def test_floating_car_data_in_degrees_are_degrees(tmp_path: Path) -> None:
-    # SUMO writes its configuration into the file; speeds tell, too.
+    # SUMO writes its configuration into the file; speeds also decide.
     comment = '<!-- <configuration><output><fcd-output.geo value="true"/></output></configuration> -->'
     said = geo(DEGREES.replace('speed="{speed}"', ""), f"{comment}<fcd-export>")
     for text in (said, geo(DEGREES.format(speed="75.2")), geo(DEGREES.format(speed="0"), '<fcd-export geo="true">')):
-        path = written(tmp_path / "fcd.xml", text)
+        path = write_file(tmp_path / "fcd.xml", text)
         assert read_fcd(path).in_degrees()
         counted, rows = stage(path, "sumo")
         assert counted == RowCount(4, 4)
@@ -122,17 +122,17 @@ def test_floating_car_data_in_degrees_are_degrees(tmp_path: Path) -> None:
 
 
 def test_floating_car_data_that_may_be_either_are_asked_about(tmp_path: Path) -> None:
-    path = written(tmp_path / "fcd.xml", geo(DEGREES.format(speed="0.00")))
+    path = write_file(tmp_path / "fcd.xml", geo(DEGREES.format(speed="0.00")))
     with pytest.raises(UserError, match=r"say --columns x=x,y=y for meters, or --columns longitude=x,latitude=y"):
         stage(path, "sumo")
     assert stage(path, "sumo", columns={"x": "x", "y": "y"})[1][0]["x_m"] == 8.540123
     assert stage(path, "sumo", columns={"longitude": "x", "latitude": "y"})[1][0]["longitude"] == 8.540123
-    # Played by a scenario, they are meters as its documentation says. Far away, or as fast as told, they are meters.
+    # A scenario plays them as meters, as documented. Large values or matching speeds are meters, too.
     assert Sumo(file=str(path)).extent() == (1, 3.0)
     for x, speed in (("1234.567891", "0"), ("9.9", "1")):
         steps = f'<timestep time="0"><vehicle id="a" x="1.123456" y="2" speed="{speed}"/></timestep>'
         steps += f'<timestep time="8"><vehicle id="a" x="{x}" y="2" speed="{speed}"/></timestep>'
-        assert stage(written(path, geo(steps)), "sumo")[1][0]["x_m"] == 1.123456
+        assert stage(write_file(path, geo(steps)), "sumo")[1][0]["x_m"] == 1.123456
 
 
 def test_persons_and_containers_are_nodes_and_nobody_vanishes(tmp_path: Path) -> None:
@@ -142,16 +142,16 @@ def test_persons_and_containers_are_nodes_and_nobody_vanishes(tmp_path: Path) ->
         for t in range(3)
     )
     last = '<timestep time="9"><vehicle id="once" x="500" y="6"/></timestep>'
-    counted, rows = stage(written(tmp_path / "fcd.xml", geo(steps + last)), "sumo")
+    counted, rows = stage(write_file(tmp_path / "fcd.xml", geo(steps + last)), "sumo")
     assert counted == RowCount(13, 13)
     assert {row["node"] for row in rows} == {"a", "person rider", "person a", "container c", "once"}
     assert len({row["stated"] for row in rows if row["node"] == "a"}) == 1
     clash = '<timestep time="0"><vehicle id="person a" x="500" y="1"/><person id="a" x="500" y="1"/></timestep>'
     with pytest.raises(UserError, match="both be named 'person a'"):
-        stage(written(tmp_path / "fcd.xml", geo(clash)), "sumo")
+        stage(write_file(tmp_path / "fcd.xml", geo(clash)), "sumo")
     with pytest.raises(UserError, match="set persons = true"):
         Sumo(
-            file=str(written(tmp_path / "p.xml", geo('<timestep time="0"><person id="p" x="1" y="1"/></timestep>')))
+            file=str(write_file(tmp_path / "p.xml", geo('<timestep time="0"><person id="p" x="1" y="1"/></timestep>')))
         ).extent()
 
 
@@ -228,14 +228,14 @@ def track(name: str, hour: int = 6) -> str:
 
 
 def test_tracks_of_one_name_are_asked_about(tmp_path: Path) -> None:
-    path = written(tmp_path / "day.gpx", f"<gpx>{track('ACTIVE LOG')}{track('ACTIVE LOG', 9)}</gpx>")
+    path = write_file(tmp_path / "day.gpx", f"<gpx>{track('ACTIVE LOG')}{track('ACTIVE LOG', 9)}</gpx>")
     with pytest.raises(
         UserError, match=r"tracks of day.gpx have the same name, 'ACTIVE LOG': give --by-track .*--merge"
     ):
         stage(path, "gpx")
     assert {row["node"] for row in stage(path, "gpx", by_track=True)[1]} == {"day-1 ACTIVE LOG", "day-2 ACTIVE LOG"}
     assert {row["node"] for row in stage(path, "gpx", merge=True)[1]} == {"ACTIVE LOG"}
-    one, two = (written(tmp_path / f"{name}.gpx", f"<gpx>{track('GPS')}</gpx>") for name in ("one", "two"))
+    one, two = (write_file(tmp_path / f"{name}.gpx", f"<gpx>{track('GPS')}</gpx>") for name in ("one", "two"))
     for source, refused in (
         (ReadOptions(), True),
         (ReadOptions(by_file=True), False),
@@ -252,7 +252,7 @@ def test_tracks_of_one_name_are_asked_about(tmp_path: Path) -> None:
 
 def test_points_of_a_plan_are_rows_that_are_no_positions(tmp_path: Path) -> None:
     plan = '<wpt lat="47" lon="8"><name>home</name></wpt><rte><rtept lat="47" lon="8"/></rte>'
-    reader = GpxFile(written(tmp_path / "day.gpx", f"<gpx>{plan}{track('bus')}</gpx>"))
+    reader = GpxFile(write_file(tmp_path / "day.gpx", f"<gpx>{plan}{track('bus')}</gpx>"))
     found = list(reader.points())
     assert (reader.rows, len(found)) == (5, 5)
     assert [point.text for point in found if point.text] == [
@@ -282,7 +282,7 @@ def test_a_table_whose_nodes_nobody_names_is_refused_with_candidates() -> None:
     values: dict[str, list[object]] = {"t": [1, 2, 2], "lon": [8, 8, 8], "lat": [4, 4, 4]}
     with pytest.raises(UserError, match=r"it may be 'veh_ref' or 'plate': say --columns node=veh_ref, or --single"):
         refuse_unnamed({**values, "veh_ref": ["7", "9", "7"], "plate": ["A", "B", "C"]}, found, "a.csv")
-    # Measurements, numbers of rows and empty columns name nobody.
+    # Measurements, row numbers and empty columns do not name nodes.
     others: dict[str, list[object]] = {"Speed": ["1", "1", "2"], "row": ["1", "2", "3"], "v": ["1.5", "1", "2"]}
     refuse_unnamed({**values, **others, "empty": ["", "", None]}, found, "a.csv")
     refuse_unnamed({**values, "veh_ref": ["7", "9", "7"]}, {**found, "node": "plate"}, "a.csv")
@@ -309,17 +309,17 @@ def test_times_of_day_need_a_date_that_can_be_read_in_one_way() -> None:
         refuse_times({"time": times, "date": ["04/05/2026"]}, both, "a.csv")
     with pytest.raises(UserError, match=r"has numbers beside dates, as in '060000'.*--time-format"):
         refuse_times({"time": ["060000", "060010"], "date": ["20260504"]}, both, "a.csv")
-    # Whole dates and numbers of seconds say all by themselves.
+    # Full dates and seconds are unambiguous.
     refuse_times({"time": ["2026-05-04 06:00:00"], "date": ["04/05/2026"]}, both, "a.csv")
     refuse_times({"time": ["1777896000"], "date": ["04/05/2026"]}, both, "a.csv")
 
 
-def zipped(path: Path, content: bytes) -> None:
+def write_zip(path: Path, content: bytes) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("log.csv", content)
 
 
-def zstandard(path: Path, content: bytes) -> None:
+def write_zstd(path: Path, content: bytes) -> None:
     with pa.output_stream(str(path), compression="zstd") as stream:
         stream.write(content)
 
@@ -328,8 +328,8 @@ PACKERS: dict[str, Callable[[Path, bytes], object]] = {
     "gzip": lambda path, content: path.write_bytes(gzip.compress(content)),
     "bzip2": lambda path, content: path.write_bytes(bz2.compress(content)),
     "xz": lambda path, content: path.write_bytes(lzma.compress(content)),
-    "zip": zipped,
-    "zstd": zstandard,
+    "zip": write_zip,
+    "zstd": write_zstd,
 }
 
 
@@ -354,8 +354,8 @@ def test_an_archive_of_several_files_is_refused(tmp_path: Path) -> None:
         archive.writestr("b.csv", "b")
     with pytest.raises(UserError, match="a zip archive of 2 files; unpack it"):
         format_of(tmp_path / "all.zip")
-    # Words that only begin like a packed file are words.
-    assert format_of(written(tmp_path / "BZh.csv", "BZh9,time,lon,lat\n1,2,3,4\n")).name == "csv"
+    # A text that only begins like a compressed file is a text.
+    assert format_of(write_file(tmp_path / "BZh.csv", "BZh9,time,lon,lat\n1,2,3,4\n")).name == "csv"
 
 
 CONTACTS = "a,b,start,end\nJosé,Jos\xe8,1,2\nJosé,Zoë,1,2\n"
@@ -378,10 +378,10 @@ def test_names_stay_apart_in_every_encoding(tmp_path: Path, encoding: str) -> No
 
 
 def test_lists_of_mostly_wrong_rows_are_refused(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.csv", "a,b,start,end\n1,2,3,4\n1,2,soon,4\n1,3,soon,5\n")
+    path = write_file(tmp_path / "a.csv", "a,b,start,end\n1,2,3,4\n1,2,soon,4\n1,3,soon,5\n")
     with pytest.raises(UserError, match="2 of 3 rows are rejected"):
         ingest([path], tmp_path / "out")
-    path = written(tmp_path / "a.csv", f"a,b,start,end\n1,2,{2 * 10**10},{2 * 10**10 + 5}\n")
+    path = write_file(tmp_path / "a.csv", f"a,b,start,end\n1,2,{2 * 10**10},{2 * 10**10 + 5}\n")
     with pytest.raises(UserError, match="--time-unit ms"):
         ingest([path], tmp_path / "out")
     assert ingest([path], tmp_path / "out", ReadOptions(time_unit="ms"))["duration_s"] == pytest.approx(0.005)
@@ -389,7 +389,7 @@ def test_lists_of_mostly_wrong_rows_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("blanks", [False, True])
 def test_a_copy_has_its_lines_ended_by_newlines_wherever_they_are_cut(tmp_path: Path, blanks: bool) -> None:
-    # Longer than what is read at once, with a line end of two bytes at every place around its border.
+    # Lines longer than a chunk, with a line end of two bytes at each position around the border of the chunk.
     for length in (SNIFFED_BYTES - 2, SNIFFED_BYTES - 1, SNIFFED_BYTES):
         (tmp_path / "log.csv").write_bytes(b"\xef\xbb\xbf" + b"a" * length + b"\r\nb c\rd\n\ne f")
         copy_text(tmp_path / "log.csv", "utf-8", blanks, tmp_path / "copy.csv")

@@ -24,7 +24,7 @@ LIST = """21 3 100 220 1 0
 """
 
 
-def contacts_of(folder: Path) -> list[tuple[int, int, float, float]]:
+def read_contacts(folder: Path) -> list[tuple[int, int, float, float]]:
     plan = ContactPlan.load(folder / "contacts.parquet")
     return [*zip(plan.a.tolist(), plan.b.tolist(), plan.start_s.tolist(), plan.end_s.tolist(), strict=True)]
 
@@ -32,7 +32,7 @@ def contacts_of(folder: Path) -> list[tuple[int, int, float, float]]:
 def test_a_list_of_haggle_becomes_a_plan(tmp_path: Path) -> None:
     (tmp_path / "contacts.dat").write_text(LIST)
     facts = ingest([tmp_path / "contacts.dat"], tmp_path / "out", ReadOptions(format="haggle"))
-    assert contacts_of(tmp_path / "out") == [(0, 2, 0.0, 160.0), (0, 1, 500.0, 510.0)]
+    assert read_contacts(tmp_path / "out") == [(0, 2, 0.0, 160.0), (0, 1, 500.0, 510.0)]
     assert pq.read_table(tmp_path / "out" / "nodes.parquet")["node"].to_pylist() == ["3", "4", "21"]
     assert facts["rejected"] == {"unreadable": 1, "no_time": 1, "itself": 1, "duplicate": 1}
     assert (facts["rows"], facts["joined"], facts["start_s"]) == (7, 1, 100.0)
@@ -44,11 +44,11 @@ def test_a_list_of_haggle_becomes_a_plan(tmp_path: Path) -> None:
 def test_tables_and_connections_too(tmp_path: Path) -> None:
     (tmp_path / "phones.csv").write_text("i;j;start;end\nann;bob;10;20\nbob;cat;2;5\nann\n")
     facts = ingest([tmp_path / "phones.csv"], tmp_path / "phones")
-    assert contacts_of(tmp_path / "phones") == [(1, 2, 0.0, 3.0), (0, 1, 8.0, 18.0)]
+    assert read_contacts(tmp_path / "phones") == [(1, 2, 0.0, 3.0), (0, 1, 8.0, 18.0)]
     assert facts["rejected"] == {"unreadable": 1}
     (tmp_path / "events.txt").write_text(CONNECTIONS)
     ingest([tmp_path / "events.txt"], tmp_path / "events")
-    assert contacts_of(tmp_path / "events") == [(0, 1, 0.0, 10.0), (1, 2, 15.0, 25.0)]
+    assert read_contacts(tmp_path / "events") == [(0, 1, 0.0, 10.0), (1, 2, 15.0, 25.0)]
 
 
 @pytest.mark.parametrize(

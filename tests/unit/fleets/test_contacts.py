@@ -1,4 +1,4 @@
-"""Contacts found slice by slice and strip by strip are those of the one-process solver."""
+"""Contacts computed by slices and strips equal those of the one-process solver."""
 
 from itertools import pairwise
 from math import inf
@@ -17,12 +17,12 @@ from tests.unit.mobility.test_fleet import save
 Contact = tuple[int, int, float, float]
 
 
-def rows_of(plan: ContactPlan) -> list[Contact]:
+def plan_rows(plan: ContactPlan) -> list[Contact]:
     return sorted(zip(plan.a.tolist(), plan.b.tolist(), plan.start_s.tolist(), plan.end_s.tolist(), strict=True))
 
 
-def in_parts(folder: Path, tasks: list[Task]) -> list[Contact]:
-    """What tasks find, joined one by one: an oracle for the job on Spark, too."""
+def solve_in_parts(folder: Path, tasks: list[Task]) -> list[Contact]:
+    """Join the contacts of all tasks one by one: an oracle for the Spark job, too."""
     facts = FleetFacts.read(folder)
     parts: dict[int, list[tuple[float, float]]] = {}
     for task in tasks:
@@ -54,19 +54,19 @@ def test_parts_give_the_whole(tmp_path: Path, world: str, slices: int, strips: i
     edges_s = [DURATION_S * k / slices for k in range(slices)] + [DURATION_S]
     edges_m = [-inf, *np.linspace(float(moving.x_m.min()), float(moving.x_m.max()), strips + 1)[1:-1].tolist(), inf]
     tasks = [Task(*s, *m) for s in pairwise(edges_s) for m in pairwise(edges_m)]
-    whole = rows_of(compute_contacts(moving, RANGE_M, DURATION_S))
+    whole = plan_rows(compute_contacts(moving, RANGE_M, DURATION_S))
     assert whole
-    assert in_parts(tmp_path / "fleet", tasks) == whole
+    assert solve_in_parts(tmp_path / "fleet", tasks) == whole
 
 
-def facts_of(**change: float) -> FleetFacts:
+def make_facts(**change: float) -> FleetFacts:
     held = {"nodes": 1000, "legs": 1_000_000, "duration_s": 10_000.0, "longest_leg_s": 1.0, **change}
     return FleetFacts(version=1, digest="", **held)  # type: ignore[arg-type] # the numbers are whole where they must be
 
 
 def test_slices_bound_the_legs_of_a_task_whatever_the_duration() -> None:
     for times in (1, 10, 100):
-        facts = facts_of(legs=1_000_000 * times, duration_s=10_000.0 * times)
+        facts = make_facts(legs=1_000_000 * times, duration_s=10_000.0 * times)
         tasks = plan_tasks(facts, 100.0, facts.duration_s, 0.0, 20_000.0, 50_000)
         assert len(tasks) == 20 * times
         assert {round(task.until_s - task.begin_s) for task in tasks} == {500}
@@ -75,8 +75,8 @@ def test_slices_bound_the_legs_of_a_task_whatever_the_duration() -> None:
 
 
 def test_a_crowd_is_cut_into_strips_but_never_thinner_than_the_range_allows() -> None:
-    facts = facts_of(legs=100_000_000, longest_leg_s=1000.0)
+    facts = make_facts(legs=100_000_000, longest_leg_s=1000.0)
     tasks = plan_tasks(facts, 100.0, 10_000.0, 0.0, 20_000.0, 500_000)
     assert len({(task.west_m, task.east_m) for task in tasks}) == 22
     assert len({(task.west_m, task.east_m) for task in plan_tasks(facts, 2_000.0, 10_000.0, 0.0, 20_000.0, 5_000)}) == 2
-    assert plan_tasks(facts_of(legs=0), 100.0, 1.0, 0.0, 1.0, 10) == []
+    assert plan_tasks(make_facts(legs=0), 100.0, 1.0, 0.0, 1.0, 10) == []

@@ -1,4 +1,4 @@
-"""Formats are known by their look, and what cannot be read is told in a line; nothing here needs Spark."""
+"""Formats are detected by content, and unreadable files give an error of one line; nothing here needs Spark."""
 
 import gzip
 import json
@@ -112,19 +112,19 @@ def test_bad_geojson_is_refused(tmp_path: Path, text: str) -> None:
         list(GeoJsonFile(tmp_path / "ships.geojson").points())
 
 
-def staged(path: Path, name: str, to: Path, **source: object) -> RowCount:
+def stage_file(path: Path, name: str, to: Path, **source: object) -> RowCount:
     return RowStager(msgspec.convert(source, ReadOptions)).stage(FleetFile(path, FORMATS[name], path), to)
 
 
 def test_files_are_staged_as_raw_rows(tmp_path: Path) -> None:
     (tmp_path / "day.gpx").write_text(GPX)
-    assert staged(tmp_path / "day.gpx", "gpx", tmp_path / "out.parquet") == RowCount(3, 3)
+    assert stage_file(tmp_path / "day.gpx", "gpx", tmp_path / "out.parquet") == RowCount(3, 3)
     rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
     assert [(row["node"], row["place"], row["text"] is None) for row in rows] == [
         ("tram 3", 0, True), ("tram 3", 1, True), ("day-2", 2, False)
     ]  # fmt: skip
     (tmp_path / "fleet.ns").write_text(NS2)
-    assert staged(tmp_path / "fleet.ns", "ns2", tmp_path / "ns.parquet").records == 8
+    assert stage_file(tmp_path / "fleet.ns", "ns2", tmp_path / "ns.parquet").records == 8
     rows = pq.read_table(tmp_path / "ns.parquet").to_pylist()
     assert [(row["node"], row["clock_s"], row["x_m"]) for row in rows if row["node"] == "0"] == [
         ("0", 0.0, 0.0), ("0", 20.0, 200.0), ("0", 40.0, 200.0)

@@ -1,4 +1,4 @@
-"""Whatever stands in a file, every row of it is kept or rejected: files of every format, drawn at random."""
+"""Every row of a file is kept or rejected: random files of every format."""
 
 import json
 import tempfile
@@ -53,8 +53,8 @@ FEATURE = st.one_of(
 )
 
 
-def counted(name: str, text: str) -> tuple[RowCount, int] | None:
-    """What the reader of a format counts, and the rows that it made; None for a file that it refuses."""
+def count_rows(name: str, text: str) -> tuple[RowCount, int] | None:
+    """The reader's count and the rows that it wrote; None for a file that it rejects."""
     with tempfile.TemporaryDirectory() as folder:
         path, to = Path(folder, "file"), Path(folder, "rows.parquet")
         path.write_text(text, "utf-8")
@@ -70,7 +70,7 @@ def counted(name: str, text: str) -> tuple[RowCount, int] | None:
 def test_geojson(features: list[object], by_lines: bool) -> None:
     whole = json.dumps({"type": "FeatureCollection", "features": features})
     lines = "\n".join(json.dumps(one) for one in [{"type": "Feature"}, *features]) + "\n"
-    result = counted("geojson", lines if by_lines else whole)
+    result = count_rows("geojson", lines if by_lines else whole)
     if result is not None:
         found, rows = result
         assert found.records == found.rows == rows >= len(features)
@@ -80,7 +80,7 @@ def test_geojson(features: list[object], by_lines: bool) -> None:
 @settings(max_examples=150, deadline=None)
 def test_gpx(points: list[tuple[str, str, object, object]]) -> None:
     text = "".join(f'<{tag} lat="{lat}" lon="{lon}"><time>{time}</time></{tag}>' for tag, time, lat, lon in points)
-    result = counted("gpx", f"<gpx><trk><name>bus</name><trkseg>{text}</trkseg></trk></gpx>")
+    result = count_rows("gpx", f"<gpx><trk><name>bus</name><trkseg>{text}</trkseg></trk></gpx>")
     told = sum(tag != "ele" for tag, *_ in points)
     assert result == (RowCount(told, told), told) if any(tag == "trkpt" for tag, *_ in points) else result is None
 
@@ -106,7 +106,7 @@ def test_floating_car_data(steps: list[dict[tuple[str, str], tuple[int, int]]]) 
         for second, step in enumerate(steps)
     )
     told = sum(tag != "bus" for step in steps for tag, _ in step)
-    result = counted("sumo", f"<fcd-export>{text}</fcd-export>")
+    result = count_rows("sumo", f"<fcd-export>{text}</fcd-export>")
     assert result == ((RowCount(told, told), told) if told else None)
 
 
@@ -116,7 +116,7 @@ def test_floating_car_data(steps: list[dict[tuple[str, str], tuple[int, int]]]) 
 @settings(max_examples=100, deadline=None)
 def test_bonnmotion(nodes: list[list[tuple[int, float, float]]]) -> None:
     text = "".join(" ".join(f"{t} {x} {y}" for t, x, y in sorted(line)) + "\n" for line in nodes)
-    result = counted("bonnmotion", text)
+    result = count_rows("bonnmotion", text)
     if result is not None:
         found, rows = result
         assert found.records == sum(map(len, nodes))
@@ -129,7 +129,7 @@ def test_bonnmotion(nodes: list[list[tuple[int, float, float]]]) -> None:
 def test_ns2(commands: list[tuple[int, int, int, int]]) -> None:
     places = "".join(f"$node_({k}) set X_ {k}\n$node_({k}) set Y_ 0\n" for k in range(4))
     text = "".join(f'$ns_ at {t} "$node_({k}) setdest {x} 5 {speed}"\n' for k, t, x, speed in commands)
-    result = counted("ns2", places + text)
+    result = count_rows("ns2", places + text)
     assert result is not None
     found, rows = result
     assert found.records == 8 + len(commands)
@@ -143,7 +143,7 @@ def test_ns2(commands: list[tuple[int, int, int, int]]) -> None:
 @settings(max_examples=100, deadline=None)
 def test_one(steps: list[dict[int, int]]) -> None:
     lines = [f"{second} {node} {x} 0" for second, step in enumerate(steps) for node, x in step.items()]
-    result = counted("one", "0 0 -999 999 -999 999\n" + "\n".join(lines) + "\n")
+    result = count_rows("one", "0 0 -999 999 -999 999\n" + "\n".join(lines) + "\n")
     assert result is not None
     found, rows = result
     assert (found.records, found.superseded) == (len(lines), 0)

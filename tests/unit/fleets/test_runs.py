@@ -1,4 +1,4 @@
-"""A jump costs the rows that jumped, and no others."""
+"""A jump rejects the rows that jumped, and no others."""
 
 import numpy as np
 from hypothesis import assume, given, settings, strategies as st
@@ -9,7 +9,7 @@ ROWS = 40
 
 
 def reasons(x_m: np.ndarray, time_s: np.ndarray) -> list[int]:
-    """Those of the rows of one node that stay on a line."""
+    """The reasons of the rows of one node that moves on a line."""
     count = len(x_m)
     zeros, none = np.zeros(count, dtype=np.int64), np.full(count, np.nan)
     stated = np.full(count, NOTHING)
@@ -26,20 +26,20 @@ def reasons(x_m: np.ndarray, time_s: np.ndarray) -> list[int]:
 )
 @settings(max_examples=300, deadline=None)
 def test_only_the_rows_that_jumped_are_rejected(far: dict[int, int], night: int, lasts_s: float) -> None:
-    """A walk at 10 m/s with rows far off, each at a place of its own, and perhaps a silence somewhere."""
+    """A walk at 10 m/s with rows at distant positions, and perhaps a gap."""
     step = np.arange(ROWS)
     time_s, x_m = 10.0 * step + lasts_s * (step >= night), 100.0 * step
     for row, times in far.items():
         x_m[row] = 1e7 * times + 1e5 * row
     good = np.isin(step, list(far), invert=True)
-    # Something must be certain on either side of a silence: three good rows in a row.
+    # Three correct rows in sequence are needed on either side of a gap.
     for side in (good[:night], good[night:]):
         assume(not len(side) or (side[:-2] & side[1:-1] & side[2:]).any())
     assert reasons(x_m, time_s) == np.where(good, FINE, CODES["jump"]).tolist()
 
 
 def test_two_vehicles_taken_for_one_do_nothing_but_jump() -> None:
-    """Many more runs than a loop over all runs before each could take."""
+    """So many runs that a quadratic loop would not finish."""
     rows = 200_000
     x_m = np.where(np.arange(rows) % 2 == 0, 0.0, 1e6)
     assert set(reasons(x_m, np.arange(rows, dtype=np.float64))) == {CODES["jump"]}

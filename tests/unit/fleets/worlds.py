@@ -1,4 +1,4 @@
-"""Movements whose contacts are easily got wrong when they are cut into slices and strips."""
+"""Movements that are difficult to cut into slices and strips."""
 
 from collections.abc import Callable
 
@@ -21,12 +21,12 @@ def _walk(pause_max_s: float, side_m: float = 600.0) -> Trajectories:
 
 
 def _standing() -> Trajectories:
-    """Spaced by exactly the range."""
+    """Static nodes at distances of exactly the range."""
     return GridModel(spacing_m=RANGE_M).trajectories(25, Area(400, 400), DURATION_S, np.random.default_rng(1))
 
 
 def _sampled() -> Trajectories:
-    """Receivers with noise, a row a second, silent now and then."""
+    """Noisy receivers with a row per second and some gaps."""
     rng = np.random.default_rng(5)
     node, time_s = (grid.ravel() for grid in np.meshgrid(np.arange(30), np.arange(0.0, 301.0), indexing="ij"))
     speed = rng.uniform(-8, 8, size=(30, 2))
@@ -38,7 +38,7 @@ def _sampled() -> Trajectories:
 
 
 def _meeting_at_a_border() -> Trajectories:
-    """Two that part and meet exactly where slices end, and one that leaps across the map."""
+    """Two nodes that part and meet exactly at the ends of slices, and one that leaps across the map."""
     node, time_s = np.array([0, 0, 1, 1, 1, 2, 2, 2]), np.array([0.0, 300.0, 0.0, 150.0, 300.0, 0.0, 75.0, 75.001])
     x_m = np.array([0.0, 0.0, 60.0, 120.0, 60.0, -500.0, -500.0, 900.0])
     return join_samples(3, DURATION_S, node, time_s, x_m, np.zeros(8), None)
