@@ -151,3 +151,24 @@ def test_a_protocol_that_does_not_import_is_one_line_and_hides_no_other(tmp_path
     assert why in line
     assert {"flooding", "epidemic", "gossip"} <= {line.split()[0] for line in done.out.splitlines()}
     assert why in spawn("run", QUICK, "--protocol", "fleet_cast", env=environment(tmp_path)).refusal()
+
+
+def test_the_examples_are_listed_with_what_they_are() -> None:
+    listed = {str(row["name"]): row["summary"] for row in rows("examples")}
+    assert {"quick", "sparse", "fleet/scenario", "live/temperatures/scenario"} <= set(listed)
+    assert any(name.endswith(".ipynb") for name in listed)
+    assert not any(name.startswith("live/car") for name in listed)
+    assert all(listed.values())
+    assert "carrycast examples DIR" in call("examples").out
+
+
+def test_the_examples_are_copied_into_a_new_folder(tmp_path: Path) -> None:
+    target = tmp_path / "mine"
+    assert call("examples", target, "--json").object() == {"copied": str(target)}
+    assert (target / "quick.toml").read_bytes() == QUICK.read_bytes()
+    assert (target / "fleet" / "gps.csv").is_file()
+    assert f"{target}: exists already" in call("examples", target).refusal()
+    (tmp_path / "empty").mkdir()
+    assert call("examples", tmp_path / "empty").status == 0
+    (tmp_path / "file").write_text("")
+    assert "cannot be copied there" in call("examples", tmp_path / "file" / "below").refusal()

@@ -1,5 +1,9 @@
-"""The wheel contains all of carrycast except the tests beside its protocols."""
+"""The wheel contains the examples and all of carrycast except the tests beside its protocols."""
 
+import json
+import os
+import subprocess
+import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -27,9 +31,49 @@ def test_the_rules_leave_out_the_tests_and_nothing_else() -> None:
     assert {name for name in product | tests if rules.match_file(f"src/{name}")} == tests
 
 
-def test_a_wheel_holds_no_tests(tmp_path: Path) -> None:
+def examples() -> set[str]:
+    """The files of the examples as a wheel names them."""
+    files = [path.relative_to(REPOSITORY) for path in (REPOSITORY / "examples").rglob("*") if path.is_file()]
+    return {f"carrycast/{name}" for name in files if not {"__pycache__", "run"} & set(name.parts)}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
     builder = pytest.importorskip("hatchling.builders.wheel").WheelBuilder(str(REPOSITORY))
-    (wheel,) = builder.build(directory=str(tmp_path), versions=["standard"])
+    (path,) = builder.build(directory=str(tmp_path_factory.mktemp("wheel")), versions=["standard"])
+    return Path(path)
+
+
+def test_a_wheel_holds_the_package_and_the_examples_and_no_tests(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")}
-    assert held == sources()[0]
+    # Nodes of a checkout that run leave files in `examples/live/run`.
+    left_behind = {name for name in held if "/run/" in name}
+    assert held - left_behind == sources()[0] | examples()
+
+
+def test_an_installed_wheel_lists_copies_and_runs_the_examples(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "carrycast", *arguments],
+            env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+            cwd=fresh,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    listed = json.loads(run("examples", "--json"))["examples"]
+    assert {"quick", "fleet/scenario"} <= {row["name"] for row in listed}
+    assert "run one: carrycast run mine/quick.toml" in run("examples", "mine")
+    assert {path.name for path in (fresh / "mine").iterdir()} >= {"quick.toml", "fleet", "live"}
+    assert json.loads(run("run", "mine/quick.toml", "--json"))["metrics"]["delivery_ratio"] > 0
+    assert json.loads(run("check", "mine/fleet/scenario.toml", "--json"))["ok"] is True

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from carrycast.api.examples import copy_examples, example
+from carrycast.api.examples import copy_examples, example, list_examples
 from carrycast.api.fleet import Fleet
 from carrycast.api.functions import (
     advise,
@@ -57,6 +57,7 @@ __all__ = [
     "copy_examples",
     "example",
     "explain",
+    "list_examples",
     "show",
     "simulate",
     "sweep",

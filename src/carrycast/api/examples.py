@@ -1,11 +1,20 @@
 """The example scenarios, logs and configurations that are installed with carrycast."""
 
+import json
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 from carrycast.errors import UserError
 
 _PACKAGE = Path(__file__).parents[1]
+
+
+class ExampleFile(NamedTuple):
+    """An example scenario or notebook, with the name by which `example` finds it."""
+
+    name: str
+    summary: str
 
 
 def examples_folder() -> Path:
@@ -31,9 +40,32 @@ def example(name: str) -> Path:
     raise UserError(f"there is no example {name!r}; the scenarios are {names}")
 
 
+def list_examples() -> list[ExampleFile]:
+    """The scenarios among the examples with their descriptions, then the notebooks with their titles."""
+    import tomllib
+
+    folder = examples_folder()
+    found: list[ExampleFile] = []
+    for path in sorted(folder.rglob("*.toml")):
+        table = tomllib.loads(path.read_text("utf-8"))
+        # Node configurations and experiments stand beside the scenarios.
+        if "duration_s" in table:
+            name = str(path.relative_to(folder).with_suffix(""))
+            found.append(ExampleFile(name, str(table.get("description", ""))))
+    found.sort(key=lambda one: ("/" in one.name, one.name))
+    for path in sorted(folder.rglob("*.ipynb")):
+        title = "".join(json.loads(path.read_text("utf-8"))["cells"][0]["source"]).splitlines()[0]
+        found.append(ExampleFile(str(path.relative_to(folder)), title.lstrip("# ")))
+    return found
+
+
 def copy_examples(target: Path) -> Path:
-    """Copy all examples into a new folder."""
-    if target.exists():
+    """Copy all examples into a new folder, or into an empty one."""
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise UserError(f"{target}: exists already; name a new folder")
-    shutil.copytree(examples_folder(), target, ignore=shutil.ignore_patterns("__pycache__", "run"))
+    ignored = shutil.ignore_patterns("__pycache__", "run")
+    try:
+        shutil.copytree(examples_folder(), target, ignore=ignored, dirs_exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{target}: the examples cannot be copied there: {error.strerror or error}") from None
     return target

@@ -4,6 +4,7 @@ import argparse
 import enum
 import typing
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from carrycast.cli.options import add_json, console, print_json, print_line
 from carrycast.errors import UserError
@@ -43,6 +44,15 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     experiments.add_argument("name", nargs="?", metavar="EXPERIMENT")
     add_json(experiments)
     experiments.set_defaults(command=_experiments)
+    examples = commands.add_parser(
+        "examples",
+        help="list the examples, or copy them into a folder",
+        description="List the example scenarios and notebooks that are installed with carrycast. With DIR, copy them "
+        "into a new folder, with their logs, node configurations and policies.",
+    )
+    examples.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="a new folder for a copy")
+    add_json(examples)
+    examples.set_defaults(command=_examples)
 
 
 def settings_of(kind: "type[msgspec.Struct]") -> list[dict[str, object]]:
@@ -241,6 +251,25 @@ def _experiments(arguments: argparse.Namespace) -> int:
         "more of one: carrycast experiments EXPERIMENT; run it: carrycast reproduce EXPERIMENT",
         _print_experiment,
     )
+
+
+def _examples(arguments: argparse.Namespace) -> int:
+    from carrycast.api import copy_examples, list_examples
+
+    if arguments.directory is None:
+        rows: list[dict[str, object]] = [one._asdict() for one in list_examples()]
+        if arguments.json:
+            print_json({"examples": rows})
+        else:
+            _print_list(rows, "copy all into a new folder: carrycast examples DIR")
+        return 0
+    folder = copy_examples(arguments.directory)
+    if arguments.json:
+        print_json({"copied": str(folder)})
+        return 0
+    print_line(f"copied the examples to {folder}")
+    print_line(f"run one: carrycast run {folder / 'quick.toml'}")
+    return 0
 
 
 def _show(
