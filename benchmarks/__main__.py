@@ -209,10 +209,14 @@ CASES: dict[str, Callable[[bool], list[dict[str, object]]]] = {
 
 def _markdown(rows: list[dict[str, object]]) -> str:
     lines = [
-        "# Benchmarks",
+        "# Simulator benchmarks",
         "",
-        f"Written by `make bench ARGS='--markdown docs/benchmarks.md'`, Python {platform.python_version()}. "
-        "CPU seconds of one process; ratios are of one call.",
+        "This page is the output of `make bench`: CPU time of simulations, beside a baseline where there is one.",
+        "[Speed of the simulator](performance.md) describes the cases and where the time goes.",
+        "",
+        "It is written by `make bench ARGS='--markdown docs/benchmarks.md'`, "
+        f"here with Python {platform.python_version()}.",
+        "CPU seconds are those of one process. A ratio compares two measurements of the same call.",
         "",
         "| case | CPU s | figure | target | met |",
         "|---|---|---|---|---|",
@@ -254,9 +258,7 @@ def main() -> int:
     facts = {"python": platform.python_version(), "machine": platform.machine(), "quick": arguments.quick}
     RESULTS.write_text(json.dumps({**facts, "rows": rows}, indent=2) + "\n")
     if arguments.markdown is not None:
-        # What follows the table is of other commands, and stays.
-        before = arguments.markdown.read_text() if arguments.markdown.exists() else ""
-        arguments.markdown.write_text(_markdown(rows) + "".join(before.partition("\n## ")[1:]))
+        arguments.markdown.write_text(_markdown(rows))
     console.print(f"written to {RESULTS.relative_to(Path.cwd()) if RESULTS.is_relative_to(Path.cwd()) else RESULTS}")
     return 0
 

@@ -5,7 +5,7 @@ a cross-section; `--fleets taxis --workloads patient` a few, `--cpu-minutes 60` 
 runs once on every training and held-out seed of a fleet and workload, and those runs are kept in `--out`, so that the
 same command goes on where it stopped; the race is then played on them for each objective, seeing only what it asks for.
 The exhaustive winner is the best of all candidates on the held-out seeds. `--markdown` prints what is kept as the table
-of docs/benchmarks.md.
+of docs/results-advice.md.
 """
 
 import argparse

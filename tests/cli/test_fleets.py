@@ -8,6 +8,9 @@ from pyspark.sql import SparkSession
 
 from carrycast.analysis.advice.fleet import read_fleet, split_fleet
 from carrycast.analysis.fleets import schema
+from carrycast.analysis.fleets.cleaning import REASONS
+from carrycast.analysis.fleets.columns import COLUMN_NAMES, CONTACT_COLUMN_NAMES
+from carrycast.analysis.fleets.contact_lists import CONTACT_REASONS
 from carrycast.analysis.fleets.formats import FORMATS
 from carrycast.errors import UserError
 from carrycast.sim.scenario.movement import compute_movement
@@ -16,6 +19,8 @@ from tests.cli.docs_pages import commands
 from tests.cli.movements import NS2
 
 PAGE = REPOSITORY / "docs" / "fleets.md"
+FOLDERS = REPOSITORY / "docs" / "fleet-folder.md"
+FORMATS_PAGE = REPOSITORY / "docs" / "file-formats.md"
 
 
 @pytest.mark.timeout(3600)
@@ -78,12 +83,24 @@ def test_a_folder_of_contacts_is_taken_by_whoever_takes_fleets(spark: SparkSessi
 def test_the_page_has_the_tables_of_the_code(name: str) -> None:
     table: schema.TableSchema = getattr(schema, name)
     rows = "".join(f"| `{column.name}` | {column.kind} | {column.meaning} |\n" for column in table)
-    assert rows in PAGE.read_text("utf-8")
+    assert rows in FOLDERS.read_text("utf-8")
 
 
 def test_the_page_lists_every_format() -> None:
-    text = PAGE.read_text("utf-8")
+    text = FORMATS_PAGE.read_text("utf-8")
     assert all(f"| `{one.name}` | {one.kind} | {one.summary} |" in text for one in FORMATS.values())
+
+
+@pytest.mark.parametrize(("meaning", "names"), {**COLUMN_NAMES, **CONTACT_COLUMN_NAMES}.items())
+def test_the_page_lists_every_column_name(meaning: str, names: tuple[str, ...]) -> None:
+    text = FORMATS_PAGE.read_text("utf-8")
+    (row,) = [line for line in text.splitlines() if line.startswith(f"| `{meaning}` |")]
+    assert row.endswith(f"| {', '.join(f'`{name}`' for name in names)} |")
+
+
+@pytest.mark.parametrize("reason", [*REASONS, *CONTACT_REASONS])
+def test_the_page_lists_every_reason(reason: str) -> None:
+    assert f"`{reason}`" in FOLDERS.read_text("utf-8")
 
 
 def test_mistakes_are_told_in_a_line(tmp_path: Path) -> None:

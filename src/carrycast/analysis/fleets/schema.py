@@ -1,4 +1,4 @@
-"""The schema of the tables in a fleet's folder. A test checks that docs/fleets.md shows the same columns."""
+"""The schema of the tables in a fleet's folder. A test checks that docs/fleet-folder.md shows the same columns."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,8 +18,8 @@ TableSchema = tuple[TableColumn, ...]
 
 POSITIONS: TableSchema = (
     TableColumn("fleet", "string", "the fleet that the node belongs to"),
-    TableColumn("node", "string", "its name there, as the file has it"),
-    TableColumn("number", "bigint", "its number in a scenario, from 0"),
+    TableColumn("node", "string", "the name of the node in the file"),
+    TableColumn("number", "bigint", "the number of the node in a scenario, from 0"),
     TableColumn("track", "bigint", "rows of one track are joined by straight lines; between two the node is absent"),
     TableColumn("time_s", "double", "seconds since the fleet's start (`start_s` in fleet.json)"),
     TableColumn("x_m", "double", "meters to the east"),
@@ -28,28 +28,28 @@ POSITIONS: TableSchema = (
     TableColumn("latitude", "double", "degrees, WGS 84; null where the file gives meters"),
 )
 LEGS: TableSchema = (
-    TableColumn("number", "bigint", "the node"),
-    TableColumn("start_s", "double", "when the leg begins; the files are ordered by it"),
-    TableColumn("end_s", "double", "when it ends"),
-    TableColumn("x_m", "double", "where it begins"),
-    TableColumn("y_m", "double", "where it begins"),
-    TableColumn("vx_mps", "double", "velocity to the east"),
-    TableColumn("vy_mps", "double", "velocity to the north"),
+    TableColumn("number", "bigint", "the number of the node"),
+    TableColumn("start_s", "double", "the start of the leg; the files are ordered by it"),
+    TableColumn("end_s", "double", "the end of the leg"),
+    TableColumn("x_m", "double", "the position at the start, meters to the east"),
+    TableColumn("y_m", "double", "the position at the start, meters to the north"),
+    TableColumn("vx_mps", "double", "the velocity to the east, in meters per second"),
+    TableColumn("vy_mps", "double", "the velocity to the north, in meters per second"),
 )
 NODES: TableSchema = (
-    TableColumn("number", "bigint", "its number in a scenario, by fleet and name"),
-    TableColumn("fleet", "string", "the fleet that it belongs to"),
-    TableColumn("node", "string", "its name there"),
-    TableColumn("rows", "bigint", "its positions"),
-    TableColumn("first_s", "double", "the time of the first of them"),
-    TableColumn("last_s", "double", "and of the last"),
-    TableColumn("present_s", "double", "how long it is there between them"),
-    TableColumn("path_m", "double", "how far it goes meanwhile"),
-    TableColumn("tracks", "bigint", "in how many tracks"),
+    TableColumn("number", "bigint", "the number of the node in a scenario, by fleet and name"),
+    TableColumn("fleet", "string", "the fleet that the node belongs to"),
+    TableColumn("node", "string", "the name of the node in the file"),
+    TableColumn("rows", "bigint", "the number of positions"),
+    TableColumn("first_s", "double", "the time of the first position"),
+    TableColumn("last_s", "double", "the time of the last position"),
+    TableColumn("present_s", "double", "how long the node is present between them"),
+    TableColumn("path_m", "double", "the length of its path"),
+    TableColumn("tracks", "bigint", "the number of tracks"),
 )
 REJECTED: TableSchema = (
     TableColumn("reason", "string", "why the row is not among the positions"),
-    TableColumn("file", "string", "where it stood"),
+    TableColumn("file", "string", "the file of the row"),
     TableColumn("place", "bigint", "rises with the order in that file"),
     TableColumn("fleet", "string", "as in positions"),
     TableColumn("node", "string", "as in positions"),
@@ -58,10 +58,10 @@ REJECTED: TableSchema = (
     TableColumn("y_m", "double", "as in positions"),
     TableColumn("longitude", "double", "as in positions"),
     TableColumn("latitude", "double", "as in positions"),
-    TableColumn("text", "string", "what the file says, where it could not be read"),
+    TableColumn("text", "string", "the text of the row, if it could not be read"),
 )
 RAW: TableSchema = (
-    TableColumn("file", "string", "where the row stands"),
+    TableColumn("file", "string", "the file of the row"),
     TableColumn("place", "bigint", "rises with the order in that file"),
     TableColumn("fleet", "string", "the fleet"),
     TableColumn("node", "string", "the node"),
@@ -71,14 +71,14 @@ RAW: TableSchema = (
     TableColumn("x_m", "double", "meters, or null"),
     TableColumn("y_m", "double", "meters, or null"),
     TableColumn("stated", "bigint", "the track, where the format itself says what is joined; else null"),
-    TableColumn("text", "string", "what the file says, where it could not be read; else null"),
+    TableColumn("text", "string", "the text of the row, if it could not be read; else null"),
 )
 """The output of readers, before cleaning."""
 CONTACTS: TableSchema = (
     TableColumn("a", "bigint", "the number of a node"),
-    TableColumn("b", "bigint", "the number of another, above a"),
-    TableColumn("start_s", "double", "when they come into contact, in seconds since the fleet's start"),
-    TableColumn("end_s", "double", "when they part"),
+    TableColumn("b", "bigint", "the number of the other node, greater than `a`"),
+    TableColumn("start_s", "double", "the start of the contact, in seconds since the fleet's start"),
+    TableColumn("end_s", "double", "the end of the contact"),
 )
 
 
