@@ -1,8 +1,8 @@
-"""Draws drift beside others, from what its experiments found.
+"""Writes the tables and draws the pictures of drift beside other protocols.
 
-`python docs/pictures/drift.py tables PAGE OUT...` takes the reports of experiments `drift` and `drift_variations` in
-OUT and replaces what stands in PAGE between `<!-- drift NAME -->` and `<!-- end of drift -->`, as far as they have it,
-and draws `results-drift-ratios.png`; `wave` draws one event of the dense network, flooded and with drift.
+`python docs/pictures/drift.py tables PAGE OUT...` reads the reports of the experiments `drift` and `drift_variations`
+in OUT. It replaces each section of PAGE between `<!-- drift NAME -->` and `<!-- end of drift -->` for which the reports
+have runs, and draws `results-drift-ratios.png`. `wave` draws one event of the dense network, flooded and with drift.
 """
 
 import sys
@@ -26,11 +26,11 @@ from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.scenario import load_scenario
 
 HERE = Path(__file__).parent
-EXPERIMENTS = Path(carrycast.__file__).parent / "experiments"
+EXPERIMENTS = Path(carrycast.__file__).parent / "analysis" / "experiments"
 WITHOUT = {
     "offers": "no offers",
-    "paths": "no paths",
-    "waits, but those by size": "no waits",
+    "multicast trees": "no paths",
+    "backoffs, except those by size": "no waits",
     "hashes": "no hashes",
 }
 SMALL = ("drift of 100", *OF_100)
@@ -74,7 +74,7 @@ def means(rows: list[Row], network: str, variation: str = "") -> dict[str, Means
 
 
 def networks(rows: list[Row]) -> Iterator[str]:
-    yield "| network | seeds | drift delivers | kB | airtime (s) | who delivers as much | the most of the others |"
+    yield "| network | seeds | drift delivers | kB | airtime (s) | cheapest as good | best other delivery |"
     yield "|---|---|---|---|---|---|---|"
     for name in dict.fromkeys(row.network for row in rows):
         found = means(rows, name)
@@ -88,7 +88,7 @@ def networks(rows: list[Row]) -> Iterator[str]:
                 if key not in WITHOUT.values() and not key.startswith("drift") and (key in SMALL) is small
             }
             equals = {key: value for key, value in rivals.items() if value["dr"] >= own["dr"] - AS_MANY}
-            told = "nobody delivers as much"
+            told = "none"
             if equals:
                 least = min(equals, key=lambda one: equals[one]["kb"])
                 air = min(equals, key=lambda one: equals[one]["air"])
@@ -214,9 +214,9 @@ def tables(page: Path, outs: list[Path]) -> None:
     }
     for name, made in parts.items():
         lines = list(made)
-        if len(lines) <= 2:
-            continue
         begin, end = f"<!-- drift {name} -->\n", "<!-- end of drift -->"
+        if len(lines) <= 2 or begin not in text:
+            continue
         before, _, after = text.partition(begin)
         text = before + begin + "\n".join(lines) + "\n" + end + after.partition(end)[2]
     page.write_text(text)

@@ -1,8 +1,7 @@
 """Writes what a report found into a page of the docs, and its figures onto one sheet.
 
-`python docs/pictures/results.py OUT PAGE [COMMIT]` takes the report in OUT and replaces, in PAGE, what stands between
-the lines `<!-- results NAME -->` and `<!-- end of results -->` of each experiment NAME in it, and names the commit that
-was run.
+`python docs/pictures/results.py OUT PAGE` takes the report in OUT and replaces, in PAGE, what stands between
+the lines `<!-- results NAME -->` and `<!-- end of results -->` of each experiment NAME in it.
 """
 
 import json
@@ -149,7 +148,6 @@ def readings_of(experiment: Experiment, out: Path) -> list[str]:
 def main() -> int:
     """Replace the sections."""
     out, page = Path(sys.argv[1]), Path(sys.argv[2])
-    ran = f", run at commit {sys.argv[3]}" if len(sys.argv) > 3 else ""
     text = page.read_text()
     for experiment in read_stored_experiments(out):
         name = experiment.name
@@ -158,7 +156,7 @@ def main() -> int:
             continue
         picture = sheet(name, out)
         lines = [
-            f"`carrycast reproduce {name}` with {seeds(experiment)}{ran}:",
+            f"`carrycast reproduce {name}` with {seeds(experiment)}:",
             "",
             f"![Figures of {name}](pictures/{picture.name})",
             "",

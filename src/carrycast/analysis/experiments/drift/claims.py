@@ -26,7 +26,7 @@ OF_200 = {"converters": ("delivered", 200 * AS_MANY)}
 OFTEN = 0.8
 """The required share of runs. If two protocols deliver everything, all runs are equal, and no number of runs decides a
 mean difference of 0.002. But twenty equal runs show that at least four in five runs are like them."""
-COSTS = {"total_bytes": "sends fewer bytes", "airtime_us": "takes less of the air"}
+COSTS = {"total_bytes": "sends fewer bytes", "airtime_us": "takes less airtime"}
 """Metrics of cost, and the words for a rival with less of it."""
 OF_100 = ("epidemic of 100", "adaptive of 100")
 
@@ -90,9 +90,8 @@ def compare_with_rivals(
         ours, theirs = (results.select({**here, "protocol": one}, by) for one in (own, rival))
         return ClaimCase(rival, share_of_runs(above >= -as_many for above in paired_differences(ours, theirs)))
 
-    statement = (
-        f"{where.begins} nobody reaches more than {own} in more than {1 - OFTEN:.0%} of the runs (share of the others)"
-    )
+    often = f"in at least {OFTEN:.0%} of the runs"
+    statement = f"{where.begins} each other protocol delivers at most as much as {own} {often} (share)"
     yield make_claim_over_cases(
         results, where.delivery, statement, [share_not_behind(rival) for rival in rivals], ">=", OFTEN
     )
@@ -102,7 +101,7 @@ def compare_with_rivals(
     for metric, less in costs.items():
         spent = [difference(rival, metric) for rival in equals]
         if spent:
-            statement = f"{where.begins} nobody who reaches as many as {own} {less}"
+            statement = f"{where.begins} no protocol that delivers as much as {own} {less}"
             yield make_claim_over_cases(results, where.costs, statement, spent, "<=", 0.0)
 
 
@@ -116,14 +115,15 @@ def check_bounds(results: Results, setting: str, path: Path) -> Iterator[Claim]:
     drift = results.select({"setting": setting, "protocol": "drift"}, "delivery_ratio")
     allowed = {seed: reachable_share(path, seed) for seed in drift}
     near = ClaimCase(setting, share_of_runs(below >= -SHORT for below in paired_differences(drift, allowed)))
-    often = f"in {OFTEN:.0%} of the runs or more"
+    often = f"in at least {OFTEN:.0%} of the runs"
     statement = (
-        f"In the network `{setting}` drift reaches what the contacts allow, but for {SHORT:.0%}, {often} (share)"
+        f"In the network `{setting}` drift delivers what the contacts allow, within {SHORT:.0%}, {often} (share)"
     )
     yield make_claim_over_cases(results, setting, statement, [near], ">=", OFTEN)
     if setting in ("dense", "producers"):
         times = ClaimCase(setting, confidence_interval(tree_ratios(results, setting, path)))
-        statement = f"In the network `{setting}` drift sends at most {FRAMES:g} frames with an event for each of a tree"
+        most = f"at most {FRAMES:g} frames with an event for each frame of a tree"
+        statement = f"In the network `{setting}` drift sends {most}"
         yield make_claim_over_cases(results, setting, statement, [times], "<=", FRAMES)
 
 
