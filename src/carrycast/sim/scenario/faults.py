@@ -27,87 +27,111 @@ class Crash(_Fault, frozen=True, tag="crash"):
     """Nodes lose everything but their durable store, and restart after `down_s`."""
 
     nodes: Selection
+    """The nodes that crash: "all", a role, a share such as "20%", a number of nodes, or a list of nodes."""
     at_s: Time | None = None
-    """When; without it, at random times, `every_s` apart on average."""
+    """Time of a single crash of each node. Give either `at_s` or `every_s`."""
     every_s: Duration | None = None
+    """Mean time from a start of a node to its next crash; the times are random."""
     down_s: Duration = 10.0
+    """Time from a crash to the restart."""
 
 
 class LinkCut(_Fault, frozen=True, tag="link_cut"):
     """Two nodes cannot hear each other for a while, however near they are."""
 
     between: tuple[int, int]
+    """The two nodes."""
     at_s: Time
+    """Time of the cut."""
     for_s: Duration
+    """Duration of the cut."""
 
 
 class LinkCuts(_Fault, frozen=True, kw_only=True, tag="link_cuts"):
-    """Links are cut that are drawn, at each strike, from those that there are, over whatever interface."""
+    """Cuts random links again and again. Each strike draws from the links that exist then, over all interfaces."""
 
     every_s: Duration
-    """From one strike to the next; the first comes one interval after `from_s`."""
+    """Time from one strike to the next; the first strike comes one interval after `from_s`."""
     exponential: bool = False
-    """Whether the intervals vary, with that mean."""
+    """Draw the intervals from an exponential distribution with the mean `every_s`."""
     for_s: Duration
+    """Duration of each cut."""
     at_once: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
-    """A strike cuts so many links that this many are cut; fewer if there are no more."""
+    """A strike cuts links until this many are cut; fewer if there are no more links."""
     from_s: Time = 0.0
+    """Start of the time in which strikes may happen."""
     to_s: Time | None = None
+    """End of the time in which strikes may happen; the end of the run if absent."""
 
 
 class CutOff(_Fault, frozen=True, kw_only=True, tag="cut_off"):
-    """Nodes hear nobody and are heard by nobody for a while; they do not crash, and lose nothing but time."""
+    """Nodes neither hear other nodes nor are heard for a while. They do not crash and keep their state."""
 
     nodes: Selection
+    """The nodes that are cut off: "all", a role, a share such as "20%", a number of nodes, or a list of nodes."""
     at_s: Time | None = None
-    """When; without it, at random times, `every_s` apart on average."""
+    """Time of a single cut of each node. Give either `at_s` or `every_s`."""
     every_s: Duration | None = None
+    """Mean time from the end of one cut of a node to its next one; the times are random."""
     for_s: Duration = 10.0
+    """Duration of each cut."""
 
 
 class LinkSlow(_Fault, frozen=True, tag="link_slow"):
-    """What goes between two nodes takes longer for a while, and their link costs as much more."""
+    """Messages between two nodes arrive `delay_s` later for a while, and the cost of their link rises as much."""
 
     between: tuple[int, int]
+    """The two nodes."""
     delay_s: Annotated[float, Meta(ge=1e-6, le=3600)]
+    """Additional delay of each message."""
     at_s: Time
+    """Time at which the link becomes slow."""
     for_s: Duration
+    """Time until the link recovers."""
 
 
 class Loss(_Fault, frozen=True, tag="loss"):
-    """Each reception fails with a probability, beside what the radio itself loses."""
+    """Receptions fail at random, in addition to the losses of the radio itself."""
 
     probability: Probability
+    """Probability that a reception fails."""
 
 
 class Duplication(_Fault, frozen=True, tag="duplication"):
-    """A reception happens twice with a probability."""
+    """Receptions happen twice at random."""
 
     probability: Probability
+    """Probability that a reception happens twice."""
 
 
 class Corruption(_Fault, frozen=True, tag="corruption"):
-    """Bits of a frame flip with a probability; the receiver's decoder meets them and the frame is dropped."""
+    """Bits of frames flip at random. The receiver tries to decode the frame, which is then dropped."""
 
     probability: Probability
+    """Probability that a reception is corrupted."""
 
 
 class ClockSkew(_Fault, frozen=True, tag="clock_skew"):
-    """Nodes' clocks are off by up to `offset_s` and run up to `drift` too fast or too slow."""
+    """The clocks of nodes are off and run too fast or too slow."""
 
     nodes: Selection = "all"
+    """The nodes with a wrong clock: "all", a role, a share such as "20%", a number of nodes, or a list of nodes."""
     offset_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    """Largest offset of a clock; each node draws its own, uniformly from minus to plus this."""
     drift: Annotated[float, Meta(ge=0, lt=0.5)] = 0.0
+    """Largest relative error of a clock's rate; 0.001 is a millisecond per second, in either direction."""
 
 
 class GpsError(_Fault, frozen=True, kw_only=True, tag="gps_error"):
-    """Where nodes take themselves to be is off by up to `error_m`, in a direction that wanders."""
+    """The position that a node reads is off by up to `error_m`. The error changes slowly."""
 
     nodes: Selection = "all"
+    """The nodes with wrong positions: "all", a role, a share such as "20%", a number of nodes, or a list of nodes."""
     error_m: Annotated[float, Meta(gt=0, le=1e6)]
+    """Largest distance between the position that a node reads and the true one."""
     # What falsifies a position, the ionosphere above all, stays about the same for a minute or so.
     change_s: Annotated[float, Meta(ge=0.001)] = 60.0
-    """How long until an error has nothing to do with what it was; inf for one that stays."""
+    """Time after which an error is independent of its earlier value; inf for an error that stays."""
 
 
 Fault: TypeAlias = (
