@@ -1,4 +1,4 @@
-"""Draws the maps in docs/topic-holders.md, with the places of the topics: `python docs/pictures/topic_holders.py`."""
+"""Draws the maps of docs/results-topic-holders.md, with the topics: `python docs/pictures/topic_holders.py`."""
 
 import io
 from pathlib import Path
