@@ -59,7 +59,7 @@ def test_a_subscriber_without_clearance_gets_nothing_even_from_its_own_node(subj
     net.run(2)
     event = net.publish(0, {"topic": 1}, access="clearance >= 2")
     net.run(10)
-    assert net.delivered(0) == net.delivered(0, cleared) == [event]
+    assert net.list_delivered(0) == net.list_delivered(0, cleared) == [event]
 
 
 @every_protocol
@@ -79,7 +79,7 @@ def test_an_event_never_reaches_a_subscriber_that_its_policy_excludes(subject: S
     # Some tell each other of those who are farther away once a minute.
     net.run(90)
     for node, subscription in zip(others, cleared, strict=True):
-        assert net.delivered(node) == net.delivered(node, subscription) == [secret]
+        assert net.list_delivered(node) == net.list_delivered(node, subscription) == [secret]
 
 
 @every_protocol
@@ -104,7 +104,7 @@ def test_after_a_crash_the_protocol_is_another_object_that_shares_nothing_with_t
     kept = {id(container) for container in containers(before)}
     assert kept
     net.crash(1)
-    assert net.armed(1) == []
+    assert net.list_timers(1) == []
     net.run(5)
     net.restart(1)
     after = net.protocol(1)
@@ -136,7 +136,7 @@ def test_subscriptions_stand_through_a_crash(subject: Subject) -> None:
     net.run(30)
     event = net.publish(0, {"topic": 1})
     net.run(30)
-    assert net.delivered(1) == [event]
+    assert net.list_delivered(1) == [event]
 
 
 @every_protocol
@@ -147,4 +147,4 @@ def test_nothing_comes_after_the_end_of_a_subscription(subject: Subject) -> None
     net.unsubscribe(ended)
     net.publish(0, {"topic": 1})
     net.run(30)
-    assert net.delivered(1) == []
+    assert net.list_delivered(1) == []

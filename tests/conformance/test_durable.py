@@ -46,7 +46,7 @@ def story(name: str, durable: bool) -> tuple[list[Event], list[Event]]:
     net.run(5)
     net.restart(0)
     net.run(50)
-    return published, net.delivered(1)
+    return published, net.list_delivered(1)
 
 
 def test_there_are_protocols_that_keep_events() -> None:
@@ -83,7 +83,7 @@ def test_a_relay_that_crashed_brings_what_it_carries(name: str) -> None:
     net.run(3)
     net.restart(1)
     net.run(50)
-    assert net.delivered(2) == [published]
+    assert net.list_delivered(2) == [published]
 
 
 @every_keeper
@@ -113,7 +113,7 @@ def test_two_starts_in_a_row_hold_the_same(name: str) -> None:
         net.restart(0)
         net.run(1)
     net.run(50)
-    assert numbers(net.delivered(1)) == numbers(published)
+    assert numbers(net.list_delivered(1)) == numbers(published)
 
 
 def test_copies_on_their_way_when_a_node_is_killed_are_its_own_again() -> None:

@@ -45,6 +45,6 @@ def test_an_event_with_the_last_count_of_hops_goes_on(name: str, monkeypatch: py
     net.run(15)
     event = net.publish(LIAR, {"topic": 1}, lease_s=60.0)
     net.run(30)
-    assert net.delivered(3) == [event]
+    assert net.list_delivered(3) == [event]
     assert heard
     assert max(heard) <= MAX_HOPS

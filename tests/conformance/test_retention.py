@@ -68,7 +68,7 @@ def test_stored_events_outlast_a_full_buffer_and_a_crash(name: str) -> None:
     net.run(2)
     net.restart(0)
     net.run(80)
-    assert sorted(event.id for event in net.delivered(1)) == sorted(event.id for event in published)
+    assert sorted(event.id for event in net.list_delivered(1)) == sorted(event.id for event in published)
 
 
 class Careless:

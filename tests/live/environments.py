@@ -146,7 +146,9 @@ def simulate_story(story: Story, subject: Subject) -> StoryResult:
         for node, attributes in phase.publish:
             net.publish(node, attributes)
         net.run(2)
-        after.append({(number(event), node) for node in range(len(story.filters)) for event in net.delivered(node)})
+        after.append(
+            {(number(event), node) for node in range(len(story.filters)) for event in net.list_delivered(node)}
+        )
     net.stop()
     return StoryResult(after, [net.simulation.trace])
 

@@ -79,7 +79,7 @@ def test_in_the_simulator(subject: Subject) -> None:
     restart_simulated(net, RELAY)
     net.heal(RELAY, SUBSCRIBER)
     net.run(3)
-    assert {number(event) for event in net.delivered(SUBSCRIBER)} >= wanted(subject)
+    assert {number(event) for event in net.list_delivered(SUBSCRIBER)} >= wanted(subject)
 
 
 def restart_simulated(net: Net, node: NodeId, publish: int | None = None) -> None:

@@ -237,7 +237,7 @@ def simulated(scheme: str, settings: dict[str, object]) -> set[tuple[int, NodeId
         for node, attributes in SAID:
             net.publish(node, attributes)
         net.run(3)
-    return {(int(event.attributes["n"]), node) for node in range(5) for event in net.delivered(node)}
+    return {(int(event.attributes["n"]), node) for node in range(5) for event in net.list_delivered(node)}
 
 
 @pytest.mark.parametrize("scheme", [scheme for scheme in SCHEMES if not scheme.endswith("_map")])

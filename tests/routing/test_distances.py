@@ -23,7 +23,7 @@ def test_above_aodv_a_protocol_reads_how_long_its_routes_are() -> None:
     assert Capability.DISTANCES in host.offers
     assert (host.hops_to(net.now, 0), host.hops_to(net.now, 3)) == (0, None)
     net.run(5)
-    assert net.sent("RouteRequest") == 0, "to ask looks for no way"
+    assert net.count_sent("RouteRequest") == 0, "to ask looks for no way"
     net.publish(0, {"to": 3})
     net.run(1)
     assert host.hops_to(net.now, 3) == 3

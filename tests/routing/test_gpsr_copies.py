@@ -40,5 +40,5 @@ def test_packets_do_not_multiply_and_each_arrives_once(seed: int, duplication: f
     assert came_too == came
     assert set(came.values()) == {1}
     # Nobody moves and nothing is lost, so they go the same ways; what comes twice is not sent on.
-    assert doubled.sent("GeoPacket") == plain.sent("GeoPacket")
-    assert doubled.dropped("repeated") > 0
+    assert doubled.count_sent("GeoPacket") == plain.count_sent("GeoPacket")
+    assert doubled.count_dropped("repeated") > 0

@@ -122,13 +122,13 @@ def test_a_target_on_another_island_is_recognized_within_one_tour_of_the_face() 
         "gpsr", [(100.0 * x, 0.0) for x in range(5)] + [(100.0 * x, 100.0) for x in range(5)] + [(3000.0, 50.0)]
     )
     net.run(SETTLED_S)
-    before = net.sent("GeoPacket")
+    before = net.count_sent("GeoPacket")
     ask(net, 0, 10, (3000.0, 50.0))
     net.run(5)
     assert arrived(net, 10) == []
-    assert net.dropped("face_toured") == 1
+    assert net.count_dropped("face_toured") == 1
     # Greedy to the end of the ladder, and once around it: ten edges.
-    assert net.sent("GeoPacket") - before <= 4 + 10 + 1
+    assert net.count_sent("GeoPacket") - before <= 4 + 10 + 1
     assert courier(net, 0).refused == [], "only the node where it ended knows"
     ask(net, 4, 10, (3000.0, 50.0))
     net.run(5)
@@ -161,4 +161,4 @@ def test_greedy_alone_ends_at_a_void() -> None:
     net = network(positions, range_m, recovery="none")
     ask(net, 0, len(positions) - 1, positions[-1])
     net.run(5)
-    assert net.dropped("local_minimum") == 1
+    assert net.count_dropped("local_minimum") == 1

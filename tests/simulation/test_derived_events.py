@@ -52,7 +52,7 @@ def test_an_output_need_not_match_the_filter_of_its_inputs(tmp_path: Path, monke
     net.subscribe(1, "value = 7", processor="grid")
     net.publish(0, {"value": 7})
     net.run(1)
-    assert [event.attributes for event in net.delivered(1)] == [{"kind": "grid"}]
+    assert [event.attributes for event in net.list_delivered(1)] == [{"kind": "grid"}]
 
 
 def test_a_call_may_have_several_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_a_call_may_have_several_results(tmp_path: Path, monkeypatch: pytest.Mon
     net.publish(0, {"value": 7})
     net.publish(0, {"value": 7})
     net.run(1)
-    assert [event.attributes["part"] for event in net.delivered(1)] == [1, 2, 1, 2]
+    assert [event.attributes["part"] for event in net.list_delivered(1)] == [1, 2, 1, 2]
     assert net.stop().metrics["delivered"] == 2
 
 
@@ -222,6 +222,6 @@ def test_the_delay_is_from_the_source_message_to_the_first_output(
     # Over before the output comes, which lives as long again.
     net.publish(0, {"value": 7}, lease_s=1.0)
     net.run(9)
-    assert len(net.delivered(1)) == 2
+    assert len(net.list_delivered(1)) == 2
     metrics = net.stop().metrics
     assert (metrics["eligible"], metrics["delivered"], metrics["delay_mean_s"]) == (1, 1, 2.001)

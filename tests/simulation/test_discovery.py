@@ -60,11 +60,11 @@ def test_beacons_are_traffic_of_their_own() -> None:
     net.run(10)
     assert {row["class"] for row in net.rows("send", message="Beacon")} == {"discovery"}
     assert {row["layer"] for row in net.rows("send", message="Beacon")} == {"discovery"}
-    assert net.sent("Beacon") in (19, 20, 21)
+    assert net.count_sent("Beacon") in (19, 20, 21)
     metrics = net.stop().metrics
     sizes = [int(str(row["size_bytes"])) for row in net.rows("send", message="Beacon")]
     assert metrics["discovery_bytes"] == sum(sizes)
-    assert metrics["transmissions"] == net.sent("FloodedEvent") == 2
+    assert metrics["transmissions"] == net.count_sent("FloodedEvent") == 2
 
 
 def test_beacons_of_nodes_that_start_together_spread_out() -> None:
@@ -90,4 +90,4 @@ def test_without_discovery_nobody_is_told_of_links() -> None:
     event = net.publish(0)
     net.run(1)
     assert net.rows("link_up") == []
-    assert net.delivered(2) == [event], "flooding needs to know of no link"
+    assert net.list_delivered(2) == [event], "flooding needs to know of no link"

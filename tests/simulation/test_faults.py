@@ -156,7 +156,7 @@ def test_a_node_is_told_of_a_wrong_place_and_heard_at_the_right_one() -> None:
     net.run(90)
     net.publish(0)
     net.run(1)
-    assert net.delivered(2), "over node 1, whose true place is between the two"
+    assert net.list_delivered(2), "over node 1, whose true place is between the two"
     host = net.protocol(1).host
     plan = draw_faults([GpsError(nodes=[1], error_m=1000.0), GpsError(nodes=[1], error_m=1.0)], {}, 3, 1e6, 1)
     one, other = (wandering.at(91.0) for wandering in plan.positions[1])
@@ -180,10 +180,10 @@ def test_a_cut_link_carries_nothing_until_it_heals() -> None:
     net.run(3)
     net.publish(0)
     net.run(3)
-    assert net.delivered(1) == []
+    assert net.list_delivered(1) == []
     heard = net.publish(0)
     net.run(1)
-    assert net.delivered(1) == [heard]
+    assert net.list_delivered(1) == [heard]
     assert [row["time_s"] for row in net.rows("link_down", node=0)] == [2.0]
     assert [row["time_s"] for row in net.rows("link_up", node=0)] == [0.0, 5.0]
 
@@ -195,13 +195,13 @@ def test_a_node_that_is_down_hears_nothing_and_publishes_nothing() -> None:
     net.crash(1)
     net.publish(0)
     net.run(1)
-    assert net.delivered(2) == []
+    assert net.list_delivered(2) == []
     with pytest.raises(ValueError, match="node 1 is down"):
         net.publish(1)
     net.restart(1)
     heard = net.publish(0)
     net.run(1)
-    assert net.delivered(2) == [heard]
+    assert net.list_delivered(2) == [heard]
 
 
 def test_the_workload_of_a_node_that_is_down_does_not_happen() -> None:
@@ -297,7 +297,7 @@ def test_a_neighbor_that_is_gone_is_unreachable(monkeypatch: pytest.MonkeyPatch)
     net.publish(0)
     net.run(1)
     assert sender.outcomes == [(0, "unreachable")]
-    assert net.dropped("out_of_reach") == 1
+    assert net.count_dropped("out_of_reach") == 1
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_all_that_waits_for_a_neighbor_fails_with_the_first_and_then_the_link(
     assert sender.told == told, "the link is down once, when all that failed with it has been told"
     assert {failure for _, failure in sender.outcomes} == {"unreachable"}
     on_air = len([row for row in net.rows("send") if int(str(row["size_bytes"])) > 100])
-    assert on_air + net.dropped("unreachable") == 4
+    assert on_air + net.count_dropped("unreachable") == 4
 
 
 def test_a_skewed_clock_is_all_that_a_node_knows_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,4 +337,4 @@ def test_corrupt_frames_are_met_by_the_decoder_and_dropped(monkeypatch: pytest.M
         net.publish(0, {"topic": 1}, b"payload")
     net.run(1)
     assert receiver.heard == []
-    assert net.dropped("fault_corruption") == 50
+    assert net.count_dropped("fault_corruption") == 50

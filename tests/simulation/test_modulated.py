@@ -67,7 +67,7 @@ def made(base: Path, name: str, value: int = 7) -> list[tuple[dict[str, object],
     net.subscribe(1, "value >= 0", processor=name)
     net.publish(0, {"value": value})
     net.run(1)
-    return [(dict(event.attributes), event.payload) for event in net.delivered(1)]
+    return [(dict(event.attributes), event.payload) for event in net.list_delivered(1)]
 
 
 def test_a_processor_may_return_a_payload_beside_attributes(base: Path) -> None:
@@ -88,7 +88,7 @@ def test_what_is_no_payload_is_an_error_of_the_processor(base: Path, name: str, 
     net.subscribe(1, "value >= 0", processor=name)
     net.publish(0, {"value": 1})
     net.run(1)
-    assert net.delivered(1) == []
+    assert net.list_delivered(1) == []
     assert [row["reason"] for row in net.rows("processor_error")] == [told]
 
 

@@ -61,13 +61,13 @@ def test_a_story() -> None:
     every = net.subscribe(2)
     net.subscribe(3, "celsius > 50")
     mild, heat = net.publish(0, {"celsius": 20}), net.publish(0, {"celsius": 40}, b"!")
-    assert net.delivered(2) == []
+    assert net.list_delivered(2) == []
     net.run(5)
-    assert net.delivered(2, hot) == [heat]
-    assert net.delivered(2, every) == [mild, heat]
-    assert net.delivered(2) == [mild, heat, heat]
-    assert net.delivered(3) == []
-    assert (net.sent("FloodedEvent"), net.sent(node=1), net.dropped()) == (8, 2, 0)
+    assert net.list_delivered(2, hot) == [heat]
+    assert net.list_delivered(2, every) == [mild, heat]
+    assert net.list_delivered(2) == [mild, heat, heat]
+    assert net.list_delivered(3) == []
+    assert (net.count_sent("FloodedEvent"), net.count_sent(node=1), net.count_dropped()) == (8, 2, 0)
     assert net.now == 5.0
     net.unsubscribe(hot)
     net.cut(0, 1)
@@ -76,6 +76,6 @@ def test_a_story() -> None:
     net.heal(0, 1)
     last = net.publish(0, {"celsius": 60})
     net.run(5)
-    assert net.delivered(2) == [mild, heat, heat, last]
-    assert net.delivered(3) == [last]
+    assert net.list_delivered(2) == [mild, heat, heat, last]
+    assert net.list_delivered(3) == [last]
     assert net.stop().metrics["published"] == 4

@@ -51,16 +51,16 @@ def test_what_goes_over_a_slow_link_comes_later_and_in_order() -> None:
     net.subscribe(2)
     first = net.publish(0)
     net.run(1)
-    assert net.delivered(2) == [first]
+    assert net.list_delivered(2) == [first]
     net.run(18.5)
     # Twice slow, so a second late: it is under way when the link recovers half a second from now.
     second = net.publish(0)
     net.run(0.6)
     third = net.publish(0)
     net.run(0.3)
-    assert net.delivered(2) == [first], "nothing overtakes"
+    assert net.list_delivered(2) == [first], "nothing overtakes"
     net.run(0.2)
-    assert net.delivered(2) == [first, second, third]
+    assert net.list_delivered(2) == [first, second, third]
     [late] = net.rows("deliver", event=str(EventId(0, 1)))
     assert late["time_s"] == pytest.approx(20.502)
     net.run(10)
@@ -76,8 +76,8 @@ def test_what_is_under_way_to_a_node_that_starts_anew_is_lost() -> None:
     net.crash(1)
     net.restart(1)
     net.run(5)
-    assert net.delivered(1) == []
-    assert net.dropped("out_of_reach") == 1
+    assert net.list_delivered(1) == []
+    assert net.count_dropped("out_of_reach") == 1
 
 
 def test_a_lease_goes_on_over_a_slow_link() -> None:
@@ -86,8 +86,8 @@ def test_a_lease_goes_on_over_a_slow_link() -> None:
     net.run(11)
     net.publish(0, lease_s=2.0)
     net.run(8)
-    assert net.delivered(1) == []
-    assert net.dropped("lease_over") == 1
+    assert net.list_delivered(1) == []
+    assert net.count_dropped("lease_over") == 1
 
 
 def test_a_link_joins_two_nodes() -> None:

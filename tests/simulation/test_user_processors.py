@@ -67,7 +67,7 @@ def test_a_processor_that_does_wrong_ends_no_run(tmp_path: Path, protocol: str, 
     net.subscribe(2, "topic in ('t', 'k')")
     event = net.publish(0, {"topic": "t", "value": 1.5})
     net.run(2)
-    assert net.delivered(2) == [event]
+    assert net.list_delivered(2) == [event]
     assert len(net.rows(Kind.DROP, reason="processor_failed")) == 1
     assert len(net.rows(Kind.PUBLISH)) == 1, "of results that were refused none has been"
 
@@ -77,7 +77,7 @@ def test_a_processor_cannot_change_an_event_that_others_hold(tmp_path: Path) -> 
     net.subscribe(2, "topic = 't'")
     event = net.publish(0, {"topic": "t", "value": 1.5})
     net.run(2)
-    assert [one.attributes["value"] for one in net.delivered(2)] == [1.5]
+    assert [one.attributes["value"] for one in net.list_delivered(2)] == [1.5]
     assert event.attributes["value"] == 1.5
 
 

@@ -329,7 +329,7 @@ def test_a_stored_event_is_forwarded_again_until_its_lease_expires() -> None:
     event = net.publish(0, lease_s=150.0)
     late = net.publish(0, lease_s=100.0)
     net.run(170)
-    assert net.delivered(1) == []
+    assert net.list_delivered(1) == []
     assert [row["reason"] for row in net.rows("evict")] == ["lease_over", "lease_over"]
     assert {row["event"] for row in net.rows("evict")} == {str(event.id), str(late.id)}
 
@@ -421,8 +421,8 @@ def test_a_carrier_that_crashes_loses_only_the_events_that_it_carried() -> None:
     net.run(10)
     net.restart(1)
     net.run(200)
-    assert net.delivered(3) == [], "node 1 has lost its events when it meets the subscriber"
+    assert net.list_delivered(3) == [], "node 1 has lost its events when it meets the subscriber"
     net.run(150)
-    assert net.delivered(3) == [both]
+    assert net.list_delivered(3) == [both]
     assert only_one != both
     net.stop()

@@ -126,4 +126,4 @@ def test_the_same_story_with_utilities_that_the_nodes_predict_themselves() -> No
     net.run(80)
     event = net.publish(0, {"topic": 1}, lease_s=600.0)
     net.run(100)
-    assert net.delivered(2) == [event]
+    assert net.list_delivered(2) == [event]

@@ -182,9 +182,9 @@ def test_only_the_publisher_delivers_to_nodes_that_it_meets() -> None:
     net.run(1)
     event = net.publish(0, {"topic": 1}, lease_s=600.0)
     net.run(150)
-    assert [net.delivered(node) for node in (1, 2, 3)] == [[event], [], [event]]
+    assert [net.list_delivered(node) for node in (1, 2, 3)] == [[event], [], [event]]
     assert {row["hops"] for row in net.rows("deliver")} == {1}
-    assert net.sent("CopyTransfer") == 2
+    assert net.count_sent("CopyTransfer") == 2
 
 
 def test_all_events_arrive_over_a_lossy_radio() -> None:
@@ -193,4 +193,4 @@ def test_all_events_arrive_over_a_lossy_radio() -> None:
     net.run(1)
     events = [net.publish(0, {"n": n}) for n in range(10)]
     net.run(100)
-    assert sorted(event.id for event in net.delivered(1)) == [event.id for event in events]
+    assert sorted(event.id for event in net.list_delivered(1)) == [event.id for event in events]

@@ -109,8 +109,8 @@ def test_events_that_a_node_of_the_tree_swallows_arrive_over_other_paths(
         published.append(net.publish(0, {"topic": 1}, lease_s=30.0).id)
         net.run(1)
     net.run(10)
-    assert sorted(one.id for one in net.delivered(2)) == published
+    assert sorted(one.id for one in net.list_delivered(2)) == published
     assert bool(swallowed) == swallows
     # Without a swallowed event no node reports a leak.
     assert bool(net.rows("path_leaks")) == swallows
-    assert net.sent("Audit") > 0
+    assert net.count_sent("Audit") > 0

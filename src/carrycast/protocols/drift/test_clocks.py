@@ -39,7 +39,7 @@ def test_a_clock_that_is_set_costs_no_delivery(step_s: float, lease_s: float) ->
         net.run(1)
     net.run(700)
     for node in range(9):
-        assert sorted(event.id for event in net.delivered(node)) == sorted(event.id for event in published)
+        assert sorted(event.id for event in net.list_delivered(node)) == sorted(event.id for event in published)
 
 
 @pytest.mark.parametrize("step_s", STEPS_S)
@@ -54,7 +54,7 @@ def test_a_relay_forwards_events_after_its_clock_was_set(step_s: float) -> None:
         published.append(net.publish(0, {"topic": 1}, lease_s=20.0))
         net.run(1)
     net.run(60)
-    assert sorted(event.id for event in net.delivered(2)) == sorted(event.id for event in published)
+    assert sorted(event.id for event in net.list_delivered(2)) == sorted(event.id for event in published)
 
 
 def event(number: int, lease_s: float = 60.0) -> Event:

@@ -573,8 +573,8 @@ def test_two_islands_that_meet_exchange_all_events() -> None:
     net.run(5)
     events = [net.publish(node, {"topic": 1}) for node in (0, 0, 0, 3, 3, 3)]
     net.run(5)
-    assert net.delivered(0) == events[:3]
+    assert net.list_delivered(0) == events[:3]
     net.heal(1, 2)
     net.run(5)
     for node in range(4):
-        assert sorted(one.id for one in net.delivered(node)) == sorted(one.id for one in events)
+        assert sorted(one.id for one in net.list_delivered(node)) == sorted(one.id for one in events)

@@ -76,4 +76,4 @@ def test_honest_nodes_get_all_events_of_each_other(forge: Callable[[Event], list
         net.run(1)
     net.run(20)
     for node in HONEST:
-        assert sorted(event.id for event in net.delivered(node)) == sorted(event.id for event in published)
+        assert sorted(event.id for event in net.list_delivered(node)) == sorted(event.id for event in published)

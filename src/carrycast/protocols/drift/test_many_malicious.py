@@ -85,7 +85,7 @@ def run(protocol: str, seed: int, patch: pytest.MonkeyPatch | None = None) -> di
                     assert isinstance(port, SimPort)
                     broadcast(port, message)
     net.run(20)
-    return {node: {event.id for event in net.delivered(node)} for node in HONEST}
+    return {node: {event.id for event in net.list_delivered(node)} for node in HONEST}
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -231,12 +231,12 @@ def make_line_with_tree(nodes: int = 5) -> Net:
 
 def test_a_stream_is_sent_only_down_the_tree() -> None:
     net = make_line_with_tree()
-    before = net.sent("Data")
+    before = net.count_sent("Data")
     net.publish(0, {"topic": 1})
     net.run(1)
-    assert net.sent("Data") == before
-    assert net.sent("TreeData") == 3
-    assert len(net.delivered(3)) == 4
+    assert net.count_sent("Data") == before
+    assert net.count_sent("TreeData") == 3
+    assert len(net.list_delivered(3)) == 4
 
 
 def test_a_later_neighbor_gets_events_that_went_down_the_tree() -> None:
@@ -247,11 +247,11 @@ def test_a_later_neighbor_gets_events_that_went_down_the_tree() -> None:
     for _ in range(9):
         net.publish(0, {"topic": 1})
         net.run(2)
-    assert net.sent("TreeData") > 0
-    assert len(net.delivered(4)) == 0
+    assert net.count_sent("TreeData") > 0
+    assert len(net.list_delivered(4)) == 0
     net.heal(3, 4)
     net.run(10)
-    assert len(net.delivered(4)) == 9
+    assert len(net.list_delivered(4)) == 9
 
 
 def test_a_tree_that_breaks_loses_no_event() -> None:
@@ -261,7 +261,7 @@ def test_a_tree_that_breaks_loses_no_event() -> None:
     net.run(1)
     net.restart(2)
     net.run(20)
-    assert len(net.delivered(3)) == 4
+    assert len(net.list_delivered(3)) == 4
 
 
 def test_a_delivery_from_a_tree_counts_its_hops() -> None:

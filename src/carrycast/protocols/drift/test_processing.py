@@ -64,11 +64,11 @@ def publish(net: Net, node: NodeId, value: float, lease_s: float = 60.0) -> None
 
 
 def list_values(net: Net, node: NodeId) -> list[object]:
-    return [event.attributes["value"] for event in net.delivered(node)]
+    return [event.attributes["value"] for event in net.list_delivered(node)]
 
 
 def list_sources(net: Net, node: NodeId) -> list[NodeId]:
-    return [event.source for event in net.delivered(node)]
+    return [event.source for event in net.list_delivered(node)]
 
 
 def test_results_are_delivered_like_other_events(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_of_two_equal_processors_the_smaller_node_id_becomes_the_primary(tmp_pat
     net.run(5)
     # The first result was made twice: no primary was known yet.
     assert sorted(list_sources(net, 3)) == [1, 1, 1, 1, 1, 2]
-    assert net.armed(2).count(FAILOVER) == 0
+    assert net.list_timers(2).count(FAILOVER) == 0
 
 
 def test_a_backup_takes_over_when_the_primary_is_gone(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_backup_takes_over_when_the_primary_is_gone(tmp_path: Path) -> None:
     for value in (2.0, 3.0):
         publish(net, 3, value)
     net.run(3)
-    assert [event.source for event in net.delivered(3)][-2:] == [2, 2]
+    assert [event.source for event in net.list_delivered(3)][-2:] == [2, 2]
 
 
 def test_each_island_has_its_own_results_and_shares_them_when_they_meet(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_each_island_has_its_own_results_and_shares_them_when_they_meet(tmp_path
     assert set(map(str, list_values(net, 3))) == {"32.0", "212.0"}
     publish(net, 1, 10.0)
     net.run(5)
-    assert [event.source for event in net.delivered(3) if event.attributes["value"] == 50.0] == [0]
+    assert [event.source for event in net.list_delivered(3) if event.attributes["value"] == 50.0] == [0]
 
 
 def test_a_processor_does_not_process_its_own_results_and_chains_end(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_processor_does_not_process_its_own_results_and_chains_end(tmp_path: P
     publish(net, 0, 0.0)
     net.run(20)
     assert max(list_values(net, 3), key=str) == 3.0
-    assert net.dropped("too_many_processors")
+    assert net.count_dropped("too_many_processors")
 
 
 def test_a_processor_that_fails_is_reported_and_the_event_goes_on(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_processor_that_fails_is_reported_and_the_event_goes_on(tmp_path: Path
     net.subscribe(3, "unit = 'C'")
     publish(net, 0, 1.5)
     assert list_values(net, 3) == [1.5]
-    assert net.dropped("processor_failed") == 1
+    assert net.count_dropped("processor_failed") == 1
 
 
 def test_an_aggregate_uses_the_newest_of_each_source_and_has_no_primary(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_result_expires_with_its_input(tmp_path: Path) -> None:
     publish(net, 0, 1.0, lease_s=2.0)
     net.run(5)
     assert list_values(net, 3) == []
-    assert net.dropped("lease_over") == 1
+    assert net.count_dropped("lease_over") == 1
 
 
 def test_in_a_stable_network_inputs_and_results_go_down_trees(tmp_path: Path) -> None:
@@ -186,14 +186,14 @@ def test_in_a_stable_network_inputs_and_results_go_down_trees(tmp_path: Path) ->
     net.run(12)
     for value in range(8):
         publish(net, 0, float(value))
-    before = net.sent("Data")
+    before = net.count_sent("Data")
     net.run(5)
-    tree_sends = net.sent("TreeData")
+    tree_sends = net.count_sent("TreeData")
     publish(net, 0, 20.0)
     net.run(1)
     assert list_values(net, 2)[-1] == 68.0
-    assert net.sent("Data") == before
-    assert net.sent("TreeData") == tree_sends + 2
+    assert net.count_sent("Data") == before
+    assert net.count_sent("TreeData") == tree_sends + 2
 
 
 # One node alone.

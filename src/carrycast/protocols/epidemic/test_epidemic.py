@@ -243,9 +243,9 @@ def test_a_carrier_brings_an_event_across_a_partition() -> None:
     net.run(1)
     event = net.publish(0, {"topic": 1}, lease_s=600.0)
     net.run(98)
-    assert net.delivered(3) == []
+    assert net.list_delivered(3) == []
     net.run(10)
-    assert net.delivered(3) == [event]
+    assert net.list_delivered(3) == [event]
     assert [row["hops"] for row in net.rows("deliver")] == [3]
 
 
@@ -255,7 +255,7 @@ def test_an_event_whose_lease_expires_in_transit_is_not_delivered() -> None:
     net.run(1)
     net.publish(0, lease_s=30.0)
     net.run(70)
-    assert net.delivered(2) == []
+    assert net.list_delivered(2) == []
     assert [row["time_s"] for row in net.rows("evict", reason="lease_over")] == [
         pytest.approx(31.0, abs=0.01),
         pytest.approx(31.0, abs=0.01),
@@ -268,7 +268,7 @@ def test_a_carrier_with_a_small_buffer_carries_the_newest() -> None:
     net.run(1)
     events = [net.publish(0, {"n": n}) for n in range(4)]
     net.run(98)
-    assert sorted(event.id for event in net.delivered(2)) == [event.id for event in events[2:]]
+    assert sorted(event.id for event in net.list_delivered(2)) == [event.id for event in events[2:]]
 
 
 def test_an_event_reaches_all_nodes_of_a_connected_network_in_one_copy_each() -> None:
@@ -278,8 +278,8 @@ def test_an_event_reaches_all_nodes_of_a_connected_network_in_one_copy_each() ->
     net.run(1)
     event = net.publish(0)
     net.run(5)
-    assert all(net.delivered(node) == [event] for node in range(16))
-    assert net.sent("Transfer") == 15
+    assert all(net.list_delivered(node) == [event] for node in range(16))
+    assert net.count_sent("Transfer") == 15
 
 
 def test_all_events_arrive_over_a_lossy_radio() -> None:
@@ -289,8 +289,8 @@ def test_all_events_arrive_over_a_lossy_radio() -> None:
     net.run(1)
     events = [net.publish(0, {"n": n}) for n in range(10)]
     net.run(200)
-    assert net.dropped("loss") > 0
-    assert sorted(event.id for event in net.delivered(3)) == [event.id for event in events]
+    assert net.count_dropped("loss") > 0
+    assert sorted(event.id for event in net.list_delivered(3)) == [event.id for event in events]
 
 
 def test_a_lost_summary_vector_is_repaired_by_repetition() -> None:
@@ -304,9 +304,9 @@ def test_a_lost_summary_vector_is_repaired_by_repetition() -> None:
     net.run(1)
     network.medium.topology.set_cut(0, 1, cut=False)
     net.run(5)
-    assert net.delivered(1) == []
+    assert net.list_delivered(1) == []
     net.run(60)
-    assert net.delivered(1) == [event]
+    assert net.list_delivered(1) == [event]
 
 
 def test_an_event_comes_from_another_holder_if_the_requested_one_leaves() -> None:
@@ -318,9 +318,9 @@ def test_an_event_comes_from_another_holder_if_the_requested_one_leaves() -> Non
     net.run(1)
     event = net.publish(0)
     net.run(9.16)
-    assert net.delivered(2) == []
+    assert net.list_delivered(2) == []
     net.run(2)
-    assert net.delivered(2) == [event]
+    assert net.list_delivered(2) == [event]
     assert [row["peer"] for row in net.rows("receive", node=2, message="Transfer")] == [1]
 
 
@@ -334,7 +334,7 @@ def test_after_a_crash_a_node_catches_up_from_its_neighbors() -> None:
     net.run(1)
     net.restart(1)
     net.run(1)
-    assert net.delivered(1) == [event, event], "its applications crashed with it and get the event again"
+    assert net.list_delivered(1) == [event, event], "its applications crashed with it and get the event again"
 
 
 def test_requests_and_histories_are_answered_from_the_buffer() -> None:
@@ -390,7 +390,7 @@ def test_a_durable_node_keeps_its_events_over_a_crash() -> None:
         net.run(1)
         net.restart(0)
         net.run(60)
-        assert net.delivered(1) == ([event] if delivered else [])
+        assert net.list_delivered(1) == ([event] if delivered else [])
 
 
 def test_a_durable_node_delivers_no_duplicate_after_a_crash() -> None:
@@ -403,5 +403,5 @@ def test_a_durable_node_delivers_no_duplicate_after_a_crash() -> None:
     net.run(1)
     net.restart(1)
     net.run(1)
-    assert net.delivered(1) == [event]
-    assert net.sent("Transfer") == 1
+    assert net.list_delivered(1) == [event]
+    assert net.count_sent("Transfer") == 1

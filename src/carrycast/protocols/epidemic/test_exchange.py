@@ -174,8 +174,8 @@ def test_a_newcomer_gets_thousands_of_events() -> None:
     net.run(1)
     events = [net.publish(0, {"n": n}, lease_s=600.0) for n in range(3000)]
     net.run(98)
-    assert sorted(one.id for one in net.delivered(1)) == [one.id for one in events]
-    assert net.sent("Transfer") == 3000
+    assert sorted(one.id for one in net.list_delivered(1)) == [one.id for one in events]
+    assert net.count_sent("Transfer") == 3000
 
 
 # Replicas.

@@ -69,8 +69,8 @@ def test_the_copy_is_delivered_to_interested_nodes_on_its_walk() -> None:
     net.run(1)
     event = net.publish(0, lease_s=600.0)
     net.run(60)
-    assert net.delivered(3) == [event]
-    assert net.delivered(2) == [], "the copy had left 0 before 2 came"
+    assert net.list_delivered(3) == [event]
+    assert net.list_delivered(2) == [], "the copy had left 0 before 2 came"
 
 
 def test_along_a_line_every_node_carries_the_copy_once() -> None:
@@ -79,8 +79,8 @@ def test_along_a_line_every_node_carries_the_copy_once() -> None:
     net.run(1)
     event = net.publish(0)
     net.run(30)
-    assert net.delivered(5) == [event]
-    assert net.sent("CopyTransfer") == 5
+    assert net.list_delivered(5) == [event]
+    assert net.count_sent("CopyTransfer") == 5
 
 
 def test_lost_subscriptions_of_a_restarted_neighbor_are_requested_again() -> None:
@@ -237,5 +237,5 @@ def test_custody_moves_along_a_line_over_crashes_without_loss() -> None:
         net.run(1)
         net.restart(node)
         net.run(4)
-    assert net.delivered(3) == [event]
+    assert net.list_delivered(3) == [event]
     assert [row["node"] for row in net.rows("evict", reason="custody")] == [0, 1, 2]

@@ -61,8 +61,8 @@ def test_every_node_of_a_connected_network_transmits_an_event_exactly_once(jitte
         net.subscribe(node)
     event = net.publish(12)
     net.run(10)
-    assert [net.sent(node=node) for node in range(25)] == [1] * 25
-    assert all(net.delivered(node) == [event] for node in range(25))
+    assert [net.count_sent(node=node) for node in range(25)] == [1] * 25
+    assert all(net.list_delivered(node) == [event] for node in range(25))
 
 
 def test_without_jitter_an_event_takes_shortest_paths() -> None:
@@ -82,7 +82,7 @@ def test_a_later_contact_gets_no_earlier_event() -> None:
     net.run(1)
     net.publish(0)
     net.run(98)
-    assert net.delivered(2) == []
+    assert net.list_delivered(2) == []
 
 
 def test_a_later_subscription_gets_no_earlier_event() -> None:
@@ -91,7 +91,7 @@ def test_a_later_subscription_gets_no_earlier_event() -> None:
     net.run(1)
     net.subscribe(1)
     net.run(10)
-    assert net.delivered(1) == []
+    assert net.list_delivered(1) == []
 
 
 @pytest.mark.parametrize("protocol", ["flooding", "gossip"])
@@ -112,9 +112,9 @@ def test_no_event_is_delivered_twice_for_any_seen_time(
         net.subscribe(node)
     event = net.publish(0, lease_s=lease_s)
     net.run(30)
-    assert net.delivered(0) == [event]
-    late = net.dropped("flood_over") + net.dropped("lease_over")
-    assert late or all(net.delivered(node) == [event] for node in range(9)), (
+    assert net.list_delivered(0) == [event]
+    late = net.count_dropped("flood_over") + net.count_dropped("lease_over")
+    assert late or all(net.list_delivered(node) == [event] for node in range(9)), (
         "a flood ends early only by a drop with a reason"
     )
 

@@ -83,7 +83,7 @@ def test_with_p_of_0_only_the_neighbors_of_the_source_get_it() -> None:
         net.subscribe(node)
     event = net.publish(1)
     net.run(5)
-    assert [net.delivered(node) for node in range(4)] == [[event], [event], [event], []]
+    assert [net.list_delivered(node) for node in range(4)] == [[event], [event], [event], []]
 
 
 def test_reach_rises_with_p() -> None:
@@ -95,6 +95,6 @@ def test_reach_rises_with_p() -> None:
         for _ in range(10):
             net.publish(24)
         net.run(5)
-        reached.append(sum(len(net.delivered(node)) for node in range(49)))
+        reached.append(sum(len(net.list_delivered(node)) for node in range(49)))
     assert reached == sorted(reached)
     assert reached[0] < reached[2] / 2

@@ -44,7 +44,7 @@ def publish(net: Net, node: int, value: float) -> None:
 
 
 def list_values(net: Net, node: int) -> list[object]:
-    return [event.attributes["value"] for event in net.delivered(node)]
+    return [event.attributes["value"] for event in net.list_delivered(node)]
 
 
 def test_results_are_flooded_like_messages(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_results_are_flooded_like_messages(tmp_path: Path) -> None:
     assert list_values(net, 0) == [274.65]
     assert list_values(net, 3) == [1.5]
     # Along a line of four, Celsius takes three transmissions; Kelvin starts in the middle and takes three as well.
-    assert net.sent("FloodedMessage") == 3 + 3
+    assert net.count_sent("FloodedMessage") == 3 + 3
 
 
 def test_with_broadcast_each_node_transmits_a_message_once(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_with_broadcast_each_node_transmits_a_message_once(tmp_path: Path) -> No
     net.subscribe(0, "unit = 'K'")
     publish(net, 0, 1.5)
     assert list_values(net, 0) == [274.65]
-    assert net.sent("FloodedMessage") == 4 + 4
+    assert net.count_sent("FloodedMessage") == 4 + 4
 
 
 def test_a_processor_does_not_process_its_own_results_and_chains_end(tmp_path: Path) -> None:

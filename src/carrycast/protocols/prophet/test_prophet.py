@@ -165,7 +165,7 @@ def test_only_a_node_that_meets_the_subscriber_gets_a_copy() -> None:
     net.run(20)
     event = net.publish(0, {"topic": 1}, lease_s=600.0)
     net.run(100)
-    assert net.delivered(3) == [event]
+    assert net.list_delivered(3) == [event]
     assert [row["node"] for row in net.rows("store")] == [0, 1, 3]
     assert [row["time_s"] for row in net.rows("deliver")] == [pytest.approx(80.0, abs=0.1)]
 
@@ -177,10 +177,10 @@ def test_in_a_connected_network_an_event_travels_three_hops() -> None:
     event = net.publish(0, {"topic": 1})
     net.run(5)
     # At 0 it is 0.5 * (0.5 * 0.9) * (0.5 * 0.9) = 0.101, just above the threshold: one hop more is too far.
-    assert net.delivered(3) == [event]
+    assert net.list_delivered(3) == [event]
     farther = Net.line(5, "prophet")
     farther.subscribe(4, "topic = 1")
     farther.run(5)
     farther.publish(0, {"topic": 1})
     farther.run(5)
-    assert farther.delivered(4) == []
+    assert farther.list_delivered(4) == []

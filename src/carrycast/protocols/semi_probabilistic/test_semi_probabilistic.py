@@ -61,7 +61,7 @@ def test_without_a_horizon_links_are_drawn_and_nothing_is_reported() -> None:
     assert net.rows("send") == []
     event = net.publish(0, lease_s=60.0)
     net.run(1)
-    assert net.delivered(2) == [event]
+    assert net.list_delivered(2) == [event]
 
 
 def test_a_report_travels_as_far_as_the_horizon() -> None:
@@ -121,7 +121,7 @@ def test_the_pure_variant_stores_nothing() -> None:
     net.publish(0, lease_s=600.0)
     net.run(200)
     assert net.rows("store") == []
-    assert net.delivered(1) == []
+    assert net.list_delivered(1) == []
 
 
 def test_a_stored_event_crosses_a_partition() -> None:
@@ -130,7 +130,7 @@ def test_a_stored_event_crosses_a_partition() -> None:
     net.run(10)
     event = net.publish(0, lease_s=600.0)
     net.run(100)
-    assert net.delivered(2) == [event]
+    assert net.list_delivered(2) == [event]
 
 
 @pytest.mark.parametrize(("retransmit_to", "again"), [("everyone", [2, 3]), ("others", [3])])

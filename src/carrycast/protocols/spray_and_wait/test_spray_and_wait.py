@@ -92,5 +92,5 @@ def test_a_carrier_with_one_copy_waits_for_interested_nodes() -> None:
     net.run(1)
     event = net.publish(0, lease_s=600.0)
     net.run(80)
-    assert net.delivered(3) == [event]
+    assert net.list_delivered(3) == [event]
     assert [row["node"] for row in net.rows("store")] == [0, 1], "2 is not interested, and 1 has only one copy"

@@ -4,7 +4,7 @@
 >>> hot = net.subscribe(2, "celsius > 30")
 >>> event = net.publish(0, {"celsius": 31})
 >>> net.run(5)
->>> net.delivered(2) == [event]
+>>> net.list_delivered(2) == [event]
 True
 """
 

@@ -238,12 +238,12 @@ class Net:
         """The state machine of a node; another one after each start."""
         return self.machine(node).protocol
 
-    def armed(self, node: NodeId) -> list[object]:
-        """The keys of a node's timers that would still fire, of every layer."""
+    def list_timers(self, node: NodeId) -> list[object]:
+        """List the keys of the timers of a node that would still fire, of every layer."""
         return [key for _, key in self.machine(node).armed_timers()]
 
-    def delivered(self, node: NodeId, subscription: SubscriptionId | None = None) -> list[Event]:
-        """What a node's applications, or one of them, were given, in order."""
+    def list_delivered(self, node: NodeId, subscription: SubscriptionId | None = None) -> list[Event]:
+        """List the events delivered at a node, or to one subscription, in the order of delivery."""
         return [event for id, event in self._delivered[node] if subscription in (None, id)]
 
     def rows(self, kind: str, **columns: object) -> list[dict[str, object]]:
@@ -251,15 +251,15 @@ class Net:
         wanted = {"kind": kind, **columns}
         return [row for row in self._simulation.trace.table().to_pylist() if wanted.items() <= row.items()]
 
-    def sent(self, message: str | None = None, node: NodeId | None = None) -> int:
-        """How many transmissions there were: of all messages or of one type, of all nodes or of one; retries apart."""
+    def count_sent(self, message: str | None = None, node: NodeId | None = None) -> int:
+        """Count transmissions: of all messages or of one type, of all nodes or of one. Retries do not count."""
         columns: dict[str, object] = {} if message is None else {"message": message}
         if node is not None:
             columns["node"] = node
         return len(self.rows(Kind.SEND, **columns))
 
-    def dropped(self, reason: str | None = None) -> int:
-        """How many drops there were, with a reason or with any."""
+    def count_dropped(self, reason: str | None = None) -> int:
+        """Count the drops with one reason, or with any."""
         return len(self.rows(Kind.DROP, **({} if reason is None else {"reason": reason})))
 
     def _on_delivery(self, node: NodeId, subscription: SubscriptionId, event: Event) -> None:

@@ -71,7 +71,7 @@ def publish(net: Net, node: int, value: float, after_s: float = 1.0) -> Event:
 
 
 def list_values(net: Net, node: int) -> list[float]:
-    return [round(float(event.attributes["value"]), 6) for event in net.delivered(node)]
+    return [round(float(event.attributes["value"]), 6) for event in net.list_delivered(node)]
 
 
 def count_drops(net: Net, reason: str) -> int:
@@ -89,7 +89,7 @@ def test_celsius_reaches_its_sinks_as_fahrenheit_and_kelvin(base: Path) -> None:
     assert list_values(net, 4) == [283.15, 293.15, 303.15]
     # One announcement of each unit; after it, two messages on each of two paths of two hops.
     assert len({row["event"] for row in net.rows(Kind.SEND, message="Announcement")}) == 3
-    assert net.sent("Publication") == 8
+    assert net.count_sent("Publication") == 8
 
 
 def test_of_equal_processors_only_the_best_one_runs(base: Path) -> None:
@@ -144,14 +144,14 @@ def test_a_break_costs_one_message_and_one_announcement() -> None:
     net.subscribe(2, "unit = 'C'")
     publish(net, 0, 1.0)
     publish(net, 0, 2.0)
-    assert net.sent("Announcement") > 0
-    before = net.sent("Announcement")
+    assert net.count_sent("Announcement") > 0
+    before = net.count_sent("Announcement")
     net.cut(1, 2)
     net.run(1)
     publish(net, 0, 3.0)
     publish(net, 0, 4.0)
     assert list_values(net, 2) == [1.0, 2.0, 3.0, 4.0], "noticed in time, so no message is lost"
-    assert net.sent("Announcement") > before
+    assert net.count_sent("Announcement") > before
     assert len(net.rows("announce")) == 2
     assert len(net.rows("path_broken")) == 1
 
@@ -226,12 +226,12 @@ def test_repair_finds_another_path_without_a_new_announcement() -> None:
     assert isinstance(asp, Asp)
     [entry] = asp.broker.table.entries()
     assert entry.path.announcer is not None
-    announced = net.sent("Announcement")
+    announced = net.count_sent("Announcement")
     net.cut(entry.path.announcer, 3)
     net.run(1)
     publish(net, 0, 2.0)
     assert list_values(net, 3) == [1.0, 2.0]
-    assert net.sent("Announcement") == announced
+    assert net.count_sent("Announcement") == announced
     assert len(net.rows("path_repaired")) == 1
 
 
@@ -298,7 +298,7 @@ def test_no_timer_outlives_a_stop(variant: str | None) -> None:
     for value in range(8):
         publish(net, 0, float(value), 0.3)
     net.stop()
-    assert [net.armed(node) for node in range(6)] == [[]] * 6
+    assert [net.list_timers(node) for node in range(6)] == [[]] * 6
 
 
 # Large messages.
@@ -315,8 +315,8 @@ def test_a_large_message_is_described_and_sent_in_fragments_to_subscribers() -> 
     net.subscribe(2, "topic = 'photo'")
     first = publish_large(net, 0, 10_240)
     second = publish_large(net, 0, 10_240)
-    assert net.delivered(2) == [first, second]
-    assert net.sent("Fragment", node=2) == 0, "no broker beyond the sink has subscribed"
+    assert net.list_delivered(2) == [first, second]
+    assert net.count_sent("Fragment", node=2) == 0, "no broker beyond the sink has subscribed"
     assert max(int(str(row["size_bytes"])) for row in net.rows(Kind.SEND)) <= 700
 
 
@@ -324,7 +324,7 @@ def test_without_fragments_a_large_message_is_dropped_with_a_reason() -> None:
     net = Net.line(2, "asp", packet_bytes=700)
     net.subscribe(1, "topic = 'photo'")
     publish_large(net, 0, 10_240)
-    assert net.delivered(1) == []
+    assert net.list_delivered(1) == []
     assert count_drops(net, "announcement_too_large") == 1
 
 
@@ -349,8 +349,8 @@ def test_missing_fragments_are_requested_again() -> None:
     net.subscribe(2, "topic = 'photo'")
     first = publish_large(net, 0, 10_240)
     second = publish_large(net, 0, 10_240)
-    assert net.delivered(2) == [first, second]
-    assert net.sent("MissingFragments") > 0
+    assert net.list_delivered(2) == [first, second]
+    assert net.count_sent("MissingFragments") > 0
 
 
 def test_unavailable_fragments_are_given_up_with_a_reason() -> None:
@@ -360,9 +360,9 @@ def test_unavailable_fragments_are_given_up_with_a_reason() -> None:
     net.run(0.5)
     net.crash(0)
     net.run(30)
-    assert net.delivered(1) == []
+    assert net.list_delivered(1) == []
     assert count_drops(net, "fragments_missing") == 1
-    assert "fragments" not in str(net.armed(1))
+    assert "fragments" not in str(net.list_timers(1))
 
 
 # Settings.

@@ -437,8 +437,8 @@ def test_a_modulator_that_raises_or_exceeds_its_state_loses_only_that_event(
     for number in (1, 2, 3, 4):
         net.publish(0, {"number": number})
         net.run(2)
-    assert net.dropped("processor_failed") == 1
-    assert [event.attributes["count"] for event in net.delivered(2, id)] == counts
+    assert net.count_dropped("processor_failed") == 1
+    assert [event.attributes["count"] for event in net.list_delivered(2, id)] == counts
 
 
 def test_a_modulator_that_does_not_return_has_a_bounded_queue_and_can_be_relocated(

@@ -104,7 +104,7 @@ def test_a_partition_loses_no_event() -> None:
         events.append(net.publish(2))
         net.run(10)
     net.run(100)
-    assert net.delivered(3) == events
+    assert net.list_delivered(3) == events
 
 
 def test_events_after_a_subscription_had_expired_are_no_duplicates() -> None:
@@ -125,7 +125,7 @@ def test_events_after_a_subscription_had_expired_are_no_duplicates() -> None:
         after.append(net.publish(2))
         net.run(2)
     net.run(60)
-    assert net.delivered(3) == before + after
+    assert net.list_delivered(3) == before + after
 
 
 def list_gaps(net: Bench, id: SubscriptionId) -> list[str]:

@@ -34,7 +34,7 @@ def test_large_outputs_arrive_whole_and_in_order_during_a_relocation(router: str
         net.run(2)
     net.run(30)
     assert get_overlay(net, LC).client.home == LA
-    outputs = net.delivered(LC, id)
+    outputs = net.list_delivered(LC, id)
     assert [event.attributes["depth"] for event in outputs] == list(range(1, 31))
     assert {event.id.source for event in outputs} == {LA, LB}
     for event in outputs:

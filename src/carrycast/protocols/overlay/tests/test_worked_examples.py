@@ -154,7 +154,7 @@ def test_figure_4(variant: str | None, home: NodeId, hops: int, near: str) -> No
     assert get_overlay(net, CONSUMER).client.home == home
     # producer-A-1-B-3-5-consumer, and without the change producer-A-2-C-4-B-3-5-consumer, "2 hops longer".
     assert get_last_hops(net, CONSUMER) == hops
-    events = [event.id for event in net.delivered(CONSUMER)]
+    events = [event.id for event in net.list_delivered(CONSUMER)]
     assert len(events) == len(set(events)) == 2
 
 
@@ -205,4 +205,4 @@ def test_the_four_topologies_of_the_testbed(variant: str | None, hops: list[int]
     assert found == hops
     assert get_overlay(net, LC).client.home == (LB if variant else LA)
     # No event is lost, duplicated or swapped, and each raises the depth.
-    assert [event.attributes["depth"] for event in net.delivered(LC, id)] == list(range(1, 281))
+    assert [event.attributes["depth"] for event in net.list_delivered(LC, id)] == list(range(1, 281))

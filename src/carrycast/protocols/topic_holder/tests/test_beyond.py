@@ -56,8 +56,8 @@ def test_on_a_line_tree_fan_out_takes_one_transmission_for_each_link(scheme: str
         net.run(2)
         event = net.publish(0, {"topic": "tau"})
         net.run(2)
-        assert [net.delivered(node)[-1] for node in (3, 5, 7)] == [event] * 3
-        assert net.dropped("already_delivered") == 0
+        assert [net.list_delivered(node)[-1] for node in (3, 5, 7)] == [event] * 3
+        assert net.count_dropped("already_delivered") == 0
         # From the publisher to the broker, and from there (or, in rendezvous mode, from itself) to the subscribers.
         start = next((node for node in range(8) if event.id in get_holder(net, node).handled), 0)
         there = [abs(node - start) for node in (3, 5, 7)]

@@ -67,9 +67,9 @@ def play_figure(scheme: str, **settings: object) -> tuple[Net, Event]:
 def test_figures_1_and_2(scheme: str) -> None:
     """[003 §3.4]"""
     net, event = play_figure(scheme, **({"capture_m": 0.0} if scheme in BY_PLACE else {}))
-    delivered = {id: net.delivered(id) for id in range(len(GRID))}
+    delivered = {id: net.list_delivered(id) for id in range(len(GRID))}
     assert delivered == {id: [event] if id in (S3, S4) else [] for id in range(len(GRID))}
-    assert net.dropped("not_wanted") == 0, "e was not sent to S1 and S2"
+    assert net.count_dropped("not_wanted") == 0, "e was not sent to S1 and S2"
     b1 = min(range(len(GRID)), key=measure_distance_m)
     if scheme in BY_NODE:
         (b1,) = home_nodes(TAU, 0, 1, range(len(GRID)), 0)
@@ -106,11 +106,11 @@ def test_all_nodes_within_k_have_the_same_table_and_one_handles_each_event(schem
         events.append(net.publish(publisher, {"topic": "tau"}))
         net.run(1)
     for subscriber in (S1, S2, S3, S4):
-        assert net.delivered(subscriber) == events
+        assert net.list_delivered(subscriber) == events
     for event in events:
         by = list_handlers(net, event)
         assert by == [] if scheme.startswith("rendezvous") else (len(by) == 1 and by[0] in near)
-    assert net.dropped("already_delivered") == net.dropped("already_handled") == 0
+    assert net.count_dropped("already_delivered") == net.count_dropped("already_handled") == 0
 
 
 @pytest.mark.parametrize("scheme", [*BY_PLACE, *BY_NODE])
@@ -122,8 +122,8 @@ def test_an_event_is_not_sent_to_nodes_that_its_policy_excludes(scheme: str) -> 
     net.run(5)
     event = net.publish(P1, {"topic": "tau"}, access="rank = 'major'")
     net.run(5)
-    assert [net.delivered(id) for id in (S1, S2, S3)] == [[event], [], []]
-    assert net.dropped("not_wanted") == 0
+    assert [net.list_delivered(id) for id in (S1, S2, S3)] == [[event], [], []]
+    assert net.count_dropped("not_wanted") == 0
     received = {row["node"] for row in net.rows("receive", event=str(event.id)) if row["node"] in (S2, S3)}
     assert received == set(), "at the corners of the grid no packet for other nodes passes"
 
@@ -144,7 +144,7 @@ def test_the_next_node_by_hash_replaces_a_crashed_holder(scheme: str) -> None:
     assert list_holders(net) == {second: {S4}}
     event = net.publish(P1, {"topic": "tau"})
     net.run(5)
-    assert net.delivered(S4)[-1] == event
+    assert net.list_delivered(S4)[-1] == event
 
 
 @pytest.mark.parametrize("scheme", [*BY_PLACE, *BY_NODE])
@@ -159,7 +159,7 @@ def test_a_changed_subscription_takes_effect_after_a_refresh(scheme: str) -> Non
     net.publish(P1, {"topic": "rho"})
     event = net.publish(P1, {"topic": "tau"})
     net.run(5)
-    assert net.delivered(S1) == net.delivered(S1, new) == [event]
+    assert net.list_delivered(S1) == net.list_delivered(S1, new) == [event]
 
 
 @pytest.mark.parametrize("settings", [{"publish_to": "one"}, {"publish_to": "all"}], ids=["one", "all"])
@@ -172,7 +172,7 @@ def test_several_holders_of_a_topic_deliver_once(scheme: str, settings: dict[str
     assert len(list_holders(net)) >= 3
     event = net.publish(P1, {"topic": "tau"})
     net.run(5)
-    assert net.delivered(S4) == [event]
+    assert net.list_delivered(S4) == [event]
 
 
 def test_a_filter_without_a_topic_is_served_only_on_its_own_node() -> None:
@@ -182,9 +182,9 @@ def test_a_filter_without_a_topic_is_served_only_on_its_own_node() -> None:
     net.run(3)
     event = net.publish(P1, {"topic": "tau", "speed": 5})
     net.run(3)
-    assert net.delivered(P1) == net.delivered(P1, everything) == [event]
-    assert net.delivered(S1) == []
-    assert net.dropped("topic_not_pinned") == 2
+    assert net.list_delivered(P1) == net.list_delivered(P1, everything) == [event]
+    assert net.list_delivered(S1) == []
+    assert net.count_dropped("topic_not_pinned") == 2
     assert isinstance(everything, SubscriptionId)
 
 
