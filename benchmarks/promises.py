@@ -1,6 +1,6 @@
-"""What each protocol does when things go wrong, measured: `python -m benchmarks.promises` writes docs/guarantees.md.
+"""What each protocol delivers under failures: `python -m benchmarks.promises` writes docs/results-guarantees.md.
 
-Three live nodes in a line on loopback, a publisher, a relay and a named subscriber; 40 events; one mishap at a time.
+Three live nodes in a line on loopback, a publisher, a relay and a named subscriber; 40 events; one failure at a time.
 A protocol that keeps events keeps them in its store. With `--protocol NAME` its row alone is printed.
 """
 
@@ -23,7 +23,7 @@ from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node import recorder
 from carrycast.node.config import NodeConfig, load_config
 
-PAGE = Path(__file__).parents[1] / "docs" / "guarantees.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results-guarantees.md"
 BEGIN, END = "<!-- measured -->", "<!-- end -->"
 EVENTS = 40
 LEASE_S = 1800.0

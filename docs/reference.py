@@ -82,8 +82,8 @@ def configuration_page() -> str:
     intro = (
         "# Node configuration keys\n\n"
         "Every key of the configuration of a live node, with its type, its default and what it means.\n"
-        "[Live nodes](live.md) explains how to write one. The keys of `[protocol]` and `[router]` depend on the name:\n"
-        "see [protocols](reference-protocols.md).\n"
+        "[Configure a node](live-configuration.md) explains how to write one. The keys of `[protocol]` and `[router]`\n"
+        "depend on the name: see [protocols](reference-protocols.md).\n"
     )
     udp = (
         "",

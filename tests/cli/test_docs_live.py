@@ -3,17 +3,18 @@
 import re
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from subprocess import Popen
+from subprocess import Popen, run
 from urllib.request import urlopen
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.cli.console import EXAMPLES, call
-from tests.cli.docs_pages import Written, of_page, pages_with
+from tests.cli.console import EXAMPLES, REPOSITORY, call
+from tests.cli.docs_pages import BLOCK, Written, of_page, pages_with
 from tests.cli.nodes import running_node, started, status_of, stop, until, write_config
 from tests.cli.test_policy import config as policy_config
 from tests.live.test_tutorial import free_ports
@@ -79,12 +80,15 @@ def watch(command: Written) -> None:
 
 
 def test_no_page_is_left_out() -> None:
-    told = {"README.md", "docs/access.md", "docs/live.md", "docs/player.md", "docs/metrics.md", "docs/policy.md"}
+    told = {"README.md", "docs/access.md", "docs/live.md", "docs/live-configuration.md", "docs/player.md"}
+    told |= {"docs/metrics.md", "docs/policy.md"}
     # That one is followed by `tests/gateway/test_tutorial.py`.
     assert set(pages_with("live")) == told | {"docs/mqtt.md"}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/access.md", "docs/live.md", "docs/player.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/access.md", "docs/live.md", "docs/live-configuration.md", "docs/player.md"]
+)
 def test_a_network_on_this_machine(page: str, street: Path) -> None:
     commands = of_page(page, "live")
     with ExitStack() as background:
@@ -94,6 +98,23 @@ def test_a_network_on_this_machine(page: str, street: Path) -> None:
                 background.enter_context(running_node(LIVE / f"{name}.toml"))
         for command in commands:
             terminal.run(command)
+
+
+@pytest.mark.parametrize("page", ["python-client.md", "loopback.md"])
+def test_python_programs_of_a_page_run(page: str, street: Path) -> None:
+    text = (REPOSITORY / "docs" / page).read_text("utf-8")
+    programs = [program for language, program in BLOCK.findall(text) if language == "python"]
+    assert programs
+    [port] = free_ports(1)
+    with ExitStack() as background:
+        for name in ("car-1", "car-2") if page == "python-client.md" else ():
+            background.enter_context(running_node(LIVE / f"{name}.toml"))
+        for program in programs:
+            own = program.replace("9473", str(port))
+            done = run([sys.executable, "-c", own], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+            assert (done.returncode, done.stderr) == (0, ""), program
+            assert done.stdout or "print" not in program, program
+            assert "None" not in done.stdout.splitlines(), "an event arrives in time"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LAST_S = 253_402_300_799
 """The last second that has a date (9999-12-31)."""
-NORMAL = "some neighbors, short queues, no drops but link_repeated and link_own; docs/live.md says more"
+NORMAL = "some neighbors, short queues, no drops but link_repeated and link_own; docs/monitoring.md says more"
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -1,6 +1,7 @@
 """The messages of the client API: requests, responses and notifications, one JSON object a line.
 
-docs/live.md documents them, so that clients can be written in any language. Payloads are base64, as JSON has no bytes.
+docs/client-api.md documents them, so that clients can be written in any language. Payloads are base64, as JSON has no
+bytes.
 """
 
 from typing import Annotated, Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""The retention guarantees of a node, and the accounts of the events that it keeps (docs/guarantees.md).
+"""The retention guarantees of a node, and the accounts of the events that it keeps (docs/retention.md).
 
 The accounts are written in the same commit as the retention log, so they continue after a restart.
 """
