@@ -166,7 +166,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 def _to_sweep(arguments: argparse.Namespace) -> "Experiment":
     """An experiment by its name or file, or a scenario with what is to vary."""
-    from carrycast.analysis.spark import check_spark_installed, load_experiment, vary_scenario
+    from carrycast.analysis.spark import check_reports_installed, load_experiment, vary_scenario
 
     if not arguments.vary:
         if arguments.set:
@@ -176,7 +176,7 @@ def _to_sweep(arguments: argparse.Namespace) -> "Experiment":
         raise UserError("--quick: is for experiments; with --vary say how many runs: --runs N")
     else:
         experiment = vary_scenario(Path(arguments.experiment), arguments.vary, arguments.set, arguments.runs)
-    check_spark_installed()
+    check_reports_installed()
     return experiment
 
 

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         time_grid as time_grid,
     )
     from carrycast.analysis.spark.spark_session import (
+        check_reports_installed as check_reports_installed,
         check_spark_installed as check_spark_installed,
         configure as configure,
         parse_conf as parse_conf,
@@ -126,7 +127,7 @@ __getattr__, __dir__ = lazy_exports(
         "reproduction": "ExperimentReport read_stored_experiments read_stored_warnings report reproduce "
         "sweep_experiment",
         "results": "Results common_pairs served_share_over_time time_grid",
-        "spark_session": "check_spark_installed configure parse_conf session",
+        "spark_session": "check_reports_installed check_spark_installed configure parse_conf session",
         "statistics": "Bounds DIFFERENCE_OF_SHARES Interval SHARE confidence_interval paired_differences "
         "ratio_confidence_interval",
         "sweep": "read_runs run_sweep",

@@ -12,7 +12,7 @@ from carrycast.analysis.spark.definition import Axis, Definition, Figure
 from carrycast.analysis.spark.experiment import Experiment, expand_experiment
 from carrycast.analysis.spark.output import write_atomically
 from carrycast.analysis.spark.reproduction import ExperimentReport, reproduce_experiments
-from carrycast.analysis.spark.spark_session import session
+from carrycast.analysis.spark.spark_session import LazySession
 from carrycast.analysis.spark.statistics import Interval
 from carrycast.analysis.spark.summary import comparison_sentences
 from carrycast.core.settings import read_toml
@@ -168,8 +168,7 @@ def compare(
     if settings:
         loaded = apply_overrides(loaded, settings)
     experiment = _make_experiment(loaded, protocols, runs, str(scenario), note)
-    spark = session("carrycast", master)
-    report = reproduce_experiments([experiment], out, spark, quiet, watch=True)
+    report = reproduce_experiments([experiment], out, LazySession(master), quiet, watch=True)
     labels = [protocol_label(protocol) for protocol in protocols]
     # The points of this experiment are named by their protocol. The folder may hold other experiments too.
     (means,) = (one.found for one in report.means if one.experiment.name == experiment.name)

@@ -15,6 +15,7 @@ import msgspec
 
 from carrycast.analysis.spark.code import code_digest
 from carrycast.analysis.spark.experiment import Experiment, Point
+from carrycast.analysis.spark.journal import TaskJournal
 from carrycast.analysis.spark.output import DISK_FULL, TRACES_FOLDER, write_error
 from carrycast.analysis.spark.records import Record, json_text, json_value, metric_columns
 from carrycast.errors import WorkError
@@ -183,6 +184,23 @@ def _check_inputs(planned: PlannedRun, scenario: Scenario, has_files: bool) -> N
     """Raise a WorkError if the input files have changed: the result would be stored under a wrong key."""
     if (input_digest(scenario) if has_files else "") != planned.inputs:
         raise WorkError("a file that the scenario names is not what it was when the sweep began; start it again")
+
+
+def execute_once(planned: PlannedRun, journal: TaskJournal, out: Path, simulate: Simulate) -> Record:
+    """Execute a run unless the task's journal has it already, or it has crashed too many workers."""
+    if planned.key in journal.done:
+        return journal.done[planned.key]
+    if journal.crashes.get(planned.key, 0) >= MAX_WORKER_CRASHES:
+        record = lost_worker_record(planned)
+    else:
+        journal.start(planned.key)
+        try:
+            record = execute_run(planned, out, simulate)
+        except WorkError:
+            journal.give_up(planned.key)
+            raise
+    journal.add(record)
+    return record
 
 
 def lost_worker_record(planned: PlannedRun) -> Record:

@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -17,14 +17,14 @@ from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.code import code_digest
 from carrycast.analysis.spark.definition import Definition
 from carrycast.analysis.spark.experiment import HOOK, Experiment, Point, add_own_metrics, load_experiment
-from carrycast.analysis.spark.master import check_master, is_local_session
+from carrycast.analysis.spark.master import is_local_session
 from carrycast.analysis.spark.output import RUNS_FILE, TRACES_FOLDER, lock_folder, write_atomically
 from carrycast.analysis.spark.own_metrics import compute_values
 from carrycast.analysis.spark.plan import movement_key, plugin_modules
 from carrycast.analysis.spark.player_pages import find_player, make_players
 from carrycast.analysis.spark.records import MORE, Record, failure_lines, json_text, json_value, record_table
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.spark_session import session
+from carrycast.analysis.spark.spark_session import LazySession, as_lazy, check_reports_installed
 from carrycast.analysis.spark.statistics import Interval
 from carrycast.analysis.spark.summary import (
     ExperimentMeans,
@@ -32,6 +32,8 @@ from carrycast.analysis.spark.summary import (
     reference_pairs,
     summarize,
     summarize_differences,
+    summarize_record_differences,
+    summarize_records,
 )
 from carrycast.analysis.spark.sweep import read_runs, read_runs_table, run_missing, write_runs
 from carrycast.analysis.spark.trace_tables import read_tables
@@ -142,40 +144,43 @@ def reproduce(
     twice = {experiment.name for experiment in experiments}
     if len(twice) != len(experiments):
         raise UserError("an experiment is named twice; name each once")
-    return reproduce_experiments(experiments, out, session("carrycast", master), quiet)
+    return reproduce_experiments(experiments, out, LazySession(master), quiet)
 
 
 def reproduce_experiments(
-    experiments: Sequence[Experiment], out: Path, spark: "SparkSession", quiet: bool = False, watch: bool = False
+    experiments: Sequence[Experiment],
+    out: Path,
+    spark: "SparkSession | LazySession",
+    quiet: bool = False,
+    watch: bool = False,
 ) -> ExperimentReport:
     """Reproduce loaded experiments. The report also shows other experiments of the directory.
 
     With `watch`, the page that plays the first runs is made at once, even if that takes a while.
     """
+    check_reports_installed()
     names = {experiment.name for experiment in experiments}
+    source = as_lazy(spark)
     with lock_folder(out):
-        _sweep(experiments, out, lambda: spark, quiet)
+        _sweep(experiments, out, source, quiet)
         if watch:
             make_players(experiments, read_runs(out), out, at_once=True)
-        return _write_report(out, spark, names)
+        return _write_report(out, source, names)
 
 
 def sweep_experiment(experiment: Experiment, out: Path, master: str | None = None, quiet: bool = False) -> list[Record]:
     """Execute the runs of an experiment, for `report` to evaluate later; return the runs and their errors.
 
-    Spark is not started if all runs are finished.
+    Spark is not started if few runs are left to execute.
     """
-    if master is not None:
-        check_master(master)
+    spark = LazySession(master)
     with lock_folder(out):
-        rows = _sweep([experiment], out, lambda: session("carrycast", master), quiet)
+        rows = _sweep([experiment], out, spark, quiet)
     runs: list[Record] = rows.select(["experiment", "point", "seed", "error"]).to_pylist()
     return runs
 
 
-def _sweep(
-    experiments: Sequence[Experiment], out: Path, spark: "Callable[[], SparkSession]", quiet: bool
-) -> "pa.Table":
+def _sweep(experiments: Sequence[Experiment], out: Path, spark: LazySession, quiet: bool) -> "pa.Table":
     """Print warnings, execute the runs, and store the inputs of the report."""
     warnings = {experiment.name: experiment_warnings(experiment) for experiment in experiments}
     if not quiet:
@@ -197,7 +202,7 @@ def report(out: Path, master: str | None = None) -> ExperimentReport:
     """Write claims, figures, tables and page again, from the runs in a directory."""
     read_runs(out)
     read_stored_experiments(out)
-    spark = session("carrycast", master)
+    spark = LazySession(master)
     with lock_folder(out):
         return _write_report(out, spark)
 
@@ -252,7 +257,7 @@ def _store(experiments: Sequence[Experiment], out: Path) -> None:
         write_atomically(folder / "definition.json", json_text(stored, indent=1).encode())
 
 
-def _write_report(out: Path, spark: "SparkSession", names: Collection[str] | None = None) -> ExperimentReport:
+def _write_report(out: Path, spark: LazySession, names: Collection[str] | None = None) -> ExperimentReport:
     """Write the report of all experiments in a directory; return the part about the named experiments, or all."""
     experiments = read_stored_experiments(out, names)
     _update_own_metrics(experiments, out, spark)
@@ -301,7 +306,7 @@ def _write_report(out: Path, spark: "SparkSession", names: Collection[str] | Non
     return ExperimentReport(out, len(mine), failed, evaluated, failure_lines(mine), means, differences, warnings)
 
 
-def _update_own_metrics(experiments: Sequence[Experiment], out: Path, spark: "SparkSession") -> None:
+def _update_own_metrics(experiments: Sequence[Experiment], out: Path, spark: LazySession) -> None:
     """Compute the users' own metrics of finished runs from traces, and add them to runs.parquet.
 
     They are computed each time, because the functions may have changed.
@@ -320,7 +325,7 @@ def _update_own_metrics(experiments: Sequence[Experiment], out: Path, spark: "Sp
             raise UserError(f"{gone[0]}: the trace is gone, and {experiment.own[0].name} needs it; sweep again")
         if not folders:
             continue
-        tables = read_tables(spark, folders)
+        tables = read_tables(spark(), folders)
         found = {own.name: compute_values(own, *tables) for own in experiment.own}
         for record in finished.values():
             written = record[MORE]
@@ -336,7 +341,7 @@ def _make_section(
     summaries: Summaries,
     differences: Summaries,
     out: Path,
-    spark: "SparkSession",
+    spark: LazySession,
 ) -> ReportSection:
     mine = [record for record in records if record["experiment"] == experiment.name]
     results = Results(experiment, mine, out, spark)
@@ -353,9 +358,15 @@ def _select_experiment(experiment: Experiment, found: Summaries) -> dict[tuple[s
     return {key[1:]: one for key, one in found.items() if key[0] == experiment.name}
 
 
-def read_summaries(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> dict[tuple[str, str, str], Interval]:
+def read_summaries(
+    out: Path, spark: "SparkSession | LazySession", metrics: Sequence[str]
+) -> dict[tuple[str, str, str], Interval]:
     """Compute the means of all metrics from runs.parquet: (experiment, point, metric) -> mean and interval."""
-    found = summarize(_read_rows(out, spark), metrics)
+    source, records = as_lazy(spark), read_runs(out)
+    if source.is_needed(len(records)):
+        found = summarize(_read_rows(out, source()), metrics)
+    else:
+        found = summarize_records(records, metrics)
     return {(one.experiment, one.point, one.metric): one.interval for one in found}
 
 
@@ -368,14 +379,18 @@ def _read_rows(out: Path, spark: "SparkSession") -> "DataFrame":
 
 
 def _compute_differences(
-    experiments: Sequence[Experiment], out: Path, spark: "SparkSession", metrics: Sequence[str]
+    experiments: Sequence[Experiment], out: Path, spark: LazySession, metrics: Sequence[str]
 ) -> Summaries:
     """Compute the paired differences of points to their references, for experiments with a reference."""
     pairs = [(experiment.name, *pair) for experiment in experiments for pair in reference_pairs(experiment)]
     if not pairs:
         return {}
-    wanted = spark.createDataFrame(pairs, "experiment string, point string, reference string")
-    found = summarize_differences(_read_rows(out, spark), wanted, metrics)
+    records = read_runs(out)
+    if spark.is_needed(len(records)):
+        wanted = spark().createDataFrame(pairs, "experiment string, point string, reference string")
+        found = summarize_differences(_read_rows(out, spark()), wanted, metrics)
+    else:
+        found = summarize_record_differences(records, pairs, metrics)
     return {(one.experiment, one.point, one.metric): one.interval for one in found}
 
 

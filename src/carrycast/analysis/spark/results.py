@@ -10,12 +10,13 @@ from carrycast.analysis.spark.definition import Selector
 from carrycast.analysis.spark.experiment import Experiment, Point
 from carrycast.analysis.spark.output import TRACES_FOLDER
 from carrycast.analysis.spark.records import Record, metric_bounds, metric_value, series_value
+from carrycast.analysis.spark.spark_session import LazySession
 from carrycast.analysis.spark.statistics import SHARE, Interval, average, confidence_interval, paired_differences
 from carrycast.analysis.spark.trace_metrics import served_pairs
 from carrycast.analysis.spark.trace_tables import read_tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Results:
     experiment: Experiment
     records: Sequence[Record]
     out: Path
-    spark: "SparkSession | None" = None
+    spark: LazySession | None = None
     """Needed only for served pairs, which are computed from traces."""
     _served: "DataFrame | None" = field(default=None, init=False)
 
@@ -87,9 +88,9 @@ class Results:
         if self.spark is None or not folders or not all(folder.is_dir() for folder in folders):
             return None
         if self._served is None:
-            pairs = served_pairs(*read_tables(self.spark, folders)).drop("published_s")
+            pairs = served_pairs(*read_tables(self.spark(), folders)).drop("published_s")
             runs = [(record["run"], record["point"], record["seed"]) for record in finished]
-            named = self.spark.createDataFrame(runs, "run string, point string, seed bigint")
+            named = self.spark().createDataFrame(runs, "run string, point string, seed bigint")
             # Several figures and claims use the pairs; the traces are read once.
             self._served = pairs.join(named, "run").drop("run").persist()
         return self._served

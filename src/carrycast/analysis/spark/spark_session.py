@@ -201,6 +201,36 @@ def session(name: str, master: str | None = None, cores: int | None = None) -> "
         return spark
 
 
+SMALL_SWEEP = 100
+"""Up to so many runs are executed without Spark: starting it, and its jobs over so few rows, would take longer."""
+
+
+class LazySession:
+    """A Spark session that is started when it is first needed."""
+
+    def __init__(self, master: str | None = None, running: "SparkSession | None" = None) -> None:
+        if master is not None:
+            check_master(master)
+        self._master = master
+        self._spark = running
+
+    def __call__(self) -> "SparkSession":
+        """Return the session, started if it has to be."""
+        if self._spark is None:
+            self._spark = session("carrycast", self._master)
+        return self._spark
+
+    def is_needed(self, rows: int) -> bool:
+        """Whether work on so many runs is Spark's: there are many, or the user asked for Spark, or it runs anyway."""
+        asked = self._spark is not None or self._master is not None or bool(_requested)
+        return asked or _running is not None or rows > SMALL_SWEEP
+
+
+def as_lazy(spark: "SparkSession | LazySession") -> LazySession:
+    """Return a session that runs already as one that may be started later."""
+    return spark if isinstance(spark, LazySession) else LazySession(running=spark)
+
+
 def stop_session() -> None:
     """Stop the session of this process, if there is one, with its Java process and its files."""
     global _running
@@ -220,6 +250,15 @@ def _local_master(cores: int | None) -> str:
     if cores is not None and cores < 1:
         raise UserError(f"Spark cannot run on {cores} cores: give 1 or more")
     return f"local[{cores or count_available_cores()},{ATTEMPTS_PER_TASK}]"
+
+
+def check_reports_installed() -> None:
+    """Raise a UserError if the libraries of statistics and figures are not installed. Work without Spark needs them."""
+    try:
+        import matplotlib  # noqa: F401
+        import scipy  # noqa: F401
+    except ImportError as error:
+        raise UserError("figures and statistics are not installed: `pip install 'carrycast[pipeline]'`") from error
 
 
 def check_spark_installed() -> None:

@@ -1,7 +1,8 @@
 """Means with 95 % confidence intervals per point of a sweep, paired differences, and their tables and sentences.
 
-Spark computes them from the rows of runs. A metric that does not exist in a run, such as a delay when nothing arrived,
-is left out of the mean and counted as missing; so are failed runs.
+Spark computes them from the rows of many runs; those of few runs are computed in this process. A metric that does not
+exist in a run, such as a delay when nothing arrived, is left out of the mean and counted as missing, and so are failed
+runs.
 """
 
 import math
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carrycast.analysis.reports import distinct_texts, mean_text, metric_label, metric_scale
 from carrycast.analysis.spark.experiment import Experiment
-from carrycast.analysis.spark.records import METRICS, MORE, metric_bounds
+from carrycast.analysis.spark.records import METRICS, MORE, Record, metric_bounds, metric_value
 from carrycast.analysis.spark.statistics import MIN_RUNS, Interval, confidence_interval
 
 if TYPE_CHECKING:
@@ -79,6 +80,46 @@ def _compute_intervals(rows: "DataFrame", column: str, difference: bool) -> list
         interval = confidence_interval(row["values"], metric_bounds(row["metric"], difference))
         missing = row["runs"] - interval.n
         found.append(MetricSummary(row["experiment"], row["point"], row["metric"], missing, interval))
+    return found
+
+
+def summarize_records(records: Sequence[Record], metrics: Sequence[str] = METRICS) -> list[MetricSummary]:
+    """Return the mean of every metric at every point, as `summarize` does, from records in memory."""
+    values: dict[tuple[str, str, str], list[float | None]] = {}
+    for record in records:
+        for metric in metrics:
+            key = str(record["experiment"]), str(record["point"]), metric
+            values.setdefault(key, []).append(metric_value(record, metric))
+    return _summarize_groups(values, difference=False)
+
+
+def summarize_record_differences(
+    records: Sequence[Record], pairs: Sequence[tuple[str, str, str]], metrics: Sequence[str] = METRICS
+) -> list[MetricSummary]:
+    """Return the differences point - reference, as `summarize_differences` does, from records in memory."""
+    by_point: dict[tuple[str, str], dict[object, Record]] = {}
+    for record in records:
+        by_point.setdefault((str(record["experiment"]), str(record["point"])), {})[record["seed"]] = record
+    values: dict[tuple[str, str, str], list[float | None]] = {}
+    for experiment, point, reference in pairs:
+        others = by_point.get((experiment, reference), {})
+        for seed, record in by_point.get((experiment, point), {}).items():
+            if seed not in others:
+                continue
+            for metric in metrics:
+                mine, base = metric_value(record, metric), metric_value(others[seed], metric)
+                difference = None if mine is None or base is None else mine - base
+                values.setdefault((experiment, point, metric), []).append(difference)
+    return _summarize_groups(values, difference=True)
+
+
+def _summarize_groups(
+    groups: Mapping[tuple[str, str, str], Sequence[float | None]], difference: bool
+) -> list[MetricSummary]:
+    found = []
+    for (experiment, point, metric), values in groups.items():
+        interval = confidence_interval(values, metric_bounds(metric, difference))
+        found.append(MetricSummary(experiment, point, metric, len(values) - interval.n, interval))
     return found
 
 

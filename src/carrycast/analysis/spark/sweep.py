@@ -15,18 +15,17 @@ import msgspec
 from carrycast.analysis.spark.cluster.remote_executor import run_remotely
 from carrycast.analysis.spark.experiment import Experiment
 from carrycast.analysis.spark.journal import RunLog, TaskJournal
-from carrycast.analysis.spark.master import is_local_session
+from carrycast.analysis.spark.master import count_available_cores, is_local_session
 from carrycast.analysis.spark.output import RUNS_FILE, RUNS_FOLDER, atomic_file, lock_folder, report_full_disk
 from carrycast.analysis.spark.plan import (
-    MAX_WORKER_CRASHES,
     PlannedRun,
     Simulate,
-    execute_run,
+    execute_once,
     freeze_imports,
-    lost_worker_record,
     partition_runs,
     plan_runs,
 )
+from carrycast.analysis.spark.process_pool import run_in_processes
 from carrycast.analysis.spark.progress_bar import progress
 from carrycast.analysis.spark.records import (
     Record,
@@ -36,7 +35,7 @@ from carrycast.analysis.spark.records import (
     record_table,
 )
 from carrycast.analysis.spark.spark_errors import failure_reason
-from carrycast.analysis.spark.spark_session import scratch_folder
+from carrycast.analysis.spark.spark_session import LazySession, as_lazy, scratch_folder
 from carrycast.errors import UserError, WorkError
 from carrycast.sim.engine import describe_error, run as simulate_run
 
@@ -51,29 +50,29 @@ BATCH_ROWS = 256
 def run_sweep(
     experiments: Sequence[Experiment],
     out: Path,
-    spark: "SparkSession",
+    spark: "SparkSession | LazySession",
     simulate: Simulate = simulate_run,
     partitions: int | None = None,
     quiet: bool = False,
 ) -> list[Record]:
     """Execute the missing runs, with a lock on the output folder, and return the records of all runs."""
     with lock_folder(out):
-        rows: list[Record] = run_missing(experiments, out, lambda: spark, simulate, partitions, quiet).to_pylist()
+        rows: list[Record] = run_missing(experiments, out, as_lazy(spark), simulate, partitions, quiet).to_pylist()
     return rows
 
 
 def run_missing(
     experiments: Sequence[Experiment],
     out: Path,
-    start: Callable[[], "SparkSession"],
+    spark: LazySession,
     simulate: Simulate = simulate_run,
     partitions: int | None = None,
     quiet: bool = False,
 ) -> "pa.Table":
     """Execute every run that is not finished and write `runs.parquet`; return the experiments' rows, ordered by plan.
 
-    Rows of other experiments stay in `runs.parquet`. Spark is started only if a run is missing. The caller holds the
-    lock of the folder.
+    Rows of other experiments stay in `runs.parquet`. Few runs are executed in processes of this machine,
+    many on Spark. The caller holds the lock of the folder.
     """
     import pyarrow as pa
 
@@ -84,9 +83,12 @@ def run_missing(
     missing = [run for run in planned if run.key not in done]
     if missing:
         title = ", ".join(experiment.name for experiment in experiments)
-        spark = start()
         with progress(title, len(missing), log.count, quiet):
-            finished = pa.concat_tables([finished, _run_on_spark(spark, missing, out, simulate, partitions)])
+            if simulate is simulate_run and partitions is None and not spark.is_needed(len(missing)):
+                new = run_in_processes(missing, out, count_available_cores())
+            else:
+                new = _run_on_spark(spark(), missing, out, simulate, partitions)
+        finished = pa.concat_tables([finished, new])
     places = {key: place for place, key in enumerate(finished["key"].to_pylist())}
     rows = finished.take([places[run.key] for run in planned])
     write_runs(pa.concat_tables([_read_other_rows(experiments, out, log), rows]), out)
@@ -216,23 +218,7 @@ def make_worker(out: str, simulate: Simulate) -> Callable[[Iterable["pa.RecordBa
                 for first in range(0, batch.num_rows, BATCH_ROWS):
                     rows = batch.slice(first, BATCH_ROWS).to_pylist()
                     runs = msgspec.convert(rows, list[PlannedRun])
-                    records = [_execute_once(planned, journal, Path(out), simulate) for planned in runs]
+                    records = [execute_once(planned, journal, Path(out), simulate) for planned in runs]
                     yield from record_table(records).to_batches()
 
     return work
-
-
-def _execute_once(planned: PlannedRun, journal: TaskJournal, out: Path, simulate: Simulate) -> Record:
-    if planned.key in journal.done:
-        return journal.done[planned.key]
-    if journal.crashes.get(planned.key, 0) >= MAX_WORKER_CRASHES:
-        record = lost_worker_record(planned)
-    else:
-        journal.start(planned.key)
-        try:
-            record = execute_run(planned, out, simulate)
-        except WorkError:
-            journal.give_up(planned.key)
-            raise
-    journal.add(record)
-    return record

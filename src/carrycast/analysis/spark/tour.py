@@ -10,7 +10,7 @@ from carrycast.analysis.reports import metric_label, metric_scale, number_text
 from carrycast.analysis.spark.experiment import Experiment, experiment_names, load_experiment
 from carrycast.analysis.spark.output import write_atomically
 from carrycast.analysis.spark.reproduction import ExperimentReport, read_summaries, reproduce_experiments
-from carrycast.analysis.spark.spark_session import session
+from carrycast.analysis.spark.spark_session import LazySession
 from carrycast.analysis.spark.statistics import Interval
 from carrycast.sim.engine import run
 from carrycast.trace import Level
@@ -118,7 +118,7 @@ def run_tour(out: Path, master: str | None = None, quiet: bool = False) -> Exper
             chosen = f"{name}/{headline.figure}" if headline.figure else name
             experiments.append(load_experiment(chosen, quick=True))
     experiments.sort(key=lambda experiment: experiment.definition.order)
-    spark = session("carrycast", master)
+    spark = LazySession(master)
     report = reproduce_experiments(experiments, out, spark, quiet)
     metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
     return ExperimentTour(experiments, read_summaries(out, spark, metrics), report)
