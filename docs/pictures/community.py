@@ -1,4 +1,5 @@
-"""Draws the pictures of docs/community.md and writes its table of statistics: `python docs/pictures/community.py`."""
+"""Draws the pictures of the community model and writes the table of statistics into docs/results-community.md:
+`python docs/pictures/community.py`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ mpl.use("agg")
 import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "community.md"
+PAGE = HERE.parent / "results-community.md"
 AREA = Area(2000, 2000)
 NODES, RANGE_M, DURATION_S, PERIOD_S = 200, 250.0, 600.0, 10.0
 SEEDS = range(1, 6)

@@ -53,7 +53,7 @@ def table(path: Path) -> list[str]:
 def main() -> int:
     """Replace the section."""
     out, page = Path(sys.argv[1]), Path(sys.argv[2])
-    picture = HERE / f"compare-{page.stem}.png"
+    picture = HERE / f"compare-{page.stem.removeprefix('results-')}.png"
     shutil.copyfile(out / "compare.png", picture)
     lines = [f"![The comparison](pictures/{picture.name})", "", *table(out / "compare.csv")]
     body = "\n".join(lines)

@@ -110,25 +110,12 @@ def matrix(found: dict[str, dict[str, dict[str, object]]], readings: list[str]) 
 
 
 def summary(found: dict[str, dict[str, dict[str, object]]]) -> list[str]:
-    """What holds whatever the reading, what depends on it, what no reading gives, and what the seeds do not tell."""
-    titles = ("In every reading tried", "In some", "In no reading tried", "Undecided in all")
-    groups: dict[str, list[str]] = {title: [] for title in titles}
+    """In which readings each claim holds, fails, or is undecided."""
+    lines = ["", "| claim | holds in | fails in | undecided in |", "|---|---|---|---|"]
     for statement, row in found.items():
-        where = {holds: [one for one, claim in row.items() if claim["holds"] is holds] for holds in VERDICTS}
-        if len(where[True]) == len(row):
-            groups[titles[0]].append(f"{statement}.")
-        elif where[True]:
-            parts = [f"{word} in {', '.join(where[holds])}" for holds, word in VERDICTS.items() if where[holds]]
-            groups[titles[1]].append(f"{statement}: {'; '.join(parts)}.".replace("**", ""))
-        elif where[False]:
-            fails = f"fails in {len(where[False])} of {len(row)}"
-            groups[titles[2]].append(f"{statement} ({fails}).")
-        else:
-            groups[titles[3]].append(f"{statement}.")
-    lines: list[str] = []
-    for title, told in groups.items():
-        if told:
-            lines += ["", f"**{title}:**", "", *(f"- {one}" for one in told)]
+        readings = ([one for one, claim in row.items() if claim["holds"] is holds] for holds in VERDICTS)
+        cells = ("all" if len(names) == len(row) else "; ".join(names) for names in readings)
+        lines.append(f"| {statement} | {' | '.join(cells)} |")
     return lines
 
 

@@ -140,7 +140,7 @@ def test_the_papers_own_numbers_hold(adaptive: Experiment) -> None:
     )
     told = [claim for claim in claims if claim.figure in ("neighborhood", "weights", "reports", "sigma-forwards")]
     assert {claim.statement: claim.holds for claim in told} == dict.fromkeys((claim.statement for claim in told), True)
-    assert claim_about(claims, "They save about a quarter").ours == pytest.approx(0.739, abs=1e-3)
+    assert claim_about(claims, "Neighborhood utilities save about a quarter").ours == pytest.approx(0.739, abs=1e-3)
     assert claim_about(claims, "At σ = 0 without a limit adaptive forwards 29 %").ours == pytest.approx(0.711, abs=1e-3)
 
 
@@ -152,7 +152,7 @@ def test_a_count_that_is_a_quarter_off_fails_and_reports_are_held_against_the_pa
     claims = evaluate_claims(results_of(adaptive, delivery_ratio={}, forwards=forwards, reports_over_links=reports))
     assert claim_about(claims, "Weights 1 : 0: 244,077 forwards").holds is False
     assert claim_about(claims, "At a fixed interval: 36,244 reports over links").holds is False
-    assert claim_about(claims, "If they adapt: 10,771 reports over links").holds is True
+    assert claim_about(claims, "If reports adapt: 10,771 reports over links").holds is True
 
 
 def test_a_claim_fails_if_one_of_its_steps_does(adaptive: Experiment) -> None:

@@ -16,7 +16,7 @@ SHORT = {"duration_s": 30.0, "measure.to_s": 28.0, **{f"publish.{place}.to_s": 2
 
 def compared() -> list[str]:
     """What the page's command compares."""
-    (named,) = re.findall(r"--protocols \\\n\s*(\S+)", (ROOT / "docs" / "head-to-head.md").read_text())
+    (named,) = re.findall(r"--protocols \\\n\s*(\S+)", (ROOT / "docs" / "results-head-to-head.md").read_text())
     return str(named).split(",")
 
 

@@ -71,26 +71,42 @@ class Community(MobilityModel, frozen=True, kw_only=True):
     columns: Annotated[Squares, Meta(description="squares of the grid from left to right")] = 8
     rows: Annotated[Squares, Meta(description="squares of the grid from bottom to top")] = 8
     # The paper gives no number of groups. Ten is the default of the model's own generator.
-    groups: Annotated[int, Meta(ge=1, le=1_000_000, description="each lives in a square of its own")] = 10
+    groups: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="each has a square of its own; not more than squares or nodes",
+        ),
+    ] = 10
     # [004 §5.2] Sixteen in the table of utility weights, the only number that is given.
-    travelers: Annotated[int, Meta(ge=0, le=1_000_000, description="nodes that always go to another group")] = 16
+    travelers: Annotated[
+        int, Meta(ge=0, le=1_000_000, description="how many nodes always move on to another square")
+    ] = 16
     # [004 §5.1.2]
-    speed_min_mps: Annotated[Speed, Meta(description="the slowest of those that do not travel")] = 1.0
-    speed_max_mps: Annotated[Speed, Meta(description="the fastest of those that do not travel")] = 10.0
-    traveler_speed_mps: Annotated[Speed, Meta(description="of every traveler")] = 20.0
+    speed_min_mps: Annotated[Speed, Meta(description="lowest speed of nodes that are no travelers")] = 1.0
+    speed_max_mps: Annotated[Speed, Meta(description="highest speed of nodes that are no travelers")] = 10.0
+    traveler_speed_mps: Annotated[Speed, Meta(description="speed of every traveler")] = 20.0
     # Each node keeps the speed it was given, as in the model's generator; "leg" draws one for each leg.
-    speed_drawn: Annotated[Literal["node", "leg"], Meta(description="a speed for each node or for each leg")] = "node"
+    speed_drawn: Annotated[
+        Literal["node", "leg"], Meta(description="node: one speed for each node; leg: a new one for each leg")
+    ] = "node"
     # Both as in the model's generator.
-    rewiring: Annotated[Share, Meta(description="share of ties within groups that lead out of them")] = 0.1
-    threshold: Annotated[float, Meta(gt=0, lt=0.5, description="weak ties are below it, strong ones above 1 - it")] = (
-        0.1
-    )
+    rewiring: Annotated[
+        Share, Meta(description="probability that a tie within a group is replaced by one to another group")
+    ] = 0.1
+    threshold: Annotated[
+        float, Meta(gt=0, lt=0.5, description="weak ties are from 0 to this, strong ties from 1 minus this to 1")
+    ] = 0.1
     # Deterministic as the paper has it: "the group of hosts that exert the highest attraction".
     choice: Annotated[
-        Literal["deterministic", "probabilistic"], Meta(description="the most attractive square, or one by attraction")
+        Literal["deterministic", "probabilistic"],
+        Meta(description="the square of highest attraction, or one drawn in proportion to attraction"),
     ] = "deterministic"
     # Only for probabilistic choice; the generator's value.
-    drift: Annotated[Share, Meta(description="attraction that every square has on top")] = 0.01
+    drift: Annotated[
+        Share, Meta(description="with probabilistic choice, what is added to the attraction of every square")
+    ] = 0.01
 
     def __post_init__(self) -> None:
         if self.speed_min_mps > self.speed_max_mps:

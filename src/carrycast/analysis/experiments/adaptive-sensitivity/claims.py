@@ -197,7 +197,7 @@ COMPARISONS = (
     ),
     SettingComparison(
         "reports",
-        "if they adapt 10,771 reports go over links",
+        "if reports adapt, 10,771 go over links",
         metric="reports_over_links",
         left="adaptive reports",
         right=None,

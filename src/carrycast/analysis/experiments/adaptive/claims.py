@@ -54,7 +54,9 @@ def check_links(builder: "AdaptiveClaims") -> Iterator[Claim]:
     ]
     yield builder.claim("tau", "At τ = 0.1 spcast without storing is the worst", worst, below=0.0, note=ROBUST)
     rising = builder.steps("tau", protocol=bare)
-    yield builder.claim("tau", "Its delivery rises with τ", rising, above=0.0, note=ROBUST)
+    yield builder.claim(
+        "tau", "Spcast without storing delivers more with each step of τ", rising, above=0.0, note=ROBUST
+    )
     same = builder.over_tau(random, spcast, high)
     yield builder.claim(
         "tau",
@@ -98,7 +100,7 @@ def check_links(builder: "AdaptiveClaims") -> Iterator[Claim]:
     cases = [
         ClaimCase(f"τ = {tau}", builder.ratio(at(protocol=bare, tau=tau), at(protocol=spcast, tau=tau))) for tau in high
     ]
-    yield builder.claim("tau-forwards", "Without storing there are fewer (ratio)", cases, below=1.0)
+    yield builder.claim("tau-forwards", "Spcast without storing forwards less than spcast (ratio)", cases, below=1.0)
 
 
 def check_buffers(builder: "AdaptiveClaims") -> Iterator[Claim]:
@@ -164,10 +166,12 @@ def check_neighborhood(builder: "AdaptiveClaims") -> Iterator[Claim]:
     paper = 279_904 / 378_621
     text = "Neighborhood utilities save forwards (ratio)"
     yield builder.claim("neighborhood", text, saved, below=1.0, paper=paper, note=STUDIED)
-    text = "They save about a quarter (ratio)"
+    text = "Neighborhood utilities save about a quarter of the forwards (ratio)"
     yield builder.claim("neighborhood", text, saved, equals=paper, tolerance=NEAR, paper=paper, note=STUDIED)
     cost = [ClaimCase("", builder.difference(at(), without))]
-    yield builder.claim("neighborhood", "They cost less than 4 points of delivery", cost, above=-0.04, paper=-0.0371)
+    yield builder.claim(
+        "neighborhood", "Neighborhood utilities cost less than 4 points of delivery", cost, above=-0.04, paper=-0.0371
+    )
     for of, name, delivery, forwards in ((at(), "With", 0.9354, 279_904.0), (without, "Without", 0.9725, 378_621.0)):
         yield builder.number("neighborhood", f"{name} neighborhood utilities", of, delivery)
         yield builder.count("neighborhood", f"{name} neighborhood utilities", of, forwards)
@@ -211,13 +215,15 @@ def check_reports(builder: "AdaptiveClaims") -> Iterator[Claim]:
     yield builder.claim("reports", text, fewer, equals=paper, tolerance=NEAR, paper=paper, note=ROBUST)
     less = [ClaimCase("", builder.ratio(adapting, at()))]
     paper = 243_034 / 279_904
-    yield builder.claim("reports", "They save some forwards (ratio)", less, equals=paper, tolerance=NEAR, paper=paper)
+    yield builder.claim(
+        "reports", "Reports that adapt save some forwards (ratio)", less, equals=paper, tolerance=NEAR, paper=paper
+    )
     cost = [ClaimCase("", builder.difference(adapting, at()))]
-    text = "They cost few points of delivery: less than 5"
+    text = "Reports that adapt cost less than 5 points of delivery"
     yield builder.claim("reports", text, cost, above=-ALIKE, paper=0.9075 - 0.9354)
     yield builder.number("reports", "With reports that adapt", adapting, 0.9075)
     yield builder.count("reports", "With reports that adapt", adapting, 243_034.0)
-    for of, name, paper in ((at(), "At a fixed interval", 36_244.0), (adapting, "If they adapt", 10_771.0)):
+    for of, name, paper in ((at(), "At a fixed interval", 36_244.0), (adapting, "If reports adapt", 10_771.0)):
         yield builder.count("reports", name, of, paper, REPORTS, "reports over links")
 
 

@@ -178,7 +178,7 @@ def check_load_ratio(results: Results, validity_s: int, paper: float) -> Claim:
 
 
 def check_load(results: Results, setting: str, name: str, paper_kb: float) -> Claim:
-    """Check the mean load. It depends on the size of messages; the ratios do not (docs/asp.md)."""
+    """Check the mean load. It depends on the size of messages; the ratios do not (docs/results-asp.md)."""
     found = confidence_interval(results.select(_at(setting), "sent_per_node_bytes").values())
     paper = 1000 * paper_kb
     return make_claim(
