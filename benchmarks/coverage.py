@@ -1,7 +1,7 @@
 """How often the intervals of `carrycast.analysis.spark.statistics` cover the true mean, and how often chance decides
 a claim.
 
-`python -m benchmarks.coverage` prints both tables of docs/metrics.md.
+`python -m benchmarks.coverage` prints both tables of docs/statistics.md.
 """
 
 import math

@@ -4,8 +4,11 @@ A page that lists commands, keys, metrics or columns is never written by hand, s
 """
 
 import argparse
+import ast
 import inspect
+import itertools
 import re
+import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -22,13 +25,18 @@ from carrycast.node.link.config import InterfaceSection
 from carrycast.node.link.udp import UdpSettings
 from carrycast.sim.scenario import Scenario
 from carrycast.trace import (
+    COLUMN_MEANINGS,
     EVENT_COLUMNS,
+    KIND_MEANINGS,
     METRICS,
     ONE_METRICS,
     SUBSCRIPTION_COLUMNS,
     TRACE_COLUMNS,
     Kind,
 )
+
+SQL_TYPES = {"string": "string", "double": "double", "int64": "bigint", "int32": "int", "bool": "boolean"}
+"""The types of columns, as Spark names them."""
 
 
 def cli_page() -> str:
@@ -168,7 +176,7 @@ def trace_page() -> str:
     lines = [
         "# Trace columns",
         "",
-        "The tables of a trace, the same in every environment.",
+        "The tables of a trace, the same in every environment. A value that a row does not have is null.",
         "[Traces](traces.md) explains how to record and query them.",
     ]
     for name, columns in (
@@ -176,15 +184,13 @@ def trace_page() -> str:
         ("events", EVENT_COLUMNS),
         ("subscriptions", SUBSCRIPTION_COLUMNS),
     ):
-        lines += ["", f"## Table `{name}`", "", "| column | type |", "|---|---|"]
-        lines += [f"| `{column}` | {kind} |" for column, kind in columns]
-    kinds = ", ".join(f"`{kind.value}`" for kind in Kind)
-    lines += [
-        "",
-        "## Kinds of rows",
-        "",
-        f"The column `kind` has one of these values: {kinds}. A protocol may note kinds of its own.",
-    ]
+        lines += ["", f"## Table `{name}`", "", "| column | type | meaning |", "|---|---|---|"]
+        lines += [
+            f"| `{column}` | {SQL_TYPES[kind]} | {_cell(COLUMN_MEANINGS[name][column])} |" for column, kind in columns
+        ]
+    lines += ["", "## Kinds of rows", "", "The column `kind` has one of these values, or a kind that a protocol notes."]
+    lines += ["", "| kind | what happened |", "|---|---|"]
+    lines += [f"| `{kind.value}` | {_cell(KIND_MEANINGS[kind])} |" for kind in Kind]
     return "\n".join(lines) + "\n"
 
 
@@ -239,7 +245,7 @@ def _struct_pages(root: type[msgspec.Struct], title: str, hidden: tuple[str, ...
                     path += ".NAME"
                 tag = nested.__struct_config__.tag
                 said = f" ({nested.__struct_config__.tag_field} = {tag!r})" if tag is not None else ""
-                listed = "list" in str(hint) or "tuple" in str(hint)
+                listed = typing.get_origin(hint) in (list, tuple)
                 waiting.append((f"`[[{path}]]`{said}" if listed else f"`[{path}]`{said}", nested))
     return "\n".join(sections) + "\n"
 
@@ -282,18 +288,26 @@ def _field_docs(kind: type) -> dict[str, str]:
             source = inspect.getsource(cls)
         except (OSError, TypeError):
             continue
-        for name, text in re.findall(r'^    (\w+): [^\n]+\n    """(.*?)"""', source, re.DOTALL | re.MULTILINE):
-            found[name] = " ".join(text.split())
+        (parsed,) = ast.parse(textwrap.dedent(source)).body
+        assert isinstance(parsed, ast.ClassDef)
+        for field, text in itertools.pairwise(parsed.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                found[ast.unparse(field.target)] = " ".join(str(text.value.value).split())
     return found
 
 
 def _summary(kind: type) -> str:
     """The first paragraph of a class's text."""
-    return " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split())
+    return _linked(" ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split()))
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return _linked(text.replace("|", "\\|"))
+
+
+def _linked(text: str) -> str:
+    """A text of the code, in which the names of pages become links."""
+    return re.sub(r"\bdocs/([\w-]+\.md)\b", r"[\1](\1)", text)
 
 
 def toml_text(value: object) -> str:
@@ -301,7 +315,8 @@ def toml_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {toml_text(item)}" for key, item in value.items()) + " }" if value else "{}"
+        items = [f"{key} = {toml_text(item)}" for key, item in value.items() if item is not None]
+        return "{ " + ", ".join(items) + " }" if items else "{}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(toml_text, value)) + "]"
     return f'"{value}"' if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)

@@ -81,7 +81,7 @@ def watch(command: Written) -> None:
 
 def test_no_page_is_left_out() -> None:
     told = {"README.md", "docs/access.md", "docs/live.md", "docs/live-configuration.md", "docs/player.md"}
-    told |= {"docs/metrics.md", "docs/policy.md"}
+    told |= {"docs/traces.md", "docs/policy.md"}
     # That one is followed by `tests/gateway/test_tutorial.py`.
     assert set(pages_with("live")) == told | {"docs/mqtt.md"}
 
@@ -153,7 +153,7 @@ def test_the_traces_of_nodes_are_judged_as_one_network(street: Path, spark: Spar
             assert subscriber.wait(PATIENCE_S) == 0
         for node in nodes:
             assert stop(node)[0] == 0
-    for command in of_page("docs/metrics.md", "live"):
+    for command in of_page("docs/traces.md", "live"):
         done = call(*command.words)
         assert done.status == 0, done.err
         assert re.search(r"^delivery_ratio +1 ", done.out, re.MULTILINE), done.out

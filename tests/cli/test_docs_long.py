@@ -1,6 +1,7 @@
 """The commands in the docs that take long, shortened where an option allows it: all else is as the page has it.
 
-Those of the README and of the metrics run with all tests, since a newcomer copies them; the rest with `make test-all`.
+Those of the README, of traces and of metrics run with all tests, since a newcomer copies them; the rest with `make
+test-all`.
 """
 
 import shutil
@@ -13,7 +14,7 @@ from carrycast.cli import parser
 from tests.cli.console import EXAMPLES, call
 from tests.cli.docs_pages import SHORT_S, Written, of_page, pages_with
 
-ALWAYS = ("README.md", "docs/metrics.md")
+ALWAYS = ("README.md", "docs/traces.md", "docs/custom-metrics.md")
 SEEDS = {"compare": "1", "reproduce": "1", "sweep": "2"}
 
 
@@ -57,11 +58,11 @@ class Desk:
 
     def prepare(self, page: str) -> None:
         """What the page takes for granted: an experiment of the reader's own, and what it or another has left."""
-        if page in ("docs/experiments.md", "docs/metrics.md"):
+        if page in ("docs/experiments.md", "docs/traces.md"):
             self.run(["new", "experiment", "my"])
             file = self.folder / "my" / "experiment.toml"
             file.write_text(file.read_text().replace('\nscenario = "', '\ntrace = "deliveries"\nscenario = "', 1))
-        if page == "docs/metrics.md":
+        if page == "docs/traces.md":
             self.run(["sweep", "my/experiment.toml", "--runs", "1"])
         if page == "docs/player.md":
             self.run(["reproduce", "adaptive", "--quick", "--runs", "1"])

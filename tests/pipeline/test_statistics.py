@@ -218,7 +218,7 @@ def test_runs_that_are_all_alike_know_what_they_did_not_see() -> None:
     apart = confidence_interval([0.2] * 5, DIFFERENCE_OF_SHARES)
     assert [apart.low, apart.high] == pytest.approx([0.2 - unseen * 1.2, 0.2 + unseen * 0.8])
     assert confidence_interval([0.2] * 5) == Interval(5, 0.2, None, None)
-    # Of ten runs that deliver all, docs/metrics.md says 0.69; of a hundred 0.96.
+    # Of ten runs that deliver all, docs/statistics.md says 0.69; of a hundred 0.96.
     assert confidence_interval([1.0] * 10, SHARE).low == pytest.approx(0.69, abs=0.005)
     assert confidence_interval([1.0] * 100, SHARE).low == pytest.approx(0.96, abs=0.005)
 

@@ -98,7 +98,8 @@ def _type_text(hint: object) -> str:
     arguments = [part for part in typing.get_args(hint) if part is not type(None)]
     origin = typing.get_origin(hint)
     if origin in (list, tuple) and arguments[1:] in ([], [Ellipsis]):
-        return f"list of {_type_text(arguments[0])}"
+        element = _type_text(arguments[0])
+        return "list of tables" if element == "table" else f"list of {element}"
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return "table"
     if isinstance(hint, type) and issubclass(hint, enum.Enum):

@@ -49,7 +49,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "sql",
         help="ask what runs and traces hold, in SQL",
         description="Ask in SQL what folders hold, on Spark: the views runs, trace, events and subscriptions. "
-        "docs/traces.md has their columns.",
+        "docs/traces.md describes them.",
     )
     sql.add_argument("directories", nargs="+", type=Path, metavar="DIR", help="what sweep, or run --trace, wrote")
     sql.add_argument("question", metavar="QUESTION", help='such as "select kind, count(*) from trace group by kind"')

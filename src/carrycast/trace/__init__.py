@@ -88,7 +88,9 @@ if TYPE_CHECKING:
         unsubscription_row as unsubscription_row,
     )
     from carrycast.trace.schema import (
+        COLUMN_MEANINGS as COLUMN_MEANINGS,
         EVENT_COLUMNS as EVENT_COLUMNS,
+        KIND_MEANINGS as KIND_MEANINGS,
         SUBSCRIPTION_COLUMNS as SUBSCRIPTION_COLUMNS,
         TRACE_COLUMNS as TRACE_COLUMNS,
         Kind as Kind,
@@ -120,7 +122,8 @@ __getattr__, __dir__ = lazy_exports(
         "rows": "Transfer answer_row close_row delivery_row drop_row encode_event event_size_bytes fact_row "
         "lifecycle_row link_change_row link_row processor_error publication_row refusal_row "
         "request_row subscription_row unsubscription_row",
-        "schema": "EVENT_COLUMNS Kind Level Row SUBSCRIPTION_COLUMNS TRACE_COLUMNS arrow_schema",
+        "schema": "COLUMN_MEANINGS EVENT_COLUMNS KIND_MEANINGS Kind Level Row SUBSCRIPTION_COLUMNS "
+        "TRACE_COLUMNS arrow_schema",
         "writer": "PART_ROWS Trace save_tables",
     },
 )

@@ -1,6 +1,7 @@
 """The trace schema of all environments."""
 
 import enum
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -93,8 +94,6 @@ EVENT_COLUMNS = (
     ("counted", "bool"),
     ("processor", "string"),
 )
-"""`attributes` is a JSON object. `derived_from` has the ids of the events from which `processor` produced this one,
-separated by blanks. `counted` is true if the event was published in the measured window."""
 
 SUBSCRIPTION_COLUMNS = (
     ("run", "string"),
@@ -106,7 +105,75 @@ SUBSCRIPTION_COLUMNS = (
     ("to_s", "double"),
     ("processor", "string"),
 )
-"""`processor`: events that match the filter go to it, and its output is delivered."""
+
+COLUMN_MEANINGS: Mapping[str, Mapping[str, str]] = {
+    "trace": {
+        "run": "the name of the run; the same in all tables",
+        "time_s": "seconds since the start of a simulated run, or since 1970 for a live one, in whole microseconds",
+        "node": "the node at which it happened",
+        "layer": "`dissemination`, `routing`, `discovery`, or `link` for the layer below them",
+        "kind": "the kind of fact; a protocol may note kinds of its own",
+        "message": "of a frame: the type of its message",
+        "class": "of a frame: `data`, `control` or `discovery`",
+        "event": "the event that the row is about",
+        "subscription": "the subscription, or the request, that the row is about",
+        "peer": "of a sent frame: the receiver, null for a broadcast; of a received frame: the sender; "
+        "of a link: the neighbor",
+        "interface": "of a frame or a link: the interface",
+        "size_bytes": "of a frame: its bytes on the wire; of `publish`: those of the event alone",
+        "hops": "how many hops the event has made",
+        "reason": "of a drop or a lost link: the reason",
+        "value": "a number that belongs to the fact, such as the cost of a link",
+    },
+    "events": {
+        "run": "the name of the run",
+        "event": "the id of the event",
+        "source": "the node that published it",
+        "time_s": "when it was published",
+        "attributes": "its attributes, as a JSON object",
+        "size_bytes": "the size of the event alone",
+        "lease_s": "its lease",
+        "access": "its access policy: a filter over the attributes of subscriptions",
+        "derived_from": "the ids of the events from which a processor derived it, separated by blanks",
+        "counted": "whether it was published in the measured window",
+        "processor": "the processor that derived it",
+    },
+    "subscriptions": {
+        "run": "the name of the run",
+        "subscription": "the id of the subscription",
+        "node": "the subscriber",
+        "filter": "its filter",
+        "attributes": "the attributes that access policies test, as a JSON object",
+        "from_s": "when it began",
+        "to_s": "when it ended; it does not stand at this time any more; null: it stood to the end of the run",
+        "processor": "the processor that transforms the events that the filter selects",
+    },
+}
+"""The meaning of each column, for the reference."""
+
+KIND_MEANINGS: Mapping[Kind, str] = {
+    Kind.PUBLISH: "an application published an event, or a processor derived one",
+    Kind.SUBSCRIBE: "a subscription began",
+    Kind.UNSUBSCRIBE: "a subscription ended",
+    Kind.DELIVER: "an event was delivered to an application",
+    Kind.REQUEST: "an application requested stored events",
+    Kind.ANSWER: "an application received one stored event",
+    Kind.CLOSE: "a request was closed; the value is 1 if the answer was complete",
+    Kind.SEND: "a frame was transmitted for the first time",
+    Kind.RETRY: "a frame was transmitted again",
+    Kind.RECEIVE: "a node received a frame",
+    Kind.DROP: "something was dropped; the column `reason` says why",
+    Kind.STORE: "a copy of an event was put into the buffer of a node",
+    Kind.EVICT: "a copy of an event left the buffer of a node",
+    Kind.LINK_UP: "a node learned of a link",
+    Kind.LINK_DOWN: "a node learned of the loss of a link",
+    Kind.LINK_CHANGED: "a node learned of a new cost of a link",
+    Kind.PROCESSOR_ERROR: "a call of a processor failed",
+    Kind.START: "a node started",
+    Kind.STOP: "a node stopped",
+    Kind.CRASH: "a node crashed",
+}
+"""The meaning of each kind of row, for the reference."""
 
 
 VERSION = 2

@@ -19,30 +19,38 @@ Time = Annotated[float, Meta(ge=0, le=1e9)]
 
 
 class ApplicationEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[[applications]]` of a scenario: some nodes run an application."""
+    """One `[[applications]]` of a scenario: the selected nodes run an application."""
 
     name: str
+    """The application; `carrycast applications` lists them."""
     nodes: Selection = "all"
+    """The nodes that run it: all, a number, a share, a list of ids, or a role."""
     settings: dict[str, object] = {}
+    """The application's settings; `carrycast applications NAME` lists them."""
 
 
 class CommandEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[[command]]` of a scenario: somebody at some nodes tells an application to do something."""
+    """One `[[command]]` of a scenario: a user of the selected nodes gives an application a command."""
 
     application: str
+    """The application that receives the command."""
     verb: str
+    """The command, by the name that the application has for it."""
     nodes: Selection = "all"
+    """The nodes whose application receives it: all, a number, a share, a list of ids, or a role."""
     at_s: Time = 0.0
+    """When the command is given."""
     body: dict[str, object] = {}
+    """The arguments of the command, as the application defines them."""
     file: InputFile | None = None
-    """Its content is the `text` of the body."""
+    """A file whose content becomes the argument `text`."""
 
 
 class Calendar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[calendar]` of a scenario: what a right clock shows at time 0. A node's own is off as far as its clock is."""
+    """`[calendar]` of a scenario: the date and time at time 0. A node with a skewed clock has a skewed calendar."""
 
     start: Annotated[datetime, Meta(tz=False)] = datetime(2000, 1, 1)
-    """In UTC."""
+    """The date and time at time 0, in UTC."""
     ahead_s: Annotated[int, Meta(ge=-50_400, le=50_400)] = 0
     """How far local time is ahead of UTC."""
 

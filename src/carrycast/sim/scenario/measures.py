@@ -55,33 +55,13 @@ def aggregate(values: Sequence[float], statistic: str) -> float | None:
 
 
 class RequestedMetric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One metric more, `name`. What it counts:
+    """An additional metric: one `[[measure.more]]` of a scenario, or one `[[measures]]` of an experiment.
 
-    `facts`: how often protocols noted `fact`; with `distinct`, about how many different events.
-    `sources`: the counted source messages that reached a node in some form: as they were published, or in what
-    processors made of them; the mean over `nodes`. With `within_s`, no later than that after their publication.
-    `reached`: the counted source messages that came, in some form, to any node but their own.
-    `missed`: the source messages that `fact` was noted about and that never reached a node; the mean over `nodes`.
-    `load`: bytes that a node sent, on average, as its protocol handed them over: neither beacons nor the radio's
-    repetitions.
-    `reports`: messages without an event that went over links in the measured window: each once for each node that heard
-    it.
-    `bytes`: bytes handed to the radio in the measured window, beacons too: `per` node and second, per node, or in all;
-    of some `layers`, some classes of `traffic` and some `messages` alone if they are named. With `repetitions`, as
-    often as they were on the air.
-    `routed`: what protocols handed to their routers in the measured window, in `unit`s, `per` node and second, per node
-    or in all: some `messages` alone if they are named, and those of nodes of a `role`.
-    `values`: the mean of the values that were noted with `fact` in the measured window, or another `of` them; those of
-    nodes of a `role`.
-    `ratio`: how often `fact` was noted, for each time that `against` was.
-    `pairs`: of the pairs of an event counted and a subscription that it should serve, the share that were served: as
-    `delivery_ratio`, but each of a node's clients counts.
-    `probe`: a sample every `every_s`, kept as a series over time; the metric is the mean of those in the measured
-    window, or another `of` them. `load`, `energy`, `free_memory_bytes` and `neighbors` are read at each node, `hops`
-    between each two, of a `role` if it is named, and put together by `across`; a protocol may offer others.
+    docs/requested-metrics.md defines each kind of metric (`counts`).
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)]
+    """The name of the metric in tables, figures and claims."""
     counts: Literal[
         "facts",
         "sources",
@@ -96,23 +76,39 @@ class RequestedMetric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         "ratio",
         "pairs",
     ]
+    """The kind of the metric; docs/requested-metrics.md defines each."""
     fact: str = ""
+    """For `facts`, `missed`, `values` and `ratio`: the kind of fact that protocols note."""
     against: str = ""
+    """For `ratio`: the kind of fact in the denominator."""
     nodes: list[Annotated[int, Meta(ge=0)]] = []
+    """For `sources` and `missed`: the nodes over which the mean is taken."""
     within_s: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    """For `sources`: how long after its publication a source message may arrive and be counted."""
     distinct: bool = False
+    """For `facts`: count the different events that the facts are about."""
     layers: list[Literal["discovery", "routing", "dissemination"]] = []
+    """For `bytes`: only frames of these layers; all by default."""
     traffic: list[Literal["data", "control", "discovery"]] = []
+    """For `bytes`: only frames of these traffic classes; all by default."""
     messages: list[str] = []
-    """Types of messages, by the names that traces have for them."""
+    """For `bytes` and `routed`: only these message types, by their names in traces; all by default."""
     per: Literal["node_second", "node", "run"] = "node_second"
+    """For `bytes` and `routed`: per node and second, per node, or the total of the run."""
     repetitions: bool = False
+    """For `bytes`: whether a frame that the radio repeats counts once for each repetition."""
     role: str = ""
+    """For `routed`, `values` and `probe`: only nodes of this role; all by default."""
     unit: Literal["bytes", "bits", "messages"] = "bytes"
+    """For `routed`: the unit."""
     of: Statistic = "mean"
+    """For `values` and `probe`: the statistic over values, or over samples."""
     across: Statistic = "mean"
+    """For `probe`: the statistic over nodes that makes one sample."""
     probe: str = ""
+    """For `probe`: the built-in probe or the protocol's own probe that is sampled."""
     every_s: Annotated[float, Meta(ge=0.001, le=1e7)] = 10.0
+    """For `probe`: the time between two samples."""
 
     def meaning(self) -> str:
         """For readers of a report."""

@@ -17,11 +17,11 @@ class Role(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A role whose nodes depend on those of others: `{ nodes = 5, within = "consumers", apart = ["producers"] }`."""
 
     nodes: Selection = "all"
-    """All that are left, a number of them, a share of them, or a list."""
+    """All nodes that remain, a number of them, a share of them, or a list of ids."""
     within: Name | None = None
-    """Only nodes that have this role."""
+    """Only nodes that have this role are drawn."""
     apart: list[Name] = []
-    """Only nodes that have none of these."""
+    """Only nodes that have none of these roles are drawn."""
 
 
 RoleEntry: TypeAlias = Selection | Role

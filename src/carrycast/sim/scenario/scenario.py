@@ -49,35 +49,43 @@ DEFAULT_AREA_M = (1000.0, 1000.0)
 class OracleDiscovery(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="mode", tag="oracle"
 ):
-    """The simulator tells nodes of their links the moment they change."""
+    """The simulator reports links to nodes at the moment when they change."""
 
 
 class NoDiscovery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="mode", tag="none"):
-    """Nodes are told of no links; for protocols that find their neighbors by themselves."""
+    """Nodes are told of no links; for protocols that discover their neighbors themselves."""
 
 
 class BeaconMode(BeaconSettings, frozen=True, tag_field="mode", tag="beacon"):
-    """Nodes find their links by beacons, as live nodes do."""
+    """Nodes discover their links by beacons, as live nodes do."""
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which events count: those published in this window. And which metrics are wanted besides the usual ones."""
+    """`[measure]` of a scenario: the window of publications that metrics count, and additional metrics."""
 
     from_s: Time = 0.0
+    """Only events published from this time on are counted."""
     to_s: Time | None = None
+    """Only events published until this time are counted; by default until the end of the run."""
     more: list[RequestedMetric] = []
+    """Additional metrics."""
 
 
 class ProcessorEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[[processors]]` of a scenario: a function that some nodes can run."""
+    """One `[[processors]]` of a scenario: a function from events to events that the selected nodes can run."""
 
     id: Annotated[str, Meta(min_length=1, max_length=64)]
+    """The name by which subscriptions refer to the processor."""
     function: FunctionInFile
     """`file.py:name`, the file relative to the scenario's folder."""
     nodes: Selection
+    """The nodes that can run it: all, a number, a share, a list of ids, or a role."""
     filter: str = "true"
+    """The events that it processes."""
     inputs: Annotated[int, Meta(ge=1, le=64)] = 1
+    """How many events one call takes."""
     cost_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+    """How long one call takes."""
 
     def processor(self) -> Processor:
         """What the protocol is told."""
@@ -88,12 +96,17 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One `[[wires]]` of a scenario: an interface over which some nodes are always linked."""
 
     interface: Annotated[str, Meta(min_length=1, max_length=32)] = "ethernet"
+    """The name of the interface."""
     between: list[tuple[int, int]] = []
+    """Pairs of nodes that are linked."""
     tree: Annotated[int, Meta(ge=1, le=1000)] | None = None
-    """Instead: all nodes in a balanced tree from node 0, each with so many children; 1 makes a line."""
+    """Instead of `between`: all nodes form a balanced tree from node 0 with this many children each; 1 is a line."""
     delay_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0001
+    """The time from the end of a transmission to its reception."""
     rate_bps: Annotated[float, Meta(ge=1, le=1e12)] | None = None
+    """The data rate. Without it frames take no time and never queue."""
     queue: Annotated[int, Meta(ge=1, le=1_000_000)] = 50
+    """How many frames may wait for the one being sent; more are dropped as `queue_full`."""
 
     def pairs(self, nodes: int) -> list[tuple[int, int]]:
         """Whom it joins, in a network of so many nodes."""
@@ -107,37 +120,62 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything about a run but its seed. `mobility`, `radio`, `protocol` and `router` keep the tables as written."""
+    """Everything about a run except its seed."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)] = "scenario"
+    """The name of the scenario; by default the file's name."""
     description: str = ""
+    """A description for readers."""
     duration_s: Annotated[float, Meta(gt=0, le=1e7)]
+    """How long the run lasts."""
     nodes: Annotated[int, Meta(ge=1, le=1_000_000)]
+    """The number of nodes; their ids are 0, 1, ..."""
     area_m: tuple[Annotated[float, Meta(gt=0, le=1e7)], Annotated[float, Meta(gt=0, le=1e7)]] = DEFAULT_AREA_M
+    """The rectangle in which nodes move, from (0, 0) to this corner."""
     mobility: dict[str, object] | None = None
+    """The movement model, `model`, and its settings."""
     contacts: InputFile | None = None
-    """Instead of mobility: a contact plan (.parquet) or a file of ONE's CONN events."""
+    """Instead of `mobility`: a contact plan (.parquet), or a file with CONN events of the ONE."""
     radio: dict[str, object] = {}
+    """The radio model, `model`, and its settings; by default `disk`."""
     wires: list[Wire] = []
+    """Interfaces over which nodes are always linked."""
     discovery: OracleDiscovery | BeaconMode | NoDiscovery = BeaconMode()
-    """Beacons by default: they exist in every environment, with their cost."""
+    """How nodes discover their neighbors. Beacons exist in every environment, with their cost."""
     protocol: dict[str, object] = {}
+    """The protocol, `name`, perhaps a `variant` and a `router`, and its settings."""
     router: dict[str, object] | None = None
+    """The router, `name`, and its settings, for protocols that use one; by default the protocol's own."""
     roles: dict[str, RoleEntry] = {}
+    """Names of groups of nodes: each a selection of nodes, or a table that refers to other roles."""
     subscribe: list[SubscribeEntry] = []
+    """The subscriptions."""
     publish: list[PublishEntry] = []
+    """The publications."""
     advertise: list[AdvertiseEntry] = []
+    """The advertisements of repositories and publishers."""
     request: list[RequestEntry] = []
+    """The requests for stored events."""
     processors: list[ProcessorEntry] = []
+    """The functions from events to events that nodes can run."""
     applications: list[ApplicationEntry] = []
+    """The applications that nodes run above their protocol."""
     command: list[CommandEntry] = []
+    """The commands that users give to applications during the run."""
     calendar: Calendar = Calendar()
+    """The date and time at time 0."""
     faults: list[Fault] = []
+    """The faults of the run."""
     service: ServiceSettings | None = None
+    """How long a node processes a message. Without it processing takes no time."""
     energy: EnergySettings | None = None
+    """The batteries of the nodes. Without it nodes know no charge."""
     computer: ComputerSettings = ComputerSettings()
+    """The resources of the machine that a node runs on."""
     measure: Measure = Measure()
+    """The window of publications that metrics count, and additional metrics."""
     trace: Level = Level.METRICS
+    """What the run records: only metrics, also deliveries, or every transmission, drop and link (`full`)."""
     base: str = "."
     """The folder from which relative file names are taken; set by `load_scenario`."""
 

@@ -49,80 +49,104 @@ MAX_REQUESTS = 1_000_000
 
 
 class SubscribeEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[[subscribe]]` of a scenario: some nodes subscribe to some filter."""
+    """One `[[subscribe]]` of a scenario: the selected nodes subscribe to a filter."""
 
     nodes: Selection = "all"
+    """The subscribers: all, a number, a share, a list of ids, or a role."""
     filter: str = "true"
-    """May name drawn values in braces: `topic = {topic}`."""
+    """The filter. A name in braces stands for a drawn value: `topic = {topic}`."""
     draw: dict[str, Drawable] = {}
+    """The values for names in braces: a value, or a table with `integers`, `uniform` or `choice`."""
     each: Annotated[int, Meta(ge=1, le=1000)] = 1
-    """Subscriptions per node; their filters differ."""
+    """How many subscriptions each node has; their filters differ."""
     at_s: Time = 0.0
+    """When the subscriptions begin."""
     until_s: Time | None = None
+    """When they end; by default they last to the end of the run."""
     attributes: dict[str, Drawable] = {}
-    """What access policies are asked about."""
+    """The attributes of the subscriber that access policies test; values may be drawn."""
     processor: str | None = None
-    """What the events that the filter selects pass through; what it makes of them is delivered."""
+    """The processor that transforms the events that the filter selects; its results are delivered."""
     state: str = ""
-    """The text that the processor begins with, as UTF-8."""
+    """The text with which the processor begins, as UTF-8."""
     history: bool = False
-    """Whether stored events from before the subscription are wanted."""
+    """Whether the subscriber also receives events that were stored before it subscribed."""
     births_per_s: Annotated[float, Meta(ge=1e-9, le=1e6)] | None = None
-    """Clients are born: at each node, from `at_s` to `until_s`, a subscription begins at random times, so many a second
-    on average."""
+    """Instead of one subscription: at each node, from `at_s` to `until_s`, subscriptions begin at random times, this
+    many per second on average."""
     lifetime_s: Annotated[float, Meta(ge=1e-6, le=1e9)] | None = None
-    """How long one that was born stays, on average; without it, to the end."""
+    """With `births_per_s`: how long a subscription lasts on average; by default to the end of the run."""
     parameters: dict[str, Drawable] = {}
-    """Instead: values, drawn for each subscription; the processor begins with them as a JSON object."""
+    """Instead of `state`: values, drawn for each subscription, with which the processor begins as a JSON object."""
 
 
 class PublishEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[[publish]]` of a scenario: some nodes publish, in one of three rhythms or as a file says."""
+    """One `[[publish]]` of a scenario: the selected nodes publish. Exactly one of `every_s`, `interval_s`, `count`
+    and `file` is given."""
 
     nodes: Selection = "all"
+    """The publishers: all, a number, a share, a list of ids, or a role."""
     attributes: dict[str, Drawable] = {}
+    """The attributes of the events: a value, or a table with `integers`, `uniform` or `choice`."""
     payload_bytes: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
+    """The size of the random payload of each event."""
     lease_s: Annotated[float, Meta(gt=0)] = 600.0
+    """The lease of each event; inf for events that never expire."""
     access: str | None = None
+    """The access policy: a condition on the attributes of subscribers."""
     from_s: Time = 0.0
+    """When the publications begin."""
     to_s: Time | None = None
+    """When they end; by default at the end of the run."""
     every_s: Annotated[float, Meta(ge=1e-6, le=1e9)] | None = None
-    """Each node publishes with this period, from a random phase on."""
+    """Each node publishes with this period, starting at a random phase."""
     count: Annotated[int, Meta(ge=0, le=10**12)] | None = None
-    """That many events in all, at random times by random nodes of these."""
+    """This many events in total, at random times by random nodes of the selection."""
     interval_s: Annotated[float, Meta(ge=1e-6, le=1e9)] | None = None
-    """One event after each interval, by random nodes of these."""
+    """One event after each interval, by a random node of the selection."""
     file: InputFile | None = None
-    """Events that somebody recorded, from `from_s` on; see `event_files`."""
+    """Recorded events (.csv or .jsonl), played from `from_s` on."""
 
 
 class AdvertiseEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[[advertise]]` of a scenario: some nodes keep events of a filter, or say that they will publish such."""
+    """One `[[advertise]]` of a scenario: the selected nodes store events of a filter, or announce that they will
+    publish such events."""
 
     nodes: Selection
+    """The advertisers: all, a number, a share, a list of ids, or a role."""
     filter: str = "true"
-    """May name drawn values in braces, as that of a subscription."""
+    """The filter. A name in braces stands for a drawn value, as in a subscription."""
     draw: dict[str, Drawable] = {}
+    """The values for names in braces, as in a subscription."""
     stored: bool = True
+    """Whether the nodes store such events and answer requests for them; false: they only announce publications."""
     at_s: Time = 0.0
+    """When the advertisement begins."""
     until_s: Time | None = None
+    """When it ends; by default at the end of the run."""
 
 
 class RequestEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[[request]]` of a scenario: some nodes ask for stored events, once or at random times."""
+    """One `[[request]]` of a scenario: the selected nodes request stored events, once or at random times."""
 
     nodes: Selection = "all"
+    """The requesters: all, a number, a share, a list of ids, or a role."""
     filter: str = "true"
+    """The filter. A name in braces stands for a drawn value, as in a subscription."""
     draw: dict[str, Drawable] = {}
+    """The values for names in braces, as in a subscription."""
     attributes: dict[str, Drawable] = {}
-    """What access policies are asked about."""
+    """The attributes of the requester that access policies test; values may be drawn."""
     patience_s: Annotated[float, Meta(gt=0, le=1e9)] = 10.0
+    """How long a request stays open."""
     at_s: Time | None = None
-    """Each of the nodes once, at this time."""
+    """Each node requests once, at this time."""
     rate_per_s: Annotated[float, Meta(ge=1e-9, le=1e6)] | None = None
-    """Instead: each of the nodes at random times, so many a second on average."""
+    """Instead of `at_s`: each node requests at random times, this many per second on average."""
     from_s: Time = 0.0
+    """With `rate_per_s`: when the requests begin."""
     to_s: Time | None = None
+    """With `rate_per_s`: when they end; by default at the end of the run."""
 
 
 class TimedSubscription(NamedTuple):

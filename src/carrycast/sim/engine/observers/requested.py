@@ -1,4 +1,4 @@
-"""The additional metrics that a scenario requests in `measure.more` (docs/metrics.md)."""
+"""The additional metrics that a scenario requests in `measure.more` (docs/requested-metrics.md)."""
 
 from array import array
 from collections.abc import Mapping, Sequence
