@@ -78,7 +78,7 @@ def scenario_page() -> str:
     intro = (
         "# Scenario keys\n\n"
         "Every key of a scenario file, with its type, its default and what it means.\n"
-        "[Scenarios](scenarios.md) explains how to write one. The keys of `[mobility]` and `[radio]` depend on the\n"
+        "[Write a scenario](scenarios.md) shows a complete one. The keys of `[mobility]` and `[radio]` depend on the\n"
         "model, those of `[protocol]` and `[router]` on the name: see\n"
         "[movement models and radios](reference-models.md) and [protocols](reference-protocols.md).\n"
     )
