@@ -4,6 +4,7 @@ import re
 import shutil
 import signal
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from urllib.request import urlopen
 import pytest
 from pyspark.sql import SparkSession
 
+from carrycast.node.config import config_from
 from tests.cli.console import EXAMPLES, REPOSITORY, call
 from tests.cli.docs_pages import BLOCK, Written, of_page, pages_with
 from tests.cli.nodes import running_node, started, status_of, stop, until, write_config
@@ -115,6 +117,17 @@ def test_python_programs_of_a_page_run(page: str, street: Path) -> None:
             assert (done.returncode, done.stderr) == (0, ""), program
             assert done.stdout or "print" not in program, program
             assert "None" not in done.stdout.splitlines(), "an event arrives in time"
+
+
+@pytest.mark.parametrize("page", ["live.md", "live-configuration.md"])
+def test_configurations_of_a_page_are_accepted(page: str, tmp_path: Path) -> None:
+    text = (REPOSITORY / "docs" / page).read_text("utf-8")
+    configurations = [tomllib.loads(block) for language, block in BLOCK.findall(text) if language == "toml"]
+    assert configurations
+    for tables in configurations:
+        # Some show only the tables that the text explains.
+        listen = {} if "interfaces" in tables else {"listen": {"port": 7400}}
+        config_from({"name": "car", **listen, **tables}, tmp_path)
 
 
 @pytest.fixture

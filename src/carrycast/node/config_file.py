@@ -154,7 +154,7 @@ class EnforcementSection(Section, frozen=True):
 
 
 class NodeFile(Section, frozen=True):
-    """The whole file."""
+    """The keys outside all tables, and the tables."""
 
     name: Name
     """The name of the node. The node id is a hash of it, unless the node has a `key_file` or the key of a network. Give

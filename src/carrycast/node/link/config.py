@@ -24,7 +24,7 @@ from carrycast.node.link.udp import UdpAdapter, UdpSettings
 
 
 class LinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the link layer. With the defaults, a neighbor is given up after 3 s, as by discovery."""
+    """`[link]`: settings of the link layer. With the defaults, a neighbor is given up after 3 s, as by discovery."""
 
     ack_timeout_s: Annotated[
         float,
@@ -79,8 +79,7 @@ class ListenSection(Section, frozen=True):
 
 
 class DiscoverySection(Section, frozen=True):
-    """`[discovery]`: when beacons are sent, and, for a single interface, where to. The defaults are those of
-    `BeaconSettings`."""
+    """`[discovery]`: when beacons are sent, and, for a single interface, where to."""
 
     period_s: Annotated[float, Meta(ge=0.01, le=3600)] = 1.0
     """Seconds between two beacons on each interface."""

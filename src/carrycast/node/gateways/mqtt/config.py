@@ -50,8 +50,8 @@ class UserSection(Section, frozen=True):
 
 
 class MqttSection(Section, frozen=True):
-    """The table. The default limits suit a small device: each client is a socket, each session takes room in the
-    store."""
+    """`[mqtt]`: the listener for MQTT clients. The default limits suit a small device: each client is a socket, each
+    session takes room in the store."""
 
     port: Port = 1883
     """The TCP port for MQTT clients."""
