@@ -125,6 +125,31 @@ def test_compare_prints_one_object_and_leaves_table_picture_and_report(compared:
     assert all(0 < number < 10 for number in published), "--set duration_s=30 cuts the workload of a minute short"
 
 
+def test_compare_prints_a_table_for_a_paper(compared: tuple[Path, Outcome]) -> None:
+    out, _ = compared
+    arguments = ["--protocols", "flooding,epidemic", "--runs", "2", "--set", "duration_s=30", "--out", str(out)]
+    done = call("compare", QUICK, *arguments, "--latex")
+    lines = done.out.splitlines()
+    assert (done.status, lines[0], lines[-1]) == (0, r"\begin{tabular}{lrrr}", r"\end{tabular}")
+    assert [line.split(" & ")[0] for line in lines[4:6]] == ["flooding", "epidemic"]
+    other = call("compare", QUICK, *arguments, "--latex", "--metrics", "hops_mean").out
+    assert r"\begin{tabular}{lr}" in other
+    assert "@software{carrycast," in (out / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--latex", "--json"], "either the LaTeX table or --json"),
+        (["--metrics", "hops_mean"], "--metrics: goes with --latex"),
+        (["--latex", "--metrics", "no_such"], "--metrics: 'no_such' is none of delivery_ratio, "),
+    ],
+)
+def test_wrong_options_of_the_table_are_refused_before_the_runs(options: list[str], said: str, tmp_path: Path) -> None:
+    assert said in call("compare", QUICK, "--out", tmp_path / "out", *options).refusal()
+    assert not (tmp_path / "out").exists()
+
+
 def test_report_writes_everything_anew(compared: tuple[Path, Outcome]) -> None:
     out, _ = compared
     (out / "index.html").write_text("old")

@@ -18,6 +18,7 @@ from carrycast.api.functions import (
     sweep,
 )
 from carrycast.api.results import (
+    PAPER_METRICS,
     AdviceResult,
     ComparisonResult,
     Contacts,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from carrycast.node import Node
 
 __all__ = [
+    "PAPER_METRICS",
     "AdviceResult",
     "ComparisonResult",
     "ConnectionLostError",

@@ -85,7 +85,7 @@ def compare(
     `protocols` is a text such as `"flooding,gossip:p=0.3"` or a list of such names. The runs and the report are kept
     in `out`, by default a new temporary folder.
     """
-    from carrycast.analysis.spark import COMPARED_METRICS, NO_INTERVAL, compare as run_comparison
+    from carrycast.analysis.spark import compare as run_comparison
     from carrycast.sim.scenario import parse_protocols
 
     found = run_comparison(
@@ -97,15 +97,9 @@ def compare(
         quiet=True,
         settings=_settings(settings),
     )
-    rows = [
-        {"protocol": protocol, "metric": metric, "mean": one.mean, "low": one.low, "high": one.high, "runs": one.n}
-        for protocol in found.protocols
-        for metric in COMPARED_METRICS
-        for one in [found.means.get((protocol, metric), NO_INTERVAL)]
-    ]
     report = found.report
     return ComparisonResult(
-        found.scenario, found.protocols, rows, found.sentences, report.warnings, report.page, report.failed
+        found.scenario, found.protocols, found.rows(), found.sentences, report.warnings, report.page, report.failed
     )
 
 

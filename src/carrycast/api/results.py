@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 30
 """Rows of a table that a notebook shows; more would hide the cells below it."""
+PAPER_METRICS = ("delivery_ratio", "delay_p50_s", "total_bytes")
+"""What a table or figure of a comparison shows unless other metrics are named: gain, delay and cost."""
 NEEDS_PIPELINE = "needs the extra `pipeline`: `pip install 'carrycast[pipeline]'`"
 
 
@@ -192,13 +194,13 @@ class ComparisonResult(Tabular):
         self,
         path: str | Path | None = None,
         *,
-        metrics: Sequence[str] = ("delivery_ratio", "delay_p50_s", "total_bytes"),
+        metrics: Sequence[str] = PAPER_METRICS,
         width: Literal["column", "page"] = "page",
     ) -> "PaperFigure":
         """Draw a panel for each metric with a bar for each protocol; with `path`, save it too."""
         return _saved(_plots().plot_comparison(self.rows, metrics, width, self.scenario), path)
 
-    def to_latex(self, metrics: Sequence[str] = ("delivery_ratio", "delay_p50_s", "total_bytes")) -> str:
+    def to_latex(self, metrics: Sequence[str] = PAPER_METRICS) -> str:
         """The table for a paper, in LaTeX with booktabs: a row for each protocol, a column for each metric."""
         from carrycast.analysis.reports import latex_table
 

@@ -20,26 +20,7 @@ PAPERS = {"000": "policy", "001": "asp", "002": "overlay", "003": "topic-holders
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare them."""
-    compare = commands.add_parser(
-        "compare",
-        help="several protocols on one scenario: one table, one picture",
-        description="Run several protocols on one scenario with the same movement and say how they differ.",
-    )
-    add_scenario(compare)
-    compare.add_argument(
-        "--protocols",
-        default="drift,epidemic,flooding",
-        metavar="P,Q,R",
-        help="as in flooding,gossip:p=0.3,epidemic, instead of the scenario's; the first is the reference "
-        "(default drift,epidemic,flooding)",
-    )
-    compare.add_argument("--runs", type=int, default=10, metavar="N", help="seeds 1 to N (default 10)")
-    compare.add_argument(
-        "--discovery", choices=["beacon", "oracle"], help="how nodes find links (default: the scenario's)"
-    )
-    add_out(compare, "out/compare-SCENARIO")
-    compare.set_defaults(command=_compare)
-
+    _add_compare(commands)
     _add_sweep(commands)
 
     reproduce = commands.add_parser(
@@ -74,6 +55,38 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     verify_runs.add_argument("--seed", type=int, default=1, metavar="N", help="of the draw (default 1)")
     add_json(verify_runs)
     verify_runs.set_defaults(command=_verify)
+
+
+def _add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    compare = commands.add_parser(
+        "compare",
+        help="several protocols on one scenario: one table, one picture",
+        description="Run several protocols on one scenario with the same movement and say how they differ.",
+    )
+    add_scenario(compare)
+    compare.add_argument(
+        "--protocols",
+        default="drift,epidemic,flooding",
+        metavar="P,Q,R",
+        help="as in flooding,gossip:p=0.3,epidemic, instead of the scenario's; the first is the reference "
+        "(default drift,epidemic,flooding)",
+    )
+    compare.add_argument("--runs", type=int, default=10, metavar="N", help="seeds 1 to N (default 10)")
+    compare.add_argument(
+        "--discovery", choices=["beacon", "oracle"], help="how nodes find links (default: the scenario's)"
+    )
+    add_out(compare, "out/compare-SCENARIO")
+    compare.add_argument(
+        "--latex",
+        action="store_true",
+        help="print the table of the comparison in LaTeX (with booktabs), and nothing else on standard output",
+    )
+    compare.add_argument(
+        "--metrics",
+        metavar="M,N",
+        help="the columns of --latex (default delivery_ratio,delay_p50_s,total_bytes)",
+    )
+    compare.set_defaults(command=_compare)
 
 
 def _add_sweep(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -119,6 +132,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.spark import compare
     from carrycast.sim.scenario import parse_assignment, parse_protocols
 
+    columns = _latex_columns(arguments)
     out = Path(str(arguments.out).replace("SCENARIO", arguments.scenario.stem))
     with resumable(out):
         found = compare(
@@ -136,7 +150,13 @@ def _compare(arguments: argparse.Namespace) -> int:
     print_warnings(found.report.warnings, not arguments.json or arguments.quiet)
     if arguments.json:
         print_json(found.as_row())
-    elif found.report.failed < found.report.runs:
+    elif found.report.failed == found.report.runs:
+        return 1
+    elif columns:
+        from carrycast.analysis.reports import latex_table
+
+        sys.stdout.write(latex_table(found.rows(), columns))
+    else:
         for table in found.tables(console().width):
             console().print(table)
         print_line(f"picture {found.picture}")
@@ -144,6 +164,24 @@ def _compare(arguments: argparse.Namespace) -> int:
         for line in found.sentences:
             print_line(line)
     return 1 if found.report.failed else 0
+
+
+def _latex_columns(arguments: argparse.Namespace) -> list[str]:
+    """The metrics of the LaTeX table; none if no such table is wanted. They are checked before the runs."""
+    from carrycast.analysis.spark import compared_metrics
+    from carrycast.api import PAPER_METRICS
+
+    if not arguments.latex:
+        if arguments.metrics is not None:
+            raise UserError("--metrics: goes with --latex; every metric is in the table without --latex")
+        return []
+    if arguments.json:
+        raise UserError("--latex: print either the LaTeX table or --json")
+    columns = list(PAPER_METRICS) if arguments.metrics is None else arguments.metrics.split(",")
+    for metric in columns:
+        if metric not in compared_metrics():
+            raise UserError(f"--metrics: {metric!r} is none of {', '.join(compared_metrics())}")
+    return columns
 
 
 def _sweep(arguments: argparse.Namespace) -> int:

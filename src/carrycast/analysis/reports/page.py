@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from carrycast.analysis.reports.citation import citation_section
 from carrycast.analysis.reports.css import CSS
 from carrycast.analysis.reports.figures import DrawnFigure
 from carrycast.analysis.reports.style import metric_label, metric_scale
@@ -116,7 +117,8 @@ def report_page(title: str, sections: Sequence[ReportSection], versions: Mapping
     body += [_section(section, alone=len(sections) == 1) for section in sections]
     if any(section.claims for section in sections):
         body.append(verdict_glossary())
-    body += [_meanings(sections), _versions(versions)]
+    papers = [section.experiment.definition.paper for section in sections]
+    body += [_meanings(sections), citation_section(papers), _versions(versions)]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
         relation_text as relation_text,
     )
     from carrycast.analysis.spark.cluster.executors import check_shared_paths as check_shared_paths
-    from carrycast.analysis.spark.comparison import (
-        COMPARED_METRICS as COMPARED_METRICS,
-        NO_INTERVAL as NO_INTERVAL,
-        compare as compare,
-    )
+    from carrycast.analysis.spark.comparison import compare as compare, compared_metrics as compared_metrics
     from carrycast.analysis.spark.definition import (
         Axis as Axis,
         Definition as Definition,
@@ -117,7 +113,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "claims": "Claim ClaimCase UNDECIDED decide make_claim make_claim_over_cases relation_text",
         "cluster.executors": "check_shared_paths",
-        "comparison": "COMPARED_METRICS NO_INTERVAL compare",
+        "comparison": "compare compared_metrics",
         "definition": "Axis Definition Figure Label Relation Selector axis_labels label_text",
         "experiment": "Experiment Point experiment_names load_experiment vary_scenario",
         "output": "lock_folder write_atomically",

@@ -100,6 +100,15 @@ class Comparison:
             "report": str(self.report.page),
         }
 
+    def rows(self) -> list[dict[str, object]]:
+        """A row for each protocol and metric, as tables and figures for papers take them."""
+        return [
+            {"protocol": protocol, "metric": metric, "mean": one.mean, "low": one.low, "high": one.high, "runs": one.n}
+            for protocol in self.protocols
+            for metric in compared_metrics()
+            for one in [self.means.get((protocol, metric), NO_INTERVAL)]
+        ]
+
     def tables(self, width: int) -> "list[Table]":
         """Return tables for a terminal, with a column per protocol. Below each mean is the difference to the first
         protocol.
