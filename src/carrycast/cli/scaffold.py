@@ -1,4 +1,4 @@
-"""`carrycast new`: plug-ins of every kind, scenarios and experiments that work, to start from.
+"""`carrycast new`: plug-ins of every kind, scenarios, workloads, experiments and node configurations to start from.
 
 A protocol is a folder, to be placed beside the built-in ones or on the search path. A plug-in of another kind is a
 small Python package: a module, its test, and a `pyproject.toml` with the entry point by which carrycast finds it.
@@ -6,6 +6,7 @@ small Python package: a module, its test, and a `pyproject.toml` with the entry 
 
 import argparse
 import keyword
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,10 +34,15 @@ PACKAGED = {
 }
 """What `carrycast new` makes as a package: the word on the command line, and the kind of plug-in."""
 
+RANGE_M = 250.0
+"""The radio range of a scenario that plays recorded movement: vehicles with 802.11, as in docs/fleets.md."""
+LONGEST_S = 3600.0
+"""The duration of a scenario that plays a recording: the first hour of a longer one, so that the first run is quick."""
+
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare it."""
-    new = commands.add_parser("new", help="start a new plug-in, scenario or experiment")
+    new = commands.add_parser("new", help="start a new plug-in, scenario, workload, experiment or node")
     kinds = new.add_subparsers(metavar="KIND", required=True)
     protocol = kinds.add_parser(
         "protocol",
@@ -60,12 +66,37 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         plugin.set_defaults(command=_new_package, kind=kind)
     for kind, makes, command in (
         ("scenario", "NAME.toml, a scenario that runs", _new_scenario),
+        ("workload", "NAME.toml, a workload for `carrycast advise`", _new_workload),
         ("experiment", "NAME/ with an experiment and its scenario", _new_experiment),
+        ("node", "NAME.toml, the configuration of a node", _new_node),
     ):
-        other = kinds.add_parser(kind, help=makes, description=f"Make {makes}, with a word on each part of it.")
-        other.add_argument("name", metavar="NAME", help="lower case, as in night_bus")
+        other = kinds.add_parser(kind, help=makes, description=f"Make {makes}, with a comment on each part of it.")
+        example = "car-1" if kind == "node" else "night_bus"
+        other.add_argument("name", metavar="NAME", help=f"lower case, as in {example}")
         other.add_argument("--dir", type=Path, default=Path(), metavar="DIR", help="where (default: here)")
         other.set_defaults(command=command)
+        if kind == "scenario":
+            _add_recording(other)
+        elif kind == "node":
+            other.add_argument("--port", type=int, default=7401, metavar="N", help="the UDP port (default 7401)")
+
+
+def _add_recording(scenario: argparse.ArgumentParser) -> None:
+    scenario.add_argument(
+        "--from",
+        type=Path,
+        dest="recording",
+        metavar="TRACE",
+        help="play this recording: a movement file (csv, ns2, one, sumo, bonnmotion), a contact plan (.parquet), or a "
+        "folder that `carrycast ingest` made",
+    )
+    scenario.add_argument(
+        "--range",
+        type=float,
+        dest="range_m",
+        metavar="M",
+        help=f"with --from: the radio range in meters (default {RANGE_M:g})",
+    )
 
 
 def _new_protocol(arguments: argparse.Namespace) -> int:
@@ -115,12 +146,89 @@ def _new_package(arguments: argparse.Namespace) -> int:
 
 def _new_scenario(arguments: argparse.Namespace) -> int:
     name = _checked_name(arguments.name, "a scenario's", "night_bus")
-    make_folder(arguments.dir, "--dir")
     path: Path = arguments.dir / f"{name}.toml"
-    _write(path, "scenario.txt", name)
+    if arguments.recording is not None:
+        blanks = _recording_blanks(arguments.recording, arguments.dir, arguments.range_m)
+        make_folder(arguments.dir, "--dir")
+        _write(path, "recorded_scenario.txt", name, **blanks)
+    elif arguments.range_m is not None:
+        raise UserError("--range: goes with --from; in other scenarios the file says radio.range_m")
+    else:
+        make_folder(arguments.dir, "--dir")
+        _write(path, "scenario.txt", name)
     print_line(f"made {path}")
     print_line(f"run it:     carrycast run {path}")
     print_line(f"compare it: carrycast compare {path} --protocols flooding,epidemic")
+    return 0
+
+
+def _recording_blanks(recording: Path, folder: Path, range_m: float | None) -> dict[str, str]:
+    """What the template of a scenario needs to know of the recording that it plays."""
+    import json
+
+    from carrycast.analysis.advice import recording_tables
+
+    try:
+        tables = recording_tables(recording, RANGE_M if range_m is None else range_m, None)
+    except UserError as error:
+        if not recording.is_file() or "carrycast ingest" in str(error):
+            raise
+        raise UserError(f"{error}; `carrycast ingest {recording} --out DIR` reads logs of other kinds") from None
+    lasts_s, nodes = float(str(tables["duration_s"])), int(str(tables["nodes"]))
+    duration_s = min(round(lasts_s, 3), LONGEST_S)
+    # The scenario and its recording may move together to another machine.
+    shown = json.dumps(os.path.relpath(recording.resolve(), folder.resolve()), ensure_ascii=False)
+    if isinstance(tables.get("contacts"), str):
+        plan = Path(str(tables["contacts"]))
+        if range_m is not None:
+            raise UserError(f"--range: {recording} holds contacts, whose range is fixed; leave out the option")
+        shown = json.dumps(os.path.relpath(plan, folder.resolve()), ensure_ascii=False)
+        movement = f"# The times at which two nodes are in contact.\ncontacts = {shown}\n"
+    else:
+        model = tables["mobility"]
+        assert isinstance(model, dict)
+        key = "file" if "file" in model else "folder"
+        movement = (
+            "\n# Recorded movement; the path is relative to the folder of this file.\n"
+            f'[mobility]\nmodel = "{model["model"]}"\n{key} = {shown}\n'
+            "\n# Two nodes within this distance hear each other.\n"
+            f'[radio]\nmodel = "disk"\nrange_m = {RANGE_M if range_m is None else range_m!r}\n'
+        )
+    return {
+        "description": f"{nodes} recorded nodes; one of them publishes, all subscribe",
+        "lasts_s": f"{lasts_s:g}",
+        "duration_s": repr(duration_s),
+        "nodes": str(nodes),
+        "movement": movement,
+        # About forty events, whatever the duration.
+        "interval_s": repr(max(round(duration_s / 60, 1), 0.1)),
+        "to_s": repr(round(duration_s * 2 / 3, 3)),
+    }
+
+
+def _new_workload(arguments: argparse.Namespace) -> int:
+    name = _checked_name(arguments.name, "a workload's", "night_bus")
+    make_folder(arguments.dir, "--dir")
+    path: Path = arguments.dir / f"{name}.toml"
+    _write(path, "workload.txt", name)
+    print_line(f"made {path}")
+    print_line(f"use it: carrycast advise FLEET --workload {path}")
+    return 0
+
+
+def _new_node(arguments: argparse.Namespace) -> int:
+    name = arguments.name
+    if not re.fullmatch(r"[a-z][a-z0-9_-]{0,40}", name):
+        raise UserError(f"{name!r}: a node's name has lower-case letters, digits, - and _, as in car-1")
+    if not 1 <= arguments.port <= 65_535:
+        raise UserError(f"--port {arguments.port}: a port is from 1 to 65535")
+    make_folder(arguments.dir, "--dir")
+    path: Path = arguments.dir / f"{name}.toml"
+    _write(path, "node.txt", name, port=str(arguments.port))
+    print_line(f"made {path}")
+    print_line(f"run it:    carrycast node {path}")
+    print_line(f'listen:    carrycast sub "speed > 30" --node {path.with_suffix(".sock")}')
+    print_line(f"publish:   carrycast pub speed=31 --node {path.with_suffix('.sock')}")
     return 0
 
 

@@ -8,7 +8,11 @@ if TYPE_CHECKING:
     from carrycast.analysis.advice.advisor import advise as advise
     from carrycast.analysis.advice.bound import delivery_bound as delivery_bound
     from carrycast.analysis.advice.deploy import write_node_configurations as write_node_configurations
-    from carrycast.analysis.advice.fleet import read_fleet as read_fleet, recorded_file as recorded_file
+    from carrycast.analysis.advice.fleet import (
+        read_fleet as read_fleet,
+        recorded_file as recorded_file,
+        recording_tables as recording_tables,
+    )
     from carrycast.analysis.advice.objective import parse_objective as parse_objective
     from carrycast.analysis.advice.page import (
         advice_sentences as advice_sentences,
@@ -21,7 +25,7 @@ __getattr__, __dir__ = lazy_exports(
         "advisor": "advise",
         "bound": "delivery_bound",
         "deploy": "write_node_configurations",
-        "fleet": "read_fleet recorded_file",
+        "fleet": "read_fleet recorded_file recording_tables",
         "objective": "parse_objective",
         "page": "advice_sentences write_advice_page",
     },

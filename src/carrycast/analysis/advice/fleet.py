@@ -51,14 +51,12 @@ def read_fleet(
     given = None if beside is None else load_scenario(beside)
     if range_m is None and given is not None and given.contacts is None:
         range_m = given.radio_model().range_m
-    if range_m is not None and not 0 < range_m <= 1e7:
-        raise UserError(f"--range {range_m:g}: a distance above 0 and at most 10,000 km")
     if path.suffix == ".toml":
         if range_m is not None or duration_s is not None:
             raise UserError(f"{path}: is a scenario, which says its own range and duration; leave out the option")
         table: dict[str, object] = {**msgspec.to_builtins(load_scenario(path))}
     else:
-        table = _recorded_tables(path, range_m, duration_s)
+        table = recording_tables(path, range_m, duration_s)
         if given is not None and workload is None:
             said_there = msgspec.to_builtins(given)
             table |= {key: said_there[key] for key in WORKLOAD if key in said_there}
@@ -79,8 +77,10 @@ def read_fleet(
     return parse_scenario({**table, "roles": roles, "protocol": {}, "router": None}, str(workload or path))
 
 
-def _recorded_tables(path: Path, range_m: float | None, duration_s: float | None) -> dict[str, object]:
-    """The tables of a scenario that plays a file of movement or of contacts."""
+def recording_tables(path: Path, range_m: float | None, duration_s: float | None) -> dict[str, object]:
+    """The tables of a scenario that plays a file or folder of recorded movement or contacts."""
+    if range_m is not None and not 0 < range_m <= 1e7:
+        raise UserError(f"--range {range_m:g}: a distance above 0 and at most 10,000 km")
     if not path.exists():
         raise UserError(f"{path}: there is no such file or folder")
     base = {"name": path.stem or "fleet", "base": str(path.resolve().parent)}
@@ -90,7 +90,7 @@ def _recorded_tables(path: Path, range_m: float | None, duration_s: float | None
         return {**base, "nodes": plan.nodes, "duration_s": lasts_s, "contacts": str(path.resolve())}
     if path.is_dir():
         if not (path / FACTS_FILE).exists() and (path / PLAN_FILE).is_file():
-            return {**_recorded_tables(path / PLAN_FILE, range_m, duration_s), "name": path.name}
+            return {**recording_tables(path / PLAN_FILE, range_m, duration_s), "name": path.name}
         facts = FleetFacts.read(path)
         lasts_s = duration_s or facts.duration_s
         return {
