@@ -256,7 +256,7 @@ def test_the_tour_ends_in_a_table_and_the_path_of_the_report(
     lines = [line for line in done.out.splitlines() if str(tmp_path) not in line]
     assert max(map(len, lines)) <= 80, "a terminal shows it whole"
     assert "±" not in done.out, "two runs have no interval worth telling"
-    first, rest = done.out.split("watch both", 1)
+    first, rest = done.out.split("watch both protocols", 1)
     assert [line.split()[0] for line in first.splitlines() if "of those interested" in line] == ["flooding", "epidemic"]
     assert '"label":"epidemic"' in (out / "islands.html").read_text()
     following = rest.split("next:\n")[1]

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from carrycast.analysis.reports.page import block_html
 from carrycast.analysis.spark.definition import Axis, ClaimEntry, Definition, Figure
-from carrycast.analysis.spark.experiment import Experiment, expand_experiment, load_experiment
+from carrycast.analysis.spark.experiment import Experiment, expand_experiment, experiment_names, load_experiment
 from carrycast.analysis.spark.reproduction import (
     ExperimentReport,
     read_stored_experiments,
@@ -20,6 +21,8 @@ from carrycast.analysis.spark.reproduction import (
     reproduce_experiments,
     sweep_experiment,
 )
+from carrycast.analysis.spark.statistics import Interval
+from carrycast.analysis.spark.summary import finding_sentences
 from carrycast.errors import UserError
 from carrycast.trace import Level
 from tests.pipeline.scenarios import tiny
@@ -122,6 +125,58 @@ def test_the_figures_in_the_page_are_drawings(written: ExperimentReport) -> None
     assert len(images) == 4
     for image in images:
         assert ET.fromstring(base64.b64decode(image)).tag.endswith("svg")
+
+
+def test_the_page_opens_with_a_picture_and_not_with_counts(written: ExperimentReport) -> None:
+    page = written.page.read_text()
+    after = page.partition("</h1>")[2]
+    assert after.lstrip().startswith('<figure id="study-sent"'), "the first figure: the experiment has no headline"
+    assert page.index("The experiments check 1 claim:") > page.index("</nav>")
+    assert "whiskers are their 95 % confidence intervals" in after.partition("</figure>")[0]
+
+
+def test_the_page_explains_numbers_where_they_stand(written: ExperimentReport) -> None:
+    page = written.page.read_text()
+    claims, means = page.partition('id="study-claims"')[2], page.partition('id="study-means"')[2]
+    assert "A claim holds if the whole 95 % interval" in claims.partition("<table")[0]
+    assert "95 % confidence interval of the mean" in means.partition("<table")[0]
+    below = means.partition("</table></div>")[2]
+    assert below.startswith("<details><summary>What the columns mean</summary><dl><dt>delivery ratio ")
+
+
+def test_every_table_scrolls_inside_the_page(written: ExperimentReport) -> None:
+    page = written.page.read_text()
+    assert page.count("<table") == page.count('<div class="scroll"><table')
+    assert '<div class="scroll"><table>' in block_html("|a|b|\n|-|-|\n|1|2|")
+
+
+def test_findings_have_the_numbers_of_the_runs() -> None:
+    experiment = load_experiment("baselines/islands", quick=True)
+    means = {
+        (point.name, metric): Interval(5, value, None, None)
+        for point in experiment.points
+        for metric, value in (("delivery_ratio", 0.25), ("delay_p50_s", 12.0), ("transmissions", 1234.0))
+    }
+    first, second, third = finding_sentences(experiment, means)
+    assert "epidemic delivers 0.250 of the events that subscribers wait for; flooding delivers 0.250." in first
+    assert "longer than 12.0 s" in second
+    assert "1,234 messages" in third
+    del means["sparse / flooding", "delivery_ratio"]
+    assert finding_sentences(experiment, means) == [second, third]
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_each_number_of_a_finding_is_of_one_point(name: str) -> None:
+    full = load_experiment(name, quick=True)
+    headline = full.definition.headline
+    if headline is None:
+        return
+    assert headline.findings
+    for experiment in (full, load_experiment(f"{name}/{headline.figure}", quick=True)):
+        metrics = {value.metric for finding in headline.findings for value in finding.values.values()}
+        assert metrics <= set(experiment.metrics)
+        means = {(point.name, metric): Interval(3, 0.5, 0.4, 0.6) for point in experiment.points for metric in metrics}
+        assert len(finding_sentences(experiment, means)) == len(headline.findings)
 
 
 def test_tables_have_what_figures_show(written: ExperimentReport) -> None:

@@ -333,7 +333,8 @@ def add_tour(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     tour = commands.add_parser(
         "tour",
         help="each headline result, in minutes",
-        description="Who delivers across islands, to be watched; then the headline of each paper, in minutes.",
+        description="Show two protocols in a partitioned network, then run the main experiment of each paper with few "
+        "runs. The report opens with a picture and what was found.",
     )
     add_out(tour, "out/tour")
     tour.set_defaults(command=_tour)
@@ -359,10 +360,10 @@ def _tour(arguments: argparse.Namespace) -> int:
 
 def _open(opening: "OpeningRun") -> None:
     """The first picture, before anything that takes its time."""
-    print_line(f"{opening.nodes} nodes that meet and part, and are never one network: who gets the events?\n")
+    print_line(f"{opening.nodes} nodes that meet and part: the network is always partitioned. Share delivered:\n")
     console().print(_bars(opening))
-    print_line(f"\nwatch both, on the same movement: {opening.page}")
-    print_line("now the headline of each paper; that takes a minute or two\n")
+    print_line(f"\nwatch both protocols on the same movement: {opening.page}")
+    print_line("next: the main result of each paper, in a minute or two\n")
     sys.stdout.flush()
 
 

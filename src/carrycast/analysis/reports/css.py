@@ -41,6 +41,7 @@ td { border-bottom: 1px solid var(--line); padding: 0.45rem 0.7rem; vertical-ali
 .means th.n { white-space: normal; min-width: 5.5rem; }
 .means th, .means td { padding: 0.4rem 0.5rem; font-size: 0.78rem; }
 .means td:first-child, .means td:nth-child(2) { white-space: nowrap; }
+.means th:first-child, .means td:first-child { position: sticky; left: 0; background: var(--paper); }
 tbody tr:hover { background: color-mix(in srgb, var(--accent) 6%, transparent); }
 .verdict { white-space: nowrap; font-weight: 600; }
 .verdict i { display: inline-block; width: 1.5em; height: 1.5em; line-height: 1.5em; text-align: center;
@@ -56,7 +57,7 @@ figcaption { color: var(--soft); font-size: 0.86rem; margin-top: 0.6rem; max-wid
 figcaption b { color: var(--ink); }
 details { border: 1px solid var(--line); border-radius: 6px; margin: 0.4rem 0; background: var(--card); }
 summary { cursor: pointer; padding: 0.45rem 0.9rem; font-size: 0.88rem; }
-details p { margin: 0 0.9rem; font-size: 0.82rem; color: var(--soft); }
+details dl { margin: 0.2rem 0.9rem 0.9rem; } details p { margin: 0 0.9rem; font-size: 0.82rem; color: var(--soft); }
 pre { margin: 0; padding: 0.7rem 0.9rem; overflow-x: auto; max-height: 24rem;
   font: 0.76rem/1.5 "JetBrains Mono", Consolas, "DejaVu Sans Mono", monospace; }
 code { font: 0.85em Consolas, "DejaVu Sans Mono", monospace; color: var(--soft); }

@@ -14,7 +14,7 @@ from carrycast.analysis.reports.css import CSS
 from carrycast.analysis.reports.figures import DrawnFigure
 from carrycast.analysis.reports.style import metric_label, metric_scale
 from carrycast.analysis.reports.tables import interval_texts, mean_text, number_text
-from carrycast.analysis.spark import Claim, Experiment, Interval, Point, Record
+from carrycast.analysis.spark import Axis, Claim, Experiment, Interval, Point, Record
 from carrycast.sim.scenario import metric_meanings
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _parser() -> "MarkdownIt":
 def block_html(text: str) -> str:
     """Render Markdown with paragraphs, lists and tables."""
     found: str = _parser().render(text.strip())
-    return found
+    return found.replace("<table>", '<div class="scroll"><table>').replace("</table>", "</table></div>")
 
 
 def inline_html(text: str) -> str:
@@ -49,10 +49,11 @@ _VERDICTS = {
     "alone": "decided if it is asked alone. If all claims of the experiment are to be right at once, with 95 % "
     "confidence, this one is undecided (Holm's method): of many questions some are answered by chance.",
     "calibration": "a setting was fitted to this number, so that it agrees proves nothing; it counts in no sum.",
-    "asked": "what the interval is held against. Of a comparison, the difference between its two sides, seed by seed. "
-    "A tolerance forgives so much on the wrong side, or around an equal; where none is named there is none.",
-    "paper": "the number that the paper has, if it has one.",
-    "ours": "the mean over the runs, or over the differences between paired runs.",
+    "required": "the range that the interval is compared with. For a comparison, the difference between its two sides, "
+    "seed by seed. A tolerance widens the range by so much; where none is named there is none.",
+    "paper": "the number in the paper, if it has one.",
+    "measured": "the mean over the runs, or over the differences between runs with the same seed.",
+    "95 % interval": "the confidence interval of the measured mean: it contains the true mean with 95 % confidence.",
 }
 
 
@@ -60,9 +61,11 @@ def claims_table(claims: Sequence[Claim]) -> str:
     """Render a table with a row for each claim."""
     rows = "".join(map(_claim_row, claims))
     return (
-        '<p class="scope"><a href="#verdicts">What the verdicts mean</a></p>'
-        '<div class="scroll"><table class="claims"><thead><tr><th>verdict</th><th>statement</th><th>asked</th>'
-        '<th class="n">paper</th><th class="n">ours</th><th class="n">95 % interval</th></tr></thead>'
+        '<p class="scope">A claim holds if the whole 95 % interval of its runs lies in the required range, and '
+        "fails if no part of the interval does. Otherwise it is undecided, and more runs may decide it. "
+        '<a href="#verdicts">What the verdicts mean</a></p>'
+        '<div class="scroll"><table class="claims"><thead><tr><th>verdict</th><th>statement</th><th>required</th>'
+        '<th class="n">paper</th><th class="n">measured</th><th class="n">95 % interval</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 
@@ -107,18 +110,20 @@ class ReportSection:
     differences: Summary | None = None
     """The differences of each point to its reference, paired by seed."""
     sentences: Sequence[str] = ()
+    """What was found, in words with numbers."""
     warnings: Sequence[str] = ()
     """Reasons why the runs may be less meaningful than they seem."""
 
 
 def report_page(title: str, sections: Sequence[ReportSection], versions: Mapping[str, str]) -> str:
     """Render the page."""
-    body = [f"<h1>{escape(title)}</h1>", _overview(sections), _contents(sections)]
-    body += [_section(section, alone=len(sections) == 1) for section in sections]
+    alone = len(sections) == 1
+    body = [f"<h1>{escape(title)}</h1>", _failures(sections), _opening(sections), _contents(sections), _scope(sections)]
+    body += [_section(section, alone, first=section is sections[0]) for section in sections]
     if any(section.claims for section in sections):
         body.append(verdict_glossary())
     papers = [section.experiment.definition.paper for section in sections]
-    body += [_meanings(sections), citation_section(papers), _versions(versions)]
+    body += [citation_section(papers), _versions(versions)]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -128,22 +133,45 @@ def report_page(title: str, sections: Sequence[ReportSection], versions: Mapping
     )
 
 
-def _overview(sections: Sequence[ReportSection]) -> str:
+MOST_SENTENCES = 3
+"""Sentences with which a page opens; the sections have all."""
+
+
+def _opening(sections: Sequence[ReportSection]) -> str:
+    """The picture of the first section and what was found there, in words."""
+    first = sections[0]
+    drawn = _opening_figure(first)
+    picture = "" if drawn is None else _figure(first.experiment, drawn, anchor=len(sections) == 1)
+    return picture + "".join(f'<p class="sentence">{escape(text)}</p>' for text in first.sentences[:MOST_SENTENCES])
+
+
+def _opening_figure(section: ReportSection) -> DrawnFigure | None:
+    """The figure of the experiment's headline, else its first; None if none could be drawn."""
+    headline = section.experiment.definition.headline
+    wanted = [drawn for drawn in section.figures if headline is not None and drawn.figure.name == headline.figure]
+    return next(iter([*wanted, *section.figures]), None)
+
+
+def _failures(sections: Sequence[ReportSection]) -> str:
     runs = sum(len(section.records) for section in sections)
     failed = sum(record["error"] is not None for section in sections for record in section.records)
-    claims = [claim for section in sections for claim in section.claims]
-    tiles = [(f"{runs:,}", "runs")]
-    if failed:
-        tiles.append((str(failed), "failed"))
+    if not failed:
+        return ""
+    return f'<p class="errors">{failed:,} of {runs:,} runs failed. Each section names those that did.</p>'
+
+
+def _scope(sections: Sequence[ReportSection]) -> str:
+    """How many runs the page is about, and how many of the claims hold."""
+    runs = sum(len(section.records) for section in sections)
+    claims = [claim.holds for section in sections for claim in section.claims if not claim.calibration]
+    said = f"{runs:,} runs in all."
     if claims:
-        counted = [claim for claim in claims if not claim.calibration]
-        tiles += [
-            (f"{sum(claim.holds is True for claim in counted)} / {len(counted)}", "claims hold"),
-            (str(sum(claim.holds is False for claim in counted)), "fail"),
-            (str(sum(claim.holds is None for claim in counted)), "undecided"),
-        ]
-    inner = "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for value, name in tiles)
-    return f'<div class="tiles">{inner}</div>'
+        counted = "1 claim" if len(claims) == 1 else f"{len(claims)} claims"
+        said += (
+            f" The experiments check {counted}: {claims.count(True)} hold, {claims.count(False)} fail, and "
+            f'{claims.count(None)} are undecided with this number of runs (<a href="#verdicts">what this means</a>).'
+        )
+    return f'<p class="scope">{said}</p>'
 
 
 def _contents(sections: Sequence[ReportSection]) -> str:
@@ -162,7 +190,9 @@ def _contents(sections: Sequence[ReportSection]) -> str:
         inner.append(f'<a href="#{_id(name, "means")}">means</a>')
         inner.append(f'<a href="#{_id(name, "settings")}">settings</a>')
         title = section.experiment.definition.title or name
-        items.append(f'<li><a href="#{_id(name)}">{escape(title)}</a><small>{" · ".join(inner)}</small></li>')
+        # The page has opened with those of the first.
+        found = f"<br>{escape(section.sentences[0])}" if section.sentences and section is not sections[0] else ""
+        items.append(f'<li><a href="#{_id(name)}">{escape(title)}</a>{found}<small>{" · ".join(inner)}</small></li>')
     return f"<nav><ol>{''.join(items)}</ol></nav>"
 
 
@@ -170,21 +200,26 @@ def _id(*parts: str) -> str:
     return escape("-".join(parts).replace(" ", "-"), quote=True)
 
 
-def _section(section: ReportSection, alone: bool) -> str:
+def _section(section: ReportSection, alone: bool, first: bool) -> str:
     experiment, definition = section.experiment, section.experiment.definition
     paper = f'<p class="paper">{inline_html(definition.paper)}</p>' if definition.paper else ""
     heading = "The experiment" if alone else definition.title or experiment.name
-    scope = f"{len(experiment.points)} points × {len(experiment.seeds)} seeds; means with 95 % intervals."
-    if definition.fewer:
-        scope = scope.replace("seeds;", "seeds, fewer at some;")
+    fewer = ", at some points fewer" if definition.fewer else ""
+    count, seeds = len(experiment.points), len(experiment.seeds)
+    scope = f"{count} point{'s' if count > 1 else ''} (combinations of settings), {seeds} seeds each{fewer}."
+    fixed = [f"{axis.name} {experiment.labels(axis.name)[0]}" for axis in definition.axes if not _varies(section, axis)]
+    if fixed:
+        scope += f" The same at all points: {', '.join(fixed)}."
+    # The page has opened with the sentences of the first section, and with its figure.
+    shown = _opening_figure(section) if alone else None
     parts = [
         f'<section id="{_id(experiment.name)}"><h2>{escape(heading)}</h2>',
         f'{paper}{block_html(definition.description)}<p class="scope">{escape(scope)}</p>',
         _warnings(section),
         _watch(section),
-        _sentences(section),
+        _sentences(section, MOST_SENTENCES if first else 0),
         _claims(section),
-        *(_figure(experiment, drawn) for drawn in section.figures),
+        *(_figure(experiment, drawn) for drawn in section.figures if drawn is not shown),
         _differences(section),
         _means(section),
         _errors(section),
@@ -221,19 +256,30 @@ def _files(*paths: str) -> str:
     return f'<span class="files">{links}</span>'
 
 
-def _figure(experiment: Experiment, drawn: DrawnFigure) -> str:
+def _figure(experiment: Experiment, drawn: DrawnFigure, anchor: bool = True) -> str:
+    """A figure with its caption and files; links of the page lead to the one with the anchor."""
     figure = drawn.figure
     image = base64.b64encode(drawn.svg).decode("ascii")
     title = figure.title or figure.name
     paper = f" <em>Paper: {escape(figure.paper)}.</em>" if figure.paper else ""
     wide = ' class="wide"' if figure.panels or len(figure.metrics) > 1 or figure.kind == "runs" else ""
+    place = f' id="{_id(experiment.name, figure.name)}"' if anchor else ""
+    whiskers = f" {_WHISKERS}" if figure.kind in ("bars", "line") and "interval" not in figure.caption else ""
     file = f"{experiment.name}-{figure.name}"
     files = _files(f"figures/{file}.svg", f"figures/{file}.png", f"tables/{file}.csv")
     return (
-        f'<figure id="{_id(experiment.name, figure.name)}"{wide}>'
+        f"<figure{place}{wide}>"
         f'<img alt="{escape(title, quote=True)}" src="data:image/svg+xml;base64,{image}">'
-        f"<figcaption><b>{escape(title)}.</b> {inline_html(figure.caption)}{paper} {files}</figcaption></figure>"
+        f"<figcaption><b>{escape(title)}.</b> {inline_html(figure.caption)}{whiskers}{paper} {files}"
+        "</figcaption></figure>"
     )
+
+
+_WHISKERS = "Means over the runs; whiskers are their 95 % confidence intervals."
+_CELLS = (
+    "Each cell is the mean over the runs of its row. The number after ±, or the range in parentheses, is the 95 % "
+    "confidence interval of the mean."
+)
 
 
 def _means(section: ReportSection) -> str:
@@ -244,7 +290,7 @@ def _means(section: ReportSection) -> str:
         rows.append(_row(section, point, f'<td class="n">{done}</td>', section.summary, done))
     return (
         f'<h3 id="{_id(experiment.name, "means")}">Means {_files(f"tables/{experiment.name}-means.csv")}</h3>'
-        + _table(section, rows, ["runs"])
+        f'<p class="scope">{_CELLS}</p>' + _table(section, rows, ["runs"]) + _meanings(section)
     )
 
 
@@ -263,14 +309,15 @@ def _differences(section: ReportSection) -> str:
     return (
         f'<h3 id="{_id(experiment.name, "differences")}">Paired differences to {name} '
         f"{_files(f'tables/{experiment.name}-differences.csv')}</h3>"
-        f'<p class="scope">Each run minus that of {name} with the same seed, so on the same movement. '
-        "An interval without 0 in it tells the two apart.</p>" + _table(section, rows, [])
+        f'<p class="scope">Each cell is the mean difference between a run and the run of {name} with the same seed, '
+        "so on the same movement. The number after ±, or the range in parentheses, is its 95 % confidence interval. "
+        "If the interval does not contain 0, the two differ.</p>" + _table(section, rows, [])
     )
 
 
 def _table(section: ReportSection, rows: Sequence[str], more: Sequence[str]) -> str:
     definition = section.experiment.definition
-    head = "".join(f"<th>{escape(axis.name)}</th>" for axis in definition.axes)
+    head = "".join(f"<th>{escape(axis.name)}</th>" for axis in definition.axes if _varies(section, axis))
     head += "".join(f'<th class="n">{name}</th>' for name in more)
     head += "".join(f'<th class="n">{escape(metric_label(metric))}</th>' for metric in definition.metrics)
     return (
@@ -279,11 +326,20 @@ def _table(section: ReportSection, rows: Sequence[str], more: Sequence[str]) -> 
     )
 
 
+def _varies(section: ReportSection, axis: Axis) -> bool:
+    """Whether points differ in the axis; of a single point the first axis stands for its name."""
+    points, axes = section.experiment.points, section.experiment.definition.axes
+    if len(points) == 1:
+        return axis is axes[0]
+    return len({point.labels[axis.name] for point in points}) > 1
+
+
 def _row(
     section: ReportSection, point: Point, more: str, found: Summary, done: int | None = None, signed: bool = False
 ) -> str:
     definition = section.experiment.definition
-    cells = "".join(f"<td>{escape(point.labels[axis.name])}</td>" for axis in definition.axes) + more
+    axes = [axis for axis in definition.axes if _varies(section, axis)]
+    cells = "".join(f"<td>{escape(point.labels[axis.name])}</td>" for axis in axes) + more
     for metric in definition.metrics:
         one = found.get((point.name, metric), Interval(0, None, None, None))
         left_out = f'<small title="runs in which it exists">n = {one.n}</small>' if done not in (None, one.n) else ""
@@ -292,8 +348,8 @@ def _row(
     return f"<tr>{cells}</tr>"
 
 
-def _sentences(section: ReportSection) -> str:
-    return "".join(f'<p class="sentence">{escape(text)}</p>' for text in section.sentences)
+def _sentences(section: ReportSection, shown: int) -> str:
+    return "".join(f'<p class="sentence">{escape(text)}</p>' for text in section.sentences[shown:])
 
 
 def _errors(section: ReportSection) -> str:
@@ -325,21 +381,21 @@ def _settings(section: ReportSection) -> str:
     seeds = f"{numbers[0]} to {numbers[-1]}" if row else ", ".join(map(str, numbers))
     return (
         f'<h3 id="{_id(section.experiment.name, "settings")}">Exact settings</h3>'
-        f"<p>Seeds {escape(seeds)}. Each point unfolds to all that decides its runs.</p>{''.join(folds)}"
+        f"<p>Seeds {escape(seeds)}. Open a point to see every setting of its runs.</p>{''.join(folds)}"
     )
 
 
-def _meanings(sections: Sequence[ReportSection]) -> str:
-    definitions = [section.experiment.definition for section in sections]
-    meanings = {asked.name: asked.meaning() for definition in definitions for asked in definition.measures}
-    meanings |= {own.name: own.meaning for section in sections for own in section.experiment.own}
+def _meanings(section: ReportSection) -> str:
+    """What the columns of the table of means are, below it."""
+    definition = section.experiment.definition
+    meanings = {asked.name: asked.meaning() for asked in definition.measures}
+    meanings |= {own.name: own.meaning for own in section.experiment.own}
     meanings |= metric_meanings()
-    used = dict.fromkeys(metric for definition in definitions for metric in definition.metrics)
     items = "".join(
         f"<dt>{escape(metric_label(metric))} <code>{escape(metric)}</code></dt><dd>{escape(meanings[metric])}</dd>"
-        for metric in used
+        for metric in definition.metrics
     )
-    return f"<section><h2>What the metrics mean</h2><dl>{items}</dl></section>"
+    return f"<details><summary>What the columns mean</summary><dl>{items}</dl></details>"
 
 
 def _versions(versions: Mapping[str, str]) -> str:

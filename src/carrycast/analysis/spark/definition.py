@@ -120,6 +120,20 @@ class RunLimit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     runs: Annotated[int, Meta(ge=1)]
 
 
+class FindingValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A number in a finding: the mean of a metric at the one point of the headline's figure with these labels."""
+
+    metric: str
+    where: Selector = {}
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sentence about the results, with the numbers of the runs: `{name}` stands for the value of that name."""
+
+    text: str
+    values: dict[str, FindingValue] = {}
+
+
 class Headline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The part of an experiment that `carrycast tour` shows."""
 
@@ -127,7 +141,9 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The question in one line; by default the title of the experiment."""
     metrics: Annotated[list[str], Meta(min_length=1)]
     figure: str = ""
-    """The only figure to run and draw; by default all figures."""
+    """The only figure to run and draw; by default all figures. The report opens with it."""
+    findings: list[Finding] = []
+    """The sentences with which the report opens."""
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

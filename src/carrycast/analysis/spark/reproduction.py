@@ -29,6 +29,7 @@ from carrycast.analysis.spark.statistics import Interval
 from carrycast.analysis.spark.summary import (
     ExperimentMeans,
     comparison_sentences,
+    finding_sentences,
     reference_pairs,
     summarize,
     summarize_differences,
@@ -285,7 +286,7 @@ def _write_report(out: Path, spark: LazySession, names: Collection[str] | None =
     rows = [claim.as_row() for claim in claims]
     write_atomically(out / "claims.csv", csv_text(rows).encode())
     write_atomically(out / "claims.json", msgspec.json.format(msgspec.json.encode(rows), indent=1))
-    title = sections[0].experiment.definition.title if len(sections) == 1 else "carrycast: experiments"
+    title = sections[0].experiment.definition.title if len(sections) == 1 else f"Results of {len(sections)} experiments"
     write_atomically(
         out / "index.html", report_page(title or sections[0].experiment.name, sections, versions(experiments)).encode()
     )
@@ -348,7 +349,8 @@ def _make_section(
     drawn = [found for figure in experiment.definition.figures if (found := draw_figure(figure, results)) is not None]
     known = _select_experiment(experiment, summaries)
     compared = _select_experiment(experiment, differences) if experiment.definition.reference else None
-    said = comparison_sentences(experiment, known, compared) if compared is not None else []
+    said = finding_sentences(experiment, known)
+    said += comparison_sentences(experiment, known, compared) if compared is not None else []
     player = find_player(experiment.name, out)
     warnings = read_stored_warnings(out, experiment)
     return ReportSection(experiment, mine, known, drawn, evaluate_claims(results), player, compared, said, warnings)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from carrycast.analysis.reports import distinct_texts, mean_text, metric_label, metric_scale
+from carrycast.analysis.reports import distinct_texts, mean_text, metric_label, metric_scale, number_text
 from carrycast.analysis.spark.experiment import Experiment
 from carrycast.analysis.spark.records import METRICS, MORE, Record, metric_bounds, metric_value
 from carrycast.analysis.spark.statistics import MIN_RUNS, Interval, confidence_interval
@@ -206,6 +206,24 @@ def comparison_sentences(experiment: Experiment, means: Found, differences: Foun
         more = differences.get((point, "delivery_ratio"), NO_INTERVAL)
         frames, other = (means.get((name, "transmissions"), NO_INTERVAL) for name in (point, reference))
         found.append(comparison_sentence(point, reference, more, frames, other))
+    return found
+
+
+def finding_sentences(experiment: Experiment, means: Found) -> list[str]:
+    """The findings of an experiment's headline with the means of its runs; without those whose numbers are missing."""
+    headline = experiment.definition.headline
+    figures = {figure.name: figure.where for figure in experiment.definition.figures}
+    shown = {} if headline is None else figures.get(headline.figure, {})
+    found = []
+    for finding in () if headline is None else headline.findings:
+        values = {}
+        for name, value in finding.values.items():
+            points = [point for point in experiment.points if point.matches({**shown, **value.where})]
+            mean = means.get((points[0].name, value.metric), NO_INTERVAL).mean if len(points) == 1 else None
+            if mean is not None:
+                values[name] = number_text(mean * metric_scale(value.metric))
+        if len(values) == len(finding.values):
+            found.append(finding.text.format(**values))
     return found
 
 
