@@ -11,7 +11,7 @@ from carrycast.core.settings import read_toml
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.scenario.overrides import resolve_scenario
 from carrycast.sim.scenario.scenario import Scenario, parse_scenario
-from carrycast.sim.scenario.warnings import merged, warnings_of
+from carrycast.sim.scenario.warnings import find_warnings, merge_warnings
 
 REPOSITORY = Path(__file__).parents[2]
 SCENARIOS = [
@@ -40,7 +40,7 @@ def scenario(**changes: object) -> Scenario:
 
 
 def warned(**changes: object) -> list[str]:
-    return warnings_of(scenario(**changes))
+    return find_warnings(scenario(**changes))
 
 
 def subscribing(**entry: object) -> list[str]:
@@ -57,7 +57,7 @@ def test_a_good_run_has_none() -> None:
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_no_scenario_that_comes_with_carrycast_has_any(path: Path) -> None:
-    found = warnings_of(resolve_scenario(path))
+    found = find_warnings(resolve_scenario(path))
     # This one is for protocols that run processors; alone it would run the default one.
     idle = path.name == "converters.toml"
     assert [text for text in found if not (idle and text.startswith("processors: "))] == []
@@ -67,8 +67,8 @@ def test_no_scenario_that_comes_with_carrycast_has_any(path: Path) -> None:
 @pytest.mark.parametrize("name", experiment_names())
 def test_no_experiment_that_comes_with_carrycast_has_any(name: str, quick: bool) -> None:
     experiment = load_experiment(name, quick)
-    found = [(point.name, warnings_of(point.scenario, moving=False)) for point in experiment.points]
-    assert merged(found) == []
+    found = [(point.name, find_warnings(point.scenario, moving=False)) for point in experiment.points]
+    assert merge_warnings(found) == []
 
 
 # --- what is published, and what is wanted
@@ -368,8 +368,8 @@ def test_contacts_that_end_before_the_run_or_know_fewer_nodes(tmp_path: Path) ->
 
 def test_points_of_a_sweep_say_it_once() -> None:
     said = [("a", ["x", "y"]), ("b", ["x"]), ("c", ["x", "z"]), ("d", ["x", "z"])]
-    assert merged(said) == ["x", "at a: y", "at 2 of 4 points, as c: z"]
-    assert merged([]) == []
+    assert merge_warnings(said) == ["x", "at a: y", "at 2 of 4 points, as c: z"]
+    assert merge_warnings([]) == []
 
 
 def test_a_point_whose_files_are_gone_does_not_end_the_others(tmp_path: Path) -> None:

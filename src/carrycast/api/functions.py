@@ -46,7 +46,7 @@ def simulate(
     <Simulation quick, gossip, seed 3: delivery_ratio 0.7, 93 rows>
     """
     from carrycast.sim.engine import run
-    from carrycast.sim.scenario import warnings_of
+    from carrycast.sim.scenario import find_warnings
     from carrycast.trace import Level
 
     levels = [one.value for one in Level]
@@ -66,7 +66,7 @@ def simulate(
         outcome.protocol,
         outcome.seed,
         str(level),
-        warnings_of(chosen, seed, moving=True),
+        find_warnings(chosen, seed, moving=True),
         chosen,
     )
 

@@ -53,7 +53,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def _run(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.player import Scene
     from carrycast.sim.engine import run
-    from carrycast.sim.scenario import metric_meanings, resolve_scenario, warnings_of
+    from carrycast.sim.scenario import find_warnings, metric_meanings, resolve_scenario
     from carrycast.trace import Level
 
     scenario = resolve_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
@@ -65,7 +65,7 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.trace.rmdir()
         level = Level(arguments.level)
     # A run computes how nodes move anyway.
-    warnings = warnings_of(scenario, arguments.seed, moving=True)
+    warnings = find_warnings(scenario, arguments.seed, moving=True)
     print_warnings(warnings, arguments.quiet)
     with watched(scenario.duration_s, quiet=arguments.json or arguments.quiet) as watch:
         outcome = run(scenario, arguments.seed, level, on_progress=watch)
@@ -108,13 +108,13 @@ def _save_whole(trace: "Trace", scene: "Scene", directory: Path) -> None:
 
 def _check(arguments: argparse.Namespace) -> int:
     from carrycast.sim.engine import check_run
-    from carrycast.sim.scenario import check_files, resolve_scenario, warnings_of
+    from carrycast.sim.scenario import check_files, find_warnings, resolve_scenario
 
     scenario = resolve_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
     plan = scenario.make_stack_plan()
     check_files(scenario)
     check_run(scenario)
-    warnings = warnings_of(scenario)
+    warnings = find_warnings(scenario)
     print_warnings(warnings, arguments.quiet)
     facts = {
         "scenario": scenario.name,

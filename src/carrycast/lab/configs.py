@@ -123,7 +123,7 @@ class LabNodes:
         """The processors of each node."""
         scenario = self.scenario
         made: list[list[ProcessorConfig]] = [[] for _ in range(scenario.nodes)]
-        for place, entry in enumerate(scenario.resolved().processors):
+        for place, entry in enumerate(scenario.resolve_files().processors):
             config = self._make_processor(entry, place)
             for node in resolve_selection(
                 entry.nodes, dict(self.roles), scenario.nodes, stream(self.seed, f"processor {place}")

@@ -165,7 +165,7 @@ def split_fleet(scenario: Scenario, share: float, folder: Path) -> FleetParts:
         raise UserError(f"--train {share:g}: a share of the time between 0.1 and 0.9")
     cut_s = scenario.duration_s * share
     if scenario.contacts is not None:
-        plan = ContactPlan.load(Path(str(scenario.resolved().contacts)))
+        plan = ContactPlan.load(Path(str(scenario.resolve_files().contacts)))
         folder.mkdir(parents=True, exist_ok=True)
         first = _save_slice(plan, 0.0, cut_s, folder / "training.parquet")
         rest = _save_slice(plan, cut_s, scenario.duration_s, folder / "held-out.parquet")

@@ -40,7 +40,7 @@ from carrycast.analysis.spark.sweep import read_runs, read_runs_table, run_missi
 from carrycast.analysis.spark.trace_tables import read_tables
 from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
-from carrycast.sim.scenario import MOST_NODE_SECONDS, merged, warnings_of
+from carrycast.sim.scenario import MOST_NODE_SECONDS, find_warnings, merge_warnings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,11 +60,11 @@ def experiment_warnings(experiment: Experiment) -> list[str]:
     for key, point in sorted(zip(keys, experiment.points, strict=True), key=lambda one: one[0]):
         small = point.scenario.nodes * point.scenario.duration_s <= MOST_NODE_SECONDS
         try:
-            found[point.name] = warnings_of(point.scenario, experiment.seeds[0], moving=key in looked_at and small)
+            found[point.name] = find_warnings(point.scenario, experiment.seeds[0], moving=key in looked_at and small)
         except UserError:
             # The runs of this point will fail and record the error.
             found[point.name] = []
-    return merged([(point.name, found[point.name]) for point in experiment.points])
+    return merge_warnings([(point.name, found[point.name]) for point in experiment.points])
 
 
 def print_warnings(warnings: Sequence[str]) -> None:

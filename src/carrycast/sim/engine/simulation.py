@@ -117,7 +117,7 @@ class Simulation:
         if scenario.computer.memory_bytes is not None:
             self.recorder.memories = Memories(scenario.computer.memory_bytes, scenario.nodes)
         self._workload = draw_workload(
-            scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed
+            scenario.subscribe, scenario.resolve_files().publish, roles, scenario.nodes, scenario.duration_s, seed
         )
         self._advertisements = draw_advertisements(scenario.advertise, roles, scenario.nodes, seed)
         self._requests = draw_requests(scenario.request, roles, scenario.nodes, scenario.duration_s, seed)
@@ -136,7 +136,7 @@ class Simulation:
             applications=place_applications(scenario.applications, roles, scenario.nodes, seed, scenario.name),
             sequences={publish.event.id.source: publish.event.id.sequence for publish in self._workload.publishes},
         )
-        self._commands = draw_commands(scenario.resolved().command, roles, scenario.nodes, seed, scenario.name)
+        self._commands = draw_commands(scenario.resolve_files().command, roles, scenario.nodes, seed, scenario.name)
         self.network = Network(self._context, recode)
         self._probes = Probes(scenario.measure.more, self._context, self.network)
 
@@ -282,7 +282,7 @@ def _install_processors(
     scenario: Scenario, roles: dict[str, list[int]], seed: int
 ) -> list[dict[ProcessorId, InstalledFunction]]:
     tables: list[dict[ProcessorId, InstalledFunction]] = [{} for _ in range(scenario.nodes)]
-    for place, entry in enumerate(scenario.resolved().processors):
+    for place, entry in enumerate(scenario.resolve_files().processors):
         try:
             file, name = split_function(entry.function)
             function = load_function(Path(file), name)

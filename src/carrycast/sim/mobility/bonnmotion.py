@@ -69,7 +69,7 @@ def _read(path: Path) -> tuple[Integers, Floats, int]:
             if number == 1:
                 raw = raw.removeprefix(BOM_UTF8)
             if raw.strip() and not raw.lstrip().startswith(b"#"):
-                waypoints, count = _waypoints(raw, f"{path}:{number}")
+                waypoints, count = _parse_waypoints(raw, f"{path}:{number}")
                 found.append(waypoints)
                 records += count
     if not found:
@@ -84,7 +84,7 @@ def _read(path: Path) -> tuple[Integers, Floats, int]:
     return np.repeat(np.arange(len(found)), [len(line) for line in found]), whole, records
 
 
-def _waypoints(raw: bytes, where: str) -> tuple[Floats, int]:
+def _parse_waypoints(raw: bytes, where: str) -> tuple[Floats, int]:
     """The waypoints of one line, and how many it has with those that repeat a time."""
     if not raw.endswith(b"\n"):
         raise UserError(f"{where}: the file ends in the middle of a line; if it is whole, end it with a newline")

@@ -171,7 +171,7 @@ class _Walk:
         # A stream for each node: what one draws does not shift what the others draw.
         self.streams = [Random(int(seed)) for seed in rng.integers(0, 2**63, nodes)]
         self.legs: list[_Leg] = []
-        self.place = [self._within(node, int(self.goals[node])) for node in range(nodes)]
+        self.place = [self._draw_place(node, int(self.goals[node])) for node in range(nodes)]
 
     def run(self) -> None:
         """Everybody starts in the group's square, on the way to another place in it."""
@@ -201,21 +201,21 @@ class _Walk:
             if travels:
                 pull[here] = 0.0
             total = float(pull.sum())
-            return self._drawn(node, pull, total) if total > 0 else here
+            return self._draw_square(node, pull, total) if total > 0 else here
         if travels:
             pull[here] = -1.0
         best = int(pull.argmax())
         # A traveler whose group is the only one stays, since there is nobody to travel to.
         return best if pull[best] > 0 else here
 
-    def _drawn(self, node: int, pull: Floats, total: float) -> int:
+    def _draw_square(self, node: int, pull: Floats, total: float) -> int:
         place = int(np.searchsorted(np.cumsum(pull), self.streams[node].random() * total, side="right"))
         return min(place, self.squares - 1)
 
     def _go(self, node: int, now_s: float, square: int) -> float:
         """Set out for a random place in a square; when the node will be there."""
         x_m, y_m = self.place[node]
-        goal_x_m, goal_y_m = self.place[node] = self._within(node, square)
+        goal_x_m, goal_y_m = self.place[node] = self._draw_place(node, square)
         length_m = float(np.hypot(goal_x_m - x_m, goal_y_m - y_m))
         speed_mps = float(self.speed_mps[node])
         if self.model.speed_drawn == "leg" and node >= self.model.travelers:
@@ -226,7 +226,7 @@ class _Walk:
             self.legs.append(_Leg(node, now_s, min(there_s, self.duration_s), x_m, y_m, vx, vy))
         return there_s
 
-    def _within(self, node: int, square: int) -> tuple[float, float]:
+    def _draw_place(self, node: int, square: int) -> tuple[float, float]:
         row, column = divmod(square, self.model.columns)
         draw = self.streams[node].random
         return (column + draw()) * self.width_m, (row + draw()) * self.height_m

@@ -28,30 +28,30 @@ class Mixed(MobilityModel, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         try:
-            self._moving()
+            self._parse_rest()
         except UserError as error:
             raise ValueError(str(error)) from None
 
     def with_files(self, change: Callable[[str], str]) -> Self:
         """The other model's files."""
-        changed = self._moving().with_files(change)
+        changed = self._parse_rest().with_files(change)
         return msgspec.structs.replace(self, rest={"model": changed.name, **msgspec.to_builtins(changed)})
 
     def component_models(self) -> tuple[MobilityModel, ...]:
         """The model of the rest."""
-        return (self._moving(),)
+        return (self._parse_rest(),)
 
     def on_roads(self) -> bool:
         """As the other model is."""
-        return self._moving().on_roads()
+        return self._parse_rest().on_roads()
 
     def road_map(self) -> RoadMap | None:
         """The other model's."""
-        return self._moving().road_map()
+        return self._parse_rest().road_map()
 
     def recording(self) -> Recording | None:
         """The other model's, and the stations."""
-        moving = self._moving().recording()
+        moving = self._parse_rest().recording()
         return None if moving is None else moving._replace(nodes=moving.nodes + len(self.positions))
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
@@ -60,14 +60,14 @@ class Mixed(MobilityModel, frozen=True, kw_only=True):
         if stations >= nodes:
             raise UserError(f"mixed: {stations} positions for {nodes} nodes leave nobody to move; list fewer")
         standing = GivenPlaces(positions=self.positions).trajectories(stations, area, duration_s, rng)
-        moving = self._moving().trajectories(nodes - stations, area, duration_s, rng)
+        moving = self._parse_rest().trajectories(nodes - stations, area, duration_s, rng)
         columns = ("start_s", "end_s", "x_m", "y_m", "vx_mps", "vy_mps")
         return Trajectories(
             np.concatenate([standing.first, moving.first[1:] + standing.legs]),
             *(np.concatenate([getattr(standing, name), getattr(moving, name)]) for name in columns),
         )
 
-    def _moving(self) -> MobilityModel:
+    def _parse_rest(self) -> MobilityModel:
         table = dict(self.rest)
         return parse_settings(table, find_movement_model(str(table.pop("model", ""))), "rest")
 
@@ -83,39 +83,39 @@ class Excerpt(MobilityModel, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         try:
-            self._whole()
+            self._parse_whole()
         except UserError as error:
             raise ValueError(str(error)) from None
 
     def with_files(self, change: Callable[[str], str]) -> Self:
         """The other model's files."""
-        changed = self._whole().with_files(change)
+        changed = self._parse_whole().with_files(change)
         return msgspec.structs.replace(self, of={"model": changed.name, **msgspec.to_builtins(changed)})
 
     def check(self, nodes: int) -> None:
         """As the other model does."""
-        self._whole().check(nodes)
+        self._parse_whole().check(nodes)
 
     def component_models(self) -> tuple[MobilityModel, ...]:
         """The other model."""
-        return (self._whole(),)
+        return (self._parse_whole(),)
 
     def on_roads(self) -> bool:
         """As the other model is."""
-        return self._whole().on_roads()
+        return self._parse_whole().on_roads()
 
     def road_map(self) -> RoadMap | None:
         """The other model's."""
-        return self._whole().road_map()
+        return self._parse_whole().road_map()
 
     def recording(self) -> Recording | None:
         """The other model's, from `from_s` on."""
-        whole = self._whole().recording()
+        whole = self._parse_whole().recording()
         return None if whole is None else whole._replace(lasts_s=whole.lasts_s - self.from_s)
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
         """The whole movement up to the end of the part, without its beginning."""
-        whole = self._whole().trajectories(nodes, area, self.from_s + duration_s, rng)
+        whole = self._parse_whole().trajectories(nodes, area, self.from_s + duration_s, rng)
         node = np.repeat(np.arange(whole.nodes), np.diff(whole.first))
         start_s = np.maximum(whole.start_s, self.from_s)
         late_s = start_s - whole.start_s
@@ -124,6 +124,6 @@ class Excerpt(MobilityModel, frozen=True, kw_only=True):
         columns = (start_s - self.from_s, whole.end_s - self.from_s, x_m, y_m, whole.vx_mps, whole.vy_mps)
         return Trajectories.from_legs(whole.nodes, node[kept], *(column[kept] for column in columns))
 
-    def _whole(self) -> MobilityModel:
+    def _parse_whole(self) -> MobilityModel:
         table = dict(self.of)
         return parse_settings(table, find_movement_model(str(table.pop("model", ""))), "of")

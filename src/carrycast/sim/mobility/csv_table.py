@@ -49,33 +49,33 @@ class _Samples:
         self.time_s, self.x_m, self.y_m = array("d"), array("d"), array("d")
         self.number: dict[str, int] = {}
         self._read()
-        self._refuse_twice()
+        self._refuse_duplicates()
 
     def nodes(self) -> Integers:
         """Whose samples they are."""
         return np.array(self.node, dtype=np.int64)
 
     def _read(self) -> None:
-        rows = self._rows()
+        rows = self._read_rows()
         header = next(rows, None)
         if header is None:
             raise UserError(f"{self.file.path}: empty; expected {_EXPECTED} and then a line for each sample")
-        places = self._places([column.strip() for column in header])
+        places = self._find_columns([column.strip() for column in header])
         for row in rows:
             if len(row) != len(header):
                 raise self.file.error(f"{len(row)} fields; expected {len(header)}, as in the first line")
-            self._sample(*(row[place].strip() for place in places))
+            self._add_sample(*(row[place].strip() for place in places))
         self.file.require_line_end()
         if not self.number:
             raise UserError(f"{self.file.path}: no nodes; expected a line for each sample after the first line")
 
-    def _rows(self) -> Iterator[list[str]]:
+    def _read_rows(self) -> Iterator[list[str]]:
         try:
             yield from csv.reader(self.file.lines(), strict=True)
         except csv.Error as error:
             raise self.file.error(f"{error}; expected fields separated by commas") from None
 
-    def _places(self, header: list[str]) -> list[int]:
+    def _find_columns(self, header: list[str]) -> list[int]:
         missing = [column for column in COLUMNS if column not in header]
         if not missing:
             return [header.index(column) for column in COLUMNS]
@@ -86,7 +86,7 @@ class _Samples:
             hint = ", separated by commas"
         raise self.file.error(f"there is no column {' or '.join(missing)}; expected {_EXPECTED}{hint}")
 
-    def _sample(self, time: str, name: str, x: str, y: str) -> None:
+    def _add_sample(self, time: str, name: str, x: str, y: str) -> None:
         if not name:
             raise self.file.error("a sample of nobody; expected the name of a node")
         self.time_s.append(self.file.number(time, "seconds", -MAX_TIME_S, MAX_TIME_S))
@@ -95,7 +95,7 @@ class _Samples:
         self.node.append(self.number.setdefault(name, len(self.number)))
         self.line.append(self.file.line_number)
 
-    def _refuse_twice(self) -> None:
+    def _refuse_duplicates(self) -> None:
         """A node is at one place at a time."""
         node, time_s = self.nodes(), np.array(self.time_s)
         order = np.lexsort((time_s, node))

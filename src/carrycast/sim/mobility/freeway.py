@@ -27,7 +27,7 @@ class Freeway(RoadModel, frozen=True, kw_only=True):
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
         """Slot by slot: all speeds change at random, then those too close behind others are held back."""
         map = self.start_map(nodes, area, duration_s)
-        circuits = _circuits(map)
+        circuits = _find_circuits(map)
         length_m = np.array([_length_m(circuit) for circuit in circuits])
         self.require_room(length_m, map.safety_m, nodes)
         traffic = _Traffic(self, nodes, map.safety_m, circuits, length_m, rng)
@@ -49,7 +49,7 @@ _Circuit = tuple[Lane, list[Position]]
 """The first lane of a closed way, and the way, which ends where it starts."""
 
 
-def _circuits(map: RoadMap) -> list[_Circuit]:
+def _find_circuits(map: RoadMap) -> list[_Circuit]:
     lanes: dict[tuple[str, bool, int], list[Lane]] = {}
     for lane in lanes_of(map):
         lanes.setdefault((lane.road.id, lane.back, lane.number), []).append(lane)
@@ -63,13 +63,13 @@ def _circuits(map: RoadMap) -> list[_Circuit]:
             )
         if loops:
             # The pieces of a lane back come in the order of the road's nodes.
-            circuits.append(_closed(forth[::-1] if back else forth))
+            circuits.append(_close_circuit(forth[::-1] if back else forth))
         elif not back:
-            circuits.append(_closed(forth + lanes[road_id, True, index][::-1]))
+            circuits.append(_close_circuit(forth + lanes[road_id, True, index][::-1]))
     return circuits
 
 
-def _closed(lanes: list[Lane]) -> _Circuit:
+def _close_circuit(lanes: list[Lane]) -> _Circuit:
     way = [place for lane in lanes for place in (lane.start, lane.end)]
     return lanes[0], [*way, way[0]]
 

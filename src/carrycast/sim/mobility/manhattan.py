@@ -31,7 +31,7 @@ class Streets:
         self._chances: list[list[float]] = []
         self.gap_m: list[dict[int, float]] = []
         for lane in lanes:
-            ways = self._ways(lane, leaving.get(lane.target, []))
+            ways = self._find_ways(lane, leaving.get(lane.target, []))
             if not ways:
                 raise UserError(
                     f"manhattan: the map {name} has a gap: road {lane.road.id!r} leads to {lane.target!r} and nothing "
@@ -54,7 +54,7 @@ class Streets:
         start, end, share = self.lanes[lane].start, self.lanes[lane].end, place_m / self.lanes[lane].length_m
         return Position(start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share)
 
-    def _ways(self, lane: Lane, leaving: list[int]) -> dict[int, float]:
+    def _find_ways(self, lane: Lane, leaving: list[int]) -> dict[int, float]:
         """The lanes that a lane leads onto, with their weights. Back only where there is no other way."""
         same = [onto for onto in leaving if self._is_lane_after(lane, self.lanes[onto])]
         onward = [onto for onto in same if not _goes_back(lane, self.lanes[onto])]

@@ -42,7 +42,7 @@ class _Node:
     repeated: int = 0
     """Those of its start that a later one replaces."""
 
-    def superseded(self) -> int:
+    def count_superseded(self) -> int:
         """Lines that a later one replaces: of two commands of the same time the last counts."""
         times = self.commands[::4]
         return self.repeated + len(times) - len(set(times))
@@ -62,9 +62,9 @@ class Ns2(MovementFormat, frozen=True, kw_only=True):
         """The movement in the file; `area` and `rng` play no part."""
         read = _read(self.trace_file())
         self.require_nodes(len(read), nodes)
-        return self._moving(read, nodes, duration_s)
+        return self._make_trajectories(read, nodes, duration_s)
 
-    def _moving(self, read: "dict[int, _Node]", nodes: int, duration_s: float) -> Trajectories:
+    def _make_trajectories(self, read: "dict[int, _Node]", nodes: int, duration_s: float) -> Trajectories:
         legs = _Legs(duration_s)
         for index, (number, node) in enumerate(sorted(read.items())[:nodes]):
             if inf in (node.x_m, node.y_m):
@@ -79,20 +79,20 @@ class Ns2(MovementFormat, frozen=True, kw_only=True):
     def extent(self) -> tuple[int, float]:
         """The nodes named in the file, and when the last of them has arrived."""
         read = _read(self.trace_file())
-        return len(read), self._lasts_s(read)
+        return len(read), self._find_end_s(read)
 
     def recorded(self) -> RecordedMovement:
         """All nodes of the file, by their numbers, until the last has arrived."""
         file = self.trace_file()
         read = _read(file)
-        moving = self._moving(read, len(read), self._lasts_s(read))
+        moving = self._make_trajectories(read, len(read), self._find_end_s(read))
         records = sum(node.records for node in read.values())
-        superseded = sum(node.superseded() for node in read.values())
+        superseded = sum(node.count_superseded() for node in read.values())
         return RecordedMovement(
             [str(number) for number in sorted(read)], moving, records, records - superseded, superseded
         )
 
-    def _lasts_s(self, read: "dict[int, _Node]") -> float:
+    def _find_end_s(self, read: "dict[int, _Node]") -> float:
         legs = _Legs(MAX_TIME_S)
         for index, node in enumerate(read.values()):
             legs.add(index, node)
@@ -156,18 +156,18 @@ class _Legs:
                 there_s = now_s + left_m / speed_mps
                 vx_mps, vy_mps = (goal_x_m - x_m) / left_m * speed_mps, (goal_y_m - y_m) / left_m * speed_mps
                 stop_s = min(there_s, until_s)
-                self._leg(index, now_s, stop_s, x_m, y_m, vx_mps, vy_mps)
+                self._add_leg(index, now_s, stop_s, x_m, y_m, vx_mps, vy_mps)
                 if there_s <= until_s:
                     x_m, y_m = goal_x_m, goal_y_m
                 else:
                     x_m, y_m = x_m + vx_mps * (stop_s - now_s), y_m + vy_mps * (stop_s - now_s)
                 now_s = stop_s
             if until_s > now_s:
-                self._leg(index, now_s, until_s, x_m, y_m, 0.0, 0.0)
+                self._add_leg(index, now_s, until_s, x_m, y_m, 0.0, 0.0)
                 now_s = until_s
             goal_x_m, goal_y_m, speed_mps = next_x_m, next_y_m, next_speed_mps
 
-    def _leg(self, index: int, *values: float) -> None:
+    def _add_leg(self, index: int, *values: float) -> None:
         self.node.append(index)
         for column, value in zip(self.columns, values, strict=True):
             column.append(value)

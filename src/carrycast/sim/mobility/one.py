@@ -70,11 +70,11 @@ class _Samples:
         header = next(lines, None)
         if header is None:
             raise UserError(f"{self.file.path}: empty; expected the line {_HEADER} and then lines {_SAMPLE}")
-        bounds = self._header(header)
+        bounds = self._parse_header(header)
         now_s, at_now, before = -1.0, 0, 0
         for line in lines:
             self.records += 1
-            time_s = self._sample(line, bounds)
+            time_s = self._add_sample(line, bounds)
             if time_s < now_s:
                 raise self.file.error("the time goes back; expected samples sorted by time")
             if time_s > now_s:
@@ -88,7 +88,7 @@ class _Samples:
                 f"the file ends before its maxTime with {at_now} samples where {before} are expected; is it cut?"
             )
 
-    def _header(self, line: str) -> list[float]:
+    def _parse_header(self, line: str) -> list[float]:
         fields = line.split()
         if len(fields) not in (6, 8):
             raise self.file.error(f"expected {_HEADER}")
@@ -97,7 +97,7 @@ class _Samples:
             raise self.file.error(f"a minimum exceeds its maximum; expected {_HEADER}")
         return bounds
 
-    def _sample(self, line: str, bounds: list[float]) -> float:
+    def _add_sample(self, line: str, bounds: list[float]) -> float:
         """Keep one sample and return its time."""
         fields = line.split()
         if len(fields) != 4:

@@ -112,30 +112,30 @@ class _Walk:
 
     def start_cold(self, nodes: int) -> None:
         """Everybody at a uniform place, about to set out."""
-        self._set(np.arange(nodes), self._places(nodes), np.zeros(nodes))
+        self._set(np.arange(nodes), self._draw_places(nodes), np.zeros(nodes))
 
     def start_steady(self, nodes: int) -> None:
         """Everybody as a run that has gone on for ever would show them [Navidi and Camp 2004]."""
         model = self.model
         pausing = self.rng.random(nodes) < model.pause_probability(self.area)
         left_s = residual_pause_s(model.pause_min_s, model.pause_max_s, self.rng.random(nodes))
-        place = self._places(nodes)
+        place = self._draw_places(nodes)
         # A leg is met in proportion to how long it lasts: endpoints by length, speed by 1 / v.
-        start, end = self._endpoints(nodes)
+        start, end = self._draw_endpoints(nodes)
         begun = start + (end - start) * self.rng.random((nodes, 1))
         ratio = model.speed_max_mps / model.speed_min_mps
         speed_mps = model.speed_min_mps * ratio ** self.rng.random(nodes)
         node = np.arange(nodes)
         self._set(node, np.where(pausing[:, None], place, begun), np.zeros(nodes))
         goal = np.where(pausing[:, None], place, end)
-        self._go(goal, speed_mps, np.where(pausing, left_s, self._pauses(nodes)))
+        self._go(goal, speed_mps, np.where(pausing, left_s, self._draw_pauses(nodes)))
 
     def advance(self) -> None:
         """One more leg, and the pause after it, for everybody on the way."""
         count = len(self.node)
-        goal = self._places(count)
+        goal = self._draw_places(count)
         speed_mps = self.rng.uniform(self.model.speed_min_mps, self.model.speed_max_mps, count)
-        self._go(goal, speed_mps, self._pauses(count))
+        self._go(goal, speed_mps, self._draw_pauses(count))
 
     def trajectories(self, nodes: int) -> Trajectories:
         """All legs made so far."""
@@ -153,32 +153,32 @@ class _Walk:
         length_m = np.hypot(way[:, 0], way[:, 1])
         there_s = self.ready_s + length_m / speed_mps
         velocity = way * (speed_mps / np.where(length_m > 0, length_m, 1.0))[:, None]
-        self._leg(self.ready_s, there_s, self.place, velocity)
+        self._add_leg(self.ready_s, there_s, self.place, velocity)
         leave_s = there_s + pause_s
         if self.model.pause_max_s > 0:
-            self._leg(there_s, leave_s, goal, np.zeros_like(goal))
+            self._add_leg(there_s, leave_s, goal, np.zeros_like(goal))
         self._set(self.node, goal, leave_s)
 
-    def _leg(self, start_s: Floats, end_s: Floats, place: Floats, velocity: Floats) -> None:
+    def _add_leg(self, start_s: Floats, end_s: Floats, place: Floats, velocity: Floats) -> None:
         end_s = np.minimum(end_s, self.duration_s)
         real = end_s > start_s
         columns = (start_s, end_s, place[:, 0], place[:, 1], velocity[:, 0], velocity[:, 1])
         start, end, x, y, vx, vy = (column[real] for column in columns)
         self.legs.append((self.node[real], start, end, x, y, vx, vy))
 
-    def _places(self, count: int) -> Floats:
+    def _draw_places(self, count: int) -> Floats:
         return self.rng.random((count, 2)) * (self.area.width_m, self.area.height_m)
 
-    def _pauses(self, count: int) -> Floats:
+    def _draw_pauses(self, count: int) -> Floats:
         return self.rng.uniform(self.model.pause_min_s, self.model.pause_max_s, count)
 
-    def _endpoints(self, count: int) -> tuple[Floats, Floats]:
+    def _draw_endpoints(self, count: int) -> tuple[Floats, Floats]:
         """Two ends of a leg with probability proportional to its length, by rejection against the diagonal."""
         diagonal_m = hypot(self.area.width_m, self.area.height_m)
         start, end = np.empty((count, 2)), np.empty((count, 2))
         wanted = np.arange(count)
         while len(wanted):
-            a, b = self._places(len(wanted)), self._places(len(wanted))
+            a, b = self._draw_places(len(wanted)), self._draw_places(len(wanted))
             length_m = np.hypot(a[:, 0] - b[:, 0], a[:, 1] - b[:, 1])
             taken = self.rng.random(len(wanted)) * diagonal_m < length_m
             start[wanted[taken]], end[wanted[taken]] = a[taken], b[taken]

@@ -194,7 +194,7 @@ class FcdSamples:
                 self._geo = attributes["geo"].lower() in _TRUE
 
     def _on_step(self, attributes: dict[str, str]) -> None:
-        time_s = self._number("timestep", attributes, "time", -MAX_TIME_S, MAX_TIME_S)
+        time_s = self._parse_number("timestep", attributes, "time", -MAX_TIME_S, MAX_TIME_S)
         if self.time_s and time_s <= self.time_s[-1]:
             again = "comes twice" if time_s == self.time_s[-1] else f"comes after {self.time_s[-1]:g}"
             raise self._error(f"time {time_s:g} {again}; expected steps in the order of time")
@@ -216,13 +216,13 @@ class FcdSamples:
         self._last[node] = step
         if len(self.node) >= MAX_SAMPLES:
             raise self._error(f"more than {MAX_SAMPLES} samples; expected a shorter file, so cut it in time")
-        self.x_m.append(self._number(tag, attributes, "x", -MAX_COORDINATE_M, MAX_COORDINATE_M))
-        self.y_m.append(self._number(tag, attributes, "y", -MAX_COORDINATE_M, MAX_COORDINATE_M))
+        self.x_m.append(self._parse_number(tag, attributes, "x", -MAX_COORDINATE_M, MAX_COORDINATE_M))
+        self.y_m.append(self._parse_number(tag, attributes, "y", -MAX_COORDINATE_M, MAX_COORDINATE_M))
         self.node.append(node)
         self.step.append(step)
-        self.speed_mps.append(_speed_of(attributes))
+        self.speed_mps.append(_parse_speed(attributes))
 
-    def _number(self, tag: str, attributes: dict[str, str], name: str, low: float, high: float) -> float:
+    def _parse_number(self, tag: str, attributes: dict[str, str], name: str, low: float, high: float) -> float:
         text = attributes.get(name)
         if text is None:
             raise self._error(f"<{tag}> has no {name}; expected a number there")
@@ -236,7 +236,7 @@ class FcdSamples:
         return value
 
 
-def _speed_of(attributes: dict[str, str]) -> float:
+def _parse_speed(attributes: dict[str, str]) -> float:
     """What a sample says of its speed; not a number if nothing."""
     try:
         return abs(float(attributes["speed"]))

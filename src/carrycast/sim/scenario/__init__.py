@@ -27,7 +27,7 @@ from carrycast.sim.scenario.scenario import (
     load_scenario,
     parse_scenario,
 )
-from carrycast.sim.scenario.warnings import MOST_NODE_SECONDS, merged, warnings_of
+from carrycast.sim.scenario.warnings import MOST_NODE_SECONDS, find_warnings, merge_warnings
 from carrycast.sim.scenario.workload import (
     TimedAdvertisement,
     TimedPublication,
@@ -76,10 +76,11 @@ __all__ = [
     "draw_requests",
     "draw_roles",
     "draw_workload",
+    "find_warnings",
     "input_digest",
     "input_files",
     "load_scenario",
-    "merged",
+    "merge_warnings",
     "metric_meanings",
     "parse_assignment",
     "parse_protocol",
@@ -92,5 +93,4 @@ __all__ = [
     "resolve_scenario",
     "resolve_selection",
     "used_plugins",
-    "warnings_of",
 ]

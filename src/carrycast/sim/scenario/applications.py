@@ -89,7 +89,7 @@ def check_applications(
     for place, entry in enumerate(applications):
         at = f"{where}: applications[{place}]"
         check_selection(entry.nodes, nodes, roles, f"{at}.nodes")
-        placed = _placed_application(entry, at)
+        placed = _parse_application(entry, at)
         lacking = (placed.kind.needs | placed.settings.needs()) - offers
         if lacking:
             raise UserError(f"{at}: {entry.name} needs {', '.join(sorted(lacking))}, which this scenario has not")
@@ -101,7 +101,7 @@ def check_applications(
             raise UserError(f"{at}.application: nobody runs {command.application!r} here")
 
 
-def _placed_application(entry: ApplicationEntry, where: str) -> PlacedApplication:
+def _parse_application(entry: ApplicationEntry, where: str) -> PlacedApplication:
     try:
         kind = find_application(entry.name)
     except UserError as error:
@@ -116,7 +116,7 @@ def place_applications(
     found: dict[NodeId, list[PlacedApplication]] = {}
     for place, entry in enumerate(entries):
         at = f"{where}: applications[{place}]"
-        one = _placed_application(entry, at)
+        one = _parse_application(entry, at)
         for node in resolve_selection(entry.nodes, roles, nodes, stream(seed, f"application {place}")):
             if any(other.kind.name == one.kind.name for other in found.get(node, ())):
                 raise UserError(f"{at}.name: node {node} runs {entry.name} already")

@@ -124,7 +124,7 @@ def check_selection(selection: Selection, nodes: int, roles: Collection[str], wh
     elif isinstance(selection, int):
         if not 0 <= selection <= nodes:
             raise UserError(f"{where}: a number of nodes from 0 to {nodes}, not {selection}")
-    elif selection != "all" and selection not in roles and _share(selection) is None:
+    elif selection != "all" and selection not in roles and _parse_share(selection) is None:
         names = ", ".join(["all", *sorted(roles)])
         raise UserError(f"{where}: {selection!r} is none of {names}, nor a share such as '50%'")
 
@@ -142,7 +142,7 @@ def selection_size(selection: str | int, nodes: int) -> int:
     """How many of some nodes a number, a share or "all" means."""
     if isinstance(selection, int):
         return selection
-    share = 1.0 if selection == "all" else _share(selection)
+    share = 1.0 if selection == "all" else _parse_share(selection)
     assert share is not None
     return round(share * nodes)
 
@@ -154,7 +154,7 @@ def resolve_selection(selection: Selection, roles: dict[str, list[int]], nodes: 
     return select_nodes(selection, nodes, rng)
 
 
-def _share(text: str) -> float | None:
+def _parse_share(text: str) -> float | None:
     if not text.endswith("%"):
         return None
     try:
@@ -167,7 +167,7 @@ def _share(text: str) -> float | None:
 def fill_template(template: str, values: Mapping[str, Scalar], where: str) -> str:
     """The text with each `{name}` replaced by its value, as a literal of the filter language."""
 
-    def literal(match: re.Match[str]) -> str:
+    def write_literal(match: re.Match[str]) -> str:
         if match[1] not in values:
             raise UserError(f"{where}: {{{match[1]}}} is not among the drawn values ({', '.join(values) or 'none'})")
         value = values[match[1]]
@@ -177,7 +177,7 @@ def fill_template(template: str, values: Mapping[str, Scalar], where: str) -> st
             return "'" + value.replace("'", "''") + "'"
         return repr(value)
 
-    return re.sub(r"\{(\w+)\}", literal, template)
+    return re.sub(r"\{(\w+)\}", write_literal, template)
 
 
 def count_filters(template: str, draws: Mapping[str, Drawable]) -> float:

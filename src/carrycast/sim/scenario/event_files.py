@@ -49,49 +49,49 @@ def read_events(path: Path, nodes: int) -> list[RecordedEvent]:
     """The events of a file, in its order; a UserError names the line that is wrong."""
     if path.suffix not in SUFFIXES:
         raise UserError(f"{path}: events are read from {' or '.join(SUFFIXES)}")
-    read = _csv_events if path.suffix == ".csv" else _json_events
+    read = _read_csv_events if path.suffix == ".csv" else _read_json_events
     found: list[RecordedEvent] = []
     for line, event in read(path):
         if event.node is not None and event.node >= nodes:
-            raise _wrong(path, line, f"there is no node {event.node}; nodes are 0 to {nodes - 1}")
+            raise _line_error(path, line, f"there is no node {event.node}; nodes are 0 to {nodes - 1}")
         if len(event.payload) > MAX_PAYLOAD_BYTES:
-            raise _wrong(path, line, f"the payload is longer than {MAX_PAYLOAD_BYTES} bytes")
+            raise _line_error(path, line, f"the payload is longer than {MAX_PAYLOAD_BYTES} bytes")
         try:
             check_attributes(event.attributes)
         except ValueError as error:
-            raise _wrong(path, line, str(error)) from None
+            raise _line_error(path, line, str(error)) from None
         if len(found) == MAX_FILE_EVENTS:
-            raise _wrong(path, line, f"more than {MAX_FILE_EVENTS:,} events; cut the file in time")
+            raise _line_error(path, line, f"more than {MAX_FILE_EVENTS:,} events; cut the file in time")
         found.append(event)
     return found
 
 
-def _json_events(path: Path) -> Iterator[tuple[int, RecordedEvent]]:
+def _read_json_events(path: Path) -> Iterator[tuple[int, RecordedEvent]]:
     decoder = msgspec.json.Decoder(_Line)
-    for number, text in _lines(path):
+    for number, text in _read_lines(path):
         if not text.strip():
             continue
         try:
             line = decoder.decode(text)
         except msgspec.MsgspecError as error:
-            raise _wrong(path, number, str(error)) from None
+            raise _line_error(path, number, str(error)) from None
         if line.payload and line.payload_base64:
-            raise _wrong(path, number, "payload and payload_base64 are two; give one of them")
+            raise _line_error(path, number, "payload and payload_base64 are two; give one of them")
         yield (
             number,
             RecordedEvent(line.time_s, line.node, line.attributes, line.payload_base64 or line.payload.encode()),
         )
 
 
-def _csv_events(path: Path) -> Iterator[tuple[int, RecordedEvent]]:
+def _read_csv_events(path: Path) -> Iterator[tuple[int, RecordedEvent]]:
     # Whole lines, bounded, go in; a quoted field may go on over several of them.
-    reader = csv.reader((text for _, text in _lines(path)), strict=True)
+    reader = csv.reader((text for _, text in _read_lines(path)), strict=True)
     names: list[str] | None = None
     while True:
         try:
             fields = next(reader, None)
         except csv.Error as error:
-            raise _wrong(path, reader.line_num, str(error)) from None
+            raise _line_error(path, reader.line_num, str(error)) from None
         if fields is None:
             return
         if not fields:
@@ -99,25 +99,27 @@ def _csv_events(path: Path) -> Iterator[tuple[int, RecordedEvent]]:
         if names is None:
             names = [name.strip() for name in fields]
             if "time_s" not in names or "" in names or len(set(names)) != len(names):
-                raise _wrong(path, reader.line_num, "the first line names the columns, each once, time_s among them")
+                raise _line_error(
+                    path, reader.line_num, "the first line names the columns, each once, time_s among them"
+                )
         elif len(fields) != len(names):
-            raise _wrong(path, reader.line_num, f"{len(fields)} fields, but the first line names {len(names)}")
+            raise _line_error(path, reader.line_num, f"{len(fields)} fields, but the first line names {len(names)}")
         else:
-            yield reader.line_num, _csv_event(path, reader.line_num, dict(zip(names, fields, strict=True)))
+            yield reader.line_num, _parse_csv_event(path, reader.line_num, dict(zip(names, fields, strict=True)))
 
 
-def _csv_event(path: Path, line: int, fields: dict[str, str]) -> RecordedEvent:
+def _parse_csv_event(path: Path, line: int, fields: dict[str, str]) -> RecordedEvent:
     time_s, node, payload = fields.pop("time_s").strip(), fields.pop("node", "").strip(), fields.pop("payload", "")
     at_s = float(time_s) if _NUMBER.fullmatch(time_s) else math.nan
     if not 0 <= at_s <= MAX_TIME_S:
-        raise _wrong(path, line, f"time_s: {time_s[:40]!r} is no number of seconds from 0 to {MAX_TIME_S:g}")
+        raise _line_error(path, line, f"time_s: {time_s[:40]!r} is no number of seconds from 0 to {MAX_TIME_S:g}")
     if node and not re.fullmatch(r"\d{1,9}", node):
-        raise _wrong(path, line, f"node: {node[:40]!r} is no number of a node")
-    attributes = {name: _value(text) for name, text in fields.items() if text.strip()}
+        raise _line_error(path, line, f"node: {node[:40]!r} is no number of a node")
+    attributes = {name: _parse_value(text) for name, text in fields.items() if text.strip()}
     return RecordedEvent(at_s, int(node) if node else None, attributes, payload.encode())
 
 
-def _value(text: str) -> Scalar:
+def _parse_value(text: str) -> Scalar:
     """A whole number, a number, true or false; everything else is text."""
     word = text.strip()
     if _WHOLE.fullmatch(word):
@@ -127,21 +129,21 @@ def _value(text: str) -> Scalar:
     return {"true": True, "false": False}.get(word, text)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with path.open("rb") as file:
             number = 0
             while raw := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 if len(raw) > MAX_LINE_BYTES:
-                    raise _wrong(path, number, f"longer than {MAX_LINE_BYTES} bytes")
+                    raise _line_error(path, number, f"longer than {MAX_LINE_BYTES} bytes")
                 try:
                     yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError:
-                    raise _wrong(path, number, "not text in UTF-8") from None
+                    raise _line_error(path, number, "not text in UTF-8") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _wrong(path: Path, line: int, what: str) -> UserError:
+def _line_error(path: Path, line: int, what: str) -> UserError:
     return UserError(f"{path}:{line}: {what}")

@@ -164,19 +164,19 @@ class PositionError:
         step = int(steps)
         if step != self._step:
             # One is usually known from the step before.
-            self._from = self._to if step == self._step + 1 and step > 0 else self._drawn(step)
-            self._to = self._drawn(step + 1)
+            self._from = self._to if step == self._step + 1 and step > 0 else self._draw_offset(step)
+            self._to = self._draw_offset(step + 1)
             self._step = step
         share = steps - step
         (x_m, y_m), (to_x_m, to_y_m) = self._from, self._to
         return x_m + (to_x_m - x_m) * share, y_m + (to_y_m - y_m) * share
 
-    def _drawn(self, step: int) -> tuple[float, float]:
-        x, y = _in_disk(stream(self._seed, f"{self._purpose} step {step}", self._node))
+    def _draw_offset(self, step: int) -> tuple[float, float]:
+        x, y = _draw_from_disk(stream(self._seed, f"{self._purpose} step {step}", self._node))
         return x * self._error_m, y * self._error_m
 
 
-def _in_disk(rng: Random) -> tuple[float, float]:
+def _draw_from_disk(rng: Random) -> tuple[float, float]:
     """A point of the unit disk. Drawn until it is one: sine and cosine are not rounded alike by every machine."""
     while True:
         x, y = rng.uniform(-1.0, 1.0), rng.uniform(-1.0, 1.0)
@@ -238,12 +238,12 @@ def check_fault(fault: Fault, nodes: int, roles: Collection[str], duration_s: fl
         check_selection(list(fault.between), nodes, roles, f"{where}.between")
         if fault.between[0] == fault.between[1]:
             raise UserError(f"{where}.between: names two different nodes")
-    strikes = _expected_count(fault, nodes, duration_s)
+    strikes = _estimate_count(fault, nodes, duration_s)
     if strikes > MAX_STRIKES:
         raise UserError(f"{where}.every_s: that makes some {strikes:,.0f} faults; a run has at most {MAX_STRIKES:,}")
 
 
-def _expected_count(fault: Fault, nodes: int, duration_s: float) -> float:
+def _estimate_count(fault: Fault, nodes: int, duration_s: float) -> float:
     """How often a fault strikes that comes again and again; 0 for others, and at least that for those of a role."""
     if isinstance(fault, LinkCuts):
         return duration_s / fault.every_s
@@ -271,9 +271,13 @@ def draw_faults(
     for place, fault in enumerate(faults):
         rng = stream(seed, f"fault {place}")
         if isinstance(fault, Crash):
-            outages += _outages(fault, fault.down_s, resolve_selection(fault.nodes, roles, nodes, rng), duration_s, rng)
+            outages += _draw_outages(
+                fault, fault.down_s, resolve_selection(fault.nodes, roles, nodes, rng), duration_s, rng
+            )
         elif isinstance(fault, CutOff):
-            absences += _outages(fault, fault.for_s, resolve_selection(fault.nodes, roles, nodes, rng), duration_s, rng)
+            absences += _draw_outages(
+                fault, fault.for_s, resolve_selection(fault.nodes, roles, nodes, rng), duration_s, rng
+            )
         elif isinstance(fault, LinkCut):
             cuts.append(fault)
         elif isinstance(fault, LinkCuts):
@@ -301,7 +305,9 @@ def draw_faults(
     )
 
 
-def _outages(fault: Crash | CutOff, down_s: float, nodes: list[int], duration_s: float, rng: Random) -> list[Outage]:
+def _draw_outages(
+    fault: Crash | CutOff, down_s: float, nodes: list[int], duration_s: float, rng: Random
+) -> list[Outage]:
     if fault.at_s is not None:
         return [Outage(node, fault.at_s, fault.at_s + down_s) for node in nodes]
     assert fault.every_s is not None

@@ -58,11 +58,11 @@ def input_digest(scenario: Scenario) -> str:
         return ""
     hashed = hashlib.blake2b(digest_size=16)
     for path in files:
-        hashed.update(_content(path))
+        hashed.update(_hash_content(path))
     return hashed.hexdigest()
 
 
-def _content(path: Path) -> bytes:
+def _hash_content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "blake2b").digest()

@@ -37,9 +37,9 @@ def compute_movement(
     # MessagePack, since JSON has no infinite numbers.
     key = msgspec.msgpack.encode((relevant, scenario.duration_s, seed, input_digest(scenario)), order="deterministic")
     carried = _Unhashed(scenario)
-    return _plan(key, carried, seed, scenario.radio_model().range_m if range_m is None else range_m), _moving(
-        key, carried, seed
-    )
+    return _compute_plan(
+        key, carried, seed, scenario.radio_model().range_m if range_m is None else range_m
+    ), _compute_trajectories(key, carried, seed)
 
 
 class _Unhashed:
@@ -56,7 +56,7 @@ class _Unhashed:
 
 
 @functools.lru_cache(maxsize=4)
-def _moving(key: bytes, carried: _Unhashed, seed: int) -> Trajectories | None:
+def _compute_trajectories(key: bytes, carried: _Unhashed, seed: int) -> Trajectories | None:
     scenario = carried.scenario
     model = scenario.mobility_model()
     if model is None:
@@ -65,17 +65,17 @@ def _moving(key: bytes, carried: _Unhashed, seed: int) -> Trajectories | None:
 
 
 @functools.lru_cache(maxsize=8)
-def _plan(key: bytes, carried: _Unhashed, seed: int, range_m: float) -> ContactPlan:
+def _compute_plan(key: bytes, carried: _Unhashed, seed: int, range_m: float) -> ContactPlan:
     scenario = carried.scenario
-    moving = _moving(key, carried, seed)
+    moving = _compute_trajectories(key, carried, seed)
     if moving is None:
-        return _replayed(scenario)
+        return _load_contacts(scenario)
     return compute_contacts(moving, range_m, scenario.duration_s)
 
 
 def check_files(scenario: Scenario) -> None:
     """Read the movement, map, contacts or events that a scenario takes from files; a UserError names what is wrong."""
-    for publish in scenario.resolved().publish:
+    for publish in scenario.resolve_files().publish:
         if publish.file is not None:
             read_events(Path(publish.file), scenario.nodes)
     model = scenario.mobility_model()
@@ -86,8 +86,8 @@ def check_files(scenario: Scenario) -> None:
             model.road_map()
 
 
-def _replayed(scenario: Scenario) -> ContactPlan:
-    contacts_file = scenario.resolved().contacts
+def _load_contacts(scenario: Scenario) -> ContactPlan:
+    contacts_file = scenario.resolve_files().contacts
     if contacts_file is None:
         # Only wires: nobody ever meets by radio.
         nobody, never = np.array([], dtype=np.int64), np.array([], dtype=np.float64)
@@ -112,22 +112,22 @@ def read_contact_plan(path: Path, range_m: float | None, duration_s: float | Non
     check_extent(range_m, duration_s)
     check_seed(seed)
     if path.suffix == ".toml":
-        return _from_scenario(path, range_m, duration_s, seed)
-    start = "" if path.suffix == ".parquet" else _start_of(path)
+        return _compute_scenario_contacts(path, range_m, duration_s, seed)
+    start = "" if path.suffix == ".parquet" else _read_start(path)
     if path.suffix == ".parquet" or start.startswith("PAR1"):
         if range_m is not None or duration_s is not None:
             raise UserError(f"{path}: holds contacts, which have neither --range nor --duration of their own")
         return ContactPlan.load(path)
     if start.lstrip("\ufeff \t\r\n").startswith("<"):
-        return _from_player(Sumo(file=str(path)), range_m, duration_s, seed)
+        return _compute_file_contacts(Sumo(file=str(path)), range_m, duration_s, seed)
     if not _is_table(path, start) and re.search(r"^\s*\S+\s+(CONN|C|S|DE|A|DR|R)\s", start, re.MULTILINE):
         return ContactPlan.from_one_events(path, duration_s=duration_s)
-    return _from_player(_player_of(path, start), range_m, duration_s, seed)
+    return _compute_file_contacts(_detect_format(path, start), range_m, duration_s, seed)
 
 
-def _player_of(path: Path, start: str) -> MovementFormat:
+def _detect_format(path: Path, start: str) -> MovementFormat:
     """Who plays a text file that begins so."""
-    first = _first_line(start)
+    first = _find_first_line(start)
     if _is_table(path, start):
         return CsvTable(file=str(path))
     if "$node_" in start or "$god_" in start:
@@ -140,12 +140,12 @@ def _player_of(path: Path, start: str) -> MovementFormat:
     )
 
 
-def _first_line(start: str) -> str:
+def _find_first_line(start: str) -> str:
     return next((line for line in map(str.strip, start.splitlines()) if line and not line.startswith("#")), "")
 
 
 def _is_table(path: Path, start: str) -> bool:
-    return path.suffix.lower() == ".csv" or COLUMNS[0] in _first_line(start)
+    return path.suffix.lower() == ".csv" or COLUMNS[0] in _find_first_line(start)
 
 
 def check_extent(range_m: float | None, duration_s: float | None) -> None:
@@ -156,7 +156,9 @@ def check_extent(range_m: float | None, duration_s: float | None) -> None:
         raise UserError(f"--duration: a time above 0, and at most {MOST:g} s, not {duration_s}")
 
 
-def _from_player(player: MovementFormat, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
+def _compute_file_contacts(
+    player: MovementFormat, range_m: float | None, duration_s: float | None, seed: int
+) -> ContactPlan:
     path = player.file
     nodes, lasts_s = player.extent()
     if range_m is None:
@@ -168,7 +170,7 @@ def _from_player(player: MovementFormat, range_m: float | None, duration_s: floa
     return compute_contacts(moving, range_m, wanted_s)
 
 
-def _from_scenario(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
+def _compute_scenario_contacts(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
     scenario = load_scenario(path)
     plan, moving = compute_movement(scenario, seed)
     if range_m is None and duration_s is None:
@@ -181,6 +183,6 @@ def _from_scenario(path: Path, range_m: float | None, duration_s: float | None, 
     return compute_contacts(moving, scenario.radio_model().range_m if range_m is None else range_m, wanted_s)
 
 
-def _start_of(path: Path) -> str:
+def _read_start(path: Path) -> str:
     with decompressed_file(path) as file:
         return file.read(_SNIFFED_BYTES).decode("utf-8", errors="replace").removeprefix("\ufeff")

@@ -112,7 +112,7 @@ def parse_protocol(text: str, where: str = "--protocol") -> dict[str, object]:
     table: dict[str, object] = {"name": name}
     if variant:
         table["variant"] = variant
-    for item in _split(tail) if colon else []:
+    for item in _split_items(tail) if colon else []:
         key, equals, value = item.partition("=")
         key = key.strip()
         if not equals or not _KEY.fullmatch(key) or key in table:
@@ -125,7 +125,7 @@ def parse_protocol(text: str, where: str = "--protocol") -> dict[str, object]:
 def parse_protocols(text: str, where: str = "--protocols") -> list[dict[str, object]]:
     """Several, with commas between; an item that is only `key=value` belongs to the protocol before it."""
     texts: list[str] = []
-    for item in _split(text):
+    for item in _split_items(text):
         head, equals, _ = item.partition("=")
         continues = bool(equals) and ":" not in head
         if continues and not texts:
@@ -148,11 +148,11 @@ def protocol_label(table: Mapping[str, object]) -> str:
     head = str(table.get("name", "?"))
     if "variant" in table:
         head += f"/{table['variant']}"
-    settings = [f"{key}={_written(value)}" for key, value in table.items() if key not in ("name", "variant")]
+    settings = [f"{key}={_format_value(value)}" for key, value in table.items() if key not in ("name", "variant")]
     return " ".join([head, *settings])
 
 
-def _written(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, Mapping) and "name" in value:
         # A router with settings of its own.
         return f"({protocol_label(value)})"
@@ -161,7 +161,7 @@ def _written(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _split(text: str) -> list[str]:
+def _split_items(text: str) -> list[str]:
     """At commas outside quotes and brackets."""
     items, depth, quote, start = [], 0, "", 0
     for place, character in enumerate(text):

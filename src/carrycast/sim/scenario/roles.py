@@ -34,7 +34,7 @@ def check_roles(roles: Mapping[str, RoleEntry], nodes: int, where: str) -> None:
     for name, entry in roles.items():
         at = f"{where}: roles.{name}"
         check_selection(entry.nodes if isinstance(entry, Role) else entry, nodes, {}, at)
-        for other in _others(entry):
+        for other in _find_references(entry):
             if other not in roles:
                 raise UserError(f"{at}: there is no role {other!r}; there are {', '.join(roles)}")
     if any(isinstance(entry, Role) for entry in roles.values()):
@@ -44,30 +44,32 @@ def check_roles(roles: Mapping[str, RoleEntry], nodes: int, where: str) -> None:
 def draw_roles(roles: Mapping[str, RoleEntry], nodes: int, seed: int, where: str) -> dict[str, list[int]]:
     """The nodes of each role, in the order of the roles; each draws from a stream of its own."""
     drawn: dict[str, list[int]] = {}
-    for name in _in_order(roles, where):
+    for name in _sort_roles(roles, where):
         entry, rng = roles[name], stream(seed, f"role {name}")
         if not isinstance(entry, Role):
             drawn[name] = select_nodes(entry, nodes, rng)
             continue
-        pool = _pool(entry, drawn, nodes)
+        pool = _find_candidates(entry, drawn, nodes)
         if isinstance(entry.nodes, list):
             misplaced = sorted(set(entry.nodes) - set(pool))
             if misplaced:
-                raise UserError(f"{where}: roles.{name}: node {misplaced[0]} is not {_described(entry)}")
+                raise UserError(f"{where}: roles.{name}: node {misplaced[0]} is not {_describe_pool(entry)}")
             drawn[name] = sorted(set(entry.nodes))
             continue
         count = selection_size(entry.nodes, len(pool))
         if count > len(pool):
-            raise UserError(f"{where}: roles.{name}: {count} nodes, but only {len(pool)} are {_described(entry)}")
+            raise UserError(f"{where}: roles.{name}: {count} nodes, but only {len(pool)} are {_describe_pool(entry)}")
         drawn[name] = sorted(rng.sample(pool, count))
     return {name: drawn[name] for name in roles}
 
 
-def _in_order(roles: Mapping[str, RoleEntry], where: str) -> list[str]:
+def _sort_roles(roles: Mapping[str, RoleEntry], where: str) -> list[str]:
     """Each after those that it refers to."""
     order: dict[str, None] = {}
     while len(order) < len(roles):
-        ready = [name for name, entry in roles.items() if name not in order and set(_others(entry)) <= order.keys()]
+        ready = [
+            name for name, entry in roles.items() if name not in order and set(_find_references(entry)) <= order.keys()
+        ]
         if not ready:
             circle = ", ".join(name for name in roles if name not in order)
             raise UserError(f"{where}: roles: {circle} refer to each other in a circle; let one of them be given alone")
@@ -75,19 +77,19 @@ def _in_order(roles: Mapping[str, RoleEntry], where: str) -> list[str]:
     return list(order)
 
 
-def _others(entry: RoleEntry) -> list[str]:
+def _find_references(entry: RoleEntry) -> list[str]:
     """The roles that one refers to."""
     if not isinstance(entry, Role):
         return []
     return entry.apart if entry.within is None else [entry.within, *entry.apart]
 
 
-def _pool(role: Role, drawn: Mapping[str, list[int]], nodes: int) -> list[int]:
+def _find_candidates(role: Role, drawn: Mapping[str, list[int]], nodes: int) -> list[int]:
     taken = {node for other in role.apart for node in drawn[other]}
     return [node for node in (range(nodes) if role.within is None else drawn[role.within]) if node not in taken]
 
 
-def _described(role: Role) -> str:
+def _describe_pool(role: Role) -> str:
     within = "" if role.within is None else f"within {role.within}"
     apart = f"apart from {', '.join(role.apart)}" if role.apart else ""
     return " and ".join(filter(None, (within, apart))) or "there"

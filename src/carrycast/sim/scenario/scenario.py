@@ -189,7 +189,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Whether nodes have their wires and nothing else: nobody said how they meet."""
         return self.mobility is None and self.contacts is None
 
-    def resolved(self) -> "Scenario":
+    def resolve_files(self) -> "Scenario":
         """A copy in which the files that it names itself are taken from its folder."""
         return map_files(self, file_locator(Path(self.base)))
 

@@ -19,7 +19,7 @@ from carrycast.sim.scenario.movement import compute_movement
 from carrycast.sim.scenario.roles import draw_roles
 from carrycast.sim.scenario.scenario import DEFAULT_AREA_M, Scenario
 from carrycast.sim.scenario.workload import draw_workload
-from carrycast.sim.scenario.workload_warnings import some, workload_warnings
+from carrycast.sim.scenario.workload_warnings import find_workload_warnings, limit_warnings
 
 BARELY = 0.01
 """The share of a run that a recording may lack without a warning: it ends with its last sample, a step too early."""
@@ -50,22 +50,22 @@ class _Recordings:
 _recordings = _Recordings()
 
 
-def warnings_of(scenario: Scenario, seed: int = 1, moving: bool | None = None) -> list[str]:
+def find_warnings(scenario: Scenario, seed: int = 1, moving: bool | None = None) -> list[str]:
     """All that can be known to be meaningless in a run. `moving`: whether to look at how nodes move, too; by default if
     that takes seconds."""
     found = [
-        *_recording(scenario),
-        *_contact_file(scenario),
-        *_times(scenario),
-        *workload_warnings(scenario, _roles(scenario, seed)),
+        *_warn_recording(scenario),
+        *_warn_contact_file(scenario),
+        *_warn_late_starts(scenario),
+        *find_workload_warnings(scenario, _try_draw_roles(scenario, seed)),
     ]
-    found += _processors(scenario)
+    found += _warn_ignored_processors(scenario)
     if moving is None:
         moving = scenario.nodes * scenario.duration_s <= MOST_NODE_SECONDS
-    return [*found, *(_movement(scenario, seed) if moving else ())]
+    return [*found, *(_warn_movement(scenario, seed) if moving else ())]
 
 
-def merged(warnings: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+def merge_warnings(warnings: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
     """The warnings of several points of a sweep: each text once, with the points that it holds for."""
     texts = dict.fromkeys(text for _, found in warnings for text in found)
     said = []
@@ -80,7 +80,7 @@ def merged(warnings: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
     return said
 
 
-def _recording(scenario: Scenario) -> Iterator[str]:
+def _warn_recording(scenario: Scenario) -> Iterator[str]:
     """Of a movement that a file or folder holds."""
     model = scenario.mobility_model()
     recording = None if model is None else _recordings.of(model, input_digest(scenario))
@@ -100,9 +100,9 @@ def _recording(scenario: Scenario) -> Iterator[str]:
         )
 
 
-def _contact_file(scenario: Scenario) -> Iterator[str]:
+def _warn_contact_file(scenario: Scenario) -> Iterator[str]:
     """Of contacts that are replayed."""
-    file = scenario.resolved().contacts
+    file = scenario.resolve_files().contacts
     if file is None:
         return
     path = Path(file)
@@ -119,7 +119,7 @@ def _contact_file(scenario: Scenario) -> Iterator[str]:
         )
 
 
-def _times(scenario: Scenario) -> Iterator[str]:
+def _warn_late_starts(scenario: Scenario) -> Iterator[str]:
     """Of what begins after the end of the run."""
     end_s = scenario.duration_s
     starts: list[tuple[str, float | None]] = []
@@ -130,14 +130,14 @@ def _times(scenario: Scenario) -> Iterator[str]:
         (f"request[{place}].from_s", entry.from_s) for place, entry in enumerate(scenario.request) if entry.at_s is None
     ]
     starts += [(f"command[{place}].at_s", entry.at_s) for place, entry in enumerate(scenario.command)]
-    yield from some(
+    yield from limit_warnings(
         [
             f"{key}: {at_s:g} s is not before the end of the run, {end_s:g} s"
             for key, at_s in starts
             if at_s is not None and at_s >= end_s
         ]
     )
-    yield from some(
+    yield from limit_warnings(
         [
             f"publish[{place}].from_s: {entry.from_s:g} s is the end of the run; nothing has time to arrive"
             for place, entry in enumerate(scenario.publish)
@@ -146,7 +146,7 @@ def _times(scenario: Scenario) -> Iterator[str]:
     )
 
 
-def _roles(scenario: Scenario, seed: int) -> dict[str, list[int]] | None:
+def _try_draw_roles(scenario: Scenario, seed: int) -> dict[str, list[int]] | None:
     """The nodes of each role; None where a draw does not fit, which the run says itself."""
     try:
         return draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
@@ -154,7 +154,7 @@ def _roles(scenario: Scenario, seed: int) -> dict[str, list[int]] | None:
         return None
 
 
-def _processors(scenario: Scenario) -> Iterator[str]:
+def _warn_ignored_processors(scenario: Scenario) -> Iterator[str]:
     """Not every protocol runs processors, and the events that they would make are missing."""
     if not scenario.processors or not scenario.protocol:
         return
@@ -166,7 +166,7 @@ def _processors(scenario: Scenario) -> Iterator[str]:
         )
 
 
-def _movement(scenario: Scenario, seed: int) -> Iterator[str]:
+def _warn_movement(scenario: Scenario, seed: int) -> Iterator[str]:
     """Of nodes that never meet, are never there, or are elsewhere than protocols are told."""
     plan, moving = compute_movement(scenario, seed)
     if not scenario.wires and not (plan.start_s < scenario.duration_s).any():
@@ -178,21 +178,21 @@ def _movement(scenario: Scenario, seed: int) -> Iterator[str]:
             yield f"radio.range_m: no two nodes ever come within {scenario.radio_model().range_m:g} m of each other"
     if moving is None:
         return
-    yield from _presence(scenario, seed, moving)
-    yield from _area(scenario, moving)
+    yield from _warn_absent_nodes(scenario, seed, moving)
+    yield from _warn_area(scenario, moving)
 
 
-def _presence(scenario: Scenario, seed: int, moving: Trajectories) -> Iterator[str]:
+def _warn_absent_nodes(scenario: Scenario, seed: int, moving: Trajectories) -> Iterator[str]:
     never = np.flatnonzero(np.diff(moving.first) == 0)
     if len(never):
         yield f"mobility: {len(never)} of {scenario.nodes} nodes are never there in this time, as node {never[0]}"
-    roles = _roles(scenario, seed)
+    roles = _try_draw_roles(scenario, seed)
     there_s = np.zeros(moving.nodes)
     np.add.at(there_s, np.repeat(np.arange(moving.nodes), np.diff(moving.first)), moving.end_s - moving.start_s)
     if roles is None or not scenario.publish or (there_s >= scenario.duration_s * (1 - BARELY)).all():
         return
     played = draw_workload(
-        scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed
+        scenario.subscribe, scenario.resolve_files().publish, roles, scenario.nodes, scenario.duration_s, seed
     ).publishes[:MOST_PUBLICATIONS]
     away = 0
     for publish in played:
@@ -203,7 +203,7 @@ def _presence(scenario: Scenario, seed: int, moving: Trajectories) -> Iterator[s
         yield f"publish: {away} of {len(played)} publications are made while their nodes are absent"
 
 
-def _area(scenario: Scenario, moving: Trajectories) -> Iterator[str]:
+def _warn_area(scenario: Scenario, moving: Trajectories) -> Iterator[str]:
     """A recording takes no notice of the area, but some protocols read it."""
     if scenario.area_m != DEFAULT_AREA_M or not scenario.protocol or not moving.legs:
         return

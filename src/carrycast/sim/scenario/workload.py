@@ -234,11 +234,11 @@ def draw_workload(
     for place, entry in enumerate(subscribes):
         rng = stream(seed, f"subscribe {place}")
         for node in resolve_selection(entry.nodes, roles, nodes, rng):
-            for time_s, until_s, text in _clients(entry, duration_s, rng):
+            for time_s, until_s, text in _draw_clients(entry, duration_s, rng):
                 number = numbers[node] = numbers.get(node, -1) + 1
                 attributes = {name: Draw(written, "").value(rng) for name, written in entry.attributes.items()}
                 id, processor = SubscriptionId(node, number), entry.processor
-                state = b"" if processor is None else initial_state(entry.state, entry.parameters, rng)
+                state = b"" if processor is None else draw_initial_state(entry.state, entry.parameters, rng)
                 subscription = Subscription(
                     id, text, attributes=attributes, history=entry.history, processor=processor, state=state
                 )
@@ -253,23 +253,23 @@ def draw_workload(
             recorded = read_events(Path(publish.file), nodes)
             timed += [
                 (at_s, place, node, publish, draws, one)
-                for at_s, node, one in _recorded(publish, recorded, those, duration_s, rng)
+                for at_s, node, one in _schedule_recorded(publish, recorded, those, duration_s, rng)
             ]
-        for time_s, node in _rhythm(publish, those, duration_s, rng):
+        for time_s, node in _draw_publications(publish, those, duration_s, rng):
             timed.append((time_s, place, node, publish, draws, None))
     timed.sort(key=lambda item: item[:3])
     sequence: dict[int, int] = {}
     events: list[TimedPublication] = []
     for time_s, _, node, publish, draws, written in timed:
         number = sequence[node] = sequence.get(node, -1) + 1
-        events.append(TimedPublication(time_s, _event(publish, EventId(node, number), time_s, draws, written)))
+        events.append(TimedPublication(time_s, _make_event(publish, EventId(node, number), time_s, draws, written)))
     return Workload(made, events)
 
 
-def _clients(entry: SubscribeEntry, duration_s: float, rng: Random) -> Iterator[tuple[float, float | None, str]]:
+def _draw_clients(entry: SubscribeEntry, duration_s: float, rng: Random) -> Iterator[tuple[float, float | None, str]]:
     """When the subscriptions of one node begin and end, and their filters."""
     if entry.births_per_s is None:
-        for text in _filters(entry, rng):
+        for text in _draw_filters(entry, rng):
             yield entry.at_s, entry.until_s, text
         return
     end_s = duration_s if entry.until_s is None else min(duration_s, entry.until_s)
@@ -278,12 +278,14 @@ def _clients(entry: SubscribeEntry, duration_s: float, rng: Random) -> Iterator[
     time_s = entry.at_s + rng.expovariate(entry.births_per_s)
     while time_s <= end_s:
         until_s = None if entry.lifetime_s is None else time_s + rng.expovariate(1 / entry.lifetime_s)
-        for text in _filters(entry, rng):
+        for text in _draw_filters(entry, rng):
             yield time_s, until_s, text
         time_s += rng.expovariate(entry.births_per_s)
 
 
-def _rhythm(entry: PublishEntry, nodes: list[int], duration_s: float, rng: Random) -> list[tuple[float, int]]:
+def _draw_publications(
+    entry: PublishEntry, nodes: list[int], duration_s: float, rng: Random
+) -> list[tuple[float, int]]:
     end_s = duration_s if entry.to_s is None else min(entry.to_s, duration_s)
     if not nodes or end_s < entry.from_s or entry.file is not None:
         return []
@@ -306,7 +308,7 @@ def _rhythm(entry: PublishEntry, nodes: list[int], duration_s: float, rng: Rando
     return times
 
 
-def _recorded(
+def _schedule_recorded(
     entry: PublishEntry, events: list[RecordedEvent], nodes: list[int], duration_s: float, rng: Random
 ) -> Iterator[tuple[float, int, RecordedEvent]]:
     """When and by whom the events of a file are published; what is due after the end is not."""
@@ -317,7 +319,7 @@ def _recorded(
             yield time_s, nodes[rng.randrange(len(nodes))] if event.node is None else event.node, event
 
 
-def _event(entry: PublishEntry, id: EventId, time_s: float, draws: _Draws, written: RecordedEvent | None) -> Event:
+def _make_event(entry: PublishEntry, id: EventId, time_s: float, draws: _Draws, written: RecordedEvent | None) -> Event:
     attributes = {name: Draw(drawn, "").value(draws.content) for name, drawn in entry.attributes.items()}
     payload = draws.payload.randbytes(entry.payload_bytes)
     if written is not None:
@@ -333,7 +335,7 @@ def _event(entry: PublishEntry, id: EventId, time_s: float, draws: _Draws, writt
     )
 
 
-def _filters(entry: SubscribeEntry, rng: Random) -> list[str]:
+def _draw_filters(entry: SubscribeEntry, rng: Random) -> list[str]:
     """The filters of one node; different ones, as far as the draws allow."""
     texts: list[str] = []
     for _ in range(100 * entry.each):
@@ -365,7 +367,7 @@ def check_initial_state(
         _check_parameter(written, f"{where}.parameters.{name}")
 
 
-def initial_state(state: str, parameters: Mapping[str, Drawable], rng: Random) -> bytes:
+def draw_initial_state(state: str, parameters: Mapping[str, Drawable], rng: Random) -> bytes:
     """What the processor of one subscription begins with."""
     if not parameters:
         return state.encode()
@@ -406,7 +408,9 @@ def draw_advertisements(
         for node in resolve_selection(entry.nodes, roles, nodes, rng):
             id = AdvertisementId(node, len(made))
             made.append(
-                TimedAdvertisement(entry.at_s, Advertisement(id, _text(entry, rng), stored=entry.stored), entry.until_s)
+                TimedAdvertisement(
+                    entry.at_s, Advertisement(id, _draw_filter(entry, rng), stored=entry.stored), entry.until_s
+                )
             )
     return sorted(made, key=lambda advertise: advertise.time_s)
 
@@ -424,14 +428,14 @@ def draw_requests(
         if expected > MAX_REQUESTS:
             raise UserError(f"request: that makes {expected:,.0f} requests; a run has at most {MAX_REQUESTS:,}")
         for node in those:
-            for time_s in _times(entry, end_s, rng):
+            for time_s in _draw_request_times(entry, end_s, rng):
                 attributes = {name: Draw(written, "").value(rng) for name, written in entry.attributes.items()}
                 id = RequestId(node, len(made))
-                made.append(TimedRequest(time_s, Request(id, _text(entry, rng), entry.patience_s, attributes)))
+                made.append(TimedRequest(time_s, Request(id, _draw_filter(entry, rng), entry.patience_s, attributes)))
     return sorted(made, key=lambda ask: ask.time_s)
 
 
-def _times(entry: RequestEntry, end_s: float, rng: Random) -> list[float]:
+def _draw_request_times(entry: RequestEntry, end_s: float, rng: Random) -> list[float]:
     if entry.at_s is not None:
         return [entry.at_s]
     assert entry.rate_per_s is not None
@@ -443,6 +447,6 @@ def _times(entry: RequestEntry, end_s: float, rng: Random) -> list[float]:
     return times
 
 
-def _text(entry: AdvertiseEntry | RequestEntry, rng: Random) -> str:
+def _draw_filter(entry: AdvertiseEntry | RequestEntry, rng: Random) -> str:
     values = {name: Draw(written, "").value(rng) for name, written in entry.draw.items()}
     return fill_template(entry.filter, values, "")

@@ -63,16 +63,16 @@ class Content(NamedTuple):
     @classmethod
     def of(cls, attributes: Mapping[str, Drawable]) -> "Content":
         """What attributes may be, as a scenario writes them."""
-        conditions = {name: _condition(name, written) for name, written in attributes.items()}
+        conditions = {name: _make_condition(name, written) for name, written in attributes.items()}
         return cls(conditions, {name: compared_kinds(node)[name] for name, node in conditions.items()})
 
     def may_match(self, filter: Filter) -> bool:
         """Whether some such event may match."""
-        absent = [IsNull(name, negated=False) for name in attributes_of(filter.node) if name not in self.conditions]
+        absent = [IsNull(name, negated=False) for name in find_attributes(filter.node) if name not in self.conditions]
         return check_satisfiability([filter.node, *self.conditions.values(), *absent]).answer is not Satisfiability.NO
 
 
-def contents_of(entry: PublishEntry, nodes: int) -> list[Content] | None:
+def list_contents(entry: PublishEntry, nodes: int) -> list[Content] | None:
     """What the events of a publication may hold; None if there are too many possibilities.
 
     Files are those of a resolved scenario.
@@ -88,13 +88,13 @@ def contents_of(entry: PublishEntry, nodes: int) -> list[Content] | None:
     return [Content.of({**entry.attributes, **row}) for row in rows.values()]
 
 
-def filters_of(template: str, draws: Mapping[str, Drawable]) -> list[Filter] | None:
+def list_filters(template: str, draws: Mapping[str, Drawable]) -> list[Filter] | None:
     """Every filter that a template makes of its draws; None if they are too many to try."""
     values: list[Sequence[Scalar]] = []
     named = [name for name in draws if name in placeholder_names(template)]
     total = 1
     for name in named:
-        drawn = _all_values(draws[name])
+        drawn = _list_values(draws[name])
         total *= MOST_FILTERS + 1 if drawn is None else len(drawn)
         if drawn is None or total > MOST_FILTERS:
             return None
@@ -136,14 +136,14 @@ _Pairs = Mapping[tuple[str, str], int | None]
 """Why a publication and a consumer do not meet, by their places; None if they may."""
 
 
-def some(alike: Sequence[str]) -> Iterator[str]:
+def limit_warnings(alike: Sequence[str]) -> Iterator[str]:
     """The first of several warnings of one kind, and how many more there are."""
     yield from alike[:MOST_ALIKE]
     if len(alike) > MOST_ALIKE:
         yield f"{alike[0].split('[')[0]}: {len(alike) - MOST_ALIKE} more entries like {alike[0].split(':')[0]}"
 
 
-def workload_warnings(scenario: Scenario, roles: Mapping[str, Sequence[int]] | None) -> Iterator[str]:
+def find_workload_warnings(scenario: Scenario, roles: Mapping[str, Sequence[int]] | None) -> Iterator[str]:
     """What is published for nobody, and what is wanted in vain. Files are read; nothing is drawn but `roles`."""
 
     def size_of(selection: Selection) -> int:
@@ -162,38 +162,38 @@ def workload_warnings(scenario: Scenario, roles: Mapping[str, Sequence[int]] | N
             return frozenset(roles[selection][:2])
         return frozenset(range(min(scenario.nodes, 2)) if size_of(selection) else ())
 
-    yield from _nobody(scenario, nodes_of)
-    consumers = list(_consumers(scenario, nodes_of))
+    yield from _warn_empty_selections(scenario, nodes_of)
+    consumers = list(_list_consumers(scenario, nodes_of))
     producers = []
-    for place, entry in enumerate(scenario.resolved().publish):
-        yield from _amount(scenario, entry, f"publish[{place}]", size_of(entry.nodes))
-        producers.append(_producer(scenario, entry, f"publish[{place}]", nodes_of(entry.nodes)))
+    for place, entry in enumerate(scenario.resolve_files().publish):
+        yield from _warn_missing_events(scenario, entry, f"publish[{place}]", size_of(entry.nodes))
+        producers.append(_make_producer(scenario, entry, f"publish[{place}]", nodes_of(entry.nodes)))
     if not producers:
         return
     if not any(consumer.nodes for consumer in consumers):
         if not scenario.applications:
             yield "subscribe: nobody subscribes to anything, so nothing is delivered"
         return
-    mistyped = {consumer.at: said for consumer in consumers if (said := _mistyped(consumer, producers))}
-    yield from some([line for lines in mistyped.values() for line in lines])
+    mistyped = {consumer.at: said for consumer in consumers if (said := _find_mistyped(consumer, producers))}
+    yield from limit_warnings([line for lines in mistyped.values() for line in lines])
     filters = sum(1 if one.filters is None else len(one.filters) for one in consumers)
     contents = sum(1 if one.contents is None else len(one.contents) for one in producers)
     if filters * contents <= MOST_TRIES:
-        pairs = {(one.at, other.at): _pair(one, other) for one in producers for other in consumers}
-        yield from _in_vain(consumers, producers, mistyped, pairs)
-        yield from _for_nobody(scenario, consumers, producers, mistyped, pairs)
-    yield from _unmeasured(scenario, producers)
+        pairs = {(one.at, other.at): _find_obstacle(one, other) for one in producers for other in consumers}
+        yield from _warn_unserved_consumers(consumers, producers, mistyped, pairs)
+        yield from _warn_unwanted_publications(scenario, consumers, producers, mistyped, pairs)
+    yield from _warn_empty_window(scenario, producers)
 
 
-def _nobody(scenario: Scenario, nodes_of: Callable[[Selection], frozenset[int]]) -> Iterator[str]:
+def _warn_empty_selections(scenario: Scenario, nodes_of: Callable[[Selection], frozenset[int]]) -> Iterator[str]:
     entries: list[tuple[str, Selection]] = []
     entries += [(f"subscribe[{place}]", entry.nodes) for place, entry in enumerate(scenario.subscribe)]
     entries += [(f"publish[{place}]", entry.nodes) for place, entry in enumerate(scenario.publish)]
     entries += [(f"request[{place}]", entry.nodes) for place, entry in enumerate(scenario.request)]
-    yield from some([f"{at}.nodes: selects no node" for at, selection in entries if not nodes_of(selection)])
+    yield from limit_warnings([f"{at}.nodes: selects no node" for at, selection in entries if not nodes_of(selection)])
 
 
-def _amount(scenario: Scenario, entry: PublishEntry, at: str, nodes: int) -> Iterator[str]:
+def _warn_missing_events(scenario: Scenario, entry: PublishEntry, at: str, nodes: int) -> Iterator[str]:
     """Of publications that are never made, or after the end."""
     end_s = min(scenario.duration_s, scenario.duration_s if entry.to_s is None else entry.to_s)
     if entry.count == 0:
@@ -211,7 +211,7 @@ def _amount(scenario: Scenario, entry: PublishEntry, at: str, nodes: int) -> Ite
         yield f"{at}.file: events in {name} that name no node are left out, since {at}.nodes selects none"
 
 
-def _producer(scenario: Scenario, entry: PublishEntry, at: str, nodes: frozenset[int]) -> _Producer:
+def _make_producer(scenario: Scenario, entry: PublishEntry, at: str, nodes: frozenset[int]) -> _Producer:
     end_s = min(scenario.duration_s, scenario.duration_s if entry.to_s is None else entry.to_s)
     from_s = entry.from_s
     if entry.file is not None:
@@ -219,11 +219,11 @@ def _producer(scenario: Scenario, entry: PublishEntry, at: str, nodes: frozenset
         from_s, end_s = min(times_s, default=from_s), min(end_s, max(times_s, default=end_s))
         # A file may name nodes of its own.
         nodes = frozenset(range(min(scenario.nodes, 2)))
-    return _Producer(at, contents_of(entry, scenario.nodes), entry.access, from_s, end_s, nodes)
+    return _Producer(at, list_contents(entry, scenario.nodes), entry.access, from_s, end_s, nodes)
 
 
-def _consumers(scenario: Scenario, nodes_of: Callable[[Selection], frozenset[int]]) -> Iterator[_Consumer]:
-    def known(processor: str | None) -> bool:
+def _list_consumers(scenario: Scenario, nodes_of: Callable[[Selection], frozenset[int]]) -> Iterator[_Consumer]:
+    def knows_producers(processor: str | None) -> bool:
         """Nobody knows what applications publish, or what processors make; none is given what it made itself."""
         return not scenario.applications and all(one.id == processor for one in scenario.processors)
 
@@ -231,18 +231,20 @@ def _consumers(scenario: Scenario, nodes_of: Callable[[Selection], frozenset[int
         # With history, events from before are wanted too. Clients that are born stay beyond the last birth.
         from_s, to_s = 0.0 if one.history else one.at_s, None if one.births_per_s is not None else one.until_s
         at, nodes = f"subscribe[{place}]", nodes_of(one.nodes)
-        made = filters_of(one.filter, one.draw)
-        yield _Consumer(at, one.filter, one.draw, made, one.attributes, from_s, to_s, nodes, known(one.processor))
+        made = list_filters(one.filter, one.draw)
+        yield _Consumer(
+            at, one.filter, one.draw, made, one.attributes, from_s, to_s, nodes, knows_producers(one.processor)
+        )
     for place, asked in enumerate(scenario.request):
         at, nodes = f"request[{place}]", nodes_of(asked.nodes)
-        made = filters_of(asked.filter, asked.draw)
-        yield _Consumer(at, asked.filter, asked.draw, made, asked.attributes, 0.0, None, nodes, known(None))
+        made = list_filters(asked.filter, asked.draw)
+        yield _Consumer(at, asked.filter, asked.draw, made, asked.attributes, 0.0, None, nodes, knows_producers(None))
     for place, runs in enumerate(scenario.processors):
         at, nodes = f"processors[{place}]", nodes_of(runs.nodes)
-        yield _Consumer(at, runs.filter, {}, [Filter(runs.filter)], None, 0.0, None, nodes, known(runs.id))
+        yield _Consumer(at, runs.filter, {}, [Filter(runs.filter)], None, 0.0, None, nodes, knows_producers(runs.id))
 
 
-def _mistyped(consumer: _Consumer, producers: Sequence[_Producer]) -> list[str]:
+def _find_mistyped(consumer: _Consumer, producers: Sequence[_Producer]) -> list[str]:
     """Attributes that a filter compares with constants of no kind that publications give."""
     if not consumer.knows_producers or any(producer.contents is None for producer in producers):
         return []
@@ -255,7 +257,7 @@ def _mistyped(consumer: _Consumer, producers: Sequence[_Producer]) -> list[str]:
     # What is drawn differs in value, seldom in kind; a draw of several kinds is tried value by value below.
     text = fill_template(consumer.filter, example_values(consumer.draws, ""), "")
     for name, kinds in compared_kinds(Filter(text).node).items():
-        if name in given and not kinds & given[name] and not _drawn_kinds(consumer) & given[name]:
+        if name in given and not kinds & given[name] and not _find_drawn_kinds(consumer) & given[name]:
             compared, real = (" or ".join(KINDS[kind] for kind in sorted(one)) for one in (kinds, given[name]))
             said.append(
                 f"{consumer.at}.filter: compares {name} with {compared}, but publications give {real}; "
@@ -264,7 +266,7 @@ def _mistyped(consumer: _Consumer, producers: Sequence[_Producer]) -> list[str]:
     return said
 
 
-def _drawn_kinds(consumer: _Consumer) -> frozenset[ValueKind]:
+def _find_drawn_kinds(consumer: _Consumer) -> frozenset[ValueKind]:
     """Kinds of values that are chosen from lists of several kinds."""
     found: frozenset[ValueKind] = frozenset()
     for name, kinds in Content.of(consumer.draws).kinds.items():
@@ -273,7 +275,7 @@ def _drawn_kinds(consumer: _Consumer) -> frozenset[ValueKind]:
     return found
 
 
-def _in_vain(
+def _warn_unserved_consumers(
     consumers: Sequence[_Consumer], producers: Sequence[_Producer], mistyped: Mapping[str, object], pairs: _Pairs
 ) -> Iterator[str]:
     """Filters that select nothing of what is published."""
@@ -281,13 +283,13 @@ def _in_vain(
     for consumer in consumers:
         if not consumer.nodes or not consumer.knows_producers or consumer.at in mistyped:
             continue
-        reason = _reason([pairs[producer.at, consumer.at] for producer in producers])
+        reason = _find_common_reason([pairs[producer.at, consumer.at] for producer in producers])
         if reason is not None:
             said.append(f"{consumer.at}: {_IN_VAIN[reason]}")
-    yield from some(said)
+    yield from limit_warnings(said)
 
 
-def _for_nobody(
+def _warn_unwanted_publications(
     scenario: Scenario,
     consumers: Sequence[_Consumer],
     producers: Sequence[_Producer],
@@ -299,13 +301,13 @@ def _for_nobody(
         return
     said = []
     for producer in producers:
-        if any(consumer.at in mistyped and _stands(producer, consumer) for consumer in consumers):
+        if any(consumer.at in mistyped and _overlaps(producer, consumer) for consumer in consumers):
             # What is mistyped is meant for some of them.
             continue
-        reason = _reason([pairs[producer.at, consumer.at] for consumer in consumers if consumer.nodes])
+        reason = _find_common_reason([pairs[producer.at, consumer.at] for consumer in consumers if consumer.nodes])
         if reason is not None and producer.nodes:
             said.append(f"{producer.at}: {_FOR_NOBODY[reason]}")
-    yield from some(said)
+    yield from limit_warnings(said)
 
 
 _CONTENT, _ACCESS, _TIME, _SELF = range(4)
@@ -324,13 +326,13 @@ _FOR_NOBODY = {
 }
 
 
-def _reason(pairs: Sequence[int | None]) -> int | None:
+def _find_common_reason(pairs: Sequence[int | None]) -> int | None:
     """The reason that came last, of all pairs; None if one of them has none."""
     reasons = [pair for pair in pairs if pair is not None]
     return max(reasons) if len(reasons) == len(pairs) and reasons else None
 
 
-def _pair(producer: _Producer, consumer: _Consumer) -> int | None:
+def _find_obstacle(producer: _Producer, consumer: _Consumer) -> int | None:
     """Why no event of a publication can reach a consumer; None if one may."""
     filters = consumer.filters
     tried = [] if filters is None or producer.contents is None else product(producer.contents, filters)
@@ -339,20 +341,20 @@ def _pair(producer: _Producer, consumer: _Consumer) -> int | None:
     asked = producer.access is not None and consumer.attributes is not None
     if asked and not Content.of(consumer.attributes or {}).may_match(Filter(producer.access or "")):
         return _ACCESS
-    if not _stands(producer, consumer):
+    if not _overlaps(producer, consumer):
         return _TIME
     if consumer.at.startswith("subscribe") and len(producer.nodes | consumer.nodes) == 1:
         return _SELF
     return None
 
 
-def _stands(producer: _Producer, consumer: _Consumer) -> bool:
+def _overlaps(producer: _Producer, consumer: _Consumer) -> bool:
     """Whether a consumer is there at some time of a publication."""
     before_end = consumer.to_s is None or producer.from_s < consumer.to_s
     return consumer.from_s <= producer.to_s and before_end
 
 
-def _unmeasured(scenario: Scenario, producers: Sequence[_Producer]) -> Iterator[str]:
+def _warn_empty_window(scenario: Scenario, producers: Sequence[_Producer]) -> Iterator[str]:
     """A window of measurement in which nothing is published."""
     from_s, to_s = scenario.measure.from_s, scenario.measure.to_s
     if scenario.applications or scenario.processors:
@@ -364,7 +366,7 @@ def _unmeasured(scenario: Scenario, producers: Sequence[_Producer]) -> Iterator[
 def compared_kinds(node: Node) -> dict[str, frozenset[ValueKind]]:
     """For each attribute that a filter compares with a constant, the kinds of these constants."""
     found: dict[str, frozenset[ValueKind]] = {}
-    for leaf in _leaves(node):
+    for leaf in _walk_leaves(node):
         if isinstance(leaf, Compare):
             kinds = {leaf.literal.kind}
         elif isinstance(leaf, Between):
@@ -379,45 +381,45 @@ def compared_kinds(node: Node) -> dict[str, frozenset[ValueKind]]:
     return found
 
 
-def attributes_of(node: Node) -> set[str]:
+def find_attributes(node: Node) -> set[str]:
     """The attributes that a filter names."""
-    return {leaf.attribute for leaf in _leaves(node)}
+    return {leaf.attribute for leaf in _walk_leaves(node)}
 
 
-def kind_of(value: Scalar) -> ValueKind:
+def find_kind(value: Scalar) -> ValueKind:
     """What a value compares with."""
     if isinstance(value, bool):
         return ValueKind.BOOLEAN
     return ValueKind.STRING if isinstance(value, str) else ValueKind.NUMBER
 
 
-def _leaves(node: Node) -> Iterator[Compare | Between | In | Like | Matches | IsNull]:
+def _walk_leaves(node: Node) -> Iterator[Compare | Between | In | Like | Matches | IsNull]:
     if isinstance(node, And | Or):
         for operand in node.operands:
-            yield from _leaves(operand)
+            yield from _walk_leaves(operand)
     elif isinstance(node, Not):
-        yield from _leaves(node.operand)
+        yield from _walk_leaves(node.operand)
     elif not isinstance(node, Constant):
         yield node
 
 
-def _condition(name: str, written: Drawable) -> Node:
-    values = _all_values(written)
+def _make_condition(name: str, written: Drawable) -> Node:
+    values = _list_values(written)
     if values is not None:
-        equal = [Compare(name, Operator.EQ, Literal(kind_of(value), value)) for value in values]
+        equal = [Compare(name, Operator.EQ, Literal(find_kind(value), value)) for value in values]
         return equal[0] if len(equal) == 1 else Or(tuple(equal))
     assert isinstance(written, dict)
-    low, high = _ends(written)
+    low, high = _read_bounds(written)
     return Between(name, Literal(ValueKind.NUMBER, low), Literal(ValueKind.NUMBER, high), negated=False)
 
 
-def _all_values(written: Drawable) -> Sequence[Scalar] | None:
+def _list_values(written: Drawable) -> Sequence[Scalar] | None:
     """Every value of a draw; None if they are too many to be tried."""
     if not isinstance(written, dict):
         return [written]
     if isinstance(choice := written.get("choice"), list):
         return list({(type(one), one): one for one in choice}.values())
-    low, high = _ends(written)
+    low, high = _read_bounds(written)
     if low == high:
         return [low]
     if "integers" in written and high - low < MOST_FILTERS:
@@ -425,7 +427,7 @@ def _all_values(written: Drawable) -> Sequence[Scalar] | None:
     return None
 
 
-def _ends(written: Mapping[str, object]) -> tuple[float, float]:
+def _read_bounds(written: Mapping[str, object]) -> tuple[float, float]:
     ((_, ends),) = written.items()
     assert isinstance(ends, list | tuple), "draws are checked before"
     return ends[0], ends[1]
