@@ -1,4 +1,4 @@
-"""The language of scenarios: what a user writes, checked and drawn from the seed. Runs nothing."""
+"""The scenario language: parse and check what a user writes, and draw its random parts from the seed. Runs nothing."""
 
 from carrycast.sim.scenario.applications import ApplicationCommand, PlacedApplication, draw_commands, place_applications
 from carrycast.sim.scenario.draws import resolve_selection

@@ -1,4 +1,4 @@
-"""Which nodes run which applications, what they are told to do when, and what the calendar says at the start."""
+"""The applications of a scenario: the nodes that run them, the commands they get, and the calendar at the start."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -56,7 +56,7 @@ class Calendar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def start_s(self) -> float:
-        """In seconds since 1970."""
+        """`start` in seconds since 1970."""
         return (self.start - datetime(1970, 1, 1)).total_seconds()
 
 
@@ -68,7 +68,7 @@ class PlacedApplication(NamedTuple):
 
 
 class ApplicationCommand(NamedTuple):
-    """Something an application is told to do."""
+    """A command to an application of one node, at a time."""
 
     time_s: float
     node: NodeId
@@ -85,7 +85,7 @@ def check_applications(
     offers: frozenset[Capability],
     where: str,
 ) -> None:
-    """Refuse, at loading, what could not be run."""
+    """Reject applications and commands that could not run."""
     for place, entry in enumerate(applications):
         at = f"{where}: applications[{place}]"
         check_selection(entry.nodes, nodes, roles, f"{at}.nodes")
@@ -112,7 +112,7 @@ def _parse_application(entry: ApplicationEntry, where: str) -> PlacedApplication
 def place_applications(
     entries: list[ApplicationEntry], roles: dict[str, list[int]], nodes: int, seed: int, where: str
 ) -> dict[NodeId, list[PlacedApplication]]:
-    """The applications of each node, in the scenario's order."""
+    """Return the applications of each node, in the order of the scenario."""
     found: dict[NodeId, list[PlacedApplication]] = {}
     for place, entry in enumerate(entries):
         at = f"{where}: applications[{place}]"
@@ -127,7 +127,7 @@ def place_applications(
 def draw_commands(
     entries: list[CommandEntry], roles: dict[str, list[int]], nodes: int, seed: int, where: str
 ) -> list[ApplicationCommand]:
-    """Every command, by its time. Files are those of a resolved scenario."""
+    """Return all commands, sorted by time. File names in `entries` must be resolved (`Scenario.resolve_files`)."""
     found: list[ApplicationCommand] = []
     for place, entry in enumerate(entries):
         body = dict(entry.body)

@@ -1,4 +1,4 @@
-"""Values drawn for each event or subscription of a workload, and nodes drawn for a role."""
+"""Random values of a workload (attributes, parameters of filters) and random selections of nodes."""
 
 import math
 import re
@@ -70,7 +70,7 @@ class Draw:
             raise UserError(f"{where}: {error}") from None
 
     def extremes(self) -> list[Scalar]:
-        """The values that say of all others whether they can be used: both ends of a range, or each choice."""
+        """The values to check for validity: both ends of a range, or each choice. If they are valid, all are."""
         rule = self._rule
         if isinstance(rule, DrawnInteger):
             return list(rule.integers)
@@ -79,7 +79,7 @@ class Draw:
         return rule.choice if isinstance(rule, DrawnChoice) else [rule]
 
     def count(self) -> float:
-        """How many different values there are."""
+        """The number of different values."""
         rule = self._rule
         if isinstance(rule, DrawnInteger):
             return rule.integers[1] - rule.integers[0] + 1
@@ -88,7 +88,7 @@ class Draw:
         return len({(type(one), one) for one in rule.choice}) if isinstance(rule, DrawnChoice) else 1
 
     def value(self, rng: Random) -> Scalar:
-        """The next value."""
+        """Draw a value."""
         rule = self._rule
         if isinstance(rule, DrawnInteger):
             return rng.randint(*rule.integers)
@@ -100,7 +100,7 @@ class Draw:
 
 
 def check_drawn_attributes(attributes: Mapping[str, Drawable], where: str) -> None:
-    """Refuse, at loading, attributes that no event or subscriber can have, whatever is drawn."""
+    """Reject attributes for which a draw could give a value that events and subscriptions cannot have."""
     for name, written in attributes.items():
         for value in Draw(written, f"{where}.{name}").extremes():
             try:
@@ -116,7 +116,7 @@ Selection: TypeAlias = str | int | list[int]
 
 
 def check_selection(selection: Selection, nodes: int, roles: Collection[str], where: str) -> None:
-    """Refuse a selection that cannot be made."""
+    """Reject a selection of nodes or roles that do not exist."""
     if isinstance(selection, list):
         for node in selection:
             if not 0 <= node < nodes:
@@ -130,7 +130,7 @@ def check_selection(selection: Selection, nodes: int, roles: Collection[str], wh
 
 
 def select_nodes(selection: Selection, nodes: int, rng: Random) -> list[int]:
-    """The chosen nodes, in order. Numbers and shares are drawn."""
+    """Return the selected nodes, sorted. For a number or a share, nodes are drawn at random."""
     if isinstance(selection, list):
         return sorted(set(selection))
     if selection == "all":
@@ -139,7 +139,7 @@ def select_nodes(selection: Selection, nodes: int, rng: Random) -> list[int]:
 
 
 def selection_size(selection: str | int, nodes: int) -> int:
-    """How many of some nodes a number, a share or "all" means."""
+    """The number of nodes that a number, a share or "all" selects out of `nodes`."""
     if isinstance(selection, int):
         return selection
     share = 1.0 if selection == "all" else _parse_share(selection)
@@ -148,7 +148,7 @@ def selection_size(selection: str | int, nodes: int) -> int:
 
 
 def resolve_selection(selection: Selection, roles: dict[str, list[int]], nodes: int, rng: Random) -> list[int]:
-    """The nodes of a role, if the selection names one; else the selected nodes."""
+    """Return the nodes of a role if the selection names one, else the selected nodes."""
     if isinstance(selection, str) and selection in roles:
         return roles[selection]
     return select_nodes(selection, nodes, rng)
@@ -165,7 +165,7 @@ def _parse_share(text: str) -> float | None:
 
 
 def fill_template(template: str, values: Mapping[str, Scalar], where: str) -> str:
-    """The text with each `{name}` replaced by its value, as a literal of the filter language."""
+    """Replace each `{name}` in the template by its value, as a literal of the filter language."""
 
     def write_literal(match: re.Match[str]) -> str:
         if match[1] not in values:
@@ -181,23 +181,23 @@ def fill_template(template: str, values: Mapping[str, Scalar], where: str) -> st
 
 
 def count_filters(template: str, draws: Mapping[str, Drawable]) -> float:
-    """How many different texts a template makes of what is drawn."""
+    """Count the different filters that a template can produce from its draws."""
     named = placeholder_names(template)
     return math.prod(Draw(written, "").count() for name, written in draws.items() if name in named)
 
 
 def placeholder_names(template: str) -> set[str]:
-    """The drawn values that a template names."""
+    """The names in braces in a template."""
     return {match[1] for match in re.finditer(r"\{(\w+)\}", template)}
 
 
 def example_values(draws: Mapping[str, Drawable], where: str) -> dict[str, Scalar]:
-    """Some value of each draw; a UserError says which is none."""
+    """Return one possible value of each draw. A UserError names a draw that is invalid."""
     return {name: Draw(written, f"{where}.{name}").value(Random(0)) for name, written in draws.items()}
 
 
 def check_template(template: str, draws: Mapping[str, Drawable], where: str) -> None:
-    """Refuse, at loading, a filter that some of its drawn values make one that cannot be read."""
+    """Reject a filter template that becomes invalid with some of its drawn values."""
     named = {match[1] for match in re.finditer(r"\{(\w+)\}", template)}
     check_drawn_attributes({name: written for name, written in draws.items() if name in named}, f"{where}.draw")
     values = example_values(draws, f"{where}.draw")
@@ -208,7 +208,7 @@ def check_template(template: str, draws: Mapping[str, Drawable], where: str) -> 
 
 
 def check_filter(text: str, where: str) -> None:
-    """Refuse, at loading, a filter that cannot be read."""
+    """Reject a filter that does not parse."""
     try:
         Filter(text)
     except FilterError as error:

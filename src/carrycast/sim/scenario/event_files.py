@@ -1,8 +1,8 @@
-"""Events that a file holds, for `[[publish]]`: a recording of what sensors measured, line by line.
+"""Recorded events for `[[publish]]`, read from a CSV or JSON Lines file.
 
-CSV begins with a line of names: `time_s`, perhaps `node` and `payload` (text), and those of attributes; a field that is
-empty is an attribute that the event does not have. JSON Lines have an object a line with `time_s`, perhaps `node`,
-`attributes`, and `payload` (text) or `payload_base64`. What is wrong is told with file and line.
+A CSV file begins with a line of column names: `time_s`, optionally `node` and `payload` (text), and the names of
+attributes. An empty field means that the event lacks the attribute. A JSON Lines file has one object per line with
+`time_s`, optionally `node`, `attributes`, and `payload` (text) or `payload_base64`. Errors name file and line.
 """
 
 import csv
@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 class RecordedEvent(NamedTuple):
-    """One event of a file. Without a node, one of the entry's own publishes it."""
+    """One event of a file. If it names no node, one of the nodes of the `[[publish]]` entry publishes it."""
 
     time_s: float
     node: int | None
@@ -46,7 +46,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def read_events(path: Path, nodes: int) -> list[RecordedEvent]:
-    """The events of a file, in its order; a UserError names the line that is wrong."""
+    """Read the events of a file, in the order of its lines. A UserError names the line that is wrong."""
     if path.suffix not in SUFFIXES:
         raise UserError(f"{path}: events are read from {' or '.join(SUFFIXES)}")
     read = _read_csv_events if path.suffix == ".csv" else _read_json_events
@@ -84,7 +84,7 @@ def _read_json_events(path: Path) -> Iterator[tuple[int, RecordedEvent]]:
 
 
 def _read_csv_events(path: Path) -> Iterator[tuple[int, RecordedEvent]]:
-    # Whole lines, bounded, go in; a quoted field may go on over several of them.
+    # The reader gets whole lines of bounded length; a quoted field may span several of them.
     reader = csv.reader((text for _, text in _read_lines(path)), strict=True)
     names: list[str] | None = None
     while True:
@@ -120,7 +120,7 @@ def _parse_csv_event(path: Path, line: int, fields: dict[str, str]) -> RecordedE
 
 
 def _parse_value(text: str) -> Scalar:
-    """A whole number, a number, true or false; everything else is text."""
+    """Parse a field as an integer, a float, or true or false; anything else stays text."""
     word = text.strip()
     if _WHOLE.fullmatch(word):
         return int(word)

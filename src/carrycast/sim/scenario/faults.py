@@ -1,4 +1,4 @@
-"""Named faults of a scenario, drawn from the run's seed: what may go wrong, when, and to whom."""
+"""Named faults of a scenario, with their times and nodes drawn from the seed of the run."""
 
 from collections.abc import Collection
 from random import Random
@@ -16,7 +16,7 @@ Time = Annotated[float, Meta(ge=0, le=1e9)]
 Duration = Annotated[float, Meta(ge=1e-6, le=1e9)]
 
 MAX_STRIKES = 1_000_000
-"""Of one fault. More would take longer than anything that they could show."""
+"""The most occurrences of one fault in a run, so that a tiny `every_s` does not make the run endless."""
 
 
 class _Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -142,9 +142,9 @@ Fault: TypeAlias = (
 class PositionError:
     """The error of one node's position: an offset that wanders, never farther than `error_m`.
 
-    At every multiple of `change_s` it is drawn again, uniformly from the disk; in between it moves in a straight
-    line from each to the next. It follows from the seed, the fault, the node and the time alone, so it is the
-    same however often it is asked for and by whom.
+    At every multiple of `change_s` the offset is drawn again, uniformly from the disk of radius `error_m`. In between
+    it moves in a straight line from one drawn offset to the next. It depends only on the seed, the fault, the node and
+    the time, so it is the same however often it is read.
     """
 
     __slots__ = ("_change_s", "_error_m", "_from", "_node", "_purpose", "_seed", "_step", "_to")
@@ -159,11 +159,11 @@ class PositionError:
         self._from = self._to = (0.0, 0.0)
 
     def at(self, time_s: float) -> tuple[float, float]:
-        """How far off, east and north, in meters."""
+        """The offset to the east and to the north at a time, in meters."""
         steps = time_s / self._change_s
         step = int(steps)
         if step != self._step:
-            # One is usually known from the step before.
+            # The time usually advances by one step, so the start of this step is the end of the last one.
             self._from = self._to if step == self._step + 1 and step > 0 else self._draw_offset(step)
             self._to = self._draw_offset(step + 1)
             self._step = step
@@ -177,7 +177,7 @@ class PositionError:
 
 
 def _draw_from_disk(rng: Random) -> tuple[float, float]:
-    """A point of the unit disk. Drawn until it is one: sine and cosine are not rounded alike by every machine."""
+    """Draw a point of the unit disk by rejection: sine and cosine are not rounded alike on every machine."""
     while True:
         x, y = rng.uniform(-1.0, 1.0), rng.uniform(-1.0, 1.0)
         if x * x + y * y <= 1.0:
@@ -200,7 +200,7 @@ class Clock(NamedTuple):
 
 
 class FaultPlan(NamedTuple):
-    """What will go wrong in one run."""
+    """The faults of one run."""
 
     outages: list[Outage]
     cuts: list[LinkCut]
@@ -218,17 +218,17 @@ class FaultPlan(NamedTuple):
 
     @property
     def disturbs_frames(self) -> bool:
-        """Whether receptions have to be looked at one by one."""
+        """Whether each reception must be checked for loss, duplication and corruption."""
         return self.loss > 0 or self.duplication > 0 or self.corruption > 0
 
     @property
     def worst_drift(self) -> float:
-        """By how much the worst clock is too fast or too slow."""
+        """The largest drift of all clocks, fast or slow."""
         return max((abs(clock.drift) for clock in self.clocks.values()), default=0.0)
 
 
 def check_fault(fault: Fault, nodes: int, roles: Collection[str], duration_s: float, where: str) -> None:
-    """Refuse, at loading, what could not happen."""
+    """Reject a fault that could not happen, or that would happen too often."""
     if isinstance(fault, Crash | CutOff | ClockSkew | GpsError):
         check_selection(fault.nodes, nodes, roles, f"{where}.nodes")
     if isinstance(fault, Crash | CutOff) and (fault.at_s is None) == (fault.every_s is None):
@@ -244,7 +244,7 @@ def check_fault(fault: Fault, nodes: int, roles: Collection[str], duration_s: fl
 
 
 def _estimate_count(fault: Fault, nodes: int, duration_s: float) -> float:
-    """How often a fault strikes that comes again and again; 0 for others, and at least that for those of a role."""
+    """Estimate how often a repeated fault occurs; 0 for other faults. For a role, a lower bound: one node."""
     if isinstance(fault, LinkCuts):
         return duration_s / fault.every_s
     if not isinstance(fault, Crash | CutOff) or fault.every_s is None:
@@ -259,7 +259,7 @@ def _estimate_count(fault: Fault, nodes: int, duration_s: float) -> float:
 def draw_faults(
     faults: list[Fault], roles: dict[str, list[int]], nodes: int, duration_s: float, seed: int
 ) -> FaultPlan:
-    """Draw what will go wrong. Each fault has a stream of its own."""
+    """Draw the times and nodes of all faults. Each fault has its own random stream."""
     outages: list[Outage] = []
     cuts: list[LinkCut] = []
     drawn_cuts: list[tuple[str, LinkCuts]] = []
@@ -321,7 +321,7 @@ def _draw_outages(
 
 
 def _merge_overlapping(outages: list[Outage]) -> list[Outage]:
-    """A node that is down cannot crash: overlapping outages are one, from the first beginning to the last end."""
+    """Merge overlapping outages of a node into one, since a node that is down cannot crash."""
     last: dict[int, int] = {}
     kept: list[Outage] = []
     for outage in outages:

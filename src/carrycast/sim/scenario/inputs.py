@@ -1,4 +1,4 @@
-"""What the files that a scenario names hold, as a digest: it decides a run as settings and seed do."""
+"""The input files and plug-ins of a scenario. A digest of the files' content tells when a run must be repeated."""
 
 import hashlib
 from pathlib import Path
@@ -13,7 +13,7 @@ _ABSENT = b"absent"
 
 
 def input_files(scenario: Scenario) -> list[Path]:
-    """Every file that a run of the scenario reads: whatever its settings declare as one, in the order of their keys."""
+    """Return every file that a run of the scenario reads, in the order of the keys that name them."""
     found: dict[str, None] = {}
     place = file_locator(Path(scenario.base))
 
@@ -23,7 +23,7 @@ def input_files(scenario: Scenario) -> list[Path]:
 
     map_files(scenario, note)
     map_files(scenario.radio_model(), note)
-    # The others are kept as the tables that were written; their types are known once they are looked up.
+    # The scenario keeps these as plain tables; only the parsed settings know which of their values are files.
     model = scenario.mobility_model()
     if model is not None:
         model.with_files(note)
@@ -36,7 +36,7 @@ def input_files(scenario: Scenario) -> list[Path]:
 
 
 def used_plugins(scenario: Scenario) -> list[type]:
-    """The classes of the plug-ins that a run of the scenario uses: radio, movement models, protocol, router,
+    """Return the plug-in classes that a run of the scenario uses: radio, movement models, protocol, router,
     applications, and the metrics of installed packages. Their code decides the results, wherever it is installed."""
     found: list[type] = [type(scenario.radio_model()), *installed_folds()]
     model = scenario.mobility_model()
@@ -52,7 +52,7 @@ def used_plugins(scenario: Scenario) -> list[type]:
 
 
 def input_digest(scenario: Scenario) -> str:
-    """A hash over the content of those files; one that is not there counts as absent. Empty if there are none."""
+    """Hash the content of all input files; a missing file has a fixed hash. Empty if the scenario reads no files."""
     files = input_files(scenario)
     if not files:
         return ""

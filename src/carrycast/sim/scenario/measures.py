@@ -1,4 +1,4 @@
-"""What a run can be asked for: the usual metrics, and those that a scenario adds."""
+"""The metrics of a run: the built-in ones, and those that a scenario requests in addition."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -23,11 +23,11 @@ Statistic: TypeAlias = Literal["mean", "max", "min", "sum"]
 READINGS = ("load", "energy", "free_memory_bytes", "neighbors", "hops")
 """The probes of every network."""
 SERIES = "series"
-"""Where the samples of a run stand beside its metrics."""
+"""The key under which the samples of a run are stored beside its metrics."""
 MAX_SAMPLES = 100_000
 
 _PER = {"node_second": " per node and second", "node": " per node", "run": ""}
-# Which keys are for which way of counting, where another would not look at them.
+# The values of `counts` for which each key has an effect. With other values, setting the key is an error.
 _ONLY_FOR: Mapping[str, tuple[str, ...]] = {
     "layers": ("bytes",),
     "traffic": ("bytes",),
@@ -45,7 +45,7 @@ _ONLY_FOR: Mapping[str, tuple[str, ...]] = {
 
 
 def aggregate(values: Sequence[float], statistic: str) -> float | None:
-    """Several values as one; None if there are none."""
+    """Compute a statistic of some values; None if there are none."""
     if not values:
         return None
     if statistic in ("max", "min"):
@@ -111,7 +111,7 @@ class RequestedMetric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """For `probe`: the time between two samples."""
 
     def meaning(self) -> str:
-        """For readers of a report."""
+        """The description of the metric in reports."""
         if self.counts == "facts":
             return f"different events about which {self.fact} was noted" if self.distinct else f"notes of {self.fact}"
         if self.counts == "bytes":
@@ -158,7 +158,7 @@ class RequestedMetric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 def check_requested_metrics(
     asked: list[RequestedMetric], nodes: int, where: str, roles: Collection[str], duration_s: float
 ) -> None:
-    """Refuse what cannot be counted."""
+    """Reject metrics that cannot be computed."""
     names: set[str] = set()
     known = metric_meanings()
     for place, entry in enumerate(asked):
@@ -182,7 +182,7 @@ def check_requested_metrics(
 
 
 def check_probes(asked: list[RequestedMetric], offered: Collection[str], known: Collection[str], where: str) -> None:
-    """Refuse samples that nobody can take: `offered` are the protocol's own probes, `known` what its nodes can tell."""
+    """Reject probes that do not exist. `offered` are the protocol's own, `known` the optional readings of nodes."""
     for place, entry in enumerate(asked):
         at = f"{where}[{place}]"
         if entry.counts != "probe" or entry.probe in offered:

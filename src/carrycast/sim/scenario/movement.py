@@ -1,4 +1,4 @@
-"""How the nodes of a scenario move, and who meets whom: the same for every protocol of a seed."""
+"""Movement and contacts of the nodes of a scenario. They depend on the seed and not on the protocol."""
 
 import functools
 import re
@@ -29,9 +29,10 @@ from carrycast.sim.scenario.scenario import Scenario, load_scenario
 def compute_movement(
     scenario: Scenario, seed: int, range_m: float | None = None
 ) -> tuple[ContactPlan, Trajectories | None]:
-    """Who comes within a distance of whom when, by default the radio's range, and how everybody moves.
+    """Compute the contacts within `range_m`, by default the range of the radio, and the trajectories.
 
-    The last few are kept, so that protocols compared on one seed share the work; what their files hold counts.
+    The last few results are cached, so that protocols compared on one seed share them. The content of input files is
+    part of the key.
     """
     relevant = (scenario.mobility, scenario.contacts, scenario.base, scenario.nodes, scenario.area_m)
     # MessagePack, since JSON has no infinite numbers.
@@ -43,7 +44,7 @@ def compute_movement(
 
 
 class _Unhashed:
-    """Carries a scenario past the cache, whose key already says all that matters of it."""
+    """Hides a scenario from the cache key, which already covers everything that matters of it."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -74,14 +75,14 @@ def _compute_plan(key: bytes, carried: _Unhashed, seed: int, range_m: float) -> 
 
 
 def check_files(scenario: Scenario) -> None:
-    """Read the movement, map, contacts or events that a scenario takes from files; a UserError names what is wrong."""
+    """Read all input files of a scenario: movement, map, contacts, events. A UserError names what is wrong."""
     for publish in scenario.resolve_files().publish:
         if publish.file is not None:
             read_events(Path(publish.file), scenario.nodes)
     model = scenario.mobility_model()
     if input_files(scenario) or (model is not None and model.on_roads()):
         compute_movement(scenario, seed=1)
-        # A model that only plays a recording does not read the map itself.
+        # Computing the movement of a recording does not read its map.
         if model is not None:
             model.road_map()
 
@@ -89,7 +90,7 @@ def check_files(scenario: Scenario) -> None:
 def _load_contacts(scenario: Scenario) -> ContactPlan:
     contacts_file = scenario.resolve_files().contacts
     if contacts_file is None:
-        # Only wires: nobody ever meets by radio.
+        # The scenario has only wires, so there are no radio contacts.
         nobody, never = np.array([], dtype=np.int64), np.array([], dtype=np.float64)
         return ContactPlan.of(scenario.nodes, scenario.duration_s, nobody, nobody, never, never)
     path = Path(contacts_file)
@@ -103,12 +104,12 @@ def _load_contacts(scenario: Scenario) -> ContactPlan:
 
 
 MOST = 1e9
-"""As a range and as times of scenarios have it."""
+"""The largest range in meters and duration in seconds, as in scenarios."""
 _SNIFFED_BYTES = 1 << 16
 
 
 def read_contact_plan(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
-    """The contacts in a file. Movement needs a range, unless it is a scenario's, which has one."""
+    """Return the contacts of a contact file, a movement file or a scenario. A movement file needs `range_m`."""
     check_extent(range_m, duration_s)
     check_seed(seed)
     if path.suffix == ".toml":
@@ -126,7 +127,7 @@ def read_contact_plan(path: Path, range_m: float | None, duration_s: float | Non
 
 
 def _detect_format(path: Path, start: str) -> MovementFormat:
-    """Who plays a text file that begins so."""
+    """Detect the movement format of a text file by its first lines."""
     first = _find_first_line(start)
     if _is_table(path, start):
         return CsvTable(file=str(path))
@@ -149,7 +150,7 @@ def _is_table(path: Path, start: str) -> bool:
 
 
 def check_extent(range_m: float | None, duration_s: float | None) -> None:
-    """Refuse a range or a duration that makes no sense."""
+    """Reject a range or a duration that is out of bounds."""
     if range_m is not None and not 0 < range_m <= MOST:
         raise UserError(f"--range: a distance above 0, and at most {MOST:g} m, not {range_m}")
     if duration_s is not None and not 0 < duration_s <= MOST:

@@ -17,7 +17,7 @@ _BARE_WORD = re.compile(r"[A-Za-z_][\w./+-]*")
 
 
 def parse_value(text: str, where: str) -> object:
-    """A value as TOML writes it; a bare word is taken for a string, so that shells need no double quoting."""
+    """Parse a value in TOML syntax. A bare word is a string, so that shells need no double quoting."""
     written = text.strip()
     if written and "\n" not in written:
         try:
@@ -29,7 +29,7 @@ def parse_value(text: str, where: str) -> object:
 
 
 def parse_assignment(text: str, where: str = "--set") -> tuple[str, object]:
-    """`key=value` as a dotted key and a typed value."""
+    """Parse `key=value` into a dotted key and a typed value."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UserError(f"{where}: {text!r} is not of the form key=value, such as protocol.p=0.5")
@@ -37,9 +37,9 @@ def parse_assignment(text: str, where: str = "--set") -> tuple[str, object]:
 
 
 def apply_overrides(scenario: Scenario, overrides: Mapping[str, object], where: str = "--set") -> Scenario:
-    """The scenario with some settings replaced, and checked. List elements are named by number: `publish.0.count`."""
+    """Replace settings of a scenario and check the result. List elements are named by number: `publish.0.count`."""
     table: dict[str, object] = msgspec.to_builtins(scenario)
-    # So that `radio.range_m` can be set in a scenario that leaves out its radio.
+    # With the default radio, `radio.range_m` can be set in a scenario without a `[radio]` table.
     table["radio"] = table["radio"] or {"model": DEFAULT_RADIO}
     for key, value in overrides.items():
         if key == "protocol" and isinstance(value, str):
@@ -83,10 +83,9 @@ def resolve_scenario(
     settings: Mapping[str, object] | None = None,
     spoken: tuple[str, str] = ("--protocol", "--set"),
 ) -> Scenario:
-    """A scenario, from a file or its tables, with a protocol and settings (by dotted keys) put in place of its own; if
-    it names no protocol, it runs the default one.
+    """Load a scenario from a file or its tables, and replace its protocol and settings (by dotted keys).
 
-    `spoken` is what the two are called where the user gave them.
+    A scenario without a protocol gets the default one. `spoken` holds the names of the two options for error messages.
     """
     scenario = parse_scenario(source, "scenario") if isinstance(source, Mapping) else load_scenario(Path(source))
     if protocol is not None:
@@ -104,7 +103,7 @@ _FORM = "write name, name/variant or name:key=value,key=value"
 
 
 def parse_protocol(text: str, where: str = "--protocol") -> dict[str, object]:
-    """One protocol as a scenario's table: its name, perhaps its variant, and the settings given."""
+    """Parse one protocol into the table of a scenario: its name, optionally its variant, and settings."""
     head, colon, tail = text.strip().partition(":")
     name, slash, variant = head.partition("/")
     if not _NAME.fullmatch(name) or (slash and not _NAME.fullmatch(variant)) or (colon and not tail.strip()):
@@ -123,7 +122,7 @@ def parse_protocol(text: str, where: str = "--protocol") -> dict[str, object]:
 
 
 def parse_protocols(text: str, where: str = "--protocols") -> list[dict[str, object]]:
-    """Several, with commas between; an item that is only `key=value` belongs to the protocol before it."""
+    """Parse protocols separated by commas. An item that is only `key=value` belongs to the protocol before it."""
     texts: list[str] = []
     for item in _split_items(text):
         head, equals, _ = item.partition("=")
@@ -144,7 +143,7 @@ def parse_protocols(text: str, where: str = "--protocols") -> list[dict[str, obj
 
 
 def protocol_label(table: Mapping[str, object]) -> str:
-    """How a protocol is called in tables and legends: `gossip p=0.3`."""
+    """The name of a protocol with its settings in tables and legends: `gossip p=0.3`."""
     head = str(table.get("name", "?"))
     if "variant" in table:
         head += f"/{table['variant']}"
@@ -162,7 +161,7 @@ def _format_value(value: object) -> str:
 
 
 def _split_items(text: str) -> list[str]:
-    """At commas outside quotes and brackets."""
+    """Split a text at commas outside quotes and brackets."""
     items, depth, quote, start = [], 0, "", 0
     for place, character in enumerate(text):
         if quote:

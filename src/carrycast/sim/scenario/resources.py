@@ -1,4 +1,4 @@
-"""What a message costs the node that gets it, as a scenario writes it."""
+"""The limited resources of nodes in a scenario: service time, energy, memory."""
 
 from typing import Annotated
 
@@ -45,7 +45,7 @@ class ComputerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     load_window_s: LoadWindow = DEFAULT_WINDOW_S
     memory_bytes: Annotated[int, Meta(ge=0, le=1 << 50)] | None = None
     """The memory of each node for events and calls of processors. Without it nodes know no free memory."""
-    # A processor that selects what processors make multiplies events at every stage, by its results and its nodes. So
-    # many take minutes and up to a gigabyte.
+    # A processor whose filter selects the output of processors multiplies events at every stage. 100,000 derived events
+    # take minutes and up to a gigabyte.
     max_derived_events: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 100_000
     """How many events processors may derive in a run. A run that derives more ends with an error."""

@@ -1,4 +1,4 @@
-"""Roles of a scenario: names for groups of nodes, which may lie within one another or keep apart."""
+"""Roles of a scenario: named groups of nodes. A role may be a subset of another, or disjoint from others."""
 
 from collections.abc import Mapping
 from typing import Annotated, TypeAlias
@@ -29,8 +29,11 @@ RoleEntry: TypeAlias = Selection | Role
 
 
 def check_roles(roles: Mapping[str, RoleEntry], nodes: int, where: str) -> None:
-    """Refuse, at loading, roles that cannot be given. Whether enough nodes are left may hang on what is drawn: one
-    draw finds what never fits, and a run whose draw does not fit is refused then."""
+    """Reject roles that can never be drawn.
+
+    Whether enough nodes are left may depend on the draw. One draw here finds roles that never fit; a run whose own draw
+    does not fit is rejected then.
+    """
     for name, entry in roles.items():
         at = f"{where}: roles.{name}"
         check_selection(entry.nodes if isinstance(entry, Role) else entry, nodes, {}, at)
@@ -42,7 +45,7 @@ def check_roles(roles: Mapping[str, RoleEntry], nodes: int, where: str) -> None:
 
 
 def draw_roles(roles: Mapping[str, RoleEntry], nodes: int, seed: int, where: str) -> dict[str, list[int]]:
-    """The nodes of each role, in the order of the roles; each draws from a stream of its own."""
+    """Draw the nodes of each role, in the order of the roles. Each role has its own random stream."""
     drawn: dict[str, list[int]] = {}
     for name in _sort_roles(roles, where):
         entry, rng = roles[name], stream(seed, f"role {name}")
@@ -64,7 +67,7 @@ def draw_roles(roles: Mapping[str, RoleEntry], nodes: int, seed: int, where: str
 
 
 def _sort_roles(roles: Mapping[str, RoleEntry], where: str) -> list[str]:
-    """Each after those that it refers to."""
+    """Sort the roles so that each comes after the roles that it refers to."""
     order: dict[str, None] = {}
     while len(order) < len(roles):
         ready = [
@@ -78,7 +81,7 @@ def _sort_roles(roles: Mapping[str, RoleEntry], where: str) -> list[str]:
 
 
 def _find_references(entry: RoleEntry) -> list[str]:
-    """The roles that one refers to."""
+    """Return the roles that an entry refers to."""
     if not isinstance(entry, Role):
         return []
     return entry.apart if entry.within is None else [entry.within, *entry.apart]

@@ -1,4 +1,4 @@
-"""Scenarios: one TOML file says where nodes move, how they hear each other, who wants what, and what goes wrong."""
+"""Scenarios: one TOML file with the movement, radio, protocol, workload and faults of a simulated network."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -88,7 +88,7 @@ class ProcessorEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """How long one call takes."""
 
     def processor(self) -> Processor:
-        """What the protocol is told."""
+        """The description of the processor that the protocol gets."""
         return Processor(self.id, self.filter, self.inputs, self.cost_s)
 
 
@@ -109,13 +109,13 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """How many frames may wait for the one being sent; more are dropped as `queue_full`."""
 
     def pairs(self, nodes: int) -> list[tuple[int, int]]:
-        """Whom it joins, in a network of so many nodes."""
+        """The pairs of nodes that the wire joins in a network of `nodes` nodes."""
         if self.tree is None:
             return self.between
         return [((node - 1) // self.tree, node) for node in range(1, nodes)]
 
     def radio(self) -> DiskRadio:
-        """A wire carries frames as a radio does that nobody can leave."""
+        """The radio model that stands for the wire: a disk radio whose links never end."""
         return DiskRadio(delay_s=self.delay_s, rate_bps=self.rate_bps, queue=self.queue)
 
 
@@ -186,11 +186,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def has_no_radio(self) -> bool:
-        """Whether nodes have their wires and nothing else: nobody said how they meet."""
+        """Whether nodes have only wires: the scenario has neither movement nor contacts."""
         return self.mobility is None and self.contacts is None
 
     def resolve_files(self) -> "Scenario":
-        """A copy in which the files that it names itself are taken from its folder."""
+        """Return a copy whose relative file names are resolved against the scenario's folder."""
         return map_files(self, file_locator(Path(self.base)))
 
     def mobility_model(self) -> MobilityModel | None:
@@ -208,7 +208,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return map_files(parse_settings(table, kind, self.name, "radio"), file_locator(Path(self.base)))
 
     def make_stack_plan(self) -> StackPlan:
-        """The machines of every node. It beacons if the scenario says so and anybody in the stack would be told."""
+        """Build the protocol stack of a node. It sends beacons if the scenario has them and some layer uses them."""
         plan = make_stack_plan(self.protocol, self.router, None, self.offers(), self.name, self.roles)
         if not isinstance(self.discovery, BeaconMode) or not needs_beacons(plan):
             return plan
@@ -216,7 +216,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return StackPlan(plan.protocol, plan.settings, plan.router, plan.router_settings, beacons)
 
     def offers(self) -> frozenset[Capability]:
-        """What the simulator can give to protocols in this scenario."""
+        """The capabilities that the simulator offers to protocols in this scenario."""
         always = {
             Capability.CALENDAR,
             Capability.DURABLE_STORE,
@@ -238,11 +238,11 @@ _OTHER_FILES = {
     "interfaces": "the configuration of a live node; `carrycast node` runs it",
     "figures": "an experiment; `carrycast reproduce` runs it",
 }
-"""What else people write, by a key that no scenario has."""
+"""Other kinds of TOML files that users may pass by mistake, by a key that no scenario has."""
 
 
 def load_scenario(path: Path) -> Scenario:
-    """A scenario from its file, checked; whatever is wrong is named with file and key."""
+    """Read and check a scenario file. A UserError names the file and the key that is wrong."""
     table = read_toml(path)
     if "duration_s" not in table:
         for key, what in _OTHER_FILES.items():
@@ -255,14 +255,14 @@ def load_scenario(path: Path) -> Scenario:
 
 
 def parse_scenario(table: Mapping[str, object], where: str) -> Scenario:
-    """A scenario from tables, checked."""
+    """Parse and check the tables of a scenario. `where` begins the error messages."""
     scenario = parse_settings(dict(table), Scenario, where)
     check_scenario(scenario, where)
     return scenario
 
 
 def check_scenario(scenario: Scenario, where: str) -> None:
-    """Everything that can be known to be wrong before a run."""
+    """Raise a UserError for the first mistake that can be found before a run."""
     both = scenario.mobility is not None and scenario.contacts is not None
     if both or (scenario.has_no_radio and not scenario.wires):
         raise UserError(
@@ -329,7 +329,7 @@ def _check_retrieval(scenario: Scenario, where: str) -> None:
 
 
 def _check_processors(scenario: Scenario, where: str) -> None:
-    """Two at a node may not have the same id; of nodes that are drawn that is only known in a run."""
+    """Reject two processors with one id at a node. Where nodes are drawn, only the run can check that."""
     taken: set[tuple[str, int]] = set()
     for place, processor in enumerate(scenario.processors):
         at = f"{where}: processors[{place}]"
@@ -343,7 +343,7 @@ def _check_processors(scenario: Scenario, where: str) -> None:
         if isinstance(nodes, str):
             nodes = scenario.roles.get(nodes, nodes)
         if isinstance(nodes, Role):
-            # All of a role are not all nodes; a list is what it says.
+            # "all" within a role does not mean all nodes of the network; only a list names its nodes here.
             nodes = nodes.nodes if isinstance(nodes.nodes, list) else []
         for node in range(scenario.nodes) if nodes == "all" else nodes if isinstance(nodes, list) else []:
             if (processor.id, node) in taken:
@@ -383,7 +383,7 @@ def _check_mobility(table: Mapping[str, object], nodes: int, where: str) -> None
 
 
 def check_wires(wires: list[Wire], nodes: int, where: str) -> None:
-    """Refuse, at loading, wires that join nobody."""
+    """Reject wires that join no two different nodes, or that share an interface."""
     for place, wire in enumerate(wires):
         at = f"{where}: wires[{place}]"
         if bool(wire.between) == (wire.tree is not None):

@@ -1,7 +1,7 @@
-"""Runs that are allowed and yet say nothing: what is wrong with them, in one line each, before anything runs.
+"""Warnings about scenarios that run but give meaningless results, one line each, before anything runs.
 
-A scenario that cannot be run is refused. One that runs, and whose numbers mean something else than its author thinks,
-is run with a warning. A warning is given only where it is certain.
+A scenario that cannot run is rejected with an error. A scenario whose results would not mean what its author expects
+runs with a warning. A warning is given only where it is certain.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,10 +25,10 @@ BARELY = 0.01
 """The share of a run that a recording may lack without a warning: it ends with its last sample, a step too early."""
 MOST_RECORDINGS = 16
 MOST_PUBLICATIONS = 20_000
-"""Publications that are held against the presence of their nodes."""
+"""The most publications for which the presence of their nodes is checked."""
 MOST_NODE_SECONDS = 500 * 3600
-"""Movement of so many nodes times seconds takes seconds to compute. Larger scenarios are looked at only in a run, which
-computes it anyway."""
+"""Nodes times simulated seconds whose movement takes some seconds to compute. The movement of larger scenarios is
+checked only in a run, which computes it anyway."""
 
 
 class _Recordings:
@@ -38,7 +38,7 @@ class _Recordings:
         self._known: dict[bytes, Recording | None] = {}
 
     def of(self, model: MobilityModel, digest: str) -> Recording | None:
-        """What a model plays, from files with this content."""
+        """Return the recording that a model plays; `digest` identifies the content of its files."""
         key = msgspec.msgpack.encode((model.name, model, digest), order="deterministic")
         if key not in self._known:
             if len(self._known) >= MOST_RECORDINGS:
@@ -51,8 +51,10 @@ _recordings = _Recordings()
 
 
 def find_warnings(scenario: Scenario, seed: int = 1, moving: bool | None = None) -> list[str]:
-    """All that can be known to be meaningless in a run. `moving`: whether to look at how nodes move, too; by default if
-    that takes seconds."""
+    """Find the reasons why results of a run would be meaningless.
+
+    `moving`: whether to check the movement too. By default it is checked if computing it takes only seconds.
+    """
     found = [
         *_warn_recording(scenario),
         *_warn_contact_file(scenario),
@@ -66,7 +68,7 @@ def find_warnings(scenario: Scenario, seed: int = 1, moving: bool | None = None)
 
 
 def merge_warnings(warnings: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
-    """The warnings of several points of a sweep: each text once, with the points that it holds for."""
+    """Merge the warnings of the points of a sweep: each text once, with the points that it applies to."""
     texts = dict.fromkeys(text for _, found in warnings for text in found)
     said = []
     for text in texts:
@@ -81,7 +83,7 @@ def merge_warnings(warnings: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
 
 
 def _warn_recording(scenario: Scenario) -> Iterator[str]:
-    """Of a movement that a file or folder holds."""
+    """Warn if recorded movement is shorter than the run or has more nodes."""
     model = scenario.mobility_model()
     recording = None if model is None else _recordings.of(model, input_digest(scenario))
     if recording is None:
@@ -101,7 +103,7 @@ def _warn_recording(scenario: Scenario) -> Iterator[str]:
 
 
 def _warn_contact_file(scenario: Scenario) -> Iterator[str]:
-    """Of contacts that are replayed."""
+    """Warn if replayed contacts are shorter than the run or have fewer nodes."""
     file = scenario.resolve_files().contacts
     if file is None:
         return
@@ -120,7 +122,7 @@ def _warn_contact_file(scenario: Scenario) -> Iterator[str]:
 
 
 def _warn_late_starts(scenario: Scenario) -> Iterator[str]:
-    """Of what begins after the end of the run."""
+    """Warn of entries that begin at or after the end of the run."""
     end_s = scenario.duration_s
     starts: list[tuple[str, float | None]] = []
     starts += [(f"subscribe[{place}].at_s", entry.at_s) for place, entry in enumerate(scenario.subscribe)]
@@ -147,7 +149,7 @@ def _warn_late_starts(scenario: Scenario) -> Iterator[str]:
 
 
 def _try_draw_roles(scenario: Scenario, seed: int) -> dict[str, list[int]] | None:
-    """The nodes of each role; None where a draw does not fit, which the run says itself."""
+    """Draw the nodes of each role; None if the draw does not fit, which the run reports itself."""
     try:
         return draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
     except UserError:
@@ -155,7 +157,7 @@ def _try_draw_roles(scenario: Scenario, seed: int) -> dict[str, list[int]] | Non
 
 
 def _warn_ignored_processors(scenario: Scenario) -> Iterator[str]:
-    """Not every protocol runs processors, and the events that they would make are missing."""
+    """Warn if the protocol ignores processors, so that the events they would derive are missing."""
     if not scenario.processors or not scenario.protocol:
         return
     used = scenario.make_stack_plan().protocol
@@ -167,7 +169,7 @@ def _warn_ignored_processors(scenario: Scenario) -> Iterator[str]:
 
 
 def _warn_movement(scenario: Scenario, seed: int) -> Iterator[str]:
-    """Of nodes that never meet, are never there, or are elsewhere than protocols are told."""
+    """Warn of nodes that never meet, are never present, or leave the area that the protocol knows."""
     plan, moving = compute_movement(scenario, seed)
     if not scenario.wires and not (plan.start_s < scenario.duration_s).any():
         if scenario.nodes == 1:
@@ -204,7 +206,7 @@ def _warn_absent_nodes(scenario: Scenario, seed: int, moving: Trajectories) -> I
 
 
 def _warn_area(scenario: Scenario, moving: Trajectories) -> Iterator[str]:
-    """A recording takes no notice of the area, but some protocols read it."""
+    """Warn if nodes leave the default area and the protocol reads it. Recorded movement ignores the area."""
     if scenario.area_m != DEFAULT_AREA_M or not scenario.protocol or not moving.legs:
         return
     plan = scenario.make_stack_plan()
@@ -216,7 +218,7 @@ def _warn_area(scenario: Scenario, moving: Trajectories) -> Iterator[str]:
         np.concatenate((start_m, start_m + speed_mps * lasts_s))
         for start_m, speed_mps in ((moving.x_m, moving.vx_mps), (moving.y_m, moving.vy_mps))
     ]
-    # A hundredth of a meter: what arithmetic adds at the border of an area.
+    # A tolerance of a hundredth of a meter for rounding errors at the border of the area.
     beyond = any(
         (places < -0.01).any() or (places > side_m + 0.01).any()
         for places, side_m in zip(reached, scenario.area_m, strict=True)

@@ -1,4 +1,4 @@
-"""Who publishes what when, and who subscribes to what: as a scenario writes it, and as a run plays it."""
+"""The workload of a scenario: its entries as written, and the timed publications, subscriptions and requests drawn."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping
@@ -41,11 +41,11 @@ Time = Annotated[float, Meta(ge=0, le=1e9)]
 
 RHYTHMS = ("every_s", "count", "interval_s", "file")
 MAX_EVENTS = 2_000_000
-"""Of one entry. They are made before the run, at a few hundred bytes each."""
+"""The most events of one entry. All are created before the run, at a few hundred bytes each."""
 
 
 MAX_REQUESTS = 1_000_000
-"""Of one entry. They are made before the run."""
+"""The most requests of one entry. All are created before the run."""
 
 
 class SubscribeEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -180,21 +180,21 @@ class TimedRequest(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """Everything that applications do in a run, ordered by time."""
+    """All subscriptions and publications of a run, each list ordered by time."""
 
     subscribes: list[TimedSubscription]
     publishes: list[TimedPublication]
 
 
 class _Draws(NamedTuple):
-    """The streams of one entry's events: two, so that runs which differ in `payload_bytes` publish the same content."""
+    """The two random streams of one entry. Runs that differ only in `payload_bytes` publish the same attributes."""
 
     content: Random
     payload: Random
 
 
 def check_workload_entry(entry: SubscribeEntry | PublishEntry, where: str) -> None:
-    """Refuse, at loading, what could not be played."""
+    """Reject an entry that a run could not play."""
     check_drawn_attributes(entry.attributes, f"{where}.attributes")
     if isinstance(entry, SubscribeEntry):
         check_template(entry.filter, entry.draw, where)
@@ -227,7 +227,8 @@ def draw_workload(
     duration_s: float,
     seed: int,
 ) -> Workload:
-    """Play the entries. Each has a stream of its own, so adding one leaves the others as they were."""
+    """Draw all subscriptions and publications. Each entry has its own random stream, so adding one leaves the others
+    unchanged."""
 
     made: list[TimedSubscription] = []
     numbers: dict[int, int] = {}
@@ -267,7 +268,7 @@ def draw_workload(
 
 
 def _draw_clients(entry: SubscribeEntry, duration_s: float, rng: Random) -> Iterator[tuple[float, float | None, str]]:
-    """When the subscriptions of one node begin and end, and their filters."""
+    """Yield begin, end and filter of each subscription of one node."""
     if entry.births_per_s is None:
         for text in _draw_filters(entry, rng):
             yield entry.at_s, entry.until_s, text
@@ -311,7 +312,7 @@ def _draw_publications(
 def _schedule_recorded(
     entry: PublishEntry, events: list[RecordedEvent], nodes: list[int], duration_s: float, rng: Random
 ) -> Iterator[tuple[float, int, RecordedEvent]]:
-    """When and by whom the events of a file are published; what is due after the end is not."""
+    """Yield time, node and event of each event of a file that is published before the end."""
     end_s = duration_s if entry.to_s is None else min(entry.to_s, duration_s)
     for event in events:
         time_s = entry.from_s + event.time_s
@@ -336,7 +337,7 @@ def _make_event(entry: PublishEntry, id: EventId, time_s: float, draws: _Draws, 
 
 
 def _draw_filters(entry: SubscribeEntry, rng: Random) -> list[str]:
-    """The filters of one node; different ones, as far as the draws allow."""
+    """Draw the filters of one node: `each` different ones, fewer if the draws repeat too often."""
     texts: list[str] = []
     for _ in range(100 * entry.each):
         values = {name: Draw(written, "").value(rng) for name, written in entry.draw.items()}
@@ -351,7 +352,7 @@ def _draw_filters(entry: SubscribeEntry, rng: Random) -> list[str]:
 def check_initial_state(
     processor: str | None, state: str, parameters: Mapping[str, Drawable], processors: Collection[str], where: str
 ) -> None:
-    """Refuse, at loading, a processor that nobody has, or one that could not begin."""
+    """Reject a subscription's processor that does not exist, or whose initial state is invalid."""
     if processor is None:
         if state or parameters:
             raise UserError(f"{where}: state and parameters are for a processor; name it, or leave them out")
@@ -368,7 +369,7 @@ def check_initial_state(
 
 
 def draw_initial_state(state: str, parameters: Mapping[str, Drawable], rng: Random) -> bytes:
-    """What the processor of one subscription begins with."""
+    """Return the initial state of the processor of one subscription: the text, or drawn parameters as JSON."""
     if not parameters:
         return state.encode()
     drawn = {name: Draw(written, "").value(rng) for name, written in parameters.items()}
@@ -384,14 +385,14 @@ def _check_parameter(written: Drawable, where: str) -> None:
 
 
 def check_advertise(entry: AdvertiseEntry, where: str) -> None:
-    """Refuse, at loading, what could not be played."""
+    """Reject an entry that a run could not play."""
     check_template(entry.filter, entry.draw, where)
     if entry.until_s is not None and entry.until_s <= entry.at_s:
         raise UserError(f"{where}.until_s: must be after at_s = {entry.at_s}")
 
 
 def check_request(entry: RequestEntry, where: str) -> None:
-    """Refuse, at loading, what could not be played."""
+    """Reject an entry that a run could not play."""
     check_drawn_attributes(entry.attributes, f"{where}.attributes")
     check_template(entry.filter, entry.draw, where)
     if (entry.at_s is None) == (entry.rate_per_s is None):
@@ -401,7 +402,7 @@ def check_request(entry: RequestEntry, where: str) -> None:
 def draw_advertisements(
     entries: list[AdvertiseEntry], roles: dict[str, list[int]], nodes: int, seed: int
 ) -> list[TimedAdvertisement]:
-    """Play the entries; each has a stream of its own."""
+    """Draw all entries; each has its own random stream."""
     made: list[TimedAdvertisement] = []
     for place, entry in enumerate(entries):
         rng = stream(seed, f"advertise {place}")
@@ -418,7 +419,7 @@ def draw_advertisements(
 def draw_requests(
     entries: list[RequestEntry], roles: dict[str, list[int]], nodes: int, duration_s: float, seed: int
 ) -> list[TimedRequest]:
-    """Play the entries; each has a stream of its own."""
+    """Draw all entries; each has its own random stream."""
     made: list[TimedRequest] = []
     for place, entry in enumerate(entries):
         rng = stream(seed, f"request {place}")

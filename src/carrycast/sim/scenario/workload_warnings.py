@@ -1,4 +1,4 @@
-"""Workloads in which events find nobody, or subscriptions find nothing."""
+"""Warnings about workloads in which events have no receiver or subscriptions match no event."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
@@ -38,44 +38,45 @@ from carrycast.sim.scenario.scenario import Scenario
 from carrycast.sim.scenario.workload import PublishEntry
 
 MOST_ALIKE = 3
-"""Warnings of one kind that are told one by one."""
+"""Warnings of one kind that are listed; the others are only counted."""
 MOST_TRIES = 20_000
-"""Possible events that are held against possible filters: some seconds at worst. Beyond them nothing is said."""
+"""The most pairs of a possible event and a possible filter to compare, some seconds at worst. Larger workloads get no
+such warnings."""
 
 
 MOST_FILTERS = 256
-"""That a template makes of its draws and that are tried one by one: milliseconds each at worst."""
+"""The most filters of one template to try one by one, milliseconds each at worst."""
 
 
 MOST_ROWS = 4096
-"""Different events of a file that are tried one by one."""
+"""The most different events of a file to try one by one."""
 
 
 KINDS = {ValueKind.BOOLEAN: "a truth value", ValueKind.NUMBER: "a number", ValueKind.STRING: "a string"}
 
 
 class Content(NamedTuple):
-    """Attributes that an event of a publication may have: for each name a condition that its value meets."""
+    """The possible attributes of the events of a publication: for each name, a condition that its value meets."""
 
     conditions: Mapping[str, Node]
     kinds: Mapping[str, frozenset[ValueKind]]
 
     @classmethod
     def of(cls, attributes: Mapping[str, Drawable]) -> "Content":
-        """What attributes may be, as a scenario writes them."""
+        """Make the conditions from the attributes of a scenario entry."""
         conditions = {name: _make_condition(name, written) for name, written in attributes.items()}
         return cls(conditions, {name: compared_kinds(node)[name] for name, node in conditions.items()})
 
     def may_match(self, filter: Filter) -> bool:
-        """Whether some such event may match."""
+        """Whether some event with these attributes may match a filter."""
         absent = [IsNull(name, negated=False) for name in find_attributes(filter.node) if name not in self.conditions]
         return check_satisfiability([filter.node, *self.conditions.values(), *absent]).answer is not Satisfiability.NO
 
 
 def list_contents(entry: PublishEntry, nodes: int) -> list[Content] | None:
-    """What the events of a publication may hold; None if there are too many possibilities.
+    """List the possible contents of the events of a publication; None if there are too many.
 
-    Files are those of a resolved scenario.
+    The file name of the entry must be resolved (`Scenario.resolve_files`).
     """
     if entry.file is None:
         return [Content.of(entry.attributes)]
@@ -89,7 +90,7 @@ def list_contents(entry: PublishEntry, nodes: int) -> list[Content] | None:
 
 
 def list_filters(template: str, draws: Mapping[str, Drawable]) -> list[Filter] | None:
-    """Every filter that a template makes of its draws; None if they are too many to try."""
+    """List every filter that a template makes of its draws; None if there are too many to try."""
     values: list[Sequence[Scalar]] = []
     named = [name for name in draws if name in placeholder_names(template)]
     total = 1
@@ -103,21 +104,21 @@ def list_filters(template: str, draws: Mapping[str, Drawable]) -> list[Filter] |
 
 
 class _Consumer(NamedTuple):
-    """Whoever wants events: a subscription, a request, or a processor."""
+    """A receiver of events: a subscription, a request, or a processor."""
 
     at: str
     filter: str
     draws: Mapping[str, Drawable]
     filters: Sequence[Filter] | None
-    """All that the draws make of it; None where they are too many."""
+    """All filters that the draws can produce; None if there are too many."""
     attributes: Mapping[str, Drawable] | None
-    """What access policies are asked about; None where they are not asked."""
+    """The attributes that access policies check; None if no policy applies."""
     from_s: float
     to_s: float | None
     nodes: frozenset[int]
-    """Two that it may be at, or the only one."""
+    """Two of its possible nodes, or the only one: more are not needed."""
     knows_producers: bool
-    """Whether all events that it can select are those of `[[publish]]`."""
+    """Whether all events that it can receive come from `[[publish]]`."""
 
 
 class _Producer(NamedTuple):
@@ -125,7 +126,7 @@ class _Producer(NamedTuple):
 
     at: str
     contents: Sequence[Content] | None
-    """None where its events may hold anything."""
+    """None if its events may have any content."""
     access: str | None
     from_s: float
     to_s: float
@@ -133,21 +134,21 @@ class _Producer(NamedTuple):
 
 
 _Pairs = Mapping[tuple[str, str], int | None]
-"""Why a publication and a consumer do not meet, by their places; None if they may."""
+"""For each publication and consumer, the reason why no event reaches the consumer; None if one may."""
 
 
 def limit_warnings(alike: Sequence[str]) -> Iterator[str]:
-    """The first of several warnings of one kind, and how many more there are."""
+    """Yield the first few warnings of one kind, and a line that counts the others."""
     yield from alike[:MOST_ALIKE]
     if len(alike) > MOST_ALIKE:
         yield f"{alike[0].split('[')[0]}: {len(alike) - MOST_ALIKE} more entries like {alike[0].split(':')[0]}"
 
 
 def find_workload_warnings(scenario: Scenario, roles: Mapping[str, Sequence[int]] | None) -> Iterator[str]:
-    """What is published for nobody, and what is wanted in vain. Files are read; nothing is drawn but `roles`."""
+    """Find publications without a receiver and subscriptions without events. Reads event files; draws nothing."""
 
     def size_of(selection: Selection) -> int:
-        """How many nodes a selection chooses."""
+        """The number of nodes that a selection chooses."""
         if isinstance(selection, list):
             return len(selection)
         if isinstance(selection, str) and selection in scenario.roles:
@@ -155,7 +156,7 @@ def find_workload_warnings(scenario: Scenario, roles: Mapping[str, Sequence[int]
         return selection_size(selection, scenario.nodes)
 
     def nodes_of(selection: Selection) -> frozenset[int]:
-        """Nodes that a selection may choose, two of them at most: what matters is whether there is one, or just one."""
+        """At most two of the nodes that a selection may choose: it only matters whether there is none, one or more."""
         if isinstance(selection, list):
             return frozenset(sorted(set(selection))[:2])
         if isinstance(selection, str) and roles is not None and selection in roles:
@@ -194,7 +195,7 @@ def _warn_empty_selections(scenario: Scenario, nodes_of: Callable[[Selection], f
 
 
 def _warn_missing_events(scenario: Scenario, entry: PublishEntry, at: str, nodes: int) -> Iterator[str]:
-    """Of publications that are never made, or after the end."""
+    """Warn of publications that never happen, or only after the end of the run."""
     end_s = min(scenario.duration_s, scenario.duration_s if entry.to_s is None else entry.to_s)
     if entry.count == 0:
         yield f"{at}.count: 0, so nothing is published"
@@ -224,11 +225,11 @@ def _make_producer(scenario: Scenario, entry: PublishEntry, at: str, nodes: froz
 
 def _list_consumers(scenario: Scenario, nodes_of: Callable[[Selection], frozenset[int]]) -> Iterator[_Consumer]:
     def knows_producers(processor: str | None) -> bool:
-        """Nobody knows what applications publish, or what processors make; none is given what it made itself."""
+        """Whether only `[[publish]]` makes events for a consumer: no application does, and no processor but its own."""
         return not scenario.applications and all(one.id == processor for one in scenario.processors)
 
     for place, one in enumerate(scenario.subscribe):
-        # With history, events from before are wanted too. Clients that are born stay beyond the last birth.
+        # With history, a subscription also gets earlier events. Clients that are born stay beyond the last birth.
         from_s, to_s = 0.0 if one.history else one.at_s, None if one.births_per_s is not None else one.until_s
         at, nodes = f"subscribe[{place}]", nodes_of(one.nodes)
         made = list_filters(one.filter, one.draw)
@@ -245,7 +246,7 @@ def _list_consumers(scenario: Scenario, nodes_of: Callable[[Selection], frozense
 
 
 def _find_mistyped(consumer: _Consumer, producers: Sequence[_Producer]) -> list[str]:
-    """Attributes that a filter compares with constants of no kind that publications give."""
+    """Warn of attributes that a filter compares with constants of another type than publications have."""
     if not consumer.knows_producers or any(producer.contents is None for producer in producers):
         return []
     given: dict[str, frozenset[ValueKind]] = {}
@@ -254,7 +255,7 @@ def _find_mistyped(consumer: _Consumer, producers: Sequence[_Producer]) -> list[
             for name, kinds in content.kinds.items():
                 given[name] = given.get(name, frozenset()) | kinds
     said = []
-    # What is drawn differs in value, seldom in kind; a draw of several kinds is tried value by value below.
+    # Draws of one placeholder usually have one type, so one example suffices; `_find_drawn_kinds` covers mixed types.
     text = fill_template(consumer.filter, example_values(consumer.draws, ""), "")
     for name, kinds in compared_kinds(Filter(text).node).items():
         if name in given and not kinds & given[name] and not _find_drawn_kinds(consumer) & given[name]:
@@ -267,7 +268,7 @@ def _find_mistyped(consumer: _Consumer, producers: Sequence[_Producer]) -> list[
 
 
 def _find_drawn_kinds(consumer: _Consumer) -> frozenset[ValueKind]:
-    """Kinds of values that are chosen from lists of several kinds."""
+    """Find the types of the values that the filter draws from lists of mixed types."""
     found: frozenset[ValueKind] = frozenset()
     for name, kinds in Content.of(consumer.draws).kinds.items():
         if len(kinds) > 1 and name in placeholder_names(consumer.filter):
@@ -278,7 +279,7 @@ def _find_drawn_kinds(consumer: _Consumer) -> frozenset[ValueKind]:
 def _warn_unserved_consumers(
     consumers: Sequence[_Consumer], producers: Sequence[_Producer], mistyped: Mapping[str, object], pairs: _Pairs
 ) -> Iterator[str]:
-    """Filters that select nothing of what is published."""
+    """Warn of consumers that no published event can reach."""
     said = []
     for consumer in consumers:
         if not consumer.nodes or not consumer.knows_producers or consumer.at in mistyped:
@@ -296,13 +297,13 @@ def _warn_unwanted_publications(
     mistyped: Mapping[str, object],
     pairs: _Pairs,
 ) -> Iterator[str]:
-    """Publications that nobody who is there can get. Applications subscribe to what they want."""
+    """Warn of publications that reach no consumer. With applications nothing is certain: they subscribe in the run."""
     if scenario.applications:
         return
     said = []
     for producer in producers:
         if any(consumer.at in mistyped and _overlaps(producer, consumer) for consumer in consumers):
-            # What is mistyped is meant for some of them.
+            # The mistyped filter is probably meant for this publication, and has its own warning.
             continue
         reason = _find_common_reason([pairs[producer.at, consumer.at] for consumer in consumers if consumer.nodes])
         if reason is not None and producer.nodes:
@@ -311,7 +312,7 @@ def _warn_unwanted_publications(
 
 
 _CONTENT, _ACCESS, _TIME, _SELF = range(4)
-"""Why a publication and a filter do not meet, in the order in which they are found."""
+"""The reasons why no event of a publication reaches a consumer, in the order in which they are checked."""
 _IN_VAIN = {
     _CONTENT: "no publication can match its filter, so it gets nothing",
     _ACCESS: "no access policy of the publications that match its filter allows its attributes, so it gets nothing",
@@ -327,13 +328,13 @@ _FOR_NOBODY = {
 
 
 def _find_common_reason(pairs: Sequence[int | None]) -> int | None:
-    """The reason that came last, of all pairs; None if one of them has none."""
+    """Return the last reason of all pairs; None if one of the pairs has none."""
     reasons = [pair for pair in pairs if pair is not None]
     return max(reasons) if len(reasons) == len(pairs) and reasons else None
 
 
 def _find_obstacle(producer: _Producer, consumer: _Consumer) -> int | None:
-    """Why no event of a publication can reach a consumer; None if one may."""
+    """Return the reason why no event of a publication can reach a consumer; None if one may."""
     filters = consumer.filters
     tried = [] if filters is None or producer.contents is None else product(producer.contents, filters)
     if filters is not None and producer.contents is not None and not any(one.may_match(other) for one, other in tried):
@@ -349,13 +350,13 @@ def _find_obstacle(producer: _Producer, consumer: _Consumer) -> int | None:
 
 
 def _overlaps(producer: _Producer, consumer: _Consumer) -> bool:
-    """Whether a consumer is there at some time of a publication."""
+    """Whether a consumer is active at some time of a publication."""
     before_end = consumer.to_s is None or producer.from_s < consumer.to_s
     return consumer.from_s <= producer.to_s and before_end
 
 
 def _warn_empty_window(scenario: Scenario, producers: Sequence[_Producer]) -> Iterator[str]:
-    """A window of measurement in which nothing is published."""
+    """Warn of a measurement window in which nothing is published."""
     from_s, to_s = scenario.measure.from_s, scenario.measure.to_s
     if scenario.applications or scenario.processors:
         return
@@ -364,7 +365,7 @@ def _warn_empty_window(scenario: Scenario, producers: Sequence[_Producer]) -> It
 
 
 def compared_kinds(node: Node) -> dict[str, frozenset[ValueKind]]:
-    """For each attribute that a filter compares with a constant, the kinds of these constants."""
+    """Return, for each attribute that a filter compares with constants, the types of these constants."""
     found: dict[str, frozenset[ValueKind]] = {}
     for leaf in _walk_leaves(node):
         if isinstance(leaf, Compare):
@@ -382,12 +383,12 @@ def compared_kinds(node: Node) -> dict[str, frozenset[ValueKind]]:
 
 
 def find_attributes(node: Node) -> set[str]:
-    """The attributes that a filter names."""
+    """Return the attributes that a filter names."""
     return {leaf.attribute for leaf in _walk_leaves(node)}
 
 
 def find_kind(value: Scalar) -> ValueKind:
-    """What a value compares with."""
+    """Return the type of a value in the filter language."""
     if isinstance(value, bool):
         return ValueKind.BOOLEAN
     return ValueKind.STRING if isinstance(value, str) else ValueKind.NUMBER
@@ -414,7 +415,7 @@ def _make_condition(name: str, written: Drawable) -> Node:
 
 
 def _list_values(written: Drawable) -> Sequence[Scalar] | None:
-    """Every value of a draw; None if they are too many to be tried."""
+    """List every value of a draw; None if there are too many to try."""
     if not isinstance(written, dict):
         return [written]
     if isinstance(choice := written.get("choice"), list):
