@@ -1,4 +1,4 @@
-"""Movement of nodes: one file per model, and players for trace files. Knows nothing of radios."""
+"""Movement of nodes: one module per movement model or file format. Independent of radios."""
 
 from carrycast.sim.mobility.compression import BZIP2, GZIP, decompressed_file, detect_compression
 from carrycast.sim.mobility.csv_table import COLUMNS, CsvTable

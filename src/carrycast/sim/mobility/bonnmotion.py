@@ -18,7 +18,7 @@ from carrycast.sim.mobility.movement_file import (
 )
 from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories
 
-# A line holds all waypoints of a node: five million of them, far above what any model makes.
+# A line holds all waypoints of a node. This suffices for five million of them, more than any model produces.
 MAX_LINE_BYTES = 1 << 28
 _EXPECTED = "expected a line for each node: time x y, again and again"
 
@@ -33,18 +33,18 @@ class BonnMotion(MovementFormat, frozen=True, kw_only=True):
     summary: ClassVar[str] = "play a movement file of BonnMotion (.movements, plain or gzip)"
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """The movement in the file; `area` and `rng` play no part."""
+        """Return the movement in the file. Ignores `area` and `rng`."""
         node, waypoints, _ = _read(Path(self.file))
         self.require_nodes(int(node[-1]) + 1, nodes)
         return _join_waypoints(nodes, duration_s, node, waypoints)
 
     def extent(self) -> tuple[int, float]:
-        """The lines of the file, and its last time."""
+        """Return the number of nodes (lines) of the file, and its last time."""
         node, waypoints, _ = _read(Path(self.file))
         return int(node[-1]) + 1, float(waypoints[:, 0].max())
 
     def recorded(self) -> RecordedMovement:
-        """All nodes, by the numbers of their lines from 0 on."""
+        """Return all nodes, named by the numbers of their lines from 0 on."""
         node, waypoints, records = _read(Path(self.file))
         nodes, lasts_s = int(node[-1]) + 1, float(waypoints[:, 0].max())
         names = [str(number) for number in range(nodes)]
@@ -58,7 +58,7 @@ def _join_waypoints(nodes: int, duration_s: float, node: Integers, waypoints: Fl
 
 
 def _read(path: Path) -> tuple[Integers, Floats, int]:
-    """The node of each waypoint, its time and place as a row, and how many waypoints the file has."""
+    """Read the node of each waypoint, a row (time, x, y) for each, and the number of waypoints in the file."""
     found: list[Floats] = []
     number = records = 0
     with decompressed_file(path) as file:
@@ -85,7 +85,7 @@ def _read(path: Path) -> tuple[Integers, Floats, int]:
 
 
 def _parse_waypoints(raw: bytes, where: str) -> tuple[Floats, int]:
-    """The waypoints of one line, and how many it has with those that repeat a time."""
+    """Parse the waypoints of one line. Returns also their number with those that repeat a time, which are dropped."""
     if not raw.endswith(b"\n"):
         raise UserError(f"{where}: the file ends in the middle of a line; if it is whole, end it with a newline")
     try:
@@ -98,10 +98,10 @@ def _parse_waypoints(raw: bytes, where: str) -> tuple[Floats, int]:
         )
     waypoints = values.reshape(-1, 3)
     time_s, place_m = waypoints[:, 0], waypoints[:, 1:]
-    # Written so that what is no number fails too.
+    # Written so that NaN fails too.
     if not (bool((abs(place_m) <= MAX_COORDINATE_M).all()) and bool(((time_s >= 0) & (time_s <= MAX_TIME_S)).all())):
         raise UserError(f"{where}: a time or place is out of bounds; {_EXPECTED}")
     if bool((np.diff(time_s) < 0).any()):
         raise UserError(f"{where}: the time goes back; {_EXPECTED}, in the order of time")
-    # BonnMotion repeats a waypoint where a pause of no length begins; the last of one time counts.
+    # BonnMotion repeats a waypoint where a pause of zero length begins. Of equal times the last waypoint wins.
     return waypoints[np.append(np.diff(time_s) > 0, True)], len(waypoints)

@@ -1,4 +1,4 @@
-"""Community: nodes live in groups, each group in a square of a grid, and go where those are to whom they are drawn.
+"""Community: nodes belong to groups, each group lives in a square of a grid, and nodes go where their friends are.
 
 The community model of Musolesi and Mascolo, with the travelers that the adaptive routing paper [004 §5.1.1] added.
 """
@@ -16,7 +16,7 @@ from carrycast.sim.mobility.trajectory import Floats, Trajectories
 
 # The social matrix has an entry for each pair: 4000 nodes take 128 MB.
 MAX_NODES = 4000
-# As for random waypoint: beyond this the area is surely in other units than the speeds.
+# As for random waypoint: with more legs, area and speeds are probably in different units.
 MAX_LEGS = 50_000_000
 
 Speed = Annotated[float, Meta(gt=0, le=1e6, description="meters per second")]
@@ -25,10 +25,10 @@ Squares = Annotated[int, Meta(ge=1, le=1000)]
 
 
 def social_matrix(group: list[int], rewiring: float, threshold: float, rng: np.random.Generator) -> Floats:
-    """How much each node is drawn to each other, 0 to 1, symmetric, 0 to itself.
+    """Draw the strengths of the ties between nodes: 0 to 1, symmetric, 0 on the diagonal.
 
-    Members of a group are drawn to each other by 1 - threshold to 1, others by 0 to threshold. With probability
-    `rewiring` a tie within a group becomes weak, and one of the two gets a strong tie to a random outsider instead.
+    Ties within a group are strong, 1 - threshold to 1; others are weak, 0 to threshold. With probability `rewiring` a
+    tie within a group becomes weak, and one of the two nodes gets a strong tie to a random outsider instead.
     """
     nodes = len(group)
     of = np.array(group)
@@ -49,7 +49,7 @@ def social_matrix(group: list[int], rewiring: float, threshold: float, rng: np.r
 
 
 def attraction(ties: Floats, goals: "np.ndarray[tuple[int], np.dtype[np.int64]]", squares: int) -> Floats:
-    """What draws a node to each square: its mean tie to those whose goal is there; nothing draws to an empty square."""
+    """The attraction of each square for a node: its mean tie to the nodes that go there; 0 for an empty square."""
     drawn = np.bincount(goals, weights=ties, minlength=squares)
     heads = np.bincount(goals, minlength=squares)
     pull: Floats = drawn / np.maximum(heads, 1)
@@ -57,9 +57,10 @@ def attraction(ties: Floats, goals: "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
 
 class Community(MobilityModel, frozen=True, kw_only=True):
-    """Groups in squares, ties between nodes, and travelers that never stay.
+    """Groups in squares, ties between nodes, and travelers that always go on to another group.
 
-    Node i belongs to group i mod `groups`; nodes 0 to `travelers` - 1 travel, so more travelers include the fewer.
+    Node i belongs to group i mod `groups`. Nodes 0 to `travelers` - 1 travel, so that raising `travelers` keeps the
+    earlier ones.
     """
 
     name: ClassVar[str] = "community"
@@ -119,7 +120,7 @@ class Community(MobilityModel, frozen=True, kw_only=True):
             )
 
     def check(self, nodes: int) -> None:
-        """Refuse numbers of nodes that the settings do not fit."""
+        """Reject a number of nodes that does not fit the settings."""
         if self.travelers > nodes:
             raise UserError(f"community: travelers ({self.travelers}) must not exceed the number of nodes ({nodes})")
         if self.groups > nodes:
@@ -128,7 +129,7 @@ class Community(MobilityModel, frozen=True, kw_only=True):
             raise UserError(f"community: at most {MAX_NODES} nodes, not {nodes}: every pair of them has a tie")
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """Leg by leg in the order of arrivals, since each choice depends on where the others are going."""
+        """Draw legs in the order of arrivals, since each choice depends on the goals of the other nodes."""
         self.check(nodes)
         slowest_leg_m = min(area.width_m / self.columns, area.height_m / self.rows) / 2
         fastest_mps = max(self.speed_max_mps, self.traveler_speed_mps)
@@ -153,7 +154,7 @@ class _Leg(NamedTuple):
 
 
 class _Walk:
-    """All nodes on their way, and the square that each is going to."""
+    """The legs of all nodes so far, and the square that each is going to."""
 
     def __init__(self, model: Community, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> None:
         self.model = model
@@ -168,13 +169,13 @@ class _Walk:
         self.goals = home[np.array(group)]
         self.speed_mps = rng.uniform(model.speed_min_mps, model.speed_max_mps, nodes)
         self.speed_mps[: model.travelers] = model.traveler_speed_mps
-        # A stream for each node: what one draws does not shift what the others draw.
+        # Each node has its own random stream, so that its draws do not shift those of the others.
         self.streams = [Random(int(seed)) for seed in rng.integers(0, 2**63, nodes)]
         self.legs: list[_Leg] = []
         self.place = [self._draw_place(node, int(self.goals[node])) for node in range(nodes)]
 
     def run(self) -> None:
-        """Everybody starts in the group's square, on the way to another place in it."""
+        """Start every node in the square of its group, moving within it; then draw legs until the end of the run."""
         arrivals: list[tuple[float, int]] = []
         for node in range(self.nodes):
             arrivals.append((self._go(node, 0.0, int(self.goals[node])), node))
@@ -187,7 +188,7 @@ class _Walk:
                 heapq.heappush(arrivals, (self._go(node, time_s, square), node))
 
     def trajectories(self) -> Trajectories:
-        """All legs made so far."""
+        """Return all legs as trajectories."""
         columns = [np.array(column, dtype=np.float64) for column in zip(*self.legs, strict=True)]
         return Trajectories.from_legs(self.nodes, columns[0].astype(np.int64), *columns[1:])
 
@@ -205,7 +206,7 @@ class _Walk:
         if travels:
             pull[here] = -1.0
         best = int(pull.argmax())
-        # A traveler whose group is the only one stays, since there is nobody to travel to.
+        # A traveler whose group is the only one stays, since there is no other group.
         return best if pull[best] > 0 else here
 
     def _draw_square(self, node: int, pull: Floats, total: float) -> int:
@@ -213,7 +214,7 @@ class _Walk:
         return min(place, self.squares - 1)
 
     def _go(self, node: int, now_s: float, square: int) -> float:
-        """Set out for a random place in a square; when the node will be there."""
+        """Add a leg to a random place in a square, and return the time of arrival."""
         x_m, y_m = self.place[node]
         goal_x_m, goal_y_m = self.place[node] = self._draw_place(node, square)
         length_m = float(np.hypot(goal_x_m - x_m, goal_y_m - y_m))

@@ -1,4 +1,4 @@
-"""Models made of another model: some nodes stand and the rest move, or only a later part of a movement is played."""
+"""Models that contain another model: `mixed` adds stationary nodes, `excerpt` plays a later part of a movement."""
 
 from collections.abc import Callable
 from typing import Annotated, ClassVar, Self
@@ -33,29 +33,29 @@ class Mixed(MobilityModel, frozen=True, kw_only=True):
             raise ValueError(str(error)) from None
 
     def with_files(self, change: Callable[[str], str]) -> Self:
-        """The other model's files."""
+        """Return a copy with the files of the other model changed."""
         changed = self._parse_rest().with_files(change)
         return msgspec.structs.replace(self, rest={"model": changed.name, **msgspec.to_builtins(changed)})
 
     def component_models(self) -> tuple[MobilityModel, ...]:
-        """The model of the rest."""
+        """Return the model of the rest."""
         return (self._parse_rest(),)
 
     def on_roads(self) -> bool:
-        """As the other model is."""
+        """Whether the other model has a road map."""
         return self._parse_rest().on_roads()
 
     def road_map(self) -> RoadMap | None:
-        """The other model's."""
+        """Return the road map of the other model."""
         return self._parse_rest().road_map()
 
     def recording(self) -> Recording | None:
-        """The other model's, and the stations."""
+        """Return the extent of the other model's recording, with the stations added."""
         moving = self._parse_rest().recording()
         return None if moving is None else moving._replace(nodes=moving.nodes + len(self.positions))
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """Stations first, then the others. Stations draw nothing, so they do not change how the others move."""
+        """Return the stations, then the moving nodes. Stations draw nothing, so the others move as without them."""
         stations = len(self.positions)
         if stations >= nodes:
             raise UserError(f"mixed: {stations} positions for {nodes} nodes leave nobody to move; list fewer")
@@ -73,7 +73,7 @@ class Mixed(MobilityModel, frozen=True, kw_only=True):
 
 
 class Excerpt(MobilityModel, frozen=True, kw_only=True):
-    """What the model in the table `of` does from `from_s` on."""
+    """The movement of the model in the table `of`, from `from_s` on."""
 
     name: ClassVar[str] = "excerpt"
     summary: ClassVar[str] = "a later part of another movement, told from its own beginning"
@@ -88,33 +88,33 @@ class Excerpt(MobilityModel, frozen=True, kw_only=True):
             raise ValueError(str(error)) from None
 
     def with_files(self, change: Callable[[str], str]) -> Self:
-        """The other model's files."""
+        """Return a copy with the files of the other model changed."""
         changed = self._parse_whole().with_files(change)
         return msgspec.structs.replace(self, of={"model": changed.name, **msgspec.to_builtins(changed)})
 
     def check(self, nodes: int) -> None:
-        """As the other model does."""
+        """Check the number of nodes as the other model does."""
         self._parse_whole().check(nodes)
 
     def component_models(self) -> tuple[MobilityModel, ...]:
-        """The other model."""
+        """Return the other model."""
         return (self._parse_whole(),)
 
     def on_roads(self) -> bool:
-        """As the other model is."""
+        """Whether the other model has a road map."""
         return self._parse_whole().on_roads()
 
     def road_map(self) -> RoadMap | None:
-        """The other model's."""
+        """Return the road map of the other model."""
         return self._parse_whole().road_map()
 
     def recording(self) -> Recording | None:
-        """The other model's, from `from_s` on."""
+        """Return the extent of the other model's recording from `from_s` on."""
         whole = self._parse_whole().recording()
         return None if whole is None else whole._replace(lasts_s=whole.lasts_s - self.from_s)
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """The whole movement up to the end of the part, without its beginning."""
+        """Compute the whole movement up to the end of the part, and cut off its beginning."""
         whole = self._parse_whole().trajectories(nodes, area, self.from_s + duration_s, rng)
         node = np.repeat(np.arange(whole.nodes), np.diff(whole.first))
         start_s = np.maximum(whole.start_s, self.from_s)

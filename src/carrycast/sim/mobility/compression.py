@@ -1,4 +1,4 @@
-"""Files that may be compressed. The first bytes decide which format it is, never the name."""
+"""Reading files that may be compressed. The first bytes decide the format, never the name."""
 
 import bz2
 import errno
@@ -22,14 +22,14 @@ _MAGIC = {
     b"PK\x03\x04": ZIP,
     b"\x28\xb5\x2f\xfd": ZSTD,
 }
-# The fourth byte of bzip2 is its block size, and the next six are pi: three letters alone may begin a text.
+# In bzip2 the block size and six digits of pi follow the magic. "BZh" alone may begin a text file.
 _BZIP2_BLOCK = b"1AY&SY"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 def detect_compression(path: Path) -> str | None:
-    """How a file is packed; None if it is not."""
+    """Detect the compression of a file; None if it is not compressed."""
     with path.open("rb") as file:
         start = file.read(16)
     for magic, name in _MAGIC.items():
@@ -39,7 +39,7 @@ def detect_compression(path: Path) -> str | None:
 
 
 def open_decompressed(path: Path) -> BinaryIO:
-    """A file to read, unpacked if it is packed."""
+    """Open a file for reading, decompressed if it is compressed."""
     packing = detect_compression(path)
     if packing == GZIP:
         return cast(BinaryIO, gzip.open(path, "rb"))
@@ -56,7 +56,7 @@ def open_decompressed(path: Path) -> BinaryIO:
 
 @contextmanager
 def decompressed_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to read, unpacked; a file that cannot be read or is cut is a UserError of one line."""
+    """Open a file for reading, decompressed. A file that is unreadable or truncated gives a UserError of one line."""
     try:
         with open_decompressed(path) as file:
             yield file
@@ -64,9 +64,9 @@ def decompressed_file(path: Path) -> Iterator[BinaryIO]:
         raise UserError(f"{path}: the {_compression_name(path)} file is cut or broken; compress it again") from None
     except OSError as error:
         if error.errno in _FULL:
-            # Whoever reads writes as well, and that failed.
+            # The disk is full: the caller's own writing failed inside the `with` block, not the reading.
             raise
-        # bzip2 says so of data that is broken, without an error number.
+        # bzip2 reports broken data as an OSError without an error number.
         if error.errno is None and detect_compression(path) is not None:
             raise UserError(f"{path}: the {_compression_name(path)} file is cut or broken; compress it again") from None
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None

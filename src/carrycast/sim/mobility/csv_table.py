@@ -1,4 +1,4 @@
-"""Plays movement from a table, as a spreadsheet or a script writes it: who was where when."""
+"""Plays movement from a CSV table of samples: time, node and place, as a spreadsheet or a script writes it."""
 
 import csv
 from array import array
@@ -18,7 +18,7 @@ _DEGREES = ("lat", "lon", "lng", "latitude", "longitude")
 
 
 class CsvTable(MovementFormat, frozen=True, kw_only=True):
-    """Samples of places in any order, joined by straight lines. Time counts from the earliest of them.
+    """Samples in any order, joined by straight lines. Time counts from the earliest sample.
 
     Nodes are taken in the order in which their names appear. A node is absent before its first sample and stays at its
     last one.
@@ -28,14 +28,14 @@ class CsvTable(MovementFormat, frozen=True, kw_only=True):
     summary: ClassVar[str] = "play a table with the columns time_s, node, x_m, y_m"
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """The movement in the file; `area` and `rng` play no part."""
+        """Return the movement in the file. Ignores `area` and `rng`."""
         samples = _Samples(self.trace_file())
         self.require_nodes(len(samples.number), nodes)
         time_s, x_m, y_m = np.array(samples.time_s), np.array(samples.x_m), np.array(samples.y_m)
         return join_samples(nodes, duration_s, samples.nodes(), time_s - time_s.min(), x_m, y_m, steps=None)
 
     def extent(self) -> tuple[int, float]:
-        """The nodes named in the file, and the time from its first sample to its last."""
+        """Return the number of nodes in the file, and the time from its first sample to its last."""
         samples = _Samples(self.trace_file())
         return len(samples.number), max(samples.time_s) - min(samples.time_s)
 
@@ -52,7 +52,7 @@ class _Samples:
         self._refuse_duplicates()
 
     def nodes(self) -> Integers:
-        """Whose samples they are."""
+        """The node of each sample."""
         return np.array(self.node, dtype=np.int64)
 
     def _read(self) -> None:
@@ -96,7 +96,7 @@ class _Samples:
         self.line.append(self.file.line_number)
 
     def _refuse_duplicates(self) -> None:
-        """A node is at one place at a time."""
+        """Reject two samples of one node at the same time."""
         node, time_s = self.nodes(), np.array(self.time_s)
         order = np.lexsort((time_s, node))
         again = np.flatnonzero((np.diff(node[order]) == 0) & (np.diff(time_s[order]) == 0))

@@ -1,4 +1,4 @@
-"""Plays a fleet that `carrycast ingest` put into a folder."""
+"""Plays the recorded movement of a fleet, from a folder that `carrycast ingest` wrote."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,20 +22,20 @@ _COLUMNS = ("number", "start_s", "end_s", "x_m", "y_m", "vx_mps", "vy_mps")
 
 
 class FleetFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reader of a fleet's folder must know first; `fleet.json` holds more, for people."""
+    """The facts of `fleet.json` that a reader of a fleet's folder needs. The file has more, for people."""
 
     version: int
     nodes: int
     legs: int
     duration_s: float
     longest_leg_s: float
-    """How far before a time the legs begin that are under way then, at most."""
+    """The duration of the longest leg: legs active at a time begin at most this long before it."""
     digest: str
-    """Over all legs: it makes the content of this file that of the whole folder."""
+    """A hash of all legs, so that a hash of this file covers the whole folder."""
 
     @classmethod
     def read(cls, folder: Path) -> "FleetFacts":
-        """Those of a folder; a UserError if it is none, or one of another version."""
+        """Read the facts of a folder. A UserError if it is no fleet, or one of another version."""
         path = folder / FACTS_FILE
         try:
             facts = msgspec.json.decode(path.read_bytes(), type=cls)
@@ -51,8 +51,10 @@ class FleetFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetMovement(MobilityModel, frozen=True, kw_only=True):
-    """Nodes move as they were recorded, and are absent where the recording has a gap. They are taken in the order of
-    their numbers, which the table `nodes` gives names."""
+    """Nodes move as recorded, and are absent where the recording has a gap.
+
+    Nodes are taken in the order of their numbers; the table `nodes` of the fleet maps numbers to names.
+    """
 
     name: ClassVar[str] = "fleet"
     summary: ClassVar[str] = "play a fleet's recorded movement, as `carrycast ingest` left it in a folder"
@@ -61,17 +63,17 @@ class FleetMovement(MobilityModel, frozen=True, kw_only=True):
     start_s: Annotated[float, Meta(ge=0, le=1e9, description="the time of the recording at which the run begins")] = 0.0
 
     def with_files(self, change: Callable[[str], str]) -> Self:
-        """The folder is known by the file in it that tells of all others."""
+        """Return a copy with the folder changed. `fleet.json`, with its hash of all legs, stands for the folder."""
         changed = change(str(Path(self.folder) / FACTS_FILE))
         return msgspec.structs.replace(self, folder=str(Path(changed).parent))
 
     def recording(self) -> Recording:
-        """The folder's facts, from `start_s` on."""
+        """Return the extent of the fleet from `start_s` on."""
         facts = FleetFacts.read(Path(self.folder))
         return Recording(self.folder, facts.nodes, facts.duration_s - self.start_s)
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """The movement in the folder; `area` and `rng` play no part."""
+        """Return the movement in the folder. Ignores `area` and `rng`."""
         folder = Path(self.folder)
         facts = FleetFacts.read(folder)
         if facts.nodes < nodes:
@@ -89,13 +91,13 @@ class FleetMovement(MobilityModel, frozen=True, kw_only=True):
 def legs_between(
     folder: Path, facts: FleetFacts, begin_s: float, until_s: float, nodes: int | None = None
 ) -> "pa.Table":
-    """The legs of a fleet that are under way at some time of an interval, of its first nodes."""
+    """Return the legs of a fleet that overlap an interval, of all nodes or only of the first `nodes`."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
     start_s = pc.field("start_s")
-    # The first two bounds are on the column that the files are ordered by, so that most of them are not even read.
+    # Files are ordered by `start_s`, so the first two bounds skip most of them.
     wanted = (start_s >= begin_s - facts.longest_leg_s - 1e-6) & (start_s < until_s) & (pc.field("end_s") > begin_s)
     if nodes is not None:
         wanted &= pc.field("number") < nodes

@@ -14,18 +14,17 @@ from carrycast.sim.mobility.trajectory import Floats, Trajectories
 
 
 class Freeway(RoadModel, frozen=True, kw_only=True):
-    """No vehicle changes lanes or roads. Where a road ends, it turns back on the lane opposite to its own.
+    """No vehicle changes lanes or roads. At the end of a road a vehicle turns back on the opposite lane.
 
-    The framework does not say what happens at the end of a lane. Coming in again at the other end would be a leap that
-    tears every link, so a lane and its opposite are one circuit. A road that ends where it began has a circuit for each
-    lane.
+    The framework does not say what happens at the end of a lane. A jump to the other end would break every
+    link, so a lane and its opposite form one circuit. A road that ends where it began has one circuit per lane.
     """
 
     name: ClassVar[str] = "freeway"
     summary: ClassVar[str] = "drive on a freeway's lanes at changing speeds, never closer than the safety distance"
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """Slot by slot: all speeds change at random, then those too close behind others are held back."""
+        """Compute slot by slot: all speeds change at random, then vehicles too close behind others slow down."""
         map = self.start_map(nodes, area, duration_s)
         circuits = _find_circuits(map)
         length_m = np.array([_length_m(circuit) for circuit in circuits])
@@ -46,7 +45,7 @@ class Freeway(RoadModel, frozen=True, kw_only=True):
 
 
 _Circuit = tuple[Lane, list[Position]]
-"""The first lane of a closed way, and the way, which ends where it starts."""
+"""The first lane of a closed path, and the path, which ends where it starts."""
 
 
 def _find_circuits(map: RoadMap) -> list[_Circuit]:
@@ -62,7 +61,7 @@ def _find_circuits(map: RoadMap) -> list[_Circuit]:
                 f"back nor go round; let it end at its first node, or not be one_way"
             )
         if loops:
-            # The pieces of a lane back come in the order of the road's nodes.
+            # The pieces of a backward lane are listed in the order of the road's nodes.
             circuits.append(_close_circuit(forth[::-1] if back else forth))
         elif not back:
             circuits.append(_close_circuit(forth + lanes[road_id, True, index][::-1]))
@@ -79,7 +78,7 @@ def _length_m(circuit: _Circuit) -> float:
 
 
 class _Traffic:
-    """How far everybody has gone along its circuit, how fast it is, and whom it follows."""
+    """The distance that each vehicle has gone along its circuit, its speed, and its leader."""
 
     def __init__(
         self,
@@ -95,7 +94,7 @@ class _Traffic:
         self.rng = rng
         self.circuit = [0] * nodes
         self.gone_m: Floats = np.zeros(nodes)
-        # Whoever is alone on its circuit follows itself at a distance that never matters.
+        # A vehicle alone on its circuit follows itself at an infinite distance.
         self.leader = np.arange(nodes)
         self.lap_m = np.full(nodes, np.inf)
         for circuit, placed in enumerate(place_vehicles(length_m, safety_m, nodes, rng)):
@@ -104,14 +103,14 @@ class _Traffic:
                 self.gone_m[node] = place_m
                 if len(placed) > 1:
                     self.leader[node] = placed[(place + 1) % len(placed)][1]
-                    # Ahead of the one in front is the hindmost, a round further.
+                    # The first vehicle of a circuit follows the last one, one lap ahead.
                     self.lap_m[node] = 0.0 if place + 1 < len(placed) else length_m[circuit]
         limits = [circuits[circuit][0].road.speed_limit_mps for circuit in self.circuit]
         self.most_mps = np.array([min(model.speed_max_mps, limit or np.inf) for limit in limits])
         self.speed_mps: Floats = rng.uniform(model.speed_min_mps, self.most_mps)
 
     def advance(self, lasting_s: float) -> None:
-        """One slot, the last of which may be cut."""
+        """Advance by one slot of `lasting_s` seconds; the last slot of a run may be shorter."""
         model = self.model
         # [IMPORTANT] V(t + 1) = V(t) + random in [-1, 1] * a, within the lowest and the highest speed.
         change_mps = self.rng.uniform(-1.0, 1.0, len(self.gone_m)) * model.change_mps()

@@ -18,7 +18,7 @@ _Heading = tuple[float, float]
 
 
 class Streets:
-    """The lanes of a map and the turns between them. Refuses a map with roads that cannot be reached."""
+    """The lanes of a map and the turns between them. Rejects a map with roads that cannot be reached."""
 
     def __init__(self, name: str, lanes: list[Lane], straight: float, left: float, right: float) -> None:
         self.lanes = lanes
@@ -26,7 +26,7 @@ class Streets:
         leaving: dict[str, list[int]] = {}
         for number, lane in enumerate(lanes):
             leaving.setdefault(lane.origin, []).append(number)
-        # For each lane the lanes it leads onto, and the chances of those added up.
+        # For each lane, the lanes it leads onto, and their cumulative weights.
         self.onto: list[list[int]] = []
         self._chances: list[list[float]] = []
         self.gap_m: list[dict[int, float]] = []
@@ -39,36 +39,36 @@ class Streets:
                 )
             total = sum(ways.values())
             self.onto.append(list(ways))
-            # Where the only ways left are those that have no chance, each is as good as the others.
+            # If all possible turns have weight 0, they are equally likely.
             self._chances.append(list(accumulate(ways.values() if total > 0 else [1.0] * len(ways))))
             self.gap_m.append({onto: lane.gap_m(lanes[onto]) for onto in ways})
         self._check_gaps(name)
 
     def turn(self, lane: int, draw: float) -> int:
-        """Onto which lane a lane leads, by a number drawn from 0 to 1."""
+        """Return the lane that a vehicle turns onto; `draw` is a random number from 0 to 1."""
         chances = self._chances[lane]
         return self.onto[lane][min(bisect_right(chances, draw * chances[-1]), len(chances) - 1)]
 
     def at(self, lane: int, place_m: float) -> Position:
-        """A place on a lane, so far from its start."""
+        """Return the position on a lane at `place_m` from its start."""
         start, end, share = self.lanes[lane].start, self.lanes[lane].end, place_m / self.lanes[lane].length_m
         return Position(start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share)
 
     def _find_ways(self, lane: Lane, leaving: list[int]) -> dict[int, float]:
-        """The lanes that a lane leads onto, with their weights. Back only where there is no other way."""
+        """Return the lanes that a lane leads onto, with their weights. A vehicle turns back only at a dead end."""
         same = [onto for onto in leaving if self._is_lane_after(lane, self.lanes[onto])]
         onward = [onto for onto in same if not _goes_back(lane, self.lanes[onto])]
         if not onward:
             return dict.fromkeys(same, 1.0)
         sides = [turn_between(_heading(lane), _heading(self.lanes[onto])) for onto in onward]
-        # Of several streets on the same side each gets its part.
+        # Several streets on the same side share the weight of that side.
         return {onto: self._weight[side] / sides.count(side) for onto, side in zip(onward, sides, strict=True)}
 
     def _is_lane_after(self, lane: Lane, onto: Lane) -> bool:
         return onto.number == min(lane.number, onto.road.lanes - 1)
 
     def _check_gaps(self, name: str) -> None:
-        """Every road can be reached from every other: who can be reached from the first lane can also reach it."""
+        """Check that every road can be reached from every other: from the first lane forward and backward."""
         backward: list[list[int]] = [[] for _ in self.lanes]
         for number, ways in enumerate(self.onto):
             for onto in ways:
@@ -81,7 +81,7 @@ class Streets:
                 reached.update(new)
                 todo += new
             for number, lane in enumerate(self.lanes):
-                # Outer lanes may be out of reach where all other roads have fewer.
+                # Outer lanes may be unreachable if all other roads have fewer lanes.
                 if lane.number == 0 and number not in reached:
                     pieces = (f"road {each.road.id!r} to {each.target!r}" for each in (self.lanes[0], lane))
                     raise UserError(
@@ -99,7 +99,7 @@ def _heading(lane: Lane) -> _Heading:
 
 
 def turn_between(before: _Heading, after: _Heading) -> str:
-    """Straight within 45 degrees, else left or right; by products, so that every machine decides alike."""
+    """Straight within 45 degrees, else left or right. Computed by products, so that all machines agree."""
     ahead = before[0] * after[0] + before[1] * after[1]
     leftward = before[0] * after[1] - before[1] * after[0]
     if ahead > abs(leftward):
@@ -113,9 +113,9 @@ Weight = Annotated[float, Meta(ge=0, le=1)]
 class Manhattan(RoadModel, frozen=True, kw_only=True):
     """At a crossing a vehicle goes straight, left or right by chance; where a street ends it turns back.
 
-    Vehicles keep the number of their lane when they turn, or take the outermost if there are fewer. Two that come into
-    a lane from different streets may be closer than the safety distance, since nobody waits at a crossing; from then on
-    the one behind is no faster.
+    Vehicles keep the number of their lane when they turn, or take the outermost lane of a road with fewer. Vehicles do
+    not wait at crossings, so two that enter a lane from different streets may be closer than the safety distance. From
+    then on the rear one is no faster.
     """
 
     name: ClassVar[str] = "manhattan"
@@ -134,7 +134,7 @@ class Manhattan(RoadModel, frozen=True, kw_only=True):
             )
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """Slot by slot: speeds change at random, those too close behind others are held back, then all drive on."""
+        """Compute slot by slot: speeds change at random, vehicles too close behind others slow down, then all move."""
         map = self.start_map(nodes, area, duration_s)
         streets = Streets(map.name, lanes_of(map), self.straight, self.left, self.right)
         length_m = np.array([lane.length_m for lane in streets.lanes])
@@ -156,7 +156,7 @@ class Manhattan(RoadModel, frozen=True, kw_only=True):
 
 
 class _Traffic:
-    """Where everybody is on its lane, how fast, and onto which lane it will go. A place below 0 is in the crossing."""
+    """The lane, place, speed and next lane of each vehicle. A place below 0 is in the crossing before the lane."""
 
     def __init__(
         self,
@@ -177,21 +177,21 @@ class _Traffic:
             for place_m, node in there:
                 self.lane[node], self.place_m[node] = lane, place_m
         self.next = [streets.turn(lane, rng.random()) for lane in self.lane]
-        # A way starts where the vehicle does and grows by the end of each lane left and the start of each entered.
+        # The path of a vehicle: its start, then the end of each lane left and the start of each lane entered.
         self._ways = [[streets.at(lane, place_m)] for lane, place_m in zip(self.lane, self.place_m, strict=True)]
         self.limit_mps = [min(model.speed_max_mps, lane.road.speed_limit_mps or np.inf) for lane in streets.lanes]
         most_mps = np.array([self.limit_mps[lane] for lane in self.lane])
         self.speed_mps: list[float] = rng.uniform(model.speed_min_mps, most_mps).tolist()
 
     def ways(self) -> list[list[Position]]:
-        """The way of each vehicle, to the end of the lane that it is on."""
+        """Return the path of each vehicle, to the end of its current lane."""
         return [[*way, self.streets.lanes[lane].end] for way, lane in zip(self._ways, self.lane, strict=True)]
 
     def advance(self, lasting_s: float) -> None:
-        """One slot, the last of which may be cut."""
+        """Advance by one slot of `lasting_s` seconds; the last slot of a run may be shorter."""
         reach_m = self.model.speed_max_mps * self.model.slot_s
         lanes = self.streets.lanes
-        # For each lane, who is there or may come onto it within the slot, by how far it is along the lane.
+        # For each lane, the vehicles that are on it or may enter it within the slot, by their place along the lane.
         along: dict[int, list[tuple[float, int]]] = {}
         most_mps = []
         for node, (lane, place_m) in enumerate(zip(self.lane, self.place_m, strict=True)):
@@ -224,7 +224,7 @@ class _Traffic:
         self.speed_mps = wanted_mps
 
     def _turn(self, node: int) -> None:
-        """Leave a lane for the next one, and decide where to go from there."""
+        """Move a vehicle to its next lane, and draw the lane after that."""
         lane, onto = self.lane[node], self.next[node]
         self._ways[node] += [self.streets.lanes[lane].end, self.streets.lanes[onto].start]
         self.place_m[node] -= self.streets.lanes[lane].length_m + self.streets.gap_m[lane][onto]

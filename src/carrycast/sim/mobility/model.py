@@ -1,4 +1,4 @@
-"""Movement models: their abstract class, and the table of built-in ones for the value of `[mobility] model`."""
+"""The abstract class of movement models, and the table of the built-in ones, chosen by `[mobility] model`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,50 +16,50 @@ __all__ = ["FILE_FORMATS", "MODELS", "Area", "MobilityModel", "Recording", "find
 
 
 class Recording(NamedTuple):
-    """What a recorded movement holds, of the time from the run's beginning on."""
+    """The extent of a recorded movement, counted from the start of the run."""
 
     file: str
     nodes: int
     lasts_s: float
     first_only: bool = False
-    """Whether the user said that of more nodes the first are taken."""
+    """Whether the user asked to take only the first nodes of a recording with more nodes."""
 
 
 class MobilityModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A way to move. A subclass's fields are its settings; `name` and `summary` make it known to the registry."""
+    """A movement model. The fields of a subclass are its settings; the registry lists it by `name` and `summary`."""
 
     name: ClassVar[str] = ""
     summary: ClassVar[str] = ""
 
     def with_files(self, change: Callable[[str], str]) -> Self:
-        """A copy with every name of a file changed. A model whose settings hold those of another passes it on."""
+        """Return a copy with `change` applied to every file name, also to those of models that it contains."""
         return map_files(self, change)
 
     def resolved(self, base: Path) -> Self:
-        """A copy whose relative file names are taken from `base`, the folder of the scenario."""
+        """Return a copy whose relative file names are resolved against `base`, the folder of the scenario."""
         return self.with_files(file_locator(base))
 
     def check(self, nodes: int) -> None:
-        """Refuse, with a UserError, to move so many nodes."""
+        """Raise a UserError if the model cannot move this number of nodes."""
 
     def component_models(self) -> "tuple[MobilityModel, ...]":
         """The models that this one combines, if it combines any."""
         return ()
 
     def on_roads(self) -> bool:
-        """Whether there is a road map to ask for; told without reading any file."""
+        """Whether the model has a road map. Reads no file."""
         return False
 
     def road_map(self) -> RoadMap | None:
-        """The roads that nodes move on; None where a model knows of no roads."""
+        """Return the roads that nodes move on; None if the model has no roads."""
         return None
 
     def recording(self) -> Recording | None:
-        """What the file or folder that the model plays holds, which is read for it; None where movement is made."""
+        """Read the extent of the file or folder that the model plays; None if the model computes its movement."""
         return None
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """The movement of all nodes from 0 to duration_s, drawn from `rng` alone."""
+        """Return the movement of all nodes from 0 to `duration_s`. All randomness comes from `rng`."""
         raise TypeError(f"{type(self).__name__} makes no trajectories")
 
 
@@ -89,7 +89,7 @@ FILE_FORMATS = {
 
 
 def movement_models() -> dict[str, type[MobilityModel]]:
-    """All movement models, by name: those that compute a movement, and those that play a file."""
+    """Return all movement models by name: those that compute a movement, and those that play a file."""
     formats = {name: find_plugin("file_formats", name) for name in plugin_names("file_formats")}
     played = {name: kind for name, kind in formats.items() if issubclass(kind, MobilityModel)}
     made = {name: find_plugin("movement_models", name) for name in plugin_names("movement_models")}
@@ -97,7 +97,7 @@ def movement_models() -> dict[str, type[MobilityModel]]:
 
 
 def find_movement_model(name: str) -> type[MobilityModel]:
-    """The model of a name; a UserError names those there are."""
+    """Return the model with a name. For an unknown name, a UserError lists the known ones."""
     if name in MODELS:
         return find_plugin("movement_models", name)
     if name in FILE_FORMATS:

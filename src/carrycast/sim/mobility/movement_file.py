@@ -1,4 +1,4 @@
-"""Movement that is read from a file: bounded lines, samples joined to trajectories, and the base class of formats.
+"""Movement read from files: lines of bounded length, trajectories from samples, and the base class of formats.
 
 Errors name file and line.
 """
@@ -18,18 +18,18 @@ from carrycast.sim.mobility.compression import decompressed_file
 from carrycast.sim.mobility.model import Area, MobilityModel, Recording
 from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories
 
-# No line of any trace format comes near this; a longer one is some other kind of file.
+# Lines of all supported trace formats are much shorter; a longer line means another kind of file.
 MAX_LINE_BYTES = 4096
-# More lines than this do not fit a common machine's memory as arrays.
+# The arrays of more lines would not fit into the memory of a common machine.
 MAX_LINES = 50_000_000
-# Places and speeds: a million kilometers, which a 64-bit float resolves far below a millimeter.
+# Coordinates and speeds: a million kilometers, which a 64-bit float resolves far below a millimeter.
 MAX_COORDINATE_M = 1e9
 # Times: enough for seconds and milliseconds since 1970.
 MAX_TIME_S = 1e13
 
 
 class TraceFile:
-    """A text file read as a stream. Errors raised through it say where reading has come to."""
+    """A text file read as a stream. Its errors name the line that was read last."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -37,7 +37,7 @@ class TraceFile:
         self.complete = True
 
     def lines(self) -> Iterator[str]:
-        """The lines that are neither blank nor comments (#), stripped."""
+        """Yield the lines that are neither blank nor comments (#), stripped."""
         with decompressed_file(self.path) as file:
             while raw := file.readline(MAX_LINE_BYTES + 1):
                 self.line_number += 1
@@ -47,7 +47,7 @@ class TraceFile:
                     raise self.error(f"more than {MAX_LINES} lines; expected a shorter file, so cut it in time")
                 self.complete = raw.endswith(b"\n")
                 try:
-                    # A byte order mark may stand at the beginning.
+                    # The file may begin with a byte order mark.
                     line = raw.decode("utf-8-sig" if self.line_number == 1 else "utf-8").strip()
                 except UnicodeDecodeError:
                     raise self.error("not text in UTF-8; expected that, so convert the file first") from None
@@ -55,16 +55,16 @@ class TraceFile:
                     yield line
 
     def error(self, what: str) -> UserError:
-        """An error at the line read last."""
+        """Return an error for the line that was read last."""
         return UserError(f"{self.path}:{self.line_number}: {what}")
 
     def require_line_end(self) -> None:
-        """Refuse a last line without a line end where its last number may have been cut in the middle."""
+        """Reject a last line without a line end: its last number may have been cut."""
         if not self.complete:
             raise self.error("the file ends in the middle of a line; if it is whole, end its last line with a newline")
 
     def number(self, text: str, what: str, low: float, high: float) -> float:
-        """A number from the line read last, within bounds."""
+        """Parse a number of the line that was read last, and check its bounds."""
         try:
             value = float(text)
         except ValueError:
@@ -77,11 +77,11 @@ class TraceFile:
 def join_samples(
     nodes: int, duration_s: float, node: Integers, time_s: Floats, x_m: Floats, y_m: Floats, steps: Integers | None
 ) -> Trajectories:
-    """Join samples, given in any order, of the first nodes.
+    """Join the samples of the first nodes, given in any order, by straight lines.
 
-    With `steps`, the number of the time step of each sample, only samples of steps that follow each other are joined: a
-    node is absent in between others, and after its last. Without, it goes on to its next sample however late that is,
-    and stays at its last.
+    `steps` holds the number of the time step of each sample. With it, only samples of consecutive steps are joined: a
+    node is absent between other samples and after its last one. Without it, a node moves to its next sample however
+    late that is, and stays at its last one.
     """
     order = np.lexsort((time_s, node))
     order = order[node[order] < nodes]
@@ -89,7 +89,7 @@ def join_samples(
     goes_on = np.diff(node) == 0
     if steps is not None:
         goes_on &= np.diff(steps[order]) == 1
-    # A sample in the midst of a rest says nothing new; without it the rest is one leg.
+    # Samples in the middle of a rest are dropped, so that the rest is one leg.
     same = goes_on & (np.diff(x_m) == 0) & (np.diff(y_m) == 0)
     needed = ~(np.append(False, same) & np.append(same, False))
     node, time_s, x_m, y_m = node[needed], time_s[needed], x_m[needed], y_m[needed]
@@ -113,12 +113,12 @@ class Waypoints(NamedTuple):
     y_m: Floats
 
 
-# Legs that meet within this follow each other: it is far above what rounding leaves at the end of a leg.
+# A leg that starts this close to the end of the one before continues it: rounding errors are far smaller.
 _SAME_PLACE_M = 1e-6
 
 
 def extract_waypoints(moving: Trajectories) -> Waypoints:
-    """The samples that give a movement again when joined: where each leg begins, and where nothing follows it, ends."""
+    """Return samples that reproduce a movement when joined: the start of each leg, and its end if nothing follows."""
     node = np.repeat(np.arange(moving.nodes), np.diff(moving.first))
     lasting_s = moving.end_s - moving.start_s
     end_x_m, end_y_m = moving.x_m + moving.vx_mps * lasting_s, moving.y_m + moving.vy_mps * lasting_s
@@ -138,16 +138,16 @@ def extract_waypoints(moving: Trajectories) -> Waypoints:
 
 
 class RecordedMovement(NamedTuple):
-    """All that a trace file says. Each of its records (samples, waypoints, commands) is used or superseded."""
+    """The content of a trace file. Each of its records (samples, waypoints, commands) is used or superseded."""
 
     names: list[str]
-    """Of all nodes, in their order."""
+    """The names of all nodes, in their order."""
     moving: Trajectories
-    """From the start of the file to its end."""
+    """The movement from the start of the file to its end."""
     records: int
     used: int
     superseded: int = 0
-    """Records that a later one of the same node and time replaces, as the format has it."""
+    """Records that a later record of the same node and time replaces, by the rules of the format."""
 
 
 class MovementFormat(MobilityModel, FileFormat, frozen=True, kw_only=True):
@@ -161,16 +161,16 @@ class MovementFormat(MobilityModel, FileFormat, frozen=True, kw_only=True):
     file: Annotated[InputFile, Meta(description="the trace file, relative to the scenario's folder")]
 
     def recorded(self) -> RecordedMovement:
-        """All nodes of the file, and how they move."""
+        """Read all nodes of the file and their movement."""
         raise NotImplementedError(f"{type(self).__name__} does not read its file")
 
     def extent(self) -> tuple[int, float]:
-        """How many nodes the file has and how long it lasts, in seconds."""
+        """Return the number of nodes of the file and its duration in seconds."""
         recorded = self.recorded()
         return len(recorded.names), float(recorded.moving.end_s.max(initial=0.0))
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """The movement of the first nodes of the file, up to the end of the run; `area` and `rng` play no part."""
+        """Return the movement of the first nodes of the file, up to the end of the run. Ignores `area` and `rng`."""
         recorded = self.recorded()
         self.require_nodes(len(recorded.names), nodes)
         moving = recorded.moving
@@ -180,15 +180,15 @@ class MovementFormat(MobilityModel, FileFormat, frozen=True, kw_only=True):
         return Trajectories.from_legs(nodes, node[kept], *(column[kept] for column in (*columns, moving.vy_mps)))
 
     def recording(self) -> Recording:
-        """The file's extent."""
+        """Return the extent of the file."""
         return Recording(self.file, *self.extent())
 
     def trace_file(self) -> TraceFile:
-        """The file, not yet opened."""
+        """Return the file, not yet opened."""
         return TraceFile(Path(self.file))
 
     def require_nodes(self, held: int, wanted: int) -> None:
-        """Refuse a file that holds too few nodes. More than wanted are fine: the first are taken."""
+        """Reject a file with too few nodes. Of a file with more, the first nodes are used."""
         if held < wanted:
             raise UserError(
                 f"{self.file}: the file has {held} nodes, but {wanted} are wanted; lower the number of nodes to {held}"

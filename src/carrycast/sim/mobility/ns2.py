@@ -21,7 +21,7 @@ from carrycast.sim.mobility.trajectory import Trajectories
 
 _PLACE = re.compile(r"\$node_\((\d{1,8})\)\s+set\s+([XYZ])_\s+(\S+)")
 _SETDEST = re.compile(r'\$ns_\s+at\s+(\S+)\s+"\$node_\((\d{1,8})\)\s+setdest\s+(\S+)\s+(\S+)\s+([^\s"]+)\s*"')
-# What setdest adds for ns-2's global view: hop counts, which follow from the movement.
+# Hop counts that setdest adds for ns-2's global view ("god"). They follow from the movement and are ignored.
 _GOD = re.compile(r'\$god_\s+set-dist\s+\d+\s+\d+\s+\d+|\$ns_\s+at\s+\S+\s+"\$god_\s+set-dist\s+\d+\s+\d+\s+\d+\s*"')
 _EXPECTED = (
     "expected $node_(i) set X_ x, $node_(i) set Y_ y, or "
@@ -31,35 +31,35 @@ _EXPECTED = (
 
 @dataclass(slots=True)
 class _Node:
-    """What a file says of one node: where it starts, and its commands (time, x, y, speed) one after the other."""
+    """One node of a file: its start, and its commands (time, x, y, speed) in a flat array."""
 
     line_number: int
     x_m: float = inf
     y_m: float = inf
     commands: "array[float]" = field(default_factory=lambda: array("d"))
     records: int = 0
-    """Lines that tell of it."""
+    """The number of lines about the node."""
     repeated: int = 0
-    """Those of its start that a later one replaces."""
+    """The number of lines with its start that a later line replaces."""
 
     def count_superseded(self) -> int:
-        """Lines that a later one replaces: of two commands of the same time the last counts."""
+        """Count the lines that a later line replaces: of two commands at the same time the last wins."""
         times = self.commands[::4]
         return self.repeated + len(times) - len(set(times))
 
 
 class Ns2(MovementFormat, frozen=True, kw_only=True):
-    """At the given times nodes set out in a straight line to a place, at a speed; there they stay.
+    """A command moves a node at a time in a straight line to a place, at a given speed; the node stays there.
 
-    A new command takes over from wherever the node is; speed 0 stops it. Commands may stand in any order, also before
-    the places. The nodes are taken in the order of their numbers.
+    A new command takes effect wherever the node is; speed 0 stops it. Commands may appear in any order, also before the
+    initial places. Nodes are taken in the order of their numbers.
     """
 
     name: ClassVar[str] = "ns2"
     summary: ClassVar[str] = "play an ns-2 movement file (setdest)"
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """The movement in the file; `area` and `rng` play no part."""
+        """Return the movement in the file. Ignores `area` and `rng`."""
         read = _read(self.trace_file())
         self.require_nodes(len(read), nodes)
         return self._make_trajectories(read, nodes, duration_s)
@@ -77,12 +77,12 @@ class Ns2(MovementFormat, frozen=True, kw_only=True):
         return legs.trajectories(nodes)
 
     def extent(self) -> tuple[int, float]:
-        """The nodes named in the file, and when the last of them has arrived."""
+        """Return the number of nodes in the file, and when the last of them has arrived."""
         read = _read(self.trace_file())
         return len(read), self._find_end_s(read)
 
     def recorded(self) -> RecordedMovement:
-        """All nodes of the file, by their numbers, until the last has arrived."""
+        """Return all nodes of the file, named by their numbers, until the last has arrived."""
         file = self.trace_file()
         read = _read(file)
         moving = self._make_trajectories(read, len(read), self._find_end_s(read))
@@ -98,12 +98,12 @@ class Ns2(MovementFormat, frozen=True, kw_only=True):
             legs.add(index, node)
         start_s, end_s, _, _, vx_mps, vy_mps = legs.columns
         rows = zip(start_s, end_s, vx_mps, vy_mps, strict=True)
-        # A node that stands to the end of all time has arrived when it begins to.
+        # The last leg of a node stands still without end: the node has arrived when that leg starts.
         return max((end if vx or vy else start for start, end, vx, vy in rows), default=0.0)
 
 
 def _read(file: TraceFile) -> dict[int, _Node]:
-    """All nodes of a file, by number."""
+    """Read all nodes of a file, by number."""
     nodes: dict[int, _Node] = {}
     line = ""
     for line in file.lines():
@@ -126,7 +126,7 @@ def _read(file: TraceFile) -> dict[int, _Node]:
                 node.y_m = value_m
         elif not _GOD.fullmatch(line):
             raise file.error(_EXPECTED)
-    # A command is closed by its quote; any other line ends in a number that may have lost digits.
+    # A complete command ends with a quote. Any other line ends in a number that may have been cut.
     if not line.endswith('"'):
         file.require_line_end()
     if not nodes:
@@ -135,7 +135,7 @@ def _read(file: TraceFile) -> dict[int, _Node]:
 
 
 class _Legs:
-    """Turns commands into legs."""
+    """Converts commands into legs."""
 
     def __init__(self, duration_s: float) -> None:
         self.duration_s = duration_s
@@ -143,9 +143,9 @@ class _Legs:
         self.columns = [array("d") for _ in range(6)]
 
     def add(self, index: int, node: _Node) -> None:
-        """The legs of one node, from its place at 0 through all its commands."""
+        """Add the legs of one node, from its place at time 0 through all its commands."""
         flat = node.commands
-        # Sorting keeps the order of the file at equal times, so that the last command there wins.
+        # The sort is stable, so of commands at the same time the last one in the file wins.
         commands = sorted((tuple(flat[k : k + 4]) for k in range(0, len(flat), 4)), key=lambda command: command[0])
         now_s, x_m, y_m = 0.0, node.x_m, node.y_m
         goal_x_m, goal_y_m, speed_mps = x_m, y_m, 0.0
@@ -173,6 +173,6 @@ class _Legs:
             column.append(value)
 
     def trajectories(self, nodes: int) -> Trajectories:
-        """All legs added."""
+        """Return all legs as trajectories."""
         node = np.array(self.node, dtype=np.int64)
         return Trajectories.from_legs(nodes, node, *(np.array(column) for column in self.columns))

@@ -22,7 +22,7 @@ _SAMPLE = "time id x y"
 
 
 class One(MovementFormat, frozen=True, kw_only=True):
-    """Samples of places, joined by straight lines. Times and places count from the minima in the file's first line.
+    """Samples joined by straight lines. Times and places are relative to the minima in the file's first line.
 
     Nodes are taken in the order in which their names appear. A node is absent before its first sample and stays at its
     last one.
@@ -32,20 +32,20 @@ class One(MovementFormat, frozen=True, kw_only=True):
     summary: ClassVar[str] = "play an external movement file of the ONE"
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """The movement in the file; `area` and `rng` play no part."""
+        """Return the movement in the file. Ignores `area` and `rng`."""
         samples = _Samples(self.trace_file())
         samples.read()
         self.require_nodes(len(samples.last_s), nodes)
         return samples.trajectories(nodes, duration_s)
 
     def extent(self) -> tuple[int, float]:
-        """The nodes named in the file, and the time of its last sample."""
+        """Return the number of nodes in the file, and the time of its last sample."""
         samples = _Samples(self.trace_file())
         samples.read()
         return len(samples.last_s), max(samples.last_s.values())
 
     def recorded(self) -> RecordedMovement:
-        """All nodes of the file, to its last sample."""
+        """Return all nodes of the file, until its last sample."""
         samples = _Samples(self.trace_file())
         samples.read()
         moving = samples.trajectories(len(samples.number), max(samples.last_s.values()))
@@ -62,10 +62,10 @@ class _Samples:
         self.number: dict[str, int] = {}
         self.last_s: dict[str, float] = {}
         self.records = 0
-        """Lines after the first."""
+        """The number of lines after the first."""
 
     def read(self) -> None:
-        """Go through the file once: the header, then samples in the order of time."""
+        """Read the whole file: the header, then samples in the order of time."""
         lines = self.file.lines()
         header = next(lines, None)
         if header is None:
@@ -98,7 +98,7 @@ class _Samples:
         return bounds
 
     def _add_sample(self, line: str, bounds: list[float]) -> float:
-        """Keep one sample and return its time."""
+        """Add one sample and return its time."""
         fields = line.split()
         if len(fields) != 4:
             raise self.file.error(f"expected {_SAMPLE} (a file cut in the middle?)")
@@ -115,7 +115,7 @@ class _Samples:
         return time_s
 
     def trajectories(self, nodes: int, duration_s: float) -> Trajectories:
-        """A leg from each sample to the node's next, and one that stands from its last to the end of the run."""
+        """Return a leg from each sample to the next of its node, and a rest at the last one to the end of the run."""
         node = np.array(self.node, dtype=np.int64)
         columns = (np.array(self.time_s), np.array(self.x_m), np.array(self.y_m))
         return join_samples(nodes, duration_s, node, *columns, steps=None)

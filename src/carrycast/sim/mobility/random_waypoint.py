@@ -10,7 +10,7 @@ from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area, MobilityModel
 from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories
 
-# Beyond this a run would take gigabytes for its legs alone: the area is surely in other units than the speeds.
+# More legs would take gigabytes of memory. Area and speeds are then probably in different units.
 MAX_LEGS = 50_000_000
 
 Speed = Annotated[float, Meta(gt=0, le=1e6, description="meters per second")]
@@ -33,7 +33,7 @@ def mean_inverse_speed(speed_min_mps: float, speed_max_mps: float) -> float:
 
 
 def residual_pause_s(pause_min_s: float, pause_max_s: float, quantile: Floats) -> Floats:
-    """What is left of a pause met at a random time: density proportional to the survival of U[min, max].
+    """The rest of a pause observed at a random time: density proportional to the survival function of U[min, max].
 
     The survival is 1 up to the minimum a and (b - t) / (b - a) from there to the maximum b, so its integral, the mean
     (a + b) / 2, is inverted piece by piece. A constant pause P gives U[0, P].
@@ -48,9 +48,9 @@ def residual_pause_s(pause_min_s: float, pause_max_s: float, quantile: Floats) -
 class RandomWaypoint(MobilityModel, frozen=True, kw_only=True):
     """Destinations uniform in the area, speed and pause uniform in their ranges.
 
-    `cold` starts everybody at a uniform place, on the way. It is the default because that is how papers run it, but
-    the speed then decays and nodes gather in the middle while the run goes on. `steady` starts in the distribution
-    that the model converges to, so that no part of the run need be thrown away.
+    `cold` starts all nodes at uniform places, about to move. It is the default because papers usually run it so, but
+    the mean speed then decays and nodes gather in the middle during the run. `steady` starts in the stationary
+    distribution of the model, so that no warm-up has to be discarded.
     """
 
     name: ClassVar[str] = "random_waypoint"
@@ -58,7 +58,7 @@ class RandomWaypoint(MobilityModel, frozen=True, kw_only=True):
 
     speed_min_mps: Speed
     speed_max_mps: Speed
-    # No pause unless asked for: the model's plainest form.
+    # No pause by default, the simplest form of the model.
     pause_min_s: Pause = 0.0
     pause_max_s: Pause = 0.0
     start: Annotated[
@@ -80,7 +80,7 @@ class RandomWaypoint(MobilityModel, frozen=True, kw_only=True):
         return pause_s / (pause_s + move_s)
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """Rounds of legs for all nodes at once, until each has reached the end of the run."""
+        """Draw one leg for all nodes at a time, until each has reached the end of the run."""
         move_s = mean_leg_m(area) * mean_inverse_speed(self.speed_min_mps, self.speed_max_mps)
         if nodes * (duration_s / move_s + 1) > MAX_LEGS:
             raise UserError(
@@ -98,7 +98,7 @@ class RandomWaypoint(MobilityModel, frozen=True, kw_only=True):
 
 
 class _Walk:
-    """The nodes still on their way: where each is, and when it sets out for its next leg."""
+    """The nodes that have not reached the end of the run: the place of each, and when its next leg begins."""
 
     def __init__(self, model: RandomWaypoint, area: Area, duration_s: float, rng: np.random.Generator) -> None:
         self.model = model
@@ -111,16 +111,16 @@ class _Walk:
         self.ready_s: Floats = np.zeros(0)
 
     def start_cold(self, nodes: int) -> None:
-        """Everybody at a uniform place, about to set out."""
+        """Place all nodes uniformly, about to begin their first leg."""
         self._set(np.arange(nodes), self._draw_places(nodes), np.zeros(nodes))
 
     def start_steady(self, nodes: int) -> None:
-        """Everybody as a run that has gone on for ever would show them [Navidi and Camp 2004]."""
+        """Draw the state of all nodes from the stationary distribution [Navidi and Camp 2004]."""
         model = self.model
         pausing = self.rng.random(nodes) < model.pause_probability(self.area)
         left_s = residual_pause_s(model.pause_min_s, model.pause_max_s, self.rng.random(nodes))
         place = self._draw_places(nodes)
-        # A leg is met in proportion to how long it lasts: endpoints by length, speed by 1 / v.
+        # The probability to observe a leg is proportional to its duration: endpoints by length, speed by 1 / v.
         start, end = self._draw_endpoints(nodes)
         begun = start + (end - start) * self.rng.random((nodes, 1))
         ratio = model.speed_max_mps / model.speed_min_mps
@@ -131,14 +131,14 @@ class _Walk:
         self._go(goal, speed_mps, np.where(pausing, left_s, self._draw_pauses(nodes)))
 
     def advance(self) -> None:
-        """One more leg, and the pause after it, for everybody on the way."""
+        """Add one leg, and the pause after it, for every remaining node."""
         count = len(self.node)
         goal = self._draw_places(count)
         speed_mps = self.rng.uniform(self.model.speed_min_mps, self.model.speed_max_mps, count)
         self._go(goal, speed_mps, self._draw_pauses(count))
 
     def trajectories(self, nodes: int) -> Trajectories:
-        """All legs made so far."""
+        """Return all legs as trajectories."""
         node = np.concatenate([leg[0] for leg in self.legs])
         columns = [np.concatenate([leg[k] for leg in self.legs]) for k in range(1, 7)]
         return Trajectories.from_legs(nodes, node, *columns)
@@ -148,7 +148,7 @@ class _Walk:
         self.node, self.place, self.ready_s = node[on_the_way], place[on_the_way], ready_s[on_the_way]
 
     def _go(self, goal: Floats, speed_mps: Floats, pause_s: Floats) -> None:
-        """Move everybody to a goal and let them pause there."""
+        """Move all remaining nodes to their goals and let them pause there."""
         way = goal - self.place
         length_m = np.hypot(way[:, 0], way[:, 1])
         there_s = self.ready_s + length_m / speed_mps
@@ -173,7 +173,7 @@ class _Walk:
         return self.rng.uniform(self.model.pause_min_s, self.model.pause_max_s, count)
 
     def _draw_endpoints(self, count: int) -> tuple[Floats, Floats]:
-        """Two ends of a leg with probability proportional to its length, by rejection against the diagonal."""
+        """Draw the two ends of legs with a density proportional to their length, by rejection against the diagonal."""
         diagonal_m = hypot(self.area.width_m, self.area.height_m)
         start, end = np.empty((count, 2)), np.empty((count, 2))
         wanted = np.arange(count)

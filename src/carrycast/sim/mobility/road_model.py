@@ -22,10 +22,10 @@ from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories
 def place_vehicles(
     length_m: Floats, safety_m: float, nodes: int, rng: np.random.Generator
 ) -> list[list[tuple[float, int]]]:
-    """Where vehicles start: for each lane its (place, node) from back to front, a safety distance apart.
+    """Draw where vehicles start: for each lane its (place, node) from back to front, a safety distance apart.
 
-    Each node takes a lane with a probability in proportion to the room left there. On a lane, what is left beyond the
-    safety distances is cut at uniform places, so that every arrangement that keeps them all around is equally likely.
+    A node takes a lane with a probability proportional to the room left there. On a lane, the room beyond the safety
+    distances is divided at uniformly drawn places, so that all arrangements that keep the distances are equally likely.
     """
     room_m = length_m.astype(np.float64)
     members: list[list[int]] = [[] for _ in length_m]
@@ -38,23 +38,23 @@ def place_vehicles(
     for lane, there in enumerate(members):
         order = rng.permutation(len(there)).tolist()
         apart_m = np.sort(rng.random(len(there))) * room_m[lane] + np.arange(len(there)) * safety_m
-        # Turned like a ring, so that no part of the lane is emptier than another.
+        # All places are shifted along the lane, taken as a ring, so that no part of it is emptier than another.
         place_m = np.sort((apart_m + rng.random() * length_m[lane]) % length_m[lane])
         placed.append([(place, there[member]) for place, member in zip(place_m.tolist(), order, strict=True)])
     return placed
 
 
 def road_capacity(length_m: Floats, safety_m: float) -> int:
-    """How many vehicles `place_vehicles` can place."""
+    """The number of vehicles that `place_vehicles` can place."""
     return int(np.floor(length_m / safety_m).sum()) if safety_m > 0 else 1 << 62
 
 
 def limit_speeds(wanted_mps: list[float], behind: Mapping[int, Sequence[tuple[int, float]]]) -> None:
-    """Slow vehicles down, in place: each goes at most so much faster than the one it follows, which may follow others.
+    """Lower the speeds in `wanted_mps` so that no vehicle is faster than its leader by more than allowed.
 
-    `behind` has, for a vehicle, those who follow it and by how much each may be faster, never less than 0. So the
-    slowest of all is held by nobody, and going on from the slowest to the faster settles every speed at its highest
-    possible value, also where vehicles follow each other in a circle.
+    `behind` maps a leader to its followers and by how much each may be faster, never less than 0. No leader slows down
+    the slowest vehicle. So visiting vehicles from the slowest to the fastest gives each its highest possible speed, as
+    in Dijkstra's algorithm, even where vehicles follow each other in a circle.
     """
     open_: list[tuple[float, int]] = [(wanted_mps[leader], leader) for leader in behind]
     heapq.heapify(open_)
@@ -79,10 +79,10 @@ class _Legs(NamedTuple):
 
 
 def drive_legs(node: int, way: Sequence[Position], slot_s: Floats, gone_m: Floats) -> _Legs:
-    """The legs of one vehicle along a way of straight pieces.
+    """Compute the legs of one vehicle along a path of straight pieces.
 
-    At the times `slot_s` it has gone so far from the start of the way, evenly in between. A leg ends with a slot and
-    with a piece of the way.
+    At the times `slot_s` the vehicle is `gone_m` from the start of the path; its speed is constant in between. A leg
+    ends where a slot or a piece of the path ends.
     """
     points = np.array(way, dtype=np.float64)
     pieces = np.diff(points, axis=0)
@@ -99,7 +99,7 @@ def drive_legs(node: int, way: Sequence[Position], slot_s: Floats, gone_m: Float
     order = np.lexsort((cut_m, cut_s))
     cut_s, cut_m = cut_s[order], cut_m[order]
     start_s, start_m = cut_s[:-1], cut_m[:-1]
-    # Which piece and which slot a leg belongs to shows in its middle, far from where floats decide.
+    # The middle of a leg decides to which piece and slot it belongs: rounding errors only matter at its ends.
     piece = np.searchsorted(until_m, (cut_m[:-1] + cut_m[1:]) / 2, side="left").clip(0, len(length_m) - 1)
     slot = np.searchsorted(slot_s, (cut_s[:-1] + cut_s[1:]) / 2, side="right").clip(1, len(speed_mps)) - 1
     ahead = pieces[piece] / length_m[piece, None]
@@ -111,17 +111,17 @@ def drive_legs(node: int, way: Sequence[Position], slot_s: Floats, gone_m: Float
 
 
 def merge_legs(nodes: int, legs: Sequence[_Legs]) -> Trajectories:
-    """The legs of all vehicles."""
+    """Merge the legs of all vehicles into trajectories."""
     node, *columns = (np.concatenate(column) for column in zip(*legs, strict=True))
     return Trajectories.from_legs(nodes, node.astype(np.int64), *columns)
 
 
-# As for random waypoint: beyond this they take gigabytes.
+# More legs would take gigabytes of memory.
 MAX_LEGS = 20_000_000
 
 
 class RoadModel(MobilityModel, frozen=True, kw_only=True):
-    """Vehicles on the roads of a map. It has no name, so it is not itself a model to choose."""
+    """Base class of models whose vehicles drive on the roads of a map. It has no name, so users cannot choose it."""
 
     map: Annotated[
         str, Meta(min_length=1, description="highway, city, or a .toml file, relative to the scenario's folder")
@@ -130,8 +130,8 @@ class RoadModel(MobilityModel, frozen=True, kw_only=True):
     speed_max_mps: Annotated[
         float, Meta(gt=0, le=1e6, description="the highest speed, where no limit of a road is lower")
     ]
-    # The framework names no value. A tenth of the highest speed per second takes a vehicle through the whole range
-    # within a minute, whatever the range.
+    # The framework names no value. With a tenth of the highest speed per second, a vehicle covers the whole range of
+    # speeds within a minute, whatever the range.
     acceleration_mps2: (
         Annotated[float, Meta(ge=0, le=1e6, description="at most; a tenth of speed_max_mps per second if absent")]
         | None
@@ -154,20 +154,20 @@ class RoadModel(MobilityModel, frozen=True, kw_only=True):
             )
 
     def with_files(self, change: Callable[[str], str]) -> Self:
-        """The map's; one that comes with carrycast keeps its name."""
+        """Return a copy with the file of the map changed. A map that carrycast includes keeps its name."""
         return msgspec.structs.replace(self, map=change(self.map)) if self.map.endswith(".toml") else self
 
     def on_roads(self) -> bool:
-        """Always."""
+        """Return True: every such model has a map."""
         return True
 
     def road_map(self) -> RoadMap:
-        """The map, read from its file, with this model's safety distance if it has one."""
+        """Read the map. The safety distance of the model, if set, replaces that of the map."""
         found = read_map(self.map)
         return found if self.safety_m is None else msgspec.structs.replace(found, safety_m=self.safety_m)
 
     def start_map(self, nodes: int, area: Area, duration_s: float) -> RoadMap:
-        """The map, if it fits the area, the speeds and the length of the run."""
+        """Read the map, and reject it if it does not fit the area, the speeds or the length of the run."""
         found = self.road_map()
         if found.width_m > area.width_m or found.height_m > area.height_m:
             raise UserError(
@@ -180,7 +180,7 @@ class RoadModel(MobilityModel, frozen=True, kw_only=True):
                     f"{self.name}: the limit of road {road.id!r} ({road.speed_limit_mps:g} m/s) is below speed_min_mps "
                     f"({self.speed_min_mps:g}); lower speed_min_mps"
                 )
-        # A leg ends with a slot and with a lane.
+        # A leg ends where a slot or a lane ends.
         shortest_m = min(lane.length_m for lane in lanes_of(found))
         if nodes * duration_s * (1 / self.slot_s + self.speed_max_mps / shortest_m) > MAX_LEGS:
             raise UserError(
@@ -190,7 +190,7 @@ class RoadModel(MobilityModel, frozen=True, kw_only=True):
         return found
 
     def require_room(self, length_m: Floats, safety_m: float, nodes: int) -> None:
-        """Refuse more vehicles than the lanes hold."""
+        """Reject more vehicles than fit on the lanes."""
         capacity = road_capacity(length_m, safety_m)
         if nodes > capacity:
             raise UserError(
@@ -199,22 +199,23 @@ class RoadModel(MobilityModel, frozen=True, kw_only=True):
             )
 
     def slots(self, duration_s: float) -> Floats:
-        """When slots begin and end; the run may end in the midst of the last one."""
+        """Return the times at which slots begin and end. The run may end in the middle of the last slot."""
         start_s = np.arange(ceil(duration_s / self.slot_s) + 1, dtype=np.float64) * self.slot_s
-        # By the last digit of a quotient there may be one too many.
+        # Rounding of the quotient may add one slot too many.
         return np.append(start_s[start_s < duration_s], duration_s)
 
     def change_mps(self) -> float:
-        """The most that a speed changes from one slot to the next."""
+        """The largest change of a speed from one slot to the next."""
         if self.acceleration_mps2 is None:
             return 0.1 * self.speed_max_mps * self.slot_s
         return self.acceleration_mps2 * self.slot_s
 
     def faster_mps(self, gap_m: Floats, safety_m: float) -> Floats:
-        """By how much a vehicle may be faster than the one so far ahead of it, for one slot.
+        """By how much a vehicle may be faster than the vehicle `gap_m` ahead of it, for one slot.
 
-        [IMPORTANT] Within the safety distance a vehicle is no faster than the one ahead. `continuous`: nor does it come
-        within the distance. `sampled`: what is farther at the start of the slot may, but nobody overtakes.
+        [IMPORTANT] Within the safety distance a vehicle is no faster than the one ahead. `continuous`: a vehicle never
+        comes within the distance. `sampled`: a vehicle that is farther away at the start of a slot may come closer in
+        it, but never overtakes.
         """
         if self.safety_rule == "continuous":
             closing_m = np.where(gap_m > safety_m, gap_m - safety_m, 0.0)

@@ -20,7 +20,7 @@ class GivenPlaces(MobilityModel, frozen=True, kw_only=True):
     positions: Annotated[tuple[tuple[float, float], ...], Meta(description="[x, y] of each node, in meters")]
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """The places as they are."""
+        """Place the nodes as listed."""
         if len(self.positions) != nodes:
             raise UserError(f"given: {len(self.positions)} positions for {nodes} nodes; list one for each node")
         for index, (x_m, y_m) in enumerate(self.positions):
@@ -49,7 +49,7 @@ class GridModel(MobilityModel, frozen=True, kw_only=True):
     ) = None
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """Places by row and column."""
+        """Place the nodes by row and column."""
         columns = self.columns if self.columns is not None else max(ceil(sqrt(nodes)), 1)
         rows = max(ceil(nodes / columns), 1)
         row, column = np.divmod(np.arange(nodes), columns)
@@ -71,13 +71,13 @@ class LineModel(MobilityModel, frozen=True, kw_only=True):
     name: ClassVar[str] = "line"
     summary: ClassVar[str] = "stand in a row"
 
-    # Without a spacing the row fills the width: the area alone then says how far apart the nodes are.
+    # Without a spacing the row fills the width of the area.
     spacing_m: (
         Annotated[float, Meta(gt=0, le=1e6, description="meters between neighbors; fills the width if absent")] | None
     ) = None
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """Node 0 at the left border, or in the middle if it is alone."""
+        """Place node 0 at the left border, or in the middle if it is the only node."""
         spacing_m = self.spacing_m if self.spacing_m is not None else area.width_m / max(nodes - 1, 1)
         length_m = spacing_m * (nodes - 1)
         if self.spacing_m is not None and length_m > area.width_m:
@@ -97,6 +97,6 @@ class RandomStatic(MobilityModel, frozen=True, kw_only=True):
     summary: ClassVar[str] = "stand at random places"
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """Two draws per node, so that more nodes leave the first ones where they were."""
+        """Draw two numbers per node, so that adding nodes does not move the first ones."""
         place = rng.random((nodes, 2))
         return Trajectories.standing(place[:, 0] * area.width_m, place[:, 1] * area.height_m, duration_s)

@@ -1,4 +1,4 @@
-"""Floating car data (FCD) of SUMO: the format is read as a stream, step by step, and played as a movement model."""
+"""Floating car data (FCD) of SUMO: a streaming reader, and the movement model that plays a file."""
 
 import re
 from array import array
@@ -27,7 +27,7 @@ from carrycast.sim.mobility.movement_file import (
 from carrycast.sim.mobility.trajectory import Trajectories
 
 CHUNK_BYTES = 1 << 16
-# A tag of this format has some hundred bytes. One that goes on and on would fill the memory.
+# A tag of this format has some hundred bytes. An endless tag would fill the memory.
 MAX_TAG_BYTES = 1 << 20
 MAX_SAMPLES = 50_000_000
 MAX_NAME = 1000
@@ -36,19 +36,19 @@ _ROOT = "fcd-export"
 # SUMO writes its configuration into a comment at the top.
 _GEO = re.compile(r"""fcd-output\.geo\s+value=["'](\w+)["']""")
 _TRUE = frozenset({"true", "1", "yes", "on", "t", "x"})
-# What a sample's speed says of its steps: in meters they are as long as that, in degrees 100,000 times shorter. Both
-# bounds are far from either.
+# The length of a step divided by speed times duration is about 1 in meters, and about 1/100,000 in degrees. Both bounds
+# are far from either.
 _METERS_FROM, _DEGREES_UP_TO = 0.01, 0.001
-# A thousandth of a degree is a hundred meters: nobody writes degrees with fewer digits.
+# A thousandth of a degree is about a hundred meters, so coordinates in degrees have more digits than three.
 _DEGREE_DIGITS = 3
-# What the parser says of a file that ends too early.
+# Errors of the parser for a file that ends too early.
 _ENDS = frozenset(
     {expat.errors.XML_ERROR_NO_ELEMENTS, expat.errors.XML_ERROR_UNCLOSED_TOKEN, expat.errors.XML_ERROR_PARTIAL_CHAR}
 )
 
 
 def read_fcd(path: Path, kinds: frozenset[str] = ALL_KINDS) -> "FcdSamples":
-    """The samples of these kinds in a file."""
+    """Read the samples of these kinds from a file."""
     samples = FcdSamples(path, kinds)
     samples.read()
     return samples
@@ -61,15 +61,15 @@ class FcdSamples:
         self.path = path
         self.kinds = kinds
         self.time_s = array("d")
-        """Of each step."""
+        """The time of each step."""
         self.node, self.step, self.x_m, self.y_m = array("q"), array("q"), array("d"), array("d")
         self.speed_mps = array("d")
-        """Of each sample, as the file says it; not a number where it does not."""
+        """The speed of each sample in the file; NaN where it is missing."""
         self.number: dict[str, int] = {}
         self.listed = dict.fromkeys(sorted(ALL_KINDS), 0)
-        """Samples in the file by their kind, wanted or not."""
+        """The number of samples of each kind in the file, also of kinds that are not read."""
         self._geo: bool | None = None
-        # The last step of each node, to notice one that is listed twice.
+        # The last step of each node, to detect a node that is listed twice in a step.
         self._last: list[int] = []
         self._depth = 0
         self._read_bytes = 0
@@ -77,14 +77,14 @@ class FcdSamples:
         self._parser = expat.ParserCreate()
         self._parser.StartElementHandler = self._on_start
         self._parser.EndElementHandler = self._on_end
-        # Whatever is not a tag: a sign that the parser is not collecting one without end.
+        # Called for everything but tags. It shows that the parser is not stuck in an endless tag.
         self._parser.DefaultHandler = self._on_other
         self._parser.CommentHandler = self._on_comment
-        # Entities can make gigabytes of some hundred bytes. An FCD file has no document type to declare them in.
+        # Nested entities can expand some hundred bytes to gigabytes. FCD files have no DOCTYPE, so it is rejected.
         self._parser.StartDoctypeDeclHandler = self._on_doctype
 
     def read(self) -> None:
-        """Go through the file once."""
+        """Read the whole file."""
         try:
             with decompressed_file(self.path) as stream:
                 while chunk := stream.read(CHUNK_BYTES):
@@ -109,7 +109,7 @@ class FcdSamples:
             )
 
     def recorded(self) -> RecordedMovement:
-        """All nodes. A vehicle is named by its id, a person or container by the word and its id."""
+        """Return all nodes. A vehicle is named by its id, a person or container by its kind and id."""
         names = [name.removeprefix("vehicle ") for name in self.number]
         if len(set(names)) < len(names):
             again = next(name for name in names if names.count(name) > 1)
@@ -118,7 +118,7 @@ class FcdSamples:
         return RecordedMovement(names, moving, sum(self.listed[kind] for kind in self.kinds), len(self.node))
 
     def waypoints(self) -> Waypoints:
-        """Every sample, also one that no other follows; those of steps that follow each other are joined."""
+        """Return every sample, also isolated ones. Samples of consecutive steps have the same track."""
         node, steps = np.array(self.node, dtype=np.int64), np.array(self.step, dtype=np.int64)
         order = np.lexsort((steps, node))
         apart = (np.diff(node[order]) != 0) | (np.diff(steps[order]) != 1)
@@ -127,7 +127,7 @@ class FcdSamples:
         return Waypoints(node[order], track, time_s, np.array(self.x_m)[order], np.array(self.y_m)[order])
 
     def in_degrees(self) -> bool | None:
-        """Whether x and y are degrees: as the file says, or as the speeds in it tell. None if nothing tells."""
+        """Whether x and y are degrees, by the file's `geo` attribute or by its speeds; None if neither decides."""
         x, y = np.array(self.x_m), np.array(self.y_m)
         if self._geo is not None:
             return self._geo
@@ -149,7 +149,7 @@ class FcdSamples:
         return None if fine else False
 
     def trajectories(self, nodes: int, duration_s: float) -> Trajectories:
-        """The first nodes, in straight lines from step to step."""
+        """Return the movement of the first nodes, in straight lines from step to step."""
         node, steps = np.array(self.node, dtype=np.int64), np.array(self.step, dtype=np.int64)
         time_s = np.array(self.time_s)[steps] - self.time_s[0]
         return join_samples(nodes, duration_s, node, time_s, np.array(self.x_m), np.array(self.y_m), steps)
@@ -178,7 +178,7 @@ class FcdSamples:
         if self._depth > 8:
             raise self._error(f"<{tag[:40]}> within eight others; expected <timestep> and <vehicle>")
         if self._depth >= 3:
-            # A person in a vehicle may stand within it.
+            # The element of a person in a vehicle may be nested in that of the vehicle.
             if tag in ALL_KINDS:
                 self.listed[tag] += 1
             if tag in self.kinds:
@@ -230,14 +230,14 @@ class FcdSamples:
             value = float(text)
         except ValueError:
             raise self._error(f"{name}={text[:40]!r} of <{tag}> is not a number; expected one") from None
-        # What is no number is within no bounds.
+        # NaN fails this comparison too.
         if not low <= value <= high:
             raise self._error(f"{name}={text[:40]!r} of <{tag}> is out of bounds; expected {low:g} to {high:g}")
         return value
 
 
 def _parse_speed(attributes: dict[str, str]) -> float:
-    """What a sample says of its speed; not a number if nothing."""
+    """Parse the speed of a sample; NaN if it has none."""
     try:
         return abs(float(attributes["speed"]))
     except (KeyError, ValueError):
@@ -247,8 +247,8 @@ def _parse_speed(attributes: dict[str, str]) -> float:
 class Sumo(MovementFormat, frozen=True, kw_only=True):
     """Each vehicle is a node, in the order in which they appear. Time counts from the first step in the file.
 
-    A vehicle is there from its first sample to its last, in a straight line from each step to the next; in a step that
-    does not list it, it is absent. A vehicle of a single sample is never there.
+    A vehicle is present from its first sample to its last, and moves in a straight line from each step to the next. It
+    is absent in a step that does not list it. A vehicle with a single sample is never present.
     """
 
     name: ClassVar[str] = "sumo"
@@ -261,22 +261,22 @@ class Sumo(MovementFormat, frozen=True, kw_only=True):
     ) = None
 
     def with_files(self, change: Callable[[str], str]) -> Self:
-        """The recording's and the map's; a map that comes with carrycast keeps its name."""
+        """Return a copy with the files of recording and map changed. A map that carrycast includes keeps its name."""
         named = super().with_files(change)
         if self.map is None or not self.map.endswith(".toml"):
             return named
         return msgspec.structs.replace(named, map=change(self.map))
 
     def on_roads(self) -> bool:
-        """If a map was given: a recording has none."""
+        """Whether the user gave a map: a recording has none."""
         return self.map is not None
 
     def road_map(self) -> RoadMap | None:
-        """The map given, read from its file."""
+        """Read the map that the user gave."""
         return None if self.map is None else read_map(self.map)
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """The movement in the file; `area` and `rng` play no part."""
+        """Return the movement in the file. Ignores `area` and `rng`."""
         samples = self._read()
         self.require_nodes(len(samples.number), nodes)
         if len(samples.number) > nodes and not self.first:
@@ -287,15 +287,15 @@ class Sumo(MovementFormat, frozen=True, kw_only=True):
         return samples.trajectories(nodes, duration_s)
 
     def recording(self) -> Recording:
-        """The file's extent."""
+        """Return the extent of the file."""
         return super().recording()._replace(first_only=self.first)
 
     def recorded(self) -> RecordedMovement:
-        """All vehicles of the file; a person or container is told from a vehicle by the word before its id."""
+        """Return all nodes of the file. The name of a person or container begins with its kind."""
         return self._read().recorded()
 
     def extent(self) -> tuple[int, float]:
-        """The vehicles in the file, and the time from its first step to its last."""
+        """Return the number of nodes in the file, and the time from its first step to its last."""
         samples = self._read()
         return len(samples.number), samples.time_s[-1] - samples.time_s[0]
 

@@ -20,11 +20,11 @@ _NOWHERE = (math.nan, math.nan)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trajectories:
-    """Where each node is at any time.
+    """The position of each node at any time.
 
     The legs of node i are rows first[i]:first[i+1], ordered by time. On a leg the node starts at (x_m, y_m) at start_s
-    and moves with constant velocity until end_s. A gap between two legs means that the node is absent meanwhile; a leg
-    need not begin where the one before it ended.
+    and moves with constant velocity until end_s. During a gap between two legs the node is absent. A leg need not begin
+    where the one before it ended.
     """
 
     first: Integers
@@ -34,10 +34,10 @@ class Trajectories:
     y_m: Floats
     vx_mps: Floats
     vy_mps: Floats
-    # Plain Python numbers come out of a memoryview at a third of the cost of indexing an array with a scalar.
+    # Reading a number from a memoryview costs a third of indexing an array with a scalar.
     _views: "_Views" = field(init=False, repr=False)
     _lately: list[tuple[float, float, float, float, float, float]] = field(init=False, repr=False)
-    """The leg that each node was asked for last: start, end, place, velocity. Most questions are about the same one."""
+    """A cache of the last leg looked up for each node: start, end, place, velocity. Most lookups hit it."""
 
     def __post_init__(self) -> None:
         first = np.ascontiguousarray(self.first, dtype=np.int64)
@@ -81,7 +81,7 @@ class Trajectories:
         vx: Floats,
         vy: Floats,
     ) -> "Trajectories":
-        """Put legs given in any order in the order of node and time; legs that last no time are dropped."""
+        """Make trajectories of legs given in any order. Legs of zero duration are dropped."""
         order = np.lexsort((start_s, node))
         order = order[(end_s > start_s)[order]]
         first = np.searchsorted(node[order], np.arange(nodes + 1))
@@ -103,14 +103,14 @@ class Trajectories:
         return float(self.end_s.max()) if self.legs else 0.0
 
     def _leg(self, node: int, time_s: float) -> int:
-        """The row of the leg that a node is on, or -1 while it is absent. At a boundary the later leg counts."""
+        """Find the row of the leg that a node is on, or -1 while it is absent. At a boundary, the later leg."""
         first, start_s, end_s = self._views[0], self._views[1], self._views[2]
         low: int = first[node]
         leg = bisect_right(start_s, time_s, low, first[node + 1]) - 1
         return leg if leg >= low and time_s <= end_s[leg] else -1
 
     def position(self, node: int, time_s: float) -> tuple[float, float] | None:
-        """Where a node is, in meters; None while it is absent."""
+        """The position of a node in meters; None while it is absent."""
         start_s, end_s, x_m, y_m, vx_mps, vy_mps = self._lately[node]
         if not start_s <= time_s < end_s:
             leg = self._leg(node, time_s)
@@ -123,7 +123,7 @@ class Trajectories:
         return x_m + vx_mps * elapsed_s, y_m + vy_mps * elapsed_s
 
     def places(self, nodes: Iterable[int], time_s: float) -> list[tuple[float, float]]:
-        """Where some nodes are; not a number while one is absent, so that it is neither near nor far."""
+        """The positions of some nodes; NaN while a node is absent, so that no comparison of distances holds."""
         lately, found = self._lately, []
         for node in nodes:
             start_s, end_s, x_m, y_m, vx_mps, vy_mps = lately[node]
@@ -135,14 +135,14 @@ class Trajectories:
         return found
 
     def velocity(self, node: int, time_s: float) -> tuple[float, float] | None:
-        """How a node moves, in meters per second; None while it is absent."""
+        """The velocity of a node in meters per second; None while it is absent."""
         leg = self._leg(node, time_s)
         if leg < 0:
             return None
         return self._views[5][leg], self._views[6][leg]
 
     def positions(self, time_s: float) -> Floats:
-        """Where all nodes are, one row (x, y) each; nan where a node is absent."""
+        """The positions of all nodes, one row (x, y) each; NaN where a node is absent."""
         low = self.first[:-1].copy()
         high = self.first[1:].copy()
         # A binary search in every node's legs at once: afterwards `low` is the first leg that starts after time_s.
