@@ -54,9 +54,9 @@ def test_there_are_protocols_that_keep_events() -> None:
     assert set(KEEPERS) >= {"epidemic", "drift", "adaptive", "semi_probabilistic", "spray_and_wait", "prophet", "tree"}
 
 
-def test_of_every_protocol_the_page_says_what_it_promises_or_why_nothing() -> None:
-    promised, _, refused = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text().partition("is refused\n")
-    rows = [line.split(" | ") for line in promised.splitlines() if line.startswith("| `")]
+def test_the_page_states_for_every_protocol_what_it_guarantees_or_why_nothing() -> None:
+    levels, _, refused = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text().partition("is refused\n")
+    rows = [line.split(" | ") for line in levels.splitlines() if line.startswith("| `")]
     stored = {name for row in rows if "stored" in row[1] for name in re.findall("`(\\w+)`", row[0])}
     assert [name for name in KEEPERS if name not in stored] == []
     assert [name for name in protocol_names() if name not in KEEPERS and f"`{name}`" not in refused] == []

@@ -1,4 +1,4 @@
-"""What each protocol delivers under failures: `python -m benchmarks.promises` writes docs/results-guarantees.md.
+"""What each protocol delivers under failures: `python -m benchmarks.guarantees` writes docs/results-guarantees.md.
 
 Three live nodes in a line on loopback, a publisher, a relay and a named subscriber; 40 events; one failure at a time.
 A protocol that keeps events keeps them in its store. With `--protocol NAME` its row alone is printed.
@@ -166,7 +166,7 @@ async def subscriber_restarts(place: Place) -> None:
     await publishing
 
 
-MISHAPS: dict[str, Callable[[Place], Awaitable[None]]] = {
+FAILURES: dict[str, Callable[[Place], Awaitable[None]]] = {
     "a fifth of the datagrams lost": lossy,
     "partition": partition,
     "partition, relay killed": relay_restarts,
@@ -188,13 +188,13 @@ class Outcome(NamedTuple):
         return f"{self.came / EVENTS:.0%}{again}".replace("%", " %")
 
 
-async def outcome(subject: str, mishap: str) -> Outcome:
-    """What comes of one mishap."""
+async def outcome(subject: str, failure: str) -> Outcome:
+    """What comes of one failure."""
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder), subject)
         async with place.network:
             place.subscribe()
-            await MISHAPS[mishap](place)
+            await FAILURES[failure](place)
             await place.settled()
         events = place.inbox.events
         return Outcome(len(set(events)), len(events) - len(set(events)))
@@ -203,16 +203,16 @@ async def outcome(subject: str, mishap: str) -> Outcome:
 async def row(subject: str) -> list[str]:
     """The row of a protocol; what changes clocks goes alone."""
     kind = find_protocol(subject.partition("/")[0])
-    mishaps = [name for name in MISHAPS if "relay" not in name or subject not in NO_RELAYS]
-    clocks = [name for name in mishaps if "clock" in name or "ahead" in name]
-    together = [name for name in mishaps if name not in clocks]
+    failures = [name for name in FAILURES if "relay" not in name or subject not in NO_RELAYS]
+    clocks = [name for name in failures if "clock" in name or "ahead" in name]
+    together = [name for name in failures if name not in clocks]
     found = dict(zip(together, await asyncio.gather(*(outcome(subject, name) for name in together)), strict=True))
     for name in clocks:
         found[name] = await outcome(subject, name)
     levels = ["accepted"]
     levels += ["stored"] if issubclass(kind, KeepsEvents) and "durable" in SUBJECTS[subject] else []
     levels += ["held"] if issubclass(kind, AcknowledgesReplicas) else []
-    return [f"`{subject}`", ", ".join(levels), *(str(found[name]) if name in found else "-" for name in MISHAPS)]
+    return [f"`{subject}`", ", ".join(levels), *(str(found[name]) if name in found else "-" for name in FAILURES)]
 
 
 def written(cells: list[str]) -> str:
@@ -222,13 +222,13 @@ def written(cells: list[str]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure all and write the page, or print one row."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.promises", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.guarantees", description=__doc__)
     parser.add_argument("--protocol", choices=SUBJECTS, help="print the row of this one, and write nothing")
     chosen = parser.parse_args(arguments)
     if chosen.protocol:
         print(written(asyncio.run(row(chosen.protocol))))
         return 0
-    lines = [written(["protocol", "levels", *MISHAPS]), written(["---"] * (2 + len(MISHAPS)))]
+    lines = [written(["protocol", "levels", *FAILURES]), written(["---"] * (2 + len(FAILURES)))]
     for subject in SUBJECTS:
         lines.append(written(asyncio.run(row(subject))))
         print(lines[-1], flush=True)
