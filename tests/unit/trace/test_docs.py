@@ -27,6 +27,14 @@ def test_every_kind_has_a_meaning() -> None:
     assert all(KIND_MEANINGS.values())
 
 
+def test_every_metric_is_defined() -> None:
+    table = (PAGE.parent / "metrics.md").read_text().split("## Definitions\n")[1].split("\n## ")[0]
+    defined = [
+        name for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
+    ]
+    assert defined == list(METRIC_MEANINGS)
+
+
 def test_every_column_of_runs_is_told() -> None:
     section = PAGE.read_text().split("## The table `runs`\n")[1].split("\n## ")[0]
     told = set(re.findall(r"`(\w+)`", section))

@@ -56,9 +56,9 @@ class DeliveryFold(MergeableFold, EventPartials):
         "delivered": MetricInfo("eligible pairs that were served"),
         "delivery_ratio": MetricInfo("delivered / eligible", real=True),
         "delay_mean_s": MetricInfo("mean time from publication to first delivery", real=True),
-        "delay_p50_s": MetricInfo("median of the same", real=True),
-        "delay_p95_s": MetricInfo("95 % of deliveries took no longer", real=True),
-        "hops_mean": MetricInfo("mean number of transmissions behind a delivery", real=True),
+        "delay_p50_s": MetricInfo("median time from publication to first delivery", real=True),
+        "delay_p95_s": MetricInfo("0.95 quantile of the time from publication to first delivery", real=True),
+        "hops_mean": MetricInfo("mean number of hops of a first delivery", real=True),
     }
     needs_frames = False
     width = 4

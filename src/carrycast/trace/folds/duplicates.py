@@ -22,7 +22,7 @@ class DuplicateFold(MergeableFold, EventPartials):
     reads = (PublishFact, FrameFact)
     metrics: ClassVar[Mapping[str, MetricInfo]] = {
         "forwards": MetricInfo("messages sent that carry a counted event"),
-        "duplicates": MetricInfo("receptions of an event by a node that had met it before"),
+        "duplicates": MetricInfo("receptions of an event by its source or a node that received it before"),
     }
     width = 3
     """The columns of an entry: node, frames sent, frames received."""

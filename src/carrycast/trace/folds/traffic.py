@@ -42,14 +42,14 @@ class TrafficFold(SumFold):
 
     reads = (FrameFact,)
     metrics: ClassVar[Mapping[str, MetricInfo]] = {
-        "transmissions": MetricInfo("frames on the air, retries included, discovery excluded"),
-        "control_transmissions": MetricInfo("those of them that carry no event"),
-        "receptions": MetricInfo("frames heard, discovery excluded"),
-        "data_bytes": MetricInfo("bytes on the air that carry events"),
-        "control_bytes": MetricInfo("bytes on the air that do not, discovery excluded"),
+        "transmissions": MetricInfo("frames transmitted, including retries, without discovery"),
+        "control_transmissions": MetricInfo("transmissions without an event"),
+        "receptions": MetricInfo("frames received, without discovery"),
+        "data_bytes": MetricInfo("bytes of frames that carry events"),
+        "control_bytes": MetricInfo("bytes of frames without an event, without discovery"),
         "discovery_bytes": MetricInfo("bytes of beacons"),
-        "total_bytes": MetricInfo("bytes on the air in all: data, control and beacons"),
-        "airtime_us": MetricInfo("how long all of that would keep the air busy with 802.11b"),
+        "total_bytes": MetricInfo("bytes of all frames: data, control and beacons"),
+        "airtime_us": MetricInfo("time that all frames would occupy the channel with 802.11b"),
     }
     sums = tuple(metrics)
 
