@@ -1,4 +1,4 @@
-"""Saturation throughput of `csma` beside Bianchi's model: writes the table of docs/csma.md and its picture.
+"""Saturation throughput of `csma` beside Bianchi's model: writes the table of docs/results-radio.md and its picture.
 
 Run it from the repository's root as `python -m benchmarks.bianchi`.
 """
@@ -13,7 +13,7 @@ from tests.validation.bianchi import saturation
 from tests.validation.cell import saturated_cell, under_the_models_conditions
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGE = DOCS / "csma.md"
+PAGE = DOCS / "results-radio.md"
 PICTURE = DOCS / "pictures" / "bianchi.png"
 BEGIN, END = "<!-- python -m benchmarks.bianchi: begin -->", "<!-- end -->"
 

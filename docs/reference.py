@@ -23,6 +23,8 @@ from carrycast.node.gateways.mqtt.config import MqttSection
 from carrycast.node.link import LinkSettings
 from carrycast.node.link.config import InterfaceSection
 from carrycast.node.link.udp import UdpSettings
+from carrycast.sim.mobility import movement_models
+from carrycast.sim.radio.dot11 import PRESETS, Dot11
 from carrycast.sim.scenario import Scenario
 from carrycast.trace import (
     COLUMN_MEANINGS,
@@ -136,10 +138,28 @@ def protocols_page() -> str:
 def models_page() -> str:
     """The settings of every movement model and radio."""
     lines = ["# Movement models and radios", "", "The settings of every built-in movement model and radio.", ""]
-    for title, group in (("Movement model", "movement_models"), ("Radio", "radios")):
-        for name in plugin_names(group):
-            kind = find_plugin(group, name)
+    radios = {name: find_plugin("radios", name) for name in plugin_names("radios")}
+    for title, kinds in (("Movement model", movement_models()), ("Radio", radios)):
+        for name, kind in kinds.items():
             lines += [f"## {title} `{name}`", "", _summary(kind), "", _settings_table(kind), ""]
+    lines += [
+        "## Presets of `csma`",
+        "",
+        "The values of the settings that a scenario does not give, for each `preset`.",
+        "",
+        _presets_table(),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _presets_table() -> str:
+    names = list(PRESETS)
+    lines = [f"| key | {' | '.join(f'`{name}`' for name in names)} |", "|---" * (len(names) + 1) + "|"]
+    for key in Dot11.__struct_fields__:
+        values = [getattr(PRESETS[name], key) for name in names]
+        shown = ("computed" if value is None else f"`{toml_text(value)}`" for value in values)
+        lines.append(f"| `{key}` | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 

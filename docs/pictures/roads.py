@@ -1,4 +1,4 @@
-"""Draws the pictures of the maps in docs/mobility.md and writes its table: `python docs/pictures/roads.py`."""
+"""Draws the pictures of the maps in docs/maps.md and writes its table: `python docs/pictures/roads.py`."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "mobility.md"
+PAGE = HERE.parent / "maps.md"
 NODES, DURATION_S, RANGE_M = 60, 900.0, 250.0
 # Table 1 of the topic-holder paper: 10 to 60 m/s on the highway, 1 to 20 m/s in the city.
 MODELS: tuple[RoadModel, ...] = (

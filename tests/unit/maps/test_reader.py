@@ -162,7 +162,7 @@ def test_a_map_of_the_largest_size_is_read_in_a_moment(tmp_path: Path) -> None:
 
 
 def test_the_map_of_the_docs_is_one_that_can_be_driven_on(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "mobility.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "maps.md").read_text("utf-8")
     block = re.search(r"```toml\n(name = \"corner\".*?)```", page, re.DOTALL)
     assert block is not None
     model = Manhattan(map=written(tmp_path, block[1]), speed_min_mps=5, speed_max_mps=20)

@@ -24,7 +24,9 @@ class Mixed(MobilityModel, frozen=True, kw_only=True):
     positions: Annotated[
         tuple[tuple[float, float], ...], Meta(min_length=1, description="[x, y] of each station, in meters")
     ]
-    rest: Annotated[dict[str, object], Meta(description="how the others move: a table with `model` and its settings")]
+    rest: Annotated[
+        dict[str, object], Meta(description="movement of the other nodes: a table with `model` and its settings")
+    ]
 
     def __post_init__(self) -> None:
         try:
@@ -76,9 +78,9 @@ class Excerpt(MobilityModel, frozen=True, kw_only=True):
     """The movement of the model in the table `of`, from `from_s` on."""
 
     name: ClassVar[str] = "excerpt"
-    summary: ClassVar[str] = "a later part of another movement, told from its own beginning"
+    summary: ClassVar[str] = "play a later part of another movement"
 
-    from_s: Annotated[float, Meta(ge=0, le=1e7, description="where the part begins, in seconds of the other movement")]
+    from_s: Annotated[float, Meta(ge=0, le=1e7, description="start of the part, in seconds of the other movement")]
     of: Annotated[dict[str, object], Meta(description="the other movement: a table with `model` and its settings")]
 
     def __post_init__(self) -> None:

@@ -59,8 +59,10 @@ class FleetMovement(MobilityModel, frozen=True, kw_only=True):
     name: ClassVar[str] = "fleet"
     summary: ClassVar[str] = "play a fleet's recorded movement, as `carrycast ingest` left it in a folder"
 
-    folder: Annotated[str, Meta(min_length=1, description="made by `carrycast ingest`; from the scenario's folder")]
-    start_s: Annotated[float, Meta(ge=0, le=1e9, description="the time of the recording at which the run begins")] = 0.0
+    folder: Annotated[
+        str, Meta(min_length=1, description="folder that `carrycast ingest` made, relative to the scenario's folder")
+    ]
+    start_s: Annotated[float, Meta(ge=0, le=1e9, description="time of the recording at which the run starts")] = 0.0
 
     def with_files(self, change: Callable[[str], str]) -> Self:
         """Return a copy with the folder changed. `fleet.json`, with its hash of all legs, stands for the folder."""

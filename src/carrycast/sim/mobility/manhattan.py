@@ -119,12 +119,12 @@ class Manhattan(RoadModel, frozen=True, kw_only=True):
     """
 
     name: ClassVar[str] = "manhattan"
-    summary: ClassVar[str] = "drive on a city's streets and turn at crossings by chance"
+    summary: ClassVar[str] = "drive on the streets of a city and turn at random at crossings"
 
     # [IMPORTANT] One half, one quarter, one quarter. Where not all three are possible, the others share by weight.
-    straight: Annotated[Weight, Meta(description="chance to go straight at a crossing")] = 0.5
-    left: Annotated[Weight, Meta(description="chance to turn left")] = 0.25
-    right: Annotated[Weight, Meta(description="chance to turn right")] = 0.25
+    straight: Annotated[Weight, Meta(description="probability to go straight at a crossing")] = 0.5
+    left: Annotated[Weight, Meta(description="probability to turn left")] = 0.25
+    right: Annotated[Weight, Meta(description="probability to turn right")] = 0.25
 
     def __post_init__(self) -> None:
         super().__post_init__()

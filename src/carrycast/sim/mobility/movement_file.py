@@ -158,7 +158,7 @@ class MovementFormat(MobilityModel, FileFormat, frozen=True, kw_only=True):
 
     content: ClassVar[str] = "movement"
 
-    file: Annotated[InputFile, Meta(description="the trace file, relative to the scenario's folder")]
+    file: Annotated[InputFile, Meta(description="movement file, relative to the scenario's folder; may be compressed")]
 
     def recorded(self) -> RecordedMovement:
         """Read all nodes of the file and their movement."""

@@ -13,8 +13,8 @@ from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories
 # More legs would take gigabytes of memory. Area and speeds are then probably in different units.
 MAX_LEGS = 50_000_000
 
-Speed = Annotated[float, Meta(gt=0, le=1e6, description="meters per second")]
-Pause = Annotated[float, Meta(ge=0, le=1e9, description="seconds")]
+Speed = Annotated[float, Meta(gt=0, le=1e6)]
+Pause = Annotated[float, Meta(ge=0, le=1e9)]
 
 
 def mean_leg_m(area: Area) -> float:
@@ -54,15 +54,16 @@ class RandomWaypoint(MobilityModel, frozen=True, kw_only=True):
     """
 
     name: ClassVar[str] = "random_waypoint"
-    summary: ClassVar[str] = "go to a random place at a random speed, pause, and again"
+    summary: ClassVar[str] = "move to random places at random speeds, with pauses"
 
-    speed_min_mps: Speed
-    speed_max_mps: Speed
+    speed_min_mps: Annotated[Speed, Meta(description="lowest speed of a leg")]
+    speed_max_mps: Annotated[Speed, Meta(description="highest speed of a leg; uniform between the two")]
     # No pause by default, the simplest form of the model.
-    pause_min_s: Pause = 0.0
-    pause_max_s: Pause = 0.0
+    pause_min_s: Annotated[Pause, Meta(description="shortest pause at a destination")] = 0.0
+    pause_max_s: Annotated[Pause, Meta(description="longest pause at a destination; uniform between the two")] = 0.0
     start: Annotated[
-        Literal["cold", "steady"], Meta(description="all set out from uniform places, or as if long under way")
+        Literal["cold", "steady"],
+        Meta(description="cold: nodes start from uniform places; steady: in the long-run distribution of the model"),
     ] = "cold"
 
     def __post_init__(self) -> None:

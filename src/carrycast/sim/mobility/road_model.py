@@ -124,28 +124,34 @@ class RoadModel(MobilityModel, frozen=True, kw_only=True):
     """Base class of models whose vehicles drive on the roads of a map. It has no name, so users cannot choose it."""
 
     map: Annotated[
-        str, Meta(min_length=1, description="highway, city, or a .toml file, relative to the scenario's folder")
+        str,
+        Meta(min_length=1, description="road map: highway, city, or a .toml file, relative to the scenario's folder"),
     ]
-    speed_min_mps: Annotated[float, Meta(ge=0, le=1e6, description="the lowest speed")]
-    speed_max_mps: Annotated[
-        float, Meta(gt=0, le=1e6, description="the highest speed, where no limit of a road is lower")
-    ]
+    speed_min_mps: Annotated[float, Meta(ge=0, le=1e6, description="lowest speed")]
+    speed_max_mps: Annotated[float, Meta(gt=0, le=1e6, description="highest speed; the limit of a road may be lower")]
     # The framework names no value. With a tenth of the highest speed per second, a vehicle covers the whole range of
     # speeds within a minute, whatever the range.
     acceleration_mps2: (
-        Annotated[float, Meta(ge=0, le=1e6, description="at most; a tenth of speed_max_mps per second if absent")]
+        Annotated[
+            float,
+            Meta(ge=0, le=1e6, description="largest change of speed in a second; a tenth of speed_max_mps if absent"),
+        ]
         | None
     ) = None
     safety_m: (
-        Annotated[float, Meta(ge=0, le=1e6, description="the distance kept in a lane; the map's if absent")] | None
+        Annotated[
+            float,
+            Meta(ge=0, le=1e6, description="distance to the vehicle ahead in the lane; that of the map if absent"),
+        ]
+        | None
     ) = None
     # The framework's rule is "for all t". Between slots it only holds if vehicles slow down in time.
     safety_rule: Annotated[
         Literal["continuous", "sampled"],
-        Meta(description="safety distance kept at all times, or only looked at when a slot begins"),
+        Meta(description="continuous: the distance is kept at all times; sampled: checked at the start of a slot"),
     ] = "continuous"
     # [IMPORTANT] Speeds change in steps of one second.
-    slot_s: Annotated[float, Meta(gt=0, le=1e6, description="how long a speed lasts")] = 1.0
+    slot_s: Annotated[float, Meta(gt=0, le=1e6, description="time between two changes of speed")] = 1.0
 
     def __post_init__(self) -> None:
         if self.speed_min_mps > self.speed_max_mps:

@@ -254,10 +254,15 @@ class Sumo(MovementFormat, frozen=True, kw_only=True):
     name: ClassVar[str] = "sumo"
     summary: ClassVar[str] = "play floating car data of SUMO (FCD, XML or gzip); vehicles come and go"
 
-    persons: Annotated[bool, Meta(description="people on foot and containers are nodes too")] = False
-    first: Annotated[bool, Meta(description="of more vehicles than nodes, take the first instead of refusing")] = False
+    persons: Annotated[bool, Meta(description="persons and containers are nodes too")] = False
+    first: Annotated[
+        bool, Meta(description="use the first vehicles of a file with more vehicles than nodes; else it is rejected")
+    ] = False
     map: (
-        Annotated[str, Meta(min_length=1, description="the roads for protocols: highway, city, or a .toml file")] | None
+        Annotated[
+            str, Meta(min_length=1, description="road map for protocols that need one: highway, city, or a .toml file")
+        ]
+        | None
     ) = None
 
     def with_files(self, change: Callable[[str], str]) -> Self:

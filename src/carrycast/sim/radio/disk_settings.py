@@ -9,21 +9,24 @@ from carrycast.sim.radio.radio import Radio, RadioContext
 
 
 class DiskRadio(Radio, frozen=True, kw_only=True):
-    """Settings of the disk radio."""
+    """A radio without interference: every node within range receives."""
 
     name: ClassVar[str] = "disk"
     summary: ClassVar[str] = "every node within range receives; no interference"
 
     range_m: Annotated[float, Meta(gt=0, le=1e9, description="two nodes are linked up to this distance")] = 250.0
-    delay_s: Annotated[float, Meta(ge=0, le=3600, description="from the end of a transmission to its reception")] = (
-        0.001
-    )
+    delay_s: Annotated[
+        float, Meta(ge=0, le=3600, description="time from the end of a transmission to its reception")
+    ] = 0.001
     rate_bps: (
-        Annotated[float, Meta(ge=1, le=1e12, description="bits per second; without it frames take no time")] | None
+        Annotated[float, Meta(ge=1, le=1e12, description="bit rate; if absent, frames take no time and never queue")]
+        | None
     ) = None
-    queue: Annotated[int, Meta(ge=1, le=1_000_000, description="frames that may wait for the one being sent")] = 50
+    queue: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="largest number of waiting frames; more are dropped as queue_full")
+    ] = 50
     loss: Annotated[float, Meta(ge=0, lt=1, description="probability that a receiver misses a frame")] = 0.0
-    retries: Annotated[int, Meta(ge=0, le=100, description="how often a lost unicast is repeated")] = 3
+    retries: Annotated[int, Meta(ge=0, le=100, description="largest number of retransmissions of a lost unicast")] = 3
 
     def medium(self, context: RadioContext) -> Medium:
         """Create a `DiskMedium`. The import is here because its module, which is compiled, imports this one."""

@@ -129,49 +129,69 @@ INTERFERENCE_RANGES = 10 ** (CAPTURE_DB / 40)
 
 
 class CsmaRadio(Radio, frozen=True, kw_only=True):
-    """Settings of the CSMA radio. A setting that is not given has the preset's value."""
+    """A radio with the medium access of IEEE 802.11. A setting that is not given has the value of the preset."""
 
     name: ClassVar[str] = "csma"
     summary: ClassVar[str] = "802.11 DCF: carrier sense, backoff, collisions, acknowledgements"
     needs_positions: ClassVar[bool] = True
 
-    preset: Annotated[Literal["802.11b", "ns2"], Meta(description="where the numbers come from")] = "802.11b"
+    preset: Annotated[Literal["802.11b", "ns2"], Meta(description="set of default values")] = "802.11b"
     range_m: Annotated[Meters, Meta(description="frames can be read up to this distance")] = 250.0
-    cs_range_m: (
-        Annotated[Meters, Meta(description="carriers are sensed up to here; 2.2 ranges if not given")] | None
-    ) = None
+    cs_range_m: Annotated[Meters, Meta(description="carrier sense distance; 2.2 ranges if absent")] | None = None
     interference_range_m: (
-        Annotated[Meters, Meta(description="frames from up to here spoil others; 1.78 ranges if not given")] | None
+        Annotated[
+            Meters, Meta(description="distance of interference; 1.78 ranges, or cs_range_m with capture, if absent")
+        ]
+        | None
     ) = None
     capture_db: (
-        Annotated[float, Meta(ge=0, le=100, description="a frame so much stronger survives; 0 for never")] | None
+        Annotated[
+            float,
+            Meta(ge=0, le=100, description="a frame survives an overlapping one that is this much weaker; 0: never"),
+        ]
+        | None
     ) = None
-    path_exponent: (
-        Annotated[float, Meta(ge=1, le=8, description="power falls with this power of the distance")] | None
+    path_exponent: Annotated[float, Meta(ge=1, le=8, description="exponent of the path loss, for capture")] | None = (
+        None
+    )
+    data_rate_bps: Annotated[Rate, Meta(description="bit rate of unicast data")] | None = None
+    basic_rate_bps: Annotated[Rate, Meta(description="bit rate of broadcasts, RTS, CTS and ACK")] | None = None
+    plcp_us: (
+        Annotated[int, Meta(ge=0, le=10_000, description="time of preamble and header; 96 for the short preamble")]
+        | None
     ) = None
-    data_rate_bps: Annotated[Rate, Meta(description="of unicast data")] | None = None
-    basic_rate_bps: Annotated[Rate, Meta(description="of broadcasts and control frames")] | None = None
-    plcp_us: Annotated[int, Meta(ge=0, le=10_000, description="preamble and header of a frame")] | None = None
-    slot_us: Micros | None = None
-    sifs_us: Micros | None = None
-    cw_min: Annotated[Window, Meta(description="the first backoff is 0 to this many slots")] | None = None
-    cw_max: Annotated[Window, Meta(description="doubling after failures ends here")] | None = None
-    retry_limit: Annotated[Tries, Meta(description="how often a unicast, or its RTS, is sent at most")] | None = None
-    long_retry_limit: Annotated[Tries, Meta(description="the same for data behind an RTS")] | None = None
+    slot_us: Annotated[Micros, Meta(description="slot time")] | None = None
+    sifs_us: Annotated[Micros, Meta(description="SIFS; DIFS is SIFS and two slots")] | None = None
+    cw_min: Annotated[Window, Meta(description="smallest contention window, in slots")] | None = None
+    cw_max: Annotated[Window, Meta(description="largest contention window, in slots")] | None = None
+    retry_limit: (
+        Annotated[Tries, Meta(description="largest number of transmissions of a unicast or its RTS")] | None
+    ) = None
+    long_retry_limit: (
+        Annotated[Tries, Meta(description="largest number of transmissions of data after an RTS")] | None
+    ) = None
     rts_threshold_bytes: (
-        Annotated[int, Meta(ge=0, le=65535, description="larger unicast frames ask with an RTS first")] | None
+        Annotated[
+            int, Meta(ge=0, le=65535, description="unicast frames with more bytes, with headers, send an RTS first")
+        ]
+        | None
     ) = None
-    overhead_bytes: Annotated[int, Meta(ge=0, le=1000, description="headers that a message gets on the air")] | None = (
-        None
-    )
-    queue: Annotated[int, Meta(ge=1, le=1_000_000, description="frames that wait behind the one being sent")] | None = (
-        None
-    )
-    routing_first: Annotated[bool, Meta(description="routers' own messages go ahead of all that waits")] | None = None
-    eifs: Annotated[bool, Meta(description="wait longer after a frame that could not be read")] | None = None
-    busy_slot_counts: Annotated[bool, Meta(description="Bianchi's slot rule")] | None = None
-    sense_us: Annotated[Micros, Meta(description="how long a transmission goes unnoticed")] | None = None
-    timeout_us: Annotated[int, Meta(ge=0, le=1_000_000, description="wait for a CTS or an ACK")] | None = None
+    overhead_bytes: Annotated[int, Meta(ge=0, le=1000, description="bytes of headers for each message")] | None = None
+    queue: Annotated[int, Meta(ge=1, le=1_000_000, description="largest number of waiting frames")] | None = None
+    routing_first: (
+        Annotated[bool, Meta(description="messages of the router itself are sent before waiting frames")] | None
+    ) = None
+    eifs: Annotated[bool, Meta(description="wait EIFS instead of DIFS after an unreadable frame")] | None = None
+    busy_slot_counts: (
+        Annotated[bool, Meta(description="slot rule of Bianchi's model: a busy period counts as a slot")] | None
+    ) = None
+    sense_us: Annotated[Micros, Meta(description="time until other nodes sense a transmission")] | None = None
+    timeout_us: (
+        Annotated[
+            int, Meta(ge=0, le=1_000_000, description="wait for a CTS or an ACK; SIFS, the answer and a slot if absent")
+        ]
+        | None
+    ) = None
 
     def __post_init__(self) -> None:
         if self.cs_m < self.range_m:
