@@ -19,7 +19,7 @@ MAX_NODES = 4000
 # As for random waypoint: with more legs, area and speeds are probably in different units.
 MAX_LEGS = 50_000_000
 
-Speed = Annotated[float, Meta(gt=0, le=1e6, description="meters per second")]
+Speed = Annotated[float, Meta(gt=0, le=1e6)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Squares = Annotated[int, Meta(ge=1, le=1000)]
 
