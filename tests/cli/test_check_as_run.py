@@ -19,7 +19,7 @@ PLAIN: dict[str, object] = {
     "subscribe": [{}],
     "publish": [{"count": 1}],
 }
-STATION = {"id": "p", "function": "processors.py:same", "nodes": "all"}
+STATION = {"id": "p", "function": "processors.py:copy_attributes", "nodes": "all"}
 
 
 def publishing(attributes: object) -> dict[str, object]:

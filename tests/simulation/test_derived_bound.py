@@ -29,7 +29,7 @@ def _table(protocol: str, most: int) -> dict[str, object]:
         "protocol": {"name": protocol},
         "subscribe": [{}],
         "publish": [{"count": 20, "attributes": {"topic": 1}}],
-        "processors": [{"id": id, "function": f"{FUNCTIONS}:twice", "nodes": "all"} for id in ("p", "q")],
+        "processors": [{"id": id, "function": f"{FUNCTIONS}:split_in_two", "nodes": "all"} for id in ("p", "q")],
         "computer": {"max_derived_events": most},
     }
 
@@ -43,7 +43,9 @@ def test_a_run_whose_processors_multiply_events_ends_with_one_line_that_says_why
 def test_a_run_may_make_exactly_as_many_as_it_is_allowed() -> None:
     """One node, so that each of three events is made into two and no more: six are allowed, five are not."""
     table = {**_table("processor_flooding", 6), "nodes": 1, "publish": [{"count": 3}]}
-    table["processors"] = [{"id": "p", "function": f"{FUNCTIONS}:twice", "nodes": "all", "filter": "part is null"}]
+    table["processors"] = [
+        {"id": "p", "function": f"{FUNCTIONS}:split_in_two", "nodes": "all", "filter": "part is null"}
+    ]
     assert run(parse_scenario(table, "six"), 1).metrics["published"] == 9
     with pytest.raises(WorkError, match="more than 5 events"):
         run(parse_scenario({**table, "computer": {"max_derived_events": 5}}, "five"), 1)

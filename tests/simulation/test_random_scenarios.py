@@ -11,8 +11,8 @@ import pytest
 from carrycast.core.protocol.registry import protocol_names
 from carrycast.sim.scenario.faults import Fault
 from carrycast.sim.testing.fuzz import FuzzCase, WorkerPair, draw_case, load_case, shrink_case
-from carrycast.sim.testing.fuzz.case import toml_text
-from carrycast.sim.testing.fuzz.spoiled import HOSTILE
+from carrycast.sim.testing.fuzz.case import format_toml
+from carrycast.sim.testing.fuzz.scenarios import HOSTILE_VALUES
 
 SEED = 7
 CHUNKS, CHUNK = 4, 75
@@ -22,9 +22,9 @@ CHUNKS, CHUNK = 4, 75
 def test_random_scenarios_run_alike_twice_or_are_refused_in_one_line(chunk: int) -> None:
     """In two processes with different hash seeds, levels of trace and ways through the engine, under all checkers."""
     delivered = ran = 0
-    with WorkerPair(chunk) as lane:
+    with WorkerPair(chunk) as pair:
         for index in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-            verdict = lane.judge_drawn(SEED, index)
+            verdict = pair.judge_drawn(SEED, index)
             replay = f"python -m carrycast.sim.testing.fuzz --seed {SEED} --first {index} --count 1"
             assert verdict.status != "failed", f"{verdict.text}; shrink it with: {replay}"
             ran += verdict.status == "same"
@@ -49,14 +49,14 @@ def test_a_case_is_the_same_after_it_was_written(tmp_path: Path) -> None:
     for index in range(100):
         case = draw_case(SEED, index)
         path = case.write(tmp_path / str(index))
-        assert repr(load_case(path, case.seed).tables) == repr(tomllib.loads(toml_text(case.tables)))
+        assert repr(load_case(path, case.seed).tables) == repr(tomllib.loads(format_toml(case.tables)))
         if "nan" not in repr(case.tables):
-            assert tomllib.loads(toml_text(case.tables)) == case.tables
+            assert tomllib.loads(format_toml(case.tables)) == case.tables
 
 
 def test_every_hostile_value_can_be_written() -> None:
-    for value in HOSTILE:
-        assert repr(tomllib.loads(toml_text({"a": value, "b": [{"c": value}]}))) == repr(
+    for value in HOSTILE_VALUES:
+        assert repr(tomllib.loads(format_toml({"a": value, "b": [{"c": value}]}))) == repr(
             {"a": value, "b": [{"c": value}]}
         )
 
@@ -78,14 +78,14 @@ WRONG: dict[str, object] = {
 
 def test_a_failure_is_found_named_and_shrunk(tmp_path: Path) -> None:
     """Events that are forgotten at once are delivered twice; what has nothing to do with that is left out."""
-    with WorkerPair() as lane:
+    with WorkerPair() as pair:
         case = FuzzCase(WRONG, {}, 1)
-        verdict = lane.judge(case)
+        verdict = pair.judge(case)
         assert (verdict.status, verdict.kind) == ("failed", "checker")
-        small = shrink_case(case, lambda one: lane.judge(one).signature == verdict.signature, attempts=60)
-        assert lane.judge(small).signature == verdict.signature
+        small = shrink_case(case, lambda one: pair.judge(one).signature == verdict.signature, attempts=60)
+        assert pair.judge(small).signature == verdict.signature
     assert {"faults", "discovery"}.isdisjoint(small.tables)
-    assert len(toml_text(small.tables)) < len(toml_text(case.tables))
+    assert len(format_toml(small.tables)) < len(format_toml(case.tables))
     path = small.write(tmp_path)
     command = [sys.executable, "-m", "carrycast.sim.testing.fuzz", "--replay", str(path), "--run-seed", "1"]
     replayed = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -97,13 +97,13 @@ def test_a_run_that_takes_too_long_and_one_that_takes_too_much_memory_are_failur
     plain = {key: value for key, value in WRONG.items() if key not in ("protocol", "faults")}
     slow = {**plain, "protocol": {"name": "flooding"}, "publish": [{"count": 200_000}]}
     large = {**plain, "protocol": {"name": "flooding"}, "publish": [{"count": 4000, "payload_bytes": 1 << 20}]}
-    with WorkerPair(limit_s=1.0) as lane:
-        assert lane.judge(FuzzCase(slow, {}, 1)).kind == "too_long"
-        verdict = lane.judge(FuzzCase(large, {}, 1))
+    with WorkerPair(limit_s=1.0) as pair:
+        assert pair.judge(FuzzCase(slow, {}, 1)).kind == "too_long"
+        verdict = pair.judge(FuzzCase(large, {}, 1))
         assert verdict.status == "failed"
         # The process that met it goes on.
         good = {**plain, "protocol": {"name": "flooding"}}
-        assert lane.judge(FuzzCase(good, {}, 1)).status == "same"
+        assert pair.judge(FuzzCase(good, {}, 1)).status == "same"
 
 
 def test_a_campaign_goes_on_where_it_was_stopped(tmp_path: Path) -> None:

@@ -170,13 +170,21 @@ def test_an_aggregate_of_inputs_with_large_sequences_has_a_valid_sequence() -> N
     assert (message.sequence, message.counter) == ((1 << 62) + 2, (1 << 62) + 2)
 
 
-@pytest.mark.parametrize("functions", [("same",), ("other_topic", "other_topic", "other_topic"), ("joined", "same")])
+@pytest.mark.parametrize(
+    "functions",
+    [("copy_attributes",), ("change_topic", "change_topic", "change_topic"), ("join_events", "copy_attributes")],
+)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_result_that_equals_its_own_input_is_not_announced(functions: tuple[str, ...], seed: int) -> None:
     """If ids are hashes of the content alone, a processor whose result equals its input announces its input again, and
     three processors that rotate topics do so together."""
     processors = [
-        {"id": f"p{place}", "function": f"{FUNCTIONS}:{name}", "nodes": "all", "inputs": 2 if name == "joined" else 1}
+        {
+            "id": f"p{place}",
+            "function": f"{FUNCTIONS}:{name}",
+            "nodes": "all",
+            "inputs": 2 if name == "join_events" else 1,
+        }
         for place, name in enumerate(functions)
     ]
     table = {

@@ -1,4 +1,6 @@
-"""Random scenarios: drawn from the declared types of all settings, run twice, compared, and shrunk where they fail.
+"""Fuzzing with random scenarios. Each is drawn from the declared types of all settings, run twice, and compared.
+
+A failing scenario is shrunk.
 
 `python -m carrycast.sim.testing.fuzz --count 10000 --seed 1 --workers 2 --resume build/fuzz.jsonl`
 """

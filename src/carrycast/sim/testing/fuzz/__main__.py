@@ -20,8 +20,8 @@ COMMAND = "python -m carrycast.sim.testing.fuzz"
 
 
 def main() -> int:
-    """0 if nothing failed, else 1."""
-    arguments = _arguments()
+    """Run the command; return 1 if a case failed, else 0."""
+    arguments = _parse_arguments()
     if arguments.replay is not None:
         return _replay(arguments.replay, arguments.run_seed, arguments.limit)
     campaign = Campaign(arguments)
@@ -30,7 +30,7 @@ def main() -> int:
     return campaign.report()
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Run random scenarios, each twice, and compare.")
     parser.add_argument("--count", type=int, default=300, help="how many scenarios (default 300)")
     parser.add_argument("--first", type=int, default=0, help="the number of the first (default 0)")
@@ -47,15 +47,17 @@ def _arguments() -> argparse.Namespace:
 
 
 def _replay(path: Path, seed: int, limit_s: float) -> int:
-    with WorkerPair(limit_s=limit_s) as lane:
-        verdict = lane.judge(load_case(path, seed))
+    with WorkerPair(limit_s=limit_s) as pair:
+        verdict = pair.judge(load_case(path, seed))
     print(msgspec.json.encode(verdict).decode())
     return int(verdict.status == "failed")
 
 
 class Campaign:
-    """Many cases on several lanes; results go to a file, a line each. What is in it is not run again, unless it failed:
-    what failed may be mended."""
+    """Runs many cases on several pairs of workers, and appends each result to a file.
+
+    Cases that the file already has are skipped, except failed ones, which may have been fixed.
+    """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
@@ -74,18 +76,18 @@ class Campaign:
         self._left = sum(index not in self._found for index in wanted)
 
     def run(self, file: TextIO) -> None:
-        """Everything that is not done yet."""
-        lanes = [
+        """Run all cases that the file does not have."""
+        threads = [
             threading.Thread(target=self._work, args=(number, file), daemon=True)
             for number in range(self._arguments.workers)
         ]
-        for lane in lanes:
-            lane.start()
-        for lane in lanes:
-            lane.join()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     def report(self) -> int:
-        """The summary on standard output; 1 if something failed."""
+        """Print the summary; return 1 if a case failed."""
         counts = Counter(verdict.status for verdict in self._found.values())
         ran = [verdict for verdict in self._found.values() if verdict.status == "same"]
         delivering = sum(verdict.delivered > 0 for verdict in ran)
@@ -102,14 +104,14 @@ class Campaign:
             print(f"failed {times} times: {signature}")
         return int(counts["failed"] > 0)
 
-    def _next(self) -> int | None:
+    def _take_next(self) -> int | None:
         with self._lock:
             return next(self._todo, None)
 
     def _work(self, number: int, file: TextIO) -> None:
-        with WorkerPair(number, self._arguments.limit) as lane:
-            while (index := self._next()) is not None:
-                verdict = lane.judge_drawn(self._arguments.seed, index)
+        with WorkerPair(number, self._arguments.limit) as pair:
+            while (index := self._take_next()) is not None:
+                verdict = pair.judge_drawn(self._arguments.seed, index)
                 with self._lock:
                     self._found[index] = verdict
                     self._left -= 1
@@ -123,13 +125,13 @@ class Campaign:
                 if verdict.status == "failed":
                     print(f"scenario {index} failed: {verdict.text}", flush=True)
                 if is_new:
-                    self._shrink(lane, index, verdict)
+                    self._shrink(pair, index, verdict)
 
-    def _shrink(self, lane: WorkerPair, index: int, verdict: FuzzVerdict) -> None:
+    def _shrink(self, pair: WorkerPair, index: int, verdict: FuzzVerdict) -> None:
         def fails(candidate: FuzzCase) -> bool:
-            return lane.judge(candidate).signature == verdict.signature
+            return pair.judge(candidate).signature == verdict.signature
 
-        # Each attempt at a run that takes too long takes as long.
+        # Each attempt takes as long as the failed run itself.
         attempts = ATTEMPTS if verdict.kind not in ("too_long", "died") else 12
         small = shrink_case(draw_case(self._arguments.seed, index), fails, attempts)
         path = small.write(self._arguments.failures / f"{self._arguments.seed}-{index}")

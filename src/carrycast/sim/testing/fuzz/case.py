@@ -1,4 +1,4 @@
-"""One random scenario as a value: its tables, the files beside it, and the seed of its runs."""
+"""One fuzz case: the tables of a scenario, the files that it names, and the seed of its runs."""
 
 import math
 import re
@@ -15,26 +15,26 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class FuzzCase(msgspec.Struct, frozen=True):
-    """A scenario to run. `files` are those that it names, by name; the processors' file comes by itself."""
+    """A scenario to run. `files` maps the names of its files to their content, except the file of processors."""
 
     tables: dict[str, object]
     files: dict[str, str]
     seed: int
 
     def write(self, folder: Path) -> Path:
-        """The scenario's file in a folder, with all that it needs."""
+        """Write the scenario and its files into a folder; return the scenario's file."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in self.files.items():
             (folder / name).write_text(text, "utf-8")
         if "processors" in self.tables:
             (folder / PROCESSORS).write_text(Path(__file__).with_name(PROCESSORS).read_text("utf-8"), "utf-8")
         path = folder / SCENARIO
-        path.write_text(toml_text(self.tables), "utf-8")
+        path.write_text(format_toml(self.tables), "utf-8")
         return path
 
 
 def load_case(path: Path, seed: int) -> FuzzCase:
-    """A case from a scenario's file, such as one that a failure left."""
+    """Load a case from a scenario file, such as one that a failed case left behind."""
     tables = read_toml(path)
     files = {
         other.name: other.read_text("utf-8")
@@ -44,39 +44,41 @@ def load_case(path: Path, seed: int) -> FuzzCase:
     return FuzzCase(tables, files, seed)
 
 
-def toml_text(tables: Mapping[str, object]) -> str:
-    """Tables as TOML: plain values first, then a section for each table and each entry of a list of tables."""
+def format_toml(tables: Mapping[str, object]) -> str:
+    """Format tables as TOML: plain values, then a section for each table and each entry of a list of tables."""
     plain, sections = [], []
     for key, value in tables.items():
         if isinstance(value, Mapping):
-            sections.append(_section(f"[{_key(key)}]", value))
+            sections.append(_format_section(f"[{_format_key(key)}]", value))
         elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
-            sections += [_section(f"[[{_key(key)}]]", item) for item in value]
+            sections += [_format_section(f"[[{_format_key(key)}]]", item) for item in value]
         else:
-            plain.append(f"{_key(key)} = {toml_value(value)}")
+            plain.append(f"{_format_key(key)} = {format_value(value)}")
     return "\n".join(plain) + "\n" + "".join(sections)
 
 
-def _section(head: str, table: Mapping[str, object]) -> str:
-    return "\n".join(["", head, *(f"{_key(key)} = {toml_value(value)}" for key, value in table.items())]) + "\n"
+def _format_section(head: str, table: Mapping[str, object]) -> str:
+    return (
+        "\n".join(["", head, *(f"{_format_key(key)} = {format_value(value)}" for key, value in table.items())]) + "\n"
+    )
 
 
-def toml_value(value: object) -> str:
-    """A value on one line."""
+def format_value(value: object) -> str:
+    """Format a value on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return _string(value)
+        return _format_string(value)
     if isinstance(value, float):
-        return _float(value)
+        return _format_float(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(key)} = {toml_value(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_format_key(key)} = {format_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(toml_value, value)) + "]"
+        return "[" + ", ".join(map(format_value, value)) + "]"
     return str(value)
 
 
-def _float(value: float) -> str:
+def _format_float(value: float) -> str:
     if math.isnan(value):
         return "nan"
     if math.isinf(value):
@@ -85,12 +87,12 @@ def _float(value: float) -> str:
     return text if re.search(r"[.e]", text) else f"{text}.0"
 
 
-def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _string(key)
+def _format_key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _format_string(key)
 
 
-def _string(text: str) -> str:
-    def escaped(match: re.Match[str]) -> str:
+def _format_string(text: str) -> str:
+    def escape(match: re.Match[str]) -> str:
         return f"\\u{ord(match[0]):04x}" if match[0] not in '"\\' else f"\\{match[0]}"
 
-    return '"' + re.sub(r'["\\\x00-\x1f\x7f]', escaped, text) + '"'
+    return '"' + re.sub(r'["\\\x00-\x1f\x7f]', escape, text) + '"'

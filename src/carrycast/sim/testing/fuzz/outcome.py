@@ -1,4 +1,4 @@
-"""One run of a case, in one of two conditions that must not make a difference, and what came of it."""
+"""One run of a case under one of two conditions, and its outcome. The condition must not change the results."""
 
 import hashlib
 import json
@@ -18,54 +18,54 @@ from carrycast.sim.testing.fuzz.case import FuzzCase
 from carrycast.trace import Level
 
 PLAIN = "plain"
-"""Checked first, then run with metrics alone, its contacts computed by the run, messages handed on as objects."""
+"""The case is checked first and runs with metrics only. It computes its contacts and passes messages as objects."""
 OTHER = "other"
-"""The full trace, contacts from the cache, every reception through bytes, the run in 500 steps."""
+"""The case runs with the full trace, cached contacts, every message encoded and decoded, and progress reports."""
 
 
 class FuzzOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a run: `ran`, `refused` or `failed`."""
+    """The outcome of a run. `status` is `ran`, `refused` or `failed`."""
 
     status: str
     text: str = ""
-    """What the refusal or the failure said."""
+    """The message of the refusal or failure."""
     kind: str = ""
-    """Of a failure: `exception`, `checker`, `disagree`, `refusal`, `too_long`, `died`, `difference`."""
+    """The kind of a failure: `exception`, `checker`, `disagree`, `refusal`, `too_long`, `died`, `difference`."""
     signature: str = ""
-    """The same for failures of the same cause, as far as one can tell."""
+    """A text that is the same for failures that probably have the same cause."""
     digest: str = ""
-    """Over fingerprint, metrics, samples and failed processors."""
+    """A hash of fingerprint, metrics, samples and failed processors."""
     delivered: float = 0.0
     protocol: str = ""
     cpu_s: float = 0.0
 
 
 class TooLongError(BaseException):
-    """The run has used its share of the processor. Nothing that catches errors may catch it."""
+    """The run has used up its CPU time. A BaseException, so that no handler of errors catches it."""
 
 
 def run_case(case: FuzzCase, condition: str, folder: Path, limit_s: float) -> FuzzOutcome:
-    """Write a case into a folder and run it, at most so many seconds of the processor."""
+    """Write a case into a folder and run it, for at most `limit_s` seconds of CPU time."""
     begin_s = time.process_time()
-    signal.signal(signal.SIGPROF, _end)
+    signal.signal(signal.SIGPROF, _raise_too_long)
     signal.setitimer(signal.ITIMER_PROF, limit_s)
     try:
-        found = _outcome(case, condition, folder)
+        found = _check_and_run(case, condition, folder)
     except TooLongError:
         text = f"more than {limit_s:g} s of the processor"
         found = FuzzOutcome(status="failed", kind="too_long", text=text, signature="too_long")
     except MemoryError as error:
-        found = _failed("exception", error)
+        found = _report_failure("exception", error)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
     return msgspec.structs.replace(found, cpu_s=time.process_time() - begin_s)
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _raise_too_long(number: int, frame: FrameType | None) -> None:
     raise TooLongError
 
 
-def _outcome(case: FuzzCase, condition: str, folder: Path) -> FuzzOutcome:
+def _check_and_run(case: FuzzCase, condition: str, folder: Path) -> FuzzOutcome:
     try:
         scenario = load_scenario(case.write(folder))
         scenario.make_stack_plan()
@@ -73,26 +73,26 @@ def _outcome(case: FuzzCase, condition: str, folder: Path) -> FuzzOutcome:
         if condition == PLAIN:
             check_run(scenario, case.seed)
     except UserError as error:
-        return _refused(error)
+        return _report_refusal(error)
     except Exception as error:
-        return _failed("exception", error)
+        return _report_failure("exception", error)
     try:
-        return _ran(scenario, case.seed, condition)
+        return _run_scenario(scenario, case.seed, condition)
     except UserError as error:
-        # In the other condition nobody has checked it, and the two outcomes are compared.
-        return _failed("disagree", error) if condition == PLAIN else _refused(error)
+        # The other condition skips the check, so a refusal there is compared with that of the first.
+        return _report_failure("disagree", error) if condition == PLAIN else _report_refusal(error)
     except DerivedEventsError as error:
-        # The bound that keeps a run from multiplying events for ever has done its work.
+        # The run reached the bound on derived events, as it should.
         return FuzzOutcome(
             status="ran", text=str(error), digest=str(error), protocol=scenario.make_stack_plan().protocol.name
         )
     except ViolationError as error:
-        return _failed("checker", error)
+        return _report_failure("checker", error)
     except Exception as error:
-        return _failed("exception", error)
+        return _report_failure("exception", error)
 
 
-def _ran(scenario: Scenario, seed: int, condition: str) -> FuzzOutcome:
+def _run_scenario(scenario: Scenario, seed: int, condition: str) -> FuzzOutcome:
     if condition == PLAIN:
         done = run(scenario, seed, Level.METRICS)
     else:
@@ -108,21 +108,21 @@ def _ran(scenario: Scenario, seed: int, condition: str) -> FuzzOutcome:
     )
 
 
-def _refused(error: UserError) -> FuzzOutcome:
+def _report_refusal(error: UserError) -> FuzzOutcome:
     text = str(error)
     if "\n" in text or "\0" in text:
         return FuzzOutcome(status="failed", kind="refusal", text=repr(text), signature="refusal of several lines")
     return FuzzOutcome(status="refused", text=text)
 
 
-def _failed(kind: str, error: BaseException) -> FuzzOutcome:
+def _report_failure(kind: str, error: BaseException) -> FuzzOutcome:
     cause = error.__cause__ or error
     frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if "carrycast" in frame.filename]
     place = (
         f"{Path(frames[-1].filename).parent.name}/{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else ""
     )
     said = " ".join(str(error).split())
-    # Numbers and names of events differ from run to run; what is left is what went wrong.
+    # Numbers and names of events differ from run to run; the rest of the text identifies the failure.
     about = "" if kind == "exception" else re.sub(r"[\d.]+|\(.*?\)|[\w -]+/\w+/", "", said)[:120]
     return FuzzOutcome(
         status="failed", kind=kind, text=said[:600], signature=f"{kind} {type(cause).__name__} {place} {about}"

@@ -1,4 +1,4 @@
-"""Lanes: each has two worker processes with different hash seeds, and runs a case in both, one after the other."""
+"""Pairs of worker processes with different hash seeds. A pair runs a case in both and compares the outcomes."""
 
 import json
 import os
@@ -14,15 +14,15 @@ from carrycast.sim.testing.fuzz.case import FuzzCase
 from carrycast.sim.testing.fuzz.outcome import OTHER, PLAIN, FuzzOutcome
 
 LIMIT_S = 20.0
-"""Of the processor, for a case in one condition. Most take a tenth of a second."""
+"""The limit of CPU time of one run of a case. Most runs take a tenth of a second."""
 MEMORY_BYTES = 1_500_000_000
-"""Of address space. A worker that has imported everything and run thousands of cases takes a third of it."""
+"""The limit of a worker's address space. A worker that has run thousands of cases takes a third of it."""
 CASES_EACH = 400
-"""After so many a worker is replaced by a new one, so that nothing that piles up ends a later case."""
+"""Cases after which a worker is replaced, so that memory it has accumulated does not fail a later case."""
 
 
 class FuzzVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What two runs of a case say together."""
+    """The result of comparing two runs of a case."""
 
     status: str
     """`same`, `refused` or `failed`."""
@@ -35,7 +35,7 @@ class FuzzVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Worker:
-    """One process, started when it is first needed and again whenever it has ended."""
+    """One worker process. It is started on first use, and again after it has ended."""
 
     def __init__(self, condition: str, hash_seed: int, limit_s: float) -> None:
         self._condition = condition
@@ -45,10 +45,10 @@ class _Worker:
         self._done = 0
 
     def ask(self, order: dict[str, object]) -> FuzzOutcome:
-        """The outcome of a case; a process that dies or hangs is a failure of the case."""
+        """Run a case and return its outcome. If the process dies or hangs, the case has failed."""
         if self._process is None or self._done >= CASES_EACH:
             self.close()
-            self._process = self._started()
+            self._process = self._start()
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -57,7 +57,7 @@ class _Worker:
         try:
             process.stdin.write(json.dumps({**order, "condition": self._condition}) + "\n")
             process.stdin.flush()
-            # The machine may be busy: only a process that does nothing at all waits so long.
+            # The machine may be busy: a process that exceeds this generous limit hangs.
             if select.select([process.stdout], [], [], 30 * self._limit_s + 60)[0]:
                 answer = process.stdout.readline()
         except BrokenPipeError:
@@ -82,9 +82,9 @@ class _Worker:
             self._process = None
         self._done = 0
 
-    def _started(self) -> "subprocess.Popen[str]":
+    def _start(self) -> "subprocess.Popen[str]":
         command = [sys.executable, "-m", "carrycast.sim.testing.fuzz.worker", str(self._limit_s), str(MEMORY_BYTES)]
-        # Threads of numerical libraries would reserve memory and take the processor of others.
+        # Threads of numerical libraries would reserve memory and compete with other workers for CPU time.
         environment = {**os.environ, "PYTHONHASHSEED": str(self._hash_seed), "OPENBLAS_NUM_THREADS": "1"}
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=environment
@@ -92,7 +92,7 @@ class _Worker:
 
 
 class WorkerPair:
-    """Runs cases one at a time."""
+    """Two workers that run each case under different conditions, and compare."""
 
     def __init__(self, number: int = 0, limit_s: float = LIMIT_S) -> None:
         self._workers = [_Worker(PLAIN, 0, limit_s), _Worker(OTHER, 1 + number, limit_s)]
@@ -107,11 +107,11 @@ class WorkerPair:
             worker.close()
 
     def judge_drawn(self, seed: int, index: int) -> FuzzVerdict:
-        """A case of the generator; both processes draw it, so that a draw that depends on the process is found."""
+        """Run a case of the generator. Both processes draw it, so that a draw that depends on the process is found."""
         return self._run_twice({"drawn": [seed, index]})
 
     def judge(self, case: FuzzCase) -> FuzzVerdict:
-        """Any case."""
+        """Run a given case."""
         return self._run_twice({"case": {"tables": case.tables, "files": case.files, "seed": case.seed}})
 
     def _run_twice(self, order: dict[str, object]) -> FuzzVerdict:
@@ -120,17 +120,17 @@ class WorkerPair:
         cpu_s = plain.cpu_s + other.cpu_s
         for outcome in (plain, other):
             if outcome.status == "failed":
-                return _failure(outcome.kind, outcome.signature, outcome.text, cpu_s)
+                return _make_failure(outcome.kind, outcome.signature, outcome.text, cpu_s)
         if plain.status != other.status:
             text = f"{plain.status} {plain.text}, but {other.status} {other.text}"
-            return _failure("disagree", f"disagree {plain.status} {other.status}", text, cpu_s)
+            return _make_failure("disagree", f"disagree {plain.status} {other.status}", text, cpu_s)
         if plain.digest != other.digest:
-            return _failure("difference", "difference", f"{plain.text}, but {other.text}", cpu_s)
+            return _make_failure("difference", "difference", f"{plain.text}, but {other.text}", cpu_s)
         status = "refused" if plain.status == "refused" else "same"
         return FuzzVerdict(
             status=status, text=plain.text, delivered=plain.delivered, protocol=plain.protocol, cpu_s=cpu_s
         )
 
 
-def _failure(kind: str, signature: str, text: str, cpu_s: float) -> FuzzVerdict:
+def _make_failure(kind: str, signature: str, text: str, cpu_s: float) -> FuzzVerdict:
     return FuzzVerdict(status="failed", kind=kind, signature=signature, text=text, cpu_s=cpu_s)

@@ -1,4 +1,4 @@
-"""A failing case made small: whatever can be left out, or made less, without the failure going away."""
+"""Shrinks a failing case: leaves out or reduces values as long as it still fails."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -13,11 +13,11 @@ Path = tuple[str | int, ...]
 
 
 def shrink_case(case: FuzzCase, still_fails: Callable[[FuzzCase], bool], attempts: int = ATTEMPTS) -> FuzzCase:
-    """The smallest case that was found: of each round's candidates the first that still fails is taken."""
+    """Shrink a case in rounds. Each round takes the first candidate that still fails."""
     progress = True
     while progress:
         progress = False
-        for candidate in _candidates(case):
+        for candidate in _list_candidates(case):
             if attempts <= 0:
                 return case
             attempts -= 1
@@ -28,42 +28,42 @@ def shrink_case(case: FuzzCase, still_fails: Callable[[FuzzCase], bool], attempt
     return msgspec.structs.replace(case, files={name: case.files[name] for name in sorted(used)})
 
 
-def _candidates(case: FuzzCase) -> Iterator[FuzzCase]:
-    """From what leaves out most to what changes least."""
-    for path in sorted(_paths(case.tables), key=len):
+def _list_candidates(case: FuzzCase) -> Iterator[FuzzCase]:
+    """Yield smaller cases, from those that leave out most to those that change least."""
+    for path in sorted(_walk_paths(case.tables), key=len):
         if path[-1] not in _KEPT and not (len(path) == 1 and path[0] in ("mobility", "contacts")):
-            yield _changed(case, path, None)
-    for path in _paths(case.tables):
-        value = _at(case.tables, path)
+            yield _replace_value(case, path, None)
+    for path in _walk_paths(case.tables):
+        value = _find_value(case.tables, path)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         for smaller in (1, value // 2 if isinstance(value, int) else round(value / 2, 3), round(value, 1)):
             if abs(smaller) < abs(value) and smaller != value:
-                yield _changed(case, path, type(value)(smaller))
+                yield _replace_value(case, path, type(value)(smaller))
 
 
-def _paths(value: object, above: Path = ()) -> Iterator[Path]:
+def _walk_paths(value: object, above: Path = ()) -> Iterator[Path]:
     items: list[tuple[str | int, object]] = []
     if isinstance(value, dict):
         items = list(value.items())
     elif isinstance(value, list):
-        # Later entries first: those before them keep their places.
+        # Later entries first, so that removing one does not shift the others.
         items = list(reversed(list(enumerate(value))))
     for key, item in items:
         yield (*above, key)
-        yield from _paths(item, (*above, key))
+        yield from _walk_paths(item, (*above, key))
 
 
-def _at(value: object, path: Path) -> object:
+def _find_value(value: object, path: Path) -> object:
     for key in path:
         value = value[key]  # type: ignore[index]  # a path leads through tables and lists
     return value
 
 
-def _changed(case: FuzzCase, path: Path, value: object) -> FuzzCase:
-    """A copy with another value at a place, or with nothing there."""
+def _replace_value(case: FuzzCase, path: Path, value: object) -> FuzzCase:
+    """Return a copy with another value at a path; None removes the value."""
     tables = copy.deepcopy(case.tables)
-    holder = _at(tables, path[:-1])
+    holder = _find_value(tables, path[:-1])
     assert isinstance(holder, dict | list)
     if value is None:
         del holder[path[-1]]  # type: ignore[arg-type]

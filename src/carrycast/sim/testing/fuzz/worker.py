@@ -1,4 +1,4 @@
-"""A process that runs cases, one line of JSON each, and answers with a line for each. It is started by `Lane`."""
+"""A worker process of a `WorkerPair`: reads cases, one line of JSON each, and writes one line with each outcome."""
 
 import contextlib
 import gc
@@ -16,14 +16,14 @@ from carrycast.sim.testing.fuzz.outcome import run_case
 from carrycast.sim.testing.fuzz.scenarios import draw_case
 
 COLLECT_EVERY = 20
-"""Runs switch the collector off and leave cycles behind; to look for them takes longer than most runs."""
+"""Runs between garbage collections. Runs disable the collector, and one collection takes longer than most runs."""
 
 
 def main() -> None:
-    """Read orders until there are none."""
+    """Run the cases on standard input until it ends."""
     limit_s, memory_bytes = float(sys.argv[1]), int(sys.argv[2])
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    # What a case prints must not stand among the answers.
+    # The output of a case must not mix with the answers, so it goes to standard error.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for number, line in enumerate(sys.stdin):
@@ -39,6 +39,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Whoever asked may have been stopped meanwhile.
+    # The parent process may have been stopped meanwhile.
     with contextlib.suppress(BrokenPipeError):
         main()
