@@ -19,14 +19,14 @@ SEED = 1
 
 
 def events_of(scenario: Scenario) -> dict[str, Event]:
-    """What is published, by the name that traces have for it."""
+    """The published events, by their names in traces."""
     roles = {role: nodes for role, nodes in scenario.roles.items() if isinstance(nodes, list)}
     played = draw_workload(scenario.subscribe, scenario.publish, roles, scenario.nodes, scenario.duration_s, SEED)
     return {str(publish.event.id): publish.event for publish in played.publishes}
 
 
 def deliveries(outcome: RunResult) -> dict[str, set[int]]:
-    """Event -> the nodes that it was delivered to, its own not among them."""
+    """For each event, the nodes that it was delivered to, without its publisher."""
     found: dict[str, set[int]] = {}
     for row in outcome.trace.table().to_pylist():
         if row["kind"] == "deliver" and not row["event"].startswith(f"{row['node']}:"):

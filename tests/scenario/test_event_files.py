@@ -1,4 +1,4 @@
-"""Events from files: what is read, what is refused, and what a run makes of them."""
+"""Events from files: valid files, errors, and runs that publish them."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ EVENTS = [
 ]
 
 
-def written(folder: Path, text: str | bytes, suffix: str) -> Path:
+def write_events(folder: Path, text: str | bytes, suffix: str) -> Path:
     path = folder / f"events{suffix}"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
@@ -34,7 +34,7 @@ def written(folder: Path, text: str | bytes, suffix: str) -> Path:
 
 @pytest.mark.parametrize(("text", "suffix"), [(CSV, ".csv"), (JSONL, ".jsonl"), ("\ufeff" + CSV, ".csv")])
 def test_both_forms_say_the_same(tmp_path: Path, text: str, suffix: str) -> None:
-    found = read_events(written(tmp_path, text, suffix), 3)
+    found = read_events(write_events(tmp_path, text, suffix), 3)
     assert found == EVENTS
     assert [[type(value) for value in event.attributes.values()] for event in found] == [
         [float, str, bool],
@@ -45,12 +45,12 @@ def test_both_forms_say_the_same(tmp_path: Path, text: str, suffix: str) -> None
 
 def test_a_payload_may_be_bytes(tmp_path: Path) -> None:
     text = '{"time_s": 0, "payload_base64": "AP8="}\n'
-    assert read_events(written(tmp_path, text, ".jsonl"), 1)[0].payload == b"\x00\xff"
+    assert read_events(write_events(tmp_path, text, ".jsonl"), 1)[0].payload == b"\x00\xff"
 
 
 def test_an_empty_file_has_no_events(tmp_path: Path) -> None:
-    assert read_events(written(tmp_path, "", ".csv"), 1) == []
-    assert read_events(written(tmp_path, "\n", ".jsonl"), 1) == []
+    assert read_events(write_events(tmp_path, "", ".csv"), 1) == []
+    assert read_events(write_events(tmp_path, "\n", ".jsonl"), 1) == []
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_an_empty_file_has_no_events(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str | bytes, suffix: str, told: str) -> None:
-    path = written(tmp_path, text, suffix)
+    path = write_events(tmp_path, text, suffix)
     with pytest.raises(UserError) as refused:
         read_events(path, 3)
     assert str(refused.value).startswith(f"{path}{told}")
@@ -98,10 +98,10 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str | bytes, 
 def test_a_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_files, "MAX_FILE_EVENTS", 2)
     with pytest.raises(UserError, match=r"events.csv:5: more than 2 events"):
-        read_events(written(tmp_path, CSV, ".csv"), 3)
+        read_events(write_events(tmp_path, CSV, ".csv"), 3)
     monkeypatch.setattr(event_files, "MAX_LINE_BYTES", 20)
     with pytest.raises(UserError, match=r"events.csv:1: longer than 20 bytes"):
-        read_events(written(tmp_path, CSV, ".csv"), 3)
+        read_events(write_events(tmp_path, CSV, ".csv"), 3)
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_events_are_published_at_their_times_by_their_nodes(tmp_path: Path) -> None:
-    path = written(tmp_path, CSV, ".csv")
+    path = write_events(tmp_path, CSV, ".csv")
     entry = PublishEntry(nodes=[2], file=str(path), from_s=10.0, attributes={"topic": "rain", "wet": 7}, lease_s=9.0)
     played = draw_workload([], [entry], {}, 3, 11.5, 1).publishes
     assert [(time_s, event.id.source) for time_s, event in played] == [(10.5, 1), (11.0, 2)], "the third is too late"
@@ -123,14 +123,14 @@ def test_events_are_published_at_their_times_by_their_nodes(tmp_path: Path) -> N
 
 
 def test_a_run_reads_the_file_beside_its_scenario_and_depends_on_it(tmp_path: Path) -> None:
-    written(tmp_path, CSV, ".csv")
+    write_events(tmp_path, CSV, ".csv")
     scenario = line(base=str(tmp_path), publish=[{"file": "events.csv"}], subscribe=[{"nodes": [2], "filter": "wet"}])
     check_files(scenario)
     assert run(scenario, 1).metrics["published"] == 3
     before = input_digest(scenario)
-    written(tmp_path, CSV + "3,1,,,,\n", ".csv")
+    write_events(tmp_path, CSV + "3,1,,,,\n", ".csv")
     assert input_digest(scenario) != before
-    written(tmp_path, CSV + "3,7,,,,\n", ".csv")
+    write_events(tmp_path, CSV + "3,7,,,,\n", ".csv")
     with pytest.raises(UserError, match=r"events.csv:6: there is no node 7"):
         check_files(scenario)
 

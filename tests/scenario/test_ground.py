@@ -1,4 +1,4 @@
-"""A scenario that asks for positions, an area or a map where there are none is refused in one line."""
+"""A scenario that needs positions, an area or a map but has none is rejected in one line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Protocols and settings as people write them."""
+"""Protocols and settings in the syntax of the command line."""
 
 import subprocess
 import sys

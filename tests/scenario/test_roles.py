@@ -1,4 +1,4 @@
-"""Roles that lie within others or keep apart from them, and protocols that need some."""
+"""Roles that are subsets of others or disjoint from them, and protocols that need roles."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.simulation.worlds import line, register
 
 
 class Brokers(Protocol):
-    """Needs brokers, and whatever role its settings name."""
+    """Needs the role of brokers, and the roles that its settings name."""
 
     class Knobs(Settings, frozen=True):
         extra: str = ""
@@ -124,7 +124,7 @@ def test_a_protocol_is_refused_in_a_scenario_without_the_roles_that_it_needs(mon
 
 
 def test_topics_that_nodes_of_a_role_hold_need_some() -> None:
-    """Else every event would be dropped for want of a holder, and nobody would say why."""
+    """Otherwise every event would be dropped because there is no holder, without an explanation."""
     with pytest.raises(UserError, match="topic_holder needs nodes with the role cluster_head; there are cluster-head"):
         line(protocol={"name": "topic_holder", "role": "cluster_head"}, roles={"cluster-head": [1]})
     line(protocol={"name": "topic_holder", "role": "cluster_head"}, roles={"cluster_head": [1]})

@@ -1,4 +1,4 @@
-"""A protocol brings its own router; a scenario, or the protocol's own table, may put another in its place."""
+"""A protocol has a default router; the scenario or the protocol's table may choose another."""
 
 import sys
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from tests.pipeline.scenarios import tiny
 
 
 class Routed(Protocol, UsesRouter):
-    """It says through which router it sends, and a variant says otherwise."""
+    """Names its router; one variant names another."""
 
     name = "routed"
     router = "aodv"
@@ -34,7 +34,7 @@ class Routed(Protocol, UsesRouter):
 
 
 class Listening(Routed):
-    """It also wants to be told of links."""
+    """Also handles links."""
 
     name = "listening"
 
@@ -57,7 +57,7 @@ def plan(protocol: dict[str, object], **tables: object) -> StackPlan:
 
 
 def router(protocol: dict[str, object], **tables: object) -> tuple[str, dict[str, object]]:
-    """Its name, and how it differs from one as it comes."""
+    """The name of the router, and its settings that differ from the defaults."""
     found = plan(protocol, **tables)
     assert found.router is not None
     assert found.router_settings is not None

@@ -1,4 +1,4 @@
-"""Scenario files: what is wrong is told in one line with file, place and what is allowed."""
+"""Scenario files: each error is one line with the file, the key and the allowed values."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ NAMES = ", ".join(protocol_names())
 
 
 def complaint(tmp_path: Path, text: str) -> str:
-    """What loading says, with the name of the file as FILE."""
+    """The error of loading a scenario, with the name of the file replaced by FILE."""
     path = tmp_path / "walk.toml"
     path.write_text(text)
     with pytest.raises(UserError) as caught:

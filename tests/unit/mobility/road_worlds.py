@@ -1,4 +1,4 @@
-"""What the tests of vehicles share: maps written to a folder, and how vehicles move in all legs of a run."""
+"""Helpers for tests of vehicles: map files, and assertions about all legs of a run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,7 +28,7 @@ def map_file(folder: Path, nodes: Mapping[str, tuple[float, float]], roads: list
 
 
 def assert_legs_join(there: Trajectories, duration_s: float) -> None:
-    """Everybody is there for the whole run and never leaps."""
+    """Every vehicle is present for the whole run and never jumps."""
     lasting_s = there.end_s - there.start_s
     end_x_m, end_y_m = there.x_m + there.vx_mps * lasting_s, there.y_m + there.vy_mps * lasting_s
     for node in range(there.nodes):
@@ -40,7 +40,7 @@ def assert_legs_join(there: Trajectories, duration_s: float) -> None:
 
 
 def assert_on_roads(there: Trajectories, map: RoadMap) -> None:
-    """Both ends of every leg are on a road; so is what lies between, since roads are straight."""
+    """Both ends of every leg are on a road. Roads are straight, so the whole leg is."""
     lasting_s = there.end_s - there.start_s
     ends = zip(
         np.r_[there.x_m, there.x_m + there.vx_mps * lasting_s].tolist(),

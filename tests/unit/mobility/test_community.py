@@ -1,4 +1,4 @@
-"""The community model: its ties, who goes where, and what kind of network comes of it."""
+"""The community model: its ties, the choice of squares, and the resulting network."""
 
 from itertools import pairwise
 

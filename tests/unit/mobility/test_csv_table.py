@@ -1,4 +1,4 @@
-"""Playing a table of who was where when."""
+"""Playing movement from a CSV table."""
 
 from pathlib import Path
 

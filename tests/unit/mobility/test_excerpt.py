@@ -1,4 +1,4 @@
-"""A later part of a movement: everybody is where the whole has them, by another clock."""
+"""A later part of a movement: positions are those of the whole movement, shifted in time."""
 
 import numpy as np
 import pytest

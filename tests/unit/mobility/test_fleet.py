@@ -1,4 +1,4 @@
-"""A fleet's folder is played as it was recorded; and samples made of a movement give that movement again."""
+"""Playing the folder of a fleet, and reproducing a movement from its samples."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ RNG = np.random.default_rng(1)
 
 
 def save(folder: Path, moving: Trajectories) -> None:
-    """As `carrycast ingest` does, in two files by time."""
+    """Save a fleet as `carrycast ingest` does, in two files by time."""
     (folder / "legs").mkdir(parents=True)
     node = np.repeat(np.arange(moving.nodes), np.diff(moving.first))
     names = ("start_s", "end_s", "x_m", "y_m", "vx_mps", "vy_mps")

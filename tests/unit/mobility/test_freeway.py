@@ -28,7 +28,7 @@ ONE_ROAD = ({"a": (10, 500), "b": (990, 500)}, ["nodes = ['a', 'b']"])
 
 
 def along(there: Trajectories, time_s: float) -> list[tuple[float, int]]:
-    """Where each vehicle is on the circuit of ONE_ROAD, from back to front."""
+    """The place of each vehicle on the circuit of ONE_ROAD, from back to front."""
     rows = []
     for node, (x_m, y_m) in enumerate(there.positions(time_s).tolist()):
         if abs(y_m - 498.25) < 1e-6:

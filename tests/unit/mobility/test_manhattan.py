@@ -45,7 +45,7 @@ def test_vehicles_stay_on_the_map_within_their_speeds_and_never_leap(
 
 
 def on_lanes(there: Trajectories, lanes: list[Lane], time_s: float) -> dict[int, tuple[int, float]]:
-    """The lane of each vehicle that is on one and heads along it, and how far along it is."""
+    """The lane of each vehicle that drives along one, and its place on the lane."""
     start = np.array([lane.start for lane in lanes])
     ahead = np.array([lane.end for lane in lanes]) - start
     length_m = np.hypot(*ahead.T)
@@ -62,7 +62,7 @@ def on_lanes(there: Trajectories, lanes: list[Lane], time_s: float) -> dict[int,
 
 @pytest.mark.parametrize("seed", range(2))
 def test_in_a_lane_nobody_comes_within_the_safety_distance_or_overtakes(seed: int) -> None:
-    """Closer than that are only vehicles that came from different streets, and then the gap does not shrink."""
+    """Only vehicles from different streets are closer than the safety distance, and then the gap does not shrink."""
     there = drive(CITY, 150, 60.0, seed)
     lanes = lanes_of(read_map("city"))
     close = 0
@@ -105,7 +105,7 @@ def test_at_the_border_the_ways_that_are_left_share_by_weight() -> None:
 
 @functools.cache
 def turns_of_an_hour() -> list[tuple[tuple[int, int], tuple[int, int], int]]:
-    """Where vehicles of the city turned, how they headed before, and by how many degrees to the left."""
+    """The crossings where vehicles of the city turned, their headings before, and the angles to the left in degrees."""
     there = drive(CITY, 60, 3600.0)
     speed_mps = np.hypot(there.vx_mps, there.vy_mps)
     streets = np.array([20, 340, 660, 980])
@@ -129,7 +129,7 @@ def turns_of_an_hour() -> list[tuple[tuple[int, int], tuple[int, int], int]]:
 
 
 def turns_at(crossings: set[tuple[int, int]], heading: tuple[int, int] | None = None) -> list[int]:
-    """By how many degrees vehicles turned there, to the left if positive."""
+    """The angles in degrees by which vehicles turned there, positive to the left."""
     return [
         angle for at, before, angle in turns_of_an_hour() if at in crossings and (heading is None or heading == before)
     ]

@@ -1,4 +1,4 @@
-"""What vehicles have in common: where they start, who holds whom back, and the way they have driven."""
+"""Rules of all vehicles: starting places, limits by the vehicle ahead, and legs along a path."""
 
 import numpy as np
 import pytest

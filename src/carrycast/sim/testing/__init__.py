@@ -1,4 +1,4 @@
-"""A kit for testing protocols: small networks in the real simulator, stopped wherever a test wants to look.
+"""A kit for testing protocols: small networks in the real simulator that a test drives step by step.
 
 >>> net = Net.line(3, protocol="flooding")
 >>> hot = net.subscribe(2, "celsius > 30")

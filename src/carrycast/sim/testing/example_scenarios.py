@@ -14,7 +14,7 @@ from carrycast.errors import UserError
 
 
 def example_tables(name: str, scenario: Mapping[str, object] | None = None) -> dict[str, object]:
-    """The tables that a scenario must have, besides `protocol`, for a protocol to run in it.
+    """Return the tables that a scenario must have, besides `protocol`, for a protocol to run in it.
 
     Tables that `scenario` already has replace those of the protocol's package.
     """
@@ -31,14 +31,14 @@ def example_tables(name: str, scenario: Mapping[str, object] | None = None) -> d
 
 
 def _package_of(name: str, protocol: type) -> str:
-    """The package that offers a protocol. The folder of a protocol may import its class from another package."""
+    """Return the package that offers a protocol. A protocol's folder may import its class from another package."""
     if name in folders_of(PROTOCOLS):
         return f"{PROTOCOLS}.{name}"
     return protocol.__module__.rpartition(".")[0] or protocol.__module__
 
 
 def examples() -> Iterator[dict[str, object]]:
-    """The `protocol` table of every protocol: with its defaults, and in each of its named variants.
+    """Yield the `protocol` table of every protocol: with its defaults, and in each of its named variants.
 
     Variants that need a map are left out: the networks of tests have no roads.
     """

@@ -1,4 +1,4 @@
-"""One state machine alone with a `RecordingPort`, for tests of its handlers one by one."""
+"""One protocol or router alone with a `RecordingPort`, for tests of its handlers one by one."""
 
 from random import Random
 
@@ -20,7 +20,7 @@ from carrycast.sim.engine import MemoryStore
 
 
 class IsolatedHost(Host):
-    """A node that has a durable store and knows nothing else. What a test wants it to know, it overrides."""
+    """A host with a durable store and no other capability. A test overrides the methods that it needs."""
 
     def __init__(self) -> None:
         self.offers = frozenset({Capability.DURABLE_STORE})
@@ -73,7 +73,7 @@ def _unknown(capability: Capability) -> TypeError:
 def isolate_protocol(
     name: str, node: NodeId = 0, host: Host | None = None, seed: int = 1, **settings: object
 ) -> tuple[Protocol, RecordingPort]:
-    """A protocol by name with its settings, started at time 0, and the port that writes down what it does."""
+    """Make a protocol by name with its settings, started at time 0. The port records its effects."""
     kind, chosen = select_protocol({"name": name, **settings}, "alone")
     port = RecordingPort()
     protocol = kind(node, chosen, port, host or IsolatedHost(), Random(seed))
@@ -82,7 +82,7 @@ def isolate_protocol(
 
 
 class RecordedUpcalls(RouterUpcalls):
-    """What a router told the layer above: packets as (origin, body, hops), and what it gave up on."""
+    """Records the upcalls of a router: packets as (origin, body, hops), and packets that it gave up on."""
 
     def __init__(self) -> None:
         self.packets: list[tuple[NodeId, bytes, int]] = []
@@ -98,9 +98,9 @@ class RecordedUpcalls(RouterUpcalls):
 def isolate_router(
     name: str, node: NodeId = 0, host: Host | None = None, seed: int = 1, **settings: object
 ) -> tuple[Router, RecordingPort, RecordedUpcalls]:
-    """A router by name with its settings, started at time 0, its port, and what it tells the layer above."""
+    """Make a router by name with its settings, started at time 0, with its port and its recorded upcalls."""
     kind, chosen = select_router({"name": name, **settings}, "alone")
-    port, told = RecordingPort(), RecordedUpcalls()
-    router = kind(node, chosen, port, host or IsolatedHost(), Random(seed), told)
+    port, upcalls = RecordingPort(), RecordedUpcalls()
+    router = kind(node, chosen, port, host or IsolatedHost(), Random(seed), upcalls)
     router.on_start(0.0)
-    return router, port, told
+    return router, port, upcalls

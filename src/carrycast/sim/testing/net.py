@@ -1,7 +1,7 @@
-"""A small network in the real simulator, driven by hand.
+"""A small network in the real simulator, driven by a test.
 
-Nothing is replaced: kernel, radio, hosts, checkers and trace are those of `carrycast run`. So a protocol that delivers
-wrongly fails in a test as it would in a run, and what a test reads is what a trace records.
+Kernel, radio, hosts, checkers and trace are those of `carrycast run`. So a wrong delivery fails a test as it would fail
+a run, and tests read the same rows that a trace has.
 """
 
 import math
@@ -29,7 +29,7 @@ from carrycast.sim.testing.example_scenarios import example_tables
 from carrycast.trace import Kind, Level
 
 HORIZON_S = 1e6
-"""No test runs longer than that, eleven simulated days."""
+"""The duration of the scenario: eleven simulated days, longer than any test runs."""
 SPACING_M = 100.0
 RANGE_M = 120.0
 """Reaches the next node of a line, ring or grid, and neither the one after nor one across a diagonal."""
@@ -40,9 +40,9 @@ Edge = tuple[NodeId, NodeId]
 class Net:
     """Nodes that all run one protocol. Make one with `line`, `ring`, `grid`, `graph` or `contacts`.
 
-    `settings` are the protocol's own, or `variant`, the name of some; None leaves one as it is. `scenario` holds
-    any other tables of a scenario: `radio`, `faults`, `discovery`. Here that is an oracle unless it is said otherwise:
-    links are known the moment they stand, and a story need not wait for beacons.
+    `settings` are the protocol's own, or `variant`, the name of a set of them; a setting of None keeps its default.
+    `scenario` holds other tables of a scenario: `radio`, `faults`, `discovery`. By default, discovery is an oracle:
+    nodes know their links at once, and a test need not wait for beacons.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Net:
         seed: int = 1,
         **settings: object,
     ) -> Self:
-        """0 - 1 - 2 - ..."""
+        """Make a line: 0 - 1 - 2 - ..."""
         places = [(SPACING_M * node, 0.0) for node in range(nodes)]
         return cls(nodes, protocol, settings, scenario, seed, places)
 
@@ -100,7 +100,7 @@ class Net:
         seed: int = 1,
         **settings: object,
     ) -> Self:
-        """A line whose last node also hears the first."""
+        """Make a ring: a line whose last node also hears the first."""
         turn = 2 * math.pi / nodes
         radius_m = SPACING_M / (2 * math.sin(turn / 2))
         places = [
@@ -118,7 +118,7 @@ class Net:
         seed: int = 1,
         **settings: object,
     ) -> Self:
-        """Row by row from node 0; a node hears the four beside it."""
+        """Make a grid, row by row from node 0. A node hears its four neighbors."""
         places = [(SPACING_M * x, SPACING_M * y) for y in range(height) for x in range(width)]
         return cls(width * height, protocol, settings, scenario, seed, places)
 
@@ -131,9 +131,9 @@ class Net:
         seed: int = 1,
         **settings: object,
     ) -> Self:
-        """Links that stand from the start; the nodes are nowhere."""
-        held = [(a, b, 0.0, HORIZON_S) for a, b in edges]
-        return cls.contacts(held, protocol, scenario, seed, **settings)
+        """Make a network of permanent links. The nodes have no positions."""
+        links = [(a, b, 0.0, HORIZON_S) for a, b in edges]
+        return cls.contacts(links, protocol, scenario, seed, **settings)
 
     @classmethod
     def contacts(
@@ -144,11 +144,11 @@ class Net:
         seed: int = 1,
         **settings: object,
     ) -> Self:
-        """Links that come and go: (a, b, start_s, end_s)."""
-        plan = _plan(list(contacts))
+        """Make a network of links that come and go: (a, b, start_s, end_s). The nodes have no positions."""
+        plan = _make_plan(list(contacts))
         return cls(plan.nodes, protocol, settings, scenario, seed, plan=plan)
 
-    # What applications do.
+    # Actions of applications.
 
     def publish(
         self,
@@ -158,7 +158,7 @@ class Net:
         lease_s: float = FOREVER_S,
         access: str | None = None,
     ) -> Event:
-        """An application publishes, now."""
+        """Publish an event at a node, now."""
         if not self.machine(node).up:
             raise ValueError(f"node {node} is down")
         event = Event(
@@ -180,7 +180,7 @@ class Net:
         processor: ProcessorId | None = None,
         state: bytes = b"",
     ) -> SubscriptionId:
-        """An application subscribes, now, perhaps to what a processor makes of what the filter selects."""
+        """Subscribe at a node, now. With `processor`, it processes the matching events before delivery."""
         id = SubscriptionId(node, self._subscriptions)
         self._subscriptions += 1
         self.machine(node).subscribe(
@@ -189,36 +189,36 @@ class Net:
         return id
 
     def unsubscribe(self, subscription: SubscriptionId) -> None:
-        """A subscription ends, now."""
+        """End a subscription, now."""
         self.machine(subscription.subscriber).unsubscribe(subscription)
 
-    # What happens to the network.
+    # Events of the network.
 
     def run(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Run the simulation for some seconds."""
         self._simulation.advance(self.now + seconds)
 
     def crash(self, node: NodeId) -> None:
-        """A node loses everything but its durable store, and stays down."""
+        """Crash a node: it loses everything but its durable store, and stays down."""
         self._simulation.network.crash(node)
 
     def restart(self, node: NodeId) -> None:
-        """A crashed node restarts."""
+        """Restart a crashed node."""
         self._simulation.network.restart(node)
 
     def cut(self, a: NodeId, b: NodeId) -> None:
-        """Two nodes no longer hear each other."""
+        """Cut the link between two nodes."""
         self._simulation.network.set_cut(a, b, cut=True)
 
     def heal(self, a: NodeId, b: NodeId) -> None:
-        """They do again."""
+        """Restore the link between two nodes."""
         self._simulation.network.set_cut(a, b, cut=False)
 
     def stop(self) -> RunResult:
-        """Stop every node cleanly; what came out."""
+        """Stop every node cleanly, and return the result of the run."""
         return self._simulation.finish()
 
-    # What a test asks.
+    # State and trace.
 
     @property
     def now(self) -> float:
@@ -227,15 +227,15 @@ class Net:
 
     @property
     def simulation(self) -> Simulation:
-        """The simulation behind it, for what the kit does not ask."""
+        """The simulation itself, for tests that need more than this class offers."""
         return self._simulation
 
     def machine(self, node: NodeId) -> SimNode:
-        """The node as the simulator has it."""
+        """The simulated node."""
         return self._simulation.network.nodes[node]
 
     def protocol(self, node: NodeId) -> Protocol:
-        """The state machine of a node; another one after each start."""
+        """The protocol instance of a node. Each restart makes a new one."""
         return self.machine(node).protocol
 
     def list_timers(self, node: NodeId) -> list[object]:
@@ -247,7 +247,7 @@ class Net:
         return [event for id, event in self._delivered[node] if subscription in (None, id)]
 
     def rows(self, kind: str, **columns: object) -> list[dict[str, object]]:
-        """The rows of the trace of a kind, or of those with given values: `rows("drop", reason="loss")`."""
+        """The rows of the trace with a kind, and with the given values: `rows("drop", reason="loss")`."""
         wanted = {"kind": kind, **columns}
         return [row for row in self._simulation.trace.table().to_pylist() if wanted.items() <= row.items()]
 
@@ -266,7 +266,7 @@ class Net:
         self._delivered[node].append((subscription, event))
 
 
-def _plan(contacts: list[tuple[NodeId, NodeId, float, float]]) -> ContactPlan:
+def _make_plan(contacts: list[tuple[NodeId, NodeId, float, float]]) -> ContactPlan:
     nodes = 1 + max(max(a, b) for a, b, _, _ in contacts)
     plan = ContactPlan.of(
         nodes,
