@@ -1,4 +1,4 @@
-"""Metrics of one's own over traces: `carrycast metrics TRACE --from late.py`, or `metrics_from` of an experiment."""
+"""Metrics of your own: `carrycast metrics TRACE --metrics-from late.py`, or `metrics_from` of an experiment."""
 
 from pyspark.sql import functions as f
 

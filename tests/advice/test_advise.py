@@ -50,4 +50,4 @@ def test_mistakes_are_told_before_anything_runs(tmp_path: Path) -> None:
     out = ("--out", tmp_path / "out")
     assert "has no goals" in call("advise", scenario, "--objective", "delivery >= 0.9", *out).refusal()
     assert "--runs 1: from 2" in call("advise", scenario, "--runs", "1", *out).refusal()
-    assert "there is no protocol 'epidemc'" in call("advise", scenario, "--candidates", "epidemc", *out).refusal()
+    assert "there is no protocol 'epidemc'" in call("advise", scenario, "--protocols", "epidemc", *out).refusal()

@@ -74,9 +74,9 @@ def test_a_command_in_the_text_is_one(page: Path) -> None:
     top = parser()
     for text in mentions(page):
         word, *rest = text.split()
-        kind = top.kinds.get(word)
+        kind = top.subcommands.get(word)
         assert kind is not None, f"{page.name}: carrycast {word}"
-        kinds = [kind, *kind.kinds.values()]
+        kinds = [kind, *kind.subcommands.values()]
         for option in re.findall(r"(?<!\S)--[\w-]+", " ".join(rest)):
             assert any(option in one.options for one in kinds), f"{page.name}: carrycast {text}"
 
@@ -84,6 +84,6 @@ def test_a_command_in_the_text_is_one(page: Path) -> None:
 @pytest.mark.parametrize("page", pages_with("quick"))
 def test_quick_commands_run(page: str, workplace: Path) -> None:
     for command in of_page(page, "quick"):
-        words = (*command.words, "--dir", "mine") if command.words[0] == "new" else command.words
+        words = (*command.words, "--out", "mine") if command.words[0] == "new" else command.words
         done = call(*words)
         assert done.status == 0, f"{command.text}: {done.err}"

@@ -56,9 +56,12 @@ def test_the_way_from_a_log_to_a_comparison_can_be_gone(
     assert fleet.radio_model().range_m == 250.0
     fleet = read_fleet(Path("out/buses"), None)
     assert (fleet.nodes, fleet.duration_s, len(fleet.publish)) == (24, 1794.744, 1)
-    done = call("advise", "out/buses", "--candidates", "flooding,epidemic", "--runs", "2", "--out", "out/advice")
+    done = call("advise", "out/buses", "--protocols", "flooding,epidemic", "--runs", "2", "--out", "out/advice")
     assert done.status == 0, done.err
-    assert "what is not said is taken from out/buses/scenario.toml; nodes hear each other within 250 m" in done.err
+    assert (
+        "settings that are not given are taken from out/buses/scenario.toml; nodes hear each other within 250 m"
+        in done.err
+    )
     Path("out/buses/scenario.toml").unlink()
     with pytest.raises(UserError, match="say within what distance nodes meet"):
         read_fleet(Path("out/buses"), Path("examples/fleet/workload.toml"))
@@ -73,7 +76,7 @@ def test_a_folder_of_contacts_is_taken_by_whoever_takes_fleets(spark: SparkSessi
     done = call("contacts", tmp_path / "phones", "--out", tmp_path / "again", "--json")
     assert done.object()["contacts"] == 4
     assert call("run", tmp_path / "phones" / "scenario.toml").status == 0
-    arguments = ("--candidates", "flooding,epidemic", "--runs", "2", "--out", tmp_path / "advice")
+    arguments = ("--protocols", "flooding,epidemic", "--runs", "2", "--out", tmp_path / "advice")
     done = call("advise", tmp_path / "phones", *arguments)
     assert done.status == 0, done.err
     assert "Run " in done.out

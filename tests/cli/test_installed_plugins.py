@@ -34,14 +34,14 @@ def made_package(folder: Path) -> Path:
     text, modules = PROJECT, []
     for kind in PACKAGED:
         name = f"my_{kind.replace('-', '_')}"
-        assert call("new", kind, name, "--dir", folder).status == 0
+        assert call("new", kind, name, "--out", folder).status == 0
         made = folder / f"carrycast_{name}"
         for group, values in tomllib.loads((made / "pyproject.toml").read_text())["project"]["entry-points"].items():
             lines = [f'{own} = "{value}"' for own, value in values.items()]
             text += "\n".join(["", f'[project.entry-points."{group}"]', *lines, ""])
         modules.append(f"carrycast_{name}")
         (project / f"{modules[-1]}.py").write_bytes((made / f"{modules[-1]}.py").read_bytes())
-    assert call("new", "protocol", "my_protocol", "--dir", folder).status == 0
+    assert call("new", "protocol", "my_protocol", "--out", folder).status == 0
     modules.append("carrycast_my_protocol")
     protocol = folder / "carrycast" / "protocols" / "my_protocol" / "protocol.py"
     (project / f"{modules[-1]}.py").write_bytes(protocol.read_bytes())

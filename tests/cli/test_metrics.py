@@ -83,8 +83,8 @@ def test_a_trace_that_keeps_too_little_is_refused_by_name(spark: SparkSession, t
     outcome.trace.save(tmp_path / "few")
     refusal = call("metrics", tmp_path / "few").refusal()
     assert f"{tmp_path / 'few'}: keeps deliveries, which tells nothing of frames and buffers" in refusal
-    assert "--deliveries" in refusal
-    (found,) = metrics(tmp_path / "few", "--deliveries").values()
+    assert "--level deliveries" in refusal
+    (found,) = metrics(tmp_path / "few", "--level", "deliveries").values()
     assert found == {name: outcome.metrics[name] for name in found}
     assert list(found)[-1] == "hops_mean"
 

@@ -17,7 +17,7 @@ FLEET = EXAMPLES / "fleet"
 
 
 def test_a_new_scenario_runs_as_it_is(tmp_path: Path) -> None:
-    done = call("new", "scenario", "night_bus", "--dir", tmp_path / "new")
+    done = call("new", "scenario", "night_bus", "--out", tmp_path / "new")
     path = tmp_path / "new" / "night_bus.toml"
     assert (done.status, done.err) == (0, "")
     assert done.out.splitlines() == [
@@ -31,7 +31,7 @@ def test_a_new_scenario_runs_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_new_experiment_can_be_run(tmp_path: Path) -> None:
-    done = call("new", "experiment", "night_bus", "--dir", tmp_path)
+    done = call("new", "experiment", "night_bus", "--out", tmp_path)
     assert (done.status, done.err) == (0, "")
     path = tmp_path / "night_bus" / "experiment.toml"
     assert f"carrycast reproduce {path} --quick --out out/night_bus" in done.out
@@ -43,17 +43,17 @@ def test_a_new_experiment_can_be_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["scenario", "workload", "experiment", "node"])
 def test_what_is_there_already_stays_as_it_is(tmp_path: Path, kind: str) -> None:
-    call("new", kind, "night_bus", "--dir", tmp_path)
+    call("new", kind, "night_bus", "--out", tmp_path)
     (file, *_) = [path for path in tmp_path.rglob("*.toml") if path.stem in ("night_bus", "experiment")]
     file.write_text("precious")
-    assert f"{file}: exists already" in call("new", kind, "night_bus", "--dir", tmp_path).refusal()
+    assert f"{file}: exists already" in call("new", kind, "night_bus", "--out", tmp_path).refusal()
     assert file.read_text() == "precious"
 
 
 @pytest.mark.parametrize("kind", ["scenario", "workload", "experiment", "node"])
 def test_a_bad_name_is_refused(tmp_path: Path, kind: str) -> None:
     assert (
-        f"as in {'car-1' if kind == 'node' else 'night_bus'}" in call("new", kind, "../up", "--dir", tmp_path).refusal()
+        f"as in {'car-1' if kind == 'node' else 'night_bus'}" in call("new", kind, "../up", "--out", tmp_path).refusal()
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -62,7 +62,7 @@ def test_a_bad_name_is_refused(tmp_path: Path, kind: str) -> None:
     ("recording", "nodes", "duration_s"), [("buses.csv", 5, 830.0), ("buses.ns_movements", 12, 651.88)]
 )
 def test_a_scenario_plays_recorded_movement(tmp_path: Path, recording: str, nodes: int, duration_s: float) -> None:
-    done = call("new", "scenario", "mine", "--from", FLEET / recording, "--range", "150", "--dir", tmp_path / "new")
+    done = call("new", "scenario", "mine", "--from", FLEET / recording, "--range", "150", "--out", tmp_path / "new")
     assert (done.status, done.err) == (0, "")
     found = call("check", tmp_path / "new" / "mine.toml", "--json").object()
     assert (found["nodes"], found["duration_s"], found["warnings"]) == (nodes, duration_s, [])
@@ -77,15 +77,15 @@ def test_a_scenario_plays_recorded_movement(tmp_path: Path, recording: str, node
 @pytest.mark.spark
 def test_a_scenario_plays_a_fleet_and_its_contacts(tmp_path: Path) -> None:
     assert call("ingest", FLEET / "gps.csv", "--out", tmp_path / "buses").status == 0
-    assert call("new", "scenario", "mine", "--from", tmp_path / "buses", "--dir", tmp_path).status == 0
+    assert call("new", "scenario", "mine", "--from", tmp_path / "buses", "--out", tmp_path).status == 0
     assert '\nfolder = "buses"\n' in (tmp_path / "mine.toml").read_text()
     assert call("check", tmp_path / "mine.toml", "--json").object()["nodes"] == 24
     assert call("contacts", FLEET / "buses.csv", "--range", "250", "--out", tmp_path / "plan").status == 0
     for name, place in (("file", "plan/contacts.parquet"), ("folder", "plan")):
-        assert call("new", "scenario", name, "--from", tmp_path / place, "--dir", tmp_path).status == 0
+        assert call("new", "scenario", name, "--from", tmp_path / place, "--out", tmp_path).status == 0
         assert '\ncontacts = "plan/contacts.parquet"\n' in (tmp_path / f"{name}.toml").read_text()
         assert call("check", tmp_path / f"{name}.toml", "--json").object()["nodes"] == 5
-    refused = call("new", "scenario", "other", "--from", tmp_path / "plan", "--range", "9", "--dir", tmp_path)
+    refused = call("new", "scenario", "other", "--from", tmp_path / "plan", "--range", "9", "--out", tmp_path)
     assert "whose range is fixed" in refused.refusal()
 
 
@@ -99,12 +99,12 @@ def test_a_scenario_plays_a_fleet_and_its_contacts(tmp_path: Path) -> None:
     ],
 )
 def test_a_scenario_from_something_else_is_refused(tmp_path: Path, options: list[str], said: str) -> None:
-    assert said in call("new", "scenario", "mine", *options, "--dir", tmp_path / "new").refusal()
+    assert said in call("new", "scenario", "mine", *options, "--out", tmp_path / "new").refusal()
     assert not (tmp_path / "new").exists()
 
 
 def test_a_new_workload_runs_on_a_fleet(tmp_path: Path) -> None:
-    done = call("new", "workload", "reports", "--dir", tmp_path)
+    done = call("new", "workload", "reports", "--out", tmp_path)
     assert (done.status, done.err) == (0, "")
     scenario = read_fleet(FLEET / "buses.ns_movements", tmp_path / "reports.toml", 150.0)
     played = run(apply_overrides(scenario, {"protocol.name": "epidemic"}), 1, Level.METRICS).metrics
@@ -112,16 +112,16 @@ def test_a_new_workload_runs_on_a_fleet(tmp_path: Path) -> None:
 
 
 def test_a_new_node_configuration_is_valid(tmp_path: Path) -> None:
-    done = call("new", "node", "car-1", "--port", "7455", "--dir", tmp_path)
+    done = call("new", "node", "car-1", "--port", "7455", "--out", tmp_path)
     assert (done.status, done.err) == (0, "")
     config = load_config(tmp_path / "car-1.toml")
     assert (config.name, config.control) == ("car-1", tmp_path / "car-1.sock")
     assert f"carrycast node {tmp_path / 'car-1.toml'}" in done.out
-    assert "from 1 to 65535" in call("new", "node", "car-2", "--port", "0", "--dir", tmp_path).refusal()
+    assert "from 1 to 65535" in call("new", "node", "car-2", "--port", "0", "--out", tmp_path).refusal()
 
 
 def test_the_optional_tables_of_a_new_node_configuration_are_valid(tmp_path: Path) -> None:
-    call("new", "node", "car-1", "--dir", tmp_path)
+    call("new", "node", "car-1", "--out", tmp_path)
     path = tmp_path / "car-1.toml"
     text = re.sub(r"^#(?=[\[a-z])", "", path.read_text(), flags=re.MULTILINE)
     # Keys need their files, which `carrycast keys` makes.

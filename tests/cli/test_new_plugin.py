@@ -32,7 +32,7 @@ def test_every_kind_has_a_template() -> None:
 
 @pytest.mark.parametrize("kind", PACKAGED)
 def test_a_new_plugin_passes_its_own_test(tmp_path: Path, kind: str) -> None:
-    done = call("new", kind, "night_bus", "--dir", tmp_path)
+    done = call("new", kind, "night_bus", "--out", tmp_path)
     folder = tmp_path / "carrycast_night_bus"
     assert (done.status, done.err) == (0, "")
     assert not [path for path in folder.iterdir() if re.search(r"@\w+@", path.read_text())], "every blank is filled"
@@ -51,7 +51,7 @@ def test_a_new_plugin_passes_its_own_test(tmp_path: Path, kind: str) -> None:
 
 def test_it_says_how_to_install_and_test_it(tmp_path: Path) -> None:
     folder = tmp_path / "carrycast_long_range"
-    assert call("new", "radio", "long_range", "--dir", tmp_path).out.splitlines() == [
+    assert call("new", "radio", "long_range", "--out", tmp_path).out.splitlines() == [
         f"made {folder}",
         f"install it: pip install --editable {folder}",
         f"test it:    python -m pytest {folder}",
@@ -59,13 +59,13 @@ def test_it_says_how_to_install_and_test_it(tmp_path: Path) -> None:
 
 
 def test_names_that_are_taken_or_wrong_are_refused(tmp_path: Path) -> None:
-    assert "there is a radio 'csma' already" in call("new", "radio", "csma", "--dir", tmp_path).refusal()
-    assert "lower-case letters" in call("new", "radio", "Long-Range", "--dir", tmp_path).refusal()
+    assert "there is a radio 'csma' already" in call("new", "radio", "csma", "--out", tmp_path).refusal()
+    assert "lower-case letters" in call("new", "radio", "Long-Range", "--out", tmp_path).refusal()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_package_that_exists_is_left_alone(tmp_path: Path) -> None:
     folder = tmp_path / "carrycast_long_range"
     folder.mkdir()
-    assert f"{folder}: exists already" in call("new", "radio", "long_range", "--dir", tmp_path).refusal()
+    assert f"{folder}: exists already" in call("new", "radio", "long_range", "--out", tmp_path).refusal()
     assert list(folder.iterdir()) == []

@@ -11,7 +11,7 @@ from tests.patience import PATIENCE_S
 
 
 def test_a_new_protocol_runs_by_name_and_passes_its_test(tmp_path: Path) -> None:
-    done = call("new", "protocol", "fleet_cast", "--dir", tmp_path)
+    done = call("new", "protocol", "fleet_cast", "--out", tmp_path)
     folder = tmp_path / "carrycast" / "protocols" / "fleet_cast"
     assert (done.status, done.err) == (0, "")
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -42,7 +42,7 @@ def test_a_new_protocol_runs_by_name_and_passes_its_test(tmp_path: Path) -> None
 
 
 def test_it_says_how_to_run_and_test_it(tmp_path: Path) -> None:
-    told = call("new", "protocol", "fleet_cast", "--dir", tmp_path).out.splitlines()
+    told = call("new", "protocol", "fleet_cast", "--out", tmp_path).out.splitlines()
     folder = tmp_path / "carrycast" / "protocols" / "fleet_cast"
     assert told == [
         f"made {folder}",
@@ -69,23 +69,23 @@ def test_in_a_checkout_it_goes_beside_the_others(tmp_path: Path, monkeypatch: py
     "name", ["", "Fleet", "fleet-cast", "2fast", "fleet.cast", "../fleet", "class", "_fleet", "a" * 60, "flotte_é"]
 )
 def test_a_bad_name_is_refused(tmp_path: Path, name: str) -> None:
-    line = call("new", "protocol", "--dir", tmp_path, "--", name).refusal()
+    line = call("new", "protocol", "--out", tmp_path, "--", name).refusal()
     assert "lower-case letters, digits and underscores, as in fleet_cast" in line
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
-    assert "there is a protocol 'flooding' already" in call("new", "protocol", "flooding", "--dir", tmp_path).refusal()
+    assert "there is a protocol 'flooding' already" in call("new", "protocol", "flooding", "--out", tmp_path).refusal()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
     folder = tmp_path / "carrycast" / "protocols" / "fleet_cast"
     folder.mkdir(parents=True)
-    assert f"{folder}: exists already" in call("new", "protocol", "fleet_cast", "--dir", tmp_path).refusal()
+    assert f"{folder}: exists already" in call("new", "protocol", "fleet_cast", "--out", tmp_path).refusal()
     assert list(folder.iterdir()) == []
 
 
 def test_a_place_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
-    assert str(tmp_path / "file") in call("new", "protocol", "fleet_cast", "--dir", tmp_path / "file").refusal()
+    assert str(tmp_path / "file") in call("new", "protocol", "fleet_cast", "--out", tmp_path / "file").refusal()

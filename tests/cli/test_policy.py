@@ -169,8 +169,11 @@ def test_a_policy_published_while_its_repository_is_down_is_managed_by_names(tmp
             assert isinstance(state, dict)
             assert [name.split()[0] for name in state["in_force"]] == ["slow"]
             assert state["failed"][0].startswith("wrong version")
-            assert "a node sea has not been heard of" in call("policy", "status", "--of", "sea", "--node", a).refusal()
-            assert call("policy", "list", "--node", a).err.startswith("no repository has told of slow version")
+            assert (
+                "a node sea has not been heard of"
+                in call("policy", "status", "--at-node", "sea", "--node", a).refusal()
+            )
+            assert call("policy", "list", "--node", a).err.startswith("no repository has reported slow version")
             # A repository that has never heard of it.
             with running_node(config(tmp_path, "b", "policy_repository", address)) as repository:
 

@@ -155,7 +155,7 @@ def test_a_file_for_another_command_is_told_with_the_command(tmp_path: Path) -> 
     node = EXAMPLES / "live" / "car-1.toml"
     assert "the configuration of a live node; `carrycast node` runs it" in call("run", node).refusal()
     assert "is a scenario; `carrycast run` simulates it" in call("node", QUICK).refusal()
-    assert call("new", "experiment", "night_bus", "--dir", tmp_path).status == 0
+    assert call("new", "experiment", "night_bus", "--out", tmp_path).status == 0
     experiment = tmp_path / "night_bus" / "experiment.toml"
     assert "an experiment; `carrycast reproduce` runs it" in call("show", experiment).refusal()
 

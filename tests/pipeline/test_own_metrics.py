@@ -38,7 +38,7 @@ def test_an_experiment_uses_them_in_tables_and_claims(spark: SparkSession, tmp_p
             call("sql", out, "select key from runs where point = 'epidemic / 60' and seed = 1", "--json").object()
         )
     )["rows"]
-    judged = call("metrics", out / "traces" / str(key), "--from", OWN / "late.py", "--json").object()
+    judged = call("metrics", out / "traces" / str(key), "--metrics-from", OWN / "late.py", "--json").object()
     [one] = json.loads(json.dumps(judged["runs"]))
     assert one["metrics"]["late_share"] == late["epidemic / 60", 1]
     assert late["epidemic / 60", 1] > late["flooding / 60", 1]
@@ -61,7 +61,7 @@ def test_an_experiment_uses_them_in_tables_and_claims(spark: SparkSession, tmp_p
 def test_a_file_that_registers_none_or_a_wrong_one_is_told(tmp_path: Path, code: str, told: str) -> None:
     file = tmp_path / "own.py"
     file.write_text(code)
-    assert told in call("metrics", tmp_path, "--from", file).refusal()
+    assert told in call("metrics", tmp_path, "--metrics-from", file).refusal()
 
 
 def test_names_are_taken_once(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_a_run_its_trace_its_minutes_and_sql_have_it(spark: SparkSession, tmp_pa
     assert own["last_delay_s"] > 0
     [found] = json.loads(json.dumps(call("metrics", trace, "--json").object()["runs"]))
     assert found["metrics"] == run
-    [less] = json.loads(json.dumps(call("metrics", trace, "--deliveries", "--json").object()["runs"]))
+    [less] = json.loads(json.dumps(call("metrics", trace, "--level", "deliveries", "--json").object()["runs"]))
     assert less["metrics"]["last_delay_s"] == own["last_delay_s"]
     assert "meetings" not in less["metrics"]
     minutes = json.loads(json.dumps(call("metrics", trace, "--minutes", "--json").object()["minutes"]))

@@ -115,7 +115,7 @@ def made_experiment(folder: Path) -> None:
     assert model is not None
     moving = model.trajectories(25, Area(800.0, 800.0), 120.0, np.random.default_rng(1))
     compute_contacts(moving, 200.0, 120.0).save(folder / "plan.parquet")
-    assert call("new", "protocol", "fleet_cast", "--dir", folder).status == 0
+    assert call("new", "protocol", "fleet_cast", "--out", folder).status == 0
     (folder / "mine.py").write_text("LEAST = 1\n")
     protocol = folder / "carrycast" / "protocols" / "fleet_cast" / "__init__.py"
     protocol.write_text(f"import mine\n{protocol.read_text()}\nassert mine.LEAST == 1\n")

@@ -1,4 +1,4 @@
-"""The command line: reads arguments, calls the code that does the work, prints. Nothing is decided here."""
+"""The command line. It reads arguments, calls the package that does the work, and prints the result."""
 
 import argparse
 import difflib
@@ -16,6 +16,7 @@ from carrycast.cli import (
     debug,
     evaluate,
     fleets,
+    help_pages,
     keys,
     live,
     policy,
@@ -29,32 +30,29 @@ from carrycast.errors import UserError, WorkError
 
 Command = Callable[[argparse.Namespace], int]
 
-EPILOG = """start here:
-  carrycast tour                                          each headline result, in minutes
-  carrycast run examples/quick.toml --protocol epidemic   one simulation
-  carrycast compare examples/sparse.toml --protocols flooding,gossip:p=0.5,epidemic
-"""
+MODULES = (simulate, show, traces, debug, evaluate, fleets, advise, live, telemetry, policy, keys, catalog, scaffold)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and knows what can be said."""
+    """Reports a wrong argument in one line, with the closest command or option that exists."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         self.options: list[str] = []
-        self.kinds: dict[str, _Parser] = {}
+        self.subcommands: dict[str, _Parser] = {}
         super().__init__(*arguments, **settings)
 
     def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
-        self.options += [name for name in names if name.startswith("--")]
+        if settings.get("help") is not argparse.SUPPRESS:
+            self.options += [name for name in names if name.startswith("--")]
         return super().add_argument(*names, **settings)
 
     def add_subparsers(self, **settings: Any) -> Any:
-        made = super().add_subparsers(**settings)
-        self.kinds = made.choices
-        return made
+        action = super().add_subparsers(**settings)
+        self.subcommands = action.choices
+        return action
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        # What nobody knows is refused where it was said: the command knows its own options, the whole does not.
+        # The parser of the command reports an unknown option, because it knows which options are close to it.
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -62,8 +60,8 @@ class _Parser(argparse.ArgumentParser):
 
     @property
     def words(self) -> list[str]:
-        """What may follow the name of the command: the commands and options below it."""
-        return [*self.kinds, *self.options]
+        """The words that may follow the name of the command: its subcommands and options."""
+        return [*self.subcommands, *self.options]
 
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)$", message)
@@ -75,60 +73,47 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser() -> _Parser:
-    """All commands and their options."""
+    """Return the parser of all commands and their options."""
     top = _Parser(
         prog="carrycast",
-        description="Publish/subscribe, by content, for networks that move: simulate it, compare it, run it.",
-        epilog=EPILOG,
+        usage="carrycast [-h] [--version] [-v | -q] COMMAND ...",
+        description="Content-based publish/subscribe for mobile networks: simulate it, compare protocols, run it.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"carrycast {__version__}")
-    loud = top.add_mutually_exclusive_group()
-    loud.add_argument("-v", "--verbose", action="store_true", help="log what is done, on standard error")
-    loud.add_argument("-q", "--quiet", action="store_true", help="neither progress nor warnings")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
-    declarations = (
-        simulate.add_commands,
-        debug.add_commands,
-        fleets.add_contacts,
-        simulate.add_emulate,
-        show.add_commands,
-        evaluate.add_commands,
-        fleets.add_commands,
-        advise.add_commands,
-        evaluate.add_tour,
-        traces.add_commands,
-        telemetry.add_commands,
-        live.add_commands,
-        keys.add_commands,
-        policy.add_commands,
-        catalog.add_commands,
-        scaffold.add_commands,
+    verbosity = top.add_mutually_exclusive_group()
+    verbosity.add_argument("-v", "--verbose", action="store_true", help="log every step on standard error")
+    verbosity.add_argument("-q", "--quiet", action="store_true", help="print neither progress nor warnings")
+    # The epilog lists the commands by group, which argparse cannot do.
+    commands = top.add_subparsers(prog="carrycast", metavar="COMMAND", help=argparse.SUPPRESS, parser_class=_Parser)
+    for module in MODULES:
+        module.add_commands(commands)
+    completion.add_commands(
+        commands, lambda: ({name: below.words for name, below in top.subcommands.items()}, top.options)
     )
-    for declare in declarations:
-        declare(commands)
-    completion.add_commands(commands, lambda: ({name: below.words for name, below in top.kinds.items()}, top.options))
+    help_pages.add_commands(commands, top)
+    top.epilog = help_pages.command_groups(top.subcommands)
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. 0 done, 1 the work failed, 2 wrong use."""
+    """Run one command and return its exit status: 0 done, 1 the work failed, 2 wrong use."""
     top = parser()
     arguments = top.parse_args(argv)
     command: Command | None = getattr(arguments, "command", None)
     if command is None:
         top.print_help()
         return 0
-    _log(arguments)
+    _configure_logging(arguments)
     try:
-        _configure(arguments)
+        _configure_spark(arguments)
         return command(arguments)
     except UserError as error:
         return _fail(error, 2)
     except WorkError as error:
         return _fail(error, 1)
     except BrokenPipeError:
-        # Whoever read our output has had enough. Nothing may be written to it any more, not even at exit.
+        # The reader of the output has closed the pipe. Python would write to it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -137,16 +122,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"interrupted{error}", 130)
 
 
-def _configure(arguments: argparse.Namespace) -> None:
-    """Settings of Spark, for the one session that a command may start."""
+def _configure_spark(arguments: argparse.Namespace) -> None:
+    """Apply the settings of `--conf` to the Spark session that the command may start."""
     if getattr(arguments, "conf", None):
         from carrycast.analysis.spark import configure, parse_conf
 
         configure(parse_conf(arguments.conf))
 
 
-def _log(arguments: argparse.Namespace) -> None:
-    """Python's own logging, as loud as asked for; programs that call `main` keep theirs otherwise."""
+def _configure_logging(arguments: argparse.Namespace) -> None:
+    """Apply `--verbose` or `--quiet`. Without them, a program that calls `main` keeps its own logging."""
     if arguments.verbose or arguments.quiet:
         import logging
 

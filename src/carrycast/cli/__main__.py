@@ -1,4 +1,4 @@
-"""`python -m carrycast.cli`: the same as the command."""
+"""`python -m carrycast.cli` does the same as the command `carrycast`."""
 
 import sys
 

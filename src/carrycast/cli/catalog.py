@@ -1,4 +1,4 @@
-"""Lists (`protocols`, `routers`, `applications`, `mobility`, `radios`, `plugins`, ...), and the settings of one."""
+"""Lists (`protocols`, `routers`, `applications`, `mobility`, `radios`, `experiments`, `plugins`) and details of one."""
 
 import argparse
 import enum
@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from carrycast.cli.options import add_json, console, print_json, print_line
+from carrycast.cli.options import Commands, add_command, add_json, console, print_json, print_line
 from carrycast.errors import UserError
 
 if typing.TYPE_CHECKING:
@@ -15,48 +15,37 @@ if typing.TYPE_CHECKING:
     from carrycast.core.protocol import StateMachine
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare them."""
-    protocols = commands.add_parser("protocols", help="list the protocols, or the settings of one")
-    protocols.add_argument("name", nargs="?", metavar="PROTOCOL")
-    add_json(protocols)
-    protocols.set_defaults(command=_protocols)
-    routers = commands.add_parser("routers", help="list the routers, or the settings of one")
-    routers.add_argument("name", nargs="?", metavar="ROUTER")
-    add_json(routers)
-    routers.set_defaults(command=_routers)
-    applications = commands.add_parser("applications", help="list what nodes can run above a protocol, or its settings")
-    applications.add_argument("name", nargs="?", metavar="APPLICATION")
-    add_json(applications)
-    applications.set_defaults(command=_applications)
-    mobility = commands.add_parser("mobility", help="list the movement models, or the settings of one")
-    mobility.add_argument("name", nargs="?", metavar="MODEL")
-    add_json(mobility)
-    mobility.set_defaults(command=_mobility)
-    radios = commands.add_parser("radios", help="list the radio models, or the settings of one")
-    radios.add_argument("name", nargs="?", metavar="RADIO")
-    add_json(radios)
-    radios.set_defaults(command=_radios)
-    plugins = commands.add_parser("plugins", help="list the plug-ins of every kind, and where they come from")
+def add_commands(commands: Commands) -> None:
+    """Declare the commands."""
+    for name, metavar, summary, command in (
+        ("protocols", "PROTOCOL", "List the protocols, or show the settings of one.", _protocols),
+        ("routers", "ROUTER", "List the routers, or show the settings of one.", _routers),
+        ("applications", "APPLICATION", "List the applications, or show the settings of one.", _applications),
+        ("mobility", "MODEL", "List the movement models, or show the settings of one.", _mobility),
+        ("radios", "RADIO", "List the radio models, or show the settings of one.", _radios),
+        ("experiments", "EXPERIMENT", "List the experiments, or show the figures of one.", _experiments),
+    ):
+        listing = add_command(commands, name, summary)
+        listing.add_argument("name", nargs="?", metavar=metavar, help="show only this one, in detail")
+        add_json(listing)
+        listing.set_defaults(command=command)
+    plugins = add_command(commands, "plugins", "List the plug-ins of every kind, and the package of each.")
     add_json(plugins)
     plugins.set_defaults(command=_plugins)
-    experiments = commands.add_parser("experiments", help="list the experiments, or the figures of one")
-    experiments.add_argument("name", nargs="?", metavar="EXPERIMENT")
-    add_json(experiments)
-    experiments.set_defaults(command=_experiments)
-    examples = commands.add_parser(
+    examples = add_command(
+        commands,
         "examples",
-        help="list the examples, or copy them into a folder",
-        description="List the example scenarios and notebooks that are installed with carrycast. With DIR, copy them "
-        "into a new folder, with their logs, node configurations and policies.",
+        "List the examples, or copy them into a folder.",
     )
-    examples.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="a new folder for a copy")
+    examples.add_argument(
+        "directory", nargs="?", type=Path, metavar="DIR", help="copy all examples into this new folder"
+    )
     add_json(examples)
     examples.set_defaults(command=_examples)
 
 
 def settings_of(kind: "type[msgspec.Struct]") -> list[dict[str, object]]:
-    """Name, type, default and meaning of each setting."""
+    """Return the name, type, default and meaning of each setting."""
     import msgspec
 
     rows: list[dict[str, object]] = []
@@ -127,16 +116,16 @@ def _protocols(arguments: argparse.Namespace) -> int:
     def row(name: str) -> dict[str, object]:
         kind = find_protocol(name)
         also = [interface.__name__ for interface in INTERFACES if issubclass(kind, interface)]
-        return {**_machine(kind), "also": also, "router": getattr(kind, "router", None) or None}
+        return {**_describe_machine(kind), "also": also, "router": getattr(kind, "router", None) or None}
 
-    rows = _rows(arguments.name, protocol_names, row)
-    return _show(arguments, "protocols", rows, "settings: carrycast protocols PROTOCOL")
+    rows = _collect_rows(arguments.name, protocol_names, row)
+    return _print_rows(arguments, "protocols", rows, "settings: carrycast protocols PROTOCOL")
 
 
-def _rows(
+def _collect_rows(
     wanted: str | None, names: Callable[[], list[str]], row: Callable[[str], dict[str, object]]
 ) -> list[dict[str, object]]:
-    """The one that is wanted; or all, of which one that is broken says why and hides no other."""
+    """Return the row of one plug-in, or of all. A broken plug-in has a row with the reason."""
     from carrycast.core.plugins import BrokenPluginError
 
     if wanted is not None:
@@ -153,8 +142,8 @@ def _rows(
 def _routers(arguments: argparse.Namespace) -> int:
     from carrycast.core.protocol import find_router, router_names
 
-    rows = _rows(arguments.name, router_names, lambda name: _machine(find_router(name)))
-    return _show(
+    rows = _collect_rows(arguments.name, router_names, lambda name: _describe_machine(find_router(name)))
+    return _print_rows(
         arguments, "routers", rows, "settings: carrycast routers ROUTER; a scenario names one in its table `router`"
     )
 
@@ -170,11 +159,11 @@ def _applications(arguments: argparse.Namespace) -> int:
     hint = (
         "settings: carrycast applications APPLICATION; scenarios and configs name them in their tables `applications`"
     )
-    return _show(arguments, "applications", rows, hint)
+    return _print_rows(arguments, "applications", rows, hint)
 
 
-def _machine(kind: "type[StateMachine]") -> dict[str, object]:
-    """What protocols and routers have in common."""
+def _describe_machine(kind: "type[StateMachine]") -> dict[str, object]:
+    """Return the columns that protocols and routers share."""
     return {
         "name": kind.name,
         "summary": kind.summary,
@@ -192,7 +181,7 @@ def _mobility(arguments: argparse.Namespace) -> int:
 
     kinds = movement_models() if arguments.name is None else {arguments.name: find_movement_model(arguments.name)}
     rows = [{"name": name, "summary": kind.summary, "settings": settings_of(kind)} for name, kind in kinds.items()]
-    return _show(arguments, "mobility", rows, "settings: carrycast mobility MODEL")
+    return _print_rows(arguments, "mobility", rows, "settings: carrycast mobility MODEL")
 
 
 def _radios(arguments: argparse.Namespace) -> int:
@@ -202,8 +191,8 @@ def _radios(arguments: argparse.Namespace) -> int:
         kind = radio_named(name)
         return {"name": name, "summary": kind.summary, "settings": settings_of(kind)}
 
-    rows = _rows(arguments.name, radio_names, row)
-    return _show(
+    rows = _collect_rows(arguments.name, radio_names, row)
+    return _print_rows(
         arguments, "radios", rows, "settings: carrycast radios RADIO; a scenario names one in its table `radio`"
     )
 
@@ -245,7 +234,7 @@ def _experiments(arguments: argparse.Namespace) -> int:
                 "figures": [{"name": figure.name, "title": figure.title} for figure in definition.figures],
             }
         )
-    return _show(
+    return _print_rows(
         arguments,
         "experiments",
         rows,
@@ -273,14 +262,14 @@ def _examples(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show(
+def _print_rows(
     arguments: argparse.Namespace,
     what: str,
     rows: list[dict[str, object]],
     hint: str,
     print_one: Callable[[dict[str, object]], None] | None = None,
 ) -> int:
-    """All of them in a list, or the one that was asked for with all there is to say of it."""
+    """Print all rows as a list, or the one that was asked for in detail."""
     if arguments.json:
         print_json({what: rows})
     elif arguments.name is None:

@@ -1,10 +1,10 @@
-"""`completion SHELL`: a script with which a shell completes carrycast's commands and options by the tab key."""
+"""`completion`: a script that makes a shell complete commands and options."""
 
 import argparse
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from carrycast.cli.options import print_line
+from carrycast.cli.options import Commands, add_command, print_line
 
 BASH = """# carrycast for bash: eval "$(carrycast completion bash)"
 _carrycast() {{
@@ -36,37 +36,38 @@ Words = Callable[[], tuple[Mapping[str, list[str]], list[str]]]
 """The words that may follow each command, and the options of all commands."""
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", known: Words) -> None:
-    """Declare the command."""
-    completion = commands.add_parser(
+def add_commands(commands: Commands, words_of: Words) -> None:
+    """Declare `completion`."""
+    completion = add_command(
+        commands,
         "completion",
-        help="let a shell complete commands and options",
-        description='Print a script for a shell, as in: eval "$(carrycast completion bash)"',
+        "Print a script for completion in a shell.",
+        'As in: eval "$(carrycast completion bash)"',
     )
-    completion.add_argument("shell", choices=SHELLS)
-    completion.set_defaults(command=partial(_completion, known))
+    completion.add_argument("shell", choices=SHELLS, help="the shell")
+    completion.set_defaults(command=partial(_completion, words_of))
 
 
-def _completion(known: Words, arguments: argparse.Namespace) -> int:
+def _completion(words_of: Words, arguments: argparse.Namespace) -> int:
     from carrycast.core.plugins import plugin_names
 
-    words, options = known()
+    words, options = words_of()
     protocols = plugin_names("protocols")
     if arguments.shell == "fish":
-        print_line(_fish(words, options, protocols))
+        print_line(_fish_script(words, options, protocols))
     else:
-        bash = _bash(words, options, protocols)
+        bash = _bash_script(words, options, protocols)
         print_line(bash if arguments.shell == "bash" else ZSH + bash)
     return 0
 
 
-def _bash(words: Mapping[str, list[str]], options: list[str], protocols: list[str]) -> str:
+def _bash_script(words: Mapping[str, list[str]], options: list[str], protocols: list[str]) -> str:
     cases = "\n".join(f'        {name}) words="{" ".join(own)}" ;;' for name, own in words.items())
     names = {"commands": " ".join(words), "options": " ".join(options), "protocols": " ".join(protocols)}
     return BASH.format(cases=cases, **names).rstrip()
 
 
-def _fish(words: Mapping[str, list[str]], options: list[str], protocols: list[str]) -> str:
+def _fish_script(words: Mapping[str, list[str]], options: list[str], protocols: list[str]) -> str:
     lines = ["# carrycast for fish: carrycast completion fish | source"]
     lines.append(f"complete -c carrycast -n __fish_use_subcommand -a '{' '.join([*words, *options])}'")
     for name, own in words.items():

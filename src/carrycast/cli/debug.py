@@ -1,4 +1,4 @@
-"""`diff`, `debug`: find where two runs part from each other, and stop a run there."""
+"""`diff` and `debug`: find the first difference of two runs, and stop a run there in the debugger."""
 
 import argparse
 import tempfile
@@ -6,37 +6,48 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.cli.options import add_json, add_scenario, print_json, print_line
+from carrycast.cli.options import (
+    Commands,
+    add_command,
+    add_json,
+    add_protocol,
+    add_scenario,
+    add_seed,
+    parse_overrides,
+    print_json,
+    print_line,
+)
 
 if TYPE_CHECKING:
     from carrycast.trace import Difference
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare them."""
-    diff = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    """Declare `diff` and `debug`."""
+    diff = add_command(
+        commands,
         "diff",
-        help="show the first difference of two runs",
-        description="Show the first row in which two runs differ, with the rows before it. A run is the folder of a "
-        "trace of level full, or a scenario, which is simulated. Exit status: 0 if the runs are equal, else 1.",
+        "Show the first difference of two runs.",
+        "The rows before it are shown, too. A run is the folder of a trace of level full, or a scenario, which is "
+        "simulated first. Exit status: 0 if the runs are equal, else 1.",
     )
-    diff.add_argument("first", type=Path, metavar="A", help="a trace's folder, or a scenario (TOML)")
-    diff.add_argument("second", type=Path, metavar="B", help="the other one")
-    diff.add_argument("--seed", type=int, default=1, metavar="N", help="of scenarios (default 1)")
+    diff.add_argument("first", type=Path, metavar="A", help="the folder of a trace, or a scenario (TOML)")
+    diff.add_argument("second", type=Path, metavar="B", help="the trace or scenario to compare with")
+    add_seed(diff)
     add_json(diff)
     diff.set_defaults(command=_diff)
 
-    debug = commands.add_parser(
+    debug = add_command(
+        commands,
         "debug",
-        help="stop a simulation at a node and time, in the debugger",
-        description="Simulate a scenario and open Python's debugger in the first handler that a node enters at a time "
-        "or later.",
+        "Stop a simulation in the debugger, at a node and a time.",
+        "Python's debugger opens in the first handler that the node enters at that time or later.",
     )
     add_scenario(debug)
-    debug.add_argument("--protocol", metavar="P", help="instead of the scenario's")
-    debug.add_argument("--seed", type=int, default=1, metavar="N", help="the same seed gives the same run (default 1)")
+    add_protocol(debug)
+    add_seed(debug)
     debug.add_argument("--node", type=int, required=True, metavar="N", help="the number of the node")
-    debug.add_argument("--at", type=float, default=0.0, metavar="S", help="simulated seconds (default 0)")
+    debug.add_argument("--at", type=float, default=0.0, metavar="SECONDS", help="the simulated time (default: 0)")
     debug.set_defaults(command=_debug)
 
 
@@ -45,7 +56,7 @@ def _diff(arguments: argparse.Namespace) -> int:
 
     with tempfile.TemporaryDirectory(prefix="carrycast-") as scratch:
         first, second = (
-            _recorded(path, arguments.seed, Path(scratch) / side)
+            _find_or_record(path, arguments.seed, Path(scratch) / side)
             for path, side in ((arguments.first, "a"), (arguments.second, "b"))
         )
         found = diff_traces(first, second)
@@ -58,8 +69,8 @@ def _diff(arguments: argparse.Namespace) -> int:
     return 0 if found is None else 1
 
 
-def _recorded(path: Path, seed: int, scratch: Path) -> Path:
-    """The folder of a run's trace; a scenario is simulated first."""
+def _find_or_record(path: Path, seed: int, scratch: Path) -> Path:
+    """Return the folder of a trace. A scenario is simulated, and its trace is written to `scratch`."""
     if path.suffix != ".toml":
         from carrycast.trace import find_traces
 
@@ -92,10 +103,9 @@ def _row_text(row: dict[str, object]) -> str:
 
 def _debug(arguments: argparse.Namespace) -> int:
     from carrycast.sim.engine import debug_run
-    from carrycast.sim.scenario import parse_assignment, resolve_scenario
+    from carrycast.sim.scenario import resolve_scenario
 
-    settings = dict(parse_assignment(text) for text in arguments.set)
-    scenario = resolve_scenario(arguments.scenario, arguments.protocol, settings)
+    scenario = resolve_scenario(arguments.scenario, arguments.protocol, parse_overrides(arguments))
     outcome = debug_run(scenario, arguments.seed, arguments.node, arguments.at)
     print_line(f"fingerprint {outcome.fingerprint}")
     return 0

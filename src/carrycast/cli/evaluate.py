@@ -1,4 +1,4 @@
-"""`compare`, `sweep`, `reproduce`, `report`: what runs many simulations, on Spark; `verify`: some of them again."""
+"""`compare`, `sweep`, `reproduce`, `report`, `verify`, `tour`: commands that run many simulations, on Spark."""
 
 import argparse
 import shutil
@@ -6,8 +6,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.cli.options import add_json, add_master, add_scenario, console, print_json, print_line, print_warnings
-from carrycast.cli.watching import resumable
+from carrycast.cli.options import (
+    Commands,
+    add_command,
+    add_json,
+    add_master,
+    add_out,
+    add_scenario,
+    console,
+    parse_overrides,
+    print_json,
+    print_line,
+    print_warnings,
+)
+from carrycast.cli.progress import announce_resume
 from carrycast.errors import UserError
 
 if TYPE_CHECKING:
@@ -16,62 +28,68 @@ if TYPE_CHECKING:
     from carrycast.analysis.spark import Claim, Experiment, ExperimentReport, ExperimentTour, OpeningRun, VerifiedRun
 
 PAPERS = {"000": "policy", "001": "asp", "002": "overlay", "003": "topic-holders", "004": "adaptive"}
+"""The experiments by the number of their paper."""
+BAR_WIDTH = 36
+"""Characters of a full bar."""
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare them."""
+def add_commands(commands: Commands) -> None:
+    """Declare the commands."""
     _add_compare(commands)
     _add_sweep(commands)
+    _add_reproduce(commands)
 
-    reproduce = commands.add_parser(
-        "reproduce",
-        help="an experiment from its runs to its report",
-        description="Run experiments, judge their claims, draw their figures and write one report.",
-    )
-    reproduce.add_argument(
-        "experiments", nargs="*", metavar="EXPERIMENT[/FIGURE]", help="names, paper numbers, TOML files (default: all)"
-    )
-    _add_size(reproduce)
-    reproduce.add_argument("--require-claims", action="store_true", help="exit with 1 if a claim fails")
-    add_out(reproduce, "out/reproduce")
-    reproduce.set_defaults(command=_reproduce)
-
-    report = commands.add_parser(
-        "report", help="write the report of the runs in a directory", description="Write the report of runs again."
-    )
-    report.add_argument("directory", type=Path, metavar="DIR", help="what sweep, reproduce or compare wrote")
+    report = add_command(commands, "report", "Write the report of the runs in a folder again.")
+    _add_directory(report)
     add_master(report)
     add_json(report)
     report.set_defaults(command=_report)
 
-    verify_runs = commands.add_parser(
+    verify_runs = add_command(
+        commands,
         "verify",
-        help="run some of a report's runs again and compare",
-        description="Draw runs of a report, do them again with carrycast as it is now, and compare fingerprints: "
-        "whether what was measured then is what would be measured today. Exits with 1 if one differs.",
+        "Repeat some runs of a report and compare their fingerprints.",
+        "The fingerprints are equal if this version of carrycast measures what the report says. Exit status: 1 if a "
+        "fingerprint differs.",
     )
-    verify_runs.add_argument("directory", type=Path, metavar="DIR", help="what sweep, reproduce or compare wrote")
-    verify_runs.add_argument("--runs", type=int, default=10, metavar="N", help="how many are drawn (default 10)")
-    verify_runs.add_argument("--seed", type=int, default=1, metavar="N", help="of the draw (default 1)")
+    _add_directory(verify_runs)
+    verify_runs.add_argument(
+        "--runs", type=int, default=10, metavar="N", help="the number of runs to repeat (default: 10)"
+    )
+    verify_runs.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="the random seed that selects the runs (default: 1)"
+    )
     add_json(verify_runs)
     verify_runs.set_defaults(command=_verify)
 
+    tour = add_command(
+        commands,
+        "tour",
+        "Show the main result of each paper, in minutes.",
+        "First, two protocols run in a network of islands; then the main figure of each paper is computed.",
+    )
+    add_out(tour, "out/tour")
+    tour.set_defaults(command=_tour)
 
-def _add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    compare = commands.add_parser(
+
+def _add_compare(commands: Commands) -> None:
+    compare = add_command(
+        commands,
         "compare",
-        help="several protocols on one scenario: one table, one picture",
-        description="Run several protocols on one scenario with the same movement and say how they differ.",
+        "Compare several protocols on one scenario.",
+        "All protocols meet the same movement. The result is one table, one figure and a report.",
     )
     add_scenario(compare)
     compare.add_argument(
         "--protocols",
         default="drift,epidemic,flooding",
-        metavar="P,Q,R",
-        help="as in flooding,gossip:p=0.3,epidemic, instead of the scenario's; the first is the reference "
-        "(default drift,epidemic,flooding)",
+        metavar="PROTOCOL,...",
+        help="the protocols, as in flooding,gossip:p=0.3,epidemic; the first is the reference "
+        "(default: drift,epidemic,flooding)",
     )
-    compare.add_argument("--runs", type=int, default=10, metavar="N", help="seeds 1 to N (default 10)")
+    compare.add_argument(
+        "--runs", type=int, default=10, metavar="N", help="runs of each protocol, with seeds 1 to N (default: 10)"
+    )
     compare.add_argument(
         "--discovery", choices=["beacon", "oracle"], help="how nodes find links (default: the scenario's)"
     )
@@ -83,58 +101,77 @@ def _add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     compare.add_argument(
         "--metrics",
-        metavar="M,N",
-        help="the columns of --latex (default delivery_ratio,delay_p50_s,total_bytes)",
+        metavar="METRIC,...",
+        help="the columns of --latex (default: delivery_ratio,delay_p50_s,total_bytes)",
     )
     compare.set_defaults(command=_compare)
 
 
-def _add_sweep(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    sweep = commands.add_parser(
+def _add_sweep(commands: Commands) -> None:
+    sweep = add_command(
+        commands,
         "sweep",
-        help="run an experiment's simulations",
-        description="Run the simulations of an experiment that are not done yet; `carrycast report DIR` judges them. "
-        "With --vary the experiment is a scenario and what varies in it.",
+        "Run the simulations of an experiment.",
+        "Runs that are already in the output folder are not repeated. `carrycast report DIR` writes the report. "
+        "With --vary, the experiment is a scenario and the values of some of its settings.",
     )
     sweep.add_argument(
-        "experiment", metavar="EXPERIMENT", help="a name (carrycast experiments) or a TOML file; with --vary a scenario"
+        "experiment",
+        metavar="EXPERIMENT",
+        help="a name (see carrycast experiments) or a TOML file; with --vary a scenario",
     )
     sweep.add_argument(
         "--vary",
         action="append",
         default=[],
         metavar="KEY=VALUES",
-        help="as in --vary radio.range_m=100,200,300 --vary protocol=flooding,epidemic: all combinations",
+        help="run all combinations, as in --vary radio.range_m=100,200,300 --vary protocol=flooding,epidemic",
     )
     sweep.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="with --vary: a setting of every point"
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="with --vary: replace a setting at every point"
     )
     _add_size(sweep)
     add_out(sweep, "out/sweep")
     sweep.set_defaults(command=_sweep)
 
 
-def _add_size(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quick", action="store_true", help="fewer runs and points; minutes instead of hours")
-    parser.add_argument("--runs", type=int, metavar="N", help="seeds per point (default: the experiment's)")
-
-
-def add_out(parser: argparse.ArgumentParser, default: str) -> None:
-    """Where everything goes, on which machines, and `--json`."""
-    parser.add_argument(
-        "--out", type=Path, default=Path(default), metavar="DIR", help=f"where everything goes (default {default})"
+def _add_reproduce(commands: Commands) -> None:
+    reproduce = add_command(
+        commands,
+        "reproduce",
+        "Run experiments and write their report.",
+        "The report has the figures, and says which claims hold.",
     )
-    add_master(parser)
-    add_json(parser)
+    reproduce.add_argument(
+        "experiments",
+        nargs="*",
+        metavar="EXPERIMENT[/FIGURE]",
+        help="names, paper numbers or TOML files (default: all experiments)",
+    )
+    _add_size(reproduce)
+    reproduce.add_argument("--require-claims", action="store_true", help="exit with status 1 if a claim fails")
+    add_out(reproduce, "out/reproduce")
+    reproduce.set_defaults(command=_reproduce)
+
+
+def _add_size(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quick", action="store_true", help="do fewer runs and points: minutes instead of hours")
+    parser.add_argument("--runs", type=int, metavar="N", help="runs at each point (default: the experiment's)")
+
+
+def _add_directory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "directory", type=Path, metavar="DIR", help="the output folder of sweep, reproduce, compare or tour"
+    )
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.spark import compare
-    from carrycast.sim.scenario import parse_assignment, parse_protocols
+    from carrycast.sim.scenario import parse_protocols
 
     columns = _latex_columns(arguments)
     out = Path(str(arguments.out).replace("SCENARIO", arguments.scenario.stem))
-    with resumable(out):
+    with announce_resume(out):
         found = compare(
             arguments.scenario,
             parse_protocols(arguments.protocols),
@@ -143,10 +180,10 @@ def _compare(arguments: argparse.Namespace) -> int:
             arguments.master,
             None if arguments.discovery is None else {"mode": arguments.discovery},
             quiet=arguments.json or arguments.quiet,
-            settings=dict(parse_assignment(text) for text in arguments.set),
+            settings=parse_overrides(arguments),
         )
-    explain(found.report.reasons)
-    # Without --json they were told before the runs.
+    _print_reasons(found.report.reasons)
+    # Without --json, compare has printed the warnings before the runs.
     print_warnings(found.report.warnings, not arguments.json or arguments.quiet)
     if arguments.json:
         print_json(found.as_row())
@@ -187,11 +224,11 @@ def _latex_columns(arguments: argparse.Namespace) -> list[str]:
 def _sweep(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.spark import failure_lines, read_stored_warnings, sweep_experiment
 
-    experiment, out = _to_sweep(arguments), arguments.out
-    with resumable(out):
+    experiment, out = _load_experiment(arguments), arguments.out
+    with announce_resume(out):
         records = sweep_experiment(experiment, out, arguments.master, arguments.json or arguments.quiet)
     done, failed = len(records), sum(record["error"] is not None for record in records)
-    explain(failure_lines(records))
+    _print_reasons(failure_lines(records))
     warnings = read_stored_warnings(out, experiment)
     print_warnings(warnings, not arguments.json or arguments.quiet)
     if arguments.json:
@@ -202,14 +239,14 @@ def _sweep(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _to_sweep(arguments: argparse.Namespace) -> "Experiment":
-    """An experiment by its name or file, or a scenario with what is to vary."""
+def _load_experiment(arguments: argparse.Namespace) -> "Experiment":
+    """Load an experiment by its name or file, or make one from a scenario and `--vary`."""
     from carrycast.analysis.spark import check_reports_installed, load_experiment, vary_scenario
 
     if not arguments.vary:
         if arguments.set:
             raise UserError("--set: goes with --vary; the settings of an experiment stand in its file")
-        experiment = load_experiment(_named(arguments.experiment), arguments.quick, arguments.runs)
+        experiment = load_experiment(_experiment_name(arguments.experiment), arguments.quick, arguments.runs)
     elif arguments.quick:
         raise UserError("--quick: is for experiments; with --vary say how many runs: --runs N")
     else:
@@ -221,12 +258,12 @@ def _to_sweep(arguments: argparse.Namespace) -> "Experiment":
 def _reproduce(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.spark import experiment_names, reproduce
 
-    names = [_named(name) for name in arguments.experiments] or experiment_names()
+    names = [_experiment_name(name) for name in arguments.experiments] or experiment_names()
     if not arguments.experiments and not (arguments.quick or arguments.runs or arguments.json or arguments.quiet):
-        explain(
+        _print_reasons(
             ["all experiments with all their runs take many hours; --quick takes minutes, Ctrl-C keeps what is done"]
         )
-    with resumable(arguments.out):
+    with announce_resume(arguments.out):
         found = reproduce(
             names,
             arguments.out,
@@ -268,7 +305,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     other = [one for one in found if not one.same]
     for one in other:
         why = "another fingerprint" if one.error is None else one.error.strip().splitlines()[-1]
-        explain([f"{one.experiment}: {one.point}, seed {one.seed}: {why}"])
+        _print_reasons([f"{one.experiment}: {one.point}, seed {one.seed}: {why}"])
     if arguments.json:
         rows = [{"experiment": one.experiment, "point": one.point, "seed": one.seed, "same": one.same} for one in found]
         print_json({"runs": rows, "same": len(found) - len(other)})
@@ -277,20 +314,20 @@ def _verify(arguments: argparse.Namespace) -> int:
     return 1 if other else 0
 
 
-def _named(name: str) -> str:
-    """An experiment by its name or by the number of its paper."""
+def _experiment_name(name: str) -> str:
+    """Return the name of an experiment that is given by its name or by the number of its paper."""
     paper, slash, figure = name.partition("/")
     return PAPERS.get(paper, paper) + slash + figure
 
 
-def explain(reasons: list[str]) -> None:
-    """Why runs failed, where errors go: also beside `--json`."""
+def _print_reasons(reasons: list[str]) -> None:
+    """Print reasons of failures on standard error, also with `--json`."""
     for line in reasons:
         print(f"carrycast: {line}", file=sys.stderr)
 
 
 def _print_report(found: "ExperimentReport", as_json: bool) -> None:
-    explain(found.reasons)
+    _print_reasons(found.reasons)
     if as_json:
         print_json(found.as_row())
         return
@@ -324,62 +361,46 @@ def _claims_table(claims: "list[Claim]") -> "Table":
     return table
 
 
-BAR = 36
-"""Characters of a bar that is full."""
-
-
-def add_tour(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare it."""
-    tour = commands.add_parser(
-        "tour",
-        help="each headline result, in minutes",
-        description="Show two protocols in a partitioned network, then run the main experiment of each paper with few "
-        "runs. The report opens with a picture and what was found.",
-    )
-    add_out(tour, "out/tour")
-    tour.set_defaults(command=_tour)
-
-
 def _tour(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.spark import check_spark_installed, run_opening, run_tour
 
     check_spark_installed()
     out: Path = arguments.out
-    with resumable(out):
+    with announce_resume(out):
         opening = run_opening(out)
         if not arguments.json:
-            _open(opening)
+            _print_opening(opening)
         found = run_tour(out, arguments.master, quiet=arguments.json or arguments.quiet)
-    explain(found.report.reasons)
+    _print_reasons(found.report.reasons)
     if arguments.json:
         print_json({**found.report.as_row(), "islands": str(opening.page)})
     else:
-        _close(found, opening)
+        _print_tour(found, opening)
     return 1 if found.report.failed else 0
 
 
-def _open(opening: "OpeningRun") -> None:
-    """The first picture, before anything that takes its time."""
+def _print_opening(opening: "OpeningRun") -> None:
+    """Print the first result, before the runs that take minutes."""
     print_line(f"{opening.nodes} nodes that meet and part: the network is always partitioned. Share delivered:\n")
-    console().print(_bars(opening))
+    console().print(_bar_chart(opening))
     print_line(f"\nwatch both protocols on the same movement: {opening.page}")
     print_line("next: the main result of each paper, in a minute or two\n")
     sys.stdout.flush()
 
 
-def _bars(opening: "OpeningRun") -> "Table":
+def _bar_chart(opening: "OpeningRun") -> "Table":
     from rich.markup import escape
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
     for protocol, share in opening.shares.items():
-        bar = ProgressBar(total=1.0, completed=share, width=BAR)
+        bar = ProgressBar(total=1.0, completed=share, width=BAR_WIDTH)
         table.add_row(f"  {escape(protocol)}", bar, f"{share:.0%} of those interested")
     return table
 
 
-def _close(found: "ExperimentTour", opening: "OpeningRun") -> None:
+def _print_tour(found: "ExperimentTour", opening: "OpeningRun") -> None:
     for title, table in found.tables():
         print_line(title)
         console().print(table)
@@ -390,7 +411,7 @@ def _close(found: "ExperimentTour", opening: "OpeningRun") -> None:
         print_line(f"claims about these: {counts} with so few runs")
     if found.report.failed:
         print_line(f"{found.report.failed} of {found.report.runs} runs failed; the report names each")
-    command = _command()
+    command = _own_command()
     print_line("next:")
     for what, why in (
         (f"open {opening.page}", "watch islands meet and events spread"),
@@ -402,7 +423,7 @@ def _close(found: "ExperimentTour", opening: "OpeningRun") -> None:
         print_line(f"  {what}\n      {why}")
 
 
-def _command() -> str:
-    """How this command is called here: `make run` finds it where the path of the shell may not."""
+def _own_command() -> str:
+    """Return the command that the user can type. `make run` calls carrycast by its path, which PATH may not have."""
     called = Path(sys.argv[0])
     return "carrycast" if called.name != "carrycast" or shutil.which("carrycast") else str(called)

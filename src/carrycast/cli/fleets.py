@@ -1,64 +1,150 @@
-"""`ingest`, `export`: a fleet's own data, made ready to be played, and given to other programs."""
+"""`ingest`, `contacts` and `export`: recorded movement of a fleet, its contacts, and files for other programs."""
 
 import argparse
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.cli.options import add_json, add_master, console, make_folder, metric_table, print_json, print_line
+from carrycast.cli.options import (
+    Commands,
+    add_command,
+    add_duration,
+    add_json,
+    add_master,
+    add_range,
+    add_renamed,
+    console,
+    make_folder,
+    metric_table,
+    print_json,
+    print_line,
+)
 from carrycast.errors import UserError
 
 if TYPE_CHECKING:
     from carrycast.sim.contacts import ContactPlan
 
-DOUBTFUL = 3
+MANY_REJECTED = 3
 """The exit status of an ingest that rejected many rows."""
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare them."""
-    ingest = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    """Declare `ingest`, `contacts` and `export`."""
+    _add_ingest(commands)
+    _add_contacts(commands)
+    export = add_command(
+        commands,
+        "export",
+        "Write the movement of a fleet for other programs.",
+        "The formats are Parquet, CSV, ns-2 movement and ONE movement.",
+    )
+    export.add_argument("folder", type=Path, metavar="FLEET", help="a folder that `carrycast ingest` made")
+    export.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the output file: .parquet, .csv, .ns_movements or .one",
+    )
+    export.add_argument(
+        "--format", metavar="NAME", help="parquet, csv, ns2 or one (default: by the suffix of the output file)"
+    )
+    export.set_defaults(command=_export)
+
+
+def _add_ingest(commands: Commands) -> None:
+    ingest = add_command(
+        commands,
         "ingest",
-        help="make a fleet of GPS logs, simulators' movement or contact lists",
-        description="Read files of any known format, clean them, and write a folder that a scenario plays. What is "
-        "rejected is kept there, with the reason. On Spark. Exit status: 0, or 3 if the folder is written but more "
-        "than a tenth of the rows were wrong.",
+        "Make a fleet from GPS logs, recorded movement or lists of contacts.",
+        "Spark reads files of any known format, cleans them and writes a folder that a scenario plays. Rejected rows "
+        "are kept there with the reason. Exit status: 0, or 3 if the folder is written but more than a tenth of the "
+        "rows were wrong.",
     )
     ingest.add_argument("files", nargs="+", type=Path, metavar="FILE", help="CSV, GPX, GeoJSON, Parquet, FCD, ...")
-    ingest.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
-    ingest.add_argument("--format", metavar="NAME", help="of the files (default: by their content)")
-    ingest.add_argument("--columns", metavar="K=C,...", help="which column is which, as in node=bus,time=at")
-    ingest.add_argument("--header", metavar="C,...", help="the columns of CSV files that have no first line of names")
-    ingest.add_argument("--time-format", metavar="F", help="of dates, as in dd/MM/yyyy HH:mm:ss")
-    ingest.add_argument("--time-unit", choices=("s", "ms", "us", "ns"), help="of times that are numbers")
-    ingest.add_argument("--encoding", metavar="NAME", help="of text files that are not UTF-8, as in latin-1")
-    ingest.add_argument("--decimal-comma", action="store_true", help="meters and times have commas before decimals")
-    ingest.add_argument("--swap", action="store_true", help="the files have longitude and latitude swapped")
-    ingest.add_argument("--single", action="store_true", help="a file that names no node is the log of one")
-    ingest.add_argument("--crs", metavar="MAP", help="the map for degrees, as in EPSG:32632 (default: one made for it)")
-    ingest.add_argument("--fleet", metavar="NAME", default="fleet", help="its name (default fleet)")
-    both = ingest.add_mutually_exclusive_group()
-    both.add_argument("--by-file", action="store_true", help="each file is a fleet: equal names are different nodes")
-    both.add_argument("--by-track", action="store_true", help="each track of a GPX file is a node of its own")
-    both.add_argument("--merge", action="store_true", help="equal names in several files or tracks are one node")
-    ingest.add_argument("--max-speed", type=float, metavar="MPS", help="faster is a jump (default 70)")
-    ingest.add_argument("--gap", type=float, metavar="S", help="silent for longer is absent (default 300)")
-    ingest.add_argument("--from", dest="from_s", metavar="T", help="leave out what is earlier: a date or seconds")
-    ingest.add_argument("--until", dest="until_s", metavar="T", help="leave out what is later, and this time itself")
-    ingest.add_argument("--every", type=float, metavar="S", help="one row for each node so often, in between by line")
+    ingest.add_argument("--out", type=Path, required=True, metavar="DIR", help="the output folder, which must be new")
+    ingest.add_argument("--name", dest="fleet", default="fleet", metavar="NAME", help="its name (default: fleet)")
+    add_renamed(ingest, "--fleet", "--name")
+    _add_format_options(ingest)
+    naming = ingest.add_mutually_exclusive_group()
+    naming.add_argument("--by-file", action="store_true", help="equal names in different files are different nodes")
+    naming.add_argument("--by-track", action="store_true", help="each track of a GPX file is a node of its own")
+    naming.add_argument("--merge", action="store_true", help="equal names in several files or tracks are one node")
+    ingest.add_argument(
+        "--max-speed",
+        type=float,
+        metavar="MPS",
+        help="reject faster jumps, in meters per second (default: 70)",
+    )
+    ingest.add_argument(
+        "--gap",
+        type=float,
+        metavar="SECONDS",
+        help="a node without rows for longer than this is absent (default: 300)",
+    )
+    ingest.add_argument(
+        "--from", dest="from_s", metavar="TIME", help="leave out earlier rows; TIME is a date or seconds"
+    )
+    ingest.add_argument("--until", dest="until_s", metavar="TIME", help="leave out the rows of this time and later")
+    ingest.add_argument(
+        "--every", type=float, metavar="SECONDS", help="interpolate one row for each node at this interval"
+    )
     add_master(ingest)
     add_json(ingest)
     ingest.set_defaults(command=_ingest)
 
-    export = commands.add_parser(
-        "export",
-        help="write a fleet for other programs",
-        description="Write the positions of a fleet's folder as Parquet, CSV, ns-2 movement or ONE movement.",
+
+def _add_format_options(ingest: argparse.ArgumentParser) -> None:
+    """Add the options that say how to read the files."""
+    ingest.add_argument("--format", metavar="NAME", help="the format of the files (default: detected automatically)")
+    ingest.add_argument("--columns", metavar="KEY=COLUMN,...", help="the names of columns, as in node=bus,time=at")
+    ingest.add_argument("--header", metavar="COLUMN,...", help="the columns of CSV files that have no header line")
+    ingest.add_argument("--time-format", metavar="PATTERN", help="the format of dates, as in dd/MM/yyyy HH:mm:ss")
+    ingest.add_argument("--time-unit", choices=("s", "ms", "us", "ns"), help="the unit of times that are numbers")
+    ingest.add_argument(
+        "--encoding", metavar="NAME", help="the encoding of text files that are not UTF-8, as in latin-1"
     )
-    export.add_argument("folder", type=Path, metavar="FLEET", help="a folder that `carrycast ingest` made")
-    export.add_argument("--out", type=Path, required=True, metavar="FILE", help=".parquet, .csv, .ns_movements or .one")
-    export.add_argument("--format", metavar="NAME", help="parquet, csv, ns2 or one (default: by the name of the file)")
-    export.set_defaults(command=_export)
+    ingest.add_argument("--decimal-comma", action="store_true", help="numbers have a decimal comma")
+    ingest.add_argument("--swap", action="store_true", help="the files have longitude and latitude swapped")
+    ingest.add_argument("--single", action="store_true", help="a file that names no node is the log of one node")
+    ingest.add_argument(
+        "--crs",
+        metavar="CRS",
+        help="the map projection for degrees, as in EPSG:32632 (default: made for the fleet)",
+    )
+
+
+def _add_contacts(commands: Commands) -> None:
+    contacts = add_command(
+        commands,
+        "contacts",
+        "Compute which nodes meet, and when.",
+        "The exact contacts are computed from a scenario's movement, from a trace file (CSV, ns-2 setdest, ONE "
+        "movement or connections, SUMO) or from a fleet's folder, and written as a contact plan. Spark computes those "
+        "of a large fleet, or of any fleet with --master.",
+    )
+    contacts.add_argument(
+        "source", type=Path, metavar="TRACE|SCENARIO|FLEET", help="a file, or a folder that `carrycast ingest` made"
+    )
+    add_range(contacts)
+    add_duration(contacts, "all of the movement")
+    contacts.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="the random seed of a scenario's movement (default: 1)"
+    )
+    contacts.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="the output folder, for contacts.parquet"
+    )
+    contacts.add_argument("--page", action="store_true", help="also write a page with statistics and figures")
+    contacts.add_argument(
+        "--from-node", type=int, metavar="N", help="print how early other nodes can receive something from node N"
+    )
+    contacts.add_argument(
+        "--at", type=float, default=0.0, metavar="SECONDS", help="with --from-node: the time of sending (default: 0)"
+    )
+    contacts.add_argument("--to-node", type=int, metavar="N", help="with --from-node: print only the time of node N")
+    add_master(contacts, "the Spark master, for a fleet (default: this machine)")
+    add_json(contacts)
+    contacts.set_defaults(command=_contacts)
 
 
 def _ingest(arguments: argparse.Namespace) -> int:
@@ -74,13 +160,15 @@ def _ingest(arguments: argparse.Namespace) -> int:
     from carrycast.core.settings import parse_settings
 
     check_spark_installed()
-    given = {"max_speed_mps": arguments.max_speed, "gap_s": arguments.gap, "every_s": arguments.every}
+    cleaning = {"max_speed_mps": arguments.max_speed, "gap_s": arguments.gap, "every_s": arguments.every}
     for option, key in (("--from", "from_s"), ("--until", "until_s")):
         try:
-            given[key] = None if getattr(arguments, key) is None else parse_clock(getattr(arguments, key))
+            cleaning[key] = None if getattr(arguments, key) is None else parse_clock(getattr(arguments, key))
         except ValueError:
             raise UserError(f"{option} {getattr(arguments, key)}: is no date and no number of seconds") from None
-    rules = parse_settings({key: value for key, value in given.items() if value is not None}, CleaningRules, "ingest")
+    rules = parse_settings(
+        {key: value for key, value in cleaning.items() if value is not None}, CleaningRules, "ingest"
+    )
     source = ReadOptions(
         format=arguments.format,
         columns=parse_columns(arguments.columns),
@@ -98,7 +186,7 @@ def _ingest(arguments: argparse.Namespace) -> int:
         merge=arguments.merge,
     )
     facts = ingest(arguments.files, arguments.out, source, rules, arguments.master)
-    status = 0 if facts["status"] == "ok" else DOUBTFUL
+    status = 0 if facts["status"] == "ok" else MANY_REJECTED
     if arguments.json:
         print_json({"out": str(arguments.out), **facts})
         return status
@@ -115,43 +203,20 @@ def _ingest(arguments: argparse.Namespace) -> int:
 def _export(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.fleets import write_fleet
 
-    unsaid = write_fleet(arguments.folder, arguments.out, arguments.format)
-    if unsaid:
-        print_line(f"{unsaid:,} absences are not in it: the format has no word for them")
+    absences = write_fleet(arguments.folder, arguments.out, arguments.format)
+    if absences:
+        print_line(f"{absences:,} absences are left out: the format cannot express them")
     print_line(f"fleet in {arguments.out}")
     return 0
-
-
-def add_contacts(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare it."""
-    contacts = commands.add_parser(
-        "contacts",
-        help="who meets whom when, from a scenario, a movement trace or a fleet",
-        description="Compute exact contacts from a scenario's movement, from a trace file (CSV, ns-2 setdest, ONE "
-        "movement or connections, SUMO) or from a fleet's folder, and write them as a contact plan. A large fleet, or "
-        "one with --master, is computed on Spark.",
-    )
-    contacts.add_argument("source", type=Path, metavar="TRACE|SCENARIO|FLEET")
-    contacts.add_argument("--range", type=float, dest="range_m", metavar="M", help="meters within which nodes meet")
-    contacts.add_argument("--duration", type=float, dest="duration_s", metavar="S", help="seconds (default: all)")
-    contacts.add_argument("--seed", type=int, default=1, metavar="N", help="for a scenario's movement (default 1)")
-    contacts.add_argument("--out", type=Path, required=True, metavar="DIR", help="writes contacts.parquet there")
-    contacts.add_argument("--page", action="store_true", help="write statistics with pictures there, too")
-    contacts.add_argument("--from-node", type=int, metavar="N", help="say how early all others can hear from this node")
-    contacts.add_argument("--at", type=float, default=0.0, metavar="S", help="what it has from then on (default 0)")
-    contacts.add_argument("--to-node", type=int, metavar="N", help="only this one")
-    add_master(contacts, "a Spark master, for a fleet")
-    add_json(contacts)
-    contacts.set_defaults(command=_contacts)
 
 
 def _contacts(arguments: argparse.Namespace) -> int:
     path = arguments.out / "contacts.parquet"
     if not (arguments.source / "fleet.json").exists() and (arguments.source / "contacts.parquet").is_file():
-        # The folder that an ingest made of a list of contacts.
+        # `ingest` made this folder from a list of contacts.
         arguments.source = arguments.source / "contacts.parquet"
     if arguments.source.is_dir():
-        plan = _of_fleet(arguments, path)
+        plan = _compute_fleet_plan(arguments, path)
     else:
         from carrycast.sim.scenario import read_contact_plan
 
@@ -160,7 +225,7 @@ def _contacts(arguments: argparse.Namespace) -> int:
         plan = read_contact_plan(arguments.source, arguments.range_m, arguments.duration_s, arguments.seed)
         make_folder(arguments.out, "--out")
         plan.save(path)
-    facts: dict[str, object] = {**plan.summary(), **_earliest(plan, arguments)}
+    facts: dict[str, object] = {**plan.summary(), **_summarize_arrivals(plan, arguments)}
     if arguments.page:
         from carrycast.analysis.fleets import write_contact_page
 
@@ -175,7 +240,7 @@ def _contacts(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _of_fleet(arguments: argparse.Namespace, path: Path) -> "ContactPlan":
+def _compute_fleet_plan(arguments: argparse.Namespace, path: Path) -> "ContactPlan":
     from carrycast.analysis.fleets import save_fleet_plan
     from carrycast.sim.mobility import FleetFacts
     from carrycast.sim.scenario import check_extent
@@ -188,8 +253,8 @@ def _of_fleet(arguments: argparse.Namespace, path: Path) -> "ContactPlan":
     return save_fleet_plan(arguments.source, arguments.range_m, arguments.duration_s, path, arguments.master)
 
 
-def _earliest(plan: "ContactPlan", arguments: argparse.Namespace) -> dict[str, object]:
-    """How early others can hear from a node, if that was asked."""
+def _summarize_arrivals(plan: "ContactPlan", arguments: argparse.Namespace) -> dict[str, object]:
+    """Return how early other nodes can receive from `--from-node`; nothing without that option."""
     from carrycast.sim.contacts import earliest_arrivals
 
     if arguments.from_node is None:
@@ -202,10 +267,10 @@ def _earliest(plan: "ContactPlan", arguments: argparse.Namespace) -> dict[str, o
             raise UserError(f"there is no node {arguments.to_node}; they are 0 to {plan.nodes - 1}")
         found = float(arrival_s[arguments.to_node])
         return {"earliest_arrival_s": found if isfinite(found) else None}
-    there = [float(one) for node, one in enumerate(arrival_s) if isfinite(one) and node != arguments.from_node]
-    mean_s = sum(there) / len(there) if there else None
+    arrivals_s = [float(one) for node, one in enumerate(arrival_s) if isfinite(one) and node != arguments.from_node]
+    mean_s = sum(arrivals_s) / len(arrivals_s) if arrivals_s else None
     return {
-        "reachable": len(there),
+        "reachable": len(arrivals_s),
         "earliest_arrival_mean_s": mean_s,
-        "earliest_arrival_last_s": max(there, default=None),
+        "earliest_arrival_last_s": max(arrivals_s, default=None),
     }

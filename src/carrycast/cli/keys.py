@@ -1,37 +1,37 @@
-"""`keys`: identities of nodes, and the members of a network."""
+"""`keys`: the keys, certificates and revocations of live nodes."""
 
 import argparse
 from pathlib import Path
 
-from carrycast.cli.options import add_json, print_json, print_line
+from carrycast.cli.options import Commands, add_command, add_json, print_json, print_line
 
-DESCRIPTION = """Keys of live nodes. The members of a network are either all nodes that know one secret (`network`), or
-all that an operator has certified (`operator`, `certify`) and not revoked (`revoke`). docs/security.md says what each
-protects against."""
+DETAILS = """The members of a network are either all nodes that have one secret (`network`), or all nodes that an
+operator has certified (`operator`, `certify`) and not revoked (`revoke`). docs/security.md says what each protects
+against."""
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare the commands."""
-    keys = commands.add_parser(
-        "keys", help="make keys, certificates and revocations for live nodes", description=DESCRIPTION
-    )
-    verbs = keys.add_subparsers(title="verbs", metavar="VERB", required=True, parser_class=type(keys))
+def add_commands(commands: Commands) -> None:
+    """Declare `keys` and its subcommands."""
+    keys = add_command(commands, "keys", "Make keys, certificates and revocations for live nodes.", DETAILS)
+    verbs = keys.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
 
-    new = verbs.add_parser("new", help="create a node's private key, and FILE.pub with its public key")
-    new.add_argument("file", type=Path, metavar="FILE", help="where the private key goes")
+    new = add_command(verbs, "new", "Create a node's private key, and FILE.pub with its public key.")
+    new.add_argument("file", type=Path, metavar="FILE", help="the output file of the private key")
     new.set_defaults(command=_new)
 
-    network = verbs.add_parser("network", help="create the secret of a network without an operator")
-    network.add_argument("file", type=Path, metavar="FILE", help="the same file on every node")
+    network = add_command(verbs, "network", "Create the secret of a network without an operator.")
+    network.add_argument("file", type=Path, metavar="FILE", help="the output file, to be copied to every node")
     network.set_defaults(command=_network)
 
-    operator = verbs.add_parser("operator", help="create an operator's private key, and FILE.pub with its public key")
-    operator.add_argument("file", type=Path, metavar="FILE", help="where the private key goes; no node needs it")
+    operator = add_command(verbs, "operator", "Create an operator's private key, and FILE.pub with its public key.")
+    operator.add_argument(
+        "file", type=Path, metavar="FILE", help="the output file of the private key; keep it off nodes"
+    )
     operator.set_defaults(command=_operator)
 
     _add_certify(verbs)
 
-    revoke = verbs.add_parser("revoke", help="revoke nodes: add them to an operator's signed revocation list")
+    revoke = add_command(verbs, "revoke", "Revoke nodes: add them to an operator's signed revocation list.")
     revoke.add_argument("nodes", nargs="+", metavar="NODE", help="a name, an id, or the file of a certificate")
     _add_operator(revoke)
     revoke.add_argument(
@@ -39,23 +39,21 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     revoke.set_defaults(command=_revoke)
 
-    show = verbs.add_parser("show", help="show the content of a key file, without its secrets")
+    show = add_command(verbs, "show", "Show the content of a key file, without its secrets.")
     show.add_argument("file", type=Path, metavar="FILE", help="any file that `carrycast keys` made")
     add_json(show)
     show.set_defaults(command=_show)
 
 
-def _add_certify(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    certify = verbs.add_parser("certify", help="certify a node: its identity, and what it may do")
+def _add_certify(verbs: Commands) -> None:
+    certify = add_command(verbs, "certify", "Certify a node: its identity and its permissions.")
     certify.add_argument("public", type=Path, metavar="PUBLIC", help="the file of the node's public key")
     _add_operator(certify)
-    certify.add_argument("--name", required=True, metavar="NAME", help="the node's name, from which its id is made")
-    certify.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the certificate goes")
-    certify.add_argument("--id", type=int, metavar="N", help="another id than that of the name")
-    certify.add_argument("--publish", metavar="FILTER", help="it may publish events that match this (default: all)")
-    certify.add_argument(
-        "--subscribe", metavar="FILTER", help="it may subscribe to events that match this (default: all)"
-    )
+    certify.add_argument("--name", required=True, metavar="NAME", help="the name of the node")
+    certify.add_argument("--out", type=Path, required=True, metavar="FILE", help="the output file of the certificate")
+    certify.add_argument("--id", type=int, metavar="N", help="the node's id (default: derived from its name)")
+    certify.add_argument("--publish", metavar="FILTER", help="the events that it may publish (default: all)")
+    certify.add_argument("--subscribe", metavar="FILTER", help="the events that it may subscribe to (default: all)")
     certify.add_argument(
         "--attribute",
         action="append",
@@ -64,13 +62,13 @@ def _add_certify(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         metavar="NAME=VALUE",
         help="an attribute that its subscribers may present to access policies; may be given several times",
     )
-    certify.add_argument("--days", type=float, default=365.0, metavar="N", help="validity in days (default: 365)")
+    certify.add_argument("--days", type=float, default=365.0, metavar="N", help="the validity in days (default: 365)")
     certify.add_argument(
         "--grace",
         type=float,
         default=7.0,
         metavar="DAYS",
-        help="how long after its end events are accepted that were signed before (default: 7)",
+        help="for how long after the certificate ends nodes accept events that were signed before (default: 7)",
     )
     certify.set_defaults(command=_certify)
 

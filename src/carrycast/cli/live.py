@@ -1,4 +1,4 @@
-"""`node`, `pub`, `sub`, `position`, `status`: live nodes and their clients."""
+"""`node`, `pub`, `sub`, `request`, `position` and `status`: live nodes and their clients."""
 
 import argparse
 import base64
@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carrycast.cli.options import add_json, print_json, print_line
+from carrycast.cli.options import Commands, add_command, add_json, add_node, add_renamed, print_json, print_line
 from carrycast.errors import UserError, WorkError
 
 if TYPE_CHECKING:
@@ -18,19 +18,21 @@ LAST_S = 253_402_300_799
 NORMAL = "some neighbors, short queues, no drops but link_repeated and link_own; docs/monitoring.md says more"
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_commands(commands: Commands) -> None:
     """Declare the commands."""
-    node = commands.add_parser("node", help="run a live node", description="Run a live node until Ctrl-C.")
+    node = add_command(commands, "node", "Run a live node.", "It runs until Ctrl-C or SIGTERM.")
     node.add_argument("config", type=Path, metavar="CONFIG", help="the node's configuration (TOML)")
     node.set_defaults(command=_node)
 
     _add_pub(commands)
     _add_sub(commands)
+    _add_request(commands)
 
-    position = commands.add_parser(
+    position = add_command(
+        commands,
         "position",
-        help="set the position of a live node",
-        description="Set the position of a node, as in: carrycast position 120.5 80 --velocity 13.9 0 --node a.sock",
+        "Set the position of a live node.",
+        "As in: carrycast position 120.5 80 --velocity 13.9 0 --node a.sock",
     )
     position.add_argument("place", nargs="*", type=float, metavar="X Y", help="meters from the corner of the area")
     position.add_argument(
@@ -39,41 +41,42 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         type=float,
         default=(0.0, 0.0),
         metavar=("X", "Y"),
-        help="meters per second (default: 0 0)",
+        help="the velocity in meters per second (default: 0 0)",
     )
-    position.add_argument("--unknown", action="store_true", help="the position is no longer known")
-    _add_node(position)
+    position.add_argument("--unknown", action="store_true", help="forget the position")
+    add_node(position)
     position.set_defaults(command=_position)
 
-    status = commands.add_parser("status", help="show the status of a live node")
-    _add_node(status)
+    status = add_command(commands, "status", "Show a node's status.", "Neighbors, queues, drops, retention, keys.")
+    add_node(status)
     add_json(status)
     status.set_defaults(command=_status)
 
 
-def _add_pub(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    pub = commands.add_parser(
+def _add_pub(commands: Commands) -> None:
+    pub = add_command(
+        commands,
         "pub",
-        help="publish events through a live node",
-        description="Publish one event, as in: carrycast pub road=A1 speed=31 --node a.sock; or, with - instead, one "
-        "for each line of standard input.",
+        "Publish events through a live node.",
+        "As in: carrycast pub road=A1 speed=31 --node a.sock. With - instead of attributes, each line of standard "
+        "input is an event.",
     )
-    pub.add_argument("attributes", nargs="*", metavar="NAME=VALUE", help="or - alone: lines of standard input")
-    _add_node(pub)
+    pub.add_argument("attributes", nargs="*", metavar="NAME=VALUE", help="the attributes, or - to read standard input")
+    add_node(pub)
     payload = pub.add_mutually_exclusive_group()
-    payload.add_argument("--payload", default="", metavar="TEXT", help="content beside the attributes")
-    payload.add_argument("--payload-file", type=Path, metavar="FILE", help="the same from a file")
+    payload.add_argument("--payload", default="", metavar="TEXT", help="the payload of the event")
+    payload.add_argument("--payload-file", type=Path, metavar="FILE", help="read the payload from a file")
     pub.add_argument(
         "--access",
         metavar="POLICY",
-        help="access policy: a condition on the subscriber's attributes, as in \"rank = 'major'\" (default: all)",
+        help="the access policy: a condition on the subscriber's attributes, as in \"rank = 'major'\" (default: none)",
     )
-    pub.add_argument("--lease", type=float, dest="lease_s", metavar="S", help="lease of the event in seconds")
+    pub.add_argument("--lease", type=float, dest="lease_s", metavar="SECONDS", help="the lease of the event")
     pub.add_argument(
         "--level",
         choices=("accepted", "stored", "held"),
         default="accepted",
-        help="delivery guarantee: return when the node has the event, has it on disk, or when neighbors hold it too "
+        help="the delivery guarantee: return when the node has the event, has it on disk, or neighbors hold it, too "
         "(default: accepted)",
     )
     pub.add_argument(
@@ -81,20 +84,21 @@ def _add_pub(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         type=int,
         default=1,
         metavar="N",
-        help="at level held: how many neighbors are to hold it (default: 1)",
+        help="with --level held: the number of neighbors that must hold the event (default: 1)",
     )
     add_json(pub)
     pub.set_defaults(command=_pub)
 
 
-def _add_sub(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    sub = commands.add_parser(
+def _add_sub(commands: Commands) -> None:
+    sub = add_command(
+        commands,
         "sub",
-        help="subscribe through a live node",
-        description="Print events as they come, as in: carrycast sub \"speed > 30 and road = 'A1'\" --node a.sock",
+        "Subscribe through a live node and print the events.",
+        "As in: carrycast sub \"speed > 30 and road = 'A1'\" --node a.sock",
     )
-    sub.add_argument("filter", nargs="?", default="", metavar="FILTER", help="which events (default: all)")
-    _add_node(sub)
+    _add_filter(sub)
+    add_node(sub)
     sub.add_argument(
         "--attribute",
         action="append",
@@ -103,24 +107,51 @@ def _add_sub(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         metavar="NAME=VALUE",
         help="an attribute of the subscriber, for access policies of events; may be given several times",
     )
-    sub.add_argument("--processor", metavar="ID", help="process the events by this processor, and print its results")
-    sub.add_argument("--state", default="", metavar="TEXT", help="the first state of the processor")
+    sub.add_argument("--processor", metavar="ID", help="process the events with this processor and print its results")
+    sub.add_argument("--state", default="", metavar="TEXT", help="the initial state of the processor")
     sub.add_argument("--count", type=int, metavar="N", help="stop after N events; exit status 1 if fewer arrived")
-    sub.add_argument("--timeout", type=float, dest="timeout_s", metavar="S", help="stop after S seconds")
     sub.add_argument(
-        "--name", metavar="NAME", help="make the subscription durable: events are kept while nobody reads them"
+        "--timeout", type=float, dest="timeout_s", metavar="SECONDS", help="stop after this time (default: never)"
     )
-    sub.add_argument("--history", action="store_true", help="deliver stored events from before, too")
+    sub.add_argument(
+        "--name",
+        metavar="NAME",
+        help="make the subscription durable under this name: the node keeps events while no client reads them",
+    )
+    sub.add_argument("--history", action="store_true", help="also deliver events that were stored before")
     sub.add_argument("--json", action="store_true", help="print one JSON object per event")
     sub.set_defaults(command=_sub)
 
 
-def _add_node(parser: argparse.ArgumentParser) -> None:
+def _add_request(commands: Commands) -> None:
+    request = add_command(
+        commands,
+        "request",
+        "Request stored events through a live node.",
+        "As in: carrycast request \"road = 'A1'\" --node a.sock",
+    )
+    _add_filter(request)
+    request.add_argument(
+        "--timeout",
+        type=float,
+        default=10.0,
+        dest="timeout_s",
+        metavar="SECONDS",
+        help="how long to wait for responses (default: 10)",
+    )
+    add_renamed(request, "--patience", "--timeout")
+    add_node(request)
+    add_json(request)
+    request.set_defaults(command=_request)
+
+
+def _add_filter(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--node",
-        required=True,
-        metavar="ADDRESS",
-        help="the node's control channel: its socket, or TOKENFILE@127.0.0.1:port",
+        "filter",
+        nargs="?",
+        default="",
+        metavar="FILTER",
+        help="a condition on attributes (default: all events)",
     )
 
 
@@ -137,7 +168,7 @@ def _pub(arguments: argparse.Namespace) -> int:
         raise UserError(f"--lease: a time above 0, not {arguments.lease_s}")
     if not 1 <= arguments.copies <= 64:
         raise UserError(f"--copies: from 1 to 64 neighbors, not {arguments.copies}")
-    payload = _payload(arguments)
+    payload = _read_payload(arguments)
     options = (payload, arguments.lease_s, arguments.access, arguments.level, arguments.copies)
     if arguments.attributes == ["-"]:
         for event in publish_lines(arguments.node, sys.stdin, *options):
@@ -157,7 +188,7 @@ def _print_id(event: "EventId", as_json: bool) -> None:
         print(event)
 
 
-def _payload(arguments: argparse.Namespace) -> bytes:
+def _read_payload(arguments: argparse.Namespace) -> bytes:
     from carrycast.core.model import MAX_PAYLOAD_BYTES
 
     path: Path | None = arguments.payload_file
@@ -166,7 +197,7 @@ def _payload(arguments: argparse.Namespace) -> bytes:
         return given.encode()
     try:
         with path.open("rb") as file:
-            # At most this much: the file may be a device without an end.
+            # The file may be a device without an end, so the read is bounded.
             content = file.read(MAX_PAYLOAD_BYTES + 1)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
@@ -206,6 +237,32 @@ def _sub(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _request(arguments: argparse.Namespace) -> int:
+    from carrycast.node import PATIENCE_S
+    from carrycast.node.api import connect
+
+    if not 0 < arguments.timeout_s <= 3600:
+        raise UserError(f"--timeout: a time above 0 and at most an hour, not {arguments.timeout_s}")
+    with connect(arguments.node, PATIENCE_S) as client:
+        events, complete = client.request(arguments.filter, arguments.timeout_s)
+    if arguments.json:
+        shown = [
+            {
+                "event": str(event.id),
+                "attributes": event.attributes,
+                "payload_base64": base64.b64encode(event.payload).decode(),
+            }
+            for event in events
+        ]
+        print_json({"complete": complete, "events": shown})
+        return 0
+    for event in events:
+        print_line(f"{event.id}  " + " ".join(f"{name}={value}" for name, value in event.attributes.items()))
+    if not complete:
+        print("not every repository has answered", file=sys.stderr)
+    return 0
+
+
 def _position(arguments: argparse.Namespace) -> int:
     from carrycast.node import move
 
@@ -231,7 +288,7 @@ def _status(arguments: argparse.Namespace) -> int:
         for neighbor, interface, cost_s in ((*link.split("/", 1), cost_s) for link, cost_s in facts["links"].items())
     }
     facts |= facts.pop("details")
-    facts["retention"] = [_balance(level, one) for level, one in facts["retention"].items()]
+    facts["retention"] = [_format_retention(level, one) for level, one in facts["retention"].items()]
     ends_s = facts.pop("certificate_ends_s")
     if ends_s is not None:
         facts["certificate_ends"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(min(ends_s, LAST_S)))
@@ -244,18 +301,18 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _neighbor_name(node: str, names: dict[str, str]) -> str:
-    """A neighbor, with its name if the node knows it."""
+    """Return the neighbor's id, with its name if the node knows it."""
     return f"{names[node]} ({node})" if node in names else node
 
 
-def _balance(level: str, one: dict[str, Any]) -> str:
-    """The account of one retention level."""
+def _format_retention(level: str, one: dict[str, Any]) -> str:
+    """Format the retention accounting of one level."""
     removed = "".join(f" + {number} {reason}" for reason, number in one["removed"].items())
     return f"{level} {one['accepted']} = {one['kept']} kept{removed}"
 
 
 def _format_value(value: object) -> str:
-    """A value of a status, for people."""
+    """Format a value of the status for people."""
     if value is None:
         return "-"
     if isinstance(value, dict):
@@ -266,5 +323,5 @@ def _format_value(value: object) -> str:
 
 
 def _format_scalar(value: "Scalar") -> str:
-    """An attribute value as `pub` takes it."""
+    """Format an attribute value as `pub` takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

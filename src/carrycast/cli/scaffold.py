@@ -1,4 +1,4 @@
-"""`carrycast new`: plug-ins of every kind, scenarios, workloads, experiments and node configurations to start from.
+"""`new`: make a working plug-in, scenario, workload, experiment or node configuration from a template.
 
 A protocol is a folder, to be placed beside the built-in ones or on the search path. A plug-in of another kind is a
 small Python package: a module, its test, and a `pyproject.toml` with the entry point by which carrycast finds it.
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from carrycast.cli.options import make_folder, print_line
+from carrycast.cli.options import Commands, add_command, add_renamed, make_folder, print_line
 from carrycast.errors import UserError
 
 FILES = {
@@ -32,7 +32,7 @@ PACKAGED = {
     "gateway": "gateways",
     "file-format": "file_formats",
 }
-"""What `carrycast new` makes as a package: the word on the command line, and the kind of plug-in."""
+"""The kinds of plug-ins that are made as packages: the word on the command line, and the name of the kind."""
 
 RANGE_M = 250.0
 """The radio range of a scenario that plays recorded movement: vehicles with 802.11, as in docs/fleets.md."""
@@ -40,45 +40,46 @@ LONGEST_S = 3600.0
 """The duration of a scenario that plays a recording: the first hour of a longer one, so that the first run is quick."""
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare it."""
-    new = commands.add_parser("new", help="start a new plug-in, scenario, workload, experiment or node")
-    kinds = new.add_subparsers(metavar="KIND", required=True)
-    protocol = kinds.add_parser(
+def add_commands(commands: Commands) -> None:
+    """Declare `new` and its kinds."""
+    new = add_command(commands, "new", "Make a working plug-in, scenario, workload, experiment or node to start from.")
+    kinds = new.add_subparsers(title="kinds", metavar="KIND", required=True)
+    protocol = add_command(
+        kinds,
         "protocol",
-        help="a folder with a working protocol",
-        description="Make a folder with a protocol that works (each node passes an event on once), its settings, its "
-        "README and its test. In a checkout it goes beside the others; elsewhere below --dir.",
+        "Make a folder with a working protocol.",
+        "Each node of this protocol forwards an event once. The folder has the settings, a README and a test. In a "
+        "checkout it is made beside the built-in protocols.",
     )
-    protocol.add_argument("name", metavar="NAME", help="lower case, as in fleet_cast")
-    protocol.add_argument("--dir", type=Path, metavar="DIR", help="where to make carrycast/protocols/NAME")
+    protocol.add_argument("name", metavar="NAME", help="a name in lower case, as in fleet_cast")
+    protocol.add_argument(
+        "--out", type=Path, metavar="DIR", help="the folder for carrycast/protocols/NAME (default: here)"
+    )
+    add_renamed(protocol, "--dir", "--out")
     protocol.set_defaults(command=_new_protocol)
     for kind in PACKAGED:
         words = kind.replace("-", " ")
-        plugin = kinds.add_parser(
+        plugin = add_command(
+            kinds,
             kind,
-            help=f"a package with a working {words}",
-            description=f"Make a Python package with a {words} that works, its test, and the entry point by which "
-            "carrycast finds it once the package is installed.",
+            f"Make a Python package with a working {words}.",
+            "It has a test, and the entry point by which carrycast finds the package once it is installed.",
         )
-        plugin.add_argument("name", metavar="NAME", help="lower case, as in long_range")
-        plugin.add_argument("--dir", type=Path, default=Path(), metavar="DIR", help="where (default: here)")
+        _add_place(plugin, "long_range")
         plugin.set_defaults(command=_new_package, kind=kind)
-    for kind, makes, command in (
-        ("scenario", "NAME.toml, a scenario that runs", _new_scenario),
-        ("workload", "NAME.toml, a workload for `carrycast advise`", _new_workload),
-        ("experiment", "NAME/ with an experiment and its scenario", _new_experiment),
-        ("node", "NAME.toml, the configuration of a node", _new_node),
+    for kind, summary, command in (
+        ("scenario", "Make NAME.toml, a scenario that runs, with comments.", _new_scenario),
+        ("workload", "Make NAME.toml, a workload for `carrycast advise`, with comments.", _new_workload),
+        ("experiment", "Make the folder NAME with an experiment and its scenario.", _new_experiment),
+        ("node", "Make NAME.toml, the configuration of a node, with comments.", _new_node),
     ):
-        other = kinds.add_parser(kind, help=makes, description=f"Make {makes}, with a comment on each part of it.")
-        example = "car-1" if kind == "node" else "night_bus"
-        other.add_argument("name", metavar="NAME", help=f"lower case, as in {example}")
-        other.add_argument("--dir", type=Path, default=Path(), metavar="DIR", help="where (default: here)")
+        other = add_command(kinds, kind, summary)
+        _add_place(other, "car-1" if kind == "node" else "night_bus")
         other.set_defaults(command=command)
         if kind == "scenario":
             _add_recording(other)
         elif kind == "node":
-            other.add_argument("--port", type=int, default=7401, metavar="N", help="the UDP port (default 7401)")
+            other.add_argument("--port", type=int, default=7401, metavar="N", help="the UDP port (default: 7401)")
 
 
 def _add_recording(scenario: argparse.ArgumentParser) -> None:
@@ -99,17 +100,23 @@ def _add_recording(scenario: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_place(parser: argparse.ArgumentParser, example: str) -> None:
+    parser.add_argument("name", metavar="NAME", help=f"a name in lower case, as in {example}")
+    parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="the output folder (default: here)")
+    add_renamed(parser, "--dir", "--out")
+
+
 def _new_protocol(arguments: argparse.Namespace) -> int:
     from carrycast.core.protocol import protocol_names
 
-    name = _checked_name(arguments.name, "a protocol's", "fleet_cast")
+    name = _check_name(arguments.name, "a protocol's", "fleet_cast")
     if name in protocol_names():
         raise UserError(f"there is a protocol {name!r} already; choose another name")
-    root = _root(arguments.dir)
+    root = _source_folder(arguments.out)
     folder = root / "carrycast" / "protocols" / name
     if folder.is_dir():
         raise UserError(f"{folder}: exists already")
-    make_folder(folder, "--dir")
+    make_folder(folder, "--out")
     for file, template in FILES.items():
         _write(folder / file.format(name=name), template, name)
     print_line(f"made {folder}")
@@ -124,20 +131,20 @@ def _new_package(arguments: argparse.Namespace) -> int:
     from carrycast.core.plugins import KINDS, plugin_names
 
     kind = KINDS[PACKAGED[arguments.kind]]
-    name = _checked_name(arguments.name, f"a {kind.noun}'s", "long_range")
+    name = _check_name(arguments.name, f"a {kind.noun}'s", "long_range")
     if name in plugin_names(kind.name):
         raise UserError(f"there is a {kind.noun} {name!r} already; choose another name")
-    folder: Path = arguments.dir / f"carrycast_{name}"
+    folder: Path = arguments.out / f"carrycast_{name}"
     if folder.is_dir():
         raise UserError(f"{folder}: exists already")
-    make_folder(folder, "--dir")
+    make_folder(folder, "--out")
     template = arguments.kind.replace("-", "_")
     blanks = {"dashed": name.replace("_", "-"), "noun": kind.noun, "group": kind.group}
     _write(folder / "pyproject.toml", "package.txt", name, **blanks)
     _write(folder / f"carrycast_{name}.py", f"{template}.txt", name)
     _write(folder / f"test_{name}.py", f"{template}_test.txt", name)
     print_line(f"made {folder}")
-    # A bare name would be a distribution to download.
+    # pip would download a distribution of this name if it were not a path.
     place = folder if folder.is_absolute() else f"./{folder}"
     print_line(f"install it: pip install --editable {place}")
     print_line(f"test it:    python -m pytest {folder}")
@@ -145,16 +152,16 @@ def _new_package(arguments: argparse.Namespace) -> int:
 
 
 def _new_scenario(arguments: argparse.Namespace) -> int:
-    name = _checked_name(arguments.name, "a scenario's", "night_bus")
-    path: Path = arguments.dir / f"{name}.toml"
+    name = _check_name(arguments.name, "a scenario's", "night_bus")
+    path: Path = arguments.out / f"{name}.toml"
     if arguments.recording is not None:
-        blanks = _recording_blanks(arguments.recording, arguments.dir, arguments.range_m)
-        make_folder(arguments.dir, "--dir")
+        blanks = _recording_blanks(arguments.recording, arguments.out, arguments.range_m)
+        make_folder(arguments.out, "--out")
         _write(path, "recorded_scenario.txt", name, **blanks)
     elif arguments.range_m is not None:
         raise UserError("--range: goes with --from; in other scenarios the file says radio.range_m")
     else:
-        make_folder(arguments.dir, "--dir")
+        make_folder(arguments.out, "--out")
         _write(path, "scenario.txt", name)
     print_line(f"made {path}")
     print_line(f"run it:     carrycast run {path}")
@@ -207,9 +214,9 @@ def _recording_blanks(recording: Path, folder: Path, range_m: float | None) -> d
 
 
 def _new_workload(arguments: argparse.Namespace) -> int:
-    name = _checked_name(arguments.name, "a workload's", "night_bus")
-    make_folder(arguments.dir, "--dir")
-    path: Path = arguments.dir / f"{name}.toml"
+    name = _check_name(arguments.name, "a workload's", "night_bus")
+    make_folder(arguments.out, "--out")
+    path: Path = arguments.out / f"{name}.toml"
     _write(path, "workload.txt", name)
     print_line(f"made {path}")
     print_line(f"use it: carrycast advise FLEET --workload {path}")
@@ -222,8 +229,8 @@ def _new_node(arguments: argparse.Namespace) -> int:
         raise UserError(f"{name!r}: a node's name has lower-case letters, digits, - and _, as in car-1")
     if not 1 <= arguments.port <= 65_535:
         raise UserError(f"--port {arguments.port}: a port is from 1 to 65535")
-    make_folder(arguments.dir, "--dir")
-    path: Path = arguments.dir / f"{name}.toml"
+    make_folder(arguments.out, "--out")
+    path: Path = arguments.out / f"{name}.toml"
     _write(path, "node.txt", name, port=str(arguments.port))
     print_line(f"made {path}")
     print_line(f"run it:    carrycast node {path}")
@@ -233,9 +240,9 @@ def _new_node(arguments: argparse.Namespace) -> int:
 
 
 def _new_experiment(arguments: argparse.Namespace) -> int:
-    name = _checked_name(arguments.name, "an experiment's", "night_bus")
-    folder: Path = arguments.dir / name
-    make_folder(folder, "--dir")
+    name = _check_name(arguments.name, "an experiment's", "night_bus")
+    folder: Path = arguments.out / name
+    make_folder(folder, "--out")
     _write(folder / "experiment.toml", "experiment.txt", name)
     _write(folder / "scenario.toml", "scenario.txt", name)
     print_line(f"made {folder}")
@@ -243,17 +250,17 @@ def _new_experiment(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _checked_name(name: str, whose: str, example: str) -> str:
+def _check_name(name: str, whose: str, example: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", name) or keyword.iskeyword(name):
         raise UserError(f"{name!r}: {whose} name has lower-case letters, digits and underscores, as in {example}")
     return name
 
 
 def _write(path: Path, template: str, name: str, **blanks: str) -> None:
-    """Write a new file from a template. A file that exists already stays as it is."""
+    """Write a new file from a template. Raises UserError if the file exists."""
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(_filled(template, {"name": name, "Name": _class_name(name), **blanks}))
+            file.write(_fill_template(template, {"name": name, "Name": _class_name(name), **blanks}))
     except FileExistsError:
         raise UserError(f"{path}: exists already") from None
 
@@ -262,8 +269,8 @@ def _class_name(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def _filled(template: str, blanks: Mapping[str, str]) -> str:
-    """The text of a template in which each `@blank@` has its value."""
+def _fill_template(template: str, blanks: Mapping[str, str]) -> str:
+    """Return the text of a template in which each `@blank@` is replaced by its value."""
     from importlib import resources
 
     text = (resources.files("carrycast.cli") / "template" / template).read_text("utf-8")
@@ -272,7 +279,8 @@ def _filled(template: str, blanks: Mapping[str, str]) -> str:
     return text
 
 
-def _root(chosen: Path | None) -> Path:
+def _source_folder(chosen: Path | None) -> Path:
+    """Return the folder for a new protocol: the chosen one, that of a checkout, or the current one."""
     if chosen is not None:
         return chosen
     return Path("src") if Path("src/carrycast/protocols").is_dir() else Path()

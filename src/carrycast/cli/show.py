@@ -1,25 +1,26 @@
-"""`show`: a run as a page that moves."""
+"""`show`: a page that plays a run, or shows a live network."""
 
 import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.cli.options import add_json, print_json, print_line
-from carrycast.cli.watching import watched
+from carrycast.cli.options import Commands, add_command, add_json, add_set, parse_overrides, print_json, print_line
+from carrycast.cli.progress import show_progress
 from carrycast.errors import UserError, WorkError
 
 if TYPE_CHECKING:
     from carrycast.sim.scenario import Scenario
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare it."""
-    show = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    """Declare `show`."""
+    show = add_command(
+        commands,
         "show",
-        help="watch a run: one HTML page on which nodes move",
-        description="Simulate a scenario, or take a trace, and write one HTML file that plays it: nodes, links, "
-        "islands, and each event on its way. The file needs no network; open it in any browser.",
+        "Write an HTML page that plays a run.",
+        "The page shows nodes, links, islands and the path of each event. The run is a simulated scenario or a trace. "
+        "The page needs no network; open it in any browser. With --live it shows a live network.",
     )
     show.add_argument(
         "source",
@@ -32,18 +33,18 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--live",
         nargs="+",
         metavar="ADDRESS",
-        help="instead: a live network, by the control channels of its nodes; a local page until Ctrl-C",
+        help="show a live network, by the control channels of its nodes: serve a local page until Ctrl-C",
     )
-    show.add_argument("--port", type=int, metavar="N", help="with --live, where the page is (default: any free port)")
+    show.add_argument("--port", type=int, metavar="N", help="with --live: the port of the page (default: a free one)")
     show.add_argument(
         "--protocol",
-        metavar="P[,P2]",
-        help="instead of the scenario's; two stand side by side on the same movement",
+        metavar="PROTOCOL[,PROTOCOL]",
+        help="run this protocol instead of the scenario's; two are shown side by side on the same movement",
     )
-    show.add_argument("--experiment", metavar="NAME", help="of a report that has several: whose first runs")
-    show.add_argument("--seed", type=int, metavar="N", help="of the run (default 1)")
-    show.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="replace a setting of a scenario")
-    show.add_argument("--out", type=Path, metavar="FILE", help="where the page goes (default out/show-NAME.html)")
+    show.add_argument("--experiment", metavar="NAME", help="the experiment to show, of a report that has several")
+    show.add_argument("--seed", type=int, metavar="N", help="the random seed; equal seeds give equal runs (default: 1)")
+    add_set(show)
+    show.add_argument("--out", type=Path, metavar="FILE", help="the output file (default: out/show-NAME.html)")
     add_json(show)
     show.set_defaults(command=_show)
 
@@ -66,9 +67,9 @@ def _show(arguments: argparse.Namespace) -> int:
     if source.suffix == ".toml":
         quiet = arguments.json or arguments.quiet
         text = player_of_scenario(
-            _scenarios(arguments),
+            _resolve_scenarios(arguments),
             1 if arguments.seed is None else arguments.seed,
-            lambda scenario: watched(scenario.duration_s, quiet),
+            lambda scenario: show_progress(scenario.duration_s, quiet),
         )
     else:
         if arguments.protocol is not None or arguments.seed is not None or arguments.set:
@@ -79,11 +80,11 @@ def _show(arguments: argparse.Namespace) -> int:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise WorkError(f"{out}: the page cannot be written: {error.strerror or error}") from None
-    _tell(out, arguments.json)
+    _print_page(out, arguments.json)
     return 0
 
 
-def _tell(page: Path, as_json: bool) -> None:
+def _print_page(page: Path, as_json: bool) -> None:
     size_bytes = page.stat().st_size
     if as_json:
         print_json({"page": str(page), "size_bytes": size_bytes})
@@ -93,7 +94,7 @@ def _tell(page: Path, as_json: bool) -> None:
 
 
 def _show_report(arguments: argparse.Namespace) -> int:
-    """The page that a report leads to."""
+    """Write the page of a report's experiment."""
     from carrycast.analysis.spark import make_player, read_runs, read_stored_experiments
 
     source: Path = arguments.source
@@ -104,7 +105,7 @@ def _show_report(arguments: argparse.Namespace) -> int:
     name = arguments.experiment if arguments.experiment is not None or len(found) > 1 else next(iter(found))
     if name not in found:
         raise UserError(f"--experiment: name one of {', '.join(sorted(found))}")
-    _tell(make_player(found[name], read_runs(source), source), arguments.json)
+    _print_page(make_player(found[name], read_runs(source), source), arguments.json)
     return 0
 
 
@@ -138,18 +139,17 @@ def _title(addresses: list[str]) -> str:
     return f"{len(addresses)} live nodes" if len(addresses) > 1 else f"the live node at {addresses[0]}"
 
 
-def _scenarios(arguments: argparse.Namespace) -> "dict[str, Scenario]":
-    """The scenario under each protocol, by the protocol's label."""
+def _resolve_scenarios(arguments: argparse.Namespace) -> "dict[str, Scenario]":
+    """Return the scenario with each of the protocols, by the protocol's label."""
     from carrycast.sim.scenario import (
         apply_overrides,
         load_scenario,
-        parse_assignment,
         parse_protocols,
         protocol_label,
         resolve_scenario,
     )
 
-    settings = dict(parse_assignment(text) for text in arguments.set)
+    settings = parse_overrides(arguments)
     if arguments.protocol is None:
         scenario = resolve_scenario(arguments.source, None, settings)
         return {protocol_label(scenario.protocol): scenario}

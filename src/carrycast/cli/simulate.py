@@ -1,4 +1,4 @@
-"""`run`, `check`: what needs the simulator and no Spark."""
+"""`run`, `check` and `emulate`: commands that run one scenario, without Spark."""
 
 import argparse
 import sys
@@ -7,16 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carrycast.cli.options import (
+    Commands,
+    add_command,
+    add_duration,
     add_json,
+    add_protocol,
     add_scenario,
+    add_seed,
     console,
     make_folder,
     metric_table,
+    parse_overrides,
     print_json,
     print_line,
     print_warnings,
 )
-from carrycast.cli.watching import watched
+from carrycast.cli.progress import show_progress
 from carrycast.errors import UserError, WorkError
 
 if TYPE_CHECKING:
@@ -26,28 +32,38 @@ if TYPE_CHECKING:
     from carrycast.trace import Trace
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare them."""
-    run = commands.add_parser("run", help="simulate a scenario once", description="Simulate a scenario once.")
+def add_commands(commands: Commands) -> None:
+    """Declare `run`, `check` and `emulate`."""
+    run = add_command(commands, "run", "Simulate a scenario once and print its metrics.")
     add_scenario(run)
+    add_protocol(run)
+    add_seed(run)
+    run.add_argument("--trace", type=Path, metavar="DIR", help="record a trace in this new folder, as Parquet")
     run.add_argument(
-        "--protocol",
-        metavar="P",
-        help="instead of the scenario's, settings included: gossip, gossip:p=0.3, name/variant",
+        "--level", choices=["deliveries", "full"], default="full", help="how much the trace records (default: full)"
     )
-    run.add_argument("--seed", type=int, default=1, metavar="N", help="the same seed gives the same run (default 1)")
-    run.add_argument("--trace", type=Path, metavar="DIR", help="keep the trace there, as Parquet")
-    run.add_argument("--level", choices=["deliveries", "full"], default="full", help="how much of it (default full)")
     add_json(run)
     run.set_defaults(command=_run)
 
-    check = commands.add_parser(
-        "check", help="say what is wrong with a scenario", description="Read a scenario and say what is wrong with it."
-    )
+    check = add_command(commands, "check", "Check a scenario for mistakes without running it.")
     add_scenario(check)
-    check.add_argument("--protocol", metavar="P", help="instead of the scenario's")
+    add_protocol(check)
     add_json(check)
     check.set_defaults(command=_check)
+
+    emulate = add_command(
+        commands,
+        "emulate",
+        "Play a scenario to live nodes on this machine.",
+        "The nodes run in one process, in real time, over loopback. Links come and go as they do in the simulator. "
+        "See docs/emulation.md for the limits.",
+    )
+    add_scenario(emulate)
+    add_protocol(emulate)
+    add_seed(emulate)
+    add_duration(emulate, "the scenario's")
+    add_json(emulate)
+    emulate.set_defaults(command=_emulate)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -56,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from carrycast.sim.scenario import find_warnings, metric_meanings, resolve_scenario
     from carrycast.trace import Level
 
-    scenario = resolve_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
+    scenario = resolve_scenario(arguments.scenario, arguments.protocol, parse_overrides(arguments))
     level = None
     if arguments.trace is not None:
         make_folder(arguments.trace, "--trace")
@@ -67,10 +83,10 @@ def _run(arguments: argparse.Namespace) -> int:
     # A run computes how nodes move anyway.
     warnings = find_warnings(scenario, arguments.seed, moving=True)
     print_warnings(warnings, arguments.quiet)
-    with watched(scenario.duration_s, quiet=arguments.json or arguments.quiet) as watch:
-        outcome = run(scenario, arguments.seed, level, on_progress=watch)
+    with show_progress(scenario.duration_s, quiet=arguments.json or arguments.quiet) as progress:
+        outcome = run(scenario, arguments.seed, level, on_progress=progress)
         if arguments.trace is not None:
-            _save_whole(outcome.trace, Scene.of(scenario, arguments.seed), arguments.trace)
+            _save_atomically(outcome.trace, Scene.of(scenario, arguments.seed), arguments.trace)
     if arguments.json:
         print_json({**outcome.summary(), "warnings": warnings})
         return 0
@@ -85,16 +101,10 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(arguments: argparse.Namespace) -> dict[str, object]:
-    from carrycast.sim.scenario import parse_assignment
+def _save_atomically(trace: "Trace", scene: "Scene", directory: Path) -> None:
+    """Write the trace and its scene (used by `show`) to a temporary folder and rename it.
 
-    return dict(parse_assignment(text) for text in arguments.set)
-
-
-def _save_whole(trace: "Trace", scene: "Scene", directory: Path) -> None:
-    """Write beside the place and rename, so that an interrupted run leaves nothing that looks whole.
-
-    With where it took place, so that `show` can show it as it was.
+    An interrupted run leaves no folder that looks complete.
     """
     try:
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
@@ -110,7 +120,7 @@ def _check(arguments: argparse.Namespace) -> int:
     from carrycast.sim.engine import check_run
     from carrycast.sim.scenario import check_files, find_warnings, resolve_scenario
 
-    scenario = resolve_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
+    scenario = resolve_scenario(arguments.scenario, arguments.protocol, parse_overrides(arguments))
     plan = scenario.make_stack_plan()
     check_files(scenario)
     check_run(scenario)
@@ -122,7 +132,7 @@ def _check(arguments: argparse.Namespace) -> int:
         "duration_s": scenario.duration_s,
         "protocol": plan.protocol.name,
         "router": None if plan.router is None else plan.router.name,
-        "discovery": _discovery(scenario, plan),
+        "discovery": _discovery_mode(scenario, plan),
     }
     if arguments.json:
         print_json({"ok": True, **facts, "warnings": warnings})
@@ -133,33 +143,17 @@ def _check(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _discovery(scenario: "Scenario", plan: "StackPlan") -> str:
-    """How nodes find their neighbors: as the scenario has it, or by their router if it needs no beacons beneath it."""
+def _discovery_mode(scenario: "Scenario", plan: "StackPlan") -> str:
+    """Return how nodes find their neighbors: the scenario's mode, or "router" if the router needs no beacons."""
     mode = str(scenario.discovery.__struct_config__.tag)
     return "router" if mode == "beacon" and plan.beacons is None else mode
 
 
-def add_emulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare it."""
-    emulate = commands.add_parser(
-        "emulate",
-        help="play a scenario to live nodes on this machine, in real time",
-        description="Play a scenario to live nodes of one process on loopback, in real time, with links that come and "
-        "go as they do in the simulator. docs/emulation.md says what live nodes cannot do.",
-    )
-    add_scenario(emulate)
-    emulate.add_argument("--protocol", metavar="P", help="instead of the scenario's, settings included")
-    emulate.add_argument("--seed", type=int, default=1, metavar="N", help="as in run (default 1)")
-    emulate.add_argument("--duration", type=float, dest="duration_s", metavar="S", help="instead of the scenario's")
-    add_json(emulate)
-    emulate.set_defaults(command=_emulate)
-
-
 def _emulate(arguments: argparse.Namespace) -> int:
     from carrycast.lab import emulate
-    from carrycast.sim.scenario import metric_meanings, parse_assignment, resolve_scenario
+    from carrycast.sim.scenario import metric_meanings, resolve_scenario
 
-    settings = dict(parse_assignment(text) for text in arguments.set)
+    settings = parse_overrides(arguments)
     if arguments.duration_s is not None:
         settings["duration_s"] = arguments.duration_s
     scenario = resolve_scenario(arguments.scenario, arguments.protocol, settings)

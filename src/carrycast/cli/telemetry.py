@@ -1,4 +1,4 @@
-"""`watch`: what live nodes do, minute by minute, from the traces that they write."""
+"""`watch`: metrics of live nodes for each minute, from the traces that they write."""
 
 import argparse
 import math
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.cli.options import console, print_json
+from carrycast.cli.options import Commands, add_command, console, print_json
 from carrycast.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,38 +21,47 @@ if TYPE_CHECKING:
 WEEK_S = 604_800.0
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare it."""
-    watch = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    """Declare `watch`."""
+    watch = add_command(
+        commands,
         "watch",
-        help="follow the traces of live nodes: delivery, delay, load and drops by the minute",
-        description="Follow the traces that live nodes write, on Spark: delivery, delay, load and drops of each minute "
-        "in the terminal, and as Parquet tables. Killed and started again, it goes on where it was. docs/telemetry.md.",
+        "Show the metrics of live nodes minute by minute.",
+        "It follows the traces that the nodes write, on Spark. Delivery, delay, load and drops of each minute appear "
+        "in the terminal, and as Parquet tables. After a restart it continues where it stopped. See docs/telemetry.md.",
     )
-    watch.add_argument("directories", nargs="+", type=Path, metavar="DIR", help="where nodes write their traces")
+    watch.add_argument("directories", nargs="+", type=Path, metavar="DIR", help="folders with the traces of nodes")
     watch.add_argument(
-        "--out", type=Path, default=Path("out/watch"), metavar="DIR", help="where the tables go (default out/watch)"
+        "--out",
+        type=Path,
+        default=Path("out/watch"),
+        metavar="DIR",
+        help="the output folder of the tables (default: out/watch)",
     )
     watch.add_argument(
         "--late",
         type=float,
         default=300.0,
         metavar="SECONDS",
-        help="how long after it happened a row may be written and still count (default 300)",
+        help="the longest delay with which a row may be written and still count (default: 300)",
     )
     watch.add_argument(
         "--wait",
         type=float,
         default=3600.0,
         metavar="SECONDS",
-        help="how long after its minute deliveries of an event are waited for (default 3600)",
+        help="how long to wait for deliveries of an event after its minute (default: 3600)",
     )
     watch.add_argument(
-        "--every", type=float, default=2.0, metavar="SECONDS", help="how often new files are looked for (default 2)"
+        "--every",
+        type=float,
+        default=2.0,
+        metavar="SECONDS",
+        help="the interval of searches for new files (default: 2)",
     )
-    watch.add_argument("--once", action="store_true", help="take what is there, and stop")
+    watch.add_argument("--once", action="store_true", help="process the files that exist, and stop")
     watch.add_argument(
-        "--json", action="store_true", help="print a JSON object for each step, or one with --once, and nothing else"
+        "--json", action="store_true", help="print a JSON object for each step (with --once only one) and nothing else"
     )
     watch.set_defaults(command=_watch)
 
@@ -73,33 +82,33 @@ def _watch(arguments: argparse.Namespace) -> int:
     with lock_folder(out):
         folder = WatchFolder(out, settings)
         watcher = Watcher(session("carrycast"), folder)
-        with _asked_to_end() as ended:
+        with _catch_signals() as ended:
             watcher.start(arguments.every, arguments.once)
             if arguments.json and arguments.once:
                 watcher.run(ended, lambda: None)
-                _print(watcher, whole=True)
+                _print_step(watcher, whole=True)
             elif arguments.json:
-                watcher.run(ended, lambda: _print(watcher, whole=False))
+                watcher.run(ended, lambda: _print_step(watcher, whole=False))
             elif sys.stdout.isatty() and not arguments.once:
-                _show(watcher, ended)
+                _show_live(watcher, ended)
             else:
-                watcher.run(ended, lambda: print(_status(watcher), file=sys.stderr, flush=True))
-                console().print(_picture(watcher, whole=arguments.once))
+                watcher.run(ended, lambda: print(_status_line(watcher), file=sys.stderr, flush=True))
+                console().print(_make_view(watcher, whole=arguments.once))
     return 0
 
 
 @contextmanager
-def _asked_to_end() -> Iterator[threading.Event]:
-    """Set by Ctrl-C or by the one who ends services: the step under way is finished. Whoever insists gets his way."""
+def _catch_signals() -> Iterator[threading.Event]:
+    """Yield an event that SIGINT and SIGTERM set, so that the current step is finished. A second one ends at once."""
     ended = threading.Event()
     before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def asked(number: int, _frame: object) -> None:
+    def on_signal(number: int, _frame: object) -> None:
         ended.set()
         signal.signal(number, before[number])
 
     for number in before:
-        signal.signal(number, asked)
+        signal.signal(number, on_signal)
     try:
         yield ended
     finally:
@@ -107,43 +116,43 @@ def _asked_to_end() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _show(watcher: "Watcher", ended: threading.Event) -> None:
-    """A table that is renewed in its place."""
+def _show_live(watcher: "Watcher", ended: threading.Event) -> None:
+    """Show a table that is updated in place."""
     from rich.live import Live
 
-    with Live(_picture(watcher), console=console(), auto_refresh=False) as live:
-        watcher.run(ended, lambda: live.update(_picture(watcher), refresh=True))
+    with Live(_make_view(watcher), console=console(), auto_refresh=False) as live:
+        watcher.run(ended, lambda: live.update(_make_view(watcher), refresh=True))
 
 
-def _picture(watcher: "Watcher", whole: bool = False) -> "Group":
+def _make_view(watcher: "Watcher", whole: bool = False) -> "Group":
     from rich.console import Group
     from rich.text import Text
 
     from carrycast.analysis.telemetry import RECENT, minutes_table, read_minutes
 
     minutes = read_minutes(watcher.folder.out, None if whole else RECENT)
-    lines = [Text(_status(watcher))]
+    lines = [Text(_status_line(watcher))]
     skewed = sum(minute.get("delays_negative") or 0 for minute in minutes)
     if skewed:
         lines.append(Text(f"{skewed} deliveries before their publication: clocks of nodes do not agree", "yellow"))
     return Group(minutes_table(minutes), *lines)
 
 
-def _status(watcher: "Watcher") -> str:
+def _status_line(watcher: "Watcher") -> str:
     found = watcher.commit
     if found.step < 0:
         return f"no trace yet; tables go to {watcher.folder.out}"
-    # What was there before the watch began is as old as it is.
+    # Rows from before the watch began say nothing about how far it is behind.
     behind = f", {watcher.behind_s:.1f} s behind" if watcher.behind_s is not None and watcher.behind_s < WEEK_S else ""
     lost = f", {found.left_out:,} left out" if found.left_out else ""
     lost += f", {found.waiting:,} deliveries without their events" if found.waiting else ""
     refused = f", {found.refused} files refused" if found.refused else ""
     traces = "1 trace" if len(found.traces) == 1 else f"{len(found.traces)} traces"
-    told = f"{found.rows:,} rows of {traces}{behind}{lost}{refused}"
-    return f"{told}; tables in {watcher.folder.out}"
+    counts = f"{found.rows:,} rows of {traces}{behind}{lost}{refused}"
+    return f"{counts}; tables in {watcher.folder.out}"
 
 
-def _print(watcher: "Watcher", whole: bool) -> None:
+def _print_step(watcher: "Watcher", whole: bool) -> None:
     from carrycast.analysis.telemetry import RECENT, read_minutes
 
     found = watcher.commit

@@ -1,59 +1,84 @@
-"""`metrics`, `explain`, `sql`: they read traces of every environment."""
+"""`metrics`, `explain` and `sql`: commands that read the traces of simulated, emulated and live runs."""
 
 import argparse
 from pathlib import Path
 
-from carrycast.cli.options import add_json, add_master, console, metric_table, print_json, print_line, value_text
+from carrycast.cli.options import (
+    Commands,
+    add_command,
+    add_json,
+    add_master,
+    add_renamed,
+    console,
+    metric_table,
+    print_json,
+    print_line,
+    value_text,
+)
 from carrycast.errors import UserError
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare them."""
-    metrics = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    """Declare `metrics`, `explain` and `sql`."""
+    metrics = add_command(
+        commands,
         "metrics",
-        help="judge traces, simulated or live",
-        description="Compute the metrics of every run in some traces, on Spark. The traces that the nodes of one live "
-        "network wrote are one run, by the name that their configurations give it.",
+        "Compute the metrics of runs from their traces.",
+        "Spark computes them. The traces of all nodes of a live network are one run, whose name is in the "
+        "configurations of the nodes.",
     )
     metrics.add_argument("traces", nargs="+", type=Path, metavar="TRACE", help="a trace, or a folder with traces")
     metrics.add_argument(
-        "--deliveries", action="store_true", help="only what deliveries tell; enough for traces of that level"
+        "--level",
+        choices=["deliveries", "full"],
+        default="full",
+        help="deliveries: only the metrics of deliveries, which traces of that level have (default: full)",
     )
+    add_renamed(metrics, "--deliveries", "--level deliveries")
     metrics.add_argument(
-        "--from",
+        "--metrics-from",
         dest="files",
         action="append",
         default=[],
         type=Path,
         metavar="FILE.py",
-        help="metrics of your own besides: functions with @carrycast.analysis.spark.metric('name') above them",
+        help="also compute the metrics of this file: functions decorated by @carrycast.analysis.spark.metric('name'); "
+        "may be given several times",
     )
-    metrics.add_argument("--minutes", action="store_true", help="minute by minute, as `carrycast watch` has it")
+    add_renamed(metrics, "--from", "--metrics-from")
+    metrics.add_argument("--minutes", action="store_true", help="compute them for each minute, as `watch` does")
     add_master(metrics)
     add_json(metrics)
     metrics.set_defaults(command=_metrics)
 
-    explain = commands.add_parser(
+    explain = add_command(
+        commands,
         "explain",
-        help="why an event came to a node, or did not",
-        description="Tell the story of one event for one node: who held it when, where it could have gone, where the "
-        "last copy ended, and whether any protocol could have delivered it. Wants a trace of level full.",
+        "Explain why an event reached a node, or did not.",
+        "The timeline of the event shows which nodes held it and when, where it could have been forwarded, where the "
+        "last copy was lost, and whether any protocol could have delivered it. It needs a trace of level full.",
     )
     explain.add_argument("trace", type=Path, metavar="TRACE", help="a trace, or the folder of a live network's traces")
-    explain.add_argument("event", metavar="EVENT", help="the event, as SOURCE:NUMBER")
+    explain.add_argument("event", metavar="EVENT", help="the id of the event, as SOURCE:NUMBER")
     explain.add_argument("node", type=int, metavar="NODE", help="the number of the node")
     add_json(explain)
     explain.set_defaults(command=_explain)
+    _add_sql(commands)
 
-    sql = commands.add_parser(
+
+def _add_sql(commands: Commands) -> None:
+    sql = add_command(
+        commands,
         "sql",
-        help="ask what runs and traces hold, in SQL",
-        description="Ask in SQL what folders hold, on Spark: the views runs, trace, events and subscriptions. "
-        "docs/traces.md describes them.",
+        "Query runs and traces in SQL.",
+        "Spark runs the query over the views runs, trace, events, subscriptions and metrics. docs/traces.md describes "
+        "their columns.",
     )
-    sql.add_argument("directories", nargs="+", type=Path, metavar="DIR", help="what sweep, or run --trace, wrote")
-    sql.add_argument("question", metavar="QUESTION", help='such as "select kind, count(*) from trace group by kind"')
-    sql.add_argument("--most", type=int, default=1000, metavar="N", help="rows that are shown (default 1000)")
+    sql.add_argument("directories", nargs="+", type=Path, metavar="DIR", help="folders from sweep or run --trace")
+    sql.add_argument(
+        "question", metavar="QUERY", help='the query, such as "select kind, count(*) from trace group by kind"'
+    )
+    sql.add_argument("--most", type=int, default=1000, metavar="N", help="show at most N rows (default: 1000)")
     add_master(sql)
     add_json(sql)
     sql.set_defaults(command=_sql)
@@ -64,9 +89,9 @@ def _metrics(arguments: argparse.Namespace) -> int:
     from carrycast.sim.scenario import metric_meanings
 
     if arguments.minutes:
-        return _minutes(arguments)
+        return _print_minutes(arguments)
     own = load_metrics(arguments.files)
-    found = metrics_of_traces(arguments.traces, arguments.deliveries, arguments.master, own)
+    found = metrics_of_traces(arguments.traces, arguments.level == "deliveries", arguments.master, own)
     meanings = {**metric_meanings(), **{one.name: one.meaning for one in own}}
     if arguments.json:
         print_json({"runs": [{"run": run, "metrics": metrics} for run, metrics in found.items()]})
@@ -77,12 +102,12 @@ def _metrics(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _minutes(arguments: argparse.Namespace) -> int:
+def _print_minutes(arguments: argparse.Namespace) -> int:
     if arguments.files:
-        raise UserError("--from: metrics of your own are of whole runs; leave --minutes out")
+        raise UserError("--metrics-from: metrics of your own are of whole runs; leave --minutes out")
     from carrycast.analysis.telemetry import compute_minutes, minutes_table
 
-    minutes = compute_minutes(arguments.traces, arguments.deliveries, arguments.master)
+    minutes = compute_minutes(arguments.traces, arguments.level == "deliveries", arguments.master)
     if arguments.json:
         print_json({"minutes": minutes})
     else:

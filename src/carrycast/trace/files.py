@@ -48,7 +48,7 @@ def check_trace(folder: Path, wanted: Level) -> None:
             if wanted is Level.FULL and kept != Level.FULL:
                 raise UserError(
                     f"{folder}: keeps {kept}, which tells nothing of frames and buffers; "
-                    "say --deliveries to do without them, or record it with level full"
+                    "say --level deliveries to do without them, or record it with level full"
                 )
 
 

@@ -79,7 +79,7 @@ class ExcludedProtocol:
 
 def find_candidates(scenario: Scenario, named: str | None = None) -> tuple[list[Candidate], list[ExcludedProtocol]]:
     """Find the protocols that can run, and those that cannot. Protocols that the user names must all run."""
-    tables = parse_protocols(named, "--candidates") if named is not None else _all_protocols()
+    tables = parse_protocols(named, "--protocols") if named is not None else _all_protocols()
     found: list[Candidate] = []
     left_out: list[ExcludedProtocol] = []
     for table in tables:

@@ -1,13 +1,13 @@
-"""The progress of a long simulation, on standard error, and the message when it is interrupted."""
+"""Progress of long simulations on standard error, and the message after an interruption."""
 
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# A shorter command shows no progress.
+# Commands that take less time show no progress.
 SILENT_S = 2.0
-# A line on a terminal is replaced; lines in a log stay, so they come less often.
+# On a terminal each line replaces the one before. In a log all lines stay, so they are printed less often.
 TERMINAL_S = 0.5
 LOG_S = 15.0
 
@@ -24,7 +24,7 @@ class ProgressLine:
         self.reached_s = 0.0
 
     def __call__(self, reached_s: float) -> None:
-        """The simulation has reached this time."""
+        """Note that the simulation has reached this time, and print a line if one is due."""
         self.reached_s = reached_s
         now = time.monotonic()
         if self._quiet or now < self._next:
@@ -46,21 +46,21 @@ class ProgressLine:
 
 
 @contextmanager
-def watched(duration_s: float, quiet: bool) -> Iterator[ProgressLine]:
+def show_progress(duration_s: float, quiet: bool) -> Iterator[ProgressLine]:
     """Show the progress of a simulation; if it is interrupted, say how far it was."""
-    watch = ProgressLine(duration_s, quiet)
+    line = ProgressLine(duration_s, quiet)
     try:
-        yield watch
+        yield line
     except KeyboardInterrupt:
-        at = f" at {watch.reached_s:.10g} of {duration_s:.10g} simulated seconds"
+        at = f" at {line.reached_s:.10g} of {duration_s:.10g} simulated seconds"
         raise KeyboardInterrupt(f"{at}; nothing is kept, the same command starts again") from None
     finally:
-        watch.clear()
+        line.clear()
 
 
 @contextmanager
-def resumable(out: object) -> Iterator[None]:
-    """Work that can be resumed: if it is interrupted, say so."""
+def announce_resume(out: object) -> Iterator[None]:
+    """If the work is interrupted, say that the same command resumes it."""
     try:
         yield
     except KeyboardInterrupt:
