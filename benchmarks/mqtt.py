@@ -22,7 +22,7 @@ from carrycast.core.model import Scalar
 from carrycast.node.api.client import connect
 from carrycast.node.api.messages import Level
 from carrycast.node.gateways.mqtt import codec, properties as packet_type
-from carrycast.node.gateways.mqtt.fields import PacketSplitter, encode_variable_byte_integer, text
+from carrycast.node.gateways.mqtt.fields import PacketSplitter, encode_string, encode_variable_byte_integer
 from carrycast.node.gateways.mqtt.packets import V311, ApplicationMessage
 
 MESSAGES = 20_000
@@ -87,7 +87,7 @@ class _Client:
     def __init__(self, port: int, name: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._frames = PacketSplitter(1 << 20)
-        self.say(_packet(0x10, text("MQTT"), b"\x04\x02\0\0", text(name)))
+        self.say(_packet(0x10, encode_string("MQTT"), b"\x04\x02\0\0", encode_string(name)))
         self.expect(packet_type.CONNACK)
 
     def say(self, data: bytes) -> None:
@@ -148,7 +148,7 @@ def _write(client: _Client, qos: int, count: int, taken: threading.Semaphore) ->
 
 def _mqtt(node: _Node, qos: int, count: int) -> None:
     reader, writer = _Client(node.port, "reader"), _Client(node.port, "writer")
-    reader.say(_packet(0x82, b"\0\1", text("bench/#"), bytes((qos,))))
+    reader.say(_packet(0x82, b"\0\1", encode_string("bench/#"), bytes((qos,))))
     reader.expect(packet_type.SUBACK)
     taken = threading.Semaphore(AHEAD)
     thread = threading.Thread(target=_read, args=(reader, qos, count, taken), daemon=True)

@@ -7,9 +7,9 @@ import pytest
 
 from carrycast.core.matching.topics import parse_topic_filter
 from carrycast.node.gateways.mqtt import properties as packet_type
-from carrycast.node.gateways.mqtt.config import NOTHING_GRANTED, access_rights, read_mqtt_section
+from carrycast.node.gateways.mqtt.config import NOTHING_GRANTED, find_rights, read_mqtt_section
 from carrycast.node.gateways.mqtt.reason_codes import Reason
-from tests.gateway.world import Raw, broker, connect, packet, publish, subscribe, text
+from tests.gateway.world import Raw, broker, connect, encode_string, packet, publish, subscribe
 
 USER = '[mqtt.users.sensor]\npassword = "s"\npublish = ["sensors/#"]\nsubscribe = ["sensors/#"]\n'
 GRANTED = '[mqtt.anonymous]\npublish = ["public/#"]\nsubscribe = ["news/#", "$SYS/broker/uptime"]\n'
@@ -29,7 +29,17 @@ def answer_to_publish(client: Raw, topic: str, qos: int = 1, retain: bool = Fals
 
 def connect_with_will(topic: str, retain: bool = False) -> bytes:
     flags = 0b110 | retain << 5
-    return packet(0x10, text("MQTT"), bytes((5, flags)), b"\0\0", b"\0", text("w"), b"\0", text(topic), b"\0\1x")
+    return packet(
+        0x10,
+        encode_string("MQTT"),
+        bytes((5, flags)),
+        b"\0\0",
+        b"\0",
+        encode_string("w"),
+        b"\0",
+        encode_string(topic),
+        b"\0\1x",
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,9 +63,9 @@ def test_a_client_without_a_user_has_no_right_by_default(tmp_path: Path, table: 
                 assert other.connected()[1] == Reason.NOT_AUTHORIZED
         with Raw(node.port, connect("old", 4)) as old:
             assert old.expect(packet_type.CONNACK)[1] == b"\0\0"
-            old.say(packet(0x82, b"\0\1", text("#"), b"\1"))
+            old.say(packet(0x82, b"\0\1", encode_string("#"), b"\1"))
             assert old.expect(packet_type.SUBACK)[1][-1] == 0x80
-            old.say(packet(0x32, text("a"), b"\0\1", b"x"))
+            old.say(packet(0x32, encode_string("a"), b"\0\1", b"x"))
             assert old.hear() is None, "what is not kept is not acknowledged"
 
 
@@ -127,5 +137,5 @@ def test_an_operator_is_told_that_nothing_is_granted(tmp_path: Path, caplog: pyt
 def test_a_session_from_before_a_restart_has_the_rights_of_the_present_configuration(
     table: dict[str, object], user: str | None, may: bool
 ) -> None:
-    rights = access_rights(read_mqtt_section(table, "n.toml"), user)
+    rights = find_rights(read_mqtt_section(table, "n.toml"), user)
     assert rights.may_subscribe(parse_topic_filter("a")) is may

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from carrycast.node.gateways.mqtt import properties as packet_type
-from tests.gateway.world import WAIT_S, Broker, Raw, broker, packet, text, until
+from tests.gateway.world import WAIT_S, Broker, Raw, broker, encode_string, packet, until
 
 STATE = "$SYS/broker/connection/there.carrycast/state"
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
@@ -22,16 +22,16 @@ needs_mosquitto = pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not
 def introduce(client_id: str = "there", name: str = "MQTT", version: int = 0x84, clean: bool = True) -> bytes:
     """As a bridge of mosquitto does, with its will under `$SYS`."""
     flags = 0b00101100 | clean << 1
-    head = [text(name), bytes((version, flags)), b"\0\x3c", text(client_id)]
-    return packet(0x10, *head, text(STATE), text("0"))
+    head = [encode_string(name), bytes((version, flags)), b"\0\x3c", encode_string(client_id)]
+    return packet(0x10, *head, encode_string(STATE), encode_string("0"))
 
 
 def say_message(topic: str, payload: bytes, qos: int = 1, id: int = 1, retain: bool = False) -> bytes:
-    return packet(0x30 | qos << 1 | retain, text(topic), id.to_bytes(2, "big") if qos else b"", payload)
+    return packet(0x30 | qos << 1 | retain, encode_string(topic), id.to_bytes(2, "big") if qos else b"", payload)
 
 
 def ask_for(topics: str, qos: int = 1) -> bytes:
-    return packet(0x82, b"\0\1", text(topics), bytes((qos,)))
+    return packet(0x82, b"\0\1", encode_string(topics), bytes((qos,)))
 
 
 def heard_message(client: Raw) -> tuple[str, bytes, bool]:
@@ -58,8 +58,15 @@ def test_every_version_that_a_bridge_speaks_is_accepted_with_its_will(node: Brok
 def test_a_user_that_may_publish_everything_may_leave_a_will_under_sys(tmp_path: Path) -> None:
     with broker(tmp_path, '[mqtt.users.me]\npassword = "p"\n') as node:
         flags = 0b11101110
-        head = [text("MQTT"), bytes((0x84, flags)), b"\0\0", text("there"), text(STATE), text("0")]
-        with Raw(node.port, packet(0x10, *head, text("me"), text("p"))) as bridge:
+        head = [
+            encode_string("MQTT"),
+            bytes((0x84, flags)),
+            b"\0\0",
+            encode_string("there"),
+            encode_string(STATE),
+            encode_string("0"),
+        ]
+        with Raw(node.port, packet(0x10, *head, encode_string("me"), encode_string("p"))) as bridge:
             assert bridge.expect(packet_type.CONNACK)[1] == b"\0\0"
 
 

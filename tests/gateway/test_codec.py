@@ -29,7 +29,7 @@ from carrycast.node.gateways.mqtt.packets import (
 )
 from carrycast.node.gateways.mqtt.properties import decode_properties, encode_properties
 from carrycast.node.gateways.mqtt.reason_codes import PacketError, Reason
-from tests.gateway.world import connect, packet, text
+from tests.gateway.world import connect, encode_string, packet
 
 V311, V5 = MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5
 VERSIONS = st.sampled_from([V311, V5])
@@ -41,13 +41,13 @@ SPEC = settings(max_examples=60, deadline=None)
 
 # Of each of our properties, what paho calls it, and values that it may have.
 NAMES: dict[str, tuple[str, st.SearchStrategy[Any]]] = {
-    "payload_format": ("PayloadFormatIndicator", st.integers(0, 1)),
-    "expiry_s": ("MessageExpiryInterval", st.integers(0, 2**32 - 1)),
+    "payload_format_indicator": ("PayloadFormatIndicator", st.integers(0, 1)),
+    "message_expiry_interval_s": ("MessageExpiryInterval", st.integers(0, 2**32 - 1)),
     "content_type": ("ContentType", TEXTS),
     "response_topic": ("ResponseTopic", TOPICS),
-    "correlation": ("CorrelationData", st.binary(max_size=20)),
+    "correlation_data": ("CorrelationData", st.binary(max_size=20)),
     "topic_alias": ("TopicAlias", IDS),
-    "user": ("UserProperty", st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=5)),
+    "user_property": ("UserProperty", st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=5)),
 }
 
 
@@ -108,8 +108,8 @@ def test_what_paho_says_when_it_connects_is_read(
             client._connect_properties = said
         client._send_connect(keep_alive_s)
 
-    will = ApplicationMessage(topic, b"gone", qos, True, {"will_delay_s": 7} if version == V5 else {})
-    properties = {"session_expiry_s": 60} if version == V5 else {}
+    will = ApplicationMessage(topic, b"gone", qos, True, {"will_delay_interval_s": 7} if version == V5 else {})
+    properties = {"session_expiry_interval_s": 60} if version == V5 else {}
     assert single(version, act) == ConnectPacket(version, "me", clean, keep_alive_s, will, user, password, properties)
 
 
@@ -126,7 +126,7 @@ def test_what_paho_subscribes_to_is_read(version: MQTTProtocolVersion, wishes: l
     assert isinstance(found, SubscribePacket)
     assert [(one.filter, one.qos) for one in found.subscriptions] == wishes
     if version == V5:
-        options = [(one.no_local, one.as_published, one.retain_handling) for one in found.subscriptions]
+        options = [(one.no_local, one.retain_as_published, one.retain_handling) for one in found.subscriptions]
         assert options == [(qos > 0, qos > 1, qos) for _, qos in wishes]
 
 
@@ -158,8 +158,8 @@ def test_paho_reads_the_properties_that_are_written_and_they_are_read_back(data:
 @SPEC
 @given(st.integers(0, MAX_VARIABLE))
 def test_a_number_of_variable_length_is_read_back(number: int) -> None:
-    cursor = FieldReader(encode_variable_byte_integer(number))
-    assert (cursor.variable(), cursor.remaining) == (number, 0)
+    reader = FieldReader(encode_variable_byte_integer(number))
+    assert (reader.read_variable_byte_integer(), reader.remaining) == (number, 0)
 
 
 @given(st.lists(st.binary(max_size=300), max_size=8), st.lists(st.integers(1, 400), max_size=50))
@@ -182,39 +182,39 @@ PROTOCOL = Reason.PROTOCOL_ERROR
 @pytest.mark.parametrize(
     ("head", "body", "reason"),
     [
-        (0x36, text("a") + ID + b"\0", MALFORMED),  # QoS 3
-        (0x38, text("a") + b"\0", MALFORMED),  # QoS 0 that comes again
+        (0x36, encode_string("a") + ID + b"\0", MALFORMED),  # QoS 3
+        (0x38, encode_string("a") + b"\0", MALFORMED),  # QoS 0 that comes again
         (0x30, b"\x00", MALFORMED),
         (0x30, b"\x00\x09a", MALFORMED),
-        (0x30, text("a/+") + b"\0", Reason.TOPIC_INVALID),
-        (0x30, text("") + b"\0", Reason.TOPIC_INVALID),
+        (0x30, encode_string("a/+") + b"\0", Reason.TOPIC_INVALID),
+        (0x30, encode_string("") + b"\0", Reason.TOPIC_INVALID),
         (0x30, b"\x00\x01\xff\0", MALFORMED),
         (0x30, b"\x00\x03\xed\xa0\x80\0", MALFORMED),  # a lone surrogate
-        (0x30, text("a\0b") + b"\0", MALFORMED),
-        (0x32, text("a") + b"\0\0\0", PROTOCOL),  # packet id 0
-        (0x30, text("a") + encode_properties({"subscription_id": [1]}), PROTOCOL),
-        (0x30, text("a") + encode_properties({"response_topic": "a/#"}), PROTOCOL),
-        (0x30, text("a") + encode_properties({"session_expiry_s": 1}), PROTOCOL),
-        (0x30, text("a") + b"\x02\x01\x02", PROTOCOL),  # a payload format that does not exist
-        (0x30, text("a") + b"\x04\x01\x01\x01\x01", PROTOCOL),  # twice
-        (0x30, text("a") + b"\x01\x7f", MALFORMED),  # a property that does not exist
-        (0x30, text("a") + b"\x05\x01", MALFORMED),
-        (0x30, text("a") + b"\x80\x00", MALFORMED),  # a length that is longer than it must be
-        (0x30, text("a") + b"\xff\xff\xff\xff\x01", MALFORMED),
+        (0x30, encode_string("a\0b") + b"\0", MALFORMED),
+        (0x32, encode_string("a") + b"\0\0\0", PROTOCOL),  # packet id 0
+        (0x30, encode_string("a") + encode_properties({"subscription_identifier": [1]}), PROTOCOL),
+        (0x30, encode_string("a") + encode_properties({"response_topic": "a/#"}), PROTOCOL),
+        (0x30, encode_string("a") + encode_properties({"session_expiry_interval_s": 1}), PROTOCOL),
+        (0x30, encode_string("a") + b"\x02\x01\x02", PROTOCOL),  # a payload format that does not exist
+        (0x30, encode_string("a") + b"\x04\x01\x01\x01\x01", PROTOCOL),  # twice
+        (0x30, encode_string("a") + b"\x01\x7f", MALFORMED),  # a property that does not exist
+        (0x30, encode_string("a") + b"\x05\x01", MALFORMED),
+        (0x30, encode_string("a") + b"\x80\x00", MALFORMED),  # a length that is longer than it must be
+        (0x30, encode_string("a") + b"\xff\xff\xff\xff\x01", MALFORMED),
         (0x60, ID, MALFORMED),  # PUBREL without its flags
         (0x40, b"\0\0", PROTOCOL),
         (0x40, b"\0", MALFORMED),
         (0x40, ID + b"\0\0\0", MALFORMED),
-        (0x80, ID + b"\0" + text("a") + b"\0", MALFORMED),
+        (0x80, ID + b"\0" + encode_string("a") + b"\0", MALFORMED),
         (0x82, ID + b"\0", MALFORMED),  # no topic filter
-        (0x82, ID + b"\0" + text("a"), MALFORMED),
-        (0x82, ID + b"\0" + text("a") + b"\x03", MALFORMED),
-        (0x82, ID + b"\0" + text("a") + b"\x30", PROTOCOL),
-        (0x82, ID + b"\0" + text("a") + b"\x40", MALFORMED),
-        (0x82, ID + b"\x02\x0b\x00" + text("a") + b"\0", PROTOCOL),  # subscription id 0
-        (0x82, ID + b"\0" + (text("a") + b"\0") * (MAX_TOPIC_FILTERS + 1), Reason.QUOTA_EXCEEDED),
+        (0x82, ID + b"\0" + encode_string("a"), MALFORMED),
+        (0x82, ID + b"\0" + encode_string("a") + b"\x03", MALFORMED),
+        (0x82, ID + b"\0" + encode_string("a") + b"\x30", PROTOCOL),
+        (0x82, ID + b"\0" + encode_string("a") + b"\x40", MALFORMED),
+        (0x82, ID + b"\x02\x0b\x00" + encode_string("a") + b"\0", PROTOCOL),  # subscription id 0
+        (0x82, ID + b"\0" + (encode_string("a") + b"\0") * (MAX_TOPIC_FILTERS + 1), Reason.QUOTA_EXCEEDED),
         (0xA2, ID + b"\0", MALFORMED),
-        (0xA2, ID + b"\0" + text("a") * (MAX_TOPIC_FILTERS + 1), Reason.QUOTA_EXCEEDED),
+        (0xA2, ID + b"\0" + encode_string("a") * (MAX_TOPIC_FILTERS + 1), Reason.QUOTA_EXCEEDED),
         (0xC0, b"x", MALFORMED),
         (0xE0, b"\0\x02\x11", MALFORMED),
         (0x20, b"\0\0", PROTOCOL),
@@ -235,19 +235,19 @@ def test_what_the_standard_forbids_is_refused_with_its_reason(head: int, body: b
         (5, 0x08, b"\0", MALFORMED),  # the QoS of a will that is not there
         (5, 0x1C, b"\0", MALFORMED),
         (4, 0x40, b"", MALFORMED),  # a password without a user
-        (5, 0x80, b"\0" + text("me"), MALFORMED),
-        (5, 0x02, b"\0" + text("me") + b"x", MALFORMED),
-        (5, 0x02, b"\x03\x21\x00\x00" + text("me"), PROTOCOL),  # receive maximum 0
-        (5, 0x02, b"\x02\x17\x02" + text("me"), PROTOCOL),
-        (5, 0x02, b"\x03\x16\x00\x00" + text("me"), PROTOCOL),  # authentication data without a method
-        (5, 0x06, b"\0" + text("me") + b"\0" + text("a/#") + b"\0\0", Reason.TOPIC_INVALID),
-        (3, 0x02, text("me"), Reason.UNSUPPORTED_VERSION),
-        (6, 0x02, b"\0" + text("me"), Reason.UNSUPPORTED_VERSION),
+        (5, 0x80, b"\0" + encode_string("me"), MALFORMED),
+        (5, 0x02, b"\0" + encode_string("me") + b"x", MALFORMED),
+        (5, 0x02, b"\x03\x21\x00\x00" + encode_string("me"), PROTOCOL),  # receive maximum 0
+        (5, 0x02, b"\x02\x17\x02" + encode_string("me"), PROTOCOL),
+        (5, 0x02, b"\x03\x16\x00\x00" + encode_string("me"), PROTOCOL),  # authentication data without a method
+        (5, 0x06, b"\0" + encode_string("me") + b"\0" + encode_string("a/#") + b"\0\0", Reason.TOPIC_INVALID),
+        (3, 0x02, encode_string("me"), Reason.UNSUPPORTED_VERSION),
+        (6, 0x02, b"\0" + encode_string("me"), Reason.UNSUPPORTED_VERSION),
     ],
 )
 def test_a_wrong_introduction_is_refused(version: int, flags: int, rest: bytes, reason: Reason) -> None:
     with pytest.raises(PacketError) as refused:
-        decode_packet(0x10, text("MQTT") + bytes((version, flags)) + b"\0\0" + rest, 0)
+        decode_packet(0x10, encode_string("MQTT") + bytes((version, flags)) + b"\0\0" + rest, 0)
     assert refused.value.reason is reason
 
 
@@ -266,14 +266,16 @@ def test_lengths_that_are_wrong_end_the_stream() -> None:
 def test_a_hundred_thousand_changed_packets_are_read_or_refused() -> None:
     """Real packets with some of their bytes changed, cut or doubled: a packet or a PacketError, never anything else."""
     rng = random.Random(16)
-    properties = encode_properties({"user": [("a", "b")], "expiry_s": 7, "correlation": b"xy", "topic_alias": 3})
+    properties = encode_properties(
+        {"user_property": [("a", "b")], "message_expiry_interval_s": 7, "correlation_data": b"xy", "topic_alias": 3}
+    )
     real = [
-        connect("me", 5, properties={"session_expiry_s": 9}, user=("u", "p")),
+        connect("me", 5, properties={"session_expiry_interval_s": 9}, user=("u", "p")),
         connect("me", 4),
-        packet(0x34, text("a/b"), ID, properties, b'{"speed": 31}'),
-        packet(0x30, text("a/b"), b"hello"),
-        packet(0x82, ID, encode_properties({"subscription_id": [300]}), text("a/+/#"), b"\x2d"),
-        packet(0xA2, ID, b"\0", text("a"), text("b")),
+        packet(0x34, encode_string("a/b"), ID, properties, b'{"speed": 31}'),
+        packet(0x30, encode_string("a/b"), b"hello"),
+        packet(0x82, ID, encode_properties({"subscription_identifier": [300]}), encode_string("a/+/#"), b"\x2d"),
+        packet(0xA2, ID, b"\0", encode_string("a"), encode_string("b")),
         packet(0x62, ID, b"\x92\0"),
         packet(0xE0, b"\x04\x05\x11\0\0\0\x09"),
         packet(0xF0, b"\x18\0"),

@@ -9,9 +9,9 @@ import pytest
 from carrycast.node.gateways.mqtt import properties as packet_type
 from carrycast.node.gateways.mqtt.properties import MAX_USER_PROPERTIES, encode_properties
 from carrycast.node.gateways.mqtt.reason_codes import Reason
-from tests.gateway.world import Raw, broker, connect, packet, publish, subscribe, text, until
+from tests.gateway.world import Raw, broker, connect, encode_string, packet, publish, subscribe, until
 
-KEPT = {"session_expiry_s": 1000}
+KEPT = {"session_expiry_interval_s": 1000}
 MOST = "receive_maximum = 3"
 
 
@@ -124,7 +124,7 @@ def test_a_subscription_without_a_topic_is_refused_with_its_reason_and_logged(
             ping(client)
         with Raw(node.port, connect("old", 4)) as client:
             client.expect(packet_type.CONNACK)
-            client.say(packet(0x82, b"\0\1", text(topics), b"\0"))
+            client.say(packet(0x82, b"\0\1", encode_string(topics), b"\0"))
             assert client.expect(packet_type.SUBACK)[1][-1] == 0x80, "MQTT 3.1.1 has no other answer"
             ping(client)
         assert node.drops("mqtt_subscription") == 3
@@ -134,8 +134,8 @@ def test_a_subscription_without_a_topic_is_refused_with_its_reason_and_logged(
 
 def test_a_publication_with_too_many_user_properties_is_answered(tmp_path: Path) -> None:
     def said(qos: int, id: int, count: int) -> bytes:
-        properties = encode_properties({"user": [("a", "b")] * count})
-        return packet(0x30 | qos << 1, text("a"), id.to_bytes(2, "big") if qos else b"", properties, b"x")
+        properties = encode_properties({"user_property": [("a", "b")] * count})
+        return packet(0x30 | qos << 1, encode_string("a"), id.to_bytes(2, "big") if qos else b"", properties, b"x")
 
     with broker(tmp_path) as node, Raw(node.port, connect("me")) as client:
         client.connected()

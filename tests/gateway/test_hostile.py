@@ -13,7 +13,7 @@ from carrycast.node.gateways.mqtt import gateway, properties as packet_type
 from carrycast.node.gateways.mqtt.connection import LINGER_S, MAX_UNREAD_BYTES
 from carrycast.node.gateways.mqtt.reason_codes import Reason
 from carrycast.node.gateways.mqtt.topic_filters import parse_topic_subscription
-from tests.gateway.world import WAIT_S, Broker, Raw, broker, connect, packet, publish, subscribe, text, until
+from tests.gateway.world import WAIT_S, Broker, Raw, broker, connect, encode_string, packet, publish, subscribe, until
 
 LIMITS = """
 connect_s = 0.5
@@ -53,18 +53,18 @@ def first(node: Broker, *packets: bytes) -> int | None:
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        (packet(0x36, text("a"), ID, b"\0"), Reason.MALFORMED),
-        (packet(0x30, text("a/#"), b"\0"), Reason.TOPIC_INVALID),
-        (packet(0x30, text("a"), b"\x03\x23\x00\x00"), Reason.TOPIC_ALIAS_INVALID),
-        (packet(0x30, text(""), b"\x03\x23\x00\x07"), Reason.PROTOCOL_ERROR),
+        (packet(0x36, encode_string("a"), ID, b"\0"), Reason.MALFORMED),
+        (packet(0x30, encode_string("a/#"), b"\0"), Reason.TOPIC_INVALID),
+        (packet(0x30, encode_string("a"), b"\x03\x23\x00\x00"), Reason.TOPIC_ALIAS_INVALID),
+        (packet(0x30, encode_string(""), b"\x03\x23\x00\x07"), Reason.PROTOCOL_ERROR),
         (packet(0x30, b"x" * 30_000), Reason.PACKET_TOO_LARGE),
         (b"\x30\xff\xff\xff\x7f", Reason.PACKET_TOO_LARGE),
         (b"\x30\xff\xff\xff\xff", Reason.MALFORMED),
         (connect("guest"), Reason.PROTOCOL_ERROR),
         (packet(0xF0, b"\x18\0"), Reason.PROTOCOL_ERROR),
-        (packet(0x82, ID, b"\0", text("$share/g/a"), b"\x04"), Reason.PROTOCOL_ERROR),
+        (packet(0x82, ID, b"\0", encode_string("$share/g/a"), b"\x04"), Reason.PROTOCOL_ERROR),
         (b"".join(publish("a", b"", 2, id) for id in range(1, 200)), Reason.RECEIVE_MAXIMUM_EXCEEDED),
-        (packet(0x82, ID, b"\0", (text("a") + b"\0") * 1001), Reason.QUOTA_EXCEEDED),
+        (packet(0x82, ID, b"\0", (encode_string("a") + b"\0") * 1001), Reason.QUOTA_EXCEEDED),
         (packet(0xE0, b"\x00\x05\x11\0\0\0\x09"), Reason.PROTOCOL_ERROR),
         (b"GET / HTTP/1.1\r\n\r\n", Reason.MALFORMED),
     ],
@@ -79,10 +79,10 @@ def test_who_breaks_a_rule_is_told_which(node: Broker, said: bytes, reason: Reas
     [
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", None),
         (publish("a", b"x"), None),
-        (packet(0x10, text("HTTP"), b"\x05\x02\0\0\0", text("x")), None),
-        (packet(0x10, text("MQIsdp"), b"\x02\x02\0\0", text("x")), b"\x20\x02\x00\x01"),
-        (packet(0x10, text("MQIsdp"), b"\x04\x02\0\0", text("x")), b"\x20\x02\x00\x01"),
-        (packet(0x10, text("MQTT"), b"\x85\x02\0\0\0", text("x")), b"\x20\x02\x00\x01"),
+        (packet(0x10, encode_string("HTTP"), b"\x05\x02\0\0\0", encode_string("x")), None),
+        (packet(0x10, encode_string("MQIsdp"), b"\x02\x02\0\0", encode_string("x")), b"\x20\x02\x00\x01"),
+        (packet(0x10, encode_string("MQIsdp"), b"\x04\x02\0\0", encode_string("x")), b"\x20\x02\x00\x01"),
+        (packet(0x10, encode_string("MQTT"), b"\x85\x02\0\0\0", encode_string("x")), b"\x20\x02\x00\x01"),
         (connect("", 4, clean=False), b"\x20\x02\x00\x02"),
         (connect("x" * 300, 4), b"\x20\x02\x00\x02"),
         (connect("x", 5, properties={"authentication_method": "x"}), b"\x20\x03\x00\x8c\x00"),
@@ -99,7 +99,7 @@ def test_a_client_without_a_name_gets_one(node: Broker) -> None:
     with Raw(node.port, connect("")) as client:
         _, reason, properties = client.connected()
         assert (reason, properties["receive_maximum"], properties["maximum_packet_size"]) == (0, 5, 20_000)
-        assert properties["assigned_client_id"].startswith("auto-")
+        assert properties["assigned_client_identifier"].startswith("auto-")
 
 
 def test_half_packets_and_silence_end_a_connection(node: Broker) -> None:
@@ -154,17 +154,17 @@ def test_more_clients_than_are_served_are_refused_and_room_is_used_again(node: B
 def test_a_list_of_wishes_is_bounded_and_each_is_answered(node: Broker) -> None:
     with Raw(node.port, connect("greedy")) as client:
         client.connected()
-        wishes = b"".join(text(f"many/{number}") + b"\0" for number in range(20))
+        wishes = b"".join(encode_string(f"many/{number}") + b"\0" for number in range(20))
         before = node.subscriptions
         client.say(packet(0x82, ID, b"\0", wishes))
         reasons = client.expect(packet_type.SUBACK)[1][-20:]
         assert reasons == bytes([0] * 5 + [Reason.QUOTA_EXCEEDED] * 15)
         assert node.subscriptions == before + 5
-        client.say(packet(0x82, ID, b"\0", text("$filter/" + "(" * 3000 + "/x"), b"\0"))
+        client.say(packet(0x82, ID, b"\0", encode_string("$filter/" + "(" * 3000 + "/x"), b"\0"))
         assert client.expect(packet_type.SUBACK)[1][-1] == Reason.TOPIC_FILTER_INVALID
-        client.say(packet(0x82, ID, b"\0", text("x" * 10_000), b"\0"))
+        client.say(packet(0x82, ID, b"\0", encode_string("x" * 10_000), b"\0"))
         assert client.expect(packet_type.SUBACK)[1][-1] == Reason.TOPIC_FILTER_INVALID
-        client.say(packet(0x82, ID, b"\0", text("$filter/a = 1) or (b = 2/x"), b"\0"))
+        client.say(packet(0x82, ID, b"\0", encode_string("$filter/a = 1) or (b = 2/x"), b"\0"))
         assert client.expect(packet_type.SUBACK)[1][-1] == Reason.TOPIC_FILTER_INVALID
     until(lambda: node.subscriptions == before)
 

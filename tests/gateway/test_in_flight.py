@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from carrycast.node.gateways.mqtt import properties as packet_type
-from tests.gateway.world import Broker, Raw, broker, connect, packet, publish, subscribe, text, until
+from tests.gateway.world import Broker, Raw, broker, connect, encode_string, packet, publish, subscribe, until
 
-LASTING = {"session_expiry_s": 1000}
+LASTING = {"session_expiry_interval_s": 1000}
 BYE_FOR_GOOD = packet(0xE0, b"\x00\x05\x11\0\0\0\0")
 """DISCONNECT with a session expiry of 0."""
 
@@ -49,7 +49,7 @@ def test_who_subscribes_anew_gets_what_comes_then_whatever_is_on_its_way_from_be
         wants(client, "a")
         write(node, "a", b"old")
         old = client.message()
-        client.say(packet(0xA2, b"\x00\x02\x00", text("a")))
+        client.say(packet(0xA2, b"\x00\x02\x00", encode_string("a")))
         client.expect(packet_type.UNSUBACK)
         wants(client, "a")
         write(node, "a", b"new")
@@ -124,7 +124,7 @@ def test_what_is_on_its_way_is_delivered_though_its_subscription_has_ended(tmp_p
         wants(client, "a")
         write(node, "a", b"x")
         got = client.message()
-        client.say(packet(0xA2, b"\x00\x02\x00", text("a")))
+        client.say(packet(0xA2, b"\x00\x02\x00", encode_string("a")))
         client.expect(packet_type.UNSUBACK)
         gone(node, client)
         client = lasting(node)

@@ -31,7 +31,9 @@ class Lasting(threading.Thread):
     def run(self) -> None:
         while not self.ended.is_set() and time.monotonic() < self.deadline_s:
             try:
-                with Raw(self._port(), connect(self.name, clean=False, properties={"session_expiry_s": 900})) as client:
+                with Raw(
+                    self._port(), connect(self.name, clean=False, properties={"session_expiry_interval_s": 900})
+                ) as client:
                     client.socket.settimeout(1.0)
                     client.connected()
                     self.begin(client)
@@ -106,13 +108,13 @@ class Reader(Lasting):
         elif head >> 4 == packet_type.PINGRESP:
             self.ended.set()
         elif head >> 4 == packet_type.PUBLISH:
-            cursor = FieldReader(body)
-            cursor.text()
-            id = cursor.short()
-            decode_properties(cursor, packet_type.PUBLISH)
+            reader = FieldReader(body)
+            reader.read_string()
+            id = reader.read_two_byte_integer()
+            decode_properties(reader, packet_type.PUBLISH)
             if id not in self._held:
                 self._held.add(id)
-                self.got.append(int(cursor.rest()))
+                self.got.append(int(reader.read_rest()))
             client.ack(packet_type.PUBREC, id)
 
 

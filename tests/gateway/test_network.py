@@ -12,7 +12,7 @@ from carrycast.node.gateways.mqtt.fields import FieldReader
 from carrycast.node.gateways.mqtt.properties import decode_properties, encode_properties
 from carrycast.node.node import LiveNode
 from tests.cli.console import call
-from tests.gateway.world import Raw, configured, connect, packet, publish, subscribe, text
+from tests.gateway.world import Raw, configured, connect, encode_string, packet, publish, subscribe
 from tests.live.keyed import Operator
 
 FLOODING = 'name = "flooding"'
@@ -150,7 +150,7 @@ def test_what_waits_for_a_client_of_another_node_expires_from_its_arrival(tmp_pa
     """It was told the whole time again, however long the message had waited [MQTT-3.3.2-6]."""
 
     def client(port: int) -> Raw:
-        found = Raw(port, connect("me", clean=False, properties={"session_expiry_s": 100}))
+        found = Raw(port, connect("me", clean=False, properties={"session_expiry_interval_s": 100}))
         found.connected()
         return found
 
@@ -162,16 +162,18 @@ def test_what_waits_for_a_client_of_another_node_expires_from_its_arrival(tmp_pa
     def tell(port: int) -> None:
         with Raw(port, connect("writer")) as one:
             one.connected()
-            one.say(packet(0x32, text("a"), b"\0\1", encode_properties({"expiry_s": 100}), b"x"))
+            one.say(
+                packet(0x32, encode_string("a"), b"\0\1", encode_properties({"message_expiry_interval_s": 100}), b"x")
+            )
             one.expect(packet_type.PUBACK)
 
     def told(port: int) -> int:
         with client(port) as one:
             _, body = one.expect(packet_type.PUBLISH)
-            cursor = FieldReader(body)
-            cursor.text()
-            cursor.short()
-            expiry_s: int = decode_properties(cursor, packet_type.PUBLISH)["expiry_s"]
+            reader = FieldReader(body)
+            reader.read_string()
+            reader.read_two_byte_integer()
+            expiry_s: int = decode_properties(reader, packet_type.PUBLISH)["message_expiry_interval_s"]
             return expiry_s
 
     async def story() -> None:

@@ -8,7 +8,7 @@ import pytest
 from carrycast.core.model import Event, EventId
 from carrycast.node.gateways.mqtt import codec
 from carrycast.node.gateways.mqtt.config import MAX_PACKET_BYTES
-from carrycast.node.gateways.mqtt.events import ENCODING, application_message, compress_payload, decompress_payload
+from carrycast.node.gateways.mqtt.events import ENCODING, compress_payload, decompress_payload, make_application_message
 from carrycast.node.gateways.mqtt.packets import V5
 
 
@@ -31,6 +31,8 @@ def test_what_is_packed_is_read_as_it_was(payload: bytes) -> None:
 )
 def test_what_is_not_packed_or_becomes_too_long_goes_on_as_it_is(payload: bytes) -> None:
     assert decompress_payload(payload) is None
-    message = application_message(Event(EventId(1, 1), {"topic": "t", "mqtt.qos": 0, ENCODING: "deflate"}, payload))
+    message = make_application_message(
+        Event(EventId(1, 1), {"topic": "t", "mqtt.qos": 0, ENCODING: "deflate"}, payload)
+    )
     assert message is not None
     assert codec.encode_publish(V5, message).endswith(payload)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from carrycast.node.api.client import connect as client
-from carrycast.node.gateways.mqtt.fields import text
+from carrycast.node.gateways.mqtt.fields import encode_string
 from carrycast.node.gateways.mqtt.properties import encode_properties
 from carrycast.node.gateways.mqtt.reason_codes import Reason
 from tests.gateway.world import EPIDEMIC, Broker, Raw, broker, connect, packet
@@ -20,7 +20,7 @@ def kept(made: Broker) -> int:
 
 def published(raw: Raw, id: int, payload: bytes, **properties: int) -> int:
     """The reason code that a client of MQTT 5 is told of a message with QoS 1."""
-    head = text("a") + id.to_bytes(2) + encode_properties(properties)
+    head = encode_string("a") + id.to_bytes(2) + encode_properties(properties)
     raw.say(packet(0x32, head, payload))
     _, body = raw.expect(PUBACK)
     assert int.from_bytes(body[:2]) == id
@@ -44,5 +44,5 @@ def test_an_expiry_that_is_longer_than_events_are_kept_is_cut(tmp_path: Path) ->
     """G-17"""
     with broker(tmp_path, protocol=SMALL) as made, Raw(made.port, connect("sensor")) as raw:
         raw.connected()
-        assert published(raw, 1, b"x", expiry_s=86_400) == 0
+        assert published(raw, 1, b"x", message_expiry_interval_s=86_400) == 0
         assert kept(made) == 1

@@ -13,7 +13,7 @@ from carrycast.node.security.key_files import KeyKind
 from carrycast.node.storage.store import NodeStore
 from tests.gateway.world import EPIDEMIC, Raw, broker, connect, packet, publish, subscribe, until
 
-LASTING = {"session_expiry_s": 1000}
+LASTING = {"session_expiry_interval_s": 1000}
 
 
 def lasting(port: int, id: str = "me", **options: object) -> tuple[Raw, bool]:
@@ -130,7 +130,7 @@ def test_qos_2_from_a_client_is_published_once_over_connections_and_crashes(tmp_
 def test_a_session_ends_when_its_time_is_over_or_when_its_client_says_so(tmp_path: Path) -> None:
     with broker(tmp_path) as node:
         standing = node.subscriptions
-        client = Raw(node.port, connect("brief", clean=False, properties={"session_expiry_s": 1}))
+        client = Raw(node.port, connect("brief", clean=False, properties={"session_expiry_interval_s": 1}))
         client.connected()
         client.say(subscribe("a", qos=1))
         client.expect(packet_type.SUBACK)
@@ -206,7 +206,7 @@ def test_a_node_stops_while_sessions_end_and_groups_lose_members(tmp_path: Path)
         for _ in range(2):
             client.expect(packet_type.SUBACK)
         client.close()
-        client = Raw(node.port, connect("me", clean=False, properties={"session_expiry_s": 0}))
+        client = Raw(node.port, connect("me", clean=False, properties={"session_expiry_interval_s": 0}))
         assert client.connected()[0]
         other = Raw(node.port, connect("other"), subscribe("$share/g/a", qos=1))
         other.connected()

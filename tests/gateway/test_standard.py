@@ -10,7 +10,17 @@ from carrycast.node.gateways.mqtt.fields import FieldReader
 from carrycast.node.gateways.mqtt.properties import decode_properties
 from carrycast.node.gateways.mqtt.publisher import MqttPublisher
 from carrycast.node.gateways.mqtt.reason_codes import Reason
-from tests.gateway.world import Raw, binary, broker, configured, connect, packet, publish, subscribe, text
+from tests.gateway.world import (
+    Raw,
+    broker,
+    configured,
+    connect,
+    encode_binary,
+    encode_string,
+    packet,
+    publish,
+    subscribe,
+)
 
 
 def test_a_farewell_is_no_longer_than_the_client_takes(tmp_path: Path) -> None:
@@ -19,7 +29,7 @@ def test_a_farewell_is_no_longer_than_the_client_takes(tmp_path: Path) -> None:
         for most, told in ((30, False), (300, True)):
             with Raw(node.port, connect("small", properties={"maximum_packet_size": most})) as client:
                 client.connected()
-                client.say(packet(0x30, text("a/#"), b"\0"))
+                client.say(packet(0x30, encode_string("a/#"), b"\0"))
                 _, body = client.expect(packet_type.DISCONNECT)
                 assert body[0] == Reason.TOPIC_INVALID
                 assert len(body) + 2 <= most
@@ -28,11 +38,15 @@ def test_a_farewell_is_no_longer_than_the_client_takes(tmp_path: Path) -> None:
 
 def test_a_will_that_is_to_be_retained_is_refused_where_nothing_is(tmp_path: Path) -> None:
     """[MQTT-3.2.2-13]"""
-    will = [b"\0", text("gone"), binary(b"x")]
+    will = [b"\0", encode_string("gone"), encode_binary(b"x")]
     with broker(tmp_path, "max_retained = 0") as node:
-        with Raw(node.port, packet(0x10, text("MQTT"), b"\x05\x26\0\0\0", text("me"), *will)) as client:
+        with Raw(
+            node.port, packet(0x10, encode_string("MQTT"), b"\x05\x26\0\0\0", encode_string("me"), *will)
+        ) as client:
             assert client.connected()[1] == Reason.RETAIN_NOT_SUPPORTED
-        with Raw(node.port, packet(0x10, text("MQTT"), b"\x05\x06\0\0\0", text("me"), *will)) as client:
+        with Raw(
+            node.port, packet(0x10, encode_string("MQTT"), b"\x05\x06\0\0\0", encode_string("me"), *will)
+        ) as client:
             assert client.connected()[1] == 0
 
 
@@ -68,7 +82,7 @@ def test_a_publisher_that_the_node_lets_wait_is_not_taken_for_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = True
-    monkeypatch.setattr(MqttPublisher, "busy", property(lambda publishing: busy))
+    monkeypatch.setattr(MqttPublisher, "is_busy", property(lambda publishing: busy))
     with broker(tmp_path, "connect_s = 0.3") as node, Raw(node.port, connect("me", keep_alive_s=1)) as client:
         client.connected()
         # While the node is busy it does not read on, so that the rest of the second cannot come.
@@ -85,7 +99,7 @@ def test_a_user_that_may_no_longer_subscribe_gets_nothing_of_a_session_from_befo
     users = '[mqtt.users.{}]\npassword = "p"\nsubscribe = {}\n'
     before = users.format("me", '["#"]') + users.format("you", '["#"]')
     after = users.format("me", '["b"]') + users.format("you", '["#"]')
-    hello = connect("me", clean=False, properties={"session_expiry_s": 1000}, user=("me", "p"))
+    hello = connect("me", clean=False, properties={"session_expiry_interval_s": 1000}, user=("me", "p"))
     with broker(tmp_path, before) as node:
         with Raw(node.port, hello) as client:
             client.connected()
@@ -115,7 +129,7 @@ def test_who_has_unsubscribed_is_given_no_more_of_what_is_retained(tmp_path: Pat
         client.say(subscribe("r/#", 1))
         client.expect(packet_type.SUBACK)
         got = client.message()
-        client.say(packet(0xA2, b"\x00\x05\x00", text("r/#")))
+        client.say(packet(0xA2, b"\x00\x05\x00", encode_string("r/#")))
         client.expect(packet_type.UNSUBACK)
         # The second waits already, which may come.
         client.ack(packet_type.PUBACK, got[3])
@@ -133,7 +147,7 @@ def test_each_condition_is_read_on_its_own(tmp_path: Path) -> None:
             ("a", ["x = 1", "y = 1) or (z = 1"]),
             ("$filter/x = 1) or (y = 1/a", ["z = 1"]),
         ):
-            client.say(subscribe(topics, properties={"user": [("filter", one) for one in conditions]}))
+            client.say(subscribe(topics, properties={"user_property": [("filter", one) for one in conditions]}))
             assert client.expect(packet_type.SUBACK)[1][-1] == Reason.TOPIC_FILTER_INVALID
 
 
@@ -147,7 +161,7 @@ def test_nobody_publishes_what_the_node_says_of_itself(tmp_path: Path) -> None:
 
 def test_who_comes_back_as_somebody_else_shares_with_those_who_may_see_the_same(tmp_path: Path) -> None:
     users = '[mqtt.anonymous]\nsubscribe = ["a"]\n[mqtt.users.major]\npassword = "p"\nattributes = {rank = "major"}\n'
-    kept = {"session_expiry_s": 1000}
+    kept = {"session_expiry_interval_s": 1000}
     with broker(tmp_path, users) as node:
         standing = node.subscriptions
         with Raw(node.port, connect("me", clean=False, properties=kept), subscribe("$share/g/a", 1)) as client:
@@ -157,7 +171,7 @@ def test_who_comes_back_as_somebody_else_shares_with_those_who_may_see_the_same(
             assert client.connected()[0]
             node.run(lambda: node.node.publish({"topic": "a"}, b"secret", access="rank = 'major'"))
             assert client.message()[1] == b"secret"
-            client.say(packet(0xA2, b"\x00\x05\x00", text("$share/g/a")))
+            client.say(packet(0xA2, b"\x00\x05\x00", encode_string("$share/g/a")))
             client.expect(packet_type.UNSUBACK)
             assert node.subscriptions == standing
 
@@ -171,4 +185,4 @@ def test_a_client_that_asks_for_no_reasons_in_words_is_told_the_code_alone(tmp_p
                 client.say(subscribe("$filter/speed > 30"))
                 _, body = client.expect(packet_type.SUBACK)
                 assert body[-1] == Reason.TOPIC_FILTER_INVALID
-                assert ("reason" in decode_properties(FieldReader(body, 2), packet_type.SUBACK)) == told
+                assert ("reason_string" in decode_properties(FieldReader(body, 2), packet_type.SUBACK)) == told

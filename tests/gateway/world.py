@@ -11,7 +11,13 @@ from typing import TypeVar
 
 from carrycast.node.config import NodeConfig, load_config
 from carrycast.node.gateways.mqtt import properties as packet_type
-from carrycast.node.gateways.mqtt.fields import FieldReader, PacketSplitter, binary, encode_variable_byte_integer, text
+from carrycast.node.gateways.mqtt.fields import (
+    FieldReader,
+    PacketSplitter,
+    encode_binary,
+    encode_string,
+    encode_variable_byte_integer,
+)
 from carrycast.node.gateways.mqtt.properties import NONE, Properties, decode_properties, encode_properties
 from carrycast.node.node import LiveNode
 from tests.patience import PATIENCE_S
@@ -137,19 +143,23 @@ def connect(
 ) -> bytes:
     flags = clean << 1 | (0xC0 if user else 0)
     said = encode_properties(properties) if version == 5 else b""
-    more = [] if user is None else [text(user[0]), text(user[1])]
-    head = [text("MQTT"), bytes((version, flags)), keep_alive_s.to_bytes(2, "big")]
-    return packet(0x10, *head, said, text(client_id), *more)
+    more = [] if user is None else [encode_string(user[0]), encode_string(user[1])]
+    head = [encode_string("MQTT"), bytes((version, flags)), keep_alive_s.to_bytes(2, "big")]
+    return packet(0x10, *head, said, encode_string(client_id), *more)
 
 
 def publish(topic: str, payload: bytes, qos: int = 0, id: int = 0, again: bool = False, retain: bool = False) -> bytes:
     return packet(
-        0x30 | again << 3 | qos << 1 | retain, text(topic), id.to_bytes(2, "big") if qos else b"", b"\0", payload
+        0x30 | again << 3 | qos << 1 | retain,
+        encode_string(topic),
+        id.to_bytes(2, "big") if qos else b"",
+        b"\0",
+        payload,
     )
 
 
 def subscribe(topics: str, qos: int = 0, id: int = 1, properties: Properties = NONE) -> bytes:
-    return packet(0x82, id.to_bytes(2, "big"), encode_properties(properties), text(topics), bytes((qos,)))
+    return packet(0x82, id.to_bytes(2, "big"), encode_properties(properties), encode_string(topics), bytes((qos,)))
 
 
 class Raw:
@@ -190,11 +200,11 @@ class Raw:
     def message(self) -> tuple[str, bytes, int, int, bool]:
         """Topic, payload, QoS, packet id, and whether it comes again, of the next message."""
         head, body = self.expect(packet_type.PUBLISH)
-        cursor = FieldReader(body)
-        topic, qos = cursor.text(), head >> 1 & 3
-        id = cursor.short() if qos else 0
-        decode_properties(cursor, packet_type.PUBLISH)
-        return topic, cursor.rest(), qos, id, bool(head & 8)
+        reader = FieldReader(body)
+        topic, qos = reader.read_string(), head >> 1 & 3
+        id = reader.read_two_byte_integer() if qos else 0
+        decode_properties(reader, packet_type.PUBLISH)
+        return topic, reader.read_rest(), qos, id, bool(head & 8)
 
     def ack(self, kind: int, id: int) -> None:
         self.say(packet(kind << 4 | (2 if kind == packet_type.PUBREL else 0), id.to_bytes(2, "big")))
@@ -217,4 +227,15 @@ class Raw:
         self.close()
 
 
-__all__ = ["Broker", "Raw", "binary", "broker", "connect", "packet", "publish", "subscribe", "text", "until"]
+__all__ = [
+    "Broker",
+    "Raw",
+    "encode_binary",
+    "broker",
+    "connect",
+    "packet",
+    "publish",
+    "subscribe",
+    "encode_string",
+    "until",
+]

@@ -31,16 +31,16 @@ class GatewayContext(NamedTuple):
 
 
 class Gateway(ABC):
-    """A server for clients of another protocol: started last when a node starts, and stopped first when it stops."""
+    """A server for clients of another protocol. A node starts its gateways last and stops them first."""
 
     @abstractmethod
     def __init__(self, context: GatewayContext, settings: Any) -> None:
-        """`settings` is what `read_settings` has returned."""
+        """Make the gateway with the settings that `read_settings` has returned."""
 
     @classmethod
     @abstractmethod
     def read_settings(cls, table: Mapping[str, object], where: str) -> Any:
-        """Check the gateway's table of the configuration `where`; a UserError says what is wrong."""
+        """Read the gateway's table of the configuration `where`. Raises UserError if it is wrong."""
 
     @property
     @abstractmethod
@@ -49,7 +49,7 @@ class Gateway(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Listen for clients; a WorkError if the address is in use."""
+        """Listen for clients. Raises WorkError if the address is in use."""
 
     @abstractmethod
     async def stop(self) -> None:
@@ -60,7 +60,7 @@ GatewayFactory: TypeAlias = Callable[[GatewayContext], Gateway]
 
 
 def configure_gateway(name: str, table: Mapping[str, object], where: str) -> GatewayFactory:
-    """The gateway of a name with its checked settings; a UserError says what is wrong."""
+    """Check the settings of a gateway and return a function that makes it. Raises UserError if they are wrong."""
     kind: type[Gateway] = find_plugin("gateways", name)
     settings = kind.read_settings(table, where)
     return lambda context: kind(context, settings)
@@ -74,7 +74,7 @@ def make_gateways(
     group_commit: GroupCommit,
     protocol: DisseminationProtocol,
 ) -> dict[str, Gateway]:
-    """The gateways of a node, not started yet."""
+    """Make the gateways of a node, without starting them."""
     return {
         name: factory(GatewayContext(node, id, store.application(f"gateway {name}"), group_commit, protocol))
         for name, factory in factories.items()

@@ -88,7 +88,7 @@ class MqttSection(Section, frozen=True):
 
 
 def read_mqtt_section(table: Mapping[str, object], where: str) -> MqttSection:
-    """The checked table; a UserError says what is wrong."""
+    """Read and check the table. Raises UserError if it is wrong."""
     section = parse_settings(dict(table), MqttSection, where, "mqtt")
     try:
         address = ipaddress.ip_address("127.0.0.1" if section.host == "localhost" else section.host)
@@ -120,12 +120,12 @@ def _check_rights(granted: UserSection | AnonymousSection, where: str) -> None:
 
 
 def _is_unrestricted(section: MqttSection) -> bool:
-    """Without users and anonymous rights: every program of this machine has all rights, and nobody else connects."""
+    """Whether neither users nor anonymous rights are configured: then every program of this machine has all rights."""
     return not section.users and section.anonymous is False
 
 
 class AccessRights:
-    """The rights of a client: only what is granted."""
+    """The Topic Filters that a client may publish and subscribe to; nothing is granted by default."""
 
     def __init__(self, granted: UserSection | AnonymousSection | None = None) -> None:
         self.attributes: Mapping[str, Scalar] = {} if granted is None else granted.attributes
@@ -151,8 +151,8 @@ def _is_covered(topics: TopicFilter, by: list[TopicFilter]) -> bool:
     return any(topics_cover(one, topics) for one in by)
 
 
-def access_rights(section: MqttSection, user: str | None) -> AccessRights:
-    """The rights of a user, or of a client without one, by the present configuration."""
+def find_rights(section: MqttSection, user: str | None) -> AccessRights:
+    """Return the rights of a user, or of a client without one, in the current configuration."""
     if _is_unrestricted(section):
         return _AllRights()
     if user is not None and section.users:
@@ -161,12 +161,12 @@ def access_rights(section: MqttSection, user: str | None) -> AccessRights:
 
 
 def authenticate(section: MqttSection, user: str | None, password: bytes | None) -> AccessRights | None:
-    """The rights of a client with these credentials; None if they are wrong."""
+    """Return the rights of a client with these credentials, or None if they are wrong."""
     if not section.users or (user is None and section.anonymous is not False):
         # If no users are configured, the name that a client gives is ignored.
-        return access_rights(section, None)
+        return find_rights(section, None)
     user_section = section.users.get(user or "")
-    # Compared for unknown users too, so that the time does not reveal which users exist.
+    # Passwords of unknown users are compared, too, so that the time does not reveal which users exist.
     expected = (user_section.password if user_section is not None else "-").encode()
     same = hmac.compare_digest(expected, password or b"")
     return AccessRights(user_section) if user_section is not None and same else None

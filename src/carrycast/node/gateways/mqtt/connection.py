@@ -1,4 +1,4 @@
-"""One connection of an MQTT client: its packets are handled in order, and read no faster than they are handled."""
+"""One network connection of an MQTT client. Packets are handled in order, and read no faster than they are handled."""
 
 import asyncio
 import socket
@@ -17,20 +17,20 @@ from carrycast.node.gateways.mqtt.sessions import SessionTable
 from carrycast.node.recorder import LOG
 
 ROOM_S = 0.005
-"""How often a publisher that waits checks whether the node is still busy."""
+"""The interval at which a waiting publisher checks whether the node is still busy."""
 MAX_UNREAD_BYTES = 1 << 20
-"""Unread bytes of a client; then nothing more is sent until it reads."""
+"""The most unread bytes of a client; then nothing more is sent until it reads."""
 KERNEL_BYTES = 1 << 18
 CHUNK_BYTES = 1 << 16
-"""Bytes that are gathered for one write."""
+"""The most bytes that are collected for one write."""
 MAX_PENDING = 1000
-"""Publications of one client that the node has not acknowledged yet; then no more are read."""
+"""The most publications of one client that the node has not acknowledged yet; then no more are read."""
 LINGER_S = 1.0
 """How long a client may take to read DISCONNECT."""
 
 
 class ConnectionListener(Protocol):
-    """The gateway, as its connections notify it."""
+    """The gateway, to which connections report."""
 
     def on_connected(self, connection: "MqttConnection") -> None: ...
 
@@ -40,17 +40,17 @@ class ConnectionListener(Protocol):
 
 
 class MqttConnection(asyncio.Protocol):
-    """Between the socket and the packet handler."""
+    """Connects the socket to the packet handler."""
 
     def __init__(
-        self, context: MqttContext, sessions: SessionTable, section: MqttSection, arrivals: ConnectionListener
+        self, context: MqttContext, sessions: SessionTable, section: MqttSection, listener: ConnectionListener
     ) -> None:
         self._context = context
-        self._arrivals = arrivals
+        self._listener = listener
         self._connect_s = section.connect_s
         self._loop = asyncio.get_running_loop()
         self._handler = PacketHandler(context, sessions, section, self)
-        self._frames = PacketSplitter(section.max_packet_bytes, self._check_head, self._handler.is_skipped)
+        self._splitter = PacketSplitter(section.max_packet_bytes, self._check_first_byte, self._handler.may_skip)
         self._received_packets: deque[tuple[int, bytes]] = deque()
         self._broken: PacketError | None = None
         self._transport: asyncio.Transport | None = None
@@ -70,39 +70,39 @@ class MqttConnection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=MAX_UNREAD_BYTES)
         # The default send buffer of the system may be megabytes.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES)
-        self._arrivals.on_connected(self)
+        self._listener.on_connected(self)
 
     def data_received(self, data: bytes) -> None:
         if self._closing or self._broken is not None:
             return
         now_s = self._loop.time()
         try:
-            for frame in self._frames.feed(data):
+            for packet in self._splitter.feed(data):
                 self._received_s, self._incomplete_since_s = now_s, None
-                self._received_packets.append(frame)
+                self._received_packets.append(packet)
         except PacketError as error:
             self._broken = error
-        if self._frames.is_skipping:
+        if self._splitter.is_skipping:
             self._received_s = now_s
-        if not self._frames.has_incomplete_packet:
+        if not self._splitter.has_incomplete_packet:
             self._incomplete_since_s = None
         elif self._incomplete_since_s is None:
             self._incomplete_since_s = now_s
-        self.work()
+        self.process_packets()
 
-    def _check_head(self, head: int) -> None:
-        """Reject a stream that is not MQTT with its first byte."""
-        if self._handler.session is None and not self._received_packets and head >> 4 != packet_type.CONNECT:
+    def _check_first_byte(self, first_byte: int) -> None:
+        """Reject a stream that is not MQTT at its first byte."""
+        if self._handler.session is None and not self._received_packets and first_byte >> 4 != packet_type.CONNECT:
             raise malformed_packet("the first packet is CONNECT")
-        check_fixed_header(head)
+        check_fixed_header(first_byte)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
-        # One that is gone cannot be aborted any more.
+        # A lost transport cannot be aborted.
         self._transport = None
         self._received_packets.clear()
-        self._arrivals.on_disconnected(self)
-        self._handler.leave(with_will=True)
+        self._listener.on_disconnected(self)
+        self._handler.on_disconnected(with_will=True)
 
     def pause_writing(self) -> None:
         self._blocked = True
@@ -112,36 +112,36 @@ class MqttConnection(asyncio.Protocol):
         session = self._handler.session
         if session is not None and not self._closing:
             session.in_flight.send_pending()
-        self.work()
+        self.process_packets()
 
     # Received packets, in their order.
 
-    def work(self) -> None:
+    def process_packets(self) -> None:
         """Handle received packets, as far as the client reads and the node can keep up."""
         if self._working or self._closing or self._transport is None:
             return
         self._working = True
         while self._received_packets and self._may_continue():
-            self._serve(*self._received_packets.popleft())
+            self._handle(*self._received_packets.popleft())
         self._working = False
         self._resume_reading(self._transport)
 
-    def _serve(self, head: int, body: bytes) -> None:
+    def _handle(self, first_byte: int, body: bytes) -> None:
         handler = self._handler
-        on_identified = handler.session is not None
+        was_identified = handler.session is not None
         try:
-            packet = decode_packet(head, body, handler.version)
+            packet = decode_packet(first_byte, body, handler.version)
             if isinstance(body, TruncatedBody):
                 handler.discard_oversized(packet)
             else:
-                handler.serve(packet)
+                handler.handle(packet)
         except PacketError as error:
             self._fail(error)
         except Exception as error:
             LOG.error("a packet of an MQTT client failed", exc_info=error)
             self._fail(PacketError(Reason.UNSPECIFIED, "the node failed on this; its log has the reason"))
-        if not on_identified and handler.session is not None:
-            self._arrivals.on_identified(self)
+        if not was_identified and handler.session is not None:
+            self._listener.on_identified(self)
 
     def _resume_reading(self, transport: asyncio.Transport) -> None:
         """Continue reading, unless packets are waiting."""
@@ -156,14 +156,14 @@ class MqttConnection(asyncio.Protocol):
             # The client was not silent while reading was paused.
             self._reading_paused = False
             self._received_s = self._loop.time()
-            self._incomplete_since_s = self._received_s if self._frames.has_incomplete_packet else None
+            self._incomplete_since_s = self._received_s if self._splitter.has_incomplete_packet else None
             transport.resume_reading()
 
     def _may_continue(self) -> bool:
-        """Whether the next packet may be handled now; else the socket, the node or a timer calls `work` again."""
+        """Whether the next packet may be handled now. If not, `process_packets` is called again later."""
         if self._closing or self._blocked or self._handler.pending >= MAX_PENDING:
             return False
-        if self._received_packets[0][0] >> 4 != packet_type.PUBLISH or not self._context.publisher.busy:
+        if self._received_packets[0][0] >> 4 != packet_type.PUBLISH or not self._context.publisher.is_busy:
             return True
         if not self._waiting:
             self._waiting = True
@@ -172,17 +172,17 @@ class MqttConnection(asyncio.Protocol):
 
     def _check_again(self) -> None:
         self._waiting = False
-        self.work()
+        self.process_packets()
 
     # To the socket.
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether the client does not read what it is sent."""
         return self._blocked or self._transport is None or self._closing
 
     def send(self, data: bytes) -> None:
-        """Send with everything else of this turn of the event loop."""
+        """Send bytes, in one write with others of this turn of the event loop."""
         if self._closing:
             return
         if not self._out:
@@ -199,7 +199,7 @@ class MqttConnection(asyncio.Protocol):
         self._out_bytes = 0
 
     def _fail(self, error: PacketError) -> None:
-        """The client violates the protocol, or may not connect."""
+        """Close the connection of a client that violates the protocol or may not connect."""
         self._context.node_context.node.recorder.drop_datagram(f"mqtt_{error.reason.name.lower()}", None)
         session = self._handler.session
         if session is None:
@@ -227,7 +227,7 @@ class MqttConnection(asyncio.Protocol):
         self._flush()
         self._closing = True
         self._transport.close()
-        # A client that does not read is not waited for.
+        # Do not wait longer for a client that does not read.
         self._loop.call_later(LINGER_S, self.abort)
 
     def abort(self) -> None:

@@ -1,4 +1,4 @@
-"""Conversion of application messages of MQTT to events and back.
+"""Conversion of Application Messages to events and back.
 
 The attributes of an event are the topic as `topic`, the members of a JSON payload, the User Properties, and, under
 names that begin with `mqtt.`, the other properties of the message, so that it leaves the network as it entered. A
@@ -19,7 +19,7 @@ from carrycast.node.gateways.mqtt.packets import ApplicationMessage
 from carrycast.node.gateways.mqtt.topic_filters import TOPIC
 
 QOS = "mqtt.qos"
-"""Every event from an MQTT client has it."""
+"""The attribute with the QoS, which every event from an MQTT client has."""
 RETAIN = "mqtt.retain"
 USER = "mqtt.user"
 RESERVED = "mqtt."
@@ -39,35 +39,35 @@ _json_decode = msgspec.json.Decoder().decode
 _json_encode = msgspec.json.Encoder().encode
 _pairs_decode = msgspec.json.Decoder(list[tuple[str, str]]).decode
 
-_CARRIED = {
-    "payload_format": "mqtt.format",
+_PROPERTY_ATTRIBUTES = {
+    "payload_format_indicator": "mqtt.format",
     "content_type": "mqtt.content_type",
     "response_topic": "mqtt.response_topic",
 }
 
 
-def event_attributes(message: ApplicationMessage, look_inside: bool = True) -> tuple[dict[str, Scalar], bool]:
-    """The attributes of the event for a message, and whether all members of its payload are among them.
+def make_event_attributes(message: ApplicationMessage, look_inside: bool = True) -> tuple[dict[str, Scalar], bool]:
+    """Return the attributes of the event for a message, and whether all members of its payload are among them.
 
     A User Property wins over a member of the payload with the same name, and the topic over both. Without
     `look_inside`, neither the payload nor User Properties become attributes.
     """
     attributes: dict[str, Scalar] = {}
-    complete = _from_payload(message.payload, attributes) if look_inside else False
+    complete = _add_json_payload(message.payload, attributes) if look_inside else False
     properties = message.properties
-    pairs = properties.get("user", ())
+    pairs = properties.get("user_property", ())
     for name, value in pairs if look_inside else ():
-        if _free(name, attributes) and len(value) <= MAX_TEXT_LENGTH:
-            attributes[name] = _scalar(value)
+        if _is_free(name, attributes) and len(value) <= MAX_TEXT_LENGTH:
+            attributes[name] = _parse_scalar(value)
     attributes[TOPIC] = message.topic
     attributes[QOS] = message.qos
     if message.retain:
         attributes[RETAIN] = True
-    for name, attribute in _CARRIED.items():
+    for name, attribute in _PROPERTY_ATTRIBUTES.items():
         if name in properties:
             attributes[attribute] = properties[name]
-    if "correlation" in properties:
-        attributes["mqtt.correlation"] = base64.b64encode(properties["correlation"]).decode()
+    if "correlation_data" in properties:
+        attributes["mqtt.correlation"] = base64.b64encode(properties["correlation_data"]).decode()
     if pairs:
         text = _json_encode(pairs).decode()
         for part, at in enumerate(range(0, len(text), MAX_TEXT_LENGTH)):
@@ -75,14 +75,14 @@ def event_attributes(message: ApplicationMessage, look_inside: bool = True) -> t
     return attributes, complete
 
 
-def event_lease_s(message: ApplicationMessage, otherwise_s: float) -> float:
-    """The lease of the event: the Message Expiry Interval, a second at least."""
-    expiry_s = message.properties.get("expiry_s")
+def choose_lease_s(message: ApplicationMessage, otherwise_s: float) -> float:
+    """Return the lease of the event: the Message Expiry Interval, at least a second."""
+    expiry_s = message.properties.get("message_expiry_interval_s")
     return otherwise_s if expiry_s is None else max(1.0, float(expiry_s))
 
 
-def application_message(event: Event) -> ApplicationMessage | None:
-    """The message for an event, without its expiry; None if the event has no valid topic."""
+def make_application_message(event: Event) -> ApplicationMessage | None:
+    """Return the message for an event, without its expiry; None if the event has no valid topic."""
     attributes = event.attributes
     topic = attributes.get(TOPIC)
     if not isinstance(topic, str) or not is_topic(topic):
@@ -90,30 +90,30 @@ def application_message(event: Event) -> ApplicationMessage | None:
     properties: dict[str, Any] = {}
     qos = attributes.get(QOS)
     if type(qos) is not int or qos not in (0, 1, 2):
-        return _foreign(topic, event, properties)
-    for name, attribute in _CARRIED.items():
+        return _convert_foreign(topic, event, properties)
+    for name, attribute in _PROPERTY_ATTRIBUTES.items():
         value = attributes.get(attribute)
-        if value in (0, 1) if name == "payload_format" else isinstance(value, str) and "\0" not in value:
+        if value in (0, 1) if name == "payload_format_indicator" else isinstance(value, str) and "\0" not in value:
             properties[name] = value
-    properties |= _correlation(attributes.get("mqtt.correlation"))
-    text = "".join(str(attributes[name]) for name in _parts(attributes))
+    properties |= _decode_correlation(attributes.get("mqtt.correlation"))
+    text = "".join(str(attributes[name]) for name in _user_property_names(attributes))
     if text:
-        properties |= _user(text)
+        properties |= _decode_user_properties(text)
     # A payload that claims to be compressed and is not stays as it is.
     is_compressed = attributes.get(ENCODING) == DEFLATE and decompress_payload(event.payload) is not None
     return ApplicationMessage(topic, event.payload, qos, attributes.get(RETAIN) is True, properties, is_compressed)
 
 
 class MessageCache:
-    """The message of the last event, made once for all its subscribers."""
+    """Converts events to messages, and keeps the last message for the other subscribers of the same event."""
 
     def __init__(self) -> None:
         self._last: tuple[Event, ApplicationMessage | None] | None = None
 
-    def of(self, event: Event) -> ApplicationMessage | None:
-        """The message for an event."""
+    def convert(self, event: Event) -> ApplicationMessage | None:
+        """Return the message for an event."""
         if self._last is None or self._last[0] is not event:
-            self._last = event, application_message(event)
+            self._last = event, make_application_message(event)
         return self._last[1]
 
 
@@ -124,11 +124,13 @@ def is_topic(text: str) -> bool:
     return len(text) * 4 <= MAX_TOPIC_BYTES or len(text.encode()) <= MAX_TOPIC_BYTES
 
 
-def _foreign(topic: str, event: Event, properties: dict[str, Any]) -> ApplicationMessage:
-    """An event that is not from MQTT: its attributes become User Properties, and the payload if it has none."""
-    description = {name: value for name, value in event.attributes.items() if name != TOPIC and "\0" not in name}
-    payload = event.payload or _json_encode(description)
-    properties["user"] = [(name, _format_value(value)) for name, value in description.items() if "\0" not in str(value)]
+def _convert_foreign(topic: str, event: Event, properties: dict[str, Any]) -> ApplicationMessage:
+    """Convert an event that is not from MQTT. Its attributes become User Properties, and the payload if it has none."""
+    content = {name: value for name, value in event.attributes.items() if name != TOPIC and "\0" not in name}
+    payload = event.payload or _json_encode(content)
+    properties["user_property"] = [
+        (name, _format_value(value)) for name, value in content.items() if "\0" not in str(value)
+    ]
     return ApplicationMessage(topic, payload, 2, False, properties)
 
 
@@ -136,18 +138,18 @@ def _format_value(value: Scalar) -> str:
     return value if isinstance(value, str) else _json_encode(value).decode()
 
 
-def _scalar(text: str) -> Scalar:
-    """The value of a User Property: a number or a boolean if that has the same JSON text, else the text."""
+def _parse_scalar(text: str) -> Scalar:
+    """Return the value of a User Property: a number or a boolean if its JSON is the same text, else the text."""
     try:
         value = _json_decode(text.encode())
     except (msgspec.DecodeError, RecursionError):
         return text
-    if isinstance(value, int | float) and _fits(value) and _format_value(value) == text:
+    if isinstance(value, int | float) and _is_valid_scalar(value) and _format_value(value) == text:
         return value
     return text
 
 
-def _fits(value: object) -> bool:
+def _is_valid_scalar(value: object) -> bool:
     if isinstance(value, bool):
         return True
     if isinstance(value, int):
@@ -157,14 +159,15 @@ def _fits(value: object) -> bool:
     return isinstance(value, str) and len(value) <= MAX_TEXT_LENGTH
 
 
-def _free(name: str, attributes: Mapping[str, Scalar]) -> bool:
+def _is_free(name: str, attributes: Mapping[str, Scalar]) -> bool:
     if not 0 < len(name) <= MAX_NAME_LENGTH or name.startswith(RESERVED):
         return False
     return name in attributes or len(attributes) < MAX_CONTENT_ATTRIBUTES
 
 
-def _from_payload(payload: bytes, attributes: dict[str, Scalar]) -> bool:
-    """Add the members of a JSON payload; whether all were added. Names of nested objects are joined by dots."""
+def _add_json_payload(payload: bytes, attributes: dict[str, Scalar]) -> bool:
+    """Add the members of a JSON payload, and return whether all were added. Names of nested objects are joined by
+    dots."""
     if not payload or payload[0] not in b'{"-0123456789tf \t\r\n':
         return True
     if len(payload) > MAX_JSON_BYTES:
@@ -175,57 +178,58 @@ def _from_payload(payload: bytes, attributes: dict[str, Scalar]) -> bool:
         return True
     if isinstance(value, dict):
         return _flatten(value, "", attributes, MAX_DEPTH)
-    if _fits(value):
+    if _is_valid_scalar(value):
         attributes[VALUE] = value
     return True
 
 
 def _flatten(value: dict[str, object], prefix: str, attributes: dict[str, Scalar], depth: int) -> bool:
-    """Add the scalars of an object; False if one is left out. Lists and nulls are ignored."""
+    """Add the scalars of an object, and return False if one is left out. Lists and nulls are ignored."""
     complete = True
     for key, inner in value.items():
         name = prefix + key
         if isinstance(inner, dict):
             complete &= depth > 1 and _flatten(inner, name + ".", attributes, depth - 1)
         elif isinstance(inner, str | int | float):
-            if _fits(inner) and _free(name, attributes):
+            if _is_valid_scalar(inner) and _is_free(name, attributes):
                 attributes[name] = inner
             else:
                 complete = False
     return complete
 
 
-def _correlation(text: Scalar | None) -> dict[str, Any]:
+def _decode_correlation(text: Scalar | None) -> dict[str, Any]:
     try:
-        return {"correlation": base64.b64decode(text, validate=True)} if isinstance(text, str) else {}
+        return {"correlation_data": base64.b64decode(text, validate=True)} if isinstance(text, str) else {}
     except ValueError:
         return {}
 
 
-def _parts(attributes: Mapping[str, Scalar]) -> list[str]:
+def _user_property_names(attributes: Mapping[str, Scalar]) -> list[str]:
     names: list[str] = []
     while f"{USER}.{len(names)}" in attributes:
         names.append(f"{USER}.{len(names)}")
     return names
 
 
-def _user(text: str) -> dict[str, Any]:
-    """Decode User Properties of another node, which may be malicious: invalid ones are left out."""
+def _decode_user_properties(text: str) -> dict[str, Any]:
+    """Decode the User Properties of an event of another node. That node may be malicious, so invalid ones are left
+    out."""
     try:
         pairs = _pairs_decode(text)
     except (msgspec.MsgspecError, RecursionError):
         return {}
     kept = [pair for pair in pairs if all("\0" not in one and len(one.encode()) <= 65_535 for one in pair)]
-    return {"user": kept} if kept else {}
+    return {"user_property": kept} if kept else {}
 
 
 def compress_payload(payload: bytes) -> bytes:
-    """Compress a payload."""
+    """Compress a payload by DEFLATE."""
     return zlib.compress(payload)
 
 
 def decompress_payload(payload: bytes) -> bytes | None:
-    """Decompress a payload; None if it is invalid, or longer than any message may be."""
+    """Decompress a payload. Return None if it is invalid, or longer than any message may be."""
     inflating = zlib.decompressobj()
     try:
         found = inflating.decompress(payload, MAX_PACKET_BYTES)

@@ -1,4 +1,4 @@
-"""The data types of MQTT [MQTT 5, 1.5], and the splitting of a stream into packets. Every length is checked."""
+"""The data types of MQTT [MQTT 5, 1.5], and the separation of a stream into packets. Every length is checked."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,7 +11,7 @@ TRUNCATED_BYTES = 2 + 0xFFFF + 2
 
 
 def encode_variable_byte_integer(number: int) -> bytes:
-    """A Variable Byte Integer."""
+    """Encode a Variable Byte Integer."""
     if number < 128:
         return bytes((number,))
     digits = bytearray()
@@ -22,18 +22,18 @@ def encode_variable_byte_integer(number: int) -> bytes:
     return bytes(digits)
 
 
-def text(value: str) -> bytes:
-    """A UTF-8 Encoded String."""
-    return binary(value.encode())
+def encode_string(value: str) -> bytes:
+    """Encode a UTF-8 Encoded String."""
+    return encode_binary(value.encode())
 
 
-def binary(value: bytes) -> bytes:
-    """Binary Data."""
+def encode_binary(value: bytes) -> bytes:
+    """Encode Binary Data."""
     return len(value).to_bytes(2, "big") + value
 
 
 class FieldReader:
-    """Reads the fields of a packet's body; a missing field is malformed."""
+    """Reads the fields of a packet's body. If a field is missing, the packet is malformed."""
 
     __slots__ = ("_body", "_end", "at")
 
@@ -44,39 +44,39 @@ class FieldReader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left."""
+        """The number of bytes that are left."""
         return self._end - self.at
 
-    def take(self, count: int) -> bytes:
-        """The next bytes."""
+    def read_bytes(self, count: int) -> bytes:
+        """Return the next bytes."""
         start, self.at = self.at, self.at + count
         if self.at > self._end:
             raise malformed_packet("the packet ends too early")
         return self._body[start : self.at]
 
-    def rest(self) -> bytes:
-        """The rest of the body."""
-        return self.take(self.remaining)
+    def read_rest(self) -> bytes:
+        """Return the rest of the body."""
+        return self.read_bytes(self.remaining)
 
-    def byte(self) -> int:
-        return self.take(1)[0]
+    def read_byte(self) -> int:
+        return self.read_bytes(1)[0]
 
-    def short(self) -> int:
-        return int.from_bytes(self.take(2), "big")
+    def read_two_byte_integer(self) -> int:
+        return int.from_bytes(self.read_bytes(2), "big")
 
-    def long(self) -> int:
-        return int.from_bytes(self.take(4), "big")
+    def read_four_byte_integer(self) -> int:
+        return int.from_bytes(self.read_bytes(4), "big")
 
-    def binary(self) -> bytes:
-        return self.take(self.short())
+    def read_binary(self) -> bytes:
+        return self.read_bytes(self.read_two_byte_integer())
 
-    def text(self) -> str:
-        return decode_string(self.binary())
+    def read_string(self) -> str:
+        return decode_string(self.read_binary())
 
-    def variable(self) -> int:
+    def read_variable_byte_integer(self) -> int:
         number = 0
         for place in range(4):
-            digit = self.byte()
+            digit = self.read_byte()
             number |= (digit & 127) << (7 * place)
             if digit < 128:
                 if digit == 0 and place:
@@ -84,20 +84,20 @@ class FieldReader:
                 return number
         raise malformed_packet("a number has more than four bytes")
 
-    def within(self, count: int) -> "FieldReader":
-        """A reader of the next bytes, which this one skips."""
+    def split_off(self, count: int) -> "FieldReader":
+        """Return a reader of the next bytes, and skip them."""
         start = self.at
-        self.take(count)
+        self.read_bytes(count)
         return FieldReader(self._body, start, self.at)
 
-    def done(self) -> None:
+    def check_end(self) -> None:
         """Check that the body ends here."""
         if self.remaining:
             raise malformed_packet(f"{self.remaining} bytes too many")
 
 
 def decode_string(raw: bytes) -> str:
-    """A UTF-8 Encoded String: without surrogates and without the null character [MQTT-1.5.4]."""
+    """Decode a UTF-8 Encoded String; it has no surrogates and no null character [MQTT-1.5.4]."""
     try:
         value = raw.decode()
     except UnicodeDecodeError:
@@ -118,22 +118,22 @@ class PacketSplitter:
         self,
         max_bytes: int,
         check: Callable[[int], None] | None = None,
-        is_skipped: Callable[[int], bool] = lambda head: False,
+        may_skip: Callable[[int], bool] = lambda first_byte: False,
     ) -> None:
-        """`max_bytes` is of the whole packet. `check` gets the first byte of each before the rest has arrived. An
-        oversized packet is an error, unless `is_skipped` of its first byte says that it is skipped."""
+        """Make a splitter for packets of at most `max_bytes`, header included. `check` gets the first byte of each
+        packet before the rest has arrived. An oversized packet is an error, unless `may_skip` allows its first byte."""
         self._max_bytes = max_bytes
         self._check = check
-        self._is_skipped = is_skipped
-        self._held = bytearray()
+        self._may_skip = may_skip
+        self._buffer = bytearray()
         self._skipped: tuple[int, TruncatedBody] | None = None
         self._left_bytes = 0
-        """Of the packet that is being skipped."""
+        """The bytes that are left of the packet that is being skipped."""
 
     @property
     def has_incomplete_packet(self) -> bool:
         """Whether a packet has arrived in part."""
-        return bool(self._held)
+        return bool(self._buffer)
 
     @property
     def is_skipping(self) -> bool:
@@ -141,51 +141,51 @@ class PacketSplitter:
         return self._skipped is not None
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The packets that are complete now, each as its first byte and its body. A PacketError ends the stream."""
-        held = self._held
-        held += data
+        """Yield the packets that are complete now, each as its first byte and body. A PacketError ends the stream."""
+        buffer = self._buffer
+        buffer += data
         at = 0
         try:
-            while at < len(held) or self._skipped is not None:
+            while at < len(buffer) or self._skipped is not None:
                 if self._skipped is not None:
-                    here_bytes = min(self._left_bytes, len(held) - at)
+                    here_bytes = min(self._left_bytes, len(buffer) - at)
                     at, self._left_bytes = at + here_bytes, self._left_bytes - here_bytes
                     if self._left_bytes:
                         break
-                    whole, self._skipped = self._skipped, None
-                    yield whole
+                    packet, self._skipped = self._skipped, None
+                    yield packet
                     continue
                 if self._check is not None:
-                    self._check(held[at])
-                found = self._length(at)
+                    self._check(buffer[at])
+                found = self._read_remaining_length(at)
                 if found is None:
                     break
                 length, start = found
                 if start - at + length > self._max_bytes:
-                    if not self._is_skipped(held[at]):
+                    if not self._may_skip(buffer[at]):
                         raise PacketError(Reason.PACKET_TOO_LARGE, f"a packet has at most {self._max_bytes} bytes")
                     end = start + min(length, TRUNCATED_BYTES)
-                    if end > len(held):
+                    if end > len(buffer):
                         break
-                    self._skipped = held[at], TruncatedBody(held[start:end])
+                    self._skipped = buffer[at], TruncatedBody(buffer[start:end])
                     at, self._left_bytes = end, start + length - end
                     continue
-                if start + length > len(held):
+                if start + length > len(buffer):
                     break
-                head, body = held[at], bytes(held[start : start + length])
+                first_byte, body = buffer[at], bytes(buffer[start : start + length])
                 at = start + length
-                yield head, body
+                yield first_byte, body
         finally:
-            del held[:at]
+            del buffer[:at]
 
-    def _length(self, at: int) -> tuple[int, int] | None:
-        """The Remaining Length of the packet at an index, and where its body begins; None if more bytes are needed."""
-        held = self._held
+    def _read_remaining_length(self, at: int) -> tuple[int, int] | None:
+        """Return the Remaining Length of the packet at an index, and its body's index; None if bytes are missing."""
+        buffer = self._buffer
         length = 0
         for place in range(4):
-            if at + 1 + place >= len(held):
+            if at + 1 + place >= len(buffer):
                 return None
-            digit = held[at + 1 + place]
+            digit = buffer[at + 1 + place]
             length |= (digit & 127) << (7 * place)
             if digit < 128:
                 if digit == 0 and place:

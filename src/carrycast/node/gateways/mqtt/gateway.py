@@ -1,4 +1,4 @@
-"""The MQTT gateway: listens for clients, bounds their number, and owns the sessions."""
+"""The MQTT gateway: listens for clients, limits their number, and owns the sessions."""
 
 import asyncio
 from collections.abc import Mapping
@@ -19,10 +19,11 @@ from carrycast.node.link import format_socket_address
 from carrycast.node.recorder import LOG
 
 CHECK_S = 1.0
-"""How often time-outs are checked."""
+"""The interval at which time-outs are checked."""
 MAX_UNIDENTIFIED = 64
-"""Connections that have not sent CONNECT yet. A new one replaces the oldest."""
+"""The most connections that have not sent CONNECT yet. A new one replaces the oldest."""
 SHUTDOWN_TURNS = 3
+"""Turns of the event loop after which aborted connections have ended."""
 
 
 class MqttGateway(Gateway):
@@ -55,7 +56,7 @@ class MqttGateway(Gateway):
         return read_mqtt_section(table, where)
 
     async def start(self) -> None:
-        """Restore the sessions and listen; a WorkError if the port is in use."""
+        """Restore the sessions and listen. Raises WorkError if the port is in use."""
         if self._section.anonymous is True:
             LOG.warning(NOTHING_GRANTED)
         self._retained.start()
@@ -63,11 +64,11 @@ class MqttGateway(Gateway):
         loop = asyncio.get_running_loop()
         host = "127.0.0.1" if self._section.host == "localhost" else self._section.host
         try:
-            self._server = await loop.create_server(self._connection, host, self._section.port, backlog=512)
+            self._server = await loop.create_server(self._make_connection, host, self._section.port, backlog=512)
         except OSError as error:
             where = format_socket_address((host, self._section.port))
             raise WorkError(f"cannot listen for MQTT on {where}: {error.strerror or error}") from None
-        self._timer = loop.call_later(CHECK_S, self._review)
+        self._timer = loop.call_later(CHECK_S, self._check_timeouts)
 
     @property
     def address(self) -> str:
@@ -84,17 +85,16 @@ class MqttGateway(Gateway):
         self._sessions.close()
         for connection in list(self._connections):
             connection.abort()
-        # Connections are lost within the next turns of the loop.
         for _ in range(SHUTDOWN_TURNS):
             await asyncio.sleep(0)
 
-    def _connection(self) -> MqttConnection:
+    def _make_connection(self) -> MqttConnection:
         return MqttConnection(self._context, self._sessions, self._section, self)
 
     # Notifications of connections.
 
     def on_connected(self, connection: MqttConnection) -> None:
-        """A connection was opened."""
+        """Add a connection; close the oldest one without CONNECT if there are too many."""
         if self._server is None or not self._server.is_serving():
             connection.abort()
             return
@@ -106,17 +106,17 @@ class MqttGateway(Gateway):
             oldest.abort()
 
     def on_identified(self, connection: MqttConnection) -> None:
-        """Its client has sent CONNECT."""
+        """Note that the client has sent CONNECT."""
         self._unidentified.pop(connection, None)
 
     def on_disconnected(self, connection: MqttConnection) -> None:
-        """A connection was closed."""
+        """Remove a closed connection."""
         self._unidentified.pop(connection, None)
         self._connections.pop(connection, None)
 
-    def _review(self) -> None:
+    def _check_timeouts(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(CHECK_S, self._review)
+        self._timer = loop.call_later(CHECK_S, self._check_timeouts)
         now_s = loop.time()
         for connection in list(self._connections):
             connection.check_timeouts(now_s)

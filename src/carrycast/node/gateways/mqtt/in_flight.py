@@ -1,8 +1,8 @@
 """The outbound messages of a session: in-flight messages with their Packet Identifiers, and queued ones.
 
-A message of QoS 1 is in flight until PUBACK. One of QoS 2 belongs to the client with PUBREC; its Packet Identifier
-stays in use until PUBCOMP, over connections. No more messages are in flight over a connection than the client's Receive
-Maximum allows [MQTT 5, 4.9].
+A message of QoS 1 is in flight until PUBACK. A message of QoS 2 is delivered when PUBREC arrives; its Packet Identifier
+stays in use until PUBCOMP, also after a reconnection. The messages in flight over a connection are no more than the
+client's Receive Maximum [MQTT 5, 4.9].
 """
 
 from collections import deque
@@ -18,28 +18,28 @@ from carrycast.node.gateways.mqtt.packets import AckPacket, ApplicationMessage
 from carrycast.node.gateways.mqtt.reason_codes import Reason
 
 MAX_IN_FLIGHT = 64
-"""In-flight messages of one client, if its Receive Maximum is greater: few enough to be sent again at once."""
+"""The most in-flight messages of one client, if its Receive Maximum is greater: few enough to be sent again at once."""
 MAX_ID = 65_535
 
 
 class DeliveryPosition(Struct, frozen=True):
-    """The place of a message in a backlog: a named subscription of the node, by its id, and the position there. A later
-    subscription of the same name has another id, and its own positions."""
+    """The position of a message in the backlog of a durable subscription of the node. A later subscription of the same
+    name has another id, and its own positions."""
 
     subscription: SubscriptionId
     position: int
 
 
 class OutboundMessage(Struct):
-    """A message for one client, not in flight yet."""
+    """A message for one client, which is not in flight yet."""
 
     message: ApplicationMessage
     until_s: float
     """When it expires, by the node's clock."""
     delivery_position: DeliveryPosition | None = None
-    again: bool = False
+    dup: bool = False
     group: str | None = None
-    """The key of a shared subscription: another member may get the message instead."""
+    """The key of a Shared Subscription: another member may get the message instead."""
 
 
 class InFlightMessage(Struct):
@@ -51,7 +51,7 @@ class InFlightMessage(Struct):
     outbound: OutboundMessage | None = None
     """None if the subscription will deliver it again."""
     is_received: bool = False
-    """Whether the client has it (PUBREC), and only its Packet Identifier is still in use."""
+    """Whether the client has confirmed it by PUBREC; then only its Packet Identifier is still in use."""
     is_sent: bool = True
     """Whether it was sent over the present connection."""
 
@@ -63,10 +63,10 @@ class PacketSender(Protocol):
     def receive_maximum(self) -> int:
         """The Receive Maximum of the client; 0 while it does not read."""
 
-    def message(self, message: ApplicationMessage, until_s: float, packet_id: int, again: bool) -> bool:
-        """Send a message; False if it exceeds the client's Maximum Packet Size."""
+    def send_message(self, message: ApplicationMessage, until_s: float, packet_id: int, dup: bool) -> bool:
+        """Send a message. Return False if it exceeds the client's Maximum Packet Size."""
 
-    def ack(self, kind: int, packet_id: int, reason: int = 0) -> None: ...
+    def send_ack(self, kind: int, packet_id: int, reason: int = 0) -> None: ...
 
 
 class SessionKeeper(Protocol):
@@ -78,8 +78,8 @@ class SessionKeeper(Protocol):
     def acknowledge(self, delivery_position: DeliveryPosition, on_synced: Callable[[], None] | None) -> None:
         """Acknowledge a message to its subscription; `on_synced` is called when that is on disk."""
 
-    def save_in_flight(self, inflight: InFlightMessage, kept: Callable[[], None] | None) -> None:
-        """Save an in-flight message of QoS 2 for a restart; `kept` is called when that is written."""
+    def save_in_flight(self, inflight: InFlightMessage, on_saved: Callable[[], None] | None) -> None:
+        """Save an in-flight message of QoS 2 for a restart; `on_saved` is called when that is written."""
 
     def delete_in_flight(self, inflight: InFlightMessage) -> None: ...
 
@@ -104,11 +104,11 @@ class InFlightMessages:
         self._last_delivered: dict[SubscriptionId, int] = {}
         """For each subscription, the last position that was delivered over this connection."""
         self._not_sent = 0
-        """How many in-flight messages were not sent over this connection yet."""
+        """The number of in-flight messages that were not sent over this connection yet."""
         self._next = 1
 
     @property
-    def inflight_ids(self) -> Iterable[int]:
+    def packet_ids(self) -> Iterable[int]:
         """The Packet Identifiers that are in use."""
         return self._by_packet_id
 
@@ -130,11 +130,11 @@ class InFlightMessages:
 
     @property
     def _sent_count(self) -> int:
-        """How many were sent over this connection; these count against the Receive Maximum [MQTT 5, 4.9]."""
+        """The number of messages sent over this connection, which count against the Receive Maximum [MQTT 5, 4.9]."""
         return len(self._by_packet_id) - self._not_sent
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         return self._sender is not None
 
     def is_in_flight(self, delivery_position: DeliveryPosition) -> bool:
@@ -144,25 +144,25 @@ class InFlightMessages:
     def restore(self, inflight: InFlightMessage) -> None:
         """Restore an in-flight message of QoS 2 after a restart."""
         inflight.is_sent = False
-        self._enter(inflight)
+        self._add(inflight)
         self._not_sent += 1
 
     def connect(self, sender: PacketSender) -> None:
-        """The client has connected: in-flight messages are sent again [MQTT-4.4.0-1]."""
+        """Send the in-flight messages again over a new connection [MQTT-4.4.0-1]."""
         self._sender = sender
         self._not_sent = sum(not inflight.is_sent for inflight in self._by_packet_id.values())
         for inflight in list(self._by_packet_id.values()):
             if inflight.is_received:
-                sender.ack(packet_type.PUBREL, inflight.packet_id)
+                sender.send_ack(packet_type.PUBREL, inflight.packet_id)
             elif inflight.outbound is not None:
                 self._retransmissions.append(inflight)
         self.send_pending()
 
     def disconnect(self) -> list[OutboundMessage]:
-        """The client has disconnected; the messages that other members of its shared subscriptions may get instead."""
+        """Note that the client has disconnected. Return the messages that other members of its groups may get."""
         self._sender = None
         self._retransmissions.clear()
-        handed_back = [outbound for outbound in self._queue if outbound.group is not None]
+        returned = [outbound for outbound in self._queue if outbound.group is not None]
         # Messages from a backlog are delivered again by their subscription.
         self._queue = deque(
             outbound for outbound in self._queue if outbound.delivery_position is None and outbound.group is None
@@ -173,16 +173,16 @@ class InFlightMessages:
                 inflight.is_sent = False
                 continue
             if outbound is not None and outbound.group is not None and inflight.qos == 1:
-                self._end(inflight)
-                handed_back.append(outbound)
+                self._remove(inflight)
+                returned.append(outbound)
             elif not inflight.is_sent and outbound is None and not self._will_be_redelivered(inflight):
-                self._end(inflight)
+                self._remove(inflight)
             else:
                 inflight.is_sent = False
                 if (outbound is None or outbound.group is None) and self._will_be_redelivered(inflight):
                     inflight.outbound = None
         self._last_delivered.clear()
-        return handed_back
+        return returned
 
     def _will_be_redelivered(self, inflight: InFlightMessage) -> bool:
         """Whether its subscription will deliver it again. One that has ended will not, nor one that has delivered later
@@ -238,7 +238,7 @@ class InFlightMessages:
         sender = self._sender
         while (
             sender is not None
-            and (self._retransmissions or self._queue or self._fetch())
+            and (self._retransmissions or self._queue or self._queue_next_later())
             and (receive_maximum := sender.receive_maximum)
         ):
             full = self._sent_count >= min(receive_maximum, MAX_IN_FLIGHT)
@@ -258,17 +258,17 @@ class InFlightMessages:
             elif qos == 0:
                 self._send_once(sender, outbound)
             else:
-                inflight = InFlightMessage(self._next_packet_id(), qos, outbound.delivery_position, outbound)
-                self._enter(inflight)
+                inflight = InFlightMessage(self._allocate_packet_id(), qos, outbound.delivery_position, outbound)
+                self._add(inflight)
                 if qos == 2:
                     # After the identifier is saved: after a restart it would be used for another message, which the
                     # client would take for a duplicate of this one.
                     self._keeper.save_in_flight(inflight, partial(self._send_saved, sender, inflight, outbound))
                 else:
-                    self._send(inflight, outbound, outbound.again)
+                    self._send(inflight, outbound, outbound.dup)
 
-    def _fetch(self) -> bool:
-        """Make the next message of `enqueue_later`; False if there is none."""
+    def _queue_next_later(self) -> bool:
+        """Queue the next message of `enqueue_later`. Return False if there is none."""
         while self._later:
             subscription = next(iter(self._later))
             outbound = next(self._later[subscription], None)
@@ -279,35 +279,35 @@ class InFlightMessages:
         return False
 
     def on_ack(self, ack: AckPacket) -> None:
-        """An acknowledgement has arrived. An unknown identifier is ignored: it may be from before a restart."""
+        """Handle an acknowledgement. An unknown Packet Identifier is ignored: it may be from before a restart."""
         inflight = self._by_packet_id.get(ack.packet_id)
         if ack.kind == packet_type.PUBACK:
             if inflight is not None and inflight.qos == 1:
-                self._end(inflight)
+                self._remove(inflight)
                 self._acknowledge(inflight.delivery_position)
         elif ack.kind == packet_type.PUBREC:
             self._on_received(inflight, ack)
         elif inflight is not None and inflight.is_received:
-            self._end(inflight)
+            self._remove(inflight)
         self.send_pending()
 
     def _on_received(self, inflight: InFlightMessage | None, ack: AckPacket) -> None:
         sender = self._sender
         assert sender is not None
         if inflight is None or inflight.qos != 2:
-            sender.ack(packet_type.PUBREL, ack.packet_id, Reason.PACKET_ID_NOT_FOUND)
+            sender.send_ack(packet_type.PUBREL, ack.packet_id, Reason.PACKET_ID_NOT_FOUND)
             return
         if ack.reason >= 0x80:
             # The client has rejected the message: no PUBREL follows [MQTT-4.3.3-4].
-            self._end(inflight)
+            self._remove(inflight)
             self._acknowledge(inflight.delivery_position)
             return
         first, inflight.is_received, inflight.outbound = not inflight.is_received, True, None
 
         def release() -> None:
-            # Over the connection at that time.
+            # The client may have reconnected in the meantime.
             if self._sender is not None:
-                self._sender.ack(packet_type.PUBREL, inflight.packet_id)
+                self._sender.send_ack(packet_type.PUBREL, inflight.packet_id)
 
         if inflight.delivery_position is None or not first:
             release()
@@ -317,7 +317,7 @@ class InFlightMessages:
 
     def _send_once(self, sender: PacketSender, outbound: OutboundMessage) -> None:
         """Send a message of QoS 0."""
-        if not sender.message(outbound.message, outbound.until_s, 0, False):
+        if not sender.send_message(outbound.message, outbound.until_s, 0, False):
             self._keeper.drop("mqtt_too_large")
 
     def _send_again(self, inflight: InFlightMessage) -> None:
@@ -327,31 +327,31 @@ class InFlightMessages:
             and not inflight.is_sent
             and self._by_packet_id.get(inflight.packet_id) is inflight
         ):
-            self._send(inflight, inflight.outbound, again=True)
+            self._send(inflight, inflight.outbound, dup=True)
 
     def _send_saved(self, sender: PacketSender, inflight: InFlightMessage, outbound: OutboundMessage) -> None:
         if self._sender is sender and self._by_packet_id.get(inflight.packet_id) is inflight:
-            self._send(inflight, outbound, outbound.again)
+            self._send(inflight, outbound, outbound.dup)
 
-    def _send(self, inflight: InFlightMessage, outbound: OutboundMessage, again: bool) -> None:
+    def _send(self, inflight: InFlightMessage, outbound: OutboundMessage, dup: bool) -> None:
         assert self._sender is not None
         self._not_sent -= not inflight.is_sent
         inflight.outbound, inflight.is_sent = outbound, True
-        if not self._sender.message(outbound.message, outbound.until_s, inflight.packet_id, again):
+        if not self._sender.send_message(outbound.message, outbound.until_s, inflight.packet_id, dup):
             self._keeper.drop("mqtt_too_large")
-            self._end(inflight)
+            self._remove(inflight)
             self._acknowledge(inflight.delivery_position)
 
     def _acknowledge(self, delivery_position: DeliveryPosition | None) -> None:
         if delivery_position is not None:
             self._keeper.acknowledge(delivery_position, None)
 
-    def _enter(self, inflight: InFlightMessage) -> None:
+    def _add(self, inflight: InFlightMessage) -> None:
         self._by_packet_id[inflight.packet_id] = inflight
         if inflight.delivery_position is not None:
             self._by_position[inflight.delivery_position] = inflight
 
-    def _end(self, inflight: InFlightMessage) -> None:
+    def _remove(self, inflight: InFlightMessage) -> None:
         del self._by_packet_id[inflight.packet_id]
         self._not_sent -= not inflight.is_sent
         if inflight.delivery_position is not None:
@@ -359,7 +359,7 @@ class InFlightMessages:
         if inflight.qos == 2:
             self._keeper.delete_in_flight(inflight)
 
-    def _next_packet_id(self) -> int:
+    def _allocate_packet_id(self) -> int:
         while self._next in self._by_packet_id:
             self._next = self._next % MAX_ID + 1
         found = self._next

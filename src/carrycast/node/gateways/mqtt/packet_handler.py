@@ -1,4 +1,4 @@
-"""The packet handler of one connection: answers the packets of a client, and sends its messages."""
+"""The packet handler of one connection: responds to the packets of a client, and sends messages to it."""
 
 import math
 from typing import Any, Protocol
@@ -31,7 +31,7 @@ TOPIC_ALIASES = 64
 """The Topic Alias Maximum of this server, and the most aliases that it uses towards a client."""
 CONDITION = "filter"
 """The User Property of SUBSCRIBE that holds a condition."""
-MAX_EXPIRY_S = 0xFFFFFFFF
+MAX_FOUR_BYTE_INTEGER = 0xFFFFFFFF
 PERMANENT = (Reason.NOT_AUTHORIZED, Reason.IMPLEMENTATION_ERROR, Reason.PACKET_TOO_LARGE)
 """Reasons for which a publication would be rejected again."""
 
@@ -40,12 +40,12 @@ class PacketOutput(ClientConnection, Protocol):
     """The connection, as its packet handler uses it."""
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether the client does not read what it is sent."""
 
     def send(self, data: bytes) -> None: ...
 
-    def work(self) -> None:
+    def process_packets(self) -> None:
         """Continue with the received packets."""
 
 
@@ -61,7 +61,7 @@ class PacketHandler:
         """The protocol version; 0 before CONNECT."""
         self.session: MqttSession | None = None
         self.keep_alive_s = math.inf
-        """How long the client may be silent."""
+        """The longest time without a packet of the client: 1.5 times its Keep Alive."""
         self.pending = 0
         """Publications that the node has not acknowledged yet."""
         self._in_flight: set[int] = set()
@@ -72,8 +72,8 @@ class PacketHandler:
         self._sent_aliases: dict[str, int] = {}
         self._limits: packet_type.Properties = packet_type.NONE
 
-    def serve(self, packet: Packet) -> None:
-        """Answer a packet; a PacketError ends the connection."""
+    def handle(self, packet: Packet) -> None:
+        """Handle a packet. A PacketError ends the connection."""
         session = self.session
         if session is None:
             if not isinstance(packet, ConnectPacket):
@@ -96,10 +96,10 @@ class PacketHandler:
         else:
             raise protocol_error("CONNECT is sent once")
 
-    def is_skipped(self, head: int) -> bool:
+    def may_skip(self, first_byte: int) -> bool:
         """Whether an oversized packet with this first byte is discarded without closing the connection: a message of a
         bridge, which would reconnect and send it again for ever."""
-        return self._bridge and self.session is not None and head >> 4 == packet_type.PUBLISH
+        return self._bridge and self.session is not None and first_byte >> 4 == packet_type.PUBLISH
 
     def discard_oversized(self, packet: Packet) -> None:
         """Discard an oversized message of a bridge, of which only the beginning was kept."""
@@ -113,41 +113,41 @@ class PacketHandler:
         else:
             self._is_discarded(self.session, packet.message.topic, Reason.PACKET_TOO_LARGE)
 
-    def leave(self, with_will: bool) -> None:
-        """The connection has ended."""
+    def on_disconnected(self, with_will: bool) -> None:
+        """End the session's use of this connection."""
         if self.session is not None:
-            self._sessions.leave(self.session, self._out, with_will)
+            self._sessions.disconnect(self.session, self._out, with_will)
 
     def _connect(self, packet: ConnectPacket) -> None:
-        self.version, self._bridge = packet.version, packet.bridge
-        admitted = self._sessions.admit(packet, self._out)
-        session = self.session = admitted.session
+        self.version, self._bridge = packet.version, packet.is_bridge
+        admission = self._sessions.admit(packet, self._out)
+        session = self.session = admission.session
         self._limits = packet.properties
         if packet.keep_alive_s:
             # [MQTT-3.1.2-22]
             self.keep_alive_s = packet.keep_alive_s * 1.5
-        description: dict[str, Any] = {
+        connack: dict[str, Any] = {
             "receive_maximum": self._section.receive_maximum,
             "maximum_packet_size": self._section.max_packet_bytes,
             "topic_alias_maximum": TOPIC_ALIASES,
         }
-        if packet.properties.get("session_expiry_s", 0) != session.expiry_s:
-            description["session_expiry_s"] = int(session.expiry_s)
-        if admitted.assigned:
-            description["assigned_client_id"] = session.client_id
+        if packet.properties.get("session_expiry_interval_s", 0) != session.expiry_s:
+            connack["session_expiry_interval_s"] = int(session.expiry_s)
+        if admission.is_id_assigned:
+            connack["assigned_client_identifier"] = session.client_id
         if self._section.max_retained == 0:
-            description["retain_available"] = 0
-        self._out.send(codec.encode_connack(self.version, admitted.resumed, Reason.SUCCESS, description))
+            connack["retain_available"] = 0
+        self._out.send(codec.encode_connack(self.version, admission.session_present, Reason.SUCCESS, connack))
         session.in_flight.connect(self)
         session.attach()
 
     def _disconnect(self, session: MqttSession, packet: DisconnectPacket) -> None:
-        expiry_s = packet.properties.get("session_expiry_s")
+        expiry_s = packet.properties.get("session_expiry_interval_s")
         if expiry_s is not None:
             if expiry_s and not session.expiry_s:
                 raise protocol_error("a session that was to end with its connection cannot go on")
             session.expiry_s = min(float(expiry_s), self._section.session_s)
-        self.leave(with_will=packet.reason != Reason.SUCCESS)
+        self.on_disconnected(with_will=packet.reason != Reason.SUCCESS)
         self._out.close(Reason.SUCCESS)
 
     # Publications of the client.
@@ -174,15 +174,15 @@ class PacketHandler:
 
         answers: list[Reason] = []
 
-        def done(reason: Reason) -> None:
+        def on_published(reason: Reason) -> None:
             answers.append(reason)
             if message.qos:
                 self._acknowledge_publication(session, packet, reason)
 
-        self._context.publisher.publish(session.client_id, session.rights, message, done)
+        self._context.publisher.publish(session.client_id, session.rights, message, on_published)
         if message.qos == 2 and (not answers or answers[0] < Reason.UNSPECIFIED):
             # In one commit with the event: otherwise a crash could lose it or publish it twice.
-            session.receive(packet_id)
+            session.add_received(packet_id)
 
     def _acknowledge_publication(self, session: MqttSession, packet: PublishPacket, reason: Reason) -> None:
         self.pending -= 1
@@ -196,8 +196,8 @@ class PacketHandler:
                     self._out.close(reason)
                     return
                 reason = Reason.SUCCESS
-        self.ack(kind, packet.packet_id, reason)
-        self._out.work()
+        self.send_ack(kind, packet.packet_id, reason)
+        self._out.process_packets()
 
     def _is_discarded(self, session: MqttSession, topic: str, reason: Reason) -> bool:
         """Whether a publication that is permanently rejected is acknowledged all the same: a bridge's own status under
@@ -227,29 +227,29 @@ class PacketHandler:
         if packet.kind != packet_type.PUBREL:
             session.in_flight.on_ack(packet)
             return
-        on_identified = session.release(packet.packet_id)
-        reason = Reason.SUCCESS if on_identified else Reason.PACKET_ID_NOT_FOUND
-        if on_identified and session.is_persistent:
+        was_known = session.release(packet.packet_id)
+        reason = Reason.SUCCESS if was_known else Reason.PACKET_ID_NOT_FOUND
+        if was_known and session.is_persistent:
             # After PUBCOMP the identifier may be used again; after a restart that must not look like a duplicate.
             self._ack_on_disk(packet_type.PUBCOMP, packet.packet_id)
         else:
-            self.ack(packet_type.PUBCOMP, packet.packet_id, reason)
+            self.send_ack(packet_type.PUBCOMP, packet.packet_id, reason)
 
     def _ack_on_disk(self, kind: int, packet_id: int) -> None:
-        """Acknowledge when all writes so far are on disk; not at all if that fails: the client sends again."""
+        """Acknowledge when all writes so far are on disk. If that fails the client gets no answer, and sends again."""
 
         def on_synced(lost: WorkError | None) -> None:
             if lost is None:
-                self.ack(kind, packet_id)
+                self.send_ack(kind, packet_id)
 
         self._context.node_context.group_commit.when_synced(on_synced)
 
     # Subscriptions of the client.
 
     def _subscribe(self, session: MqttSession, packet: SubscribePacket) -> None:
-        pairs = packet.properties.get("user", ())
+        pairs = packet.properties.get("user_property", ())
         conditions = [value for name, value in pairs if name == CONDITION]
-        ids = packet.properties.get("subscription_id")
+        ids = packet.properties.get("subscription_identifier")
         reasons: list[int] = []
         description = ""
         for options in packet.subscriptions:
@@ -275,7 +275,7 @@ class PacketHandler:
     ) -> int:
         if self._bridge:
             # No Local and Retain As Published, as bridges need them [MQTT 5, 3.8.3.1].
-            options = replace(options, no_local=not options.filter.startswith(SHARE), as_published=True)
+            options = replace(options, no_local=not options.filter.startswith(SHARE), retain_as_published=True)
         try:
             return session.subscribe(options, combine_conditions(conditions), subscription_id)
         except (UserError, WorkError) as error:
@@ -286,30 +286,30 @@ class PacketHandler:
     @property
     def receive_maximum(self) -> int:
         """The Receive Maximum of the client; 0 while it does not read."""
-        return 0 if self._out.congested else int(self._limits.get("receive_maximum", 65_535))
+        return 0 if self._out.is_congested else int(self._limits.get("receive_maximum", 65_535))
 
-    def message(self, message: ApplicationMessage, until_s: float, packet_id: int, again: bool) -> bool:
-        """Send a message; False if it exceeds the client's Maximum Packet Size."""
+    def send_message(self, message: ApplicationMessage, until_s: float, packet_id: int, dup: bool) -> bool:
+        """Send a message. Return False if it exceeds the client's Maximum Packet Size."""
         if self.version == V5:
             message = self._with_properties(message, until_s)
-        data = codec.encode_publish(self.version, message, packet_id, again)
+        data = codec.encode_publish(self.version, message, packet_id, dup)
         if not self._fits(data):
-            # The client does not get the topic alias in it.
+            # The client does not get this packet, and so not its Topic Alias.
             self._sent_aliases.pop(message.topic, None)
             return False
         self._out.send(data)
         return True
 
     def send_disconnect(self, reason: Reason, description: str) -> None:
-        """Send DISCONNECT with a Reason String, if the client takes it [MQTT-3.14.2-3]."""
+        """Send DISCONNECT, with a Reason String unless that is too large for the client [MQTT-3.14.2-3]."""
         data = codec.encode_disconnect(reason, description)
         self._out.send(data if self._fits(data) else codec.encode_disconnect(reason))
 
     def _fits(self, data: bytes) -> bool:
-        max_bytes: int = self._limits.get("maximum_packet_size", MAX_EXPIRY_S)
+        max_bytes: int = self._limits.get("maximum_packet_size", MAX_FOUR_BYTE_INTEGER)
         return len(data) <= max_bytes
 
-    def ack(self, kind: int, packet_id: int, reason: int = 0) -> None:
+    def send_ack(self, kind: int, packet_id: int, reason: int = 0) -> None:
         """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""
         if kind in (packet_type.PUBACK, packet_type.PUBCOMP) or (
             kind == packet_type.PUBREC and reason >= Reason.UNSPECIFIED
@@ -318,11 +318,11 @@ class PacketHandler:
         self._out.send(codec.encode_ack(self.version, kind, packet_id, reason))
 
     def _with_properties(self, message: ApplicationMessage, until_s: float) -> ApplicationMessage:
-        """With the rest of its Message Expiry Interval, and with a topic alias."""
+        """Return the message with the rest of its Message Expiry Interval, and with a Topic Alias."""
         properties = dict(message.properties)
         if until_s != math.inf:
             left_s = math.ceil(until_s - self._context.node_context.node.recorder.time_s())
-            properties["expiry_s"] = min(MAX_EXPIRY_S, max(0, left_s))
+            properties["message_expiry_interval_s"] = min(MAX_FOUR_BYTE_INTEGER, max(0, left_s))
         topic, most = message.topic, min(TOPIC_ALIASES, self._limits.get("topic_alias_maximum", 0))
         alias = self._sent_aliases.get(topic)
         if alias is not None:

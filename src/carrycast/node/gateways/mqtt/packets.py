@@ -1,4 +1,4 @@
-"""The packets of MQTT 3.1, 3.1.1 and 5, as values. Version 3.1 is read and served as 3.1.1."""
+"""The packets of MQTT 3.1, 3.1.1 and 5, as values. Version 3.1 is handled like 3.1.1."""
 
 from typing import TypeAlias
 
@@ -11,7 +11,7 @@ V5 = 5
 
 
 class ApplicationMessage(Struct, gc=False):
-    """An Application Message: published by a client, as its will message, or to a subscriber."""
+    """An Application Message: published by a client, sent to a subscriber, or the Will Message of a client."""
 
     topic: str
     payload: bytes = b""
@@ -19,7 +19,7 @@ class ApplicationMessage(Struct, gc=False):
     retain: bool = False
     properties: Properties = NONE
     is_compressed: bool = False
-    """Whether the payload is compressed (DEFLATE), as it travels through the network."""
+    """Whether the payload is compressed (DEFLATE), as it is within the network of nodes."""
 
 
 class ConnectPacket(Struct):
@@ -27,13 +27,13 @@ class ConnectPacket(Struct):
 
     version: int
     client_id: str
-    clean: bool
+    clean_start: bool
     keep_alive_s: int
     will: ApplicationMessage | None = None
     user: str | None = None
     password: bytes | None = None
     properties: Properties = NONE
-    bridge: bool = False
+    is_bridge: bool = False
     """Whether the client is a bridge of another broker, as the highest bit of its version says."""
 
 
@@ -43,7 +43,8 @@ class PublishPacket(Struct):
     message: ApplicationMessage
     packet_id: int = 0
     """The Packet Identifier; 0 with QoS 0."""
-    again: bool = False
+    dup: bool = False
+    """The DUP flag: whether the packet may be a retransmission."""
 
 
 class AckPacket(Struct):
@@ -55,12 +56,12 @@ class AckPacket(Struct):
 
 
 class SubscriptionOptions(Struct):
-    """One topic filter of a SUBSCRIBE with its Subscription Options [MQTT 5, 3.8.3.1]."""
+    """One Topic Filter of a SUBSCRIBE with its Subscription Options [MQTT 5, 3.8.3.1]."""
 
     filter: str
     qos: int = 0
     no_local: bool = False
-    as_published: bool = False
+    retain_as_published: bool = False
     retain_handling: int = 0
 
 

@@ -11,7 +11,13 @@ from carrycast.core.protocol import KeepsEvents, log_of
 from carrycast.errors import NotAuthorizedError, UserError, WorkError
 from carrycast.node.gateways import GatewayContext
 from carrycast.node.gateways.mqtt.config import AccessRights, MqttSection
-from carrycast.node.gateways.mqtt.events import DEFLATE, ENCODING, compress_payload, event_attributes, event_lease_s
+from carrycast.node.gateways.mqtt.events import (
+    DEFLATE,
+    ENCODING,
+    choose_lease_s,
+    compress_payload,
+    make_event_attributes,
+)
 from carrycast.node.gateways.mqtt.packets import ApplicationMessage
 from carrycast.node.gateways.mqtt.properties import MAX_USER_PROPERTIES
 from carrycast.node.gateways.mqtt.reason_codes import Reason
@@ -24,11 +30,11 @@ from carrycast.node.storage import OnCommitted
 _encode = msgspec.msgpack.Encoder().encode
 
 OnPublished = Callable[[Reason], None]
-"""Called when the delivery guarantee of a message is met, or with why it is rejected."""
+"""Called once: with success when the delivery guarantee of a message is met, or with the reason of its rejection."""
 EVENT_OVERHEAD_BYTES = 512
 """The size of an event without attributes and payload: ids, times, a signature."""
 MAX_PUBLISHERS = 10_000
-"""Events whose publishing client is remembered, for No Local."""
+"""The most events whose publishing client is remembered, for No Local."""
 
 
 class MqttPublisher:
@@ -54,7 +60,7 @@ class MqttPublisher:
         self._publishers: OrderedDict[EventId, str] = OrderedDict()
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether publishers should wait."""
         return self._node.is_busy()
 
@@ -62,22 +68,24 @@ class MqttPublisher:
         """Whether a client has published an event itself, as far as it is remembered."""
         return client_id in (self._publisher, self._publishers.get(event))
 
-    def publish(self, client_id: str, rights: AccessRights, message: ApplicationMessage, done: OnPublished) -> None:
-        """Publish a message; `done` is called once, now or when it is on disk."""
+    def publish(
+        self, client_id: str, rights: AccessRights, message: ApplicationMessage, on_published: OnPublished
+    ) -> None:
+        """Publish a message; `on_published` is called once, now or when it is on disk."""
         if is_sys_topic(message.topic) or not rights.may_publish(message.topic):
             self._node.note_drop("mqtt_sys" if is_sys_topic(message.topic) else "mqtt_not_allowed")
-            done(Reason.NOT_AUTHORIZED)
+            on_published(Reason.NOT_AUTHORIZED)
             return
-        if len(message.properties.get("user", ())) > MAX_USER_PROPERTIES:
+        if len(message.properties.get("user_property", ())) > MAX_USER_PROPERTIES:
             self._node.note_drop("mqtt_refused")
-            done(Reason.QUOTA_EXCEEDED)
+            on_published(Reason.QUOTA_EXCEEDED)
             return
 
         def on_stored(lost: WorkError | None) -> None:
-            done(Reason.SUCCESS if lost is None else Reason.QUOTA_EXCEEDED)
+            on_published(Reason.SUCCESS if lost is None else Reason.QUOTA_EXCEEDED)
 
         stored = on_stored if self._stored and message.qos else None
-        lease_s = event_lease_s(message, self._lease_s)
+        lease_s = choose_lease_s(message, self._lease_s)
         if stored is not None:
             lease_s = min(lease_s, self._longest_s)
         self._publisher = client_id
@@ -87,13 +95,13 @@ class MqttPublisher:
             LOG.info("a message of the MQTT client %r is rejected: %s", client_id, error)
             self._node.note_drop("mqtt_refused")
             authorized = not isinstance(error, NotAuthorizedError)
-            done(Reason.IMPLEMENTATION_ERROR if authorized else Reason.NOT_AUTHORIZED)
+            on_published(Reason.IMPLEMENTATION_ERROR if authorized else Reason.NOT_AUTHORIZED)
             return
         except WorkError as error:
             # The retention log or the disk is full: the client may publish again later.
             LOG.info("a message of the MQTT client %r is rejected: %s", client_id, error)
             self._node.note_drop("mqtt_refused")
-            done(Reason.QUOTA_EXCEEDED)
+            on_published(Reason.QUOTA_EXCEEDED)
             return
         finally:
             self._publisher = None
@@ -102,18 +110,18 @@ class MqttPublisher:
             self._publishers.popitem(last=False)
         if message.retain:
             # Not every protocol delivers a node its own events.
-            self._retained.keep(Event(id, attributes, payload, time.time(), lease_s), is_own=True)
+            self._retained.store(Event(id, attributes, payload, time.time(), lease_s), is_own=True)
         if stored is None:
-            done(Reason.SUCCESS)
+            on_published(Reason.SUCCESS)
 
     def _publish_event(
         self, message: ApplicationMessage, lease_s: float, stored: OnCommitted | None
     ) -> tuple[EventId, dict[str, Scalar], bytes]:
-        attributes, complete = event_attributes(message)
+        attributes, complete = make_event_attributes(message)
         payload = message.payload
         if _is_too_long(attributes, payload):
             # Without attributes from the payload, which would be in the event twice.
-            attributes, complete = event_attributes(message, look_inside=False)[0], False
+            attributes, complete = make_event_attributes(message, look_inside=False)[0], False
             if _is_too_long(attributes, payload):
                 attributes[ENCODING], payload = DEFLATE, compress_payload(payload)
         id = self._node.publish(attributes, payload, lease_s, None, stored, None)
@@ -123,5 +131,5 @@ class MqttPublisher:
 
 
 def _is_too_long(attributes: dict[str, Scalar], payload: bytes) -> bool:
-    """Whether an event of these would not fit in a datagram."""
+    """Whether an event with these attributes and payload would not fit into a datagram."""
     return len(_encode(attributes)) + len(payload) > MAX_EVENT_BYTES - EVENT_OVERHEAD_BYTES

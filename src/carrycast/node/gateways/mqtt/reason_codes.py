@@ -43,12 +43,12 @@ CONNECT_REFUSED_311 = {
     Reason.BAD_CREDENTIALS: 4,
     Reason.NOT_AUTHORIZED: 5,
 }
-"""The return codes of CONNACK [MQTT 3.1.1, 3.2.2.3]. For other reasons the connection is closed without one."""
+"""The return codes of CONNACK [MQTT 3.1.1, 3.2.2.3]. For other reasons the connection is closed without CONNACK."""
 SUBSCRIPTION_FAILED_311 = 0x80
 
 
 class PacketError(Exception):
-    """A client violates the protocol; its connection is closed for this reason."""
+    """A client violates the protocol. Its connection is closed with this reason code."""
 
     def __init__(self, reason: Reason, description: str) -> None:
         super().__init__(description)
@@ -57,10 +57,10 @@ class PacketError(Exception):
 
 
 def malformed_packet(description: str) -> PacketError:
-    """A Malformed Packet."""
+    """Return the error of a Malformed Packet [MQTT 5, 4.13]."""
     return PacketError(Reason.MALFORMED, description)
 
 
 def protocol_error(description: str) -> PacketError:
-    """A Protocol Error."""
+    """Return the error of a Protocol Error [MQTT 5, 4.13]."""
     return PacketError(Reason.PROTOCOL_ERROR, description)

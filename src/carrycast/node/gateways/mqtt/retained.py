@@ -1,9 +1,10 @@
-"""The last retained message of each topic that this node knows.
+"""The Retained Messages of MQTT: for each topic, the last Retained Message that this node has received.
 
-The gateway subscribes to every retained message in the network, with history if the protocol answers requests. Of two
-retained messages of one topic the later one wins, by the clocks of their publishers, so that all nodes agree; those of
-this node by the order of publication. A retained message without a payload deletes that of its topic. It is remembered
-for a while (a tombstone), so that an older retained message that arrives late does not restore it.
+The gateway subscribes to every Retained Message in the network, with history if the protocol answers requests. Of two
+Retained Messages of one topic the later one wins, by the clocks of their publishers, so that all nodes agree. The
+messages of this node are ordered by their publication. A Retained Message without a payload deletes that of its topic.
+The deletion is remembered for a while (a tombstone), so that an older Retained Message that arrives late does not
+restore it.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,11 +24,11 @@ _KEY = b"r"
 TOMBSTONE_S = 86_400.0
 """How long a deletion is remembered."""
 PATIENCE_S = 10.0
-"""How long other nodes may take to return retained messages."""
+"""How long other nodes may take to return Retained Messages."""
 MAX_REQUESTS = 64
-"""Open requests; a client that subscribes meanwhile gets the retained messages that are known here."""
+"""The most open requests. A client that subscribes meanwhile gets only the Retained Messages that are known here."""
 ALL_RETAINED = RETAIN
-"""The filter of all retained messages: the attribute is a boolean."""
+"""The filter of all Retained Messages: the attribute is a boolean."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -42,26 +43,26 @@ _decode = msgspec.msgpack.Decoder(_RetainedMessage).decode
 
 
 class RetainedMessages:
-    """The retained messages of one gateway, in the node's store."""
+    """The Retained Messages of one gateway, in the node's store."""
 
-    def __init__(self, node_context: GatewayContext, most: int) -> None:
+    def __init__(self, node_context: GatewayContext, max_messages: int) -> None:
         self._node_context = node_context
-        self._most = most
-        self._kept: dict[str, _RetainedMessage] = {}
+        self._max_messages = max_messages
+        self._messages: dict[str, _RetainedMessage] = {}
         self._tombstones: dict[str, None] = {}
         self._open_requests = 0
         """Open requests to the network."""
 
     def start(self) -> None:
-        """Read the retained messages from the store, and subscribe."""
+        """Read the Retained Messages from the store, and subscribe."""
         for key, value in self._node_context.store.items(_KEY):
             try:
                 kept = _decode(value)
-                self._note(str(kept.event.attributes[TOPIC]), kept)
+                self._remember(str(kept.event.attributes[TOPIC]), kept)
             except (msgspec.MsgspecError, ValueError, KeyError) as error:
                 LOG.error("a retained message in the store cannot be read and is deleted: %s", error)
                 self._node_context.store.delete(key)
-        if not self._most:
+        if not self._max_messages:
             return
         node, protocol = self._node_context.node, self._node_context.protocol
         history = isinstance(protocol, AnswersRequests)
@@ -69,44 +70,44 @@ class RetainedMessages:
             node.subscribe(ALL_RETAINED, self._on_event, None, FOREVER_S, None, None, b"", history)
         except UserError as error:
             # The node's certificate may not allow all topics.
-            LOG.warning("what is retained at other nodes is not kept here: %s", error)
+            LOG.warning("the retained messages of other nodes are not kept here: %s", error)
 
     def _on_event(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
-        self.keep(event)
+        self.store(event)
 
-    def keep(self, event: Event, is_own: bool = False) -> bool:
-        """Store a retained message, unless a later one is stored. `own` was just published here."""
+    def store(self, event: Event, is_own: bool = False) -> bool:
+        """Store a Retained Message, unless a later one is stored. `is_own`: it was just published at this node."""
         topic = event.attributes.get(TOPIC)
-        if not self._most or not isinstance(topic, str):
+        if not self._max_messages or not isinstance(topic, str):
             return False
-        before = self._kept.get(topic)
-        if before is not None and not _later(
+        before = self._messages.get(topic)
+        if before is not None and not _is_later(
             event, before.event, is_own and before.event.source == self._node_context.id
         ):
             return False
         lease_s = min(event.lease_s, FOREVER_S if event.payload else TOMBSTONE_S)
-        if before is None and len(self._kept) >= self._most:
+        if before is None and len(self._messages) >= self._max_messages:
             self._make_room()
         kept = _RetainedMessage(event, self._now_s() + lease_s)
-        self._note(topic, kept)
+        self._remember(topic, kept)
         self._node_context.store.put(_KEY + topic.encode(), _encode(kept))
         return True
 
-    def matching(self, topic_filter: ParsedTopicFilter) -> Iterable[tuple[Event, float]]:
-        """The retained messages of a topic filter, each with when it expires."""
+    def find_matching(self, topic_filter: ParsedTopicFilter) -> Iterable[tuple[Event, float]]:
+        """Return the Retained Messages of a Topic Filter, each with the time at which it expires."""
         filter, now_s = Filter(topic_filter.filter), self._now_s()
         topic = topic_filter.topics.literal()
-        found = self._kept.values() if topic is None else [self._kept[topic]] if topic in self._kept else []
+        found = self._messages.values() if topic is None else [self._messages[topic]] if topic in self._messages else []
         return [
             (kept.event, kept.until_s)
             for kept in found
             if kept.event.payload and kept.until_s > now_s and filter.matches(kept.event.attributes)
         ]
 
-    def request_retained(self, topic_filter: ParsedTopicFilter, found: Callable[[Event, float], None]) -> None:
-        """Request retained messages from the network, if its protocol answers requests; `found` is called for those
-        that were not known here, with when they expire."""
-        if not self._most or not isinstance(self._node_context.protocol, AnswersRequests):
+    def request_retained(self, topic_filter: ParsedTopicFilter, on_found: Callable[[Event, float], None]) -> None:
+        """Request Retained Messages from the network, if its protocol answers requests. `on_found` is called with each
+        message that was not known here, and with the time at which it expires."""
+        if not self._max_messages or not isinstance(self._node_context.protocol, AnswersRequests):
             return
         if self._open_requests >= MAX_REQUESTS:
             self._node_context.node.note_drop("mqtt_retained_not_asked")
@@ -114,8 +115,8 @@ class RetainedMessages:
         self._open_requests += 1
 
         def on_answer(event: Event, hops: int) -> None:
-            if event.attributes.get(RETAIN) is True and self.keep(event) and event.payload:
-                found(event, self._now_s() + event.lease_s)
+            if event.attributes.get(RETAIN) is True and self.store(event) and event.payload:
+                on_found(event, self._now_s() + event.lease_s)
 
         def on_closed(complete: bool) -> None:
             self._open_requests -= 1
@@ -123,36 +124,36 @@ class RetainedMessages:
         try:
             self._node_context.node.request(f"{RETAIN} and {topic_filter.filter}", PATIENCE_S, on_answer, on_closed)
         except UserError as error:
-            # The filter is too long, or too many requests are open; the known ones were delivered.
-            LOG.info("retained messages are not asked for: %s", error)
+            # The filter is too long, or too many requests are open. The known messages were delivered.
+            LOG.info("the network is not asked for retained messages: %s", error)
             self._open_requests -= 1
 
     def check_timeouts(self) -> None:
-        """Delete expired retained messages."""
+        """Delete expired Retained Messages."""
         now_s = self._now_s()
-        for topic in [topic for topic, kept in self._kept.items() if kept.until_s <= now_s]:
+        for topic in [topic for topic, kept in self._messages.items() if kept.until_s <= now_s]:
             self._forget(topic)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._messages)
 
-    def _note(self, topic: str, kept: _RetainedMessage) -> None:
-        self._kept[topic] = kept
+    def _remember(self, topic: str, kept: _RetainedMessage) -> None:
+        self._messages[topic] = kept
         if kept.event.payload:
             self._tombstones.pop(topic, None)
         else:
             self._tombstones[topic] = None
 
     def _make_room(self) -> None:
-        """Delete the oldest tombstone, or else the oldest retained message."""
+        """Delete the oldest tombstone, or else the oldest Retained Message."""
         if self._tombstones:
             self._forget(next(iter(self._tombstones)))
         else:
-            self._forget(next(iter(self._kept)))
+            self._forget(next(iter(self._messages)))
             self._node_context.node.note_drop("mqtt_retained_full")
 
     def _forget(self, topic: str) -> None:
-        del self._kept[topic]
+        del self._messages[topic]
         self._tombstones.pop(topic, None)
         self._node_context.store.delete(_KEY + topic.encode())
 
@@ -160,8 +161,8 @@ class RetainedMessages:
         return self._node_context.node.recorder.time_s()
 
 
-def _later(event: Event, before: Event, in_order: bool) -> bool:
+def _is_later(event: Event, before: Event, in_order: bool) -> bool:
     if event.id == before.id:
         return False
-    # Those of this node are in order, whatever its clock does.
+    # The events of this node are published in order, whatever its clock does.
     return in_order or (event.time_s, event.id) > (before.time_s, before.id)

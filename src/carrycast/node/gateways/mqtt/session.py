@@ -1,4 +1,4 @@
-"""The session state of a client [MQTT 5, 4.1]: subscriptions, in-flight messages, and Packet Identifiers of QoS 2."""
+"""The Session State of a client [MQTT 5, 4.1]: subscriptions, in-flight messages, and Packet Identifiers of QoS 2."""
 
 import math
 import time
@@ -27,16 +27,16 @@ from carrycast.node.gateways.mqtt.topic_filters import SessionSubscription, pars
 from carrycast.node.recorder import LOG
 
 PREFETCH = 128
-"""Unacknowledged events of one subscription that the session takes from its backlog."""
+"""The most unacknowledged events of one subscription that the node delivers to the session."""
 
 LOG_INTERVAL_S = 60.0
-"""How often a rejection of one client is logged."""
+"""The interval after which the same rejection of a client is logged again."""
 MAX_CLIENTS = 256
-"""Rejections that are remembered; while there are so many, others are not logged."""
+"""The most rejections that are remembered; while there are so many, others are not logged."""
 
 
 class RejectionLog:
-    """Logs rejections: a client of MQTT 3.1.1 gets no reason, so its operator finds it here."""
+    """Logs rejections, because MQTT 3.1.1 cannot send the reason to the client."""
 
     def __init__(self) -> None:
         self._logged_s: OrderedDict[tuple[str, str], float] = OrderedDict()
@@ -79,8 +79,8 @@ class MqttSession:
         self.expiry_s = expiry_s
         """The Session Expiry Interval."""
         self.is_persistent = expiry_s > 0
-        """Whether it was created to outlive its connections: then it is in the store until it ends, also if its client
-        later sets the Session Expiry Interval to 0."""
+        """Whether the session was created to outlive its connections. Then it is in the store until it ends, also if
+        its client later sets the Session Expiry Interval to 0."""
         self.until_wall_s: float | None = None
         self.in_flight = InFlightMessages(self, context.max_queued)
         self.received: set[int] = set()
@@ -88,7 +88,7 @@ class MqttSession:
         self._entries: dict[str, SessionSubscription] = {}
 
     def save(self) -> None:
-        """Save it in the store, if it is persistent."""
+        """Save the session in the store, if it is persistent."""
         if self.is_persistent:
             subscriptions = [
                 SubscriptionRecord(
@@ -96,23 +96,23 @@ class MqttSession:
                     entry.condition,
                     entry.options.qos,
                     entry.options.no_local,
-                    entry.options.as_published,
+                    entry.options.retain_as_published,
                     entry.subscription_id,
                 )
                 for entry in self._entries.values()
             ]
             record = SessionRecord(self.client_id, self.user, self.expiry_s, self.until_wall_s, subscriptions)
-            self._context.session_store.keep(record)
+            self._context.session_store.save(record)
 
     def restore(self, subscriptions: list[SubscriptionRecord]) -> None:
-        """Restore its subscriptions after a restart; the durable subscriptions at the node still exist."""
+        """Restore the subscriptions after a restart. The durable subscriptions at the node still exist."""
         self.is_persistent = True
         for one in subscriptions:
-            options = SubscriptionOptions(one.text, one.qos, one.no_local, one.as_published)
+            options = SubscriptionOptions(one.text, one.qos, one.no_local, one.retain_as_published)
             entry = SessionSubscription(
                 one.text, parse_topic_subscription(one.text, one.condition), one.condition, options, one.subscription_id
             )
-            entry.name = self._name(entry)
+            entry.name = self._durable_name(entry)
             self._entries[one.text] = entry
             if entry.topic_filter.group is not None:
                 self._context.shared.join(self, entry)
@@ -120,7 +120,7 @@ class MqttSession:
     # Subscriptions.
 
     def subscribe(self, options: SubscriptionOptions, condition: str, subscription_id: int | None) -> Reason | int:
-        """Subscribe; the granted QoS. A PacketError says why it is rejected."""
+        """Subscribe, and return the granted QoS. Raises PacketError if the subscription is rejected."""
         topic_filter = parse_topic_subscription(options.filter, condition)
         if topic_filter.group is not None and options.no_local:
             raise PacketError(Reason.PROTOCOL_ERROR, "a shared subscription cannot have No Local")
@@ -130,7 +130,7 @@ class MqttSession:
         if before is None and len(self._entries) >= self._context.max_subscriptions:
             raise PacketError(Reason.QUOTA_EXCEEDED, f"a client has at most {self._context.max_subscriptions} of them")
         entry = SessionSubscription(options.filter, topic_filter, condition, options, subscription_id)
-        entry.name = self._name(entry)
+        entry.name = self._durable_name(entry)
         same = before is not None and (before.name, before.topic_filter) == (entry.name, entry.topic_filter)
         if before is not None and same:
             # Only its options change; its backlog stays.
@@ -138,8 +138,8 @@ class MqttSession:
             entry = before
         else:
             if before is not None:
-                self._end(before)
-            self._open(entry)
+                self._end_subscription(before)
+            self._open_subscription(entry)
             self._entries[options.filter] = entry
         if topic_filter.group is None and options.retain_handling < (1 if before is not None else 2):
             self.in_flight.enqueue_later(entry.text, self._retained_messages(entry))
@@ -151,77 +151,77 @@ class MqttSession:
         entry = self._entries.pop(text, None)
         if entry is None:
             return Reason.NO_SUBSCRIPTION
-        self._end(entry)
+        self._end_subscription(entry)
         return Reason.SUCCESS
 
     def attach(self) -> None:
-        """The client has connected: its subscriptions deliver to this session."""
+        """Let the node deliver to this session, because its client has connected."""
         for entry in list(self._entries.values()):
             if not self.rights.may_subscribe(entry.topic_filter.topics):
                 self.unsubscribe(entry.text)
-            elif not entry.read:
-                self._open(entry)
+            elif not entry.is_attached:
+                self._open_subscription(entry)
 
     def detach(self) -> None:
-        """The client has disconnected, and may come back."""
-        on_disconnected = self.in_flight.disconnect()
+        """Let the node stop delivering to this session, because its client has disconnected."""
+        returned = self.in_flight.disconnect()
         if not self.expiry_s:
-            # While its shared subscriptions have consumers.
+            # The Shared Subscriptions still have consumers, so the node accepts acknowledgements.
             self._acknowledge_shared()
         for entry in self._entries.values():
-            if entry.read and entry.id is not None:
+            if entry.is_attached and entry.id is not None:
                 self._context.node_context.node.detach(entry.id)
                 self._context.statistics.leave(self, entry)
-                entry.read = False
+                entry.is_attached = False
                 if entry.name is None:
                     entry.id = None
         self._context.shared.refresh(self)
-        self._context.shared.reassign(on_disconnected)
+        self._context.shared.reassign(returned)
 
     def end(self) -> None:
-        """The session ends."""
+        """End the session and delete it from the store."""
         self._acknowledge_shared()
         for entry in self._entries.values():
-            self._end(entry)
+            self._end_subscription(entry)
         self._entries.clear()
-        self._context.session_store.forget(self.client_id, self.received, self.in_flight.inflight_ids)
+        self._context.session_store.delete(self.client_id, self.received, self.in_flight.packet_ids)
 
     def _acknowledge_shared(self) -> None:
-        """Messages of QoS 2 of a shared subscription go to no other member when the session ends [MQTT-4.8.2-5]."""
+        """Acknowledge messages of Shared Subscriptions: those of QoS 2 go to no other member [MQTT-4.8.2-5]."""
         for delivery_position in list(self.in_flight.positions):
             if self._context.shared.is_active(self, delivery_position.subscription):
                 self.acknowledge(delivery_position, None)
 
-    def _name(self, entry: SessionSubscription) -> str | None:
-        """The name of the durable subscription; None with QoS 0, whose messages are not queued."""
+    def _durable_name(self, entry: SessionSubscription) -> str | None:
+        """Return the name of the durable subscription; None with QoS 0, whose messages are not queued."""
         if entry.topic_filter.group is not None or not self.is_persistent or entry.options.qos == 0:
             return None
         return f"mqtt\0{self.client_id}\0{entry.text}"
 
-    def _open(self, entry: SessionSubscription) -> None:
+    def _open_subscription(self, entry: SessionSubscription) -> None:
         if entry.topic_filter.group is not None:
             self._context.shared.join(self, entry)
             return
-        reader = Consumer(partial(self._on_delivery, entry), acknowledges=entry.name is not None, prefetch=PREFETCH)
-        entry.id, entry.read = self._subscribe_node(entry, reader), True
+        consumer = Consumer(partial(self._on_delivery, entry), acknowledges=entry.name is not None, prefetch=PREFETCH)
+        entry.id, entry.is_attached = self._subscribe_node(entry, consumer), True
         self._context.statistics.join(self, entry)
 
-    def _subscribe_node(self, entry: SessionSubscription, reader: Consumer | None) -> SubscriptionId:
+    def _subscribe_node(self, entry: SessionSubscription, consumer: Consumer | None) -> SubscriptionId:
         node, attributes = self._context.node_context.node, self.rights.attributes
-        return node.subscribe(entry.topic_filter.filter, reader, entry.name, FOREVER_S, attributes, None, b"", False)
+        return node.subscribe(entry.topic_filter.filter, consumer, entry.name, FOREVER_S, attributes, None, b"", False)
 
-    def _end(self, entry: SessionSubscription) -> None:
+    def _end_subscription(self, entry: SessionSubscription) -> None:
         self.in_flight.cancel_later(entry.text)
         if entry.topic_filter.group is not None:
             self._context.shared.leave(self, entry)
             return
         if entry.id is None and entry.name is not None:
-            # It is attached by its name to be ended.
+            # The node finds it by its name, so that it can be ended.
             entry.id = self._subscribe_node(entry, None)
         self._context.statistics.leave(self, entry)
         if entry.id is not None:
             self._context.node_context.node.unsubscribe(entry.id)
-            entry.id, entry.read = None, False
+            entry.id, entry.is_attached = None, False
 
     # Deliveries.
 
@@ -229,22 +229,22 @@ class MqttSession:
         delivery_position = None
         if delivery.position is not None and entry.name is not None:
             delivery_position = DeliveryPosition(subscription, delivery.position)
-        self.take(entry, delivery, delivery_position)
+        self.deliver(entry, delivery, delivery_position)
 
-    def take(
+    def deliver(
         self, entry: SessionSubscription, delivery: LocalDelivery, delivery_position: DeliveryPosition | None
     ) -> None:
-        """An event for a subscription of this client."""
+        """Deliver an event of a subscription to the client."""
         event = delivery.event
         if self._is_excluded(entry, event):
             self._acknowledge_now(delivery_position)
             return
-        outbound = self._parcel(entry, event, self._until_s(event, delivery.waited_s))
+        outbound = self._make_outbound(entry, event, self._expiry_time_s(event, delivery.waited_s))
         if outbound is None:
             self.drop("mqtt_topic")
             self._acknowledge_now(delivery_position)
             return
-        outbound.delivery_position, outbound.again = delivery_position, delivery.redelivered
+        outbound.delivery_position, outbound.dup = delivery_position, delivery.redelivered
         outbound.group = entry.group
         if outbound.message.qos == 0:
             # A message of QoS 0 is not acknowledged by the client.
@@ -255,32 +255,33 @@ class MqttSession:
         """Whether No Local excludes an event that this client has published [MQTT-3.8.3-3]."""
         return entry.options.no_local and self._context.publisher.is_own(self.client_id, event.id)
 
-    def _parcel(
+    def _make_outbound(
         self, entry: SessionSubscription, event: Event, until_s: float, retained: bool = False
     ) -> OutboundMessage | None:
-        message = self._context.messages.of(event)
+        message = self._context.messages.convert(event)
         if message is None:
             return None
         properties = message.properties
         if entry.subscription_id is not None:
-            properties = {**properties, "subscription_id": [entry.subscription_id]}
-        retain = retained or (message.retain and entry.options.as_published)
+            properties = {**properties, "subscription_identifier": [entry.subscription_id]}
+        retain = retained or (message.retain and entry.options.retain_as_published)
         qos = min(message.qos, entry.options.qos)
         return OutboundMessage(replace(message, qos=qos, retain=retain, properties=properties), until_s)
 
     def _retained_messages(self, entry: SessionSubscription) -> Iterator[OutboundMessage]:
-        for event, until_s in self._context.retained.matching(entry.topic_filter):
-            outbound = self._parcel(entry, event, until_s, retained=True)
+        for event, until_s in self._context.retained.find_matching(entry.topic_filter):
+            outbound = self._make_outbound(entry, event, until_s, retained=True)
             if outbound is not None and not self._is_excluded(entry, event):
                 yield outbound
 
     def _on_retrieved(self, entry: SessionSubscription, event: Event, until_s: float) -> None:
-        outbound = self._parcel(entry, event, until_s, retained=True)
+        outbound = self._make_outbound(entry, event, until_s, retained=True)
         if outbound is not None and self._entries.get(entry.text) is entry:
             self.in_flight.enqueue(outbound)
 
-    def _until_s(self, event: Event, waited_s: float) -> float:
-        """When the lease of an event expires, by this node's clock; for other nodes' events from their arrival."""
+    def _expiry_time_s(self, event: Event, waited_s: float) -> float:
+        """Return when the lease of an event expires, by this node's clock. The lease of another node's event is counted
+        from its arrival."""
         if math.isinf(event.lease_s):
             return math.inf
         node_context = self._context.node_context
@@ -316,13 +317,15 @@ class MqttSession:
         if delivery_position is not None:
             self.acknowledge(delivery_position, None)
 
-    def save_in_flight(self, inflight: InFlightMessage, kept: Callable[[], None] | None) -> None:
+    def save_in_flight(self, inflight: InFlightMessage, on_saved: Callable[[], None] | None) -> None:
         if self.is_persistent:
             self._context.session_store.save_in_flight(self.client_id, inflight)
-            if kept is not None:
-                self._context.node_context.group_commit.when_committed(lambda lost: kept() if lost is None else None)
-        elif kept is not None:
-            kept()
+            if on_saved is not None:
+                self._context.node_context.group_commit.when_committed(
+                    lambda lost: on_saved() if lost is None else None
+                )
+        elif on_saved is not None:
+            on_saved()
 
     def delete_in_flight(self, inflight: InFlightMessage) -> None:
         if self.is_persistent:
@@ -336,14 +339,14 @@ class MqttSession:
 
     # Publications of QoS 2.
 
-    def receive(self, packet_id: int) -> None:
+    def add_received(self, packet_id: int) -> None:
         """Remember the Packet Identifier of a publication of QoS 2 until it is released."""
         self.received.add(packet_id)
         if self.is_persistent:
             self._context.session_store.save_packet_id(self.client_id, packet_id)
 
     def release(self, packet_id: int) -> bool:
-        """The client has sent PUBREL; False if the Packet Identifier is unknown."""
+        """Release a Packet Identifier on PUBREL. Return False if it is unknown."""
         if packet_id not in self.received:
             return False
         self.received.discard(packet_id)

@@ -1,4 +1,4 @@
-"""All sessions of a gateway: clients connect, are taken over, disconnect, and sessions expire."""
+"""The sessions of all clients of a gateway: connecting, taking over, disconnecting, Will Messages and expiry."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from carrycast.node.gateways.mqtt.config import MqttSection, access_rights, authenticate
+from carrycast.node.gateways.mqtt.config import MqttSection, authenticate, find_rights
 from carrycast.node.gateways.mqtt.packets import V5, ApplicationMessage, ConnectPacket
 from carrycast.node.gateways.mqtt.reason_codes import PacketError, Reason
 from carrycast.node.gateways.mqtt.session import MqttContext, MqttSession
@@ -14,7 +14,7 @@ from carrycast.node.gateways.mqtt.sys_statistics import is_sys_topic
 from carrycast.node.recorder import LOG
 
 MAX_CLIENT_ID = 256
-"""Characters. The standard requires that 23 are accepted; names and random ids are longer."""
+"""Characters of a Client Identifier. The standard requires 23 [MQTT-3.1.3-5]; many clients use longer ones."""
 
 
 class WillMessage(NamedTuple):
@@ -25,34 +25,34 @@ class WillMessage(NamedTuple):
 
 
 class PendingWills:
-    """The will messages whose delay has not passed, by client."""
+    """The Will Messages whose delay has not passed, by client."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
 
-    def arm(self, client_id: str, delay_s: float, publish: Callable[[], None]) -> None:
-        """The client is gone: publish its will message after the delay."""
+    def schedule(self, client_id: str, delay_s: float, publish: Callable[[], None]) -> None:
+        """Publish the Will Message of a disconnected client after the delay."""
         if delay_s <= 0:
             publish()
             return
-        timer = asyncio.get_running_loop().call_later(delay_s, self.execute, client_id)
+        timer = asyncio.get_running_loop().call_later(delay_s, self.publish_now, client_id)
         self._waiting[client_id] = (timer, publish)
 
     def cancel(self, client_id: str) -> None:
-        """The client has reconnected in time."""
+        """Cancel the Will Message of a client that has reconnected in time."""
         found = self._waiting.pop(client_id, None)
         if found is not None:
             found[0].cancel()
 
-    def execute(self, client_id: str) -> None:
-        """Publish the will message: the delay has passed, or the session has ended."""
+    def publish_now(self, client_id: str) -> None:
+        """Publish the Will Message, because the delay has passed or the session has ended."""
         found = self._waiting.pop(client_id, None)
         if found is not None:
             found[0].cancel()
             found[1]()
 
     def close(self) -> None:
-        """The node stops: no will message is published."""
+        """Cancel all Will Messages, because the node stops."""
         for timer, _ in self._waiting.values():
             timer.cancel()
         self._waiting.clear()
@@ -64,13 +64,13 @@ class ClientConnection(Protocol):
     def close(self, reason: Reason, description: str = "") -> None: ...
 
 
-class Admitted(NamedTuple):
-    """A client that has connected."""
+class Admission(NamedTuple):
+    """The result of an accepted CONNECT."""
 
     session: MqttSession
-    resumed: bool
-    assigned: bool
-    """Whether the server has assigned the client id."""
+    session_present: bool
+    is_id_assigned: bool
+    """Whether the server has assigned the Client Identifier."""
     will: WillMessage | None
 
 
@@ -81,19 +81,19 @@ class SessionTable:
         self._context = context
         self._section = section
         self._sessions: dict[str, MqttSession] = {}
-        self._present: dict[str, tuple[ClientConnection, WillMessage | None]] = {}
+        self._connected: dict[str, tuple[ClientConnection, WillMessage | None]] = {}
         self._wills = PendingWills()
 
     @property
     def clients(self) -> int:
-        """How many clients are connected."""
-        return len(self._present)
+        """The number of connected clients."""
+        return len(self._connected)
 
     def restore(self) -> None:
         """Restore the sessions after a restart; no client is connected."""
         for kept in self._context.session_store.load():
             record = kept.session
-            rights = access_rights(self._section, record.user)
+            rights = find_rights(self._section, record.user)
             session = MqttSession(self._context, record.client_id, record.user, rights, record.expiry_s)
             session.until_wall_s = record.until_wall_s or time.time() + record.expiry_s
             session.received = kept.received
@@ -101,19 +101,19 @@ class SessionTable:
                 session.restore(record.subscriptions)
             except PacketError as error:
                 LOG.error("the MQTT session of %r is deleted: %s", record.client_id, error)
-                self._context.session_store.forget(
-                    record.client_id, kept.received, [one.packet_id for one in kept.inflight_ids]
+                self._context.session_store.delete(
+                    record.client_id, kept.received, [one.packet_id for one in kept.in_flight]
                 )
                 continue
-            for inflight in kept.inflight_ids:
+            for inflight in kept.in_flight:
                 session.in_flight.restore(inflight)
             self._sessions[record.client_id] = session
             if not session.expiry_s:
                 # The node was killed during the last connection of this session.
                 self._end(session)
 
-    def admit(self, connect: ConnectPacket, connection: ClientConnection) -> Admitted:
-        """Accept a client, in place of another connection with the same client id; a PacketError says why not."""
+    def admit(self, connect: ConnectPacket, connection: ClientConnection) -> Admission:
+        """Accept a client. It replaces a connection with the same Client Identifier. Raises PacketError if rejected."""
         section = self._section
         rights = authenticate(section, connect.user, connect.password)
         if rights is None:
@@ -122,10 +122,10 @@ class SessionTable:
         if "authentication_method" in connect.properties:
             raise PacketError(Reason.BAD_AUTHENTICATION_METHOD, "only users and passwords are known here")
         if len(connect.client_id) > MAX_CLIENT_ID or (
-            connect.version != V5 and not connect.client_id and not connect.clean
+            connect.version != V5 and not connect.client_id and not connect.clean_start
         ):
             raise PacketError(Reason.CLIENT_ID_REFUSED, f"a client id has 1 to {MAX_CLIENT_ID} characters")
-        # A bridge may have a will message under `$SYS`: it is accepted, and its will message is not published.
+        # A bridge may have a Will Message under `$SYS`: it is accepted, and its Will Message is not published.
         if connect.will is not None and not (
             is_sys_topic(connect.will.topic) or rights.may_publish(connect.will.topic)
         ):
@@ -140,53 +140,52 @@ class SessionTable:
         # A session without a user was created when no users were configured.
         if session is not None and session.user not in (None, user):
             raise PacketError(Reason.NOT_AUTHORIZED, "another user has a session of this name")
-        if client_id not in self._present and self.clients >= section.max_clients:
+        if client_id not in self._connected and self.clients >= section.max_clients:
             raise PacketError(Reason.QUOTA_EXCEEDED, f"at most {section.max_clients} clients are served")
-        expiry_s = _expiry_s(connect, section.session_s)
+        expiry_s = _choose_expiry_s(connect, section.session_s)
         # The limit of sessions does not apply to clients without a persistent session.
         if session is None and expiry_s and len(self._sessions) - self.clients >= section.max_sessions:
             raise PacketError(Reason.QUOTA_EXCEEDED, f"at most {section.max_sessions} sessions are kept")
         self._take_over(client_id)
-        session = self._resume(client_id, connect.clean)
-        resumed = session is not None
+        session = self._resume(client_id, connect.clean_start)
+        session_present = session is not None
         if session is None:
             session = self._sessions[client_id] = MqttSession(self._context, client_id, user, rights, expiry_s)
         session.user, session.rights, session.expiry_s, session.until_wall_s = user, rights, expiry_s, None
-        will = _will(connect)
-        self._present[client_id] = connection, will
+        will = _make_will(connect)
+        self._connected[client_id] = connection, will
         session.save()
-        return Admitted(session, resumed, not connect.client_id, will)
+        return Admission(session, session_present, not connect.client_id, will)
 
     def _resume(self, client_id: str, clean: bool) -> MqttSession | None:
-        """The session that a client resumes. With Clean Start the old session ends, and its will message is
-        published."""
+        """Return the session that a client resumes. With Clean Start, end it and publish its Will Message."""
         session = self._sessions.get(client_id)
         if not clean:
             self._wills.cancel(client_id)
             return session
-        self._wills.execute(client_id)
+        self._wills.publish_now(client_id)
         if session is not None:
             self._end(session)
         return None
 
     def _take_over(self, client_id: str) -> None:
-        found = self._present.get(client_id)
+        found = self._connected.get(client_id)
         if found is not None:
             found[0].close(Reason.TAKEN_OVER, "another connection has this client id")
-            self.leave(self._sessions[client_id], found[0], with_will=True)
+            self.disconnect(self._sessions[client_id], found[0], with_will=True)
 
-    def leave(self, session: MqttSession, connection: ClientConnection, with_will: bool) -> None:
-        """A connection has ended. Later calls, and calls for a connection that was taken over, are ignored."""
-        found = self._present.get(session.client_id)
+    def disconnect(self, session: MqttSession, connection: ClientConnection, with_will: bool) -> None:
+        """Disconnect a session. Repeated calls, and calls for a connection that was taken over, are ignored."""
+        found = self._connected.get(session.client_id)
         if found is None or found[0] is not connection:
             return
-        del self._present[session.client_id]
+        del self._connected[session.client_id]
         will = found[1]
         session.detach()
         if with_will and will is not None:
             publisher, rights = self._context.publisher, session.rights
             delay_s = min(will.delay_s, session.expiry_s)
-            self._wills.arm(
+            self._wills.schedule(
                 session.client_id,
                 delay_s,
                 lambda: publisher.publish(session.client_id, rights, will.message, lambda reason: None),
@@ -206,19 +205,21 @@ class SessionTable:
         now_s = time.time()
         expired = [one for one in self._sessions.values() if one.until_wall_s is not None and one.until_wall_s <= now_s]
         for session in expired:
-            self._wills.execute(session.client_id)
+            self._wills.publish_now(session.client_id)
             self._end(session)
 
     def close(self) -> None:
-        """The node stops: disconnect all clients, without their will messages."""
+        """Disconnect all clients, without their Will Messages, because the node stops."""
         self._wills.close()
-        gone = [(self._sessions[client_id], connection) for client_id, (connection, _) in self._present.items()]
-        self._present.clear()
-        for session, connection in gone:
+        disconnected = [
+            (self._sessions[client_id], connection) for client_id, (connection, _) in self._connected.items()
+        ]
+        self._connected.clear()
+        for session, connection in disconnected:
             connection.close(Reason.SHUTTING_DOWN, "the node stops")
             session.detach()
         # After all have disconnected: the node accepts nothing new, so no other member may get their messages.
-        for session, _ in gone:
+        for session, _ in disconnected:
             self._keep_or_end(session)
 
     def _end(self, session: MqttSession) -> None:
@@ -226,14 +227,14 @@ class SessionTable:
         del self._sessions[session.client_id]
 
 
-def _expiry_s(connect: ConnectPacket, most_s: float) -> float:
+def _choose_expiry_s(connect: ConnectPacket, most_s: float) -> float:
     if connect.version != V5:
-        return 0.0 if connect.clean else most_s
-    asked_s: int = connect.properties.get("session_expiry_s", 0)
+        return 0.0 if connect.clean_start else most_s
+    asked_s: int = connect.properties.get("session_expiry_interval_s", 0)
     return min(float(asked_s), most_s)
 
 
-def _will(connect: ConnectPacket) -> WillMessage | None:
+def _make_will(connect: ConnectPacket) -> WillMessage | None:
     if connect.will is None:
         return None
-    return WillMessage(connect.will, float(connect.will.properties.get("will_delay_s", 0)))
+    return WillMessage(connect.will, float(connect.will.properties.get("will_delay_interval_s", 0)))

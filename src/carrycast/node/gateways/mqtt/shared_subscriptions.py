@@ -16,11 +16,11 @@ from carrycast.node.gateways.mqtt.in_flight import DeliveryPosition, InFlightMes
 from carrycast.node.gateways.mqtt.topic_filters import ParsedTopicFilter, SessionSubscription
 
 PREFETCH = 256
-"""Unacknowledged events of all members of a group."""
+"""The most unacknowledged events of all members of a group."""
 
 
 class GroupMember(Protocol):
-    """A session, as its shared subscriptions use it."""
+    """A session, as its Shared Subscriptions use it."""
 
     @property
     def is_persistent(self) -> bool: ...
@@ -28,24 +28,24 @@ class GroupMember(Protocol):
     def in_flight(self) -> InFlightMessages: ...
     @property
     def rights(self) -> AccessRights: ...
-    def take(
+    def deliver(
         self, entry: SessionSubscription, delivery: LocalDelivery, delivery_position: DeliveryPosition | None
     ) -> None: ...
     def acknowledge(self, delivery_position: DeliveryPosition, on_synced: Callable[[], None] | None) -> None: ...
 
 
 class _Group:
-    """The members of one shared subscription."""
+    """The members of one Shared Subscription."""
 
     def __init__(
         self, node_context: GatewayContext, key: str, topic_filter: ParsedTopicFilter, rights: AccessRights
     ) -> None:
         self._node_context = node_context
         self.key = key
-        self._wanted = topic_filter
+        self._topic_filter = topic_filter
         self._rights = rights
         self.members: dict[GroupMember, SessionSubscription] = {}
-        """In round-robin order: the next receiver first."""
+        """In round-robin order, the next receiver first."""
         self.id: SubscriptionId | None = None
         self.name: str | None = None
         self._attached = False
@@ -55,7 +55,7 @@ class _Group:
         while a member is connected."""
         is_persistent = any(member.is_persistent and share.options.qos for member, share in self.members.items())
         name = f"mqtt\0\0{self.key}" if is_persistent else None
-        connected = any(member.in_flight.connected for member in self.members)
+        connected = any(member.in_flight.is_connected for member in self.members)
         if name != self.name or not self.members:
             self._end()
             self.name = name
@@ -70,9 +70,11 @@ class _Group:
                 self._node_context.node.detach(self.id)
         self._attached = connected
 
-    def _subscribe(self, reader: Consumer | None) -> None:
+    def _subscribe(self, consumer: Consumer | None) -> None:
         node, attributes = self._node_context.node, self._rights.attributes
-        self.id = node.subscribe(self._wanted.filter, reader, self.name, FOREVER_S, attributes, None, b"", False)
+        self.id = node.subscribe(
+            self._topic_filter.filter, consumer, self.name, FOREVER_S, attributes, None, b"", False
+        )
 
     def _end(self) -> None:
         if self.id is not None:
@@ -87,41 +89,41 @@ class _Group:
             for member, share in self.members.items():
                 if member.in_flight.is_in_flight(delivery_position):
                     # It is in flight to this member, which may have it already.
-                    member.take(share, delivery, delivery_position)
+                    member.deliver(share, delivery, delivery_position)
                     return
-        chosen = self._next()
+        chosen = self._choose_member()
         if chosen is not None:
-            chosen.take(self.members[chosen], delivery, delivery_position)
+            chosen.deliver(self.members[chosen], delivery, delivery_position)
         elif delivery_position is None:
             self._node_context.node.note_drop("mqtt_no_member")
 
     def reassign(self, outbound: OutboundMessage) -> None:
         """Send a message to another member. If none is connected it stays in the backlog, or is dropped."""
-        chosen = self._next()
+        chosen = self._choose_member()
         if chosen is None:
             if outbound.delivery_position is None:
                 self._node_context.node.note_drop("mqtt_no_member")
             return
         share, message = self.members[chosen], outbound.message
-        properties = {name: value for name, value in message.properties.items() if name != "subscription_id"}
+        properties = {name: value for name, value in message.properties.items() if name != "subscription_identifier"}
         if share.subscription_id is not None:
-            properties["subscription_id"] = [share.subscription_id]
+            properties["subscription_identifier"] = [share.subscription_id]
         qos = min(message.qos, share.options.qos)
-        given = replace(message, qos=qos, properties=properties)
+        adapted = replace(message, qos=qos, properties=properties)
         if qos == 0 and outbound.delivery_position is not None:
             chosen.acknowledge(outbound.delivery_position, None)
         chosen.in_flight.enqueue(
-            OutboundMessage(given, outbound.until_s, outbound.delivery_position, again=True, group=self.key)
+            OutboundMessage(adapted, outbound.until_s, outbound.delivery_position, dup=True, group=self.key)
         )
 
-    def _next(self) -> GroupMember | None:
-        """The next connected member; one that can take a message at once goes first."""
+    def _choose_member(self) -> GroupMember | None:
+        """Return the next connected member. A member that can take a message at once goes first."""
         chosen = None
         for member in self.members:
             if member.in_flight.has_room:
                 chosen = member
                 break
-            if chosen is None and member.in_flight.connected:
+            if chosen is None and member.in_flight.is_connected:
                 chosen = member
         if chosen is not None:
             self.members[chosen] = self.members.pop(chosen)
@@ -129,17 +131,17 @@ class _Group:
 
 
 class SharedSubscriptions:
-    """All shared subscriptions of a gateway."""
+    """All Shared Subscriptions of a gateway."""
 
     def __init__(self, node_context: GatewayContext) -> None:
         self._node_context = node_context
         self._shared: dict[str, _Group] = {}
-        self._of: dict[GroupMember, dict[str, None]] = {}
-        """The keys of the shared subscriptions of each session."""
+        self._keys_of_member: dict[GroupMember, dict[str, None]] = {}
+        """The keys of the Shared Subscriptions of each session."""
 
     def join(self, member: GroupMember, share: SessionSubscription) -> None:
-        """A session joins a shared subscription, with the sessions that have the same access rights."""
-        key = _key_of(member, share.topic_filter)
+        """Add a session to a Shared Subscription, with the sessions that have the same access rights."""
+        key = _group_key(member, share.topic_filter)
         if share.group != key:
             self.leave(member, share)
             share.group = key
@@ -147,29 +149,29 @@ class SharedSubscriptions:
         if group is None:
             group = self._shared[key] = _Group(self._node_context, key, share.topic_filter, member.rights)
         group.members[member] = share
-        self._of.setdefault(member, {})[key] = None
+        self._keys_of_member.setdefault(member, {})[key] = None
         group.refresh()
 
     def leave(self, member: GroupMember, share: SessionSubscription) -> None:
-        """A session leaves a shared subscription."""
+        """Remove a session from a Shared Subscription."""
         key, share.group = share.group, None
         group = None if key is None else self._shared.get(key)
         if key is not None and group is not None and group.members.pop(member, None) is not None:
-            del self._of[member][key]
-            if not self._of[member]:
-                del self._of[member]
+            del self._keys_of_member[member][key]
+            if not self._keys_of_member[member]:
+                del self._keys_of_member[member]
             group.refresh()
             if not group.members:
                 del self._shared[key]
 
     def refresh(self, member: GroupMember) -> None:
-        """A session has connected or disconnected."""
-        for key in self._of.get(member, ()):
+        """Adapt the groups of a session that has connected or disconnected."""
+        for key in self._keys_of_member.get(member, ()):
             self._shared[key].refresh()
 
     def is_active(self, member: GroupMember, id: SubscriptionId) -> bool:
         """Whether a subscription at the node is a shared one of this session."""
-        return any(self._shared[key].id == id for key in self._of.get(member, ()))
+        return any(self._shared[key].id == id for key in self._keys_of_member.get(member, ()))
 
     def reassign(self, outbounds: list[OutboundMessage]) -> None:
         """Send the messages of a disconnected session to other members."""
@@ -179,6 +181,6 @@ class SharedSubscriptions:
                 group.reassign(outbound)
 
 
-def _key_of(member: GroupMember, topic_filter: ParsedTopicFilter) -> str:
-    """Sessions with different access rights cannot share a subscription."""
+def _group_key(member: GroupMember, topic_filter: ParsedTopicFilter) -> str:
+    """Return the key of a group. It contains the attributes of the member, because access policies depend on them."""
     return f"{topic_filter.group}\0{topic_filter.filter}\0{sorted(member.rights.attributes.items())}"

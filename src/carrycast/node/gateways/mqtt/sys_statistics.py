@@ -1,4 +1,4 @@
-"""`$SYS` statistics, as tools of MQTT expect them from a broker; only for clients of this node."""
+"""`$SYS` statistics, as MQTT tools expect them from a broker. Only clients of this node get them."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -24,7 +24,7 @@ def is_sys_topic(topic: str) -> bool:
 class StatisticsSubscriber(Protocol):
     """A session that subscribes to statistics."""
 
-    def take(
+    def deliver(
         self, entry: SessionSubscription, delivery: LocalDelivery, delivery_position: DeliveryPosition | None
     ) -> None: ...
 
@@ -37,39 +37,39 @@ class SysStatistics:
         self._clients = clients
         self._retained = retained
         self._listeners: dict[tuple[StatisticsSubscriber, str], SessionSubscription] = {}
-        self._new: dict[tuple[StatisticsSubscriber, str], SessionSubscription] = {}
+        self._new_listeners: dict[tuple[StatisticsSubscriber, str], SessionSubscription] = {}
         self._next_s = 0.0
 
     def join(self, listener: StatisticsSubscriber, entry: SessionSubscription) -> None:
-        """A client that subscribes to `$SYS` gets the statistics soon, and then periodically."""
+        """Add a subscription, if it is to `$SYS`. It gets the statistics at the next check, and then periodically."""
         if entry.topic_filter.topics.levels[0] == SYS:
             self._listeners[listener, entry.text] = entry
-            self._new[listener, entry.text] = entry
+            self._new_listeners[listener, entry.text] = entry
 
     def leave(self, listener: StatisticsSubscriber, entry: SessionSubscription) -> None:
         self._listeners.pop((listener, entry.text), None)
-        self._new.pop((listener, entry.text), None)
+        self._new_listeners.pop((listener, entry.text), None)
 
     def check_timeouts(self, now_s: float) -> None:
-        """Publish the statistics to all subscribers when it is time, and to new ones in any case."""
+        """Send the statistics to new subscribers, and to all once in a period."""
         due = now_s >= self._next_s
-        description = list((self._listeners if due else self._new).items())
+        subscribers = list((self._listeners if due else self._new_listeners).items())
         if due:
             self._next_s = now_s + PERIOD_S
-        self._new.clear()
-        events = list(self._events()) if description else []
-        for (listener, _), entry in description:
+        self._new_listeners.clear()
+        events = list(self._make_events()) if subscribers else []
+        for (listener, _), entry in subscribers:
             self._publish_to(listener, entry, events)
 
     def _publish_to(self, listener: StatisticsSubscriber, entry: SessionSubscription, events: list[Event]) -> None:
         filter = Filter(entry.topic_filter.filter)
         for event in events:
             if filter.matches(event.attributes):
-                listener.take(entry, LocalDelivery(event, 0), None)
+                listener.deliver(entry, LocalDelivery(event, 0), None)
 
-    def _events(self) -> Iterator[Event]:
+    def _make_events(self) -> Iterator[Event]:
         status = self._node_context.node.status()
-        description: dict[str, Scalar] = {
+        statistics: dict[str, Scalar] = {
             "broker/version": f"carrycast {VERSION}",
             "broker/uptime": int(status.uptime_s),
             "broker/clients/connected": self._clients(),
@@ -80,6 +80,6 @@ class SysStatistics:
             "carrycast/neighbors": len(status.neighbors),
             **{f"carrycast/drops/{reason}": count for reason, count in status.drops.items()},
         }
-        for topic, value in description.items():
+        for topic, value in statistics.items():
             attributes: dict[str, Scalar] = {TOPIC: f"{SYS}/{topic}", VALUE: value, QOS: 0}
             yield Event(EventId(self._node_context.id, 0), attributes, str(value).encode())

@@ -26,36 +26,36 @@ TOPIC = "topic"
 
 
 class ParsedTopicFilter(NamedTuple):
-    """A parsed topic filter."""
+    """A parsed Topic Filter."""
 
     topics: TopicFilter
     filter: str
     """In carrycast's filter language, in canonical form."""
     group: str | None = None
-    """The ShareName of a shared subscription."""
+    """The ShareName of a Shared Subscription."""
 
 
 class SessionSubscription(Struct):
     """A subscription of a session."""
 
     text: str
-    """The topic filter as it was sent, by which a subscription is replaced or ended."""
+    """The Topic Filter as the client sent it. The client replaces or ends the subscription by the same text."""
     topic_filter: ParsedTopicFilter
     condition: str
     options: SubscriptionOptions
     subscription_id: int | None
     name: str | None = None
-    """The name of the durable subscription at the node, if it is one."""
+    """The name of the durable subscription at the node; None if it is not durable."""
     id: SubscriptionId | None = None
     """The subscription at the node, if there is one."""
-    read: bool = False
-    """Whether its events are delivered to this session."""
+    is_attached: bool = False
+    """Whether the node delivers its events to this session."""
     group: str | None = None
-    """The key of its shared subscription."""
+    """The key of its Shared Subscription."""
 
 
 def parse_topic_subscription(text: str, condition: str = "") -> ParsedTopicFilter:
-    """Parse a topic filter, with a condition besides; a PacketError says what is wrong."""
+    """Parse a Topic Filter and a condition. Raises PacketError if one of them is wrong."""
     group = None
     rest = text
     if rest.startswith(SHARE):
@@ -77,7 +77,7 @@ def parse_topic_subscription(text: str, condition: str = "") -> ParsedTopicFilte
 
 
 def combine_conditions(conditions: list[str]) -> str:
-    """The conjunction of conditions. Each is parsed on its own, so that an unbalanced bracket is found in it."""
+    """Return the conjunction of conditions. Each is parsed alone, so that an unbalanced bracket is found."""
     return " and ".join(f"({_canonical(one)})" for one in conditions)
 
 
@@ -91,7 +91,7 @@ def _canonical(condition: str) -> str:
 
 
 def _split_condition(text: str) -> tuple[str, str]:
-    """A condition, and the text after the slash that ends it."""
+    """Return a condition, and the text after the slash that ends it."""
     quote = ""
     for at, character in enumerate(text):
         if quote:
