@@ -3,12 +3,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Newer than what it was installed from: the environment is up to date, and `make setup` has nothing to do.
+# A time stamp. The environment is up to date if it is newer than pyproject.toml and requirements.lock.
 INSTALLED := $(VENV)/installed
 PIP := -m pip --disable-pip-version-check --no-input
 # Further arguments, as in `make test ARGS="-k filter"`.
 ARGS ?=
-# Tests run in as many processes as there are cores, up to four; one that is done takes over from the others.
+# Tests run in as many processes as there are cores, at most four. A process that is done takes tests from the others.
 WORKERS ?= -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
@@ -28,7 +28,7 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@$(BIN)/python $(PIP) install -qq --constraint requirements.lock --editable '.[all]'
 	@touch $@
 
-run: setup ## Show who delivers across islands, then the headline of each paper, with a report at the end
+run: setup ## Show the main result of each paper in minutes, and write a report
 	$(BIN)/carrycast tour
 
 test: setup ## Run the tests
@@ -37,10 +37,10 @@ test: setup ## Run the tests
 quick: setup ## Run the tests that need no sockets, no Spark and little time: under two minutes
 	$(BIN)/python -m pytest $(WORKERS) -m 'not slow and not live and not spark' tests/unit tests/scenario tests/player src/carrycast $(ARGS)
 
-test-all: setup ## Run the tests, the long ones too
+test-all: setup ## Run all tests, including the long ones
 	$(BIN)/python -m pytest -m '' $(WORKERS) $(ARGS)
 
-fuzz: setup ## Run 10,000 random scenarios, each twice; goes on where it was stopped (build/fuzz.jsonl)
+fuzz: setup ## Run 10,000 random scenarios, each twice; continues where it stopped (build/fuzz.jsonl)
 	$(BIN)/python -m carrycast.sim.testing.fuzz --count 10000 --workers 2 $(ARGS)
 
 lint: setup ## Check rules, format and types
@@ -48,7 +48,7 @@ lint: setup ## Check rules, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: setup ## Measure speed against the yardsticks; writes benchmarks/results.json
+bench: setup ## Measure speed against the baselines; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks $(ARGS)
 
 compiled: setup ## Compile the engine into build/compiled: long experiments take about half the CPU

@@ -20,7 +20,7 @@ COMMAND = (sys.executable, "-m", "carrycast.cli")
 
 
 class Outcome(NamedTuple):
-    """How a command ended and what it wrote where."""
+    """The exit status and the output of a command."""
 
     status: int
     out: str

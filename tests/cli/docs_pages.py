@@ -63,7 +63,7 @@ class Written(NamedTuple):
 
 
 def commands(page: Path) -> Iterator[Written]:
-    """Those of its blocks, without what the shell does with them."""
+    """Yield the commands in the code blocks of a page, without shell operators."""
     for language, block in BLOCK.findall(page.read_text("utf-8")):
         for line in block.replace("\\\n", " ").splitlines() if language in SHELLS else ():
             if (command := re.match(r"(?:\$ )?(?:\w+=\S+ )*(carrycast .*)", line)) is not None:
@@ -73,7 +73,7 @@ def commands(page: Path) -> Iterator[Written]:
 
 
 def mentions(page: Path) -> Iterator[str]:
-    """What stands in the text itself; some of it is a part of a command only."""
+    """Yield the commands in the running text; some of them are only a part of a command."""
     text = BLOCK.sub("", page.read_text("utf-8"))
     yield from (" ".join(found.split()) for found in re.findall(r"`carrycast ([^`]+)`", text))
 

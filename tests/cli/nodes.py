@@ -33,7 +33,7 @@ def write_config(folder: Path, name: str, *peers: str, port: int = 0) -> Path:
 
 
 @contextmanager
-def started(*arguments: str | Path, env: dict[str, str] | None = None) -> Iterator["subprocess.Popen[str]"]:
+def start(*arguments: str | Path, env: dict[str, str] | None = None) -> Iterator["subprocess.Popen[str]"]:
     """A command that runs until it is told to stop, or until the test is over."""
     with subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
@@ -51,7 +51,7 @@ def started(*arguments: str | Path, env: dict[str, str] | None = None) -> Iterat
 @contextmanager
 def running_node(config: Path, env: dict[str, str] | None = None) -> Iterator["subprocess.Popen[str]"]:
     """A node that has said that it runs, and that ends with the test."""
-    with started("node", config, env=env) as process:
+    with start("node", config, env=env) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
         assert line.startswith(f"node {config.stem} ("), line
@@ -68,7 +68,7 @@ def stop(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGTE
 
 
 def status_of(socket: Path) -> dict[str, object]:
-    """What a node says of itself."""
+    """Return the status of a node."""
     return call("status", "--node", socket, "--json").object()
 
 

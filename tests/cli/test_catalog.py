@@ -1,5 +1,6 @@
 """`protocols`, `routers`, `applications`, `mobility`, `experiments`: all there is, for people and for programs."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ NAMES = {
 }
 
 
+@cache
 def rows(*arguments: str) -> list[dict[str, object]]:
     found = call(*arguments, "--json").object()
     assert list(found) == [arguments[0]]

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from carrycast.node.config import config_from
 from tests.cli.console import EXAMPLES, REPOSITORY, call
 from tests.cli.docs_pages import BLOCK, Written, of_page, pages_with
-from tests.cli.nodes import running_node, started, status_of, stop, until, write_config
+from tests.cli.nodes import running_node, start, status_of, stop, until, write_config
 from tests.cli.test_policy import config as policy_config
 from tests.live.test_tutorial import free_ports
 from tests.patience import PATIENCE_S
@@ -53,7 +53,7 @@ class Terminal:
         if name == "node":
             self._background.enter_context(running_node(Path(words[0])))
         elif name == "sub":
-            self._subscriber = self._background.enter_context(started(*command.words))
+            self._subscriber = self._background.enter_context(start(*command.words))
             socket = Path(words[words.index("--node") + 1])
             until(lambda: status_of(socket)["subscriptions"] == 1)
         elif "--live" in words:
@@ -73,7 +73,7 @@ class Terminal:
 
 def watch(command: Written) -> None:
     """The page is there, until Ctrl-C."""
-    with started(*command.words) as process:
+    with start(*command.words) as process:
         assert process.stdout is not None
         told = process.stdout.readline()
         with urlopen(told.split()[1].rstrip(";"), timeout=PATIENCE_S) as page:
@@ -160,7 +160,7 @@ def test_the_traces_of_nodes_are_judged_as_one_network(street: Path, spark: Spar
             file = write_config(street / name, name, *known)
             file.write_text(file.read_text() + '[trace]\ndirectory = "traces"\nlevel = "full"\n')
             nodes.append(background.enter_context(running_node(file)))
-        with started("sub", "--node", second, "--count", "1") as subscriber:
+        with start("sub", "--node", second, "--count", "1") as subscriber:
             until(lambda: status_of(second)["subscriptions"] == 1)
             assert call("pub", "speed=31", "--node", first).status == 0
             assert subscriber.wait(PATIENCE_S) == 0

@@ -1,4 +1,4 @@
-"""What must be there at once imports little: help, completion and `pub` are quick because they leave the rest alone."""
+"""Help, completion and `pub` start fast, because they import few modules."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ sys.exit(status)
 """
 
 
-def imported(*arguments: str | Path) -> set[str]:
+def list_imports(*arguments: str | Path) -> set[str]:
     """All modules of a process that ran a command, after it ended well."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *map(str, arguments)],
@@ -46,7 +46,7 @@ def packages(modules: set[str]) -> set[str]:
 
 @pytest.mark.parametrize("arguments", [["--help"], [], ["run", "--help"], ["--version"], ["completion", "bash"]])
 def test_help_and_completion_import_nothing_heavy(arguments: list[str]) -> None:
-    modules = imported(*arguments)
+    modules = list_imports(*arguments)
     assert "carrycast.cli" in modules
     assert packages(modules) & HEAVY == set()
 
@@ -54,7 +54,7 @@ def test_help_and_completion_import_nothing_heavy(arguments: list[str]) -> None:
 @pytest.mark.live
 def test_pub_imports_what_a_client_needs(tmp_path: Path) -> None:
     with running_node(write_config(tmp_path, "sensor")):
-        modules = imported("pub", "speed=31", "--node", tmp_path / "sensor.sock")
+        modules = list_imports("pub", "speed=31", "--node", tmp_path / "sensor.sock")
     # Messages of the control channel are msgspec's.
     assert packages(modules) & HEAVY <= {"msgspec"}
     assert "carrycast.sim.engine" not in modules
@@ -63,4 +63,4 @@ def test_pub_imports_what_a_client_needs(tmp_path: Path) -> None:
 
 def test_what_simulates_is_heavy() -> None:
     """So that the names above are names of modules that are there."""
-    assert {"numpy", "rich", "msgspec"} <= packages(imported("run", QUICK))
+    assert {"numpy", "rich", "msgspec"} <= packages(list_imports("run", QUICK))

@@ -27,7 +27,7 @@ version = "0.3"
 """
 
 
-def made_package(folder: Path) -> Path:
+def make_package(folder: Path) -> Path:
     """One package with a plug-in of each kind, made of the templates of `carrycast new`. Each is called `my_<kind>`."""
     project = folder / "project"
     project.mkdir()
@@ -62,7 +62,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of a fresh environment that sees the packages of this one, with the package from outside installed."""
     folder = tmp_path_factory.mktemp("fresh")
-    project = made_package(folder)
+    project = make_package(folder)
     venv.create(folder / "venv", symlinks=True, with_pip=False)
     python = folder / "venv" / "bin" / "python"
     [site] = (folder / "venv" / "lib").glob("python*/site-packages")

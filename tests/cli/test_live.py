@@ -12,7 +12,7 @@ import pytest
 
 from carrycast.node.commands import parse_attributes
 from tests.cli.console import COMMAND, call, environment, spawn
-from tests.cli.nodes import running_node, started, status_of, stop, until, write_config
+from tests.cli.nodes import running_node, start, status_of, stop, until, write_config
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.live
@@ -35,7 +35,7 @@ def test_an_event_published_at_one_node_reaches_a_subscriber_at_another(tmp_path
         config.write_text(config.read_text() + '[directory]\ncars = ["car-1", "car-2"]\n')
         with (
             running_node(config) as second,
-            started("sub", "speed > 30", "--node", two, "--count", "1", "--json") as subscriber,
+            start("sub", "speed > 30", "--node", two, "--count", "1", "--json") as subscriber,
         ):
             until(lambda: status_of(two)["subscriptions"] == 1 and status_of(one)["neighbors"] != [])
             until(lambda: status_of(two)["neighbors"] != [])
@@ -58,7 +58,7 @@ def test_an_event_published_at_one_node_reaches_a_subscriber_at_another(tmp_path
 
 
 def test_a_subscriber_hears_what_is_published_at_its_own_node(node: Path) -> None:
-    with started("sub", "--node", node, "--count", "2") as subscriber:
+    with start("sub", "--node", node, "--count", "2") as subscriber:
         until(lambda: status_of(node)["subscriptions"] == 1)
         event = call("pub", "road=A1", "icy=true", "--payload", "mind the gap", "--node", node).out.strip()
         bare = call("pub", "n=1", "--node", node).out.strip()
@@ -71,9 +71,9 @@ def test_a_subscriber_hears_what_is_published_at_its_own_node(node: Path) -> Non
 
 def test_an_event_with_a_policy_is_printed_by_those_whose_attributes_satisfy_it(node: Path) -> None:
     with (
-        started("sub", "--node", node, "--count", "2", "--attribute", "rank=major", "--attribute", "unit=7") as major,
-        started("sub", "--node", node, "--count", "1", "--attribute", "rank=minor") as minor,
-        started("sub", "--node", node, "--count", "1") as nobody,
+        start("sub", "--node", node, "--count", "2", "--attribute", "rank=major", "--attribute", "unit=7") as major,
+        start("sub", "--node", node, "--count", "1", "--attribute", "rank=minor") as minor,
+        start("sub", "--node", node, "--count", "1") as nobody,
     ):
         until(lambda: status_of(node)["subscriptions"] == 3)
         secret = call("pub", "topic=jam", "--access", "rank = 'major' and unit = 7", "--node", node).out.strip()
@@ -87,7 +87,7 @@ def test_a_subscriber_stops_after_its_time(node: Path) -> None:
 
 
 def test_a_subscriber_that_is_interrupted_says_so_in_one_line(node: Path) -> None:
-    with started("sub", "--node", node) as subscriber:
+    with start("sub", "--node", node) as subscriber:
         until(lambda: status_of(node)["subscriptions"] == 1)
         assert stop(subscriber, signal.SIGINT) == (130, "", "carrycast: interrupted\n")
     until(lambda: status_of(node)["subscriptions"] == 0)
@@ -95,7 +95,10 @@ def test_a_subscriber_that_is_interrupted_says_so_in_one_line(node: Path) -> Non
 
 def test_a_subscriber_whose_node_stops_says_so_in_one_line(tmp_path: Path) -> None:
     control = tmp_path / "car-1.sock"
-    with running_node(write_config(tmp_path, "car-1")) as process, started("sub", "--node", control) as subscriber:
+    with (
+        running_node(write_config(tmp_path, "car-1")) as process,
+        start("sub", "--node", control) as subscriber,
+    ):
         until(lambda: status_of(control)["subscriptions"] == 1)
         assert stop(process) == (0, "", "")
         out, err = subscriber.communicate(timeout=PATIENCE_S)
@@ -272,7 +275,7 @@ def test_fewer_events_than_were_wanted_are_a_failure(node: Path) -> None:
 
 def test_every_line_of_standard_input_is_an_event(node: Path) -> None:
     lines = [f"number={number} text='a b' flag=true" for number in range(500)]
-    with started("sub", "number is not null", "--node", node, "--count", "500", "--timeout", "30") as subscriber:
+    with start("sub", "number is not null", "--node", node, "--count", "500", "--timeout", "30") as subscriber:
         until(lambda: status_of(node)["subscriptions"] == 1)
         done = subprocess.run(
             [*COMMAND, "pub", "-", "--node", str(node)],
@@ -308,7 +311,7 @@ def test_a_named_subscription_is_taken_up_again_when_its_node_is_back(tmp_path: 
     control = tmp_path / "store.sock"
     with (
         running_node(config) as first,
-        started("sub", "--name", "logger", "--node", control, "--count", "2", "--timeout", "60") as reader,
+        start("sub", "--name", "logger", "--node", control, "--count", "2", "--timeout", "60") as reader,
     ):
         until(lambda: status_of(control)["subscriptions"] == 1)
         before = call("pub", "n=1", "--node", control).out.strip()
@@ -344,7 +347,7 @@ def test_whether_the_events_from_before_were_all_is_said_on_standard_error(
     with running_node(config):
         address = tmp_path / "store.sock"
         event = call("pub", "road=A1", "--node", address).out.strip()
-        with started("sub", "road = 'A1'", "--history", "--node", address) as subscriber:
+        with start("sub", "road = 'A1'", "--history", "--node", address) as subscriber:
             assert subscriber.stdout is not None
             assert subscriber.stderr is not None
             assert subscriber.stdout.readline().startswith(event)

@@ -15,7 +15,7 @@ from tests.patience import PATIENCE_S
 
 
 def pretend_installed(folder: Path) -> None:
-    """What pip leaves beside the modules of a package: the file that lists its entry points."""
+    """Write the file that lists the entry points of a package, as pip does."""
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir()

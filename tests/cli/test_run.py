@@ -13,7 +13,7 @@ from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.measures import METRIC_MEANINGS
 from carrycast.sim.scenario.scenario import load_scenario
 from tests.cli.console import EXAMPLES, QUICK, call, environment, spawn
-from tests.cli.nodes import started
+from tests.cli.nodes import start
 from tests.patience import PATIENCE_S
 
 # Smaller than written, so that each takes a second; all nodes and events stay in play.
@@ -152,7 +152,7 @@ LONG = ("--set", "duration_s=20000", "--set", "publish.0.to_s=20000", "--set", "
 
 @pytest.mark.parametrize("command", ["run", "show"])
 def test_an_interrupted_run_ends_in_one_line_that_says_how_to_go_on(command: str) -> None:
-    with started(command, QUICK, *LONG) as process:
+    with start(command, QUICK, *LONG) as process:
         assert process.stderr is not None
         told = process.stderr.readline()
         process.send_signal(signal.SIGINT)

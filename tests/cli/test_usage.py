@@ -1,4 +1,4 @@
-"""How commands end: 0 done, 1 the work failed, 2 wrong use, and one line that says why."""
+"""Exit statuses (0 done, 1 the work failed, 2 wrong use) and errors of one line."""
 
 import re
 import shutil

@@ -49,7 +49,7 @@ def connect_with_will(topic: str, retain: bool = False) -> bytes:
 )
 def test_a_client_without_a_user_has_no_right_by_default(tmp_path: Path, table: str) -> None:
     with broker(tmp_path, table) as node, Raw(node.port, connect("me")) as client:
-        assert client.connected()[1] == Reason.SUCCESS
+        assert client.read_connack()[1] == Reason.SUCCESS
         for topics in TOPICS:
             assert answer_to_subscribe(client, topics) == Reason.NOT_AUTHORIZED, topics
         for qos in (1, 2):
@@ -60,7 +60,7 @@ def test_a_client_without_a_user_has_no_right_by_default(tmp_path: Path, table: 
         assert node.drops("mqtt_not_allowed") == 5
         for retain in (False, True):
             with Raw(node.port, connect_with_will("sensors/1", retain)) as other:
-                assert other.connected()[1] == Reason.NOT_AUTHORIZED
+                assert other.read_connack()[1] == Reason.NOT_AUTHORIZED
         with Raw(node.port, connect("old", 4)) as old:
             assert old.expect(packet_type.CONNACK)[1] == b"\0\0"
             old.say(packet(0x82, b"\0\1", encode_string("#"), b"\1"))
@@ -75,8 +75,8 @@ def test_a_client_without_a_user_has_the_rights_that_are_granted_and_no_others(t
         Raw(node.port, connect("me")) as client,
         Raw(node.port, connect("s", user=("sensor", "s"))) as sensor,
     ):
-        client.connected()
-        sensor.connected()
+        client.read_connack()
+        sensor.read_connack()
         assert answer_to_publish(client, "public/1") == Reason.SUCCESS
         assert answer_to_publish(client, "sensors/1") == Reason.NOT_AUTHORIZED
         assert answer_to_subscribe(client, "news/#") == 1
@@ -88,14 +88,14 @@ def test_a_client_without_a_user_has_the_rights_that_are_granted_and_no_others(t
         assert answer_to_publish(sensor, "public/2") == Reason.NOT_AUTHORIZED
         assert answer_to_subscribe(sensor, "sensors/#") == 1
         with Raw(node.port, connect("x", user=("nobody", "x"))) as other:
-            assert other.connected()[1] == Reason.BAD_CREDENTIALS
+            assert other.read_connack()[1] == Reason.BAD_CREDENTIALS
         with Raw(node.port, connect_with_will("public/will")) as other:
-            assert other.connected()[1] == Reason.SUCCESS
+            assert other.read_connack()[1] == Reason.SUCCESS
 
 
 def test_where_there_are_no_users_a_name_gives_no_more_rights_than_none(tmp_path: Path) -> None:
     with broker(tmp_path, GRANTED) as node, Raw(node.port, connect("me", user=("root", "x"))) as client:
-        assert client.connected()[1] == Reason.SUCCESS
+        assert client.read_connack()[1] == Reason.SUCCESS
         assert answer_to_subscribe(client, "news/1") == 1
         assert answer_to_subscribe(client, "#") == Reason.NOT_AUTHORIZED
 
@@ -103,7 +103,7 @@ def test_where_there_are_no_users_a_name_gives_no_more_rights_than_none(tmp_path
 def test_what_anonymous_clients_are_counts_for_access_rules(tmp_path: Path) -> None:
     table = '[mqtt.anonymous]\nsubscribe = ["a"]\nattributes = {rank = "guest"}\n'
     with broker(tmp_path, table) as node, Raw(node.port, connect("me")) as client:
-        client.connected()
+        client.read_connack()
         assert answer_to_subscribe(client, "a") == 1
         node.run(lambda: node.node.publish({"topic": "a"}, b"secret", access="rank = 'major'"))
         node.run(lambda: node.node.publish({"topic": "a"}, b"open", access="rank = 'guest'"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.errors import UserError, WorkError
-from tests.gateway.world import Broker, broker, configured
+from tests.gateway.world import Broker, broker, make_config
 
 
 @pytest.mark.parametrize(
@@ -38,27 +38,27 @@ from tests.gateway.world import Broker, broker, configured
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, table: str, told: str) -> None:
     with pytest.raises(UserError) as refused:
-        configured(tmp_path, table)
+        make_config(tmp_path, table)
     message = str(refused.value)
     assert message.startswith(f"{tmp_path}/n1.toml: {told}"), message
     assert "\n" not in message
 
 
 def test_an_open_listener_is_said_to_be_wanted(tmp_path: Path) -> None:
-    configured(tmp_path, 'host = "0.0.0.0"\nanonymous = true')
-    configured(tmp_path, 'host = "0.0.0.0"\n[mqtt.anonymous]\nsubscribe = ["#"]')
-    configured(tmp_path, 'host = "::1"')
-    configured(tmp_path, 'host = "0.0.0.0"\n[mqtt.users.a]\npassword = "x"')
+    make_config(tmp_path, 'host = "0.0.0.0"\nanonymous = true')
+    make_config(tmp_path, 'host = "0.0.0.0"\n[mqtt.anonymous]\nsubscribe = ["#"]')
+    make_config(tmp_path, 'host = "::1"')
+    make_config(tmp_path, 'host = "0.0.0.0"\n[mqtt.users.a]\npassword = "x"')
 
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     with broker(tmp_path) as node, pytest.raises(WorkError, match="cannot listen for MQTT on 127"):
-        Broker(configured(tmp_path, f"port = {node.port}", name="n2"))
+        Broker(make_config(tmp_path, f"port = {node.port}", name="n2"))
 
 
 def test_a_level_that_the_protocol_cannot_keep_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"mqtt\.level: flooding does not keep on disk what is published"):
-        Broker(configured(tmp_path, 'level = "stored"', 'name = "flooding"'))
+        Broker(make_config(tmp_path, 'level = "stored"', 'name = "flooding"'))
 
 
 def test_a_node_without_the_table_loads_nothing_of_mqtt(tmp_path: Path) -> None:

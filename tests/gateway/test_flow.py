@@ -23,7 +23,7 @@ def ping(client: Raw) -> None:
 
 def test_a_publication_of_qos_2_counts_until_it_is_complete(tmp_path: Path) -> None:
     with broker(tmp_path, MOST) as node, Raw(node.port, connect("me")) as client:
-        assert client.connected()[2]["receive_maximum"] == 3
+        assert client.read_connack()[2]["receive_maximum"] == 3
         for id in (1, 2, 3):
             client.say(publish("a", b"x", 2, id))
             client.expect(packet_type.PUBREC)
@@ -44,7 +44,7 @@ def test_a_publication_of_qos_2_counts_until_it_is_complete(tmp_path: Path) -> N
 def test_a_publication_that_is_refused_counts_no_longer(tmp_path: Path) -> None:
     table = f'{MOST}\n[mqtt.anonymous]\npublish = ["a"]\n'
     with broker(tmp_path, table) as node, Raw(node.port, connect("me")) as client:
-        client.connected()
+        client.read_connack()
         for id in range(1, 11):
             client.say(publish("b", b"x", 2, id))
             assert client.expect(packet_type.PUBREC)[1][2:] == bytes((Reason.NOT_AUTHORIZED,))
@@ -57,12 +57,12 @@ def test_what_was_published_before_counts_no_more_over_a_new_connection(tmp_path
     hello = connect("me", clean=False, properties=KEPT)
     with broker(tmp_path, MOST) as node:
         with Raw(node.port, hello) as client:
-            client.connected()
+            client.read_connack()
             for id in (1, 2, 3):
                 client.say(publish("a", b"x", 2, id))
                 client.expect(packet_type.PUBREC)
         with Raw(node.port, hello) as client:
-            assert client.connected()[0]
+            assert client.read_connack()[0]
             for id in (4, 5, 6):
                 client.say(publish("a", b"x", 2, id))
                 client.expect(packet_type.PUBREC)
@@ -74,7 +74,7 @@ def test_what_was_published_before_counts_no_more_over_a_new_connection(tmp_path
                 client.say(publish("a", b"x", 2, id))
                 client.expect(packet_type.PUBREC)
         with Raw(node.port, hello) as client:
-            client.connected()
+            client.read_connack()
             for id in (7, 8, 9):
                 client.say(publish("a", b"x", 2, id, again=True))
                 client.expect(packet_type.PUBREC)
@@ -84,11 +84,11 @@ def test_what_was_published_before_counts_no_more_over_a_new_connection(tmp_path
 
 def test_a_message_of_qos_2_to_a_client_counts_until_it_is_complete(tmp_path: Path) -> None:
     with broker(tmp_path) as node, Raw(node.port, connect("me", properties={"receive_maximum": 2})) as client:
-        client.connected()
+        client.read_connack()
         client.say(subscribe("a", 2))
         client.expect(packet_type.SUBACK)
         with Raw(node.port, connect("writer")) as writer:
-            writer.connected()
+            writer.read_connack()
             for id in range(1, 6):
                 writer.say(publish("a", b"%d" % id, 2, id))
                 writer.expect(packet_type.PUBREC)
@@ -115,7 +115,7 @@ def test_a_subscription_without_a_topic_is_refused_with_its_reason_and_logged(
 ) -> None:
     with broker(tmp_path) as node, caplog.at_level(logging.WARNING, "carrycast.node"):
         with Raw(node.port, connect("me")) as client:
-            client.connected()
+            client.read_connack()
             for _ in range(2):
                 client.say(subscribe(topics))
                 body = client.expect(packet_type.SUBACK)[1]
@@ -138,7 +138,7 @@ def test_a_publication_with_too_many_user_properties_is_answered(tmp_path: Path)
         return packet(0x30 | qos << 1, encode_string("a"), id.to_bytes(2, "big") if qos else b"", properties, b"x")
 
     with broker(tmp_path) as node, Raw(node.port, connect("me")) as client:
-        client.connected()
+        client.read_connack()
         client.say(said(1, 1, MAX_USER_PROPERTIES))
         assert client.expect(packet_type.PUBACK)[1] == b"\0\1"
         for count in (MAX_USER_PROPERTIES + 1, 10 * MAX_USER_PROPERTIES):

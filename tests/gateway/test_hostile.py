@@ -36,7 +36,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def serves(node: Broker) -> None:
     """The node is well: a client comes in, publishes and gets what it wants."""
     with Raw(node.port, connect("well")) as client:
-        assert client.connected()[1] == 0
+        assert client.read_connack()[1] == 0
         client.say(subscribe("well", 1))
         client.expect(packet_type.SUBACK)
         client.say(publish("well", b"x", 1, 1))
@@ -46,7 +46,7 @@ def serves(node: Broker) -> None:
 def first(node: Broker, *packets: bytes) -> int | None:
     """The reason with which a client that is let in and says this is disconnected."""
     with Raw(node.port, connect("guest"), *packets) as client:
-        assert client.connected()[1] == 0
+        assert client.read_connack()[1] == 0
         return client.end()
 
 
@@ -97,7 +97,7 @@ def test_who_does_not_introduce_itself_is_shown_out(node: Broker, said: bytes, a
 
 def test_a_client_without_a_name_gets_one(node: Broker) -> None:
     with Raw(node.port, connect("")) as client:
-        _, reason, properties = client.connected()
+        _, reason, properties = client.read_connack()
         assert (reason, properties["receive_maximum"], properties["maximum_packet_size"]) == (0, 5, 20_000)
         assert properties["assigned_client_identifier"].startswith("auto-")
 
@@ -111,7 +111,7 @@ def test_half_packets_and_silence_end_a_connection(node: Broker) -> None:
         Raw(node.port, connect("idle", keep_alive_s=0)) as idle,
     ):
         for one in (slow, still, idle):
-            one.connected()
+            one.read_connack()
         slow.say(publish("a", b"x" * 100)[:50])
         assert silent.hear() is None
         assert half.hear() is None
@@ -137,13 +137,13 @@ def test_more_clients_than_are_served_are_refused_and_room_is_used_again(node: B
         reasons = []
         for number in range(72):
             clients.append(Raw(node.port, connect(f"many-{number}")))
-            reasons.append(clients[-1].connected()[1])
+            reasons.append(clients[-1].read_connack()[1])
         assert reasons == [0] * 70 + [Reason.QUOTA_EXCEEDED] * 2
         with Raw(node.port, connect("old", 4)) as old:
             assert old.expect(packet_type.CONNACK)[1] == b"\x00\x03"
         # Who is there already may come back.
         clients.append(Raw(node.port, connect("many-0")))
-        assert clients[-1].connected()[1] == 0
+        assert clients[-1].read_connack()[1] == 0
     finally:
         for client in clients:
             client.close()
@@ -153,7 +153,7 @@ def test_more_clients_than_are_served_are_refused_and_room_is_used_again(node: B
 
 def test_a_list_of_wishes_is_bounded_and_each_is_answered(node: Broker) -> None:
     with Raw(node.port, connect("greedy")) as client:
-        client.connected()
+        client.read_connack()
         wishes = b"".join(encode_string(f"many/{number}") + b"\0" for number in range(20))
         before = node.subscriptions
         client.say(packet(0x82, ID, b"\0", wishes))
@@ -171,7 +171,7 @@ def test_a_list_of_wishes_is_bounded_and_each_is_answered(node: Broker) -> None:
 
 def test_deep_and_wide_json_is_carried_and_bounded(node: Broker) -> None:
     with Raw(node.port, connect("json")) as client:
-        client.connected()
+        client.read_connack()
         client.say(subscribe("json", 0))
         client.expect(packet_type.SUBACK)
         dropped = node.drops("mqtt_attributes")
@@ -194,12 +194,12 @@ def test_a_client_that_does_not_read_loses_messages_by_name_and_nobody_else_does
     with Raw(node.port, connect("slow")) as slow, Raw(node.port, connect("quick")) as quick:
         slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         for one in (slow, quick):
-            one.connected()
+            one.read_connack()
             one.say(subscribe("flood", 0), subscribe("flood/once", 1, 2))
             one.expect(packet_type.SUBACK)
             one.expect(packet_type.SUBACK)
         with Raw(node.port, connect("writer")) as writer:
-            writer.connected()
+            writer.read_connack()
             for _ in range(4 * MAX_UNREAD_BYTES // len(payload)):
                 writer.say(publish("flood", payload))
                 assert quick.message()[1] == payload
@@ -215,7 +215,7 @@ def test_a_client_that_is_shown_out_and_reads_on_troubles_nobody(node: Broker) -
     with Raw(node.port, connect("slow")) as slow, Raw(node.port, connect("writer")) as writer:
         slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         for one in (slow, writer):
-            one.connected()
+            one.read_connack()
         slow.say(subscribe("flood"))
         slow.expect(packet_type.SUBACK)
         for _ in range(100):
@@ -230,7 +230,7 @@ def test_a_client_that_is_shown_out_and_reads_on_troubles_nobody(node: Broker) -
 
 def test_a_publisher_that_does_not_read_its_answers_is_read_no_further(node: Broker) -> None:
     with Raw(node.port, connect("deaf")) as deaf:
-        deaf.connected()
+        deaf.read_connack()
         # Else the system may take all answers in its place, as much as it has room.
         deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.socket.settimeout(0.3)

@@ -11,7 +11,7 @@ import pytest
 from carrycast.node.gateways.mqtt import properties as packet_type
 from carrycast.node.gateways.mqtt.fields import FieldReader
 from carrycast.node.gateways.mqtt.properties import decode_properties
-from tests.cli.nodes import started
+from tests.cli.nodes import start
 from tests.gateway.world import CONFIG, EPIDEMIC, Raw, connect, packet, publish, subscribe
 
 pytestmark = pytest.mark.live
@@ -35,7 +35,7 @@ class Lasting(threading.Thread):
                     self._port(), connect(self.name, clean=False, properties={"session_expiry_interval_s": 900})
                 ) as client:
                     client.socket.settimeout(1.0)
-                    client.connected()
+                    client.read_connack()
                     self.begin(client)
                     while not self.ended.is_set() and (heard := client.hear()) is not None:
                         self.on_packet(client, *heard)
@@ -128,7 +128,7 @@ def test_each_message_of_qos_2_arrives_once_however_often_the_node_is_killed(tmp
     writer, reader = Writer(lambda: ports[-1], count), Reader(lambda: ports[-1], count)
     writer.deadline_s = reader.deadline_s = time.monotonic() + LIMIT_S + 15 * kills
     for turn in range(kills + 1):
-        with started("node", file) as node:
+        with start("node", file) as node:
             assert node.stderr is not None
             told = node.stderr.readline()
             ports.append(int(told.partition("MQTT at ")[2].partition(";")[0].rpartition(":")[2]))

@@ -12,7 +12,7 @@ from carrycast.node.gateways.mqtt.fields import FieldReader
 from carrycast.node.gateways.mqtt.properties import decode_properties, encode_properties
 from carrycast.node.node import LiveNode
 from tests.cli.console import call
-from tests.gateway.world import Raw, configured, connect, encode_string, packet, publish, subscribe
+from tests.gateway.world import Raw, connect, encode_string, make_config, packet, publish, subscribe
 from tests.live.keyed import Operator
 
 FLOODING = 'name = "flooding"'
@@ -26,14 +26,14 @@ def port(node: LiveNode) -> int:
 
 def write(port: int, topic: str, payload: bytes, retain: bool = False) -> None:
     with Raw(port, connect("writer")) as client:
-        client.connected()
+        client.read_connack()
         client.say(publish(topic, payload, 1, 1, retain=retain))
         client.expect(packet_type.PUBACK)
 
 
 def reader(port: int, topics: str) -> Raw:
     client = Raw(port, connect("reader"))
-    client.connected()
+    client.read_connack()
     client.say(subscribe(topics, 1))
     client.expect(packet_type.SUBACK)
     return client
@@ -42,7 +42,7 @@ def reader(port: int, topics: str) -> Raw:
 @pytest.mark.parametrize("protocol", [FLOODING, EPIDEMIC, TREE])
 def test_clients_of_two_nodes_hear_each_other(tmp_path: Path, protocol: str) -> None:
     async def story() -> None:
-        configs = [configured(tmp_path, protocol=protocol, name=name) for name in ("n1", "n2")]
+        configs = [make_config(tmp_path, protocol=protocol, name=name) for name in ("n1", "n2")]
         async with LoopbackNetwork(configs) as network:
             network.line()
             await network.wait_until_discovered()
@@ -64,7 +64,7 @@ def test_clients_of_nodes_with_keys_hear_each_other(tmp_path: Path) -> None:
         for words in (("new", "n1.key"), ("new", "n2.key"), ("network", "net.key")):
             assert call("keys", words[0], str(tmp_path / words[1])).status == 0
         keys = '[keys]\nidentity = "{}.key"\nnetwork = "net.key"'
-        configs = [configured(tmp_path, keys.format(name), EPIDEMIC, name) for name in ("n1", "n2")]
+        configs = [make_config(tmp_path, keys.format(name), EPIDEMIC, name) for name in ("n1", "n2")]
         async with LoopbackNetwork(configs) as network:
             network.line()
             await network.wait_until_discovered()
@@ -82,7 +82,7 @@ def test_clients_of_nodes_with_keys_hear_each_other(tmp_path: Path) -> None:
 
 def test_what_is_retained_elsewhere_is_there_when_the_nodes_have_met(tmp_path: Path) -> None:
     async def story() -> None:
-        configs = [configured(tmp_path, protocol=EPIDEMIC, name=name) for name in ("n1", "n2")]
+        configs = [make_config(tmp_path, protocol=EPIDEMIC, name=name) for name in ("n1", "n2")]
         async with LoopbackNetwork(configs) as network:
             one, two = (network.nodes[config.node] for config in configs)
             await asyncio.to_thread(write, port(one), "r/old", b"1", True)
@@ -106,8 +106,8 @@ def test_a_node_that_comes_late_is_told_what_others_retain(tmp_path: Path, proto
         # Over a tree, whoever is to answer for what was before says that it keeps it.
         top = 'keeps = ["mqtt.retain"]' if protocol == TREE else ""
         configs = [
-            configured(tmp_path, protocol=protocol, name="n1", top=top),
-            configured(tmp_path, protocol=protocol, name="n2"),
+            make_config(tmp_path, protocol=protocol, name="n1", top=top),
+            make_config(tmp_path, protocol=protocol, name="n2"),
         ]
         async with LoopbackNetwork(configs) as network:
             one, two = (network.nodes[config.node] for config in configs)
@@ -135,7 +135,7 @@ def test_a_node_whose_certificate_allows_little_serves_what_it_allows(tmp_path: 
 
     async def story() -> None:
         config = Operator().keyed(
-            configured(tmp_path, protocol=EPIDEMIC, name="n1"), subscribe="topic matches 'cars/#'"
+            make_config(tmp_path, protocol=EPIDEMIC, name="n1"), subscribe="topic matches 'cars/#'"
         )
         async with LiveNode(config) as node:
             await asyncio.to_thread(write, port(node), "cars/a", b"1", True)
@@ -151,7 +151,7 @@ def test_what_waits_for_a_client_of_another_node_expires_from_its_arrival(tmp_pa
 
     def client(port: int) -> Raw:
         found = Raw(port, connect("me", clean=False, properties={"session_expiry_interval_s": 100}))
-        found.connected()
+        found.read_connack()
         return found
 
     def ask(port: int) -> None:
@@ -161,7 +161,7 @@ def test_what_waits_for_a_client_of_another_node_expires_from_its_arrival(tmp_pa
 
     def tell(port: int) -> None:
         with Raw(port, connect("writer")) as one:
-            one.connected()
+            one.read_connack()
             one.say(
                 packet(0x32, encode_string("a"), b"\0\1", encode_properties({"message_expiry_interval_s": 100}), b"x")
             )
@@ -177,7 +177,7 @@ def test_what_waits_for_a_client_of_another_node_expires_from_its_arrival(tmp_pa
             return expiry_s
 
     async def story() -> None:
-        configs = [configured(tmp_path, protocol=EPIDEMIC, name=name) for name in ("n1", "n2")]
+        configs = [make_config(tmp_path, protocol=EPIDEMIC, name=name) for name in ("n1", "n2")]
         async with LoopbackNetwork(configs) as network:
             network.line()
             await network.wait_until_discovered()

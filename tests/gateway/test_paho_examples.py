@@ -1,4 +1,4 @@
-"""What the examples of paho-mqtt do, told anew and against a node: loops of one's own, calls with answers, sessions."""
+"""The examples of paho-mqtt, rewritten for a node: event loops, request/response, sessions."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What MQTT clients are told when nothing more can be stored, and how long a message is kept."""
+"""The reason codes for MQTT clients when the node cannot store more, and the lease of their messages."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ SMALL = f"{EPIDEMIC}\nlog_bytes = {1 << 20}\nmax_lease_s = 60.0"
 
 
 def kept(made: Broker) -> int:
-    """How many events the node keeps that it acknowledged as stored."""
+    """Return the number of events that the node keeps after it acknowledged them as stored."""
     with client(made.control) as one:
         return one.status().retention["stored"].kept
 
@@ -30,7 +30,7 @@ def published(raw: Raw, id: int, payload: bytes, **properties: int) -> int:
 def test_a_message_that_cannot_be_stored_is_refused_with_the_reason(tmp_path: Path) -> None:
     """G-17"""
     with broker(tmp_path, protocol=SMALL) as made, Raw(made.port, connect("sensor")) as raw:
-        raw.connected()
+        raw.read_connack()
         codes = [published(raw, id, bytes(20_000)) for id in range(1, 40)]
         stored = codes.index(Reason.QUOTA_EXCEEDED)
         assert set(codes[:stored]) == {0}
@@ -43,6 +43,6 @@ def test_a_message_that_cannot_be_stored_is_refused_with_the_reason(tmp_path: Pa
 def test_an_expiry_that_is_longer_than_events_are_kept_is_cut(tmp_path: Path) -> None:
     """G-17"""
     with broker(tmp_path, protocol=SMALL) as made, Raw(made.port, connect("sensor")) as raw:
-        raw.connected()
+        raw.read_connack()
         assert published(raw, 1, b"x", message_expiry_interval_s=86_400) == 0
         assert kept(made) == 1

@@ -16,22 +16,22 @@ from tests.gateway.world import EPIDEMIC, Raw, broker, connect, packet, publish,
 LASTING = {"session_expiry_interval_s": 1000}
 
 
-def lasting(port: int, id: str = "me", **options: object) -> tuple[Raw, bool]:
+def connect_persistent(port: int, id: str = "me", **options: object) -> tuple[Raw, bool]:
     """A client that comes back to its session, and whether there was one."""
     client = Raw(port, connect(id, clean=False, properties={**LASTING, **options}))
-    present, reason, _ = client.connected()
+    present, reason, _ = client.read_connack()
     assert reason == 0
     return client, present
 
 
 def test_a_message_of_qos_1_comes_again_over_a_crash_until_it_is_acknowledged(tmp_path: Path) -> None:
     with broker(tmp_path) as node:
-        client, present = lasting(node.port)
+        client, present = connect_persistent(node.port)
         assert not present
         client.say(subscribe("a/#", qos=1))
         client.expect(packet_type.SUBACK)
         with Raw(node.port, connect("writer")) as writer:
-            writer.connected()
+            writer.read_connack()
             writer.say(publish("a/1", b"one", 1, 10), publish("a/2", b"two", 1, 11))
             for _ in range(2):
                 writer.expect(packet_type.PUBACK)
@@ -43,7 +43,7 @@ def test_a_message_of_qos_1_comes_again_over_a_crash_until_it_is_acknowledged(tm
         client.expect(packet_type.PINGRESP)
         until(lambda: node.run(lambda: node.node.status().waiting["clients"]) == 1)
         node.restart()
-        client, present = lasting(node.port)
+        client, present = connect_persistent(node.port)
         assert present
         got = client.message()
         assert (got[0], got[1], got[4]) == ("a/2", b"two", True)
@@ -52,11 +52,11 @@ def test_a_message_of_qos_1_comes_again_over_a_crash_until_it_is_acknowledged(tm
 
 def test_qos_2_to_a_client_is_once_over_connections_and_crashes(tmp_path: Path) -> None:
     with broker(tmp_path) as node:
-        client, _ = lasting(node.port)
+        client, _ = connect_persistent(node.port)
         client.say(subscribe("a", qos=2))
         client.expect(packet_type.SUBACK)
         with Raw(node.port, connect("writer")) as writer:
-            writer.connected()
+            writer.read_connack()
             for id in (1, 2, 3):
                 writer.say(publish("a", str(id).encode(), 2, id))
                 writer.expect(packet_type.PUBREC)
@@ -75,12 +75,12 @@ def test_qos_2_to_a_client_is_once_over_connections_and_crashes(tmp_path: Path) 
         for crash in (False, True):
             if crash:
                 node.restart()
-            client, present = lasting(node.port)
+            client, present = connect_persistent(node.port)
             assert present
             assert client.expect(packet_type.PUBREL)[1] == ids[1].to_bytes(2, "big")
             assert client.message() == ("a", b"3", 2, ids[2], True)
             client.close()
-        client, _ = lasting(node.port)
+        client, _ = connect_persistent(node.port)
         client.expect(packet_type.PUBREL)
         client.ack(packet_type.PUBCOMP, ids[1])
         client.ack(packet_type.PUBREC, client.message()[3])
@@ -90,7 +90,7 @@ def test_qos_2_to_a_client_is_once_over_connections_and_crashes(tmp_path: Path) 
         client.expect(packet_type.PINGRESP)
         client.close()
         node.restart(crash=False)
-        client, _ = lasting(node.port)
+        client, _ = connect_persistent(node.port)
         client.say(packet(0xC0))
         client.expect(packet_type.PINGRESP)
         client.close()
@@ -98,19 +98,19 @@ def test_qos_2_to_a_client_is_once_over_connections_and_crashes(tmp_path: Path) 
 
 def test_qos_2_from_a_client_is_published_once_over_connections_and_crashes(tmp_path: Path) -> None:
     with broker(tmp_path) as node:
-        reader, _ = lasting(node.port, "reader")
+        reader, _ = connect_persistent(node.port, "reader")
         reader.say(subscribe("a", qos=1))
         reader.expect(packet_type.SUBACK)
-        client, _ = lasting(node.port)
+        client, _ = connect_persistent(node.port)
         client.say(publish("a", b"x", 2, 7))
         client.expect(packet_type.PUBREC)
         client.close()
-        client, present = lasting(node.port)
+        client, present = connect_persistent(node.port)
         assert present
         client.say(publish("a", b"x", 2, 7, again=True))
         client.expect(packet_type.PUBREC)
         node.restart()
-        client, present = lasting(node.port)
+        client, present = connect_persistent(node.port)
         assert present
         client.say(publish("a", b"x", 2, 7, again=True))
         client.expect(packet_type.PUBREC)
@@ -119,7 +119,7 @@ def test_qos_2_from_a_client_is_published_once_over_connections_and_crashes(tmp_
         # The id is free again: another message may have it.
         client.say(publish("a", b"y", 2, 7))
         client.expect(packet_type.PUBREC)
-        reader, _ = lasting(node.port, "reader")
+        reader, _ = connect_persistent(node.port, "reader")
         assert [reader.message()[1] for _ in range(2)] == [b"x", b"y"]
         client.ack(packet_type.PUBREL, 9)
         assert client.expect(packet_type.PUBCOMP)[1] == b"\x00\x09" + bytes((Reason.PACKET_ID_NOT_FOUND,))
@@ -131,28 +131,28 @@ def test_a_session_ends_when_its_time_is_over_or_when_its_client_says_so(tmp_pat
     with broker(tmp_path) as node:
         standing = node.subscriptions
         client = Raw(node.port, connect("brief", clean=False, properties={"session_expiry_interval_s": 1}))
-        client.connected()
+        client.read_connack()
         client.say(subscribe("a", qos=1))
         client.expect(packet_type.SUBACK)
         assert node.subscriptions == standing + 1
         client.close()
         until(lambda: node.subscriptions == standing)
-        client, _ = lasting(node.port)
+        client, _ = connect_persistent(node.port)
         client.say(subscribe("a", qos=1))
         client.expect(packet_type.SUBACK)
         # DISCONNECT with a session expiry of 0.
         client.say(packet(0xE0, b"\x00\x05\x11\0\0\0\0"))
         until(lambda: node.subscriptions == standing)
-        _, present = lasting(node.port)
+        _, present = connect_persistent(node.port)
         assert not present
 
 
 def test_a_second_connection_takes_a_session_over(tmp_path: Path) -> None:
     with broker(tmp_path) as node:
-        first, _ = lasting(node.port)
+        first, _ = connect_persistent(node.port)
         first.say(subscribe("a", qos=1))
         first.expect(packet_type.SUBACK)
-        second, present = lasting(node.port)
+        second, present = connect_persistent(node.port)
         assert present
         assert first.end() == Reason.TAKEN_OVER
         second.say(publish("a", b"x", 1, 1))
@@ -163,11 +163,11 @@ def test_a_second_connection_takes_a_session_over(tmp_path: Path) -> None:
 
 def test_no_more_is_on_its_way_than_a_client_takes(tmp_path: Path) -> None:
     with broker(tmp_path) as node:
-        client, _ = lasting(node.port, receive_maximum=3)
+        client, _ = connect_persistent(node.port, receive_maximum=3)
         client.say(subscribe("a", qos=1))
         client.expect(packet_type.SUBACK)
         with Raw(node.port, connect("writer")) as writer:
-            writer.connected()
+            writer.read_connack()
             for id in range(1, 11):
                 writer.say(publish("a", str(id).encode(), 1, id))
                 writer.expect(packet_type.PUBACK)
@@ -186,13 +186,13 @@ def test_no_more_is_on_its_way_than_a_client_takes(tmp_path: Path) -> None:
 
 def test_a_node_that_stops_says_so_and_publishes_no_will(tmp_path: Path) -> None:
     with broker(tmp_path) as node:
-        client, _ = lasting(node.port)
+        client, _ = connect_persistent(node.port)
         client.say(subscribe("a", qos=1))
         client.expect(packet_type.SUBACK)
         node.restart(crash=False)
         assert client.end() == Reason.SHUTTING_DOWN
         client.close()
-        client, present = lasting(node.port)
+        client, present = connect_persistent(node.port)
         assert present
         client.close()
 
@@ -201,15 +201,15 @@ def test_a_node_stops_while_sessions_end_and_groups_lose_members(tmp_path: Path)
     """A session that was kept and is to end with this connection, in a group with others."""
     with broker(tmp_path) as node:
         standing = node.subscriptions
-        client, _ = lasting(node.port)
+        client, _ = connect_persistent(node.port)
         client.say(subscribe("a", qos=1), subscribe("$share/g/a", qos=1, id=2))
         for _ in range(2):
             client.expect(packet_type.SUBACK)
         client.close()
         client = Raw(node.port, connect("me", clean=False, properties={"session_expiry_interval_s": 0}))
-        assert client.connected()[0]
+        assert client.read_connack()[0]
         other = Raw(node.port, connect("other"), subscribe("$share/g/a", qos=1))
-        other.connected()
+        other.read_connack()
         other.expect(packet_type.SUBACK)
         node.restart(crash=False)
         assert (client.end(), other.end()) == (Reason.SHUTTING_DOWN, Reason.SHUTTING_DOWN)
@@ -221,22 +221,22 @@ def test_a_node_stops_while_sessions_end_and_groups_lose_members(tmp_path: Path)
 def test_sessions_that_are_kept_are_bounded_and_hold_up_nobody_who_keeps_none(tmp_path: Path) -> None:
     with broker(tmp_path, "max_sessions = 2\nmax_retained = 0") as node:
         for name in ("one", "two"):
-            lasting(node.port, name)[0].close()
+            connect_persistent(node.port, name)[0].close()
         until(lambda: node.run(lambda: node.node.gateways["mqtt"]._sessions.clients) == 0)  # type: ignore[attr-defined]
         with Raw(node.port, connect("three", clean=False, properties=LASTING)) as third:
-            assert third.connected()[1] == Reason.QUOTA_EXCEEDED
+            assert third.read_connack()[1] == Reason.QUOTA_EXCEEDED
         with Raw(node.port, connect("four")) as plain:
-            _, reason, told = plain.connected()
+            _, reason, told = plain.read_connack()
             assert (reason, told["retain_available"]) == (0, 0)
             plain.say(publish("a", b"x", retain=True))
             assert plain.end() == Reason.RETAIN_NOT_SUPPORTED
-        assert lasting(node.port, "two")[1]
+        assert connect_persistent(node.port, "two")[1]
 
 
 def test_what_is_longer_than_a_client_takes_is_left_out_by_name(tmp_path: Path) -> None:
     with broker(tmp_path) as node:
         client = Raw(node.port, connect("small", properties={"maximum_packet_size": 100}))
-        client.connected()
+        client.read_connack()
         client.say(subscribe("a", qos=1))
         client.expect(packet_type.SUBACK)
         client.say(publish("a", b"x" * 200, 1, 1), publish("a", b"short", 1, 2))
@@ -248,12 +248,12 @@ def test_what_is_longer_than_a_client_takes_is_left_out_by_name(tmp_path: Path) 
 
 def test_a_group_hands_on_what_a_member_that_left_has_not_acknowledged(tmp_path: Path) -> None:
     with broker(tmp_path) as node:
-        members = [lasting(node.port, name)[0] for name in ("one", "two")]
+        members = [connect_persistent(node.port, name)[0] for name in ("one", "two")]
         for member in members:
             member.say(subscribe("$share/g/a", qos=1))
             member.expect(packet_type.SUBACK)
         with Raw(node.port, connect("writer")) as writer:
-            writer.connected()
+            writer.read_connack()
             for id in range(1, 5):
                 writer.say(publish("a", str(id).encode(), 1, id))
                 writer.expect(packet_type.PUBACK)
@@ -267,7 +267,7 @@ def test_a_group_hands_on_what_a_member_that_left_has_not_acknowledged(tmp_path:
         # Nobody is there: what comes waits for whoever is back first, over a restart.
         time.sleep(0.1)
         node.restart()
-        back, present = lasting(node.port, "two")
+        back, present = connect_persistent(node.port, "two")
         assert present
         assert sorted(back.message()[1] for _ in range(4)) == [b"1", b"2", b"3", b"4"]
         back.close()
@@ -275,12 +275,12 @@ def test_a_group_hands_on_what_a_member_that_left_has_not_acknowledged(tmp_path:
 
 def test_a_message_of_qos_2_that_a_group_gave_to_one_goes_to_no_other(tmp_path: Path) -> None:
     with broker(tmp_path) as node:
-        members = {name: lasting(node.port, name)[0] for name in ("one", "two")}
+        members = {name: connect_persistent(node.port, name)[0] for name in ("one", "two")}
         for member in members.values():
             member.say(subscribe("$share/g/a", qos=2))
             member.expect(packet_type.SUBACK)
         with Raw(node.port, connect("writer")) as writer:
-            writer.connected()
+            writer.read_connack()
             for id in (1, 2):
                 writer.say(publish("a", str(id).encode(), 2, id))
                 writer.expect(packet_type.PUBREC)
@@ -292,7 +292,7 @@ def test_a_message_of_qos_2_that_a_group_gave_to_one_goes_to_no_other(tmp_path: 
                 node.restart()
             # Whoever comes first gets its own, and nothing of the other's.
             for name in ("two", "one"):
-                members[name], present = lasting(node.port, name)
+                members[name], present = connect_persistent(node.port, name)
                 assert present
                 assert members[name].message() == (*got[name][:4], True)
                 members[name].say(packet(0xC0))
@@ -304,7 +304,7 @@ def test_a_message_of_qos_2_that_a_group_gave_to_one_goes_to_no_other(tmp_path: 
 def test_questions_for_retained_messages_are_bounded_and_those_that_are_not_asked_are_counted(tmp_path: Path) -> None:
     """A node without neighbors keeps each question open; the 65th is not asked, and its subscriber is served."""
     with broker(tmp_path, protocol='name = "epidemic"') as node, Raw(node.port, connect("reader")) as reader:
-        reader.connected()
+        reader.read_connack()
         reader.say(b"".join(subscribe(f"r/{id}", id=id) for id in range(1, 71)))
         for _ in range(70):
             reader.expect(packet_type.SUBACK)
@@ -314,14 +314,14 @@ def test_questions_for_retained_messages_are_bounded_and_those_that_are_not_aske
 def test_retained_messages_outlive_a_crash_and_the_oldest_make_room(tmp_path: Path) -> None:
     with broker(tmp_path, "max_retained = 3", protocol='name = "flooding"') as node:
         with Raw(node.port, connect("writer")) as writer:
-            writer.connected()
+            writer.read_connack()
             for id, topic in enumerate(("a", "b", "c", "c", "d"), start=1):
                 writer.say(publish(f"r/{topic}", str(id).encode(), 1, id, retain=True))
                 writer.expect(packet_type.PUBACK)
         assert node.drops("mqtt_retained_full") == 1
         node.restart()
         with Raw(node.port, connect("reader")) as reader:
-            reader.connected()
+            reader.read_connack()
             reader.say(subscribe("r/#"))
             reader.expect(packet_type.SUBACK)
             got = {reader.message()[:2] for _ in range(3)}
@@ -333,7 +333,7 @@ def test_retained_messages_outlive_a_crash_and_the_oldest_make_room(tmp_path: Pa
 )
 def test_protocols_that_keep_nothing_are_served_too(tmp_path: Path, protocol: str) -> None:
     with broker(tmp_path, protocol=protocol) as node, Raw(node.port, connect("me")) as client:
-        client.connected()
+        client.read_connack()
         client.say(subscribe("a", qos=2))
         client.expect(packet_type.SUBACK)
         client.say(publish("a", b"x", 2, 1))
@@ -356,18 +356,18 @@ password = "p"
     with broker(tmp_path, users) as node:
         for user in (None, ("sensor", "wrong"), ("nobody", "s"), ("sensor", "")):
             with Raw(node.port, connect("x", user=user)) as client:
-                assert client.connected()[1] == Reason.BAD_CREDENTIALS
+                assert client.read_connack()[1] == Reason.BAD_CREDENTIALS
         assert node.drops("mqtt_credentials") == 4
         with Raw(node.port, connect("old", 4, user=("sensor", "wrong"))) as client:
             assert client.expect(packet_type.CONNACK)[1] == b"\x00\x04"
         readers = {}
         for name, password in (("major", "m"), ("private", "p")):
             readers[name] = Raw(node.port, connect(name, user=(name, password)))
-            readers[name].connected()
+            readers[name].read_connack()
             readers[name].say(subscribe("sensors/#", 1))
             readers[name].expect(packet_type.SUBACK)
         with Raw(node.port, connect("s", user=("sensor", "s"))) as sensor:
-            sensor.connected()
+            sensor.read_connack()
             sensor.say(subscribe("sensors/#"))
             assert sensor.expect(packet_type.SUBACK)[1][-1] == Reason.NOT_AUTHORIZED
             sensor.say(publish("other", b"x", 1, 1))
@@ -381,7 +381,7 @@ password = "p"
         assert readers["major"].message()[1] == b"secret"
         assert readers["private"].message()[1] == b"open"
         with Raw(node.port, connect("major", user=("private", "p"))) as thief:
-            assert thief.connected()[1] == Reason.NOT_AUTHORIZED
+            assert thief.read_connack()[1] == Reason.NOT_AUTHORIZED
         for reader in readers.values():
             reader.close()
 
@@ -396,7 +396,7 @@ def test_a_client_is_told_that_the_certificate_of_the_node_has_ended(
     certify(tmp_path / "n1.key.pub", tmp_path / "operator.key", tmp_path / "n1.cert", "n1", days=1)
     keys = '[keys]\nidentity = "n1.key"\ncertificate = "n1.cert"\noperator = "operator.key.pub"\n'
     with broker(tmp_path, protocol=f"{EPIDEMIC}\n{keys}") as node, Raw(node.port, connect("x")) as client:
-        client.connected()
+        client.read_connack()
         client.say(publish("a", b"x", 1, 1))
         assert client.expect(packet_type.PUBACK)[1][:2] == b"\x00\x01"
         real = time.time
@@ -411,7 +411,7 @@ def test_a_session_in_the_store_that_cannot_be_read_is_forgotten_and_logged_and_
 ) -> None:
     with broker(tmp_path) as node:
         for id in ("me", "you"):
-            lasting(node.port, id)[0].close()
+            connect_persistent(node.port, id)[0].close()
         owner = node.node.node
     store = NodeStore(tmp_path / "n1.db", owner)
     store.application("gateway mqtt").put(b"sme", b"\xc1 is no MessagePack")
@@ -424,6 +424,6 @@ def test_a_session_in_the_store_that_cannot_be_read_is_forgotten_and_logged_and_
             assert len(told) == logged, "it is gone from the store too"
             if not logged:
                 for id, kept in (("me", False), ("you", True)):
-                    client, present = lasting(node.port, id)
+                    client, present = connect_persistent(node.port, id)
                     assert present == kept
                     client.close()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.console import EXAMPLES, REPOSITORY, call
 from tests.cli.docs_pages import BLOCK, of_page
-from tests.cli.nodes import running_node, started, status_of, until
+from tests.cli.nodes import running_node, start, status_of, until
 from tests.live.test_tutorial import free_ports
 from tests.patience import PATIENCE_S
 
@@ -72,7 +72,7 @@ def test_the_python_of_the_page_runs(port: int) -> None:
 def test_the_commands_of_carrycast_run(port: int) -> None:
     subscribe, publish = [command for command in of_page(PAGE, "live") if command.words[0] in ("sub", "pub")]
     before = int(str(status_of(SOCKET)["subscriptions"]))
-    with started(*subscribe.words) as reader:
+    with start(*subscribe.words) as reader:
         until(lambda: status_of(SOCKET)["subscriptions"] == before + 1)
         assert call(*publish.words).status == 0
         assert reader.stdout is not None

@@ -44,7 +44,7 @@ file = "{name}.db"
 """
 
 
-def configured(folder: Path, mqtt: str = "", protocol: str = EPIDEMIC, name: str = "n1", top: str = "") -> NodeConfig:
+def make_config(folder: Path, mqtt: str = "", protocol: str = EPIDEMIC, name: str = "n1", top: str = "") -> NodeConfig:
     file = folder / f"{name}.toml"
     given = mqtt if "port =" in mqtt else f"port = 0\n{mqtt}"
     file.write_text(CONFIG.format(name=name, protocol=protocol, mqtt=given, top=top))
@@ -112,7 +112,7 @@ class Broker:
 
 @contextmanager
 def broker(folder: Path, mqtt: str = "", protocol: str = EPIDEMIC, name: str = "n1") -> Iterator[Broker]:
-    opened = Broker(configured(folder, mqtt, protocol, name))
+    opened = Broker(make_config(folder, mqtt, protocol, name))
     try:
         yield opened
     finally:
@@ -120,7 +120,7 @@ def broker(folder: Path, mqtt: str = "", protocol: str = EPIDEMIC, name: str = "
 
 
 def until(condition: Callable[[], T], within_s: float = WAIT_S) -> T:
-    """What a condition is once it is true."""
+    """Wait until a condition is true, and return its value."""
     deadline = time.monotonic() + within_s
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not come true"
@@ -186,7 +186,7 @@ class Raw:
             self._heard += self._frames.feed(data)
         return self._heard.pop(0)
 
-    def connected(self) -> tuple[bool, int, Properties]:
+    def read_connack(self) -> tuple[bool, int, Properties]:
         """Of the answer to CONNECT: whether a session is there, the reason, the properties."""
         body = self.expect(packet_type.CONNACK)[1]
         return bool(body[0]), body[1], decode_properties(FieldReader(body, 2), packet_type.CONNACK)

@@ -21,7 +21,7 @@ ACKS = (PUBACK, PUBREC, PUBREL, PUBCOMP)
 
 
 class _DataType(NamedTuple):
-    """How a property is decoded and encoded."""
+    """The functions that decode and encode a property."""
 
     read: Callable[[FieldReader], Any]
     write: Callable[[Any], bytes]
