@@ -51,7 +51,7 @@ def cli_page() -> str:
         "The exit status is 0 if the work is done, 1 if it failed, and 2 for wrong use.",
         "With `--json` a command prints one object on standard output and nothing else.",
     ]
-    for name, command in parser().kinds.items():
+    for name, command in parser().subcommands.items():
         lines += _command_section(f"carrycast {name}", command, 2)
     return "\n".join(lines) + "\n"
 
@@ -60,7 +60,8 @@ def _command_section(title: str, command: argparse.ArgumentParser, level: int) -
     below = next((one for one in command._actions if isinstance(one, argparse._SubParsersAction)), None)
     usage = " ".join(command.format_usage().removeprefix("usage: ").split())
     yield from ("", f"{'#' * level} {title}", "", command.description or "", "", "```text", usage, "```")
-    options = [one for one in command._actions if one is not below and not isinstance(one, argparse._HelpAction)]
+    hidden = (argparse._HelpAction, argparse._SubParsersAction)
+    options = [one for one in command._actions if not isinstance(one, hidden) and one.help is not argparse.SUPPRESS]
     if options:
         yield from ("", "| argument | meaning |", "|---|---|")
     for one in options:

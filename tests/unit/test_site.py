@@ -74,7 +74,7 @@ def test_the_reference_lists_every_command_and_every_key() -> None:
 
     reference = load("reference")
     commands = reference.cli_page()
-    assert all(f"## carrycast {name}" in commands for name in parser().kinds)
+    assert all(f"## carrycast {name}" in commands for name in parser().subcommands)
     for text, kind, hidden in (
         (reference.scenario_page(), Scenario, {"base"}),
         (reference.configuration_page(), NodeFile, set()),
