@@ -32,11 +32,7 @@ def add_commands(commands: Commands) -> None:
     plugins = add_command(commands, "plugins", "List the plug-ins of every kind, and the package of each.")
     add_json(plugins)
     plugins.set_defaults(command=_plugins)
-    examples = add_command(
-        commands,
-        "examples",
-        "List the examples, or copy them into a folder.",
-    )
+    examples = add_command(commands, "examples", "List the examples, or copy them into a folder.")
     examples.add_argument(
         "directory", nargs="?", type=Path, metavar="DIR", help="copy all examples into this new folder"
     )

@@ -11,7 +11,7 @@ from carrycast.errors import UserError
 
 GROUPS = {
     "simulate": ("run", "check", "show", "metrics", "explain", "sql", "diff", "debug", "emulate"),
-    "compare and reproduce": ("tour", "compare", "sweep", "reproduce", "report", "verify", "experiments"),
+    "compare and reproduce": ("tour", "compare", "sweep", "reproduce", "report", "verify", "experiments", "examples"),
     "fleets": ("ingest", "contacts", "export", "advise"),
     "live": ("node", "pub", "sub", "request", "position", "status", "watch", "policy", "keys"),
     "develop": (
