@@ -81,16 +81,20 @@ def watch(command: Written) -> None:
         assert stop(process, signal.SIGINT) == (0, "", "")
 
 
+STREETS = (
+    *("README.md", "docs/start-developer.md", "docs/access.md", "docs/live.md", "docs/live-configuration.md"),
+    "docs/player.md",
+)
+"""The pages with nodes on this machine that find each other."""
+
+
 def test_no_page_is_left_out() -> None:
-    told = {"README.md", "docs/access.md", "docs/live.md", "docs/live-configuration.md", "docs/player.md"}
-    told |= {"docs/traces.md", "docs/policy.md"}
+    told = {*STREETS, "docs/traces.md", "docs/policy.md"}
     # That one is followed by `tests/gateway/test_tutorial.py`.
     assert set(pages_with("live")) == told | {"docs/mqtt.md"}
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "docs/access.md", "docs/live.md", "docs/live-configuration.md", "docs/player.md"]
-)
+@pytest.mark.parametrize("page", STREETS)
 def test_a_network_on_this_machine(page: str, street: Path) -> None:
     commands = of_page(page, "live")
     with ExitStack() as background:
