@@ -42,7 +42,7 @@ LONGEST_S = 3600.0
 
 def add_commands(commands: Commands) -> None:
     """Declare `new` and its kinds."""
-    new = add_command(commands, "new", "Make a working plug-in, scenario, workload, experiment or node to start from.")
+    new = add_command(commands, "new", "Make a working plug-in, scenario, workload or node to start from.")
     kinds = new.add_subparsers(title="kinds", metavar="KIND", required=True)
     protocol = add_command(
         kinds,
@@ -96,7 +96,7 @@ def _add_recording(scenario: argparse.ArgumentParser) -> None:
         type=float,
         dest="range_m",
         metavar="M",
-        help=f"with --from: the radio range in meters (default {RANGE_M:g})",
+        help=f"with --from: the radio range in meters (default: {RANGE_M:g})",
     )
 
 
