@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from carrycast.analysis.spark.definition import Definition
 from carrycast.cli import parser
 from carrycast.cli.catalog import settings_of
 from carrycast.core.plugins import find_plugin, plugin_names
@@ -86,6 +87,16 @@ def scenario_page() -> str:
         "[movement models and radios](reference-models.md) and [protocols](reference-protocols.md).\n"
     )
     return intro + _struct_pages(Scenario, "The file", hidden=("base",))
+
+
+def experiment_page() -> str:
+    """Every key of an experiment."""
+    intro = (
+        "# Experiment keys\n\n"
+        "Every key of an experiment file, with its type, its default and what it means.\n"
+        "[Write an experiment](experiment-file.md) shows examples.\n"
+    )
+    return intro + _struct_pages(Definition, "The file")
 
 
 def configuration_page() -> str:
@@ -239,6 +250,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference-cli.md": cli_page,
     "reference-python.md": python_page,
     "reference-scenario.md": scenario_page,
+    "reference-experiment.md": experiment_page,
     "reference-configuration.md": configuration_page,
     "reference-protocols.md": protocols_page,
     "reference-models.md": models_page,

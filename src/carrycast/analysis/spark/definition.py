@@ -1,4 +1,4 @@
-"""The keys of an experiment file. docs/experiments.md explains them with examples."""
+"""The keys of an experiment file. docs/experiment-file.md explains them with examples."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -20,10 +20,12 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A setting that varies. The points of an experiment are the product of its axes."""
 
     name: ExperimentName
+    """The name of the axis in selections, tables and figures."""
     key: str | None = None
     """The setting that the axis changes (by default its name): a dotted key, `scenario` for whole files, or `set` for
     values that are tables of several settings."""
     values: Annotated[list[object], Meta(min_length=1)]
+    """The values of the setting."""
     labels: list[str] | None = None
     """The names of the values in selections, tables and figures; by default the values as text."""
     title: str = ""
@@ -46,25 +48,36 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     name: ExperimentName
+    """The name of the figure, as in `carrycast reproduce EXPERIMENT/FIGURE`."""
     kind: Literal["line", "bars", "tradeoff", "over_time", "timeline", "box", "histogram", "runs", "map", "overview"]
+    """What the figure shows: see "Write an experiment"."""
     x: str = ""
+    """The axis, or of `tradeoff` the metric, that the horizontal axis shows."""
     y: str = ""
+    """The metric that the vertical axis shows."""
     metrics: list[str] = []
     """The metrics of `box`, `overview`, `runs` and `timeline`; of `line`, the metrics besides `y`."""
     first: Annotated[int, Meta(ge=1, le=1000)] = 60
     """The number of runs that `runs` shows. Sixty can be distinguished on a page."""
     series: str | None = None
+    """The axis with a line or a bar for each label."""
     panels: str | None = None
+    """The axis with a panel for each label."""
     where: Selector = {}
+    """The points that are shown."""
     also: list[Selector] = []
     """Points that are not shown but needed by claims about the figure. They run too if only this figure is
     requested."""
     title: str = ""
+    """The title of the figure."""
     caption: str = ""
+    """The text below the figure, in Markdown."""
     paper: str = ""
     """The corresponding figure of the paper."""
     log_x: bool = False
+    """Whether the horizontal axis is logarithmic."""
     log_y: bool = False
+    """Whether the vertical axis is logarithmic."""
     y_from: float | None = None
     """The lower end of the vertical axis. The default is 0, or near the values of a line or box plot if all are far
     from 0. Bars always begin at 0, because their length shows the amount."""
@@ -84,40 +97,59 @@ class ClaimEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """
 
     statement: Annotated[str, Meta(min_length=1)]
+    """The claim as a sentence."""
     kind: Literal["compare", "bound", "trend"]
+    """`compare`: the paired difference `left` - `right`. `bound`: the mean of `of`. `trend`: the steps `along` an
+    axis."""
     metric: str
+    """The metric of the claim."""
     figure: str = ""
+    """The figure that the claim belongs to."""
     left: Selector = {}
+    """Of `compare`: the first selection."""
     right: Selector = {}
+    """Of `compare`: the selection that is subtracted."""
     of: Selector = {}
+    """Of `bound` and `trend`: the selection."""
     along: str = ""
+    """Of `trend`: the axis."""
     relation: Relation | None = None
     """The relation of the difference, or of the mean, to `value`."""
     value: float = 0.0
+    """The number to compare with."""
     direction: Literal["rising", "falling"] | None = None
+    """Of `trend`: the direction of every step."""
     tolerance: Annotated[float, Meta(ge=0)] = 0.0
     """For `=`: the largest distance from `value` that counts as equal. For others: the tolerated distance on the wrong
     side."""
     paper: float | str | None = None
+    """The number in the paper, for the reader."""
     calibration: bool = False
+    """A setting was fitted to this claim, so it is not counted as one that holds."""
     exact: bool = False
     """The measure is not random: if all runs are equal, their value is the mean itself and not an estimate."""
     note: str = ""
+    """A remark for the report."""
 
 
 class QuickSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The changes of `--quick`: fewer runs, fewer labels of some axes, smaller settings."""
 
     runs: Annotated[int, Meta(ge=1)] | None = None
+    """The number of seeds."""
     axes: dict[str, list[Label]] = {}
+    """The labels to keep, by axis."""
     set: dict[str, object] = {}
+    """Settings of the scenario, by their dotted names."""
 
 
 class RunLimit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Points with fewer runs than the others. They use the first of the same seeds, so that runs can be paired."""
 
     where: Selector
+    """The points."""
     runs: Annotated[int, Meta(ge=1)]
+    """The number of seeds."""
 
 
 class FindingValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -140,6 +172,7 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     title: str = ""
     """The question in one line; by default the title of the experiment."""
     metrics: Annotated[list[str], Meta(min_length=1)]
+    """The metrics of the tables."""
     figure: str = ""
     """The only figure to run and draw; by default all figures. The report opens with it."""
     findings: list[Finding] = []
@@ -150,10 +183,15 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The contents of an experiment file."""
 
     name: ExperimentName
+    """The name of the experiment; by default that of its folder."""
     title: str = ""
+    """The title of the report."""
     description: str = ""
+    """The text below the title, in Markdown."""
     paper: str = ""
+    """The paper whose results are reproduced."""
     aliases: list[str] = []
+    """Other names, such as the number of the paper."""
     scenario: str | dict[str, object]
     """A file beside this one, or the scenario itself."""
     set: dict[str, object] = {}
@@ -162,28 +200,35 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The seeds are 1 to `runs`. With twenty runs, a confidence interval is about half a standard deviation to each
     side."""
     seeds: Annotated[list[Annotated[int, Meta(ge=0, le=2**63 - 1)]], Meta(min_length=1)] | None = None
+    """The seeds, instead of `runs`."""
     fewer: list[RunLimit] = []
+    """Points with fewer runs."""
     trace: Level = Level.METRICS
+    """The level of the traces that are kept in `traces/`. With `metrics`, none are kept."""
     measures: list[RequestedMetric] = []
     """Additional metrics, counted at every point."""
     metrics_from: list[str] = []
     """Python files beside this one with metrics over traces, which are used like any other metric."""
-    metrics: Annotated[list[str], Meta(min_length=1)] = msgspec.field(
-        default_factory=lambda: ["delivery_ratio", "delay_p50_s", "transmissions"]
-    )
-    """The metrics of the tables, the most important first. Every metric is in runs.parquet."""
+    metrics: Annotated[
+        list[str],
+        Meta(min_length=1, description="The metrics of the tables, the most important first. `runs.parquet` has all."),
+    ] = msgspec.field(default_factory=lambda: ["delivery_ratio", "delay_p50_s", "transmissions"])
     rare: dict[str, Annotated[float, Meta(gt=0, lt=1)]] = {}
     """Metrics whose mean depends on rare runs, with the share of such runs. Claims about such a metric are undecided
     unless there are enough runs to contain one of the rare kind with 95 % confidence."""
     axes: Annotated[list[Axis], Meta(min_length=1)]
+    """The settings that vary."""
     points: list[Selector] | None = None
     """The combinations of labels to run, instead of the product of the axes. Lists of labels give all combinations."""
     reference: str = ""
     """An axis. The report also shows the paired differences of each point to the one with the first label of the
     axis."""
     figures: list[Figure] = []
+    """The figures of the report."""
     claims: list[ClaimEntry] = []
+    """The claims of the report."""
     quick: QuickSettings = QuickSettings()
+    """The changes of `--quick`."""
     headline: Headline | None = None
     """An experiment without a headline is not part of the tour."""
 
