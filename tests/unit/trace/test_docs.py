@@ -43,7 +43,7 @@ def test_every_column_of_runs_is_told() -> None:
 
 
 def test_every_column_that_a_watch_keeps_is_told() -> None:
-    page = (PAGE.parent / "telemetry.md").read_text()
+    page = (PAGE.parent / "telemetry-tables.md").read_text()
     told = {
         table: re.findall(r"`(\w+)`", columns)
         for table, columns in re.findall(r"^\| `(\w+)` \| (`run`.*) \|$", page, re.M)
