@@ -19,6 +19,7 @@ from carrycast.analysis.spark.definition import Definition
 from carrycast.cli import parser
 from carrycast.cli.catalog import settings_of
 from carrycast.core.plugins import find_plugin, plugin_names
+from carrycast.core.protocol import applications
 from carrycast.node.config_file import NodeFile
 from carrycast.node.gateways.mqtt.config import MqttSection
 from carrycast.node.link import LinkSettings
@@ -127,11 +128,11 @@ def configuration_page() -> str:
 
 
 def protocols_page() -> str:
-    """The settings of every protocol and router."""
+    """The settings of every protocol, router and application."""
     lines = [
-        "# Protocols and routers",
+        "# Protocols, routers and applications",
         "",
-        "The settings of every built-in protocol and router, with their defaults.",
+        "The settings of every built-in protocol, router and application, with their defaults.",
         "",
     ]
     for name in plugin_names("protocols"):
@@ -144,6 +145,15 @@ def protocols_page() -> str:
     for name in plugin_names("routers"):
         router = find_plugin("routers", name)
         lines += [f"## Router `{name}`", "", _summary(router), "", _settings_table(router.settings_type), ""]
+    for name, application in applications().items():
+        lines += [
+            f"## Application `{name}`",
+            "",
+            _summary(application),
+            "",
+            _settings_table(application.settings_type),
+            "",
+        ]
     return "\n".join(lines)
 
 

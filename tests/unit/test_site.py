@@ -88,6 +88,19 @@ def test_every_key_of_a_node_has_a_meaning() -> None:
     assert [row for row in rows if row.endswith("|  |")] == []
 
 
+def test_the_reference_lists_every_key_of_the_mqtt_gateway() -> None:
+    from carrycast.node.gateways.mqtt.config import AnonymousSection, MqttSection, UserSection
+
+    page = load("reference").configuration_page()
+    for heading, kind in (
+        ("[mqtt]", MqttSection),
+        ("[mqtt.users.NAME]", UserSection),
+        ("[mqtt.anonymous]", AnonymousSection),
+    ):
+        [section] = re.findall(rf"^## `{re.escape(heading)}`$(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+        assert all(f"| `{key}` |" in section for key in kind.__struct_fields__)
+
+
 def test_a_long_sentence_is_found_and_code_tables_and_links_are_not_prose() -> None:
     check = load("check")
     words = "word " * 31

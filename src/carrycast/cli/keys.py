@@ -6,8 +6,8 @@ from pathlib import Path
 from carrycast.cli.options import Commands, add_command, add_json, print_json, print_line
 
 DETAILS = """The members of a network are either all nodes that have one secret (`network`), or all nodes that an
-operator has certified (`operator`, `certify`) and not revoked (`revoke`). docs/security.md says what each protects
-against."""
+operator has certified (`operator`, `certify`) and not revoked (`revoke`). docs/keys.md shows how to use them, and
+docs/security.md says what each protects against."""
 
 
 def add_commands(commands: Commands) -> None:

@@ -1,4 +1,4 @@
-"""The table `[mqtt]` of a node's configuration. docs/mqtt.md describes each key."""
+"""The table `[mqtt]` of a node's configuration. The text below a field is its meaning in the reference of the docs."""
 
 import hmac
 import ipaddress
