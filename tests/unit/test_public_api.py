@@ -96,9 +96,20 @@ def test_protocols_are_compared_and_varied(tmp_path: Path) -> None:
     assert found.failed == 0
     assert found.report.is_file()
     assert {"protocol", "metric", "mean", "low", "high", "runs"} == set(found.to_arrow().column_names)
-    swept = carrycast.sweep(EXAMPLES / "quick.toml", {"radio.range_m": [50, 100]}, 1, out=tmp_path / "sweep")
-    assert swept.to_arrow().num_rows == 2
+    axes: dict[str, list[object]] = {"radio.range_m": [50, 100], "protocol": ["flooding", "gossip:p=0.5"]}
+    swept = carrycast.sweep(EXAMPLES / "quick.toml", axes, 1, out=tmp_path / "sweep")
+    assert swept.to_arrow().num_rows == 4
     assert swept.failed == 0
+    means = swept.means("delivery_ratio")
+    assert {(row["range_m"], row["protocol"]) for row in means} == {
+        (range_m, protocol) for range_m in (50, 100) for protocol in ("flooding", "gossip p=0.5")
+    }
+    assert all(isinstance(row["mean"], float) for row in means)
+    (ax,) = swept.plot(y="transmissions").axes
+    assert ax.get_xlabel() == "range_m"
+    assert swept.plot(x="radio.range_m", series="protocol").axes
+    with pytest.raises(carrycast.UserError, match="'speed' is no axis of this sweep"):
+        swept.plot(x="speed")
 
 
 @pytest.mark.spark

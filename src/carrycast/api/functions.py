@@ -118,6 +118,7 @@ def sweep(
     """
     from carrycast.analysis.spark import (
         load_experiment,
+        read_runs,
         read_stored_warnings,
         record_table,
         sweep_experiment,
@@ -130,7 +131,9 @@ def sweep(
         axes = [f"{key}={','.join(map(_value_text, values))}" for key, values in vary.items()]
         loaded = vary_scenario(Path(experiment), axes, (), runs, "vary")
     folder = _folder(out, "sweep")
-    records = sweep_experiment(loaded, folder, master, quiet=True)
+    sweep_experiment(loaded, folder, master, quiet=True)
+    # The folder may hold the runs of other experiments too.
+    records = [record for record in read_runs(folder) if record["experiment"] == loaded.name]
     failed = sum(record["error"] is not None for record in records)
     return SweepResult(folder, record_table(records), failed, read_stored_warnings(folder, loaded))
 

@@ -240,7 +240,9 @@ class SweepResult(Tabular):
         values: dict[str, dict[str, object]] = {}
         for record in self.table.to_pylist():
             by_point.setdefault(record["point"], []).append(metric_value(record, metric))
-            values[record["point"]] = json.loads(record["parameters"])
+            values[record["point"]] = {
+                axis: _axis_value(value) for axis, value in json.loads(record["parameters"]).items()
+            }
         if self.table.num_rows and all(value is None for found in by_point.values() for value in found):
             raise UserError(f"metric: no run has {metric!r}; `carrycast help metrics` lists the names")
         return [
@@ -260,10 +262,13 @@ class SweepResult(Tabular):
     ) -> "PaperFigure":
         """Draw a metric over an axis of the sweep, a line for each value of another; with `path`, save it too.
 
-        `x` and `series` are names of axes; without them, the first axis and the second, if there is one.
+        `x` and `series` are names of axes; without them, the first axis of numbers (else the first), and another axis,
+        if there is one. An axis is called by the last part of its key: `range_m` is that of `radio.range_m`.
         """
         rows = self.means(y)
         axes = [name for name in rows[0] if name not in ("runs", "mean", "low", "high")] if rows else []
+        axes.sort(key=lambda axis: not all(isinstance(row[axis], int | float) for row in rows))
+        x, series = (None if name is None else name.rpartition(".")[2] for name in (x, series))
         for name in (x, series):
             if name is not None and name not in axes:
                 raise UserError(f"{name!r} is no axis of this sweep; it has {', '.join(axes) or 'none'}")
@@ -360,6 +365,15 @@ class Contacts(Tabular):
         """Draw how many neighbors a node has over time; with `path`, save it too."""
         times_s, degrees = self.plan.degree_over_time()
         return _saved(_plots().plot_degree(times_s.tolist(), degrees.tolist(), width), path)
+
+
+def _axis_value(value: object) -> object:
+    """A value of an axis as tables and figures show it; a protocol has settings, and becomes its label."""
+    if isinstance(value, dict) and "name" in value:
+        from carrycast.sim.scenario import protocol_label
+
+        return protocol_label(value)
+    return value if isinstance(value, str | int | float) else str(value)
 
 
 def html_table(title: str, table: "pa.Table") -> str:
