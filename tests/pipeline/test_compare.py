@@ -129,7 +129,7 @@ def test_the_page_has_the_picture_the_sentences_and_the_paired_differences(compa
     out = compared.report.out
     assert compared.picture.read_bytes() == (out / "figures" / "compare-overview.png").read_bytes()
     page = (out / "index.html").read_text()
-    assert "What each gains and what it costs" in page
+    assert "Benefit and cost of each protocol" in page
     assert compared.sentences[1] in page
     table = page.split("Paired differences to flooding", 1)[1].split("</table>", 1)[0]
     assert table.count("<tr>") == 1 + 2, "a head, and a row for each protocol but the first"

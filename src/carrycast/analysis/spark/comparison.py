@@ -223,11 +223,17 @@ def _make_experiment(
             kind="overview",
             x="protocol",
             metrics=list(PANELS),
-            title="What each gains and what it costs",
-            caption="Means; whiskers are 95 % intervals. Where one is many times another, marks on a logarithmic axis.",
+            title="Benefit and cost of each protocol",
+            caption="Means; whiskers are 95 % confidence intervals. A panel whose values differ by orders of magnitude "
+            "has a logarithmic axis.",
         ),
         Figure(
-            name="cost", kind="tradeoff", x="transmissions", y="delivery_ratio", series="protocol", title="At what cost"
+            name="cost",
+            kind="tradeoff",
+            x="transmissions",
+            y="delivery_ratio",
+            series="protocol",
+            title="Delivery against cost",
         ),
     ]
     definition = Definition(
