@@ -69,7 +69,7 @@ def _command_section(title: str, command: argparse.ArgumentParser, level: int) -
     for one in options:
         name = ", ".join(f"`{option}`" for option in one.option_strings) or f"`{one.metavar or one.dest}`"
         value = one.metavar if one.option_strings and one.nargs != 0 else None
-        chosen = "|".join(map(str, one.choices)) if one.choices is not None else value
+        chosen = "{" + ",".join(map(str, one.choices)) + "}" if one.choices is not None else value
         shown = f"{name} `{chosen}`" if chosen and one.option_strings and one.nargs != 0 else name
         formatter = command._get_formatter()
         text = formatter._expand_help(one) if one.help else ""

@@ -147,13 +147,14 @@ def advise(
     duration_s: float | None = None,
     train: float = 0.6,
     runs: int = 10,
-    candidates: Protocols | None = None,
+    protocols: Protocols | None = None,
     out: PathLike | None = None,
     master: str | None = None,
 ) -> AdviceResult:
     """Recommend the protocol that serves a fleet best, judged on time or seeds that were held out.
 
-    `fleet` is a `Fleet`, its folder, a scenario, a contact plan or recorded movement.
+    `fleet` is a `Fleet`, its folder, a scenario, a contact plan or recorded movement. `protocols` are the candidates,
+    by default all.
     """
     from carrycast.analysis.advice import (
         advice_sentences,
@@ -167,7 +168,7 @@ def advise(
     path = fleet.folder if isinstance(fleet, Fleet) else Path(fleet)
     scenario = read_fleet(path, None if workload is None else Path(workload), range_m, duration_s)
     folder = _folder(out, "advice")
-    names = candidates if candidates is None or isinstance(candidates, str) else ",".join(candidates)
+    names = protocols if protocols is None or isinstance(protocols, str) else ",".join(protocols)
     found = find_advice(scenario, parse_objective(objective, "objective"), folder, runs, train, names, master)
     page = write_advice_page(found, folder)
     write_node_configurations(scenario, found.chosen.candidate, folder / "nodes")
