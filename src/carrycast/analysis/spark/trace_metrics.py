@@ -1,9 +1,9 @@
 """Compute the metrics of traces on Spark, with the folds of `carrycast.trace.folds`.
 
-Each file is read once, by one task, which passes on only the states of the folds. The states of a run are then merged
-and resolved with its events and subscriptions. This happens in one task, or for a large run in several, each with a
-slice of the events. Partial states (`trace.folds.partials`) are keyed by event, so that they can be sliced in the same
-way.
+Each partition is a file of a trace: one task reads it once and passes on only the states of the folds. The states of a
+run are then merged and resolved with its events and subscriptions. This happens in one task, or for a large run in
+several, each with a slice of the events. Partial states (`trace.folds.partials`) are keyed by event, so that they can
+be sliced in the same way.
 """
 
 import pickle

@@ -1,4 +1,5 @@
 """Self-pruning broadcast with neighbor elimination (the scalable broadcast algorithm, SBA: Peng and Lu, MobiHoc 2000).
+The literature also calls it broadcast suppression: a node suppresses a rebroadcast that would reach nobody new.
 
 Every frame with an event lists the sender's neighbors, so a receiver knows which of its own neighbors the frame covers.
 It schedules a rebroadcast for the uncovered ones after a backoff that is the shorter, the more there are. Further
