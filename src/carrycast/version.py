@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 
 FORMER_NAME = "driftcast"
 """The name in the metadata of files of versions before 0.2, which stay readable."""
