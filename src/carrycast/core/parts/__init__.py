@@ -14,6 +14,7 @@ from carrycast.core.parts.kalman import LevelFilter, ResidualMonitor, steady_var
 from carrycast.core.parts.link_selection import LinkRules, LinkSelection, ReportFormat, SpreadSettings
 from carrycast.core.parts.local import LocalSubscriptions
 from carrycast.core.parts.log import LOG_BYTES, DurableLog, LogBytes, capacity_of
+from carrycast.core.parts.mpr import Willingness, select_mprs
 from carrycast.core.parts.neighbors import Neighbors
 from carrycast.core.parts.outbox import MessagePolicy, PathSelector, PeerOutbox, PeerPath, Undelivered
 from carrycast.core.parts.processing import (
@@ -30,6 +31,7 @@ from carrycast.core.parts.retransmission import UNLIMITED
 from carrycast.core.parts.seen import BoundedSeenCache, SeenCache
 from carrycast.core.parts.sequence_window import SequenceWindow
 from carrycast.core.parts.subscription_exchange import MAX_FILTER_BYTES, MAX_FILTERS, Filters, canonical_filters
+from carrycast.core.parts.two_hop_neighborhood import MAX_LISTED, HelloLists, NeighborHello, TwoHopNeighborhood
 
 __all__ = [
     "AnswersFromBuffer",
@@ -50,6 +52,7 @@ __all__ = [
     "EVERYTHING",
     "Filters",
     "Flood",
+    "HelloLists",
     "Horizon",
     "KnownFilters",
     "KnownNode",
@@ -66,9 +69,11 @@ __all__ = [
     "MAX_FILTERS",
     "MAX_FILTER_BYTES",
     "MAX_FRAGMENTS",
+    "MAX_LISTED",
     "MESSAGES",
     "MaxStages",
     "MessagePolicy",
+    "NeighborHello",
     "Neighbors",
     "OpenRequests",
     "PathSelector",
@@ -85,14 +90,17 @@ __all__ = [
     "SequenceWindow",
     "SpreadSettings",
     "StreamAttributes",
+    "TwoHopNeighborhood",
     "UNLIMITED",
     "Undelivered",
+    "Willingness",
     "canonical_filters",
     "capacity_of",
     "make_memory",
     "next_sequence",
     "parse_filter",
     "restore_buffer",
+    "select_mprs",
     "split",
     "steady_variance",
     "stream_of",
