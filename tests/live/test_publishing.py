@@ -13,7 +13,7 @@ from carrycast.node.api import connection
 from carrycast.node.api.client import connect
 from carrycast.node.api.client_session import MAX_BATCH
 from carrycast.node.node import LiveNode
-from carrycast.node.runtime import replication
+from carrycast.node.runtime import publisher
 from carrycast.node.runtime.publisher import PublicationRequest
 from tests.live.conftest import MakeConfig, Run
 from tests.live.keyed import Operator
@@ -145,7 +145,7 @@ def test_who_publishes_many_without_reading_what_it_is_told_meanwhile_is_not_stu
 def test_one_for_which_there_is_no_room_does_not_hold_up_the_others(
     config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replication, "MAX_WAITING", 0)
+    monkeypatch.setattr(publisher, "MAX_WAITING", 0)
     place = tmp_path / "1.sock"
 
     async def story() -> None:

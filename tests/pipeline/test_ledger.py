@@ -144,10 +144,11 @@ def test_a_run_that_ended_three_workers_is_not_tried_a_fourth_time(tmp_path: Pat
     ]
 
 
-def test_where_all_is_done_no_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_all_is_done_nothing_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = tiny_experiment(("flooding",))
     rows = worked(experiment, tmp_path)
-    monkeypatch.setattr("carrycast.analysis.spark.reproduction.session", forbidden)
+    monkeypatch.setattr("carrycast.analysis.spark.spark_session.session", forbidden)
+    monkeypatch.setattr("carrycast.analysis.spark.sweep.run_in_processes", forbidden)
     told = sweep_experiment(experiment, tmp_path, quiet=True)
     assert [row["seed"] for row in told] == [1, 2, 3]
     assert read_runs(tmp_path) == rows
@@ -155,9 +156,9 @@ def test_where_all_is_done_no_spark_starts(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(UserError, match="is no Spark master"):
         sweep_experiment(experiment, tmp_path, master="nonsense", quiet=True)
     (tmp_path / "runs" / COMPACTED).unlink()
-    with pytest.raises(AssertionError, match="Spark started"):
+    with pytest.raises(AssertionError, match="runs started"):
         sweep_experiment(experiment, tmp_path, quiet=True)
 
 
 def forbidden(*_: object) -> None:
-    raise AssertionError("Spark started")
+    raise AssertionError("runs started")

@@ -127,8 +127,8 @@ def test_a_sweep_outlives_an_executor_and_a_worker_and_keeps_what_is_home(tmp_pa
     folder.mkdir()
     made_experiment(folder)
     python = python_with(tmp_path / "python")
-    tried = [str(python), "-c", "import msgspec, numpy, pyarrow, carrycast"]
-    assert "No module named 'carrycast'" in subprocess.run(tried, stderr=subprocess.PIPE, text=True, check=False).stderr
+    tried = [str(python), "-c", "import msgspec, numpy, pyarrow, carrycast.version"]
+    assert "No module named 'carrycast" in subprocess.run(tried, stderr=subprocess.PIPE, text=True, check=False).stderr
     out = tmp_path / "out"
     env = environment(folder, PYSPARK_PYTHON=str(python))
     with standalone(tmp_path / "cluster", workers=2) as cluster:

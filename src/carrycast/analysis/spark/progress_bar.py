@@ -64,7 +64,8 @@ def _print_lines(title: str, total: int, count: Callable[[], int], over: threadi
     while not last:
         last = over.wait(POLL_S)
         now = time.monotonic()
-        if last or now - said >= LINE_S:
+        # A job that ends before its first run has failed, and its error says why.
+        if (last and count() > 0) or now - said >= LINE_S:
             said = now
             with suppress(OSError):
                 print(f"{title}: {count()} of {total} runs, {now - began:.0f} s", file=sys.stderr, flush=True)
