@@ -109,7 +109,7 @@ def test_quick_is_small_and_still_draws_every_figure() -> None:
 
 
 def test_every_claim_finds_its_points(adaptive: Experiment) -> None:
-    claims = evaluate_claims(results_of(adaptive, delivery_ratio={}, forwards={}, reports_over_links={}))
+    claims = evaluate_claims(results_of(adaptive, delivery_ratio={}, forwards_in_window={}, reports_over_links={}))
     figures = {figure.name for figure in adaptive.definition.figures}
     assert {claim.figure for claim in claims} == figures - {"speed-forwards"}
     assert [claim.statement for claim in claims if claim.ours is None] == []
@@ -136,7 +136,7 @@ def test_the_papers_own_numbers_hold(adaptive: Experiment) -> None:
         point_with(adaptive, protocol="adaptive reports").name: 10_771.0,
     }
     claims = evaluate_claims(
-        results_of(adaptive, delivery_ratio=delivery, forwards=forwards, reports_over_links=reports)
+        results_of(adaptive, delivery_ratio=delivery, forwards_in_window=forwards, reports_over_links=reports)
     )
     told = [claim for claim in claims if claim.figure in ("neighborhood", "weights", "reports", "sigma-forwards")]
     assert {claim.statement: claim.holds for claim in told} == dict.fromkeys((claim.statement for claim in told), True)
@@ -149,7 +149,9 @@ def test_a_count_that_is_a_quarter_off_fails_and_reports_are_held_against_the_pa
 ) -> None:
     forwards = {point_with(adaptive, protocol="1 : 0", buffer="infinite").name: 1.25 * 244_077}
     reports = {point_with(adaptive).name: 12_000.0, point_with(adaptive, protocol="adaptive reports").name: 10_000.0}
-    claims = evaluate_claims(results_of(adaptive, delivery_ratio={}, forwards=forwards, reports_over_links=reports))
+    claims = evaluate_claims(
+        results_of(adaptive, delivery_ratio={}, forwards_in_window=forwards, reports_over_links=reports)
+    )
     assert claim_about(claims, "Weights 1 : 0: 244,077 forwards").holds is False
     assert claim_about(claims, "At a fixed interval: 36,244 reports over links").holds is False
     assert claim_about(claims, "If reports adapt: 10,771 reports over links").holds is True
@@ -158,7 +160,9 @@ def test_a_count_that_is_a_quarter_off_fails_and_reports_are_held_against_the_pa
 def test_a_claim_fails_if_one_of_its_steps_does(adaptive: Experiment) -> None:
     of = {"4": 0.8, "16": 0.7, "32": 0.9}
     delivery = {point_with(adaptive, travelers=travelers).name: number for travelers, number in of.items()}
-    claims = evaluate_claims(results_of(adaptive, delivery_ratio=delivery, forwards={}, reports_over_links={}))
+    claims = evaluate_claims(
+        results_of(adaptive, delivery_ratio=delivery, forwards_in_window={}, reports_over_links={})
+    )
     step = claim_about(claims, "Delivery rises with each step in the number of travelers")
     assert step.holds is False
     assert step.ours == pytest.approx(-0.1, abs=1e-3)
@@ -188,7 +192,9 @@ def test_the_sensitivity_study_changes_one_thing_at_a_time(sensitivity: Experime
 
 def test_spcast_is_taken_from_the_base_where_a_reading_does_not_concern_it(sensitivity: Experiment) -> None:
     delivery = {"adaptive / fixed": 0.9, "spcast / base": 0.8, "adaptive / base": 0.7}
-    claims = evaluate_claims(results_of(sensitivity, delivery_ratio=delivery, forwards={}, reports_over_links={}))
+    claims = evaluate_claims(
+        results_of(sensitivity, delivery_ratio=delivery, forwards_in_window={}, reports_over_links={})
+    )
     fixed = claim_about(claims, "fixed: at β = 100 adaptive delivers more")
     assert fixed.holds is True
     assert fixed.ours == pytest.approx(0.1, abs=1e-3)
@@ -198,7 +204,9 @@ def test_spcast_is_taken_from_the_base_where_a_reading_does_not_concern_it(sensi
 
 def test_each_timer_stands_at_ten_and_at_five_groups(sensitivity: Experiment) -> None:
     delivery = {"adaptive / 5 g": 0.9, "spcast / 5 g": 0.8, "adaptive / copy, 5 g": 0.7, "spcast / copy, 5 g": 0.8}
-    claims = evaluate_claims(results_of(sensitivity, delivery_ratio=delivery, forwards={}, reports_over_links={}))
+    claims = evaluate_claims(
+        results_of(sensitivity, delivery_ratio=delivery, forwards_in_window={}, reports_over_links={})
+    )
     assert claim_about(claims, "5 g: at β = 100 adaptive delivers more").holds is True
     assert claim_about(claims, "copy, 5 g: at β = 100 adaptive delivers more").holds is False
     assert claim_about(claims, "copy: without a limit delivery reaches 100 % at σ = 0").holds is True
@@ -221,7 +229,7 @@ def test_each_reason_is_put_to_the_test_by_a_change_that_must_help() -> None:
         "adaptive, half the events / node": 0.9,
     }
     stored = {"adaptive / node": 0.9, "spcast / node": 1.0}
-    claims = evaluate_claims(results_of(causes, delivery_ratio=delivery, forwards={}, copies_stored=stored))
+    claims = evaluate_claims(results_of(causes, delivery_ratio=delivery, forwards_in_window={}, copies_stored=stored))
     assert [claim.statement for claim in claims if claim.ours is None] == []
     assert {claim.figure for claim in claims} == {figure.name for figure in causes.definition.figures}
     gain = claim_about(claims, "Attempts every 30 s gain more at 20 m/s")
@@ -253,7 +261,7 @@ def test_on_a_small_scale_no_robust_claim_fails(
 
 def test_a_smaller_network_is_not_held_against_the_papers_numbers() -> None:
     quick = load_experiment("adaptive", quick=True)
-    claims = evaluate_claims(results_of(quick, delivery_ratio={}, forwards={}, reports_over_links={}))
+    claims = evaluate_claims(results_of(quick, delivery_ratio={}, forwards_in_window={}, reports_over_links={}))
     number = claim_about(claims, "With neighborhood utilities: 93.54% are delivered")
     assert number.holds is None
     assert "80 nodes instead of 200" in number.note

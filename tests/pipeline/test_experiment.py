@@ -189,3 +189,56 @@ def test_the_examples_are_the_settings_of_the_baselines() -> None:
     examples = Path(__file__).parents[2] / "examples"
     for name in ("dense.toml", "sparse.toml"):
         assert (examples / name).read_text() == (FOLDER / "baselines" / name).read_text()
+
+
+EXTENSION = """
+name = "longer"
+extends = "base/experiment.toml"
+runs = 2
+
+[set]
+duration_s = 20.0
+"""
+
+
+def write_extension(tmp_path: Path, text: str = EXTENSION) -> Path:
+    """An experiment that extends another one in a folder below it, whose scenario is a file."""
+    base = tmp_path / "base"
+    base.mkdir()
+    scenario, rest = EXPERIMENT.split("[scenario]\n")[1].split("\n\n", 1)
+    (base / "field.toml").write_text(scenario)
+    head = 'name = "short"\naliases = ["first"]\nscenario = "field.toml"\nset = { nodes = 4 }\n'
+    (base / "experiment.toml").write_text(head + EXPERIMENT.split("[scenario]\n")[0] + rest)
+    (base / "claims.py").write_text("def claims(results):\n    return []\n")
+    path = tmp_path / "experiment.toml"
+    path.write_text(text)
+    return path
+
+
+def test_an_experiment_that_extends_another_has_its_points_claims_and_merged_settings(tmp_path: Path) -> None:
+    path = write_extension(tmp_path)
+    base, longer = load_experiment(str(tmp_path / "base")), load_experiment(str(path))
+    assert [point.labels for point in longer.points] == [point.labels for point in base.points]
+    assert (longer.name, longer.seeds, longer.definition.aliases) == ("longer", [1, 2], [])
+    assert {point.scenario.duration_s for point in longer.points} == {20.0}
+    assert {point.scenario.nodes for point in longer.points} == {4}
+    assert {point.scenario.duration_s for point in base.points} == {10.0}
+    assert base.hook is not None
+    assert longer.hook is not None
+    assert longer.hook.resolve() == base.hook.resolve()
+
+
+def test_an_experiment_that_extends_itself_is_refused(tmp_path: Path) -> None:
+    path = write_extension(tmp_path)
+    with (tmp_path / "base" / "experiment.toml").open("r+") as file:
+        text = file.read()
+        file.seek(0)
+        file.write('extends = "../experiment.toml"\n' + text)
+    with pytest.raises(UserError, match="extends this file"):
+        load_experiment(str(path))
+
+
+def test_a_file_to_extend_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    path = write_extension(tmp_path, EXTENSION.replace("base/experiment.toml", "other/experiment.toml"))
+    with pytest.raises(UserError, match="other/experiment.toml"):
+        load_experiment(str(path))

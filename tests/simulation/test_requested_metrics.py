@@ -116,6 +116,35 @@ def test_reports_count_once_for_each_node_that_heard_them_in_the_measured_window
         assert found.metrics["control_transmissions"] == 6 * 3
 
 
+def test_forwards_are_messages_with_a_counted_event_in_the_measured_window() -> None:
+    """Two nodes flood an event every 2 s, so each event is sent twice."""
+    publish = [{"nodes": [0], "interval_s": 2.0, "to_s": 10.0, "attributes": {"topic": 1}}]
+    tables: dict[str, object] = {
+        "nodes": 2,
+        "protocol": {"name": "flooding"},
+        "publish": publish,
+        "subscribe": [{"nodes": [1], "filter": "true"}],
+        "duration_s": 20.0,
+    }
+    for from_s, to_s, forwards in ((0.0, 20.0, 12), (3.0, 7.0, 4)):
+        more = [{"name": "sent", "counts": "forwards"}]
+        found = run(line(**tables, measure={"from_s": from_s, "to_s": to_s, "more": more}), 1)
+        assert found.metrics["sent"] == found.metrics["forwards"] == forwards, "two nodes send each event once"
+
+
+def test_events_published_outside_the_window_have_no_forwards_in_it() -> None:
+    publish = [{"nodes": [0], "interval_s": 2.0, "to_s": 10.0, "attributes": {"topic": 1}}]
+    more = [{"name": "sent", "counts": "forwards"}]
+    # The radio takes a second: the event of 4 s is sent again at 5 s, and the window ends between the two.
+    tables: dict[str, object] = {
+        "protocol": {"name": "flooding"},
+        "radio": {"model": "disk", "range_m": 120.0, "delay_s": 1.0},
+    }
+    found = run(line(nodes=2, publish=publish, measure={"from_s": 3.0, "to_s": 4.5, "more": more}, **tables), 1)
+    assert found.metrics["forwards"] == 2
+    assert found.metrics["sent"] == 1
+
+
 def asked_bytes(**more: dict[str, object]) -> list[dict[str, object]]:
     return [{"name": name, "counts": "bytes", **keys} for name, keys in more.items()]
 

@@ -192,6 +192,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The paper whose results are reproduced."""
     aliases: list[str] = []
     """Other names, such as the number of the paper."""
+    extends: str = ""
+    """Another experiment file, relative to this one. Its keys and its `claims.py` hold here too, except name, aliases,
+    headline and the keys that this file states. The tables `set` are merged."""
     scenario: str | dict[str, object]
     """A file beside this one, or the scenario itself."""
     set: dict[str, object] = {}

@@ -37,6 +37,8 @@ from carrycast.trace import installed_metrics
 FILE = "experiment.toml"
 HOOK = "claims.py"
 FOLDER = Path(__file__).parents[1] / "experiments"
+_NOT_INHERITED = ("name", "aliases", "headline")
+"""Keys of an experiment that do not hold for one that extends it."""
 MOST_RUNS = 100_000
 """The limit for one point, as in `Definition.runs`."""
 
@@ -112,17 +114,54 @@ def load_experiment(text: str, quick: bool = False, runs: int | None = None) -> 
     definition = read_definition(path)
     if figure:
         definition = _select_figure(definition, figure, path)
-    hook = path.parent / HOOK
-    experiment = expand_experiment(
-        definition, path.parent, quick, runs, hook if path.name == FILE and hook.is_file() else None, str(path)
-    )
+    experiment = expand_experiment(definition, path.parent, quick, runs, _find_hook(path), str(path))
     experiment = add_own_metrics(experiment, path.parent)
     return _prune_points(experiment) if figure else experiment
 
 
+def _find_hook(path: Path) -> Path | None:
+    """Return the claims.py of an experiment: its own, or that of the experiment that it extends."""
+    if path.name != FILE:
+        return None
+    hook = path.parent / HOOK
+    if hook.is_file():
+        return hook
+    extended = read_toml(path).get("extends")
+    return _find_hook(path.parent / extended) if isinstance(extended, str) else None
+
+
+def _read_table(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, object]:
+    """Read the keys of an experiment file, with those of the file that it extends."""
+    table = read_toml(path)
+    extends = table.get("extends", "")
+    if not isinstance(extends, str) or not extends:
+        return table
+    base_path = path.parent / extends
+    chain = (*extended_by, path.resolve())
+    if base_path.resolve() in chain:
+        raise UserError(f"{path}: extends: {extends} extends this file")
+    base = _read_table(base_path, chain)
+    for key in _NOT_INHERITED:
+        base.pop(key, None)
+    if isinstance(base.get("scenario"), str):
+        base["scenario"] = str((base_path.parent / str(base["scenario"])).resolve())
+    base["metrics_from"] = [
+        str((base_path.parent / str(name)).resolve()) for name in _as_list(base.get("metrics_from"))
+    ]
+    both = (base.get("set", {}), table.get("set", {}))
+    merged = {**base, **table}
+    if all(isinstance(one, dict) for one in both):
+        merged["set"] = {key: value for one in both if isinstance(one, dict) for key, value in one.items()}
+    return merged
+
+
+def _as_list(written: object) -> list[object]:
+    return list(written) if isinstance(written, list) else []
+
+
 def read_definition(path: Path) -> Definition:
     """Read an experiment file and check it as far as possible without its scenario."""
-    table = read_toml(path)
+    table = _read_table(path)
     table.setdefault("name", path.absolute().parent.name if path.name == FILE else path.stem)
     definition = parse_settings(table, Definition, str(path))
     own = load_metrics(metric_files(definition, path.parent), [asked.name for asked in definition.measures])

@@ -69,6 +69,7 @@ class RequestedMetric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         "missed",
         "load",
         "reports",
+        "forwards",
         "bytes",
         "routed",
         "values",
@@ -132,6 +133,8 @@ class RequestedMetric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             return "source messages that reached any node but their own in some form"
         if self.counts == "reports":
             return "messages without an event in the measured window, once for each node that heard them"
+        if self.counts == "forwards":
+            return "messages sent in the measured window that carry a counted event"
         return "bytes sent by a node on average, neither discovery nor repetitions by the radio"
 
     def _amount_meaning(self) -> str:

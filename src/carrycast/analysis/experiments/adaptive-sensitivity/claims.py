@@ -82,7 +82,7 @@ COMPARISONS = (
     SettingComparison(
         "neighborhood",
         "neighborhood utilities save forwards (ratio)",
-        metric="forwards",
+        metric="forwards_in_window",
         left="adaptive",
         right="no neighborhood",
         relation="<",
@@ -154,7 +154,7 @@ COMPARISONS = (
     SettingComparison(
         "no-limit-forwards",
         "without a limit adaptive forwards less than spcast (ratio)",
-        metric="forwards",
+        metric="forwards_in_window",
         left="adaptive, no limit",
         right="spcast, no limit",
         relation="<",
@@ -164,7 +164,7 @@ COMPARISONS = (
     SettingComparison(
         "no-limit-forwards",
         "at σ = 0 without a limit adaptive forwards less than spcast (ratio)",
-        metric="forwards",
+        metric="forwards_in_window",
         left="σ = 0, no limit",
         right="spcast, no limit",
         relation="<",
@@ -175,7 +175,7 @@ COMPARISONS = (
     SettingComparison(
         "no-limit-forwards",
         "without a limit adaptive forwards about as often as at β = 100 (ratio)",
-        metric="forwards",
+        metric="forwards_in_window",
         left="adaptive, no limit",
         right="adaptive",
         relation="=",

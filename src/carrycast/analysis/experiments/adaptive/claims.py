@@ -27,7 +27,7 @@ OPEN = "depends on the reading"
 STUDIED = "depends on the reading: see adaptive-sensitivity"
 DOUBTFUL = "no earlier trial has found it"
 
-DELIVERY, FORWARDS, REPORTS = "delivery_ratio", "forwards", "reports_over_links"
+DELIVERY, FORWARDS, REPORTS = "delivery_ratio", "forwards_in_window", "reports_over_links"
 WEIGHTS = ("0 : 1", "0.25 : 0.75", "adaptive", "0.75 : 0.25", "1 : 0")
 
 

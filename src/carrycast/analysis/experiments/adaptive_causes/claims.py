@@ -95,7 +95,9 @@ def check_stored_copies(results: Results) -> Claim:
 
 def check_forwards(results: Results, timer: str) -> Claim:
     """[004 §5.2] "Notably, generates less traffic": at the smallest buffer, where it was found to be more."""
-    found = confidence_interval(ratios(results, ("adaptive, β = 50", timer), ("spcast, β = 50", timer), "forwards"))
+    found = confidence_interval(
+        ratios(results, ("adaptive, β = 50", timer), ("spcast, β = 50", timer), "forwards_in_window")
+    )
     return make_claim(
         results,
         "timer-forwards",

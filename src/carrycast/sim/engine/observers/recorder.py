@@ -227,7 +227,7 @@ class Recorder:
         if self.batteries is not None:
             self.batteries.on_frame(frame, reach)
         if self.requested is not None:
-            self.requested.on_frame(frame, traffic, len(nodes))
+            self.requested.on_frame(frame, traffic, event, len(nodes))
         self.fingerprint.add_frame(self._kernel.now_us, frame, reach.packed)
         if self.trace.full:
             if isinstance(frame, UnicastBatch):

@@ -191,6 +191,7 @@ class RequestedMetrics(OrderedFold[Metrics]):
         self._bytes: dict[tuple[Layer, Traffic, type[Message]], list[int]] = {}
         """Layer, traffic class and type -> bytes in the measured window, without retransmissions and with them."""
         self._reports = 0
+        self._forwards = 0
         self._standing: set[SubscriptionId] = set()
         """The current subscriptions, if the input are facts."""
         self.pairs = _SubscriptionPairs(from_s, to_s) if any(entry.counts == "pairs" for entry in asked) else _NoPairs()
@@ -227,7 +228,7 @@ class RequestedMetrics(OrderedFold[Metrics]):
         if self._from_s <= now_s <= self._to_s:
             self._amounts.on_route(node, type(message).__name__, size_bytes)
 
-    def on_frame(self, frame: Frame, traffic: Traffic, receivers: int) -> None:
+    def on_frame(self, frame: Frame, traffic: Traffic, event: EventId | None, receivers: int) -> None:
         """A transmission with all its attempts ended; `receivers` nodes received it."""
         message, size_bytes = frame.message, frame.copies * len(frame.encoded)
         if traffic is not _DISCOVERY:
@@ -235,6 +236,8 @@ class RequestedMetrics(OrderedFold[Metrics]):
         if self._from_s <= frame.sent_us / US_PER_S <= self._to_s:
             if traffic is _CONTROL:
                 self._reports += receivers
+            if event is not None and any(self._is_counted(source) for source in self._sources_of(event)):
+                self._forwards += frame.copies
             kind = (frame.layer, traffic, type(message))
             sums = self._bytes.get(kind)
             if sums is None:
@@ -281,6 +284,8 @@ class RequestedMetrics(OrderedFold[Metrics]):
             return self._count_bytes(entry)
         if entry.counts == "reports":
             return self._reports
+        if entry.counts == "forwards":
+            return self._forwards
         if entry.counts == "reached":
             return sum(self._is_counted(source) for source in self._reached_any)
         if entry.counts == "ratio":
