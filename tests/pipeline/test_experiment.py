@@ -240,5 +240,5 @@ def test_an_experiment_that_extends_itself_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_to_extend_that_does_not_exist_is_named(tmp_path: Path) -> None:
     path = write_extension(tmp_path, EXTENSION.replace("base/experiment.toml", "other/experiment.toml"))
-    with pytest.raises(UserError, match="other/experiment.toml"):
+    with pytest.raises(UserError, match=r"other/experiment\.toml"):
         load_experiment(str(path))
