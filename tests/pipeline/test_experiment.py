@@ -208,7 +208,7 @@ def write_extension(tmp_path: Path, text: str = EXTENSION) -> Path:
     scenario, rest = EXPERIMENT.split("[scenario]\n")[1].split("\n\n", 1)
     (base / "field.toml").write_text(scenario)
     head = 'name = "short"\naliases = ["first"]\nscenario = "field.toml"\nset = { nodes = 4 }\n'
-    (base / "experiment.toml").write_text(head + EXPERIMENT.split("[scenario]\n")[0] + rest)
+    (base / "experiment.toml").write_text(head + EXPERIMENT.split("[scenario]\n", maxsplit=1)[0] + rest)
     (base / "claims.py").write_text("def claims(results):\n    return []\n")
     path = tmp_path / "experiment.toml"
     path.write_text(text)
