@@ -6,7 +6,7 @@ from carrycast.core.parts.carrier_buffer import CarrierSettings
 from carrycast.core.parts.channel import Channel, ChannelAck, ChannelLimits, ChannelPacket, ChannelTypes
 from carrycast.core.parts.copies import MAX_COPIES, CopyRule, CopyShare
 from carrycast.core.parts.exchange_messages import MESSAGES
-from carrycast.core.parts.flood import Flood, RelaySettings
+from carrycast.core.parts.flood import Flood, FloodSettings, RelaySettings
 from carrycast.core.parts.fragments import MAX_FRAGMENTS, Assembly, split
 from carrycast.core.parts.horizon import COUNTER_BITS, Horizon, KnownNode, next_sequence
 from carrycast.core.parts.interests import EVERYTHING, KnownFilters
@@ -52,6 +52,7 @@ __all__ = [
     "EVERYTHING",
     "Filters",
     "Flood",
+    "FloodSettings",
     "HelloLists",
     "Horizon",
     "KnownFilters",
