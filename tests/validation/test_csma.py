@@ -125,7 +125,7 @@ def test_nobody_starts_while_it_can_sense_another_or_too_soon_after(seed: int, m
             # Answers, and data that was asked for, come a SIFS after what they answer, whoever else is on the air.
             continue
         for old in air:
-            if new.sender in old.sensed and old.start_us <= new.start_us - dot11.sense_us:
+            if old.sensed >> new.sender & 1 and old.start_us <= new.start_us - dot11.sense_us:
                 assert old.end_us + dot11.difs_us <= new.start_us
 
 

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from operator import attrgetter
 from random import Random
 
-from carrycast.core.model import NodeId
 from carrycast.sim.radio.dot11 import Dot11
 from carrycast.sim.radio.ether import Ether
 from carrycast.sim.radio.medium import Scheduler
-from carrycast.sim.radio.station import LONG_AGO_US, NEVER, CsmaStation, Transmission
+from carrycast.sim.radio.station import LONG_AGO_US, NEVER, CsmaStation, NodeSet, Transmission
 
 _by_node = attrgetter("node")
 
@@ -35,7 +34,7 @@ class Contention:
         self._scheduler = scheduler
         self._rng = rng
         self._send = send
-        self._counting: set[NodeId] = set()
+        self._counting: NodeSet = 0
         """The stations that count down."""
         self._ending: Transmission | None = None
         """The transmission whose end is being processed."""
@@ -50,9 +49,9 @@ class Contention:
     def forget(self, station: CsmaStation) -> None:
         """Reset a station whose node has crashed: no backoff, no reservation (NAV)."""
         station.access_us, station.slots, station.nav_us = NEVER, 0, LONG_AGO_US
-        self._counting.discard(station.node)
+        self._counting &= ~station.bit
         for transmission in self._ether.on_air:
-            transmission.frozen.discard(station.node)
+            transmission.frozen &= ~station.bit
 
     def draw(self, window: int) -> int:
         """Draw a backoff of 0 to `window` slots, `window` being the contention window (CW)."""
@@ -74,15 +73,15 @@ class Contention:
         """The slots left of a backoff without a frame to send, and the time from which they count on an idle medium."""
         if station.idle_from_us <= self._ether.calm_us:
             return 0, station.idle_from_us
-        return self._ether.count_slots_left(station.node, station.slots, station.idle_from_us, self._scheduler.now_us)
+        return self._ether.count_slots_left(station, self._scheduler.now_us)
 
     def wake(self, station: CsmaStation) -> None:
         """A node with an empty queue has a new frame: send it at once, or contend for the medium."""
-        now_us, node, ether = self._scheduler.now_us, station.node, self._ether
+        now_us, ether = self._scheduler.now_us, self._ether
         if station.slots:
             # The backoff after its last frame may not be over.
             slots, from_us = self._slots_left(station)
-            if slots and ether.find_blocking(node) is not None:
+            if slots and ether.find_blocking(station) is not None:
                 self.contend(station, slots)
                 return
             if slots and from_us + slots * self._slot_us > now_us:
@@ -90,27 +89,27 @@ class Contention:
                 self._count_down(station, from_us)
                 return
         reserved = station.nav_us + self._difs_us > now_us
-        if self._free_us(node, now_us) > now_us or reserved or ether.is_busy(node, now_us):
+        if reserved or self._free_us(station, now_us) > now_us or ether.is_busy(station, now_us):
             self.contend(station, self.draw(station.window))
         else:
             self._grant(station)
 
-    def _free_us(self, node: NodeId, now_us: int) -> int:
+    def _free_us(self, station: CsmaStation, now_us: int) -> int:
         """The time from which a node that senses nothing may send."""
         ending = self._ending
-        if ending is not None and node in ending.sensed:
-            return now_us + (self._eifs_us if node in ending.eifs_nodes else self._difs_us)
-        return self._ether.free_us(node, now_us)
+        if ending is not None and ending.sensed & station.bit:
+            return now_us + (self._eifs_us if ending.eifs_nodes & station.bit else self._difs_us)
+        return self._ether.free_us(station, now_us)
 
     def contend(self, station: CsmaStation, slots: int) -> None:
         """Wait until the medium is idle, and then for a number of slots."""
         station.slots = slots
-        blocking = self._ether.find_blocking(station.node)
+        blocking = self._ether.find_blocking(station)
         if blocking is not None:
-            blocking.frozen.add(station.node)
+            blocking.frozen |= station.bit
             return
         now_us = self._scheduler.now_us
-        self._count_down(station, max(now_us, self._free_us(station.node, now_us)))
+        self._count_down(station, max(now_us, self._free_us(station, now_us)))
 
     def _count_down(self, station: CsmaStation, from_us: int) -> None:
         """Count the remaining slots down from a time on; the station senses no transmission."""
@@ -118,7 +117,7 @@ class Contention:
         if reserved_us > from_us:
             from_us = reserved_us
         station.access_us = from_us + station.slots * self._slot_us
-        self._counting.add(station.node)
+        self._counting |= station.bit
         if self._gathering is None:
             station.group = [station]
             self._scheduler.at(station.access_us, self._reach_access, station.group)
@@ -128,18 +127,19 @@ class Contention:
 
     def freeze(self, by: Transmission) -> None:
         """Freeze the backoffs of all stations that sense a new transmission, until it ends."""
-        if not self._counting:
+        frozen = remaining = self._counting & by.sensed
+        if not frozen:
             return
-        start_us, slot_us, busy_slot = by.start_us, self._slot_us, self._busy_slot
+        start_us, slot_us, busy_slot, stations = by.start_us, self._slot_us, self._busy_slot, self._stations
         too_late_us = start_us + self._sense_us
-        stations, frozen = self._stations, self._counting & by.sensed
-        late: list[NodeId] = []
-        for node in frozen:
-            station = stations[node]
+        while remaining:
+            bit = remaining & -remaining
+            remaining ^= bit
+            station = stations[bit.bit_length() - 1]
             access_us = station.access_us
             if access_us < too_late_us:
                 # The station sends in the same slot, before it can sense the transmission.
-                late.append(node)
+                frozen ^= bit
                 continue
             # Rounded up: an unfinished slot counts as not elapsed.
             left = -((start_us - access_us) // slot_us)
@@ -148,10 +148,8 @@ class Contention:
             if busy_slot and station.slots:
                 station.slots -= 1
             station.access_us = NEVER
-        if late:
-            frozen.difference_update(late)
         by.frozen = frozen
-        self._counting -= frozen
+        self._counting ^= frozen
 
     def gather(self, ending: Transmission) -> None:
         """Begin to process the end of a transmission; `resume` must follow."""
@@ -169,13 +167,15 @@ class Contention:
         for station in group:
             if station.access_us < next_us:
                 next_us = station.access_us
-        frozen, stations = after.frozen, self._stations
-        if frozen:
+        if after.frozen:
             self._ether.hand_over(after)
-            self._counting |= frozen
-        for node in frozen:
-            station = stations[node]
-            from_us = now_us + (self._eifs_us if node in eifs_nodes else difs_us)
+        remaining, stations = after.frozen, self._stations
+        self._counting |= remaining
+        while remaining:
+            bit = remaining & -remaining
+            remaining ^= bit
+            station = stations[bit.bit_length() - 1]
+            from_us = now_us + (self._eifs_us if eifs_nodes & bit else difs_us)
             if station.nav_us + difs_us > from_us:
                 from_us = station.nav_us + difs_us
             station.access_us = access_us = from_us + station.slots * slot_us
@@ -192,7 +192,7 @@ class Contention:
         now_us = self._scheduler.now_us
         due = [station for station in group if station.access_us == now_us]
         if len(due) > 1:
-            # Groups come from sets. The trace must not depend on their order.
+            # By id, because a group has stations of several transmissions.
             due.sort(key=_by_node)
         for station in due:
             if station.access_us == now_us:
@@ -204,6 +204,6 @@ class Contention:
 
     def _grant(self, station: CsmaStation) -> None:
         """Give the medium to a station."""
-        self._counting.discard(station.node)
+        self._counting &= ~station.bit
         station.access_us, station.slots = NEVER, 0
         self._send(station)

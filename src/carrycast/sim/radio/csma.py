@@ -18,37 +18,33 @@ from carrycast.sim.radio.contention import Contention
 from carrycast.sim.radio.dot11 import ACK_BYTES, CTS_BYTES, RTS_BYTES, CsmaRadio
 from carrycast.sim.radio.ether import Ether
 from carrycast.sim.radio.medium import Frame, Medium, MediumUpcalls, Places, Reach, Scheduler, Topology
-from carrycast.sim.radio.station import CsmaStation, FrameKind, Transmission
+from carrycast.sim.radio.station import CsmaStation, FrameKind, NodeSet, Transmission, list_nodes
 
 
 class Vicinity:
     """The nodes within one range of each node, kept up to date by a contact plan of that range."""
 
-    __slots__ = ("_around", "_changes", "_next", "_others", "_scheduler")
+    __slots__ = ("_around", "_changes", "_next", "_scheduler")
 
     def __init__(self, nodes: int, scheduler: Scheduler) -> None:
-        self._others: list[set[NodeId]] = [set() for _ in range(nodes)]
-        self._around: list[frozenset[NodeId] | None] = [None] * nodes
+        self._around: list[NodeSet] = [1 << node for node in range(nodes)]
         self._scheduler = scheduler
         self._changes: list[tuple[int, bool, NodeId, NodeId]] = []
         self._next = 0
 
-    def around(self, node: NodeId) -> frozenset[NodeId]:
-        """The node and all nodes within range of it. The set is cached until it changes."""
-        around = self._around[node]
-        if around is None:
-            around = self._around[node] = frozenset(self._others[node] | {node})
-        return around
+    def around(self, node: NodeId) -> NodeSet:
+        """The node and all nodes within range of it."""
+        return self._around[node]
 
     def set_contact(self, a: NodeId, b: NodeId, up: bool) -> None:
         """Two nodes come within range of each other or leave it."""
+        around = self._around
         if up:
-            self._others[a].add(b)
-            self._others[b].add(a)
+            around[a] |= 1 << b
+            around[b] |= 1 << a
         else:
-            self._others[a].discard(b)
-            self._others[b].discard(a)
-        self._around[a] = self._around[b] = None
+            around[a] &= ~(1 << b)
+            around[b] &= ~(1 << a)
 
     def follow(self, plan: ContactPlan, duration_s: float) -> None:
         """Apply the changes of a contact plan at their times."""
@@ -208,7 +204,7 @@ class CsmaMedium(Medium):
             frame,
             start_us,
             start_us + airtime_us,
-            self.topology.reach(sender).ids,
+            self.topology.reach(sender),
             self.sensing.around(sender),
             self.interference.around(sender),
         )
@@ -231,10 +227,10 @@ class CsmaMedium(Medium):
         self._advance(transmission.owner)
         reach, collided = self.topology.reach(transmission.sender), transmission.collided
         if collided:
-            missed = tuple([node for node in reach.nodes if node in collided])
+            missed = tuple([node for node in reach.nodes if collided >> node & 1])
             if missed:
                 air.on_missed(frame, missed, "collision")
-                reach = Reach(tuple([node for node in reach.nodes if node not in collided]))
+                reach = Reach(tuple([node for node in reach.nodes if not collided >> node & 1]))
         air.on_received(frame, reach)
 
     def _end_data(self, transmission: Transmission) -> None:
@@ -245,7 +241,7 @@ class CsmaMedium(Medium):
         self._reserve(transmission, target, transmission.end_us + ack_us)
         if self.promiscuous:
             collided, heard = transmission.collided, self.topology.reach(transmission.sender).nodes
-            self._air.on_overheard(frame, [node for node in heard if node != target and node not in collided])
+            self._air.on_overheard(frame, [node for node in heard if node != target and not collided >> node & 1])
         if failure:
             self._await_timeout(transmission, failure, ACK_BYTES)
             return
@@ -296,12 +292,13 @@ class CsmaMedium(Medium):
         """The reason why a node did not receive a transmission; empty if it did."""
         if not self.topology.is_linked(transmission.sender, node):
             return Failure.OUT_OF_REACH
-        return "collision" if node in transmission.collided else ""
+        return "collision" if transmission.collided >> node & 1 else ""
 
     def _reserve(self, transmission: Transmission, partner: NodeId, until_us: int) -> None:
         """Set the NAV of all other receivers to the end of the exchange."""
-        stations, receivers = self._stations, transmission.receivers
-        for node in receivers - transmission.collided if transmission.collided else receivers:
+        stations, collided = self._stations, transmission.collided
+        receivers = list_nodes(transmission.receivers & ~collided) if collided else transmission.reach.nodes
+        for node in receivers:
             station = stations[node]
             if station.nav_us < until_us and node != partner:
                 if station.slots and not station.queue:

@@ -98,10 +98,11 @@ class UnicastBatch(Frame):
 class Reach:
     """The nodes that receive a node's frames now. It is shared by all transmissions until a link changes."""
 
-    __slots__ = ("_ids", "nodes", "packed")
+    __slots__ = ("_bits", "_ids", "nodes", "packed")
 
     def __init__(self, nodes: tuple[NodeId, ...]) -> None:
         self.nodes = nodes
+        self._bits = -1
         self._ids: frozenset[NodeId] | None = None
         self.packed = struct.pack(f"<{len(nodes)}q", *nodes)
 
@@ -111,6 +112,15 @@ class Reach:
         if self._ids is None:
             self._ids = frozenset(self.nodes)
         return self._ids
+
+    @property
+    def bits(self) -> int:
+        """The nodes as an integer, in which bit n stands for node n; created at the first access."""
+        if self._bits < 0:
+            self._bits = 0
+            for node in self.nodes:
+                self._bits |= 1 << node
+        return self._bits
 
 
 class MediumUpcalls(ABC):

@@ -1,14 +1,31 @@
-"""The state of the CSMA radio for each node and each transmission."""
+"""The state of the CSMA radio for each node and each transmission.
+
+A set of nodes is an integer with one bit for each node (`NodeSet`). The intersection of two of them takes as long as
+one addition, whatever the number of nodes in them; that of two sets takes as long as the smaller one.
+"""
 
 import enum
 from collections import deque
 
 from carrycast.core.model import NodeId
-from carrycast.sim.radio.medium import Frame
+from carrycast.sim.radio.medium import Frame, Reach
+
+NodeSet = int
+"""A set of nodes: bit n is set if node n is in it."""
 
 NEVER = 1 << 62
 """Later than the end of any run."""
 LONG_AGO_US = -(1 << 62)
+
+
+def list_nodes(nodes: NodeSet) -> list[NodeId]:
+    """The nodes of a set in ascending order."""
+    listed = []
+    while nodes:
+        bit = nodes & -nodes
+        listed.append(bit.bit_length() - 1)
+        nodes ^= bit
+    return listed
 
 
 class FrameKind(enum.IntEnum):
@@ -30,6 +47,7 @@ class CsmaStation:
 
     __slots__ = (
         "access_us",
+        "bit",
         "epoch",
         "failure",
         "group",
@@ -47,6 +65,8 @@ class CsmaStation:
 
     def __init__(self, node: NodeId, window: int) -> None:
         self.node = node
+        self.bit: NodeSet = 1 << node
+        """The set of this node alone."""
         self.queue: deque[Frame] = deque()
         """The frames to send; the first is being sent."""
         self.epoch = 0
@@ -81,7 +101,10 @@ class CsmaStation:
 
 
 class Transmission:
-    """A transmission with the nodes that can receive it, sense it, and are interfered with by it."""
+    """A transmission with the nodes that can receive it, sense it, and are interfered with by it.
+
+    `reach` has the receivers as a tuple too.
+    """
 
     __slots__ = (
         "collided",
@@ -93,6 +116,7 @@ class Transmission:
         "interfered",
         "kind",
         "owner",
+        "reach",
         "receivers",
         "sender",
         "sending",
@@ -108,9 +132,9 @@ class Transmission:
         frame: Frame,
         start_us: int,
         end_us: int,
-        receivers: frozenset[NodeId],
-        sensed: frozenset[NodeId],
-        interfered: frozenset[NodeId],
+        reach: Reach,
+        sensed: NodeSet,
+        interfered: NodeSet,
     ) -> None:
         self.kind = kind
         self.sender = sender
@@ -120,18 +144,16 @@ class Transmission:
         self.frame = frame
         self.start_us = start_us
         self.end_us = end_us
-        self.receivers = receivers
-        """The nodes within range."""
+        self.reach = reach
+        """The nodes within range when it began."""
+        self.receivers: NodeSet = reach.bits
         self.sensed = sensed
         self.interfered = interfered
-        self.frozen: set[NodeId] = set()
+        self.frozen: NodeSet = 0
         """The stations that wait for its end."""
-        self.collided: frozenset[NodeId] = _NOBODY
+        self.collided: NodeSet = 0
         """The receivers at which it collides with another transmission."""
-        self.sending: frozenset[NodeId] = _NOBODY
+        self.sending: NodeSet = 0
         """Those of `collided` that were sending meanwhile."""
-        self.eifs_nodes: frozenset[NodeId] = _NOBODY
+        self.eifs_nodes: NodeSet = 0
         """The nodes that received it with errors and wait EIFS, set at its end. `sending` nodes are not among them."""
-
-
-_NOBODY: frozenset[NodeId] = frozenset()
