@@ -28,6 +28,7 @@ from carrycast.core.parts.processing import (
 from carrycast.core.parts.replicas import KnownReplicas
 from carrycast.core.parts.requests import REQUESTS, AnswersFromBuffer, OpenRequests
 from carrycast.core.parts.retransmission import UNLIMITED
+from carrycast.core.parts.round_trip import RoundTripTime
 from carrycast.core.parts.seen import BoundedSeenCache, SeenCache
 from carrycast.core.parts.sequence_window import SequenceWindow
 from carrycast.core.parts.subscription_exchange import MAX_FILTER_BYTES, MAX_FILTERS, Filters, canonical_filters
@@ -87,6 +88,7 @@ __all__ = [
     "ReplicatingCarrierProtocol",
     "ReportFormat",
     "ResidualMonitor",
+    "RoundTripTime",
     "SeenCache",
     "SequenceWindow",
     "SpreadSettings",

@@ -132,8 +132,8 @@ class Flood:
 
     def publish(self, now: float, event: Event, delay_s: float | None = None) -> None:
         """Publish a local event: the source always broadcasts."""
-        if self._receive(now, event, 0):
-            message = self._make_message(event, 1, self._bound_lease_s(event, event.lease_s))
+        if self.accept(now, event, 0):
+            message = self._make_message(event, 1, self.bound_lease_s(event, event.lease_s))
             self._relay.forward(now, message, delay_s)
 
     def receive(self, now: float, message: EventMessage) -> bool:
@@ -143,18 +143,18 @@ class Flood:
             # Other nodes may have forgotten the event, and would take it for new.
             self._port.note(Fact("drop", event=event.id, reason=FLOOD_OVER))
             return False
-        return self._receive(now, event, message.hops)
+        return self.accept(now, event, message.hops)
 
     def forward(self, now: float, message: EventMessage, delay_s: float | None = None) -> None:
         """Forward a received event; without a delay, the settings choose one."""
-        remaining_s = self._bound_lease_s(message.event, message.remaining_s)
+        remaining_s = self.bound_lease_s(message.event, message.remaining_s)
         self._relay.forward(now, self._make_message(message.event, message.hops + 1, remaining_s), delay_s)
 
     def cancel(self, event: EventId) -> bool:
         """Cancel a delayed rebroadcast; False if none is pending."""
         return self._relay.cancel(event)
 
-    def _bound_lease_s(self, event: Event, remaining_s: float) -> float:
+    def bound_lease_s(self, event: Event, remaining_s: float) -> float:
         """Return the remaining lease, or the remaining flooding time of an event without a lease. Receivers compute the
         age of the event from it."""
         return remaining_s if event.lease_s < FOREVER_S else min(remaining_s, self._flood_s)
@@ -167,7 +167,8 @@ class Flood:
         """Cancel all delayed rebroadcasts."""
         self._relay.stop()
 
-    def _receive(self, now: float, event: Event, hops: int) -> bool:
+    def accept(self, now: float, event: Event, hops: int) -> bool:
+        """Remember an event and deliver it; False if it is a duplicate."""
         first = self._relay.receive(now, event.id)
         if first:
             self.local.deliver(event, hops)
