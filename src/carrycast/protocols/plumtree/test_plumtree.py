@@ -14,9 +14,9 @@ EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=60.0)
 WANTED = Subscription(SubscriptionId(0, 0), "topic = 1")
 
 
-def make_node(*neighbors: int, **settings: object) -> tuple[Plumtree, RecordingPort]:
+def make_node(*neighbors: int, optimize: int = 3) -> tuple[Plumtree, RecordingPort]:
     """Make a node with links of cost 0.1 s, all of them eager."""
-    protocol, port = isolate_protocol("plumtree", **settings)
+    protocol, port = isolate_protocol("plumtree", optimize=optimize)
     assert isinstance(protocol, Plumtree)
     for neighbor in neighbors:
         protocol.on_link_up(0.0, Link(neighbor, "radio", 0.1))
