@@ -62,6 +62,21 @@ def add_commands(commands: Commands) -> None:
     add_json(verify_runs)
     verify_runs.set_defaults(command=_verify)
 
+    evidence = add_command(
+        commands,
+        "evidence",
+        "Write the page that compares the papers' statements with reports.",
+        "One row for each statement of each paper, with its verdict. Exit status: 1 if a statement that is not "
+        "reproduced does not say why.",
+    )
+    evidence.add_argument("directories", nargs="+", type=Path, metavar="REPORT", help="folders of reports")
+    evidence.add_argument(
+        "--out", type=Path, default=Path("out/evidence.md"), metavar="FILE", help="the page (default: out/evidence.md)"
+    )
+    evidence.add_argument("--html", type=Path, metavar="FILE", help="also write the page as one HTML file")
+    add_json(evidence)
+    evidence.set_defaults(command=_evidence)
+
     tour = add_command(
         commands,
         "tour",
@@ -312,6 +327,33 @@ def _verify(arguments: argparse.Namespace) -> int:
     else:
         print_line(f"{len(found) - len(other)} of {len(found)} runs came out the same, to the last byte")
     return 1 if other else 0
+
+
+def _evidence(arguments: argparse.Namespace) -> int:
+    from carrycast.analysis.evidence import (
+        evidence_html,
+        evidence_markdown,
+        join_statements,
+        read_claims,
+        read_statements,
+    )
+    from carrycast.analysis.spark import write_atomically
+
+    found = join_statements(read_statements(), read_claims(arguments.directories))
+    pages = [(arguments.out, evidence_markdown)] + ([(arguments.html, evidence_html)] if arguments.html else [])
+    for path, render in pages:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, render(found).encode())
+    unexplained = [(one.paper.paper, statement) for one in found for statement in one.without_cause()]
+    _print_reasons(
+        [f"{paper}, {one.where}: {one.text}: is not reproduced, and no cause is given" for paper, one in unexplained]
+    )
+    if arguments.json:
+        counts = {one.paper.paper: {verdict.value: count for verdict, count in one.counts().items()} for one in found}
+        print_json({"papers": counts, "without_cause": len(unexplained), "page": str(arguments.out)})
+    elif not arguments.quiet:
+        print_line(f"{sum(len(one.rows) for one in found)} statements: {arguments.out}")
+    return 1 if unexplained else 0
 
 
 def _experiment_name(name: str) -> str:

@@ -11,7 +11,17 @@ from carrycast.errors import UserError
 
 GROUPS = {
     "simulate": ("run", "check", "show", "metrics", "explain", "sql", "diff", "debug", "emulate"),
-    "compare and reproduce": ("tour", "compare", "sweep", "reproduce", "report", "verify", "experiments", "examples"),
+    "compare and reproduce": (
+        "tour",
+        "compare",
+        "sweep",
+        "reproduce",
+        "report",
+        "verify",
+        "evidence",
+        "experiments",
+        "examples",
+    ),
     "fleets": ("ingest", "contacts", "export", "advise"),
     "live": ("node", "pub", "sub", "request", "position", "status", "watch", "policy", "keys"),
     "develop": (
