@@ -2,7 +2,7 @@
 
 from carrycast.analysis.evidence.join import (
     Evidence,
-    Row,
+    StatementRow,
     Verdict,
     join_statements,
     read_claims,
@@ -14,7 +14,7 @@ __all__ = [
     "Evidence",
     "PaperStatements",
     "Reading",
-    "Row",
+    "StatementRow",
     "Statement",
     "Verdict",
     "evidence_html",

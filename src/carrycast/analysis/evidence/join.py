@@ -25,7 +25,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Row:
+class StatementRow:
     """A statement with what was measured."""
 
     statement: Statement
@@ -43,7 +43,7 @@ class Evidence:
     """The rows of one paper, and our own hypotheses beside them."""
 
     paper: PaperStatements
-    rows: list[Row]
+    rows: list[StatementRow]
     own: list[Claim]
 
     def counts(self) -> Counter[Verdict]:
@@ -91,19 +91,21 @@ def _join_paper(paper: PaperStatements, claims: Mapping[tuple[str, str], Claim])
     return Evidence(paper, [_join_statement(one, paper.readings, claims) for one in paper.statements], own)
 
 
-def _join_statement(statement: Statement, readings: Sequence[Reading], claims: Mapping[tuple[str, str], Claim]) -> Row:
+def _join_statement(
+    statement: Statement, readings: Sequence[Reading], claims: Mapping[tuple[str, str], Claim]
+) -> StatementRow:
     holds, decisive = _decide(statement, readings[0], claims)
     if holds:
-        return Row(statement, Verdict.REPRODUCED, decisive)
+        return StatementRow(statement, Verdict.REPRODUCED, decisive)
     others = [(reading, *_decide(statement, reading, claims)) for reading in readings[1:]]
     for reading, holds_there, found in others:
         if holds_there:
-            return Row(statement, Verdict.IN_A_READING, decisive, found, reading.name)
+            return StatementRow(statement, Verdict.IN_A_READING, decisive, found, reading.name)
     verdict = Verdict.NOT_REPRODUCED if holds is False else Verdict.OPEN
     for reading, _, found in others:
         if found is not None:
-            return Row(statement, verdict, decisive, found, reading.name)
-    return Row(statement, verdict, decisive)
+            return StatementRow(statement, verdict, decisive, found, reading.name)
+    return StatementRow(statement, verdict, decisive)
 
 
 def _decide(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from carrycast.analysis.evidence.join import Evidence, Row, Verdict
+from carrycast.analysis.evidence.join import Evidence, StatementRow, Verdict
 from carrycast.analysis.reports import CSS, block_html, interval_texts
 from carrycast.analysis.spark import Claim
 
@@ -60,7 +60,7 @@ def _table(one: Evidence) -> list[str]:
     return [head, "|---" * 7 + "|", *(_table_row(row) for row in one.rows)]
 
 
-def _table_row(row: Row) -> str:
+def _table_row(row: StatementRow) -> str:
     statement = row.statement
     nearest = f"{row.reading}: {_measured(row.nearest)}" if row.nearest is not None else ""
     verdict = f"with reading {row.reading}" if row.verdict is Verdict.IN_A_READING else row.verdict.value
