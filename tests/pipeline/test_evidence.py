@@ -134,10 +134,10 @@ def test_the_html_page_loads_nothing(papers: list[PaperStatements]) -> None:
 
 
 def made_up_results(experiment: Experiment) -> Results:
-    """Results in which every metric is near 1 at every point."""
+    """Results in which every metric is near 1 at every point, with the first twenty seeds."""
     records: list[Record] = []
     for point in experiment.points:
-        for seed in experiment.seeds:
+        for seed in experiment.seeds[:20]:
             record: Record = {"experiment": experiment.name, "point": point.name, "seed": seed, "error": None}
             found = {metric: spread(1.0, metric, point.name, seed) for metric in experiment.metrics}
             records.append({**record, **metric_columns(found)})
