@@ -4,8 +4,8 @@ Times are of the node's own clock, which continues over restarts.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 from carrycast.core.matching import serves
 from carrycast.core.model import Event, EventId, Scalar, Subscription, SubscriptionId
@@ -14,6 +14,9 @@ from carrycast.core.parts.seen import DurableSeenCache, SeenCache
 from carrycast.core.protocol import DurableStore, Fact, Port, TimerKey
 
 _COMPACT_FROM = 64
+
+EvictionChoice: TypeAlias = Callable[[Iterable[EventId]], EventId]
+"""Chooses the event to evict, of those that may be, in order of arrival."""
 
 
 class BufferedEvent(NamedTuple):
@@ -29,7 +32,7 @@ class BufferedEvent(NamedTuple):
 
 
 class LeasedBuffer:
-    """At most `capacity` events; when it is full, the oldest arrival is evicted."""
+    """At most `capacity` events; when it is full, the oldest arrival is evicted, or the one that is chosen."""
 
     __slots__ = ("_capacity", "_ends", "events")
 
@@ -68,12 +71,14 @@ class LeasedBuffer:
         """Restore the events of the previous run: none, in memory. See `DurableBuffer`."""
         return []
 
-    def add(self, stored: BufferedEvent, custody: bool = False) -> Sequence[BufferedEvent]:
+    def add(
+        self, stored: BufferedEvent, custody: bool = False, choose: EvictionChoice | None = None
+    ) -> Sequence[BufferedEvent]:
         """Add an event; returns the evicted events. `custody` only matters for a log."""
         events = self.events
         evicted: Sequence[BufferedEvent] = ()
         if len(events) >= self._capacity:
-            evicted = (events.pop(next(iter(events))),)
+            evicted = (events.pop(next(iter(events)) if choose is None else choose(events)),)
         self._hold(stored)
         return evicted
 
@@ -193,10 +198,12 @@ class DurableBuffer(LeasedBuffer):
             self._hold(BufferedEvent(min(kept.until, latest), kept.event.id, kept.event, kept.hops))
         return self._make_room()
 
-    def add(self, stored: BufferedEvent, custody: bool = False) -> Sequence[BufferedEvent]:
+    def add(
+        self, stored: BufferedEvent, custody: bool = False, choose: EvictionChoice | None = None
+    ) -> Sequence[BufferedEvent]:
         self.log.put(LogRecord(stored.until, stored.event, stored.hops), custody)
         self._hold(stored)
-        return self._make_room()
+        return self._make_room(choose)
 
     def replace(self, stored: BufferedEvent) -> None:
         self.log.put(LogRecord(stored.until, stored.event, stored.hops))
@@ -217,9 +224,10 @@ class DurableBuffer(LeasedBuffer):
             self.log.delete(stored.id)
         return gone
 
-    def _make_room(self) -> list[BufferedEvent]:
+    def _make_room(self, choose: EvictionChoice | None = None) -> list[BufferedEvent]:
         gone: list[BufferedEvent] = []
         while (id := self.log.next_eviction(self._capacity)) is not None:
+            id = id if choose is None else choose(self.log.loose)
             self.log.delete(id)
             gone.append(self.events.pop(id))
         return gone

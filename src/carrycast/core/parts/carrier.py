@@ -41,7 +41,7 @@ class CarrierProtocol(Protocol, AnswersRequests, KeepsEvents):
         super().__init__(node, settings, port, host, rng)
         store = host.store if settings.durable else None
         self._most = settings.buffer
-        self.buffer = CarrierBuffer(port, settings, store)
+        self.buffer = CarrierBuffer(port, settings, store, rule)
         self.exchange = CopyExchange(port, self.buffer, settings, rule, store)
 
     @property

@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from carrycast.core.model import Event, EventId, NodeId, Request, Subscription
 from carrycast.core.parts.buffer import BufferedEvent, LeaseTimer, make_memory, restore_buffer
+from carrycast.core.parts.copies import CopyRule
 from carrycast.core.parts.local import LocalSubscriptions
 from carrycast.core.parts.log import LOG_BYTES, DurableLog, LogBytes, LogRecord
 from carrycast.core.parts.requests import OpenRequests
@@ -62,7 +63,8 @@ class CarrierSettings(Settings, frozen=True):
 class CarrierBuffer:
     """The carried events of one node, the ids of others that it received, and its local applications."""
 
-    def __init__(self, port: Port, settings: CarrierSettings, store: DurableStore | None) -> None:
+    def __init__(self, port: Port, settings: CarrierSettings, store: DurableStore | None, rule: CopyRule) -> None:
+        self._rule = rule
         self._port = port
         self._settings = settings
         self.local = LocalSubscriptions(port)
@@ -100,7 +102,8 @@ class CarrierBuffer:
             self.requests.answer_with(event, hops)
             return []
         custody = transferred and self.log is not None and self.log.can_take(event, remaining_s)
-        gone = self._buffer.add(BufferedEvent(until, event.id, event, hops), custody)
+        stored = BufferedEvent(until, event.id, event, hops)
+        gone = self._buffer.add(stored, custody, lambda ids: self._rule.choose_eviction(now, ids))
         self._port.note(Fact("store", event.id))
         self.requests.answer_with(event, hops)
         for evicted in gone:

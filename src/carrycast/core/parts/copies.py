@@ -6,6 +6,7 @@ copy has arrived: a node that crashes in between has one copy too many after its
 
 import struct
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from carrycast.core.model import EventId, NodeId
@@ -98,3 +99,17 @@ class CopyRule(ABC):
     @abstractmethod
     def share(self, now: float, stored: BufferedEvent, copies: int, neighbor: NodeId, wanted: bool) -> CopyShare:
         """The copies for a neighbor to carry. A subscriber gets the event in any case."""
+
+    def order(self, now: float, events: list[BufferedEvent], neighbor: NodeId) -> list[BufferedEvent]:
+        """The order in which events are offered to a neighbor: by default that of their arrival."""
+        return events
+
+    def choose_eviction(self, now: float, events: Iterable[EventId]) -> EventId:
+        """The event to evict from a full buffer: by default the oldest arrival. `events` is in order of arrival."""
+        return next(iter(events))
+
+    def on_transferred(self, now: float, id: EventId, neighbor: NodeId) -> None:  # noqa: B027 (most rules count none)
+        """A neighbor has acknowledged a copy to carry."""
+
+    def on_forgotten(self, id: EventId) -> None:  # noqa: B027 (most rules have no state)
+        """An event is no longer carried."""

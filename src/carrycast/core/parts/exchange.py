@@ -228,6 +228,7 @@ class CopyExchange:
     def forget(self, ids: Iterable[EventId]) -> None:
         """Events are no longer carried."""
         for id in ids:
+            self._rule.on_forgotten(id)
             self._copies.forget(id)
             self._holders.forget(id)
             self._open.pop(id, None)
@@ -246,12 +247,12 @@ class CopyExchange:
         """Offer a neighbor all events that are for it and were not offered yet."""
         if neighbor in self.neighbors and self.subscriptions.knows(neighbor):
             offered = self._offered.setdefault(neighbor, set())
-            ids = [
-                stored.id
+            events = [
+                stored
                 for stored in self._buffer.events.values()
                 if stored.id not in offered and self._is_for(now, stored, neighbor)
             ]
-            self._offer(neighbor, ids)
+            self._offer(neighbor, [stored.id for stored in self._rule.order(now, events, neighbor)])
 
     def _is_for(self, now: float, stored: BufferedEvent, neighbor: NodeId) -> bool:
         if stored.until <= now:
@@ -340,8 +341,10 @@ class CopyExchange:
                 self._return(sent.neighbor, id, sent.copies)
             self._arm()
             return
-        if message.copies and self._holders.add(id, sent.neighbor):
-            self._port.acknowledge_replica(id, sent.neighbor)
+        if message.copies:
+            self._rule.on_transferred(now, id, sent.neighbor)
+            if self._holders.add(id, sent.neighbor):
+                self._port.acknowledge_replica(id, sent.neighbor)
         if isinstance(message, CustodyTransfer):
             self._transfers.arrive(now, sent.neighbor, id)
             self._arm()
