@@ -49,6 +49,7 @@ CERTAIN: dict[str, dict[str, object]] = {
     # With few copies the result would depend on the order of requests.
     "spray_and_wait": {"copies": 1024},
     "prophet": {"exchange_s": 0.1},
+    "maxprop": {"exchange_s": 0.1},
 }
 REPORT_S = {"adaptive": 1.0, "semi_probabilistic": 1.5, "prophet": 1.0}
 """How long a story waits after links have changed, for protocols that report their subscriptions every 0.1 s: a new

@@ -17,7 +17,7 @@ from carrycast.sim.testing import IsolatedHost
 LEASE_S, GRACE_S = 10.0, 5.0
 END_S = LEASE_S + GRACE_S
 # `direct` remembers what it was given for itself, the others what they carried.
-PROTOCOLS = ("direct", "first_contact", "spray_and_wait", "prophet", "epidemic", "drift")
+PROTOCOLS = ("direct", "first_contact", "spray_and_wait", "prophet", "maxprop", "epidemic", "drift")
 
 
 def event(number: int, lease_s: float = 1000.0) -> Event:

@@ -25,6 +25,7 @@ from carrycast.core.parts.processing import (
     parse_filter,
     stream_of,
 )
+from carrycast.core.parts.profiles import ProfileVersion, SubscriberProfiles
 from carrycast.core.parts.replicas import KnownReplicas
 from carrycast.core.parts.requests import REQUESTS, AnswersFromBuffer, OpenRequests
 from carrycast.core.parts.retransmission import UNLIMITED
@@ -83,6 +84,7 @@ __all__ = [
     "PeerPath",
     "ProcessorCalls",
     "ProcessorInputs",
+    "ProfileVersion",
     "REQUESTS",
     "RelaySettings",
     "ReplicatingCarrierProtocol",
@@ -93,6 +95,7 @@ __all__ = [
     "SequenceWindow",
     "SpreadSettings",
     "StreamAttributes",
+    "SubscriberProfiles",
     "TwoHopNeighborhood",
     "UNLIMITED",
     "Undelivered",

@@ -5,22 +5,13 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 
 from carrycast.core.model import NodeId
-from carrycast.core.parts import Filters
+from carrycast.core.parts import Filters, ProfileVersion
 from carrycast.core.wire import Message
 
 MAX_ENTRIES = 512
 """Entries in one message: at most about 15 kB. More travel in more messages."""
 FIXED_POINT_ONE = 65_535
 """[RFC 6693 §4.3.2.3] A delivery predictability travels as 16 bits: this is 1."""
-
-Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-
-
-class ProfileVersion(NamedTuple):
-    """The version of a node's subscriptions: how often the node has started, and how often they have changed since."""
-
-    incarnation: Count
-    change: Count
 
 
 class RibEntry(NamedTuple):

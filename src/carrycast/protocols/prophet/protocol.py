@@ -14,6 +14,7 @@ from carrycast.core.parts import (
     BufferedEvent,
     CopyRule,
     CopyShare,
+    ProfileVersion,
     ReplicatingCarrierProtocol,
     canonical_filters,
 )
@@ -24,7 +25,6 @@ from carrycast.protocols.prophet.messages import (
     MAX_ENTRIES,
     ProfileRequest,
     ProfileResponse,
-    ProfileVersion,
     RibEntry,
     RoutingInformation,
     SubscriptionProfile,

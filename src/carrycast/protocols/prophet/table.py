@@ -1,19 +1,9 @@
 """The routing information base of a node: delivery predictabilities, and the subscriptions of other nodes."""
 
-from typing import NamedTuple
-
 from carrycast.core.model import Event, NodeId
-from carrycast.core.parts import KnownFilters
-from carrycast.protocols.prophet.messages import ProfileVersion
+from carrycast.core.parts import ProfileVersion, SubscriberProfiles
 from carrycast.protocols.prophet.rules import age, update_encounter, update_transitivity
 from carrycast.protocols.prophet.settings import ProphetSettings
-
-
-class _KnownProfile(NamedTuple):
-    """The known filters of a node, and their version."""
-
-    version: ProfileVersion
-    filters: tuple[str, ...]
 
 
 class RoutingInformationBase:
@@ -29,9 +19,7 @@ class RoutingInformationBase:
         """The predictability of each node at its last update, and the time of that."""
         self._encounters: dict[NodeId, float] = {}
         """The time of the last encounter with each node."""
-        self._profiles: dict[NodeId, _KnownProfile] = {}
-        self._by_filter: dict[str, dict[NodeId, None]] = {}
-        self._interests = KnownFilters()
+        self._profiles = SubscriberProfiles()
 
     def __len__(self) -> int:
         return len(self._values)
@@ -68,39 +56,26 @@ class RoutingInformationBase:
 
     def version(self, node: NodeId) -> ProfileVersion | None:
         """The version of a node's known profile."""
-        profile = self._profiles.get(node)
-        return None if profile is None else profile.version
+        return self._profiles.version(node)
 
     def filters(self, node: NodeId) -> tuple[str, ...]:
         """The known filters of a node."""
-        profile = self._profiles.get(node)
-        return () if profile is None else profile.filters
+        return self._profiles.filters(node)
 
     def add_profile(self, node: NodeId, version: ProfileVersion, filters: tuple[str, ...]) -> bool:
         """Store a node's profile if it is newer; False if a filter is malformed."""
         known = self.version(node)
         if node == self._node or node not in self._values or (known is not None and version <= known):
             return True
-        if not self._interests.learn(filters):
-            return False
-        self._remove_profile(node)
-        # A filter that no other node has was removed with the old profile, and may be in the new one.
-        self._interests.learn(filters)
-        self._profiles[node] = _KnownProfile(version, filters)
-        for text in filters:
-            self._by_filter.setdefault(text, {})[node] = None
-        return True
+        return self._profiles.add(node, version, filters)
 
     def subscribers(self) -> list[NodeId]:
         """The nodes that are known to have subscriptions."""
-        return [node for node, profile in self._profiles.items() if profile.filters]
+        return self._profiles.subscribers()
 
     def destinations(self, event: Event) -> list[NodeId]:
         """The destinations of an event: the nodes with a known filter that matches it."""
-        found: dict[NodeId, None] = {}
-        for text in self._interests.match(event):
-            found.update(self._by_filter.get(text, {}))
-        return list(found)
+        return self._profiles.destinations(event)
 
     def _make_room(self, now: float) -> None:
         over = len(self._values) - self._settings.destinations
@@ -111,18 +86,4 @@ class RoutingInformationBase:
     def _remove(self, node: NodeId) -> None:
         del self._values[node]
         self._encounters.pop(node, None)
-        self._remove_profile(node)
-
-    def _remove_profile(self, node: NodeId) -> None:
-        profile = self._profiles.pop(node, None)
-        if profile is None:
-            return
-        unused = False
-        for text in profile.filters:
-            nodes = self._by_filter[text]
-            del nodes[node]
-            if not nodes:
-                del self._by_filter[text]
-                unused = True
-        if unused:
-            self._interests.keep(self._by_filter)
+        self._profiles.remove(node)

@@ -3,6 +3,7 @@
 import pytest
 
 from carrycast.core.model import Event, EventId, Failure, Subscription, SubscriptionId
+from carrycast.core.parts import ProfileVersion
 from carrycast.core.parts.exchange_messages import CopyOffer, CopyRequest, CopyTransfer
 from carrycast.core.parts.subscription_exchange import SubscriptionUpdate
 from carrycast.core.protocol import Fact, Link, Protocol, RecordingPort
@@ -11,7 +12,6 @@ from carrycast.protocols.prophet.messages import (
     FIXED_POINT_ONE,
     ProfileRequest,
     ProfileResponse,
-    ProfileVersion,
     RibEntry,
     RoutingInformation,
     SubscriptionProfile,
