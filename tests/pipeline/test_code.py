@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.analysis.spark.code import code_units
+from carrycast.analysis.spark.code import code_units, decisive_content
 from tests.patience import PATIENCE_S
 from tests.unit.test_architecture import MAY_IMPORT
 
@@ -30,7 +30,7 @@ for path in map(Path, paths):
     text = path.read_text() if path.exists() else None
     new = not path.parent.exists()
     path.parent.mkdir(exist_ok=True)
-    path.write_text((text or "") + "\\n# changed\\n")
+    path.write_text((text or "") + "\\nCHANGED = 1\\n")
     if digest() != before:
         changed.append(str(path))
     if new:
@@ -109,7 +109,7 @@ def test_a_protocol_of_ones_own_counts_with_what_it_imports(sources: Path, tmp_p
     before, changed = digest(sources, "carrycast.protocols.shout", gossip, DECIDES[-1], also=tmp_path)
     assert changed == [gossip]
     assert digest(sources, FLOODING, also=tmp_path) == digest(sources, FLOODING)
-    (folder / "protocol.py").write_text("from ..gossip import PROTOCOL as Shout\n# changed\n")
+    (folder / "protocol.py").write_text("from ..gossip import PROTOCOL as Shout\nCHANGED = 1\n")
     assert digest(sources, "carrycast.protocols.shout", also=tmp_path)[0] != before
 
 
@@ -121,8 +121,89 @@ def test_an_installed_plugin_counts_with_its_whole_package(sources: Path, tmp_pa
     (folder / "formula.py").write_text("")
     before, changed = digest(sources, "outside.radio", "core/parts/seen.py", "node/node.py", also=tmp_path)
     assert changed == ["core/parts/seen.py"]
-    (folder / "formula.py").write_text("# changed\n")
+    (folder / "formula.py").write_text("CHANGED = 1\n")
     assert digest(sources, "outside.radio", also=tmp_path)[0] != before
+
+
+PYTHON = '''"""A module."""
+
+import math
+
+RANGE_M = 100.0  # as far as a voice carries
+"""How far."""
+
+
+class Shout:
+    """A protocol."""
+
+    def reach_m(self, loud: bool) -> float:
+        """Return the range."""
+        # Twice as far if loud.
+        return f"{RANGE_M}" and RANGE_M * (2 if loud else 1)
+'''
+NATIVE = """
+/* The engine of
+   a run. */
+static const char *scheme = "http://"; // not the rest of a string
+static const auto quote = R"x(a // b)" /* c )x"; // done
+static const long many = 1'000'000; char both = '"'; // as many as there are
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "text", "before", "after", "changes"),
+    [
+        (".py", PYTHON, "as far as a voice carries", "a guess", False),
+        (".py", PYTHON, "# Twice as far if loud.", "", False),
+        (".py", PYTHON, "Return the range.", "Return how far it reaches.", False),
+        (".py", PYTHON, "A protocol.", "A protocol that shouts.", False),
+        (".py", PYTHON, '"""A module."""', "", False),
+        (".py", PYTHON, '"""How far."""', "", False),
+        (".py", PYTHON, "(2 if loud else 1)", "(\n            2 if loud else 1\n        )", False),
+        (".py", PYTHON, "100.0", "101.0", True),
+        (".py", PYTHON, "100.0", "100", True),
+        (".py", PYTHON, "100.0", "None", True),
+        (".py", PYTHON, "2 if", "True if", True),
+        (".py", PYTHON, "loud: bool", "loud: bool = None", True),
+        (".py", PYTHON, "RANGE_M * ", "RANGE_M / ", True),
+        (".py", PYTHON, 'f"{RANGE_M}"', 'f"{RANGE_M!r}"', True),
+        (".py", 'A = "# as written"\n', "written", "said", True),
+        (".py", f"{PYTHON}HELP = __doc__\n", "A module.", "A changed module.", True),
+        (".cpp", NATIVE, "The engine of", "All of", False),
+        (".cpp", NATIVE, "// as many as there are", "", False),
+        (".cpp", NATIVE, "static const long", "// A line more.\nstatic const long", False),
+        (".cpp", NATIVE, "// done", "// really done", False),
+        (".cpp", NATIVE, "http://", "http:// ", True),
+        (".cpp", NATIVE, "a // b", "a // c", True),
+        (".cpp", NATIVE, "/* c", "/* d", True),
+        (".cpp", NATIVE, "1'000'000", "1'000'001", True),
+        (".cpp", NATIVE, "char both", "char all", True),
+        (".toml", "a = 1 # one", "# one", "# two", True),
+    ],
+)
+def test_comments_and_docstrings_keep_the_digest_and_a_constant_changes_it(
+    tmp_path: Path, ending: str, text: str, before: str, after: str, changes: bool
+) -> None:
+    assert text.count(before) >= 1
+    path = tmp_path / f"shout{ending}"
+    path.write_text(text)
+    old = decisive_content(path)
+    path.write_text(text.replace(before, after, 1))
+    assert (decisive_content(path) != old) is changes
+
+
+def test_a_comment_keeps_the_key_of_a_plugin_and_a_constant_changes_it(sources: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "core.cpp").write_text("int step = 1;\n")
+    found = []
+    for constant, text in ((1, "first"), (1, "second"), (2, "second")):
+        (folder / "radio.py").write_text(f'"""The {text}."""\nSTEP = {constant}  # {text}\n')
+        found.append(digest(sources, "outside.radio", also=tmp_path)[0])
+    assert found[0] == found[1] != found[2]
+    (folder / "core.cpp").write_text("int step = 2;\n")
+    assert digest(sources, "outside.radio", also=tmp_path)[0] != found[2]
 
 
 SENT = """
