@@ -1,7 +1,7 @@
 """How often the intervals of `carrycast.analysis.spark.statistics` cover the true mean, and how often chance decides
-a claim.
+a claim, at one look or at several.
 
-`python -m benchmarks.coverage` prints both tables of docs/statistics.md.
+`python -m benchmarks.coverage` prints the tables of docs/statistics.md.
 """
 
 import math
@@ -12,9 +12,12 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from carrycast.analysis.spark.claims import decide, holm_decisions
-from carrycast.analysis.spark.statistics import confidence_interval, t_quantile
+from carrycast.analysis.spark.sequential import plan_looks, sequential_chance
+from carrycast.analysis.spark.statistics import CONFIDENCE, confidence_interval, t_quantile
 
 RUNS = (5, 10, 20)
+LOOKED_AT = (10, 20, 100)
+"""The largest numbers of runs of experiments that stop when their claims are decided."""
 TRIES = 20_000
 CLAIMS = 20
 """Comparisons of one experiment, without a difference in any."""
@@ -73,8 +76,42 @@ def decided_by_chance(experiments: int, runs: int, rng: Random) -> tuple[float, 
     return alone / experiments, together / experiments
 
 
+class Repeated(NamedTuple):
+    """Shares of the tries in which a true mean was decided against at some look."""
+
+    uncorrected: float
+    """One claim, tested at 5 % at every look."""
+    corrected: float
+    """One claim, as carrycast tests it."""
+    together: float
+    """One of several claims, as carrycast tests them together."""
+    once: float
+    """One of several claims, tested together at the last look only."""
+
+
+def decided_at_looks(population: Sequence[float], most: int, tries: int, rng: Random) -> Repeated:
+    """Look at claims about the true mean again and again, up to so many runs each."""
+    mean = math.fsum(population) / len(population)
+    looks = plan_looks(most)
+    uncorrected = corrected = together = once = 0
+    for _ in range(tries):
+        best: list[float | None] = []
+        last: list[float | None] = []
+        for _ in range(CLAIMS):
+            runs = rng.choices(population, k=most)
+            found = [decide(confidence_interval(runs[: look.runs]), "=", mean, 0.0).chance for look in looks]
+            chances = [sequential_chance(p, look) for p, look in zip(found, looks, strict=True) if p is not None]
+            uncorrected += any(p is not None for p in found)
+            corrected += any(p <= 1 - CONFIDENCE for p in chances)
+            best.append(min(chances, default=None))
+            last.append(found[-1])
+        together += any(holm_decisions(best))
+        once += any(holm_decisions(last))
+    return Repeated(uncorrected / tries / CLAIMS, corrected / tries / CLAIMS, together / tries, once / tries)
+
+
 def main() -> int:
-    """Both tables."""
+    """All tables."""
     lines = ["| values | runs | not all alike | Student's t covers | covered | length of Student's |", "|---" * 6 + "|"]
     for name, population in POPULATIONS.items():
         for runs in RUNS:
@@ -85,6 +122,13 @@ def main() -> int:
     for runs in RUNS:
         alone, together = decided_by_chance(TRIES // 10, runs, Random(runs))
         lines.append(f"| {runs} | {alone:.1%} | {together:.1%} |")
+    head = f"| values | most runs | uncorrected | one claim | one of {CLAIMS}, together | with one look |"
+    lines += ["", head, "|---" * 6 + "|"]
+    for name in ("normal", "lognormal, sigma 0.5", "lognormal, sigma 1"):
+        for most in LOOKED_AT:
+            rates = decided_at_looks(POPULATIONS[name], most, TRIES // 10, Random(most))
+            shares = f"{rates.uncorrected:.1%} | {rates.corrected:.1%} | {rates.together:.1%} | {rates.once:.1%}"
+            lines.append(f"| {name} | {most} | {shares} |")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

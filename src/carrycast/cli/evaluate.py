@@ -369,6 +369,8 @@ def _print_reasons(reasons: list[str]) -> None:
 
 
 def _print_report(found: "ExperimentReport", as_json: bool) -> None:
+    from carrycast.analysis.spark import stop_sentence
+
     _print_reasons(found.reasons)
     if as_json:
         print_json(found.as_row())
@@ -380,6 +382,8 @@ def _print_report(found: "ExperimentReport", as_json: bool) -> None:
     if found.claims:
         console().print(_claims_table(found.claims))
         print_line("the whole 95 % interval decides; undecided: a part of it agrees, and more runs may tell")
+    for name, counted in found.stopping.items():
+        print_line(f"runs of {name}: {stop_sentence(counted)}")
     if found.failed:
         console().print(f"[bold red]{found.failed} of {found.runs} runs failed[/bold red]; the report names each")
     print_line(f"report {found.page}")

@@ -14,7 +14,16 @@ from carrycast.analysis.reports.css import CSS
 from carrycast.analysis.reports.figures import DrawnFigure
 from carrycast.analysis.reports.style import metric_label, metric_scale
 from carrycast.analysis.reports.tables import interval_texts, mean_text, number_text
-from carrycast.analysis.spark import Axis, Claim, Experiment, Interval, Point, Record
+from carrycast.analysis.spark import (
+    Axis,
+    Claim,
+    Experiment,
+    Interval,
+    Point,
+    PointRuns,
+    Record,
+    stop_sentence,
+)
 from carrycast.sim.scenario import metric_meanings
 
 if TYPE_CHECKING:
@@ -113,6 +122,8 @@ class ReportSection:
     """What was found, in words with numbers."""
     warnings: Sequence[str] = ()
     """Reasons why the runs may be less meaningful than they seem."""
+    counted: Sequence[PointRuns] = ()
+    """The runs of each point, if points stop when their claims are decided."""
 
 
 def report_page(title: str, sections: Sequence[ReportSection], versions: Mapping[str, str]) -> str:
@@ -206,7 +217,8 @@ def _section(section: ReportSection, alone: bool, first: bool) -> str:
     heading = "The experiment" if alone else definition.title or experiment.name
     fewer = ", at some points fewer" if definition.fewer else ""
     count, seeds = len(experiment.points), len(experiment.seeds)
-    scope = f"{count} point{'s' if count > 1 else ''} (combinations of settings), {seeds} seeds each{fewer}."
+    most = "at most " if section.counted else ""
+    scope = f"{count} point{'s' if count > 1 else ''} (combinations of settings), {most}{seeds} seeds each{fewer}."
     fixed = [f"{axis.name} {experiment.labels(axis.name)[0]}" for axis in definition.axes if not _varies(section, axis)]
     if fixed:
         scope += f" The same at all points: {', '.join(fixed)}."
@@ -219,6 +231,7 @@ def _section(section: ReportSection, alone: bool, first: bool) -> str:
         _watch(section),
         _sentences(section, MOST_SENTENCES if first else 0),
         _claims(section),
+        _runs(section),
         *(_figure(experiment, drawn) for drawn in section.figures if drawn is not shown),
         _differences(section),
         _means(section),
@@ -248,6 +261,21 @@ def _claims(section: ReportSection) -> str:
         return ""
     heading = f'<h3 id="{_id(section.experiment.name, "claims")}">Claims {_files("claims.csv")}</h3>'
     return heading + claims_table(section.claims)
+
+
+def _runs(section: ReportSection) -> str:
+    """A table of the runs of each point, if points stop when their claims are decided."""
+    if not section.counted:
+        return ""
+    rows = "".join(
+        f"<tr><td>{escape(one.point)}</td><td>{one.runs} of {one.most}</td><td>{escape(one.why)}</td></tr>"
+        for one in section.counted
+    )
+    head = "<tr><th>point</th><th>runs</th><th>why no more</th></tr>"
+    return (
+        f"<details><summary>Runs of each point: {escape(stop_sentence(section.counted))}</summary>"
+        f"<table><thead>{head}</thead><tbody>{rows}</tbody></table></details>"
+    )
 
 
 def _files(*paths: str) -> str:

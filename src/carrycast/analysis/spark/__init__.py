@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         paired_differences as paired_differences,
         ratio_confidence_interval as ratio_confidence_interval,
     )
+    from carrycast.analysis.spark.stopping import PointRuns as PointRuns, stop_sentence as stop_sentence
     from carrycast.analysis.spark.sweep import read_runs as read_runs, run_sweep as run_sweep
     from carrycast.analysis.spark.tour import (
         ExperimentTour as ExperimentTour,
@@ -124,6 +125,7 @@ __getattr__, __dir__ = lazy_exports(
         "sweep_experiment",
         "results": "Results common_pairs served_share_over_time time_grid",
         "spark_session": "check_reports_installed check_spark_installed configure parse_conf session",
+        "stopping": "PointRuns stop_sentence",
         "statistics": "Bounds DIFFERENCE_OF_SHARES Interval SHARE confidence_interval paired_differences "
         "ratio_confidence_interval",
         "sweep": "read_runs run_sweep",

@@ -13,6 +13,7 @@ import importlib.util
 import itertools
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 from carrycast.analysis.spark.definition import ClaimEntry, Relation
 from carrycast.analysis.spark.results import Results
+from carrycast.analysis.spark.sequential import Look, sequential_chance
 from carrycast.analysis.spark.statistics import CONFIDENCE, MIN_RUNS, Interval
 from carrycast.errors import UserError
 
@@ -182,10 +184,18 @@ class Claim:
     note: str = ""
     asked: str = ""
     """The relation that the interval was compared with, and its tolerance."""
+    runs: int | None = None
+    """The runs of each point by which the claim was decided, if points stop when their claims are decided."""
+    interval: Interval | None = None
+    """What the claim was decided by; not part of the row."""
 
     def as_row(self) -> dict[str, object]:
         """Return the row of claims.json."""
-        return asdict(self)
+        return asdict(replace(self, interval=None), dict_factory=_drop_interval)
+
+
+def _drop_interval(fields: list[tuple[str, object]]) -> dict[str, object]:
+    return {name: value for name, value in fields if name != "interval"}
 
 
 def make_claim(
@@ -214,6 +224,7 @@ def make_claim(
         calibration=calibration,
         note=note,
         asked=asked,
+        interval=found,
     )
 
 
@@ -252,17 +263,74 @@ def make_claim_over_cases(
 Hook = Callable[[Results], Iterable[Claim]]
 
 
-def evaluate_claims(results: Results) -> list[Claim]:
-    """Evaluate every claim of an experiment: those of its file, then those of its `claims.py`."""
+def evaluate_once(results: Results) -> list[Claim]:
+    """Evaluate every claim of an experiment alone: those of its file, then those of its `claims.py`."""
     experiment = results.experiment
     claims = [_evaluate_entry(entry, results) for entry in experiment.definition.claims]
     if experiment.hook is not None:
         figures = {figure.name for figure in experiment.definition.figures} | {""}
         claims += [claim for claim in load_hook(experiment.hook)(results) if claim.figure in figures]
+    return claims
+
+
+def apply_holm(claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims with their verdicts if all are to be right at once."""
     # A decision of the hook without a p-value is exact, not an estimate.
     chances = [0.0 if claim.chance is None and claim.holds is not None else claim.chance for claim in claims]
     stand = holm_decisions(chances)
     return [replace(claim, together=claim.holds if safe else None) for claim, safe in zip(claims, stand, strict=True)]
+
+
+def evaluate_claims(results: Results) -> list[Claim]:
+    """Evaluate every claim of an experiment, alone and together with all others.
+
+    If points stop when their claims are decided, the claims are evaluated at each look that the runs have reached. Each
+    claim keeps its best decision; an open claim has the interval of the last look. The runs of a point that has stopped
+    are tested again when others get more.
+    """
+    looks = results.experiment.looks
+    if not looks:
+        return apply_holm(evaluate_once(results))
+    reached = [look for place, look in enumerate(looks) if place == 0 or results.has_more(looks[place - 1].runs)]
+    best: dict[_ClaimKey, Claim] = {}
+    for look in reached:
+        found = dict(_number_claims(_correct(claim, look) for claim in evaluate_once(results.first(look.runs))))
+        for key, claim in found.items():
+            before = best.get(key)
+            if before is None or _rank(claim) <= _rank(before):
+                same = before is not None and before.interval == claim.interval
+                best[key] = replace(claim, runs=before.runs) if before is not None and same else claim
+    # A claim whose statement has changed with the runs is another one.
+    return apply_holm([best[key] for key in found])
+
+
+_ClaimKey = tuple[str, str, int]
+"""The figure and the statement of a claim, and which claim of that statement it is."""
+
+
+def _correct(claim: Claim, look: Look) -> Claim:
+    """Return a claim as it stands at one of several looks."""
+    claim = replace(claim, runs=look.runs)
+    if claim.interval is not None:
+        widened = claim.interval.widen(look.spent)
+        claim = replace(claim, low=widened.low, high=widened.high)
+    if claim.holds is None or claim.chance is None:
+        return claim
+    chance = sequential_chance(claim.chance, look)
+    holds = claim.holds if chance <= 1 - CONFIDENCE else None
+    return replace(claim, holds=holds, chance=None if holds is None else chance)
+
+
+def _rank(claim: Claim) -> tuple[bool, float]:
+    return claim.holds is None, claim.chance or 0.0
+
+
+def _number_claims(claims: Iterable[Claim]) -> Iterable[tuple[_ClaimKey, Claim]]:
+    seen: Counter[tuple[str, str]] = Counter()
+    for claim in claims:
+        name = (claim.figure, claim.statement)
+        yield (*name, seen[name]), claim
+        seen[name] += 1
 
 
 def load_hook(path: Path) -> Hook:

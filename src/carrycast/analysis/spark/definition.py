@@ -131,6 +131,11 @@ class ClaimEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     note: str = ""
     """A remark for the report."""
 
+    @property
+    def selectors(self) -> list[Selector]:
+        """The selections that the claim is about."""
+        return [self.left, self.right] if self.kind == "compare" else [self.of]
+
 
 class QuickSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The changes of `--quick`: fewer runs, fewer labels of some axes, smaller settings."""
@@ -206,6 +211,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The seeds, instead of `runs`."""
     fewer: list[RunLimit] = []
     """Points with fewer runs."""
+    stop_when_decided: bool = False
+    """Whether a point gets no more runs once all claims about it are decided. The seeds are then the most that it
+    gets."""
     trace: Level = Level.METRICS
     """The level of the traces that are kept in `traces/`. With `metrics`, none are kept."""
     measures: list[RequestedMetric] = []

@@ -4,7 +4,7 @@ import difflib
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ from carrycast.analysis.spark.definition import (
 )
 from carrycast.analysis.spark.own_metrics import OwnMetric, load_metrics
 from carrycast.analysis.spark.records import METRICS
+from carrycast.analysis.spark.sequential import Look, plan_looks
 from carrycast.analysis.spark.validation import check_definition
 from carrycast.core.settings import parse_settings, read_toml
 from carrycast.errors import UserError
@@ -68,6 +69,8 @@ class Experiment:
     own: tuple[OwnMetric, ...] = ()
     """Metrics over traces that the files of the experiment register."""
     own_files: tuple[Path, ...] = ()
+    used: Mapping[str, int] = field(default_factory=dict)
+    """The largest number of runs so far, by point, if points stop when their claims are decided."""
 
     @property
     def name(self) -> str:
@@ -81,9 +84,16 @@ class Experiment:
         return [*METRICS, *installed_metrics(), *asked, *(own.name for own in self.own)]
 
     def seeds_at(self, point: Point) -> list[int]:
-        """Return the seeds of a point: all, unless the definition limits its runs."""
+        """Return the seeds of a point: all, unless the definition limits its runs or its claims are decided."""
         limits = [fewer.runs for fewer in self.definition.fewer if point.matches(fewer.where)]
+        if point.name in self.used:
+            limits.append(self.used[point.name])
         return self.seeds[: min(limits)] if limits else self.seeds
+
+    @property
+    def looks(self) -> list[Look]:
+        """The looks at the claims, if points stop when their claims are decided."""
+        return plan_looks(len(self.seeds)) if self.definition.stop_when_decided else []
 
     def axis(self, name: str) -> Axis:
         """Return the axis of that name."""
@@ -305,7 +315,7 @@ def _prune_points(experiment: Experiment) -> Experiment:
     definition = experiment.definition
     shown = [selector for figure in definition.figures for selector in (figure.where, *figure.also)]
     for claim in definition.claims:
-        shown += [claim.left, claim.right] if claim.kind == "compare" else [claim.of]
+        shown += claim.selectors
     points = [point for point in experiment.points if any(point.matches(selector) for selector in shown)]
     return replace(experiment, points=points)
 

@@ -26,6 +26,7 @@ from carrycast.analysis.spark.records import MORE, Record, failure_lines, json_t
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.spark_session import LazySession, as_lazy, check_reports_installed
 from carrycast.analysis.spark.statistics import Interval
+from carrycast.analysis.spark.stopping import PointRuns, begin, count_runs, extend
 from carrycast.analysis.spark.summary import (
     ExperimentMeans,
     comparison_sentences,
@@ -106,6 +107,8 @@ class ExperimentReport:
     """The differences to the reference points, paired by seed, for experiments with a reference."""
     warnings: list[str] = field(default_factory=list)
     """Reasons why the runs may be less meaningful than they seem."""
+    stopping: dict[str, list[PointRuns]] = field(default_factory=dict)
+    """For experiments whose points stop when their claims are decided: the runs of each point, and why no more."""
 
     @property
     def page(self) -> Path:
@@ -119,6 +122,7 @@ class ExperimentReport:
             "runs": self.runs,
             "failed": self.failed,
             "warnings": self.warnings,
+            "stopping": {name: [one.as_row() for one in counted] for name, counted in self.stopping.items()},
             "claims": [claim.as_row() for claim in self.claims],
             "means": [means.as_row() for means in self.means],
         }
@@ -130,6 +134,7 @@ class StoredExperiment(msgspec.Struct, frozen=True, kw_only=True):
     definition: Definition
     points: list[Point]
     seeds: list[int]
+    used: dict[str, int] = {}
 
 
 def reproduce(
@@ -163,7 +168,7 @@ def reproduce_experiments(
     names = {experiment.name for experiment in experiments}
     source = as_lazy(spark)
     with lock_folder(out):
-        _sweep(experiments, out, source, quiet)
+        _, experiments = _sweep(experiments, out, source, quiet)
         if watch:
             make_players(experiments, read_runs(out), out, at_once=True)
         return _write_report(out, source, names)
@@ -176,22 +181,42 @@ def sweep_experiment(experiment: Experiment, out: Path, master: str | None = Non
     """
     spark = LazySession(master)
     with lock_folder(out):
-        rows = _sweep([experiment], out, spark, quiet)
+        rows, _ = _sweep([experiment], out, spark, quiet)
     runs: list[Record] = rows.select(["experiment", "point", "seed", "error"]).to_pylist()
     return runs
 
 
-def _sweep(experiments: Sequence[Experiment], out: Path, spark: LazySession, quiet: bool) -> "pa.Table":
-    """Print warnings, execute the runs, and store the inputs of the report."""
+def _sweep(
+    experiments: Sequence[Experiment], out: Path, spark: LazySession, quiet: bool
+) -> "tuple[pa.Table, list[Experiment]]":
+    """Print warnings, execute the runs, and store the inputs of the report.
+
+    Return the rows, and the experiments with the runs that their claims needed.
+    """
     warnings = {experiment.name: experiment_warnings(experiment) for experiment in experiments}
     if not quiet:
         for found in warnings.values():
             print_warnings(found)
-    rows = run_missing(experiments, out, spark, quiet=quiet)
-    _store(experiments, out)
+    planned = [begin(experiment) for experiment in experiments]
+    while True:
+        rows = run_missing(planned, out, spark, quiet=quiet)
+        if not any(experiment.looks for experiment in planned):
+            break
+        _update_own_metrics([experiment for experiment in planned if experiment.looks], out, spark)
+        records = read_runs(out)
+        extended = [extend(experiment, _results(experiment, records, out, spark)) for experiment in planned]
+        if not any(extended):
+            break
+        planned = [longer or experiment for longer, experiment in zip(extended, planned, strict=True)]
+    _store(planned, out)
     for name, found in warnings.items():
         write_warnings(found, out / DEFINITIONS / name)
-    return rows
+    return rows, planned
+
+
+def _results(experiment: Experiment, records: Sequence[Record], out: Path, spark: LazySession) -> Results:
+    mine = [record for record in records if record["experiment"] == experiment.name]
+    return Results(experiment, mine, out, spark)
 
 
 def read_stored_warnings(out: Path, experiment: Experiment) -> list[str]:
@@ -227,7 +252,9 @@ def _read_stored(path: Path) -> Experiment:
         raise UserError(f"{path}: cannot be read: {error}") from None
     stored = parse_settings(table, StoredExperiment, str(path))
     hook = path.parent / HOOK
-    found = Experiment(stored.definition, stored.points, stored.seeds, hook if hook.is_file() else None)
+    found = Experiment(
+        stored.definition, stored.points, stored.seeds, hook if hook.is_file() else None, used=stored.used
+    )
     return add_own_metrics(found, path.parent)
 
 
@@ -250,7 +277,9 @@ def _store(experiments: Sequence[Experiment], out: Path) -> None:
         folder.mkdir(parents=True)
         files = [file.name for file in experiment.own_files]
         definition = msgspec.structs.replace(experiment.definition, metrics_from=files)
-        stored = StoredExperiment(definition=definition, points=experiment.points, seeds=experiment.seeds)
+        stored = StoredExperiment(
+            definition=definition, points=experiment.points, seeds=experiment.seeds, used=dict(experiment.used)
+        )
         if experiment.hook is not None:
             shutil.copy(experiment.hook, folder / HOOK)
         for file in experiment.own_files:
@@ -304,7 +333,10 @@ def _write_report(out: Path, spark: LazySession, names: Collection[str] | None =
         for section in shown
         for text in section.warnings
     ]
-    return ExperimentReport(out, len(mine), failed, evaluated, failure_lines(mine), means, differences, warnings)
+    stopping = {section.experiment.name: list(section.counted) for section in shown if section.counted}
+    return ExperimentReport(
+        out, len(mine), failed, evaluated, failure_lines(mine), means, differences, warnings, stopping
+    )
 
 
 def _update_own_metrics(experiments: Sequence[Experiment], out: Path, spark: LazySession) -> None:
@@ -344,8 +376,7 @@ def _make_section(
     out: Path,
     spark: LazySession,
 ) -> ReportSection:
-    mine = [record for record in records if record["experiment"] == experiment.name]
-    results = Results(experiment, mine, out, spark)
+    results = _results(experiment, records, out, spark)
     drawn = [found for figure in experiment.definition.figures if (found := draw_figure(figure, results)) is not None]
     known = _select_experiment(experiment, summaries)
     compared = _select_experiment(experiment, differences) if experiment.definition.reference else None
@@ -353,7 +384,10 @@ def _make_section(
     said += comparison_sentences(experiment, known, compared) if compared is not None else []
     player = find_player(experiment.name, out)
     warnings = read_stored_warnings(out, experiment)
-    return ReportSection(experiment, mine, known, drawn, evaluate_claims(results), player, compared, said, warnings)
+    claims = evaluate_claims(results)
+    counted = count_runs(experiment, claims)
+    mine = results.records
+    return ReportSection(experiment, mine, known, drawn, claims, player, compared, said, warnings, counted)
 
 
 def _select_experiment(experiment: Experiment, found: Summaries) -> dict[tuple[str, str], Interval]:

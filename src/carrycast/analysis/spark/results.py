@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +29,18 @@ class Results:
     spark: LazySession | None = None
     """Needed only for served pairs, which are computed from traces."""
     _served: "DataFrame | None" = field(default=None, init=False)
+
+    def first(self, runs: int) -> "Results":
+        """Return the results of the first seeds of the experiment only."""
+        seeds = set(self.experiment.seeds[:runs])
+        return replace(self, records=[record for record in self.records if record["seed"] in seeds])
+
+    def has_more(self, runs: int) -> bool:
+        """Whether there are runs of other seeds than the first ones."""
+        seeds = set(self.experiment.seeds[:runs])
+        return any(
+            record["seed"] not in seeds for record in self.records if record["experiment"] == self.experiment.name
+        )
 
     def points(self, selector: Selector) -> list[Point]:
         """Return the points of a selection."""

@@ -42,6 +42,8 @@ class Interval(NamedTuple):
     """The skewness of the values, divided by the square root of their number."""
     bounds: Bounds | None = None
     """The bounds of the measure, if all values are equal."""
+    within: Bounds | None = None
+    """The bounds of the measure, if the values differ."""
 
     def as_row(self) -> dict[str, object]:
         """Return the number of runs, the mean and both ends."""
@@ -61,6 +63,17 @@ class Interval(NamedTuple):
     def above(self) -> float:
         """The distance from the mean to the upper end; 0 without an interval."""
         return 0.0 if self.mean is None or self.high is None else self.high - self.mean
+
+    def widen(self, error_rate: float) -> "Interval":
+        """Return the interval that misses the mean in this share of the cases instead of 5 %."""
+        if self.mean is None or self.low is None:
+            return self
+        if self.bounds is not None:
+            return _constant_interval(self.n, self.mean, self.bounds, False, error_rate)
+        if self.error is None:
+            return self
+        found = _skewed_interval(self.n, self.mean, self.error, self.skew, error_rate)
+        return found if self.within is None else _clip_interval(found, self.within)
 
     def p_value(self, value: float) -> float | None:
         """Return the two-sided p-value of the hypothesis that the true mean is this value; None without an interval.
@@ -114,12 +127,12 @@ def ratio_confidence_interval(above: Sequence[float], below: Sequence[float], ex
 
 
 @lru_cache(maxsize=4096)
-def t_quantile(degrees: int) -> float:
-    """Return the two-sided 95 % quantile of Student's t: P(|T| <= t) = 0.95."""
+def t_quantile(degrees: int, error_rate: float = 1 - CONFIDENCE) -> float:
+    """Return the two-sided quantile of Student's t: P(|T| > t) is the error rate."""
     # Imported here, because executors that only simulate need no scipy.
     from scipy.special import stdtrit
 
-    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
+    return float(stdtrit(degrees, 1 - error_rate / 2))
 
 
 def _t_p_value(t: float, degrees: int) -> float:
@@ -139,12 +152,14 @@ def _inverse_hall_transform(t: float, skew: float) -> float:
     return t if abs(skew) < 1e-9 else 3 / skew * (math.cbrt(1 + skew * (t - skew / 6)) - 1)
 
 
-def _constant_interval(n: int, value: float, bounds: Bounds | None, exact: bool) -> Interval:
+def _constant_interval(
+    n: int, value: float, bounds: Bounds | None, exact: bool, error_rate: float = 1 - CONFIDENCE
+) -> Interval:
     if exact:
         return Interval(n, value, value, value)
     if bounds is None or n < MIN_RUNS:
         return Interval(n, value, None, None)
-    unseen = 1 - ((1 - CONFIDENCE) / 2) ** (1 / n)
+    unseen = 1 - (error_rate / 2) ** (1 / n)
     low, high = bounds
     return Interval(n, value, value - unseen * (value - low), value + unseen * (high - value), bounds=bounds)
 
@@ -160,7 +175,12 @@ def _hall_interval(middle: float, residuals: Sequence[float]) -> Interval:
     squares, cubes = math.fsum(part**2 for part in parts), math.fsum(part**3 for part in parts)
     error = widest * math.sqrt(squares / (n - 1) / n)
     skew = cubes / n / (squares / n) ** 1.5 / math.sqrt(n)
-    t = t_quantile(n - 1)
+    return _skewed_interval(n, middle, error, skew)
+
+
+def _skewed_interval(n: int, middle: float, error: float, skew: float, error_rate: float = 1 - CONFIDENCE) -> Interval:
+    """Return the smallest interval that contains Student's and Hall's."""
+    t = t_quantile(n - 1, error_rate)
     below, above = max(t, _inverse_hall_transform(t, skew)), max(t, -_inverse_hall_transform(-t, skew))
     return Interval(n, middle, middle - below * error, middle + above * error, error, skew)
 
@@ -172,7 +192,7 @@ def _clip_interval(found: Interval, bounds: Bounds) -> Interval:
     """
     if found.low is None or found.high is None:
         return found
-    return found._replace(low=max(found.low, bounds[0]), high=min(found.high, bounds[1]))
+    return found._replace(low=max(found.low, bounds[0]), high=min(found.high, bounds[1]), within=bounds)
 
 
 def paired_differences(left: Mapping[int, float | None], right: Mapping[int, float | None]) -> list[float]:
