@@ -194,6 +194,7 @@ def test_a_calibrated_number_says_so() -> None:
         "calibration",
         "note",
         "asked",
+        "runs",
     ]
 
 

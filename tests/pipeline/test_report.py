@@ -92,7 +92,7 @@ def test_claims_are_written_as_promised(written: ExperimentReport) -> None:
     assert table["asked"] == row["asked"] == "> 0"
     assert set(row) == {
         *("experiment", "figure", "statement", "paper", "ours", "low", "high", "holds", "together", "chance"),
-        *("calibration", "note", "asked"),
+        *("calibration", "note", "asked", "runs"),
     }
 
 
