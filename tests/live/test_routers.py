@@ -1,4 +1,4 @@
-"""Both routers live, over links that come and go."""
+"""The routers live, over links that come and go."""
 
 import contextlib
 from dataclasses import replace
@@ -22,6 +22,8 @@ SETTINGS: dict[str, dict[str, object]] = {
     # Live nodes count their starts over restarts of the process, so each looks like one that has started anew.
     "aodv": {"reboot_wait": False, "node_traversal_s": 0.02},
     "gpsr": {"beacon_s": 0.05, "dead_reckoning": True},
+    "olsr": {"hello_interval_s": 0.05, "tc_interval_s": 0.1, "detection": "link_layer"},
+    "dsdv": {"update_interval_s": 0.1, "min_trigger_s": 0.02, "settling_s": 0.02, "reboot_wait": False},
 }
 
 
@@ -64,7 +66,7 @@ def heard(node: NodeId) -> list[str]:
     return Talker.all[node].heard
 
 
-@pytest.mark.parametrize("router", ["aodv", "gpsr"])
+@pytest.mark.parametrize("router", ["aodv", "gpsr", "olsr", "dsdv"])
 def test_packets_find_their_way_while_links_come_and_go(router: str, config: MakeConfig, run: Run) -> None:
     # A line 1 - 2 - 3 - 4, and node 5 as another way from 2 to 4 when node 3 is cut off.
     places = {1: 0.0, 2: 100.0, 3: 200.0, 4: 300.0, 5: 205.0}

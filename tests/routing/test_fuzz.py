@@ -20,6 +20,8 @@ from tests.routing.test_worlds import mobile
 SMALL: dict[str, dict[str, object]] = {
     "aodv": {"max_routes": 6, "max_requests": 8, "buffer": 3, "detection": "hello"},
     "gpsr": {"max_neighbors": 5, "dead_reckoning": True, "max_range_m": 1e9},
+    "olsr": {"max_links": 6, "max_duplicates": 8, "detection": "link_layer", "tc_redundancy": 1},
+    "dsdv": {"max_routes": 6, "buffer": 3},
 }
 few_nodes = st.integers(0, 7)
 
@@ -89,7 +91,7 @@ def test_any_messages_in_any_order_do_no_harm(name: str, data: st.DataObject) ->
     assert not driver.armed
 
 
-@pytest.mark.parametrize("router", ["aodv", "aodv hello", "gpsr"])
+@pytest.mark.parametrize("router", ["aodv", "aodv hello", "gpsr", "olsr", "dsdv"])
 def test_what_a_router_keeps_does_not_grow_with_time(router: str) -> None:
     simulation = Simulation(mobile(router, "disk", duration_s=160.0), 1)
     simulation.start()

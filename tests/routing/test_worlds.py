@@ -1,4 +1,4 @@
-"""Both routers with nodes that move, in the simulator, through the radio that has collisions too."""
+"""All routers with nodes that move, in the simulator, through the radio that has collisions too."""
 
 import json
 from pathlib import Path
@@ -16,6 +16,8 @@ ROUTERS: dict[str, dict[str, object]] = {
     "aodv": {"name": "aodv"},
     "aodv ns2": {"name": "aodv", "variant": "ns2"},
     "aodv hello": {"name": "aodv", "detection": "hello"},
+    "olsr": {"name": "olsr", "detection": "link_layer", "hello_interval_s": 0.5, "tc_interval_s": 1.0},
+    "dsdv": {"name": "dsdv", "variant": "sequence", "update_interval_s": 3.0, "settling_s": 0.5},
     "gpsr": {"name": "gpsr"},
     "gpsr predictive": {"name": "gpsr", "variant": "predictive"},
 }

@@ -33,6 +33,7 @@ from carrycast.core.parts.round_trip import RoundTripTime
 from carrycast.core.parts.seen import BoundedSeenCache, SeenCache
 from carrycast.core.parts.sequence_window import SequenceWindow
 from carrycast.core.parts.subscription_exchange import MAX_FILTER_BYTES, MAX_FILTERS, Filters, canonical_filters
+from carrycast.core.parts.table_router import RoutedPacket, RoutedPacketInTransit, TableRouter
 from carrycast.core.parts.two_hop_neighborhood import MAX_LISTED, HelloLists, NeighborHello, TwoHopNeighborhood
 
 __all__ = [
@@ -91,11 +92,14 @@ __all__ = [
     "ReportFormat",
     "ResidualMonitor",
     "RoundTripTime",
+    "RoutedPacket",
+    "RoutedPacketInTransit",
     "SeenCache",
     "SequenceWindow",
     "SpreadSettings",
     "StreamAttributes",
     "SubscriberProfiles",
+    "TableRouter",
     "TwoHopNeighborhood",
     "UNLIMITED",
     "Undelivered",
