@@ -51,7 +51,7 @@ class Dsdv(TableRouter):
         self.table = DistanceTable(settings)
         # [DSDV94, Route Advertisements] Own sequence numbers are even. A node that restarts continues above its earlier
         # ones.
-        self._updates = UpdateSender(node, host.incarnation << COUNTER_BITS, settings, self.table, port, rng)
+        self._updates = UpdateSender(node, (host.incarnation << COUNTER_BITS) + 2, settings, self.table, port, rng)
         self._waits_after_reboot = False
         self._waiting: dict[NodeId, list[RoutedPacketInTransit]] = {}
 

@@ -21,6 +21,7 @@ class UpdateSender:
         self._port = port
         self._rng = rng
         self._sequence = sequence
+        self._has_dumped = False
         self._due = float("inf")
         """When the timer fires."""
         self._last_trigger = float("-inf")
@@ -54,7 +55,10 @@ class UpdateSender:
     def send_full_dump(self, now: float, only_own: bool = False) -> None:
         """Send all routes, with a new own sequence number."""
         # Own numbers are even, since the node itself can be reached.
-        self._sequence += 2
+        # An incremental update before the first full dump has the same number.
+        if self._has_dumped:
+            self._sequence += 2
+        self._has_dumped = True
         routes = [AdvertisedRoute(self._node, 0, self._sequence)]
         if not only_own:
             routes.extend(
