@@ -16,6 +16,13 @@ MAX_PAGE_WORDS = 1_300
 """A page has one purpose; a longer one has two."""
 LONG_PAGES = frozenset({"CHANGELOG.md", "CONTRIBUTING.md", "docs/glossary.md"})
 """Lists, which readers search and do not read."""
+ORDINARY_IN_PROSE = frozenset(
+    {"books", "carried", "comparing", "compound", "dealing", "dealt", "deeds", "dialogue", "does not count", "door"}
+    | {"handing", "handling", "hired", "holding", "joining", "judged", "keeping", "making", "outlet", "pace", "planted"}
+    | {"promise", "promised", "quota", "saving", "shop", "spreading", "the way of", "told", "vitals", "wanting", "wish"}
+    | {"witness"}
+)
+"""Words of the glossary's last table that are fine in a sentence, and banned as a name in the code."""
 _CODE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _END = re.compile(r"(?<=[.!?:;])[\"')\]*]*\s+(?=[A-Z`*\[\"(0-9])")
@@ -61,10 +68,33 @@ def long_sentences(text: str) -> Iterator[tuple[int, str]]:
                 yield line, sentence
 
 
+def banned_words() -> list[str]:
+    """The left column of the glossary's last table, without entries that hold in one context only."""
+    text = (DOCS / "glossary.md").read_text("utf-8")
+    rows = text.split("| instead of | write |\n|---|---|\n")[1].splitlines()
+    firsts = [row.strip("| ").split(" | ")[0] for row in rows if row.strip()]
+    words = [word.strip(" `") for first in firsts for word in first.split(", ")]
+    in_context = [first for first in firsts if "(" in first]
+    return [word for word in words if word and not any(word.split(" (")[0] in one for one in in_context)]
+
+
+def banned_in_prose() -> re.Pattern[str]:
+    """Matches the words that no page, docstring or help text has."""
+    words = [word for word in banned_words() if word not in ORDINARY_IN_PROSE]
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})s?\b", re.IGNORECASE)
+
+
 def problems(path: Path) -> Iterator[str]:
     """What is wrong with a page, one line each."""
     text = path.read_text("utf-8")
     name = str(path.relative_to(REPOSITORY))
+    if name != "docs/glossary.md":
+        pattern = banned_in_prose()
+        # Code and fields of messages keep their words, since they are part of a format.
+        for line, paragraph in paragraphs(text):
+            found = pattern.search(re.sub(r"`[^`]*`", "", paragraph))
+            if found is not None:
+                yield f"{name}:{line}: {found[0]!r}: see the last table of docs/glossary.md"
     for line, sentence in long_sentences(text):
         yield f"{name}:{line}: {words_in(sentence)} words: {sentence[:90]}..."
     count = sum(words_in(paragraph) for _, paragraph in paragraphs(text))

@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from reference import PAGES  # noqa: E402
 
+from carrycast.version import VERSION  # noqa: E402
+
 OUTSIDE = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -30,7 +32,15 @@ OUTSIDE = {
     },
 }
 """Pages of the repository that are not in `docs/`, and their names in the site."""
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"^(?:\$ )?(?:\w+=\S+ )*(?:carrycast|make|pip) ", re.MULTILINE)
+"""A block without a language that has such a line is one of commands."""
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
+
+
+def on_config(config: Any) -> None:
+    """Name the version in the header and in the title of each page."""
+    config.site_name = f"{config.site_name} {VERSION}"
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -50,7 +60,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> str:
-    """Point links that leave `docs/` at the pages and files of the site."""
+    """Point links that leave `docs/` at the pages and files of the site, and mark blocks of commands."""
 
     def point(found: re.Match[str]) -> str:
         path = _repository_path(page.file.src_uri, found[2])
@@ -58,7 +68,12 @@ def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> st
             return found[0]
         return f"{found[1]}{os.path.relpath(_site_name(path), Path(page.file.src_uri).parent)}{found[3]}"
 
-    return LINK.sub(point, markdown)
+    def mark(found: re.Match[str]) -> str:
+        language = "sh" if not found[1] and COMMAND.search(found[2]) else found[1]
+        return f"```{language}\n{found[2]}```"
+
+    # Readers copy commands: they are highlighted as such, and wrap instead of leaving the box.
+    return BLOCK.sub(mark, LINK.sub(point, markdown))
 
 
 def _site_name(path: Path) -> str:

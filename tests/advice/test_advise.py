@@ -28,7 +28,11 @@ def test_the_page_leads_from_a_recording_to_nodes(tmp_path: Path, monkeypatch: p
     out = tmp_path / "out" / "advice"
     page = (out / "advice.md").read_text("utf-8")
     assert page.startswith("# Advice for buses\n")
-    assert f"Run {found['protocol']}:" in page
+    assert f"Run {found['protocol']}." in page
+    html = (out / "index.html").read_text("utf-8")
+    assert "<h1>Advice for buses</h1>" in html
+    assert 'src="data:image/png;base64,' in html
+    assert "http" not in re.sub(r"base64,[^\"]*", "", html)
     assert (out / "pareto.png").stat().st_size > 1000
     runs, exhaustive = found["runs"], found["exhaustive"]
     assert isinstance(runs, int)

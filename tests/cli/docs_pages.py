@@ -56,7 +56,9 @@ class Written(NamedTuple):
         minutes = any(Path(word).stem in SHORT_S and Path(word).stem not in CLOCKED for word in self.words)
         # Of a reader's own files, and of what a sweep has left.
         others = any(
-            word.startswith(("scenario.", "out/sweep", "out/reproduce", "out/buses", "out/gps", "TRACE", "FILE"))
+            word.startswith(
+                ("scenario.", "out/sweep", "out/reproduce", "out/buses", "out/gps", "out/logs", "my_", "TRACE", "FILE")
+            )
             for word in self.words
         )
         return "quick" if name in QUICK and not minutes and not others else "long"

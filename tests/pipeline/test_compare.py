@@ -202,3 +202,20 @@ def test_protocols_with_and_without_routers_are_compared_on_one_file(spark: Spar
     assert beacons[0] > 0
     assert beacons[1:] == [0, 0], "their routers find neighbors by themselves"
     assert all(found.means[protocol, "delivery_ratio"].mean for protocol in found.protocols)
+
+
+def test_the_names_of_the_one_are_understood(compared: Comparison) -> None:
+    mine = {(row["protocol"], row["metric"]): row for row in compared.rows()}
+    ones = {(row["protocol"], row["metric"]): row for row in compared.one_rows()}
+    records = [record for record in read_runs(compared.report.out) if record["delivered"]]
+    for protocol in compared.protocols:
+        for one, own in (("delivery_prob", "delivery_ratio"), ("latency_med", "delay_p50_s"), ("relayed", "forwards")):
+            assert {**ones[protocol, one], "metric": own} == mine[protocol, own]
+        counts = [
+            (float(str(record["forwards"])), float(str(record["delivered"])))
+            for record in records
+            if record["point"] == protocol
+        ]
+        ratios = [(forwards - delivered) / delivered for forwards, delivered in counts]
+        assert ratios
+        assert ones[protocol, "overhead_ratio"]["mean"] == pytest.approx(sum(ratios) / len(ratios))

@@ -341,7 +341,7 @@ def test_names_that_clash_are_told_and_both_answers_work(spark: SparkSession, tm
         ("id,time,lon,lat\n1,0,8,47\n1,9,9,48\n1,18,8,49\n", {}, "faster than the limit; are the units right"),
         ("id,time,lon,lat\n1,0,8,47\n1,9,-120,10\n2,0,60,-40\n", {}, "too far for one map"),
         ("id,time,lon,lat\n1,soon,8,47\n", {}, "none of the rows can be read"),
-        ("id,time,lon,lat\n1,0,8,47\n2,0,8,47\n", {}, "no node is told twice"),
+        ("id,time,lon,lat\n1,0,8,47\n2,0,8,47\n", {}, "no node has two rows within 300 s"),
         ("id,time,lon\n1,0,8\n", {}, "needs columns for time"),
         ("id,time,x,x\n1,0,8,9\n", {"columns": {"y": "x"}}, "same name"),
         ("id,time,lon,lat\n1,0,8,47\n1,9,8,47\n", {"crs": "EPSG:4326"}, "no map in meters"),

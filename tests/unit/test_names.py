@@ -1,15 +1,30 @@
 """Names: one name for one thing, and the words of the field (docs/glossary.md)."""
 
 import ast
+import importlib.util
 import re
 import subprocess
 from collections import defaultdict
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "carrycast"
 # A protocol, router or service repeats the names of its messages: they are the words of its own paper or RFC.
 MESSAGE_FOLDERS = ("protocols", "routers", "services")
+
+
+def load_check() -> ModuleType:
+    """`docs/check.py`, which `make docs` runs, has the list of banned words."""
+    spec = importlib.util.spec_from_file_location("carrycast_docs_check", ROOT / "docs" / "check.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+CHECK = load_check()
 
 
 def is_test(path: Path) -> bool:
@@ -41,39 +56,11 @@ def test_public_class_names_are_unique() -> None:
     assert not shared, "\n".join(f"{name}: {', '.join(where)}" for name, where in sorted(shared.items()))
 
 
-# Words that are fine in a sentence, and banned as the name of a module, class or function.
-ORDINARY_IN_PROSE = frozenset(
-    {"books", "carried", "comparing", "compound", "dealing", "dealt", "door", "does not count", "handing", "handling"}
-    | {"holding", "joining", "judged", "keeping", "making", "outlet", "planted", "promise", "quota", "saving", "shop"}
-    | {
-        "promised",
-        "spreading",
-        "the way of",
-        "told",
-        "wanting",
-        "wish",
-        "witness",
-        "pace",
-        "dialogue",
-        "deeds",
-        "hired",
-        "vitals",
-    }
-)
 # Keys of configurations and names of the field that have such a word in them.
 ALLOWED_NAMES = frozenset({"QuotaSettings"})
 # A field of a message between nodes and clients keeps its name: it is part of the format.
 WIRE_NAMES = re.compile(r'"sightings"')
 PROSE = ("docs", "README.md", "CONTRIBUTING.md", "src")
-
-
-def banned_words() -> list[str]:
-    """The left column of the glossary's last table, without entries that hold in one context only."""
-    text = (ROOT / "docs" / "glossary.md").read_text("utf-8")
-    rows = text.split("| instead of | write |\n|---|---|\n")[1].splitlines()
-    words = [word.strip(" `") for row in rows for word in row.strip("| ").split(" | ")[0].split(", ") if row.strip()]
-    in_context = [row.strip("| ").split(" | ")[0] for row in rows if "(" in row.split(" | ")[0]]
-    return [word for word in words if word and not any(word.split(" (")[0] in one for one in in_context)]
 
 
 def components(name: str) -> set[str]:
@@ -82,13 +69,13 @@ def components(name: str) -> set[str]:
 
 
 def test_the_glossary_bans_words() -> None:
-    words = banned_words()
+    words = CHECK.banned_words()
     assert len(words) > 30
     assert {"waist", "anew", "landlord"} <= set(words)
 
 
 def test_no_module_class_or_function_has_a_banned_name() -> None:
-    banned = {word for word in banned_words() if " " not in word}
+    banned = {word for word in CHECK.banned_words() if " " not in word}
     found = []
     for place, tree in modules().items():
         names = [place.stem]
@@ -100,8 +87,7 @@ def test_no_module_class_or_function_has_a_banned_name() -> None:
 
 
 def test_no_page_docstring_or_help_text_has_a_banned_word() -> None:
-    banned = [word for word in banned_words() if word not in ORDINARY_IN_PROSE]
-    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, banned))})s?\b", re.IGNORECASE)
+    pattern = CHECK.banned_in_prose()
     listed = subprocess.run(["git", "ls-files", *PROSE], cwd=ROOT, capture_output=True, text=True, check=True)
     found = []
     for name in listed.stdout.split("\n"):

@@ -99,7 +99,14 @@ def compare(
     )
     report = found.report
     return ComparisonResult(
-        found.scenario, found.protocols, found.rows(), found.sentences, report.warnings, report.page, report.failed
+        found.scenario,
+        found.protocols,
+        found.rows(),
+        found.sentences,
+        report.warnings,
+        report.page,
+        report.failed,
+        found.one_rows(),
     )
 
 

@@ -180,6 +180,8 @@ class ComparisonResult(Tabular):
     """The page of the report."""
     failed: int = 0
     """How many runs failed."""
+    one_rows: Sequence[Mapping[str, object]] = field(default=(), repr=False)
+    """As `rows`, for the metrics by the names that the ONE has for them."""
 
     def __repr__(self) -> str:
         return f"<Comparison {self.scenario}: {', '.join(self.protocols)}; report {self.report}>"
@@ -198,13 +200,13 @@ class ComparisonResult(Tabular):
         width: Literal["column", "page"] = "page",
     ) -> "PaperFigure":
         """Draw a panel for each metric with a bar for each protocol; with `path`, save it too."""
-        return _saved(_plots().plot_comparison(self.rows, metrics, width, self.scenario), path)
+        return _saved(_plots().plot_comparison([*self.rows, *self.one_rows], metrics, width, self.scenario), path)
 
     def to_latex(self, metrics: Sequence[str] = PAPER_METRICS) -> str:
         """The table for a paper, in LaTeX with booktabs: a row for each protocol, a column for each metric."""
         from carrycast.analysis.reports import latex_table
 
-        return latex_table(self.rows, metrics)
+        return latex_table([*self.rows, *self.one_rows], metrics)
 
     def _repr_html_(self) -> str:
         """What differs, in words, above the table."""

@@ -207,7 +207,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     elif columns:
         from carrycast.analysis.reports import latex_table
 
-        sys.stdout.write(latex_table(found.rows(), columns))
+        sys.stdout.write(latex_table([*found.rows(), *found.one_rows()], columns))
     else:
         for table in found.tables(console().width):
             console().print(table)
@@ -222,6 +222,7 @@ def _latex_columns(arguments: argparse.Namespace) -> list[str]:
     """The metrics of the LaTeX table; none if no such table is wanted. They are checked before the runs."""
     from carrycast.analysis.spark import compared_metrics
     from carrycast.api import PAPER_METRICS
+    from carrycast.trace import ONE_METRICS
 
     if not arguments.latex:
         if arguments.metrics is not None:
@@ -231,7 +232,7 @@ def _latex_columns(arguments: argparse.Namespace) -> list[str]:
         raise UserError("--latex: print either the LaTeX table or --json")
     columns = list(PAPER_METRICS) if arguments.metrics is None else arguments.metrics.split(",")
     for metric in columns:
-        if metric not in compared_metrics():
+        if metric not in {*compared_metrics(), *ONE_METRICS}:
             raise UserError(f"--metrics: {metric!r} is none of {', '.join(compared_metrics())}")
     return columns
 

@@ -102,6 +102,9 @@ def _add_format_options(ingest: argparse.ArgumentParser) -> None:
     ingest.add_argument("--time-format", metavar="PATTERN", help="the format of dates, as in dd/MM/yyyy HH:mm:ss")
     ingest.add_argument("--time-unit", choices=("s", "ms", "us", "ns"), help="the unit of times that are numbers")
     ingest.add_argument(
+        "--time-zone", metavar="ZONE", help="the time zone of dates that name none, as in Europe/Berlin (default: UTC)"
+    )
+    ingest.add_argument(
         "--encoding", metavar="NAME", help="the encoding of text files that are not UTF-8, as in latin-1"
     )
     ingest.add_argument("--decimal-comma", action="store_true", help="numbers have a decimal comma")
@@ -151,6 +154,7 @@ def _ingest(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.fleets import (
         CleaningRules,
         ReadOptions,
+        check_time_zone,
         fleet_sentences,
         ingest,
         parse_clock,
@@ -161,11 +165,15 @@ def _ingest(arguments: argparse.Namespace) -> int:
 
     check_spark_installed()
     cleaning = {"max_speed_mps": arguments.max_speed, "gap_s": arguments.gap, "every_s": arguments.every}
+    check_time_zone(arguments.time_zone)
     for option, key in (("--from", "from_s"), ("--until", "until_s")):
+        text = getattr(arguments, key)
         try:
-            cleaning[key] = None if getattr(arguments, key) is None else parse_clock(getattr(arguments, key))
+            cleaning[key] = None if text is None else parse_clock(text, zone=arguments.time_zone)
         except ValueError:
-            raise UserError(f"{option} {getattr(arguments, key)}: is no date and no number of seconds") from None
+            raise UserError(
+                f"{option} {text}: is no date and no number of seconds, or a time that the time zone has twice or never"
+            ) from None
     rules = parse_settings(
         {key: value for key, value in cleaning.items() if value is not None}, CleaningRules, "ingest"
     )
@@ -175,6 +183,7 @@ def _ingest(arguments: argparse.Namespace) -> int:
         header=tuple(arguments.header.split(",")) if arguments.header else None,
         time_format=arguments.time_format,
         time_unit=arguments.time_unit,
+        time_zone=arguments.time_zone,
         encoding=arguments.encoding,
         decimal_comma=arguments.decimal_comma,
         swap=arguments.swap,

@@ -1,81 +1,91 @@
 """The advice as a Markdown page with a picture and tables."""
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
 from carrycast.analysis.advice.advisor import Advice, EvaluatedCandidate, training_means
-from carrycast.analysis.reports import interval_texts
+from carrycast.analysis.reports import block_html, html_page, interval_texts
 from carrycast.analysis.spark import Interval, write_atomically
 
-PAGE = "advice.md"
+TEXT = "advice.md"
+PAGE = "index.html"
 PICTURE = "pareto.png"
+PICTURE_TEXT = "what each candidate gains at what cost"
+_PICTURE_LINE = f"![{PICTURE_TEXT}]({PICTURE})"
 SHOWN = ("delivery_ratio", "delay_p50_s", "delay_p95_s", "total_bytes", "transmissions", "buffer_peak")
 
 
 def write_advice_page(advice: Advice, out: Path) -> Path:
-    """Write `advice.md` and `pareto.png`; return the path of the page."""
+    """Write the page as HTML and as Markdown, and its picture; return the path of the HTML page."""
     _draw(advice, out / PICTURE)
-    page = out / PAGE
-    write_atomically(page, ("\n".join(_page_lines(advice)) + "\n").encode())
-    return page
+    text = "\n".join(_page_lines(advice)) + "\n"
+    write_atomically(out / TEXT, text.encode())
+    before, after = text.split(_PICTURE_LINE)
+    image = base64.b64encode((out / PICTURE).read_bytes()).decode()
+    figure = f'<figure class="wide"><img alt="{PICTURE_TEXT}" src="data:image/png;base64,{image}"></figure>'
+    body = block_html(before) + figure + block_html(after)
+    write_atomically(out / PAGE, html_page(f"Advice for {advice.scenario.name}", body).encode())
+    return out / PAGE
 
 
 def advice_sentences(advice: Advice) -> list[str]:
     """Sentences on the recommendation, whether it meets the objective, and what could be gained."""
     chosen, goal = advice.chosen, advice.objective.goal
-    found = [f"Run {chosen.candidate.label}: {_interval_text(chosen.means[goal])} {goal} on the held-out part."]
+    found = [f"Run {chosen.candidate.label}. On the held-out part, its {goal} is {_interval_text(chosen.means[goal])}."]
     for limit in advice.objective.limits:
         found.append(
-            f"{limit.metric} is {_interval_text(chosen.means[limit.metric])} there; asked for is {limit.text}."
+            f"Its {limit.metric} is {_interval_text(chosen.means[limit.metric])}; the objective is {limit.text}."
         )
     kept = advice.keeps_limits(chosen)
     if kept is False:
-        found.append("That does not do what was asked, and no other candidate came nearer on the training part.")
+        found.append("So it misses the objective. No other candidate came nearer on the training part.")
     elif kept is None:
-        found.append("Whether that does what was asked is undecided: the interval has values on both sides.")
+        found.append("Whether it meets the objective is undecided, since the interval has values on both sides.")
     for other in advice.evaluated[1:]:
         found.append(_comparison_sentence(advice, other))
     delivery = chosen.means["delivery_ratio"].mean
     if advice.bound.delivery is not None and delivery is not None:
         bound = (
-            f"No protocol can deliver more than {advice.bound.delivery:.3f} there: the contacts allow no more in time"
+            f"No protocol can deliver more than {_number_text(advice.bound.delivery)} there, because no path of "
+            "contacts reaches the other subscribers in time."
         )
         if advice.bound.delay_p50_s is not None:
-            bound += f", and of that half within {advice.bound.delay_p50_s:.3g} s"
-        found.append(f"{bound}. {_bound_sentence(advice, delivery, advice.bound.delivery)}")
+            bound += f" Its median delay can be no less than {advice.bound.delay_p50_s:.3g} s."
+        found.append(f"{bound} {_bound_sentence(advice, delivery, advice.bound.delivery)}")
     return found
 
 
 def _bound_sentence(advice: Advice, delivery: float, bound: float) -> str:
     limits = [one for one in advice.objective.limits if one.metric == "delivery_ratio" and one.at_least]
     if limits and bound < limits[0].value:
-        return "What was asked for needs more contacts: a longer range, longer leases, or nodes that carry between."
+        return "The objective needs more contacts: a longer range, longer leases, or more nodes that carry events."
     if bound - delivery < 0.01:
-        return "There is nothing left to gain in delivery."
-    return f"Up to {bound - delivery:.3f} is left to gain in delivery."
+        return "Another protocol cannot deliver noticeably more."
+    return f"Another protocol could deliver up to {bound - delivery:.3f} more."
 
 
 def _comparison_sentence(advice: Advice, other: EvaluatedCandidate) -> str:
     goal = advice.objective.goal
     difference = other.differences[goal]
     label = other.candidate.label
-    kept = "" if advice.keeps_limits(other) is not False else ", and does not keep the limits"
+    kept = "" if advice.keeps_limits(other) is not False else "; it misses the objective, too"
     if difference.mean is None:
-        return f"{label} has no {goal} there{kept}."
+        return f"{label} has no {goal} on the held-out part{kept}."
     if difference.low is None or difference.high is None or difference.low <= 0 <= difference.high:
-        return f"{label} is a tie: {goal} {_signed_text(difference)} beside it{kept}."
+        return f"{label} is as good: its {goal} differs by {_signed_text(difference)}{kept}."
     worse = (difference.mean > 0) == advice.objective.least
-    return f"{label} is {'worse' if worse else 'better'}: {goal} {_signed_text(difference)} beside it{kept}."
+    return f"{label} is {'worse' if worse else 'better'}: its {goal} differs by {_signed_text(difference)}{kept}."
 
 
 def _page_lines(advice: Advice) -> Iterator[str]:
     yield f"# Advice for {advice.scenario.name}"
     yield ""
-    yield f"Asked for: {advice.objective.text}. {advice.scenario.nodes} nodes; {advice.parts.how}."
+    yield f"The objective: {advice.objective.text}. {advice.scenario.nodes} nodes; {advice.parts.how}."
     yield ""
     yield from (f"- {line}" for line in advice_sentences(advice))
     yield ""
-    yield f"![what each candidate gains at what cost]({PICTURE})"
+    yield _PICTURE_LINE
     yield ""
     yield "## On the held-out part"
     yield ""
@@ -104,7 +114,7 @@ def _page_lines(advice: Advice) -> Iterator[str]:
         yield f"| {advice.candidates[number].label} | {len(advice.search.found[number])} | {cells} |"
     if advice.left_out:
         yield ""
-        yield "Not tried, since it cannot run here:"
+        yield "These protocols cannot run here:"
         yield ""
         yield from (f"- {one.label}: {one.reason}" for one in advice.left_out)
 

@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from carrycast.analysis.fleets.formats import FORMATS as FORMATS, format_of as format_of
     from carrycast.analysis.fleets.ingestion import ingest as ingest
     from carrycast.analysis.fleets.page import write_contact_page as write_contact_page
-    from carrycast.analysis.fleets.points import ReadOptions as ReadOptions, parse_clock as parse_clock
+    from carrycast.analysis.fleets.points import (
+        ReadOptions as ReadOptions,
+        check_time_zone as check_time_zone,
+        parse_clock as parse_clock,
+    )
     from carrycast.analysis.fleets.summary import fleet_sentences as fleet_sentences
     from carrycast.analysis.fleets.writers import write_fleet as write_fleet
 
@@ -26,7 +30,7 @@ __getattr__, __dir__ = lazy_exports(
         "formats": "FORMATS format_of",
         "ingestion": "ingest",
         "page": "write_contact_page",
-        "points": "ReadOptions parse_clock",
+        "points": "ReadOptions check_time_zone parse_clock",
         "summary": "fleet_sentences",
         "writers": "write_fleet",
     },

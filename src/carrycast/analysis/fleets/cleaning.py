@@ -39,17 +39,17 @@ class CleaningRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 REASONS = {
-    "unreadable": "no node, place and time can be read",
-    "no_place": "no place on earth or on the map",
+    "unreadable": "no node, position or time can be read",
+    "no_place": "no position on earth or on the map",
     "clock": "the receiver's clock was wrong",
-    "outside": "outside the times asked for",
-    "duplicate": "said before",
-    "conflict": "elsewhere at the same time",
+    "outside": "outside of --from and --until",
+    "duplicate": "the same row again",
+    "conflict": "another position at the same time",
     "jump": "reached faster than the limit",
 }
 # If most rows are rejected for one reason, a column or a unit is wrong.
 HINTS = {
-    "unreadable": "see --columns, --header, --time-format and --decimal-comma",
+    "unreadable": "see --columns, --header, --time-format, --time-zone and --decimal-comma",
     "no_place": "are longitude and latitude swapped, or are they meters? See --swap and --columns",
     "clock": "is the time in other units? See --time-unit, --time-format and --columns",
     "conflict": "are several vehicles taken for one? See --columns node=",

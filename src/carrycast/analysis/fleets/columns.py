@@ -9,6 +9,8 @@ from carrycast.errors import UserError
 TIME_OF_DAY = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
 DATE = r"(\d{4})(?:([-/.])(\d{1,2})\2(\d{1,2})|(\d{2})(\d{2}))"
 """Year, month and day in this order: all other orders are ambiguous."""
+ZONE = r":\d{2}.*?(?:[A-Za-z]+|[+-]\d{1,2}(?::?\d{2})?)\s*$"
+"""The end of a date with a time zone: Z, UTC, +02:00, Europe/Berlin."""
 DAY_FIRST = r"\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}\b.*"
 """Day or month before the year."""
 DECIMAL_COMMA = r"\s*([-+]?\d+),(\d+)\s*"

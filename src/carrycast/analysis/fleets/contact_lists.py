@@ -30,7 +30,7 @@ CONTACT_REASONS = {
     "unreadable": "a field is missing or is no number",
     "no_time": "the contact ends before it has lasted a microsecond",
     "itself": "a node in contact with itself",
-    "duplicate": "said before",
+    "duplicate": "the same row again",
 }
 
 
@@ -54,12 +54,12 @@ class _ContactList:
     def parse_row(self, fields: Sequence[str], text: str) -> ContactRow:
         """Parse two nodes, a start and an end; any other number of fields is unreadable."""
         self.read += 1
-        unit = self.source.time_unit
+        unit, zone = self.source.time_unit, self.source.time_zone
         try:
             a, b, start, end = fields
             if self.source.decimal_comma:
                 start, end = start.replace(",", "."), end.replace(",", ".")
-            row = ContactRow(a.strip(), b.strip(), parse_clock(start, unit), parse_clock(end, unit))
+            row = ContactRow(a.strip(), b.strip(), parse_clock(start, unit, zone), parse_clock(end, unit, zone))
             if not (row.a and row.b and isfinite(row.start_s) and isfinite(row.end_s)):
                 raise ValueError
             return row

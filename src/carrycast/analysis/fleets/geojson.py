@@ -135,7 +135,7 @@ class GeoJsonFile(PositionFormat):
                 text = f"{kind} of {len(flat)} places with {len(each_time)} times"
                 return [TrackPoint.unreadable(node, f"{text}: {place}"[:200]) for place in flat]
         return [
-            TrackPoint.of(node, time, place[0], place[1], self._time_unit)
+            TrackPoint.of(node, time, place[0], place[1], self._time_unit, self.options.time_zone)
             if isinstance(place, list) and len(place) >= 2
             else TrackPoint.unreadable(node, f"{time} {place}"[:200])
             for place, time in zip(flat, each_time, strict=True)

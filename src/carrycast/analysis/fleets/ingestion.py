@@ -19,7 +19,7 @@ from carrycast.analysis.fleets.inputs import FleetFile, RowCount, prepare_files,
 from carrycast.analysis.fleets.logs import NANOSECONDS, read_csv_logs, read_parquet_logs
 from carrycast.analysis.fleets.partitions import LogTable, Partitioner, number_logs, save_logs
 from carrycast.analysis.fleets.picture import PATHS, STEPS, PictureData, map_grid, path_lines, spread_evenly
-from carrycast.analysis.fleets.points import GPS_BEGAN_S, LATEST_S, ReadOptions
+from carrycast.analysis.fleets.points import GPS_BEGAN_S, LATEST_S, ReadOptions, check_time_zone
 from carrycast.analysis.fleets.schema import NODES, REJECTED, arrow_schema, column_names
 from carrycast.analysis.fleets.staging import RowStager, lost_rows_error
 from carrycast.analysis.fleets.summary import check_rows, date_text, summarize_fleet
@@ -63,6 +63,7 @@ def ingest(
 ) -> dict[str, Any]:
     """Make a fleet's folder from files; return the contents of `fleet.json`. A folder that is not empty is rejected."""
     source, rules = source or ReadOptions(), rules or CleaningRules()
+    check_time_zone(source.time_zone)
     formats = _detect_formats(paths, source)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: is there already; give a new folder")
@@ -83,9 +84,10 @@ def ingest(
             read = read_raw(spark, inputs, source, scratch)
         written, sight = _write_fleet(folder, spark, source, rules, read)
         if not written.legs:
-            raise UserError("no node is told twice within a gap, so none moves: see --gap and --columns")
+            raise UserError(f"no node has two rows within {rules.gap_s:g} s, so none moves: see --gap and --columns")
         shutil.rmtree(scratch)
         facts = _make_facts(written, inputs, read, rules)
+        facts["time_zone"] = (source.time_zone or "UTC") if read.zoneless else None
         check_rows(folder, facts)
         facts |= summarize_fleet(folder, facts)
         # Written after the tables: a folder without it is not a fleet.
@@ -121,6 +123,8 @@ class ReadFiles(NamedTuple):
     """The counts by file name."""
     unsaid: FleetFile | None
     """A file whose x and y are assumed to be meters, because the user does not say."""
+    zoneless: bool
+    """Whether a file has dates without a time zone."""
 
     @property
     def rows(self) -> int:
@@ -141,7 +145,7 @@ def read_raw(spark: "SparkSession", inputs: Sequence[FleetFile], source: ReadOpt
     to = scratch / RAW_FOLDER
     to.mkdir()
     counted: dict[str, RowCount] = {}
-    staged, unsaid = RowStager(source), None
+    staged, unsaid, zoneless = RowStager(source), None, False
     for name, same in by_format.items():
         if name not in ("csv", "parquet"):
             for index, one in enumerate(same):
@@ -163,8 +167,8 @@ def read_raw(spark: "SparkSession", inputs: Sequence[FleetFile], source: ReadOpt
             counted[one.name] = RowCount(tables.records[one.name], rows[one.name])
         for index, path in enumerate(sorted(part.glob("*.parquet"))):
             path.rename(to / f"{name}-{index:05}.parquet")
-        unsaid = unsaid or tables.unsaid
-    return ReadFiles(counted, unsaid)
+        unsaid, zoneless = unsaid or tables.unsaid, zoneless or tables.zoneless
+    return ReadFiles(counted, unsaid, zoneless)
 
 
 def _write_fleet(

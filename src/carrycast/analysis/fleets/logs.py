@@ -1,5 +1,6 @@
 """GPS logs in CSV and Parquet. Spark reads them in parallel, with memory that does not grow with the files."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -7,6 +8,7 @@ from carrycast.analysis.fleets.columns import (
     DATE,
     DECIMAL_COMMA,
     TIME_OF_DAY,
+    ZONE,
     choose_columns,
     plain_name,
     refuse_ambiguous,
@@ -37,6 +39,7 @@ NANOSECONDS = "spark.sql.legacy.parquet.nanosAsLong"
 """Makes Spark read timestamps in nanoseconds, as pandas writes them, as numbers: Spark has no such type."""
 _BROKEN = "_broken"
 _SAMPLE_ROWS = 1000
+DAY_US = 86_400_000_000
 # A full date is required: Spark reads a lone year as January 1, and a time of day as today.
 _FULL_DATE = r"^\s*\d{4,6}-\d{1,2}-\d{1,2}([ T].*)?$"
 
@@ -49,6 +52,8 @@ class LogRows(NamedTuple):
     """The rows of each file, counted independently of parsing."""
     unsaid: FleetFile | None
     """A file whose columns x and y are assumed to be meters."""
+    zoneless: bool
+    """Whether there are dates without a time zone."""
 
 
 class TableLayout(NamedTuple):
@@ -58,6 +63,8 @@ class TableLayout(NamedTuple):
     chosen: Mapping[str, str]
     time_unit: str | None
     """The unit of numeric times; None if their magnitude decides."""
+    zoneless: bool
+    """Whether dates name no time zone."""
 
 
 def read_csv_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source: ReadOptions) -> LogRows:
@@ -66,9 +73,12 @@ def read_csv_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source: Re
     for one in inputs:
         start = read_start(one.path, source.encoding)
         columns = tuple(source.header) if source.header is not None else tuple(split_header(start))
+        if source.encoding is None and any("\ufffd" in column for column in columns):
+            # Said before any other message shows such a name.
+            raise UserError(not_text_error(one.path, "UTF-8"))
         delimiter = detect_delimiter(start)
         found.setdefault(("\t" if delimiter == BLANKS else delimiter, *columns), []).append(one)
-    tables, unsaid = [], None
+    tables, unsaid, zoneless = [], None, False
     for (delimiter, *named), same in found.items():
         where = str(same[0].path)
         if len(set(named)) < len(named):
@@ -79,6 +89,7 @@ def read_csv_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source: Re
                 named, sample_columns(read_start(one.path, source.encoding), source.header), source, str(one.path)
             )
         unsaid = unsaid or (same[0] if _is_assumed_meters(layout, source) else None)
+        zoneless = zoneless or layout.zoneless
         schema = ", ".join(f"{_quote_name(column)} string" for column in (*layout.columns, _BROKEN))
         table = (
             spark.read.schema(schema)
@@ -87,7 +98,7 @@ def read_csv_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source: Re
             .csv([spark_path(one.plain) for one in same])
         )
         tables.append(_raw_rows(table, layout, same, source))
-    return LogRows(_union_tables(tables), _count_lines(spark, inputs, source), unsaid)
+    return LogRows(_union_tables(tables), _count_lines(spark, inputs, source), unsaid, zoneless)
 
 
 def _count_lines(spark: "SparkSession", inputs: Sequence[FleetFile], source: ReadOptions) -> dict[str, int]:
@@ -127,7 +138,7 @@ def read_parquet_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source
         records[one.name] = file.metadata.num_rows
         found.setdefault(tuple(f"{column.name}\0{column.type}" for column in file.schema_arrow), []).append(one)
     spark.conf.set(NANOSECONDS, "true")
-    tables, unsaid = [], None
+    tables, unsaid, zoneless = [], None, False
     for same in found.values():
         file = pq.ParquetFile(same[0].path)
         batch = next(file.iter_batches(_SAMPLE_ROWS), None)
@@ -137,11 +148,14 @@ def read_parquet_logs(spark: "SparkSession", inputs: Sequence[FleetFile], source
             if meaning in layout.chosen and pa.types.is_time(file.schema_arrow.field(layout.chosen[meaning]).type):
                 raise UserError(f"{same[0].path}: its time is one of day; write date and time into one column")
         kind = file.schema_arrow.field(layout.chosen["time"]).type
-        if pa.types.is_timestamp(kind) and kind.unit == "ns":
-            layout = layout._replace(time_unit="ns")
+        if pa.types.is_timestamp(kind):
+            layout = layout._replace(zoneless=kind.tz is None)
+            if kind.unit == "ns":
+                layout = layout._replace(time_unit="ns")
+        zoneless = zoneless or layout.zoneless
         unsaid = unsaid or (same[0] if _is_assumed_meters(layout, source) else None)
         tables.append(_raw_rows(spark.read.parquet(*(spark_path(one.plain) for one in same)), layout, same, source))
-    return LogRows(_union_tables(tables), records, unsaid)
+    return LogRows(_union_tables(tables), records, unsaid, zoneless)
 
 
 def _find_layout(
@@ -159,7 +173,17 @@ def _find_layout(
         refuse_times(values, chosen, where)
     ends = plain_name(chosen["time"]).rpartition("_")[2]
     named = tuple(column or f"_column_{k}" for k, column in enumerate(columns))
-    return TableLayout(named, chosen, source.time_unit or (ends if ends in TIME_UNITS else None))
+    zoneless = _names_no_zone(values.get(chosen["time"], ()), source)
+    return TableLayout(named, chosen, source.time_unit or (ends if ends in TIME_UNITS else None), zoneless)
+
+
+def _names_no_zone(times: Sequence[object], source: ReadOptions) -> bool:
+    """Whether times are dates, or parts of dates, without a time zone. Numbers count from 1970 in UTC."""
+    if source.time_format is not None:
+        # The letters of a time zone in a pattern, outside of quoted text.
+        return not re.search("[VzOXxZ]", re.sub("'[^']*'", "", source.time_format))
+    texts = [str(time) for time in times if time not in (None, "")]
+    return any(":" in text and not re.search(ZONE, text) for text in texts)
 
 
 def _is_assumed_meters(layout: TableLayout, source: ReadOptions) -> bool:
@@ -255,17 +279,19 @@ def _clock_column(table: "DataFrame", layout: TableLayout, source: ReadOptions) 
     kinds = dict(table.dtypes)
     time, kind = f.col(_quote_name(layout.chosen["time"])), kinds[layout.chosen["time"]]
     if kind.startswith("timestamp") or kind == "date":
-        return f.unix_micros(time.cast("timestamp")) / 1e6
+        return _to_utc(f.unix_micros(time.cast("timestamp")), source, kind != "timestamp") / 1e6
     words = time.cast("string")
     day = None
     if "date" in layout.chosen:
         day = f.trim(f.col(_quote_name(layout.chosen["date"])).cast("string"))
     if source.time_format is not None:
         written = words if day is None else f.concat_ws(" ", day, f.trim(words))
-        return f.unix_micros(f.try_to_timestamp(written, f.lit(source.time_format))) / 1e6
+        moment = f.unix_micros(f.try_to_timestamp(written, f.lit(source.time_format)))
+        return _to_utc(moment, source, layout.zoneless) / 1e6
     seconds = _seconds_column(_number_column(time, source.decimal_comma), layout.time_unit)
     if kind != "string":
-        return seconds
+        # Nanoseconds of pandas arrive as numbers, also those of a local clock.
+        return _to_utc((seconds * 1e6).cast("bigint"), source, True) / 1e6 if layout.zoneless else seconds
     dated = f.when(f.rlike(words, f.lit(_FULL_DATE)), f.replace(words, f.lit(","), f.lit(".")))
     if day is not None:
         plain = f.regexp_replace(day, f"^{DATE}$", "$1-$3$5-$4$6")
@@ -273,7 +299,28 @@ def _clock_column(table: "DataFrame", layout: TableLayout, source: ReadOptions) 
         dated = f.when(f.rlike(f.trim(words), f.lit(f"^{TIME_OF_DAY}$")), f.concat_ws(" ", plain, clock)).otherwise(
             dated
         )
-    return f.coalesce(seconds, f.unix_micros(dated.try_cast("timestamp")) / 1e6)
+    moment = f.unix_micros(dated.try_cast("timestamp"))
+    local = _to_utc(moment, source, True)
+    return f.coalesce(seconds, f.when(f.rlike(words, f.lit(ZONE)), moment).otherwise(local) / 1e6)
+
+
+def _to_utc(local_us: "Column", source: ReadOptions, zoneless: bool) -> "Column":
+    """Convert a time of the user's zone, in microseconds; null if the zone skips or repeats it.
+
+    The offset that holds is the one of the day before or of the day after, unless the zone changes twice in two days.
+    """
+    from pyspark.sql import functions as f
+
+    zone = source.time_zone
+    if zone is None or not zoneless:
+        return local_us
+
+    def offset_us(at_us: "Column") -> "Column":
+        return f.unix_micros(f.from_utc_timestamp(f.timestamp_micros(at_us), zone)) - at_us
+
+    early, late = (local_us - offset_us(local_us + sign * DAY_US) for sign in (-1, 1))
+    early, late = (f.when(one + offset_us(one) == local_us, one) for one in (early, late))
+    return f.when(early.isNull() | late.isNull() | (early == late), f.coalesce(early, late))
 
 
 def _seconds_column(number: "Column", unit: str | None) -> "Column":

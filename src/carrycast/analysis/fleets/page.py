@@ -10,7 +10,7 @@ import numpy as np
 from carrycast.analysis.fleets.cleaning import REASONS
 from carrycast.analysis.fleets.picture import PictureData, draw_fleet
 from carrycast.analysis.fleets.summary import fleet_sentences
-from carrycast.analysis.reports import COLORS, CSS, DASHES, RESOLUTION_DPI, paper_style
+from carrycast.analysis.reports import COLORS, CSS, DASHES, RESOLUTION_DPI, html_page, paper_style
 from carrycast.sim.contacts import (
     ContactPlan,
     DistributionFit,
@@ -83,23 +83,19 @@ def fleet_page(facts: dict[str, Any], image: str) -> str:
         f"<h1>A fleet: {escape(files)}</h1>",
         f'<div class="tiles">{shown}</div>',
         f"<p>{escape(_period_and_map_text(facts))}</p>",
-        f'<figure class="wide"><img alt="paths, nodes over time and gaps" src="data:image/png;base64,{image}">'
-        "<figcaption>Left: where the fleet is, dark where often, and the ways of some nodes. Right: how many nodes "
-        "are there, and when each of some is; where a line has a gap, the node is absent, not parked.</figcaption>"
+        '<figure class="wide"><img alt="tracks, number of nodes over time, and gaps" '
+        f'src="data:image/png;base64,{image}">'
+        "<figcaption>Left: where the nodes were. Darker places were visited more often, and lines are tracks of some "
+        "nodes. Right: the number of nodes over time, and when some nodes were present. A gap in a line means that the "
+        "node was absent, not that it stood still.</figcaption>"
         "</figure>",
         _cleaning_table(facts),
         _rules_text(facts),
-        f"<h2>Play it</h2><p>As in <code>{SCENARIO_FILE}</code> beside this page:</p><pre>"
+        f"<h2>Simulate it</h2><p>This is <code>{SCENARIO_FILE}</code> beside this page:</p><pre>"
         + escape(example_scenario(facts))
         + "</pre>",
     ]
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>A fleet</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(body)
-        + "\n</main>\n</body>\n</html>\n"
-    )
+    return html_page("A fleet", "\n".join(body))
 
 
 def duration_text(seconds: float) -> str:
@@ -127,7 +123,7 @@ def _cleaning_table(facts: dict[str, Any]) -> str:
         for name, meaning, count in rows
     )
     return (
-        "<h2>What became of the rows</h2><table><thead><tr><th>step</th><th>meaning</th><th class=n>rows</th></tr>"
+        "<h2>Rows read, rejected and kept</h2><table><thead><tr><th>step</th><th>meaning</th><th class=n>rows</th></tr>"
         f"</thead><tbody>{cells}</tbody></table><p>Rejected rows are in the folder <code>rejected</code>, with their "
         "reasons.</p>"
     )

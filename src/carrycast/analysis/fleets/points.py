@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from math import isfinite, nan
 from pathlib import Path
 from typing import ClassVar, NamedTuple
+from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 
 from carrycast.core.file_formats import FileFormat
+from carrycast.errors import UserError
 
 TIME_UNITS: Mapping[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 """The length of each unit in seconds."""
@@ -28,6 +31,8 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     header: tuple[str, ...] | None = None
     time_format: str | None = None
     time_unit: str | None = None
+    time_zone: str | None = None
+    """Of dates that name none, as in Europe/Berlin; None is UTC."""
     encoding: str | None = None
     decimal_comma: bool = False
     """The comma separates decimals."""
@@ -62,11 +67,17 @@ class TrackPoint(NamedTuple):
 
     @classmethod
     def of(
-        cls, node: str, time: object, longitude: object, latitude: object, time_unit: str | None = None
+        cls,
+        node: str,
+        time: object,
+        longitude: object,
+        latitude: object,
+        time_unit: str | None = None,
+        time_zone: str | None = None,
     ) -> "TrackPoint":
         """Parse the values of a file; the point is unreadable if one is invalid."""
         try:
-            made = cls(node, parse_clock(time, time_unit), float(str(longitude)), float(str(latitude)))
+            made = cls(node, parse_clock(time, time_unit, time_zone), float(str(longitude)), float(str(latitude)))
             if not (node and isfinite(made.longitude) and isfinite(made.latitude)):
                 raise ValueError
             return made
@@ -100,16 +111,32 @@ class PositionFormat(FileFormat):
         raise NotImplementedError(f"{type(self).__name__} does not read its file")
 
 
-def parse_clock(time: object, unit: str | None = None) -> float:
+def check_time_zone(name: str | None) -> None:
+    """Reject the name of a time zone that does not exist."""
+    if name is not None and name not in available_timezones():
+        close = get_close_matches(name, available_timezones(), 1)
+        raise UserError(
+            f"--time-zone {name!r}: no such time zone"
+            + (f"; did you mean {close[0]}?" if close else "")
+            + " Give a name such as Europe/Berlin"
+        )
+
+
+def parse_clock(time: object, unit: str | None = None, zone: str | None = None) -> float:
     """Parse a date or a number to seconds since 1970.
 
-    A date without a time zone is UTC. A number without a unit has the unit that its magnitude suggests.
+    A date without a time zone has the given one, or is UTC. A ValueError for a local time that the zone skips or
+    repeats, since it would be a guess. A number without a unit has the unit that its magnitude suggests.
     """
     try:
         number = float(str(time))
     except ValueError:
         moment = datetime.fromisoformat(str(time))
-        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC if zone is None else ZoneInfo(zone))
+            if moment.utcoffset() != moment.replace(fold=1).utcoffset():
+                raise ValueError(f"{time} is a time that {zone} has twice or never") from None
+        return moment.timestamp()
     if not isfinite(number):
         raise ValueError(f"{time} is no time")
     unit = unit or next((name for name, least in UNIT_FROM.items() if abs(number) >= least), "s")

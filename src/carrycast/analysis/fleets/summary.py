@@ -109,6 +109,10 @@ def fleet_sentences(facts: dict[str, Any]) -> list[str]:
     begin_s, end_s = facts["start_s"], facts["start_s"] + facts["duration_s"]
     nodes = "1 node" if facts["nodes"] == 1 else f"{facts['nodes']:,} nodes"
     sentences = [f"when: {_time_text(begin_s)} to {_time_text(end_s)}"]
+    zone = facts.get("time_zone")
+    if zone is not None:
+        taken = "if they are local times, give --time-zone, as in --time-zone Europe/Berlin"
+        sentences.append(f"dates that name no time zone are taken as {zone}" + (f"; {taken}" if zone == "UTC" else ""))
     if "legs" in facts:
         sentences = [
             f"where: {_place_text(facts)}",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         ReportSection as ReportSection,
         Summary as Summary,
         block_html as block_html,
+        html_page as html_page,
         report_page as report_page,
     )
     from carrycast.analysis.reports.plots import (
@@ -43,7 +44,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "css": "CSS",
         "figures": "draw_figure",
-        "page": "ReportSection Summary block_html report_page",
+        "page": "ReportSection Summary block_html html_page report_page",
         "plots": "PaperFigure plot_comparison plot_degree plot_delivery_over_time plot_lines",
         "style": "COLORS DASHES RESOLUTION_DPI group_digits metric_label metric_scale paper_style",
         "tables": "csv_text distinct_texts interval_texts latex_table mean_text number_text",

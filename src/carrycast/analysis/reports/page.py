@@ -135,11 +135,16 @@ def report_page(title: str, sections: Sequence[ReportSection], versions: Mapping
         body.append(verdict_glossary())
     papers = [section.experiment.definition.paper for section in sections]
     body += [citation_section(papers), _versions(versions)]
+    return html_page(title, "\n".join(body))
+
+
+def html_page(title: str, body: str) -> str:
+    """A whole page that needs no other file."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(body)
+        + body
         + "\n</main>\n</body>\n</html>\n"
     )
 

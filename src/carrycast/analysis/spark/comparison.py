@@ -14,11 +14,12 @@ from carrycast.analysis.spark.output import write_atomically
 from carrycast.analysis.spark.reproduction import ExperimentReport, reproduce_experiments
 from carrycast.analysis.spark.spark_session import LazySession
 from carrycast.analysis.spark.statistics import Interval
-from carrycast.analysis.spark.summary import comparison_sentences
+from carrycast.analysis.spark.summary import comparison_sentences, summarize_records
+from carrycast.analysis.spark.sweep import read_runs
 from carrycast.core.settings import read_toml
 from carrycast.errors import UserError
 from carrycast.sim.scenario import Scenario, apply_overrides, load_scenario, parse_scenario, protocol_label
-from carrycast.trace import installed_metrics
+from carrycast.trace import ONE_METRICS, installed_metrics
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,6 +63,8 @@ class Comparison:
     means: Mapping[tuple[str, str], Interval]
     differences: Mapping[tuple[str, str], Interval]
     report: ExperimentReport
+    one_means: Mapping[tuple[str, str], Interval]
+    """The means of the metrics that the ONE has, by its names."""
     sentences: Sequence[str]
     """A sentence for each protocol that compares it with the first."""
 
@@ -102,11 +105,18 @@ class Comparison:
 
     def rows(self) -> list[dict[str, object]]:
         """A row for each protocol and metric, as tables and figures for papers take them."""
+        return self._rows(compared_metrics(), self.means)
+
+    def one_rows(self) -> list[dict[str, object]]:
+        """The same for the metrics of the ONE, by its names."""
+        return self._rows(list(ONE_METRICS), self.one_means)
+
+    def _rows(self, metrics: Sequence[str], means: Mapping[tuple[str, str], Interval]) -> list[dict[str, object]]:
         return [
             {"protocol": protocol, "metric": metric, "mean": one.mean, "low": one.low, "high": one.high, "runs": one.n}
             for protocol in self.protocols
-            for metric in compared_metrics()
-            for one in [self.means.get((protocol, metric), NO_INTERVAL)]
+            for metric in metrics
+            for one in [means.get((protocol, metric), NO_INTERVAL)]
         ]
 
     def tables(self, width: int) -> "list[Table]":
@@ -183,7 +193,9 @@ def compare(
     (means,) = (one.found for one in report.means if one.experiment.name == experiment.name)
     differences = {key[1:]: one for key, one in report.differences.items() if key[0] == experiment.name}
     said = comparison_sentences(experiment, means, differences)
-    found = Comparison(loaded.name, note, labels, means, differences, report, said)
+    records = [record for record in read_runs(out) if record["experiment"] == experiment.name]
+    one_means = {(one.point, one.metric): one.interval for one in summarize_records(records, list(ONE_METRICS))}
+    found = Comparison(loaded.name, note, labels, means, differences, report, one_means, said)
     for kind in ("png", "svg"):
         drawn = out / "figures" / f"{experiment.name}-{PICTURE}.{kind}"
         if drawn.exists():

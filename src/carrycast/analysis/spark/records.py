@@ -9,6 +9,7 @@ import msgspec
 
 from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, Bounds
 from carrycast.sim.scenario import METRIC_MEANINGS, SERIES
+from carrycast.trace import ONE_METRICS, one_metric
 from carrycast.version import read_metadata
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ everything on which the outcome depends, code included."""
 
 def metric_bounds(metric: str, difference: bool = False) -> Bounds | None:
     """Return the bounds of a metric, or of the difference of two of its values, if it is a share; else None."""
-    if not metric.endswith(("_ratio", "_share")):
+    # The ONE's overhead ratio is no share: transfers beyond deliveries, for each delivery.
+    if metric == "overhead_ratio" or not metric.endswith(("_ratio", "_share", "_prob")):
         return None
     return DIFFERENCE_OF_SHARES if difference else SHARE
 
@@ -113,9 +115,11 @@ def record_table(records: list[Record]) -> "pa.Table":
 
 
 def metric_value(record: Mapping[str, object], metric: str) -> float | None:
-    """Return a metric of a run, or None if the metric does not exist or the run failed."""
+    """Return a metric of a run, or None if the metric does not exist or the run failed. The ONE's names count too."""
     if metric in METRIC_MEANINGS:
         value = record.get(metric)
+    elif metric in ONE_METRICS:
+        value = one_metric(metric, {name: metric_value(record, name) for name in METRICS})
     else:
         written = record.get(MORE)
         more = msgspec.json.decode(written, type=dict[str, object]) if isinstance(written, str) else {}

@@ -243,7 +243,15 @@ _OTHER_FILES = {
 
 def load_scenario(path: Path) -> Scenario:
     """Read and check a scenario file. A UserError names the file and the key that is wrong."""
-    table = read_toml(path)
+    try:
+        table = read_toml(path)
+    except UserError as error:
+        if path.suffix == ".toml" or not path.exists():
+            raise
+        raise UserError(
+            f"{path}: is no scenario, which is a TOML file; if it holds movement, `carrycast new scenario NAME --from "
+            f"{path}` makes a scenario that plays it ({str(error).removeprefix(f'{path}: ')})"
+        ) from None
     if "duration_s" not in table:
         for key, what in _OTHER_FILES.items():
             if key in table:
