@@ -139,6 +139,9 @@ class Network(MediumUpcalls):
             stream(context.seed, "radio"),
             None if trajectories is None else places,
             context.contacts_within,
+            None if trajectories is None else trajectories.positions,
+            0.0 if trajectories is None else trajectories.fastest_mps,
+            context.roles,
         )
         return scenario.radio_model().medium(radio)
 

@@ -102,6 +102,11 @@ class Trajectories:
         """When the last leg ends; 0 without legs."""
         return float(self.end_s.max()) if self.legs else 0.0
 
+    @property
+    def fastest_mps(self) -> float:
+        """The highest speed of any node; 0 if all stand."""
+        return float(np.hypot(self.vx_mps, self.vy_mps).max(initial=0.0))
+
     def _leg(self, node: int, time_s: float) -> int:
         """Find the row of the leg that a node is on, or -1 while it is absent. At a boundary, the later leg."""
         first, start_s, end_s = self._views[0], self._views[1], self._views[2]

@@ -30,13 +30,26 @@ class Frame:
     """A message that a medium carries.
 
     `target` is None for a broadcast. `attempts` counts its transmissions, and `lost` says whether the last one failed
-    too; the medium sets both.
+    too; the medium sets both. A medium that knows it also sets `airtime_us`, the time on the air of these attempts and
+    of their acknowledgements.
     """
 
     copies: int = 1
     """The number of unicasts that the frame stands for."""
 
-    __slots__ = ("attempts", "encoded", "interface", "layer", "lost", "message", "sender", "sent_us", "target", "token")
+    __slots__ = (
+        "airtime_us",
+        "attempts",
+        "encoded",
+        "interface",
+        "layer",
+        "lost",
+        "message",
+        "sender",
+        "sent_us",
+        "target",
+        "token",
+    )
 
     def __init__(
         self,
@@ -59,6 +72,7 @@ class Frame:
         self.interface = interface
         self.attempts = 1
         self.lost = False
+        self.airtime_us: int | None = None
 
     @property
     def unicast(self) -> bool:

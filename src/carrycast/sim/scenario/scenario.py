@@ -369,7 +369,11 @@ def _check_radio(scenario: Scenario, where: str) -> None:
         kind = radio_named(name)
     except UserError as error:
         raise UserError(f"{where}: radio.model: {error}") from None
-    parse_settings(settings, kind, where, "radio")
+    radio = parse_settings(settings, kind, where, "radio")
+    try:
+        radio.check(scenario.nodes, scenario.roles)
+    except UserError as error:
+        raise UserError(f"{where}: radio.{error}") from None
     if kind.needs_positions and scenario.mobility is None:
         raise UserError(f"{where}: radio.model: {name} must know where nodes are: it needs [mobility], not contacts")
 
