@@ -39,6 +39,8 @@ class FrameFact(TraceFact, frozen=True, gc=False, kw_only=True):
     transmissions: int = 1
     """The number of transmissions of these frames, with repetitions by the radio."""
     receivers: tuple[NodeId, ...] = ()
+    airtime_us: int | None = None
+    """The time on the air of all transmissions, with their acknowledgements; None if the radio has no rate."""
 
 
 class PublishFact(TraceFact, frozen=True, gc=False, kw_only=True):
@@ -224,6 +226,7 @@ def _make_frame_fact(row: Record, kind: str) -> FrameFact:
         frames=int(kind == Kind.SEND),
         transmissions=int(not received),
         receivers=(row["node"],) if received else (),
+        airtime_us=row.get("airtime_us"),
     )
 
 

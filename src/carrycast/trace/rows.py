@@ -127,10 +127,12 @@ class Transfer:
         self._size_bytes = size_bytes
         self._hops = message.hops if isinstance(message, EventMessage) else None
 
-    def send_row(self, time_s: float, node: NodeId, target: NodeId | None, attempt: int = 1) -> Row:
+    def send_row(
+        self, time_s: float, node: NodeId, target: NodeId | None, attempt: int = 1, airtime_us: int | None = None
+    ) -> Row:
         """A transmission to one node, or a broadcast. Attempts after the first are retries."""
         kind = Kind.SEND if attempt == 1 else Kind.RETRY
-        where = (target, self._interface, self._size_bytes, self._hops)
+        where = (target, self._interface, self._size_bytes, self._hops, None, None, airtime_us)
         return Row(time_s, node, self._layer, kind, self._message, self._traffic, self._event, None, *where)
 
     def receive_rows(self, time_s: float, nodes: Iterable[NodeId], sender: NodeId) -> list[Row]:

@@ -61,6 +61,7 @@ class Row(NamedTuple):
     hops: int | None = None
     reason: str | None = None
     value: float | None = None
+    airtime_us: int | None = None
 
 
 TRACE_COLUMNS = (
@@ -79,6 +80,7 @@ TRACE_COLUMNS = (
     ("hops", "int32"),
     ("reason", "string"),
     ("value", "double"),
+    ("airtime_us", "int64"),
 )
 
 EVENT_COLUMNS = (
@@ -124,6 +126,7 @@ COLUMN_MEANINGS: Mapping[str, Mapping[str, str]] = {
         "hops": "how many hops the event has made",
         "reason": "of a drop or a lost link: the reason",
         "value": "a number that belongs to the fact, such as the cost of a link",
+        "airtime_us": "of a sent frame: its time on the air, with its acknowledgement; null if the radio has no rate",
     },
     "events": {
         "run": "the name of the run",
@@ -180,8 +183,8 @@ VERSION = 2
 """The version of the three tables, written into every file with the level. It changes when the meaning of a column
 does; an additional nullable column is no new version. Files of an older version are read, with nulls in the columns
 that they lack. Files of a newer version are refused."""
-ADDED_COLUMNS = frozenset({"processor"})
-"""Columns that traces of version 1 do not have."""
+ADDED_COLUMNS = frozenset({"processor", "airtime_us"})
+"""Columns that older traces do not have."""
 VERSION_KEY = b"carrycast.trace"
 LEVEL_KEY = b"carrycast.level"
 

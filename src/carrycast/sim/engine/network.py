@@ -102,6 +102,9 @@ class Network(MediumUpcalls):
         ]
         interfaces = Interfaces(self._media, own, context, self)
         self._cost_s = interfaces.cost_s
+        self._recorder.airtimes_us = {
+            interface: medium.airtime_us for interface, medium in self._media.items() if medium.takes_time
+        }
         self.view = NetworkView(list(self._media.values()), context)
         self.nodes = [SimNode(node, context, interfaces, self.view) for node in range(scenario.nodes)]
         self._receivers: list[list[Receiver]] = [[] for _ in Layer]

@@ -175,7 +175,7 @@ class Simulation:
         metrics = self.recorder.metrics() | self._probes.metrics(*_measured_window(self.scenario))
         settings = {**msgspec.to_builtins(self.scenario), "base": ""}
         settings["protocol"] = {"name": stack.protocol.name, **msgspec.to_builtins(stack.settings)}
-        radio = self.scenario.radio_model()
+        radio = self.scenario.radio_settings()
         settings["radio"] = {"model": radio.name, **msgspec.to_builtins(radio)}
         if stack.router is not None:
             settings["router"] = {"name": stack.router.name, **msgspec.to_builtins(stack.router_settings)}

@@ -4,6 +4,7 @@ from carrycast.sim.radio.disk import DiskMedium
 from carrycast.sim.radio.disk_settings import DiskRadio
 from carrycast.sim.radio.medium import Frame, Medium, MediumUpcalls, Reach, Scheduler, Topology, UnicastBatch
 from carrycast.sim.radio.radio import DEFAULT_RADIO, Radio, RadioContext, radio_named, radio_names
+from carrycast.sim.radio.signal_settings import RadioOverride, SignalRadio
 
 __all__ = [
     "DEFAULT_RADIO",
@@ -14,8 +15,10 @@ __all__ = [
     "MediumUpcalls",
     "Radio",
     "RadioContext",
+    "RadioOverride",
     "Reach",
     "Scheduler",
+    "SignalRadio",
     "Topology",
     "UnicastBatch",
     "radio_named",

@@ -7,14 +7,11 @@ once for each meter that the fastest node moves, and the powers of a sender are 
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carrycast.core.model import NodeId
-from carrycast.sim.radio.buildings import read_buildings
-from carrycast.sim.radio.obstacles import Obstacles
 from carrycast.sim.radio.radio import RadioContext
 from carrycast.sim.radio.shadowing import Shadowing
 from carrycast.sim.radio.signal_settings import IGNORED_DB, RadioOverride, SignalRadio
@@ -69,7 +66,7 @@ def chosen_nodes(entry: RadioOverride, context: RadioContext) -> list[NodeId]:
     return context.roles[entry.nodes] if isinstance(entry.nodes, str) else entry.nodes
 
 
-class Channel:
+class SignalChannel:
     """The powers of signals between all nodes of a run."""
 
     def __init__(self, settings: SignalRadio, context: RadioContext, traits: NodeTraits) -> None:
@@ -85,9 +82,7 @@ class Channel:
         self._shadowing: Shadowing | None = None
         if settings.shadowing_db > 0:
             self._shadowing = Shadowing(settings.shadowing_db, settings.shadowing_m, np.random.default_rng((seed, 1)))
-        self.obstacles: Obstacles | None = None
-        if settings.obstacles is not None:
-            self.obstacles = read_obstacles(settings)
+        self.obstacles = settings.read_obstacles()
         self._steps_m = np.array([distance for distance, _ in settings.nakagami])
         self._shapes = np.array([shape for _, shape in settings.nakagami])
         self.noise_mw = 10 ** (settings.noise_dbm / 10)
@@ -157,14 +152,6 @@ class Channel:
         if hearers.shape is None:
             return hearers.mean_mw
         return hearers.mean_mw * (self.rng.standard_gamma(hearers.shape) / hearers.shape)
-
-
-def read_obstacles(settings: SignalRadio) -> Obstacles:
-    """The buildings of a radio's settings."""
-    assert settings.obstacles is not None
-    meters = settings.obstacle_units == "meters"
-    buildings = read_buildings(Path(settings.obstacles), settings.obstacle_origin, meters)
-    return Obstacles(buildings, settings.wall_loss_db, settings.meter_loss_db)
 
 
 def _step_us(fastest_mps: float) -> int:

@@ -139,6 +139,15 @@ class CsmaMedium(Medium):
         waiting_us = dot11.difs_us + dot11.cw_min / 2 * dot11.slot_us
         return (waiting_us + rts_us + dot11.unicast_us(COST_BYTES) + dot11.sifs_ack_us) / 1e6
 
+    def airtime_us(self, frame: Frame) -> int | None:
+        size_bytes = len(frame.encoded)
+        if frame.target is None:
+            return self._dot11.broadcast_us(size_bytes)
+        attempt_us = self._unicast_us(size_bytes) + self._sifs_ack_us
+        if self._dot11.uses_rts(size_bytes):
+            attempt_us += self._rts_us + self._cts_us + 2 * self._sifs_us
+        return frame.attempts * attempt_us
+
     def transmit(self, frame: Frame) -> None:
         station = self._stations[frame.sender]
         queue = station.queue

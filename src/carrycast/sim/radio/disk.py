@@ -44,6 +44,7 @@ class DiskMedium(Medium):
         self._retries = settings.retries
         self._rate_bps = settings.rate_bps
         self._queue = settings.queue
+        self.takes_time = settings.rate_bps is not None
         self._delay_us = round(settings.delay_s * 1e6)
         self._free_us = [0] * nodes
         """The time at which each node's transmitter will be idle."""
@@ -53,6 +54,11 @@ class DiskMedium(Medium):
     def cost_s(self) -> float:
         airtime_s = 0.0 if self._rate_bps is None else COST_BYTES * 8 / self._rate_bps
         return (airtime_s + self._delay_us / 1e6) / (1 - self._loss)
+
+    def airtime_us(self, frame: Frame) -> int | None:
+        if self._rate_bps is None:
+            return None
+        return round(len(frame.encoded) * 8e6 / self._rate_bps) * frame.attempts * frame.copies
 
     def transmit(self, frame: Frame) -> None:
         if frame.target is not None and self._loss > 0.0:

@@ -18,7 +18,7 @@ from carrycast.sim.radio.medium import Medium
 from carrycast.sim.radio.path_loss import noise_dbm
 from carrycast.sim.radio.radio import RadioContext
 from carrycast.sim.radio.reception import Demodulator, Floats, Signal
-from carrycast.sim.radio.signal_medium import Budget
+from carrycast.sim.radio.signal_medium import DutyCycleBudget
 from carrycast.sim.radio.signal_settings import Decibels, Loss, RadioOverride, SignalRadio
 from carrycast.sim.radio.unslotted import Access, UnslottedMedium
 
@@ -199,7 +199,7 @@ class LoraMedium(UnslottedMedium):
         self._settings = settings
         self._unit_us = unit_us
         if settings.duty_cycle < 1:
-            self._budget = Budget(settings.duty_cycle, settings.duty_window_s, nodes)
+            self._budget = DutyCycleBudget(settings.duty_cycle, settings.duty_window_s, nodes)
 
     def group_of(self, node: NodeId) -> int:
         return int(self._groups[node])

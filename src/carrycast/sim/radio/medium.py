@@ -258,6 +258,8 @@ class Medium(ABC):
     topology: Topology
     promiscuous: bool = False
     """Whether overheard unicasts are reported."""
+    takes_time: bool = True
+    """Whether frames have an airtime."""
 
     @abstractmethod
     def transmit(self, frame: Frame) -> None:
@@ -267,6 +269,10 @@ class Medium(ABC):
         """Queue the frames of a batch in the order of their targets."""
         for target in batch.targets:
             self.transmit(batch.to(target))
+
+    def airtime_us(self, frame: Frame) -> int | None:
+        """The time on the air of all attempts of a frame that was received, with their acknowledgements."""
+        return frame.airtime_us
 
     @abstractmethod
     def cost_s(self) -> float:

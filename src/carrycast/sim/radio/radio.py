@@ -64,6 +64,9 @@ class Radio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def check(self, nodes: int, roles: Collection[str]) -> None:
         """Raise a UserError for settings that do not fit the nodes and roles of a scenario."""
 
+    def check_files(self) -> None:
+        """Read the files that the settings name. A UserError names what is wrong."""
+
     def medium(self, context: RadioContext) -> Medium:
         """Create the medium that carries all frames of a run."""
         raise NotImplementedError(f"{type(self).__name__} makes no medium")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carrycast.core.model import NodeId
-from carrycast.sim.radio.channel import Channel
+from carrycast.sim.radio.channel import SignalChannel
 from carrycast.sim.radio.error_rates import SuccessTable
 
 Floats = NDArray[np.float64]
@@ -158,7 +158,7 @@ class Air:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: SignalChannel,
         nodes: int,
         sensitivity_mw: Floats,
         demodulator: Demodulator,

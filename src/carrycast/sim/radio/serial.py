@@ -64,14 +64,14 @@ class SerialMedium(Medium):
         """The frames of each direction of a line; the first is being sent."""
         self._epochs = [0] * nodes
 
-    def airtime_us(self, size_bytes: int) -> int:
+    def line_us(self, size_bytes: int) -> int:
         """The time that a line is busy with a message."""
         settings = self._settings
         parts = split_message(size_bytes, settings.overhead_bytes, settings.frame_bytes, 0)
         return max(1, round(sum(parts) * 8e6 / settings.rate_bps))
 
     def cost_s(self) -> float:
-        return (self.airtime_us(COST_BYTES) + self._delay_us) / 1e6
+        return (self.line_us(COST_BYTES) + self._delay_us) / 1e6
 
     def transmit(self, frame: Frame) -> None:
         sender = frame.sender
@@ -79,7 +79,7 @@ class SerialMedium(Medium):
             targets: tuple[NodeId, ...] = (frame.target,)
         else:
             targets = self.topology.reach(sender).nodes
-        sending = _Sending(frame, self.airtime_us(len(frame.encoded)))
+        sending = _Sending(frame, self.line_us(len(frame.encoded)))
         for target in targets:
             line = self._lines.setdefault((sender, target), deque())
             if len(line) <= self._settings.queue:

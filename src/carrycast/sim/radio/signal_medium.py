@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections import deque
 
 from carrycast.core.model import Failure, NodeId
-from carrycast.sim.radio.channel import Channel, NodeTraits
+from carrycast.sim.radio.channel import NodeTraits, SignalChannel
 from carrycast.sim.radio.medium import Frame, Medium, Reach, Topology
 from carrycast.sim.radio.radio import RadioContext
 from carrycast.sim.radio.reception import Air, Outcome, Signal
@@ -112,7 +112,7 @@ class UpOrDown(Topology):
         return self._up[b] and (not self._cut or (min(a, b), max(a, b)) not in self._cut)
 
 
-class Budget:
+class DutyCycleBudget:
     """The share of time that each node may send, over a sliding window."""
 
     def __init__(self, share: float, window_s: float, nodes: int) -> None:
@@ -145,9 +145,9 @@ class SignalMedium(Medium):
         self._scheduler = context.scheduler
         self._upcalls = context.air
         self._rng = context.rng
-        self.channel = Channel(settings, context, traits)
+        self.channel = SignalChannel(settings, context, traits)
         self._limit = settings.queue
-        self._budget: Budget | None = None
+        self._budget: DutyCycleBudget | None = None
         self._queues = [[SendQueue(node, one) for one in range(categories)] for node in range(context.nodes)]
 
     # What a standard defines.

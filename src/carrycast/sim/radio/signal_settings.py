@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -11,6 +12,8 @@ from msgspec import Meta
 
 from carrycast.core.settings import InputFile
 from carrycast.errors import UserError
+from carrycast.sim.radio.buildings import read_buildings
+from carrycast.sim.radio.obstacles import Obstacles
 from carrycast.sim.radio.path_loss import Floats, free_space_db, log_distance_db, noise_dbm, two_ray_db
 from carrycast.sim.radio.radio import Radio
 
@@ -120,6 +123,16 @@ class SignalRadio(Radio, frozen=True, kw_only=True):
                     raise UserError(f"{at}: there is no role {entry.nodes!r}; give a role, or a list of ids")
             elif beyond := [node for node in entry.nodes if node >= nodes]:
                 raise UserError(f"{at}: there is no node {beyond[0]}; the scenario has {nodes}")
+
+    def check_files(self) -> None:
+        self.read_obstacles()
+
+    def read_obstacles(self) -> Obstacles | None:
+        """The buildings, if there are any."""
+        if self.obstacles is None:
+            return None
+        buildings = read_buildings(Path(self.obstacles), self.obstacle_origin, self.obstacle_units == "meters")
+        return Obstacles(buildings, self.wall_loss_db, self.meter_loss_db)
 
     # What a standard defines.
 

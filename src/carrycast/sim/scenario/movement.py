@@ -79,6 +79,7 @@ def check_files(scenario: Scenario) -> None:
     for publish in scenario.resolve_files().publish:
         if publish.file is not None:
             read_events(Path(publish.file), scenario.nodes)
+    scenario.radio_model().check_files()
     model = scenario.mobility_model()
     if input_files(scenario) or (model is not None and model.on_roads()):
         compute_movement(scenario, seed=1)

@@ -201,11 +201,15 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         kind = mobility_named(str(table.pop("model")))
         return parse_settings(table, kind, self.name, "mobility").resolved(Path(self.base))
 
-    def radio_model(self) -> Radio:
-        """The radio model with its settings."""
+    def radio_settings(self) -> Radio:
+        """The radio model with its settings as they are written: names of files are relative to the scenario."""
         table = dict(self.radio) or {"model": DEFAULT_RADIO}
         kind = radio_named(str(table.pop("model")))
-        return map_files(parse_settings(table, kind, self.name, "radio"), file_locator(Path(self.base)))
+        return parse_settings(table, kind, self.name, "radio")
+
+    def radio_model(self) -> Radio:
+        """The radio model with its settings."""
+        return map_files(self.radio_settings(), file_locator(Path(self.base)))
 
     def make_stack_plan(self) -> StackPlan:
         """Build the protocol stack of a node. It sends beacons if the scenario has them and some layer uses them."""

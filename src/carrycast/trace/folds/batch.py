@@ -20,7 +20,19 @@ Integers = NDArray[np.int64]
 KINDS = tuple(Kind)
 CLASSES = ("data", "control", "discovery")
 DATA, CONTROL, DISCOVERY = range(1, 4)
-COLUMNS = ("run", "time_s", "node", "kind", "class", "event", "subscription", "peer", "size_bytes", "hops")
+COLUMNS = (
+    "run",
+    "time_s",
+    "node",
+    "kind",
+    "class",
+    "event",
+    "subscription",
+    "peer",
+    "size_bytes",
+    "hops",
+    "airtime_us",
+)
 """The columns of a trace that the built-in folds read."""
 TEXTS = ("run", "kind", "class", "event", "subscription")
 """Columns of text that are read dictionary-encoded, since a file has few distinct values."""

@@ -11,9 +11,10 @@ from carrycast.trace.folds.batch import CONTROL, DATA, DISCOVERY, Integers, Trac
 from carrycast.trace.folds.fold import MetricInfo, SumFold
 from carrycast.trace.schema import Kind
 
-# The airtime of a frame with 802.11b is one measure for every radio, even for the disk radio, which has no rate. A
-# broadcast is sent at the lowest rate, which every station supports; a unicast at the highest, followed by an ACK. The
-# preamble and the headers make small frames take more of the airtime than of the bytes.
+# A radio with a rate measures the airtime of its frames. For the others, such as the disk radio without a rate and the
+# interfaces of live nodes, it is that of 802.11b. A broadcast is sent at the lowest rate, which every station supports;
+# a unicast at the highest, followed by an ACK. The preamble and the headers make small frames take more of the airtime
+# than of the bytes.
 PREAMBLE_US = 192
 """PLCP preamble and header before each frame: 144 + 48 bits at 1 Mb/s [802.11b, long preamble]."""
 OVERHEAD_BYTES = 64
@@ -49,7 +50,9 @@ class TrafficFold(SumFold):
         "control_bytes": MetricInfo("bytes of frames without an event, without discovery"),
         "discovery_bytes": MetricInfo("bytes of beacons"),
         "total_bytes": MetricInfo("bytes of all frames: data, control and beacons"),
-        "airtime_us": MetricInfo("time that all frames would occupy the channel with 802.11b"),
+        "airtime_us": MetricInfo(
+            "time that all frames occupy the channel; as with 802.11b where the radio has no rate"
+        ),
     }
     sums = tuple(metrics)
 
@@ -60,17 +63,27 @@ class TrafficFold(SumFold):
         self._airtime_us = 0
         self._receptions = 0
 
-    def on_frame(self, traffic: Traffic, size_bytes: int, transmissions: int, unicast: bool, receivers: int) -> None:
-        """A frame with its number of transmissions and its number of receivers."""
+    def on_frame(
+        self,
+        traffic: Traffic,
+        size_bytes: int,
+        transmissions: int,
+        unicast: bool,
+        receivers: int,
+        air_us: int | None = None,
+    ) -> None:
+        """A frame with its number of transmissions, its number of receivers, and the airtime if the radio has one."""
         self._bytes[traffic] += transmissions * size_bytes
         self._sent[traffic] += transmissions
-        self._airtime_us += transmissions * airtime_us(size_bytes, unicast)
+        self._airtime_us += transmissions * airtime_us(size_bytes, unicast) if air_us is None else air_us
         if traffic is not _DISCOVERY:
             self._receptions += receivers
 
     def on_fact(self, fact: TraceFact) -> None:
         assert isinstance(fact, FrameFact)
-        self.on_frame(fact.traffic, fact.size_bytes, fact.transmissions, fact.unicast, len(fact.receivers))
+        self.on_frame(
+            fact.traffic, fact.size_bytes, fact.transmissions, fact.unicast, len(fact.receivers), fact.airtime_us
+        )
 
     def amounts(self, batch: TraceBatch) -> Mapping[str, Integers]:
         sent = (batch.kind == code_of(Kind.SEND)) | (batch.kind == code_of(Kind.RETRY))
@@ -83,6 +96,9 @@ class TrafficFold(SumFold):
         bits = (size + OVERHEAD_BYTES) * BYTE_US + RATE_MBPS - 1
         # The same formula as in `airtime_us`.
         air_us = np.where(unicast, bits // RATE_MBPS + UNICAST_US, size * BYTE_US + BROADCAST_US)
+        given = batch.rows["airtime_us"].combine_chunks()
+        measured = given.is_valid().to_numpy(zero_copy_only=False)
+        air_us = np.where(measured, given.fill_null(0).to_numpy(), air_us)
         return {
             "transmissions": (sent & work).astype(np.int64),
             "control_transmissions": control.astype(np.int64),

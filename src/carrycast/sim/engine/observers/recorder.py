@@ -4,11 +4,11 @@ It calls the built-in folds directly, without creating an object for each fact, 
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from carrycast.core.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
-from carrycast.core.protocol import Fact, Link, RetentionLog
+from carrycast.core.protocol import Fact, Interface, Link, RetentionLog
 from carrycast.core.wire import Layer, Message, Traffic, classify
 from carrycast.sim.engine.kernel import US_PER_S, Kernel, microseconds
 from carrycast.sim.engine.observers import fingerprint as codes
@@ -101,6 +101,8 @@ class Recorder:
         """Called with every delivered event; tests use it."""
         self.fingerprint = Fingerprint()
         self.batteries: Batteries | None = None
+        self.airtimes_us: Mapping[Interface, Callable[[Frame], int | None]] = {}
+        """For interfaces whose frames take time: the airtime of a frame with its repetitions."""
         self.memories: Memories | None = None
         self.retention = RetentionCheckers()
         self._logs = False
@@ -219,11 +221,13 @@ class Recorder:
         """A transmission ended; the nodes of `reach` received it."""
         traffic, event = classify(frame.message)
         copies, nodes = frame.copies, reach.nodes
-        self.traffic.on_frame(traffic, len(frame.encoded), frame.attempts * copies, frame.unicast, len(nodes))
+        measure = self.airtimes_us.get(interface)
+        air_us = None if measure is None else measure(frame)
+        self.traffic.on_frame(traffic, len(frame.encoded), frame.attempts * copies, frame.unicast, len(nodes), air_us)
         if event is not None:
             self.duplicates.on_frame(event, copies, nodes)
         if self.installed:
-            self._fold_frame(frame, traffic, event, nodes)
+            self._fold_frame(frame, traffic, event, nodes, air_us)
         if self.batteries is not None:
             self.batteries.on_frame(frame, reach)
         if self.requested is not None:
@@ -231,9 +235,9 @@ class Recorder:
         self.fingerprint.add_frame(self._kernel.now_us, frame, reach.packed)
         if self.trace.full:
             if isinstance(frame, UnicastBatch):
-                self._trace_batch(frame, reach, interface)
+                self._trace_batch(frame, reach, interface, air_us)
             else:
-                self._trace_frame(frame, reach, interface)
+                self._trace_frame(frame, reach, interface, air_us)
 
     def on_route(self, node: NodeId, message: Message, size_bytes: int) -> None:
         """A protocol passed a message to its router. The frames of the router are reported separately."""
@@ -333,7 +337,14 @@ class Recorder:
             if isinstance(fact, fold.reads):
                 fold.on_fact(fact)
 
-    def _fold_frame(self, frame: Frame, traffic: Traffic, event: EventId | None, receivers: tuple[NodeId, ...]) -> None:
+    def _fold_frame(
+        self,
+        frame: Frame,
+        traffic: Traffic,
+        event: EventId | None,
+        receivers: tuple[NodeId, ...],
+        air_us: int | None,
+    ) -> None:
         self._fold(
             FrameFact(
                 self._kernel.now_s,
@@ -345,6 +356,7 @@ class Recorder:
                 frames=frame.copies,
                 transmissions=frame.attempts * frame.copies,
                 receivers=receivers,
+                airtime_us=air_us,
             )
         )
 
@@ -356,16 +368,22 @@ class Recorder:
         if self.memories is not None:
             self.memories.on_expired(id)
 
-    def _trace_batch(self, batch: UnicastBatch, reach: Reach, interface: str) -> None:
+    def _trace_batch(self, batch: UnicastBatch, reach: Reach, interface: str, air_us: int | None) -> None:
         for target in batch.targets:
             heard = tuple(node for node in reach.nodes if node == target)
-            self._trace_frame(batch.to(target), Reach(heard), interface)
+            each_us = None if air_us is None else air_us // batch.copies
+            self._trace_frame(batch.to(target), Reach(heard), interface, each_us)
 
-    def _trace_frame(self, frame: Frame, reach: Reach, interface: str) -> None:
+    def _trace_frame(self, frame: Frame, reach: Reach, interface: str, air_us: int | None) -> None:
         transfer = Transfer(frame.layer, frame.message, interface, len(frame.encoded))
         sender, sent_s = frame.sender, frame.sent_us / US_PER_S
+        # Attempts may differ in airtime, where only parts of a message are repeated. The first row has the rest.
+        each_us = None if air_us is None else air_us // frame.attempts
         for attempt in range(frame.attempts):
-            self.trace.add(transfer.send_row(sent_s, sender, frame.target, attempt + 1))
+            row_us = each_us
+            if attempt == 0 and air_us is not None and each_us is not None:
+                row_us = air_us - each_us * (frame.attempts - 1)
+            self.trace.add(transfer.send_row(sent_s, sender, frame.target, attempt + 1, row_us))
         self.trace.extend(transfer.receive_rows(self._kernel.now_s, reach.nodes, sender))
 
 

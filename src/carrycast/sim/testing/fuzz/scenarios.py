@@ -6,6 +6,7 @@ scenario must be rejected with an error of one line, or run as usual.
 """
 
 import copy
+import json
 import math
 from collections.abc import Iterator, Mapping
 from random import Random
@@ -25,7 +26,7 @@ from carrycast.core.protocol import (
 from carrycast.core.settings import parse_settings
 from carrycast.errors import UserError
 from carrycast.sim.mobility import MobilityModel, movement_models
-from carrycast.sim.radio import radio_named
+from carrycast.sim.radio import RadioOverride, SignalRadio, radio_named, radio_names
 from carrycast.sim.scenario import (
     BeaconMode,
     ComputerSettings,
@@ -280,10 +281,15 @@ class _Network:
             self.files["contacts.txt"] = self._write_contacts()
         if way >= 0.9 or rng.random() < 0.1:
             tables["wires"] = [self._draw_wire()]
-        tables["radio"] = self._draw_radio(range_m, share, csma=way < 0.8 and rng.random() < 0.15)
+        tables["radio"] = self._draw_radio(range_m, share, placed=way < 0.8)
         return tables
 
-    def _draw_radio(self, range_m: float, share: float, csma: bool) -> dict[str, object]:
+    def _draw_radio(self, range_m: float, share: float, placed: bool) -> dict[str, object]:
+        """Draw a radio; `placed` says whether nodes have positions."""
+        chance = self._rng.random()
+        if placed and chance < 0.2:
+            return self._draw_signal_radio(share)
+        name = "csma" if placed and chance < 0.35 else "serial" if chance > 0.95 else "disk"
         special: dict[str, Draw] = {
             "range_m": lambda: range_m,
             "delay_s": lambda: self._rng.choice([0.0, 0.001, 0.01, 0.2]),
@@ -292,8 +298,44 @@ class _Network:
             "basic_rate_bps": lambda: draw_log_uniform(self._rng, 1e5, 1e7),
             "loss": lambda: self._rng.choice([0.0, 0.05, 0.3]),
         }
-        name = "csma" if csma else "disk"
         return {"model": name, **self._values.draw_settings(radio_named(name), share, special), "range_m": range_m}
+
+    def _draw_signal_radio(self, share: float) -> dict[str, object]:
+        """Draw a radio that computes powers, with its own range, perhaps with buildings and nodes that differ."""
+        rng = self._rng
+        name = rng.choice([one for one in radio_names() if issubclass(radio_named(one), SignalRadio)])
+        kind = radio_named(name)
+        special: dict[str, Draw] = {
+            "range_m": lambda: rng.choice((0.0, AREA_M)),
+            "preset": lambda: "802.11p",
+            "data_rate_bps": lambda: rng.choice((3e6, 6e6, 27e6)),
+            "basic_rate_bps": lambda: rng.choice((3e6, 6e6)),
+            "tx_power_dbm": lambda: rng.uniform(-10, 40),
+            "sensitivity_dbm": lambda: rng.uniform(-140, -60),
+            "path_exponent": lambda: rng.uniform(1.5, 5),
+            "nakagami": lambda: [[0.0, rng.uniform(0.5, 5)], [rng.uniform(1, 500), 1.0]],
+            "nodes": lambda: [rng.randrange(self._around.nodes)],
+            "obstacles": self._write_buildings,
+            "obstacle_units": lambda: "meters",
+            "duty_cycle": lambda: rng.choice((0.001, 0.01, 0.1, 1.0)),
+            "min_exponent": lambda: rng.randint(0, 4),
+            "max_exponent": lambda: rng.randint(4, 8),
+        }
+        table = {"model": name, **self._values.draw_settings(kind, share, special)}
+        if "obstacles" in table:
+            table["obstacle_units"] = "meters"
+        if rng.random() < share:
+            table["override"] = [self._values.draw_settings(RadioOverride, 0.5, special)]
+        return table
+
+    def _write_buildings(self) -> str:
+        """Write a GeoJSON file with some square buildings, in meters; return its name."""
+        polygons = []
+        for _ in range(self._rng.randint(1, 12)):
+            (x, y), side_m = self._draw_place(), self._rng.uniform(1, 30)
+            polygons.append([[[x, y], [x + side_m, y], [x + side_m, y + side_m], [x, y + side_m], [x, y]]])
+        self.files["buildings.geojson"] = json.dumps({"type": "MultiPolygon", "coordinates": polygons})
+        return "buildings.geojson"
 
     def _draw_wire(self) -> dict[str, object]:
         rng, nodes = self._rng, self._around.nodes
