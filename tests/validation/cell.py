@@ -1,4 +1,4 @@
-"""A small world for the contended radio: standing nodes, a kernel, and a witness of everything that happens."""
+"""A small world for a radio: standing nodes, a kernel, and a witness of everything that happens."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -10,9 +10,9 @@ from carrycast.core.wire import Layer, Message
 from carrycast.sim.contacts.exact import compute_contacts
 from carrycast.sim.engine.kernel import US_PER_S, Kernel
 from carrycast.sim.mobility.trajectory import Trajectories
-from carrycast.sim.radio.csma import CsmaMedium
 from carrycast.sim.radio.dot11 import UNLIMITED, CsmaRadio
 from carrycast.sim.radio.medium import Frame, MediumUpcalls, Reach
+from carrycast.sim.radio.radio import Radio, RadioContext
 
 Point = tuple[float, float]
 
@@ -33,20 +33,27 @@ class Dice(Random):
 
 
 class Cell(MediumUpcalls):
-    """Nodes at fixed places and one csma interface, and a record of all that the medium told."""
+    """Nodes at fixed places and one interface, and a record of all that the medium told."""
 
-    def __init__(self, radio: CsmaRadio, places: list[Point], seed: int = 1, rng: Random | None = None) -> None:
+    def __init__(self, radio: Radio, places: list[Point], seed: int = 1, rng: Random | None = None) -> None:
         self.kernel = Kernel()
         rng = Random(seed) if rng is None else rng
-        self.medium = CsmaMedium(
-            radio, "radio", len(places), self.kernel, self, rng, lambda nodes: [places[node] for node in nodes]
-        )
         there = Trajectories.standing(np.array([x for x, _ in places]), np.array([y for _, y in places]), 1.0)
+        context = RadioContext(
+            "radio",
+            len(places),
+            1.0,
+            self.kernel,
+            self,
+            rng,
+            lambda nodes: [places[node] for node in nodes],
+            lambda range_m: compute_contacts(there, range_m, 1.0),
+            lambda time_s: np.array(places, dtype=np.float64),
+        )
+        self.medium = radio.medium(context)
         links = compute_contacts(there, radio.range_m, 1.0)
         for a, b in zip(links.a.tolist(), links.b.tolist(), strict=True):
             self.medium.topology.set_contact(a, b, up=True)
-        for range_m, vicinity in self.medium.wider:
-            vicinity.follow(compute_contacts(there, range_m, 1.0), 1.0)
         self.heard: list[tuple[int, Frame, tuple[NodeId, ...]]] = []
         self.losses: list[tuple[int, NodeId, str]] = []
         self.outcomes: list[tuple[int, int, Failure | None]] = []
@@ -103,7 +110,7 @@ class Saturated(Cell):
 
     def __init__(
         self,
-        radio: CsmaRadio,
+        radio: Radio,
         senders: dict[NodeId, NodeId | None],
         places: list[Point],
         size_bytes: int,
@@ -141,7 +148,7 @@ class Saturated(Cell):
         return (sum(self.delivered) - before) * self.size_bytes * 8 / duration_s / 1e6
 
 
-def saturated_cell(radio: CsmaRadio, stations: int, size_bytes: int, seed: int = 1) -> Saturated:
+def saturated_cell(radio: Radio, stations: int, size_bytes: int, seed: int = 1) -> Saturated:
     """Stations that all hear each other and send to one more node, as Bianchi has them."""
     return Saturated(radio, dict.fromkeys(range(stations), stations), close_together(stations + 1), size_bytes, seed)
 

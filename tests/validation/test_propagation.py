@@ -137,7 +137,8 @@ def test_many_buildings_are_summed_as_one_by_one() -> None:
     everything = Obstacles(buildings, 9.0, 0.4)
     places = rng.uniform(0, 1000, (40, 2))
     together = everything.losses_db(places[0], places, np.full(40, 1e9))
-    alone = sum(Obstacles([one], 9.0, 0.4).losses_db(places[0], places, np.full(40, 1e9)) for one in buildings)
+    apart = [Obstacles([one], 9.0, 0.4).losses_db(places[0], places, np.full(40, 1e9)) for one in buildings]
+    alone = np.sum(apart, axis=0)
     assert together == pytest.approx(alone)
     # A line that has lost enough is not followed further; what it lost is a lower bound above that.
     enough = np.full(40, 30.0)

@@ -56,6 +56,8 @@ class EdcaMedium(SignalMedium):
         self._busy = np.zeros(nodes, dtype=np.bool_)
         self._idle_us = np.full(nodes, -(1 << 62), dtype=np.int64)
         """Since when each node senses nothing, if it does."""
+        self._busy_us = np.zeros(nodes, dtype=np.int64)
+        """Since when the medium around each node is busy, if it is."""
         self._reserved_us = np.full(nodes, -(1 << 62), dtype=np.int64)
         """The end of the reservation of the medium by others (network allocation vector), or of the time that follows a
         frame that the node could not read."""
@@ -100,10 +102,17 @@ class EdcaMedium(SignalMedium):
             return
         node, now_us = queue.node, self._scheduler.now_us
         queue.window = max(queue.window, self._categories[queue.category].cw_min)
-        if not self._busy[node] and self._free_us(node) + self._aifs_us[queue.category] <= now_us:
+        if not self._is_sensed(node) and self._free_us(node) + self._aifs_us[queue.category] <= now_us:
             self.send(queue)
         else:
             self._back_off(queue)
+
+    def _is_sensed(self, node: NodeId) -> bool:
+        """Whether the medium has been busy for long enough that a node knows, or the node sends itself."""
+        if not self._busy[node]:
+            return False
+        since_us = self._scheduler.now_us - int(self._busy_us[node])
+        return since_us >= self._phy.sense_us or bool(self.air.sending[node])
 
     def _free_us(self, node: NodeId) -> int:
         return max(int(self._idle_us[node]), int(self._reserved_us[node]))
@@ -173,7 +182,9 @@ class EdcaMedium(SignalMedium):
         ids = signal.ids
         busy = self.air.busy_among(ids)
         if outcome is None:
-            self._busy[ids] |= busy
+            newly = ids[busy & ~self._busy[ids]]
+            self._busy[newly] = True
+            self._busy_us[newly] = now_us
             self._busy[sender] = True
         else:
             idle = ids[self._busy[ids] & ~busy]

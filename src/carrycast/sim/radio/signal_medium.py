@@ -399,7 +399,8 @@ class SignalMedium(Medium):
         assert frame.target is not None
         if not job.reported and failure is not None:
             frame.lost = True
-            at_sender = reason in (DUTY_CYCLE, "channel_busy") and not job.airtime_us
+            # A full budget or a busy medium is a drop at the sender.
+            at_sender = failure is not Failure.UNREACHABLE
             upcalls.on_lost(frame, frame.sender if at_sender else frame.target, reason)
         if job.airtime_us and (job.attempts > job.reported or not job.reported):
             self._report(job, _NOBODY)
