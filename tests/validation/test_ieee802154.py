@@ -39,7 +39,7 @@ def test_a_long_message_is_sent_in_fragments_and_repeated_where_lost() -> None:
 def test_a_medium_that_stays_busy_is_a_named_drop() -> None:
     cell = Cell(Ieee802154Radio(max_looks=0), [(0.0, 0.0), (10.0, 0.0), (0.0, 10.0)])
     cell.send(0, None, 100)
-    # The frame of node 0 begins after at most 2.56 ms and takes 4 ms. Node 1 looks at 2.7 ms, or up to 2.24 ms later; its
+    # The frame of node 0 begins after at most 2.56 ms and takes 4 ms. Node 1 looks at 2.7 ms or up to 2.2 ms later; its
     # unicast is dropped at the first busy look, and the failure says nothing about node 2.
     cell.send_at(2_600, 1, 2, 20)
     cell.run(1.0)
