@@ -94,11 +94,11 @@ class Obstacles:
         building = group[building]
         counts = self._first[building + 1] - self._first[building]
         pair = np.repeat(np.arange(len(line)), counts)
-        wall = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts) + self._first[building][pair]
+        side = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts) + self._first[building][pair]
         line = line[pair]
         toward = direction[line]
-        start, end = self._start[wall] - place, self._end[wall] - place
-        # On which side of the line the ends of each wall are: one convention for corners, so that each counts once.
+        start, end = self._start[side] - place, self._end[side] - place
+        # On which side of the line the ends of each side are: one convention for corners, so that each counts once.
         side_a = toward[:, 0] * start[:, 1] - toward[:, 1] * start[:, 0]
         side_b = toward[:, 0] * end[:, 1] - toward[:, 1] * end[:, 0]
         met = (side_a > 0) != (side_b > 0)
@@ -107,11 +107,11 @@ class Obstacles:
         along_a, along_b = (toward * start).sum(axis=1), (toward * end).sum(axis=1)
         at_m = (along_a * side_b - along_b * side_a) / (side_b - side_a)
         length_m = distance[line]
-        walls = np.bincount(line[(at_m > 0) & (at_m < length_m)], minlength=len(distance))
-        # With the interior on the left of each wall, a line that meets one from the right enters the building.
+        crossed = np.bincount(line[(at_m > 0) & (at_m < length_m)], minlength=len(distance))
+        # With the interior on the left of each side, a line that meets one from the right enters the building.
         sign = np.where(side_a > 0, -1.0, 1.0)
         inside = np.bincount(line, weights=sign * np.clip(at_m, 0.0, length_m), minlength=len(distance))
-        return self._wall_db * walls + self._meter_db * np.abs(inside)
+        return self._wall_db * crossed + self._meter_db * np.abs(inside)
 
 
 def _oriented(ring: Ring, counterclockwise: bool) -> list[Place]:
