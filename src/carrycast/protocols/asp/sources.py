@@ -57,12 +57,14 @@ class LocalSources:
 
     def on_timer(self, now: float, stream: int) -> None:
         """A path was not repaired in time: announce again, with the newest message if no newer one has come. Receivers
-        that have it drop the duplicate."""
+        that have it drop the duplicate. An expired message is not announced again: the next one will be."""
         source = self._streams.get(stream)
         last = source.last
         if not source.is_due(now):
             # The path that the timer was for has been repaired; others may still be broken.
             self._streams.wait_for_repair(now, source)
+        elif last is not None and last.lease_until <= now:
+            self._broker.drop("lease_over", last.event.id)
         elif last is not None and not self._publications.exceeds_packet(last.event):
             self._announce(now, source, last, AnnouncementFlag(0))
 

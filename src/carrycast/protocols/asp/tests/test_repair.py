@@ -2,10 +2,11 @@
 
 from random import Random
 
+import msgspec
 import networkx as nx
 import pytest
 
-from carrycast.core.model import Failure, Subscription
+from carrycast.core.model import Failure, Subscription, SubscriptionId
 from carrycast.core.protocol import Link
 from carrycast.protocols.asp.messages import PathKind, PathLost, ShortAnnouncement
 from carrycast.protocols.asp.rules import announcement_id
@@ -253,3 +254,18 @@ def test_a_later_break_does_not_delay_the_announcement_for_the_first() -> None:
     )
     source.asp.on_timer(7.0, ("patience", (stream,)))
     assert sorted(source.take_announcements()) == [1, 2]
+
+
+def test_an_expired_message_is_neither_announced_nor_delivered_again_when_patience_ends() -> None:
+    source = Broker(1, node=0, repair=True, patience_s=3.0, validity_s=1.0, memory_s=0.1)
+    source.asp.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "true"))
+    short = msgspec.structs.replace(CELSIUS, lease_s=5.0)
+    source.asp.on_publish(1.0, short)
+    source.hear(1, subscribe(7, 0.05))
+    source.asp.on_message(1.5, 1, subscribe(7, 0.05, PathKind.PATH_BROKEN), "radio")
+    stream = source.asp.broker.table.entries()[0].stream.id
+    # Long after the patience, as on a busy machine: announcement, stream and lease are over.
+    source.asp.on_timer(9.0, "expiry")
+    source.effects()
+    source.asp.on_timer(9.5, ("patience", (stream,)))
+    assert source.effects() == ["lease_over"]
