@@ -8,7 +8,7 @@ import pytest
 from carrycast.cli import main
 from carrycast.errors import UserError
 from carrycast.lab.links import compute_link_changes
-from carrycast.lab.loopback.reach import ReachAdapter
+from carrycast.lab.loopback.network import ReachAdapter
 from carrycast.lab.play import emulate
 from carrycast.sim.engine.simulation import run
 from carrycast.sim.scenario.faults import draw_faults

@@ -9,8 +9,7 @@ import pytest
 from carrycast.core.model import Event, Failure
 from carrycast.core.protocol import BeaconSettings, Link
 from carrycast.errors import WorkError
-from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
-from carrycast.lab.loopback.reach import ReachAdapter
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, ReachAdapter, until
 from carrycast.node.link.adapter import LinkAddress
 from carrycast.node.link.config import InterfaceConfig, LinkSettings
 from carrycast.node.link.frame import PROBE_BODY_BYTES, LinkFrame, LinkKind, pack, unpack

@@ -12,7 +12,6 @@ from carrycast.node.link.frame import LinkFrame, LinkKind, unpack
 from carrycast.node.security import commands
 from carrycast.node.security.commands import issuance_log_path
 from carrycast.node.security.key_files import KeyKind, read_key
-from carrycast.node.security.list_transfer import SEGMENT_BYTES, ListDownload
 from carrycast.node.security.membership import CLOCK_SLACK_S, Certified, Rejection
 from carrycast.node.security.revocations import (
     MAX_LIST_BYTES,
@@ -22,7 +21,7 @@ from carrycast.node.security.revocations import (
     read_revocation_list,
     revoke_nodes,
 )
-from carrycast.node.security.session_control import LIST_SEGMENT
+from carrycast.node.security.session_control import LIST_SEGMENT, SEGMENT_BYTES, ListDownload
 from tests.live.air import Air, Speaker, carry_until, meet
 from tests.live.conftest import Run
 from tests.live.keyed import Operator
@@ -141,7 +140,7 @@ class Silent:
 def test_a_neighbor_that_only_says_it_has_a_list_keeps_nobody_from_bringing_one(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("carrycast.node.security.list_transfer.TURN_S", 0.2)
+    monkeypatch.setattr("carrycast.node.security.session_control.TURN_S", 0.2)
 
     async def story() -> None:
         air, operator = Air(), Operator("of the silent")

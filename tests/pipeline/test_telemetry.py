@@ -18,8 +18,7 @@ from carrycast.analysis.telemetry.arrivals import find_first_change
 from carrycast.analysis.telemetry.folder import SETTINGS_FILE, TelemetrySettings, WatchFolder
 from carrycast.analysis.telemetry.minutes import compute_minutes
 from carrycast.analysis.telemetry.picture import Minute, clock_text, read_minutes
-from carrycast.analysis.telemetry.step import Steps
-from carrycast.analysis.telemetry.stream import Watcher
+from carrycast.analysis.telemetry.stream import Steps, Watcher
 from carrycast.errors import UserError, WorkError
 from carrycast.trace import Level
 from carrycast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, arrow_schema

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from carrycast.analysis.player.links import find_links
-from carrycast.analysis.player.show import player_of_trace
+from carrycast.analysis.player.show import find_links, player_of_trace
 from carrycast.analysis.player.story import Stage
 from carrycast.core.model import EventId
 from carrycast.sim.contacts.plan import ContactPlan

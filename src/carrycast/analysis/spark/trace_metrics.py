@@ -1,4 +1,4 @@
-"""Compute the metrics of traces on Spark, with the folds of `carrycast.trace.folds`.
+"""Compute the metrics of traces on Spark, with the mergeable folds of `carrycast.trace.folds` (`folds/fold.py`).
 
 Each partition is a file of a trace: one task reads it once and passes on only the states of the folds. The states of a
 run are then merged and resolved with its events and subscriptions. This happens in one task, or for a large run in

@@ -1,8 +1,8 @@
 """Telemetry: metrics of live nodes by the minute, computed by a stream over the traces that nodes write.
 
-`minutes` defines the metrics of a minute, for the stream and for the batch job. `step` adds the rows of new files.
-`folder` stores tables and state so that each file counts exactly once, even if the watch is killed. `stream` runs the
-steps on Spark Structured Streaming.
+`minutes` defines the metrics of a minute, for the stream and for the batch job. `folder` stores
+tables and state so that each file counts exactly once, even if the watch is killed. `stream` adds the rows of new
+files, in steps on Spark Structured Streaming.
 """
 
 from typing import TYPE_CHECKING

@@ -2,7 +2,8 @@
 
 A replay window stores the highest sequence number and a bit for each of the WINDOW numbers below it. `ReceivedFrames`
 has the windows of senders that are not authenticated, where a forged number must not make genuine numbers too old.
-Sessions with keys have one `ReplayWindow` for each key (`security/session.py`).
+Sessions with keys have one `ReplayWindow` for each key (`security/session.py`), and `security/sealed.py` rejects
+replayed datagrams. Without keys `link_layer.py` drops duplicate frames.
 """
 
 import enum

@@ -1,5 +1,7 @@
 """Perimeter mode [GPSR00 §2.2, 2.3]: around a void along the faces of a planar graph, by the right-hand rule.
 
+`router.py` decides when a packet switches to perimeter mode, and back to greedy mode.
+
 Planarization by the Gabriel graph (GG) or the relative neighborhood graph (RNG) removes an edge if there is a witness:
 a third node over which the path consists of two shorter edges. So the graph stays connected.
 
