@@ -43,7 +43,7 @@ RequestSegments: TypeAlias = Callable[[Session, int, int, list[int]], None]
 
 
 class ListDownload:
-    """The download of a newer revocation list, in segments, from one neighbor of an interface at a time.
+    """The download of a newer list, in segments, from one neighbor of an interface at a time.
 
     The delta to this node's own list is divided into segments. Missing segments are requested again when none has
     arrived for some round trips. If none of the requested segments has arrived, the window is halved and the timeout is
