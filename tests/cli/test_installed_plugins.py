@@ -35,7 +35,7 @@ def make_package(folder: Path) -> Path:
     for kind in PACKAGED:
         name = f"my_{kind.replace('-', '_')}"
         assert call("new", kind, name, "--out", folder).status == 0
-        made = folder / f"carrycast_{name}"
+        made = folder / f"carrycast-{name.replace('_', '-')}"
         for group, values in tomllib.loads((made / "pyproject.toml").read_text())["project"]["entry-points"].items():
             lines = [f'{own} = "{value}"' for own, value in values.items()]
             text += "\n".join(["", f'[project.entry-points."{group}"]', *lines, ""])

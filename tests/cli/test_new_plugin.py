@@ -50,7 +50,7 @@ def test_a_new_plugin_passes_its_own_test(tmp_path: Path, kind: str) -> None:
 
 
 def test_it_says_how_to_install_and_test_it(tmp_path: Path) -> None:
-    folder = tmp_path / "carrycast_long_range"
+    folder = tmp_path / "carrycast-long-range"
     assert call("new", "radio", "long_range", "--out", tmp_path).out.splitlines() == [
         f"made {folder}",
         f"install it: pip install --editable {folder}",
@@ -65,7 +65,7 @@ def test_names_that_are_taken_or_wrong_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_package_that_exists_is_left_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "carrycast_long_range"
+    folder = tmp_path / "carrycast-long-range"
     folder.mkdir()
     assert f"{folder}: exists already" in call("new", "radio", "long_range", "--out", tmp_path).refusal()
     assert list(folder.iterdir()) == []

@@ -134,7 +134,8 @@ def _new_package(arguments: argparse.Namespace) -> int:
     name = _check_name(arguments.name, f"a {kind.noun}'s", "long_range")
     if name in plugin_names(kind.name):
         raise UserError(f"there is a {kind.noun} {name!r} already; choose another name")
-    folder: Path = arguments.out / f"carrycast_{name}"
+    # With hyphens, so that Python never takes the folder for the module where a command runs beside it.
+    folder: Path = arguments.out / f"carrycast-{name.replace('_', '-')}"
     if folder.is_dir():
         raise UserError(f"{folder}: exists already")
     make_folder(folder, "--out")

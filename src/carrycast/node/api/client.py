@@ -258,7 +258,7 @@ class Client:
         plain_s = plain_number(patience_s, "patience_s")
         request = RetrieveRequest(id=self._core.next_id(), filter=filter_text(filter), patience_s=plain_s)
         pending = self._start(request, RequestClosed)
-        events = self._core.retrieved(request)
+        events = self._core.read_retrieved(request)
         return events, self._wait(pending, RESPONSE_S + plain_s).complete
 
     def command(

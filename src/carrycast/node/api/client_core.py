@@ -227,7 +227,7 @@ class ClientCore:
         self._pending.pop(pending.request.id, None)
         self._retrieved.pop(pending.request.id, None)
 
-    def retrieved(self, request: ApiRequest) -> list[Event]:
+    def read_retrieved(self, request: ApiRequest) -> list[Event]:
         """The stored events that a request has returned so far."""
         return self._retrieved[request.id]
 

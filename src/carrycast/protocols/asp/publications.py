@@ -19,6 +19,9 @@ from carrycast.protocols.asp.messages import MAX_MISSING, Fragment, MissingFragm
 from carrycast.protocols.asp.path_state import ActivePath
 from carrycast.protocols.asp.processors import LocalProcessors
 
+FRAGMENT_TRIES = 5
+"""The requests for missing fragments, without an answer, after which a message is given up."""
+
 
 class PartialMessage:
     """A large message at one broker: its fragments so far, and the fields that travel with each of them."""
@@ -114,7 +117,7 @@ class FragmentedMessages:
         partial.is_requesting = False
         partial.assembly.tries += 1
         entry = broker.table.get(partial.announcement)
-        if entry is None or partial.assembly.tries > broker.settings.fragment_tries:
+        if entry is None or partial.assembly.tries > FRAGMENT_TRIES:
             broker.drop("fragments_missing")
             self._evict(key)
             return

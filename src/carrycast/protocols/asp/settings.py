@@ -87,7 +87,6 @@ class AspSettings(Settings, frozen=True):
     fragment_wait_s: Annotated[
         float, Meta(gt=0, le=3600, description="time without a fragment after which missing ones are requested")
     ] = 1.0
-    fragment_tries: Annotated[int, Meta(ge=0, le=100, description="number of requests without an answer")] = 5
     individual: Annotated[
         Literal["never", "unkeyed", "always"],
         Meta(description="which messages are one-off and only flooded: none, those without a stream attribute, all"),

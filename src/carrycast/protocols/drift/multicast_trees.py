@@ -41,6 +41,10 @@ SubtreeFilters = tuple[tuple[Filter, int], ...]
 """The filters behind a child, each with the number of links to all nodes that have it."""
 
 
+MAX_STABLE_S = 3600.0
+"""The longest time for which links must be stable before a tree, after doubling."""
+
+
 class TreePolicy:
     """Decides when a source builds a tree. A tree that was torn down early doubles the time for which links must be
     stable before the next (exponential backoff); one that lasted resets it."""
@@ -80,7 +84,7 @@ class TreePolicy:
         if lasted_s >= 2 * self.stable_s:
             self.stable_s = self.settings.path_after_s
         else:
-            self.stable_s = min(2 * self.stable_s, self.settings.path_max_s)
+            self.stable_s = min(2 * self.stable_s, MAX_STABLE_S)
 
 
 class MulticastTree:

@@ -79,7 +79,6 @@ class DriftSettings(Settings, frozen=True):
             description="how long links must be stable before a source builds a tree; doubles when a tree ends early",
         ),
     ] = 10.0
-    path_max_s: Annotated[float, Meta(ge=0.001, le=1e9, description="the longest such time, after doubling")] = 3600.0
     path_share: Annotated[
         float,
         Meta(

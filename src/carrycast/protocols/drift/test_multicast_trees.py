@@ -61,8 +61,11 @@ def test_a_tree_needs_stable_links_and_several_events() -> None:
     assert not TreePolicy(DriftSettings(path_share=0), 0).should_build(20.0, 20.0)
 
 
-def test_a_tree_that_ends_early_doubles_the_wait_and_one_that_lasts_resets_it() -> None:
-    policy = TreePolicy(DriftSettings(path_max_s=30), 0)
+def test_a_tree_that_ends_early_doubles_the_wait_and_one_that_lasts_resets_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("carrycast.protocols.drift.multicast_trees.MAX_STABLE_S", 30)
+    policy = TreePolicy(DriftSettings(), 0)
     assert policy.should_use(0.0, 12, 49)
     assert not policy.should_use(0.0, 13, 49)
     for end, quiet_s in ((19.0, 20.0), (19.0, 30.0), (19.0, 30.0)):

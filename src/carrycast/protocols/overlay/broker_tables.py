@@ -15,6 +15,8 @@ from carrycast.protocols.overlay.messages import MAX_PATH, SequenceNumber, Topol
 from carrycast.protocols.overlay.rules import BrokerPath, OverlayGraph, TopologyRow, build_graph, find_shortest_paths
 from carrycast.protocols.overlay.settings import OverlaySettings
 
+MAX_BROKERS = 1024
+"""The most brokers in the tables of a broker."""
 MAX_JUMP = 1 << 20
 """A broker's sequence number grows by one in a period: one that has jumped further is forged."""
 MAX_INCARNATIONS = 1 << 16
@@ -106,7 +108,7 @@ class BrokerTables:
                 rejected.append("item_outdated")
             elif known is not None and self._is_forged(known[0], item.version):
                 rejected.append("item_absurd")
-            elif known is None and len(self.topology) >= self._settings.max_brokers:
+            elif known is None and len(self.topology) >= MAX_BROKERS:
                 rejected.append("topology_full")
             else:
                 about = BrokerInformation(item.load, item.battery_used, item.free_bytes, now)
@@ -117,7 +119,7 @@ class BrokerTables:
     def update_load(self, now: float, broker: NodeId, load: float) -> None:
         """Store a load that was learned outside of topology items."""
         known = self.information.get(broker)
-        if known is not None or len(self.information) < self._settings.max_brokers:
+        if known is not None or len(self.information) < MAX_BROKERS:
             about = known or BrokerInformation(load, 0.0, None, now)
             self.information[broker] = about._replace(load=load, heard=now)
 

@@ -108,7 +108,7 @@ class OverlayClient:
         self.home: NodeId | None = None
         self.version = HomeVersion(context.host.incarnation, 0)
         self._subscriptions: dict[SubscriptionId, ClientSubscription] = {}
-        self._sender = StreamSender(context.settings.max_kept)
+        self._sender = StreamSender()
         self._unreachable_since: float | None = None
         """Since when the home broker could not be reached."""
         self._lost_since: float | None = None

@@ -167,7 +167,7 @@ class Modulators:
         """Start a modulator from a record."""
         subscription = record.subscription
         self.close(subscription.id)
-        sender = StreamSender(self._context.settings.max_kept, record.next_output)
+        sender = StreamSender(record.next_output)
         sender.buffered.extend(
             (event.number, StreamEvent.from_record(now, event, waited_s)) for event in record.buffered
         )

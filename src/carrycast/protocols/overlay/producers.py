@@ -106,7 +106,7 @@ class Producers:
             id = entry.subscription.id
             stream = state.streams.get(id)
             if stream is None:
-                stream = state.streams[id] = StreamSender(self._context.settings.max_kept, state.first_number)
+                stream = state.streams[id] = StreamSender(state.first_number)
             if not len(stream):
                 self._postpone_resend(now, stream)
             number, removed = stream.add(event)
@@ -246,7 +246,7 @@ class Producers:
         for stream in record.streams:
             if len(stream.numbers) != len(stream.events) or any(index >= len(events) for index in stream.events):
                 return False
-            sender = StreamSender(self._context.settings.max_kept, stream.number)
+            sender = StreamSender(stream.number)
             sender.buffered.extend(zip(stream.numbers, (events[index] for index in stream.events), strict=True))
             self._postpone_resend(now, sender)
             restored.streams[stream.subscription] = sender

@@ -101,12 +101,7 @@ class OverlaySettings(Settings, frozen=True):
     # [002 §6] Without it a broker that crashes loses the state of its modulators.
     durable: Annotated[bool, Meta(description="brokers write their state to the node's durable store")] = False
     seen_s: Annotated[Seconds, Meta(description="how long a delivered event is remembered")] = 120.0
-    max_kept: Annotated[
-        Room, Meta(description="unacknowledged events of a stream that are kept; the oldest makes room")
-    ] = 256
     max_clients: Annotated[Room, Meta(description="largest number of clients of one broker")] = 1024
-
-    max_brokers: Annotated[Room, Meta(description="largest number of brokers in the tables of a broker")] = 1024
 
     def needs(self) -> frozenset[Capability]:
         capabilities = set()

@@ -19,6 +19,10 @@ MAX_REORDERED = 1024
 later."""
 
 
+MAX_BUFFERED = 256
+"""Unacknowledged events of a stream that are kept; the oldest makes room."""
+
+
 class StreamEvent(NamedTuple):
     """An event that is kept until it is acknowledged, with the end of its lease on this node's clock."""
 
@@ -42,10 +46,9 @@ class StreamEvent(NamedTuple):
 class StreamSender:
     """The sending end: numbers events and keeps them until they are acknowledged."""
 
-    __slots__ = ("_limit", "buffered", "number", "resend_at", "sent")
+    __slots__ = ("buffered", "number", "resend_at", "sent")
 
-    def __init__(self, limit: int, number: int = 0) -> None:
-        self._limit = limit
+    def __init__(self, number: int = 0) -> None:
         self.number = number
         """The number of the next event that is added."""
         self.buffered: deque[tuple[int, StreamEvent]] = deque()
@@ -67,7 +70,7 @@ class StreamSender:
 
     def add(self, event: StreamEvent) -> tuple[int, StreamEvent | None]:
         """Number an event and keep it. Returns the number, and the oldest event if it was removed to make room."""
-        removed = self.buffered.popleft()[1] if len(self.buffered) >= self._limit else None
+        removed = self.buffered.popleft()[1] if len(self.buffered) >= MAX_BUFFERED else None
         number = self.number
         self.number += 1
         self.buffered.append((number, event))

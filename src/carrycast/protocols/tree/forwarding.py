@@ -21,7 +21,6 @@ from carrycast.protocols.tree.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from carrycast.protocols.tree.settings import TreeSettings
 
 Item = TypeVar("Item")
 
@@ -29,13 +28,19 @@ MAX_MISSED = 256
 """Senders that are remembered because their messages came before they were neighbors."""
 
 
+MAX_FILTERS = 200_000
+"""Subscriptions accepted from one neighbor: the tables are built for a hundred thousand in a broker."""
+MAX_ADVERTISEMENTS = 4096
+"""Advertisements accepted from one neighbor: repositories are few."""
+
+
 class SubscriptionForwarding:
     """The tables of a node. It forwards filters to the neighbors that were added, and handles the messages that the
     protocol passes to it."""
 
-    def __init__(self, node: NodeId, port: Port, settings: TreeSettings) -> None:
+    def __init__(self, node: NodeId, port: Port) -> None:
         self._port = port
-        self._limits = {False: settings.max_filters, True: settings.max_advertisements}
+        self._limits = {False: MAX_FILTERS, True: MAX_ADVERTISEMENTS}
         self.subscriptions = FilterTable(node, distances=False)
         """[000 §IV] ST, the subscription table."""
         self.advertisements = FilterTable(node, distances=True)

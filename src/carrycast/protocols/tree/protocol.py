@@ -57,6 +57,8 @@ from carrycast.services.retrieval import (
     RetrievalRoutes,
 )
 
+MISSED_GROUPS = 3.0
+"""Rounds of the leader that may be missing before it is given up: two may be lost, as usual for soft state."""
 MAX_SEEN_S = 3600.0
 """The longest time for which an event is remembered; copies do not travel for an hour."""
 
@@ -159,7 +161,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, RetrievalRoutes):
         self.overlay: TreeOverlay = self._make_overlay(settings)
         self._recovery = EpidemicRecovery(port, rng, settings, host.store)
         self._seen = self._recovery.seen
-        self.forwarding = SubscriptionForwarding(node, port, settings)
+        self.forwarding = SubscriptionForwarding(node, port)
         self._retrieval = Retrieval(node, port, host, rng, settings, self)
         self._delivery = TreeDelivery(port, self.forwarding, self._retrieval)
         self._advertised: dict[object, str] = {}
@@ -173,7 +175,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, RetrievalRoutes):
             return HomeBrokerLink()
         if settings.links == "given":
             return GivenTree()
-        return BuiltTree(self.node, self.host.incarnation, self.port, settings.missed_groups * settings.group_s)
+        return BuiltTree(self.node, self.host.incarnation, self.port, MISSED_GROUPS * settings.group_s)
 
     def on_start(self, now: float) -> None:
         self._retrieval.start(now)

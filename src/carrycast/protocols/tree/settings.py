@@ -32,10 +32,6 @@ class TreeSettings(RetrievalSettings, frozen=True):
     defer_s: Annotated[float, Meta(gt=0, le=3600, description="how long a lost neighbor's filters are kept")] = 3.0
     # MAODV's GROUP_HELLO_INTERVAL.
     group_s: Annotated[float, Meta(ge=0.05, le=3600, description="time between two rounds of a tree's leader")] = 5.0
-    # Two lost rounds are forgiven, as usual for soft state.
-    missed_groups: Annotated[
-        float, Meta(ge=1, le=100, description="rounds of the leader that may be missing before it is given up")
-    ] = 3.0
     # As often as subscription reports of other protocols; a lost message is repaired within one period.
     refresh_s: Annotated[
         float,
@@ -44,14 +40,6 @@ class TreeSettings(RetrievalSettings, frozen=True):
         ),
     ] = 10.0
     seen_s: Annotated[float, Meta(gt=0, le=3600, description="the least time for which an event is remembered")] = 60.0
-    # A hundred thousand subscriptions in a broker are what the tables are built for.
-    max_filters: Annotated[int, Meta(ge=1, le=100_000_000, description="subscriptions accepted from one neighbor")] = (
-        200_000
-    )
-    # Repositories are few.
-    max_advertisements: Annotated[
-        int, Meta(ge=1, le=100_000_000, description="advertisements accepted from one neighbor")
-    ] = 4096
     # Not in the paper but announced as its future work; off, so that the tree is the paper's.
     recover_s: Annotated[
         float,

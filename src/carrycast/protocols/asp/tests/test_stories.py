@@ -354,7 +354,7 @@ def test_missing_fragments_are_requested_again() -> None:
 
 
 def test_unavailable_fragments_are_given_up_with_a_reason() -> None:
-    net = Net.line(2, "asp", {"radio": {"rate_bps": 1e6, "queue": 5}}, fragment_bytes=500, fragment_tries=2)
+    net = Net.line(2, "asp", {"radio": {"rate_bps": 1e6, "queue": 5}}, fragment_bytes=500)
     net.subscribe(1, "topic = 'photo'")
     net.publish(0, {"topic": "photo"}, payload=bytes(10_240))
     net.run(0.5)

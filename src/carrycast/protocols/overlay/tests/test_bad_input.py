@@ -77,8 +77,9 @@ def make_item(broker: NodeId, number: int, incarnation: int = 1) -> TopologyItem
     return TopologyItem(broker, SequenceNumber(incarnation, number), 0.0, ((1, 1.0),))
 
 
-def test_outdated_absurd_and_forged_items_are_rejected() -> None:
-    table = BrokerTables(0, OverlaySettings(max_brokers=3), 1)
+def test_outdated_absurd_and_forged_items_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("carrycast.protocols.overlay.broker_tables.MAX_BROKERS", 3)
+    table = BrokerTables(0, OverlaySettings(), 1)
     table.update_neighbors(0.0, {1: 1.0}, BrokerInformation(0.0, 0.0, None, 0.0))
     assert table.merge(0.0, [make_item(1, 5)]) == []
     assert table.merge(0.0, [make_item(1, 5), make_item(1, 4)]) == ["item_outdated"] * 2
@@ -277,8 +278,9 @@ def test_a_client_drops_outputs_that_are_duplicate_outdated_or_do_not_match() ->
     assert net.list_outputs(ID) == [fits]
 
 
-def test_buffered_events_are_bounded_and_expire_with_a_reason() -> None:
-    net = make_bench(max_kept=2)
+def test_buffered_events_are_bounded_and_expire_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("carrycast.protocols.overlay.streams.MAX_BUFFERED", 2)
+    net = make_bench()
     net.unreachable = {0, 1, 2}
     net.publish(3, 0, lease_s=1.0)
     for number in (1, 2):

@@ -2,6 +2,7 @@
 
 from random import Random
 
+import pytest
 from hypothesis import given, strategies as st
 
 from carrycast.core.model import Event, EventId
@@ -12,8 +13,9 @@ def make_event(number: int, until: float = 10.0) -> StreamEvent:
     return StreamEvent(Event(EventId(1, number), {}), 0, until)
 
 
-def test_acknowledged_events_are_removed_and_the_rest_stays_in_order() -> None:
-    stream = StreamSender(3)
+def test_acknowledged_events_are_removed_and_the_rest_stays_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("carrycast.protocols.overlay.streams.MAX_BUFFERED", 3)
+    stream = StreamSender()
     assert [stream.add(make_event(number))[0] for number in range(3)] == [0, 1, 2]
     number, gone = stream.add(make_event(3))
     assert (number, gone) == (3, make_event(0)), "the oldest makes room"
@@ -26,7 +28,7 @@ def test_acknowledged_events_are_removed_and_the_rest_stays_in_order() -> None:
 
 
 def test_expired_events_are_removed_from_the_head_only() -> None:
-    stream = StreamSender(9)
+    stream = StreamSender()
     for number, until in enumerate([5.0, 1.0, 9.0]):
         stream.add(make_event(number, until))
     assert stream.expire(2.0) == []
@@ -46,7 +48,7 @@ def test_a_number_too_far_ahead_is_rejected() -> None:
 @given(st.integers(0, 2**32), st.integers(0, 30))
 def test_a_receiver_returns_each_item_once_and_in_order(seed: int, count: int) -> None:
     rng = Random(seed)
-    out, stream = StreamSender(1000), StreamReceiver[int]()
+    out, stream = StreamSender(), StreamReceiver[int]()
     lost = {number for number in range(count) if rng.random() < 0.2}
     received: list[int] = []
     for number in range(count):

@@ -117,7 +117,7 @@ def test_a_neighbor_nearer_to_the_leader_replaces_a_lost_parent_at_once() -> Non
 
 
 def test_a_leader_that_falls_silent_is_given_up() -> None:
-    web = Web(3, None, group_s=1.0, missed_groups=3.0)
+    web = Web(3, None, group_s=1.0)
     web.link(0, 1)
     web.link(1, 2)
     # The messages of 0 no longer arrive, and no link is reported as lost.
@@ -249,8 +249,10 @@ def make_filters(node: NodeId, count: int) -> list[ForwardedFilter]:
     return [ForwardedFilter(f"role = 'r{node}-{number}'") for number in range(count)]
 
 
-def test_filters_and_advertisements_of_a_neighbor_are_bounded() -> None:
-    web = Web(3, None, links="given", max_advertisements=50, max_filters=70)
+def test_filters_and_advertisements_of_a_neighbor_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("carrycast.protocols.tree.forwarding.MAX_ADVERTISEMENTS", 50)
+    monkeypatch.setattr("carrycast.protocols.tree.forwarding.MAX_FILTERS", 70)
+    web = Web(3, None, links="given")
     web.link(0, 1)
     web.link(1, 2)
     many = make_filters(0, 200)
