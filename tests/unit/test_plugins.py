@@ -12,7 +12,7 @@ from carrycast.core.plugins import (
     BrokenPluginError,
     find_plugin,
     installed_packages,
-    plugin_files,
+    package_files,
     plugin_names,
     plugin_source,
 )
@@ -22,8 +22,8 @@ RADIO = """
 from typing import ClassVar
 from carrycast.sim.radio.radio import Radio
 
-class Lora(Radio, frozen=True, kw_only=True):
-    name: ClassVar[str] = "lora"
+class Tetra(Radio, frozen=True, kw_only=True):
+    name: ClassVar[str] = "tetra"
     range_m: float = 5000.0
 
 class Other(Radio, frozen=True, kw_only=True):
@@ -32,12 +32,12 @@ class Other(Radio, frozen=True, kw_only=True):
 """
 ENTRY_POINTS = """
 [carrycast.radios]
-lora = far_radios.lora:Lora
-renamed = far_radios.lora:Other
-absent = far_radios.lora:Absent
+tetra = far_radios.tetra:Tetra
+renamed = far_radios.tetra:Other
+absent = far_radios.tetra:Absent
 number = far_radios:NUMBER
 broken = far_radios.broken:Radio
-disk = far_radios.lora:Lora
+disk = far_radios.tetra:Tetra
 """
 
 
@@ -47,7 +47,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     package = tmp_path / "far_radios"
     package.mkdir()
     (package / "__init__.py").write_text("NUMBER = 7\n")
-    (package / "lora.py").write_text(RADIO)
+    (package / "tetra.py").write_text(RADIO)
     (package / "broken.py").write_text("import nothing_of_that_name\n")
     info = tmp_path / "far_radios-1.2.dist-info"
     info.mkdir()
@@ -67,9 +67,9 @@ def test_every_built_in_plugin_can_be_used(kind: str) -> None:
 
 
 def test_an_installed_plugin_is_found_by_its_name(installed: Path) -> None:
-    assert find_plugin("radios", "lora").__module__ == "far_radios.lora"
-    assert {"csma", "disk", "lora"} <= set(plugin_names("radios"))
-    assert plugin_source("radios", "lora") == "far-radios 1.2"
+    assert find_plugin("radios", "tetra").__module__ == "far_radios.tetra"
+    assert {"csma", "disk", "tetra"} <= set(plugin_names("radios"))
+    assert plugin_source("radios", "tetra") == "far-radios 1.2"
 
 
 def test_a_built_in_name_always_means_the_built_in_plugin(installed: Path) -> None:
@@ -78,15 +78,15 @@ def test_a_built_in_name_always_means_the_built_in_plugin(installed: Path) -> No
 
 
 def test_the_files_of_a_plugin_are_those_of_its_package(installed: Path) -> None:
-    assert list(plugin_files("radios", "lora")) == [f"far_radios/{name}.py" for name in ("__init__", "broken", "lora")]
-    assert "carrycast/protocols/flooding/__init__.py" in plugin_files("protocols", "flooding")
-    assert next(entry_point.name for entry_point in installed_packages()["far_radios"]) == "lora"
+    assert list(package_files("far_radios")) == [f"far_radios/{name}.py" for name in ("__init__", "broken", "tetra")]
+    assert "carrycast/protocols/flooding/__init__.py" in package_files("carrycast.protocols.flooding")
+    assert next(entry_point.name for entry_point in installed_packages()["far_radios"]) == "tetra"
 
 
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("absent", "the radio 'absent': far_radios.lora has no Absent"),
+        ("absent", "the radio 'absent': far_radios.tetra has no Absent"),
         ("number", "the entry point far_radios:NUMBER must offer a subclass of Radio"),
         ("renamed", "the radio 'renamed' calls itself 'other'; the two names must be one"),
         ("broken", "the radio 'broken' does not import: ModuleNotFoundError: No module named 'nothing_of_that_name' ("),
@@ -100,9 +100,9 @@ def test_a_plugin_that_cannot_be_used_says_why(installed: Path, name: str, compl
 
 def test_an_unknown_name_gets_a_suggestion_and_the_list(installed: Path) -> None:
     with pytest.raises(
-        UserError, match=r"^there is no radio 'lara': did you mean 'lora'\? there are absent, broken, c"
+        UserError, match=r"^there is no radio 'tetro': did you mean 'tetra'\? there are absent, broken, c"
     ):
-        find_plugin("radios", "lara")
+        find_plugin("radios", "tetro")
 
 
 def test_built_in_names_are_found_without_reading_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:

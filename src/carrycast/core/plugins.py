@@ -141,16 +141,6 @@ def plugin_source(kind: str, name: str) -> str:
     return "an unnamed package" if distribution is None else f"{distribution.name} {distribution.version}"
 
 
-def plugin_files(kind: str, name: str) -> dict[str, Path]:
-    """The files that determine the behavior of a plug-in, by their paths from the root of the search path: the files
-    of its folder, or of the whole package whose entry point it is."""
-    module = find_plugin(kind, name).__module__
-    folders = KINDS[kind].folders
-    if folders and module.startswith(f"{folders}."):
-        return package_files(f"{folders}.{name}")
-    return package_files(module if plugin_source(kind, name) == "built in" else module.split(".", maxsplit=1)[0])
-
-
 def installed_packages() -> dict[str, list[metadata.EntryPoint]]:
     """The top-level packages that offer plug-ins by entry points, with those entry points."""
     found: dict[str, list[metadata.EntryPoint]] = {}

@@ -75,10 +75,6 @@ class SubscriptionExchange:
         """Whether a neighbor has sent its filters."""
         return neighbor in self._wants
 
-    def filters_of(self, neighbor: NodeId) -> tuple[str, ...]:
-        """The filters of a neighbor."""
-        return tuple(self._wants.get(neighbor, ()))
-
     def wants(self, neighbor: NodeId, event: Event) -> bool:
         """Whether an event matches a filter of a neighbor."""
         wanted = self._wants.get(neighbor)
