@@ -14,7 +14,7 @@ ROWS = (
     (
         (
             "analysis",
-            "spark · fleets · advice · reports · explain · player · live_page · telemetry · experiments",
+            "spark · fleets · advice · evidence · reports · explain · player · live_page · telemetry · experiments",
             ACCENT,
         ),
     ),
@@ -26,7 +26,7 @@ ROWS = (
     (
         ("trace", "facts · rows · files · folds", PALE),
         ("protocols", "one folder per protocol", PALE),
-        ("routers", "aodv · gpsr · shortest_path", PALE),
+        ("routers", "one folder per router", PALE),
         ("services", "policy · retrieval", PALE),
     ),
     (("core", "model ← matching, wire ← protocol ← parts; plugins, settings, streams, stacks, maps", ACCENT),),
@@ -66,7 +66,7 @@ PATHS = {
     "sweep row": (
         ("Experiment", "analysis/spark/experiment.py"),
         ("plan of runs", "analysis/spark/plan.py"),
-        ("Spark task", "analysis/spark/sweep.py"),
+        ("Spark task, or process", "analysis/spark/sweep.py"),
         ("run()", "sim/engine/simulation.py"),
         ("folds: metrics", "trace/folds"),
         ("TaskJournal", "analysis/spark/journal.py"),
