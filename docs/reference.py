@@ -61,7 +61,7 @@ def cli_page() -> str:
 def _command_section(title: str, command: argparse.ArgumentParser, level: int) -> Iterator[str]:
     below = next((one for one in command._actions if isinstance(one, argparse._SubParsersAction)), None)
     usage = " ".join(command.format_usage().removeprefix("usage: ").split())
-    yield from ("", f"{'#' * level} {title}", "", command.description or "", "", "```text", usage, "```")
+    yield from ("", f"{'#' * level} {title}", "", command.description or "", "", "```sh", usage, "```")
     hidden = (argparse._HelpAction, argparse._SubParsersAction)
     options = [one for one in command._actions if not isinstance(one, hidden) and one.help is not argparse.SUPPRESS]
     if options:

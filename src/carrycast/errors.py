@@ -2,7 +2,15 @@
 
 
 class UserError(Exception):
-    """Wrong use: input that the user can correct. The message is one line that says what to do; exit status 2."""
+    """Wrong use: input that the user can correct. The message is one line that says what to do; exit status 2.
+
+    >>> import carrycast
+    >>> try:
+    ...     carrycast.simulate(carrycast.example("quick"), protocol="epidemc")
+    ... except carrycast.UserError as error:
+    ...     print(error)
+    protocol: protocol.name: there is no protocol 'epidemc': did you mean 'epidemic'? ...
+    """
 
 
 class NotAuthorizedError(UserError):
@@ -10,7 +18,15 @@ class NotAuthorizedError(UserError):
 
 
 class WorkError(Exception):
-    """The work failed: a run violated an invariant, a port is in use. The message is one line; exit status 1."""
+    """The work failed: a run violated an invariant, a port is in use. The message is one line; exit status 1.
+
+    >>> import carrycast
+    >>> try:
+    ...     carrycast.connect("no-such.sock")
+    ... except carrycast.WorkError as error:
+    ...     print(error)
+    no node answers at no-such.sock ...
+    """
 
 
 class ConnectionLostError(WorkError):

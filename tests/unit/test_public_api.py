@@ -213,9 +213,37 @@ def test_an_example_is_found_by_its_name(tmp_path: Path) -> None:
         carrycast.example("quack")
 
 
-@pytest.mark.parametrize("module", ["examples", "fleet", "functions", "results"])
-def test_the_examples_of_the_docstrings_run(module: str, tmp_path: Path) -> None:
-    found = importlib.import_module(f"carrycast.api.{module}")
+WITH_EXAMPLES = (
+    *(f"carrycast.api.{name}" for name in ("examples", "fleet", "functions", "results")),
+    *("carrycast.core.matching.errors", "carrycast.core.matching.filter", "carrycast.core.model.event"),
+    *("carrycast.errors", "carrycast.node.embedded"),
+)
+SHOWN_ELSEWHERE = {
+    "AdviceResult": "advise",
+    "ComparisonResult": "compare",
+    "Contacts": "Fleet",
+    "Explanation": "explain",
+    "SweepResult": "sweep",
+    "ConnectionLostError": "docs/python-client.md",
+    "NotAuthorizedError": "docs/access.md",
+    "connect": "docs/python-client.md",
+    "connect_async": "docs/python-client.md",
+}
+"""Names whose examples are those of a function, or stand on a page, since they need a node that runs."""
+
+
+def test_every_public_name_has_an_example() -> None:
+    for name in carrycast.__all__:
+        value = getattr(carrycast, name)
+        if name not in SHOWN_ELSEWHERE and callable(value):
+            assert ">>>" in (inspect.getdoc(value) or ""), name
+    assert set(SHOWN_ELSEWHERE) <= set(carrycast.__all__)
+
+
+@pytest.mark.parametrize("module", WITH_EXAMPLES)
+def test_the_examples_of_the_docstrings_run(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = importlib.import_module(module)
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     result = doctest.testmod(found, extraglobs={"tmp_path": tmp_path}, optionflags=options)
     assert result.failed == 0

@@ -84,6 +84,16 @@ def compare(
 
     `protocols` is a text such as `"flooding,gossip:p=0.3"` or a list of such names. The runs and the report are kept
     in `out`, by default a new temporary folder.
+
+    >>> import carrycast
+    >>> result = carrycast.compare(carrycast.example("quick"), ["flooding", "gossip:p=0.3"], runs=2, out=tmp_path / "c")
+    >>> result
+    <Comparison quick: flooding, gossip p=0.3; report ...>
+    >>> result.plot(tmp_path / "figure.pdf", width="column")
+    <PaperFigure ...>
+    >>> print(result.to_latex(["delivery_prob"]))
+    \\begin{tabular}{lr}
+    ...
     """
     from carrycast.analysis.spark import compare as run_comparison
     from carrycast.sim.scenario import parse_protocols
@@ -122,6 +132,13 @@ def sweep(
     """Run the simulations of an experiment (a name or a TOML file); runs that are in `out` already are not run again.
 
     With `vary`, `experiment` is a scenario and `vary` its axes: `{"radio.range_m": [100, 200]}`, in all combinations.
+
+    >>> import carrycast
+    >>> result = carrycast.sweep(
+    ...     carrycast.example("quick"), vary={"radio.range_m": [50, 100]}, runs=2, out=tmp_path / "sweep"
+    ... )
+    >>> [row["range_m"] for row in result.means("delivery_ratio")]
+    [50, 100]
     """
     from carrycast.analysis.spark import (
         load_experiment,
@@ -162,6 +179,14 @@ def advise(
 
     `fleet` is a `Fleet`, its folder, a scenario, a contact plan or recorded movement. `protocols` are the candidates,
     by default all.
+
+    >>> import carrycast
+    >>> advice = carrycast.advise(
+    ...     carrycast.example("quick"), objective="delivery >= 0.1, least bytes", protocols="flooding,gossip",
+    ...     runs=2, out=tmp_path / "advice",
+    ... )
+    >>> advice
+    <Advice ...; page ...index.html>
     """
     from carrycast.analysis.advice import (
         advice_sentences,
@@ -180,7 +205,16 @@ def advise(
     page = write_advice_page(found, folder)
     write_node_configurations(scenario, found.chosen.candidate, folder / "nodes")
     return AdviceResult(
-        found.chosen.candidate.label, found.keeps_limits(found.chosen), advice_sentences(found), page, folder / "nodes"
+        found.chosen.candidate.label,
+        found.keeps_limits(found.chosen),
+        advice_sentences(found),
+        page,
+        folder / "nodes",
+        [
+            {"protocol": one.candidate.label, "metric": metric, "mean": mean.mean, "low": mean.low, "high": mean.high}
+            for one in found.evaluated
+            for metric, mean in one.means.items()
+        ],
     )
 
 
@@ -215,7 +249,12 @@ def show(
     seed: int = 1,
     settings: Mapping[str, object] | None = None,
 ) -> Path:
-    """Write one HTML page that plays a scenario or a trace, and return its path. It needs no network."""
+    """Write one HTML page that plays a scenario or a trace, and return its path. It needs no network.
+
+    >>> import carrycast
+    >>> carrycast.show(carrycast.example("quick"), tmp_path / "quick.html").name
+    'quick.html'
+    """
     from carrycast.analysis.player import player_of_scenario, player_of_trace
     from carrycast.sim.scenario import protocol_label
 

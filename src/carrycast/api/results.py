@@ -282,7 +282,7 @@ class SweepResult(Tabular):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class AdviceResult:
+class AdviceResult(Tabular):
     """The recommended protocol for a fleet, with its evidence and node configurations."""
 
     protocol: str
@@ -292,9 +292,27 @@ class AdviceResult:
     page: Path
     nodes: Path
     """The folder of the node configurations."""
+    rows: Sequence[Mapping[str, object]] = field(default=(), repr=False)
+    """One for each finalist and metric on the held-out part: protocol, metric, mean, low, high."""
 
     def __repr__(self) -> str:
         return f"<Advice {self.protocol}; page {self.page}>"
+
+    def to_arrow(self) -> "pa.Table":
+        """One row for each finalist and metric on the held-out part."""
+        import pyarrow as pa
+
+        return pa.Table.from_pylist([dict(row) for row in self.rows])
+
+    def plot(
+        self,
+        path: str | Path | None = None,
+        *,
+        metrics: Sequence[str] = PAPER_METRICS,
+        width: Literal["column", "page"] = "page",
+    ) -> "PaperFigure":
+        """Draw the finalists on the held-out part, a panel for each metric; with `path`, save it too."""
+        return _saved(_plots().plot_comparison(self.rows, metrics, width, "held-out part"), path)
 
     def _repr_html_(self) -> str:
         """The advice for notebooks."""
@@ -358,7 +376,7 @@ class Contacts(Tabular):
         return pa.table({"a": plan.a, "b": plan.b, "start_s": plan.start_s, "end_s": plan.end_s})
 
     def save(self, path: str | Path) -> Path:
-        """Write a contact plan that scenarios play (`[contacts] file`)."""
+        """Write a contact plan. A scenario plays it with `contacts = "PATH"` in place of `[mobility]`."""
         target = Path(path)
         self.plan.save(target)
         return target

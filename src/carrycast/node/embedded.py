@@ -19,13 +19,17 @@ MAX_QUEUED = 10_000
 class Node:
     """A live node of this process, for asyncio.
 
-        async with Node("car.toml") as node:
-            await node.publish({"type": "speed", "value": 31})
-            async with node.subscribe("type = 'speed'") as events:
-                async for event in events:
-                    ...
-
     The configuration is that of `carrycast node`: a file's path, or its tables as a dict.
+
+    >>> import asyncio, carrycast
+    >>> async def main():
+    ...     tables = {"name": "car", "listen": {"host": "127.0.0.1", "port": 0}}
+    ...     async with carrycast.Node(tables) as node, node.subscribe("speed > 30") as events:
+    ...         await node.publish({"speed": 31}, "too fast")
+    ...         event = await events.next_event(timeout_s=10)
+    ...         print(event.attributes, event.payload.decode())
+    >>> asyncio.run(main())
+    {'speed': 31} too fast
     """
 
     def __init__(self, config: str | Path | Mapping[str, object]) -> None:

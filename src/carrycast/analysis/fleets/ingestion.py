@@ -18,7 +18,15 @@ from carrycast.analysis.fleets.formats import IngestFormat, format_named, format
 from carrycast.analysis.fleets.inputs import FleetFile, RowCount, prepare_files, restore_file_names
 from carrycast.analysis.fleets.logs import NANOSECONDS, read_csv_logs, read_parquet_logs
 from carrycast.analysis.fleets.partitions import LogTable, Partitioner, number_logs, save_logs
-from carrycast.analysis.fleets.picture import PATHS, STEPS, PictureData, map_grid, path_lines, spread_evenly
+from carrycast.analysis.fleets.picture import (
+    PATHS,
+    STEPS,
+    PictureData,
+    labeled_nodes,
+    map_grid,
+    path_lines,
+    spread_evenly,
+)
 from carrycast.analysis.fleets.points import GPS_BEGAN_S, LATEST_S, ReadOptions, check_time_zone
 from carrycast.analysis.fleets.schema import NODES, REJECTED, arrow_schema, column_names
 from carrycast.analysis.fleets.staging import RowStager, lost_rows_error
@@ -299,7 +307,8 @@ class IngestPasses:
         facts = {**fleet_facts(start_s, end_s, crs, origin_m, box_m), "nodes": known, "legs": legs}
         facts |= {"longest_leg_s": max(one["longest_leg_s"] for one in gathered), "digest": f"{mixed:X}-{legs}"}
         written = WrittenTables(kept, rejected, legs, None if self._rules.every_s is None else positions, facts)
-        return written, self._picture_data(layout)
+        names = {number: name for _, number, _, name in numbers.values()}
+        return written, self._picture_data(layout, names)
 
     def _number_nodes(self, nodes: Sequence[int]) -> dict[int, tuple[int, int, str, str]]:
         """Number the nodes that have a row, sorted by fleet and name in natural order."""
@@ -338,14 +347,16 @@ class IngestPasses:
         if not any((self._folder / "rejected").iterdir()):
             pq.write_table(arrow_schema(REJECTED).empty_table(), self._folder / "rejected" / "part-00000.parquet")
 
-    def _picture_data(self, layout: FleetLayout) -> PictureData:
+    def _picture_data(self, layout: FleetLayout, names: dict[int, str]) -> PictureData:
         parts = [np.load(path) for path in sorted((self._scratch / "picture").glob("*.npz"))]
         grid = layout.grid
         cells = np.zeros((grid.rows, grid.columns))
         for part in parts:
             cells.reshape(-1)[part["cells"]] += part["counts"]
         path = np.concatenate([part["path"] for part in parts])
-        return PictureData(cells, grid.extent_m, np.concatenate([part["tracks"] for part in parts]), path_lines(path))
+        tracks = np.concatenate([part["tracks"] for part in parts])
+        shown = {number: names[number] for number in labeled_nodes(len(names))}
+        return PictureData(cells, grid.extent_m, tracks, path_lines(path), shown)
 
 
 def _make_facts(

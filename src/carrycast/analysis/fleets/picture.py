@@ -17,6 +17,8 @@ PATHS = len(COLORS)
 """The number of nodes whose paths are drawn: one for each color."""
 STEPS = 600
 """The points of a drawn path."""
+MOST_NAME = 12
+"""Characters of a name in the picture."""
 ROWS = 40
 """The number of nodes whose presence is drawn."""
 WIDTH_IN = 7.16
@@ -56,6 +58,8 @@ class PictureData(NamedTuple):
     tracks: Floats
     """The node, first time and last time of each track."""
     paths: dict[int, tuple[Floats, Floats]]
+    names: dict[int, str]
+    """The name of each node that the picture labels, by its number."""
 
 
 def path_lines(points: Floats) -> dict[int, tuple[Floats, Floats]]:
@@ -99,7 +103,7 @@ def draw_fleet(sight: PictureData, facts: dict[str, Any], to: Path) -> None:
         there.fill_between(time_s / scale_s, count, step="post", color=COLORS[0], alpha=0.25, linewidth=0)
         there.step(time_s / scale_s, count, where="post", color=COLORS[0], linewidth=0.9)
         there.set_ylim(bottom=0)
-        there.set_ylabel("nodes there")
+        there.set_ylabel("nodes present")
         there.yaxis.set_major_locator(MaxNLocator(5, integer=True))
         _draw_gaps(gaps, sight, facts["nodes"], scale_s)
         gaps.set_xlabel(f"time ({unit})")
@@ -118,12 +122,27 @@ def _draw_ways(ax: "Axes", sight: PictureData) -> None:
     extent = (west / 1000, east / 1000, south / 1000, north / 1000)
     norm = LogNorm(vmin=0.3, vmax=max(float(sight.cells.max()), 2.0))
     ax.imshow(shown, origin="lower", extent=extent, cmap="Greys", norm=norm, interpolation="nearest")
+    lines: list[str] = []
     for place, (number, (x_m, y_m)) in enumerate(sorted(sight.paths.items())):
-        ax.plot(x_m / 1000, y_m / 1000, color=COLORS[place % len(COLORS)], linewidth=0.8, alpha=0.8, label=str(number))
+        ax.plot(x_m / 1000, y_m / 1000, color=COLORS[place % len(COLORS)], linewidth=0.8, alpha=0.8)
+        lines.append(_short_name(sight.names[number]))
     ax.set_aspect("equal", adjustable="datalim")
     ax.set_xlabel("east (km)")
     ax.set_ylabel("north (km)")
-    ax.legend(title="node", loc="upper left", bbox_to_anchor=(0, -0.12), ncols=len(sight.paths), handlelength=1.0)
+    ax.legend(
+        ax.get_lines(), lines, title="node", loc="upper left", bbox_to_anchor=(0, -0.12), ncols=4, handlelength=1.0
+    )
+
+
+def labeled_nodes(nodes: int) -> set[int]:
+    """The nodes whose names the picture shows."""
+    chosen = spread_evenly(nodes, ROWS)
+    return {*spread_evenly(nodes, PATHS), *(chosen[row] for row in spread_evenly(len(chosen), 6))}
+
+
+def _short_name(name: str) -> str:
+    """A name that leaves room for the picture. The end tells vehicles of one fleet apart."""
+    return name if len(name) <= MOST_NAME else f"…{name[1 - MOST_NAME :]}"
 
 
 def _draw_gaps(ax: "Axes", sight: PictureData, nodes: int, scale_s: float) -> None:
@@ -132,7 +151,7 @@ def _draw_gaps(ax: "Axes", sight: PictureData, nodes: int, scale_s: float) -> No
         mine = sight.tracks[sight.tracks[:, 0] == number]
         ax.hlines([row] * len(mine), mine[:, 1] / scale_s, mine[:, 2] / scale_s, color=_GRAY, linewidth=2.2)
     few = spread_evenly(len(chosen), 6)
-    ax.set_yticks(few, [str(chosen[row]) for row in few])
+    ax.set_yticks(few, [_short_name(sight.names[chosen[row]]) for row in few])
     ax.set_ylim(len(chosen) - 0.4, -0.6)
     ax.set_ylabel("node")
     ax.grid(visible=False, axis="y")

@@ -32,13 +32,14 @@ small { display: block; color: var(--soft); font-size: 0.82em; line-height: 1.4;
 .tiles span { color: var(--soft); font-size: 0.8rem; }
 nav ol { padding-left: 1.3rem; margin: 0; } nav li { margin: 0.35rem 0; }
 nav small a { color: var(--soft); }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; } .scroll + .scroll { margin-top: 1.4rem; }
 table { border-collapse: collapse; font-size: 0.83rem; line-height: 1.4; width: 100%; }
 th { text-align: left; font-weight: 600; color: var(--soft); border-bottom: 1.5px solid var(--line);
   padding: 0.45rem 0.7rem; vertical-align: bottom; }
 td { border-bottom: 1px solid var(--line); padding: 0.45rem 0.7rem; vertical-align: top; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.means th.n { white-space: normal; min-width: 5.5rem; }
+.means th.n, .means td.n { white-space: normal; }
+.interval { display: inline-block; white-space: nowrap; }
 .means th, .means td { padding: 0.4rem 0.5rem; font-size: 0.78rem; }
 .means td:first-child, .means td:nth-child(2) { white-space: nowrap; }
 .means th:first-child, .means td:first-child { position: sticky; left: 0; background: var(--paper); }
@@ -65,8 +66,13 @@ dl { font-size: 0.9rem; } dt { font-weight: 600; margin-top: 0.5rem; } dd { marg
 .errors { font-size: 0.85rem; color: var(--bad); }
 footer { margin-top: 4rem; color: var(--soft); font-size: 0.8rem; }
 @media (max-width: 40rem) { main { padding: 1.5rem 1rem 3rem; } h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; }
-  th, td { padding: 0.35rem 0.5rem; } table.claims { min-width: 46rem; } .tiles div { padding: 0.4rem 0.8rem; }
-  figure img { padding: 0.3rem; } }
+  th, td { padding: 0.35rem 0.5rem; } .tiles div { padding: 0.4rem 0.8rem; }
+  figure img { padding: 0.3rem; }
+  .means thead, .claims thead { display: none; } .means tr, .claims tr { display: block; padding: 0.5rem 0; }
+  .means td, .claims td { display: block; border: 0; text-align: left; }
+  .means td[data-label], .claims td[data-label] { display: flex; justify-content: space-between; gap: 1rem; }
+  .means td::before, .claims td::before { content: attr(data-label); color: var(--soft); }
+  .means tr, .claims tr { border-bottom: 1.5px solid var(--line); } }
 p, li, dd, figcaption, h1, h2, h3, summary { overflow-wrap: anywhere; }
 @media print { body { background: #fff; } details { display: none; } }
 """

@@ -54,12 +54,12 @@ _MARKS = {True: ("holds", "✓"), False: ("fails", "✗"), None: ("undecided", "
 _VERDICTS = {
     "holds": "the whole 95 % interval of the runs lies where the statement wants it, its tolerance included.",
     "fails": "no part of the interval does.",
-    "undecided": "part of it does, or there are too few runs for an interval, or all are alike: more runs may tell.",
-    "alone": "decided if it is asked alone. If all claims of the experiment are to be right at once, with 95 % "
-    "confidence, this one is undecided (Holm's method): of many questions some are answered by chance.",
-    "calibration": "a setting was fitted to this number, so that it agrees proves nothing; it counts in no sum.",
+    "undecided": "part of it does, or there are too few runs for an interval, or all are alike. More runs may decide.",
+    "alone": "decided, but only on its own. If all claims of the experiment must be right together with 95 % "
+    "confidence, it is undecided (Holm's method), because among many claims some are decided by chance.",
+    "calibration": "a setting was fitted to this number, so its agreement proves nothing. It is not counted.",
     "required": "the range that the interval is compared with. For a comparison, the difference between its two sides, "
-    "seed by seed. A tolerance widens the range by so much; where none is named there is none.",
+    "seed by seed. The tolerance, if there is one, widens the range.",
     "paper": "the number in the paper, if it has one.",
     "measured": "the mean over the runs, or over the differences between runs with the same seed.",
     "95 % interval": "the confidence interval of the measured mean: it contains the true mean with 95 % confidence.",
@@ -89,8 +89,8 @@ def _claim_row(claim: Claim) -> str:
     bounds = f"[{low}, {high}]" if claim.low is not None else "–"
     return (
         f'<tr><td class="verdict {word}"><i>{mark}</i> {word}{alone}</td>'
-        f"<td>{inline_html(claim.statement)}{calibration}{note}</td><td>{escape(claim.asked) or '–'}</td>"
-        f'<td class="n">{escape(paper)}</td><td class="n">{ours}</td><td class="n">{bounds}</td></tr>'
+        f"<td>{inline_html(claim.statement)}{calibration}{note}</td>{_cell('required', escape(claim.asked) or '–', '')}"
+        f"{_cell('paper', escape(paper))}{_cell('measured', ours)}{_cell('95 % interval', bounds)}</tr>"
     )
 
 
@@ -149,7 +149,7 @@ def html_page(title: str, body: str) -> str:
     )
 
 
-MOST_SENTENCES = 3
+MOST_SENTENCES = 6
 """Sentences with which a page opens; the sections have all."""
 
 
@@ -317,13 +317,15 @@ _CELLS = (
 
 def _means(section: ReportSection) -> str:
     experiment = section.experiment
-    rows = []
-    for point in experiment.points:
-        done = sum(record["point"] == point.name and record["error"] is None for record in section.records)
-        rows.append(_row(section, point, f'<td class="n">{done}</td>', section.summary, done))
+    done = {
+        point.name: sum(record["point"] == point.name and record["error"] is None for record in section.records)
+        for point in experiment.points
+    }
     return (
         f'<h3 id="{_id(experiment.name, "means")}">Means {_files(f"tables/{experiment.name}-means.csv")}</h3>'
-        f'<p class="scope">{_CELLS}</p>' + _table(section, rows, ["runs"]) + _meanings(section)
+        f'<p class="scope">{_CELLS}</p>'
+        + _tables(section, experiment.points, section.summary, done)
+        + _meanings(section)
     )
 
 
@@ -333,30 +335,43 @@ def _differences(section: ReportSection) -> str:
     if section.differences is None:
         return ""
     first = experiment.labels(axis)[0]
-    rows = [
-        _row(section, point, "", section.differences, signed=True)
-        for point in experiment.points
-        if point.labels[axis] != first
-    ]
+    points = [point for point in experiment.points if point.labels[axis] != first]
     name = escape(first)
     return (
         f'<h3 id="{_id(experiment.name, "differences")}">Paired differences to {name} '
         f"{_files(f'tables/{experiment.name}-differences.csv')}</h3>"
         f'<p class="scope">Each cell is the mean difference between a run and the run of {name} with the same seed, '
         "so on the same movement. The number after ±, or the range in parentheses, is its 95 % confidence interval. "
-        "If the interval does not contain 0, the two differ.</p>" + _table(section, rows, [])
+        "If the interval does not contain 0, the two differ.</p>" + _tables(section, points, section.differences)
     )
 
 
-def _table(section: ReportSection, rows: Sequence[str], more: Sequence[str]) -> str:
-    definition = section.experiment.definition
-    head = "".join(f"<th>{escape(axis.name)}</th>" for axis in definition.axes if _varies(section, axis))
-    head += "".join(f'<th class="n">{name}</th>' for name in more)
-    head += "".join(f'<th class="n">{escape(metric_label(metric))}</th>' for metric in definition.metrics)
-    return (
-        f'<div class="scroll"><table class="means"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
+MOST_COLUMNS = 4
+"""Metrics of a table. The others are in tables below it, since a wider one would not fit a tablet's screen."""
+
+
+def _tables(
+    section: ReportSection, points: Sequence[Point], found: Summary, done: Mapping[str, int] | None = None
+) -> str:
+    """Tables with a row for each point; with `done`, the runs of each point, else with signs, as differences."""
+    metrics = section.experiment.definition.metrics
+    parts = [metrics[begin : begin + MOST_COLUMNS] for begin in range(0, len(metrics), MOST_COLUMNS)]
+    return "".join(_table(section, part, points, found, done) for part in parts)
+
+
+def _table(
+    section: ReportSection,
+    metrics: Sequence[str],
+    points: Sequence[Point],
+    found: Summary,
+    done: Mapping[str, int] | None,
+) -> str:
+    axes = [axis for axis in section.experiment.definition.axes if _varies(section, axis)]
+    head = "".join(f"<th>{escape(axis.name)}</th>" for axis in axes)
+    head += "" if done is None else '<th class="n">runs</th>'
+    head += "".join(f'<th class="n">{escape(metric_label(metric))}</th>' for metric in metrics)
+    rows = "".join(_row(axes, metrics, point, found, done) for point in points)
+    return f'<div class="scroll"><table class="means"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 def _varies(section: ReportSection, axis: Axis) -> bool:
@@ -368,17 +383,25 @@ def _varies(section: ReportSection, axis: Axis) -> bool:
 
 
 def _row(
-    section: ReportSection, point: Point, more: str, found: Summary, done: int | None = None, signed: bool = False
+    axes: Sequence[Axis], metrics: Sequence[str], point: Point, found: Summary, done: Mapping[str, int] | None
 ) -> str:
-    definition = section.experiment.definition
-    axes = [axis for axis in definition.axes if _varies(section, axis)]
-    cells = "".join(f"<td>{escape(point.labels[axis.name])}</td>" for axis in axes) + more
-    for metric in definition.metrics:
+    cells = "".join(_cell(axis.name, escape(point.labels[axis.name]), "") for axis in axes)
+    runs = None if done is None else done[point.name]
+    cells += "" if runs is None else _cell("runs", str(runs))
+    for metric in metrics:
         one = found.get((point.name, metric), Interval(0, None, None, None))
-        left_out = f'<small title="runs in which it exists">n = {one.n}</small>' if done not in (None, one.n) else ""
-        sign = "+" if signed and one.mean is not None and one.mean > 0 else ""
-        cells += f'<td class="n">{sign}{escape(mean_text(one, metric_scale(metric)))}{left_out}</td>'
+        left_out = f'<small title="runs in which it exists">n = {one.n}</small>' if runs not in (None, one.n) else ""
+        sign = "+" if done is None and one.mean is not None and one.mean > 0 else ""
+        mean, bracket, interval = mean_text(one, metric_scale(metric)).partition(" (")
+        text = escape(f"{sign}{mean}") + (f' <span class="interval">({escape(interval)}</span>' if bracket else "")
+        cells += _cell(metric_label(metric), text + left_out)
     return f"<tr>{cells}</tr>"
+
+
+def _cell(label: str, html: str, kind: str = "n") -> str:
+    """A cell that names its column, which a narrow screen shows beside the value."""
+    shown = f' class="{kind}"' if kind else ""
+    return f'<td{shown} data-label="{escape(label, quote=True)}"><span>{html}</span></td>'
 
 
 def _sentences(section: ReportSection, shown: int) -> str:

@@ -7,7 +7,15 @@ EXCERPT_CHARACTERS = 72
 
 
 class FilterError(UserError):
-    """A filter is not valid. The message is one line with the position (counted from 1) and the correction."""
+    """A filter is not valid. The message is one line with the position (counted from 1) and the correction.
+
+    >>> import carrycast
+    >>> try:
+    ...     carrycast.Filter("road == 'A1'")
+    ... except carrycast.FilterError as error:
+    ...     print(error)
+    filter: write = for equality at position 6: road == 'A1'
+    """
 
     def __init__(self, message: str, position: int, expected: str) -> None:
         super().__init__(message)

@@ -52,6 +52,13 @@ class Filter:
 
     Immutable. Filters with the same canonical text are equal; the text of a filter parses to an equal filter. The empty
     text matches everything. Raises FilterError, with the position, for text that is not a filter.
+
+    >>> import carrycast
+    >>> fast = carrycast.Filter("speed > 30 and road = 'A1'")
+    >>> fast.matches({"speed": 31, "road": "A1"})
+    True
+    >>> carrycast.Filter("speed > 10").covers(fast)
+    True
     """
 
     __slots__ = ("_parsed", "_predicate")

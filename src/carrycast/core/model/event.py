@@ -80,6 +80,11 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     `time_s` is the source's clock, for people only: nodes never compare it. `lease_s` is the lifetime of the event from
     its publication; messages carry the remaining lease.
+
+    >>> from carrycast.core.model import EventId
+    >>> event = Event(EventId(source=7, sequence=1), {"speed": 31}, payload=b"too fast")
+    >>> event.attributes["speed"], event.payload.decode()
+    (31, 'too fast')
     """
 
     id: EventId
