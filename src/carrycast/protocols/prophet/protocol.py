@@ -4,9 +4,11 @@ Nodes learn delivery predictabilities from encounters, exchange them, and update
 place of a bundle's destination, an event has as destinations the nodes whose subscriptions match it.
 """
 
+from collections.abc import Iterable, Iterator, Mapping
 from random import Random
+from typing import ClassVar
 
-from carrycast.core.model import Failure, NodeId, Subscription, SubscriptionId
+from carrycast.core.model import EventId, Failure, NodeId, Subscription, SubscriptionId
 from carrycast.core.parts import (
     MAX_FILTER_BYTES,
     MAX_FILTERS,
@@ -29,36 +31,114 @@ from carrycast.protocols.prophet.messages import (
     RoutingInformation,
     SubscriptionProfile,
 )
-from carrycast.protocols.prophet.settings import ProphetSettings
+from carrycast.protocols.prophet.settings import Forwarding, ProphetSettings, Queueing
 from carrycast.protocols.prophet.table import RoutingInformationBase
 
 EXCHANGE = "exchange"
 
 
-class GrtrRule(CopyRule):
-    """[RFC 6693 §3.6] The forwarding strategy GRTR: a neighbor gets a copy if its delivery predictability for a
-    destination is greater than this node's."""
+class _Forwards:
+    """How often this node has forwarded an event (NF), the largest predictability of a node that it was forwarded to
+    (P_max), and how favorable that was (FAV)."""
 
-    __slots__ = ("_node", "_rib", "neighbor_ribs")
+    __slots__ = ("favor", "largest", "linear_favor", "number")
 
-    def __init__(self, node: NodeId, rib: RoutingInformationBase) -> None:
+    def __init__(self) -> None:
+        self.number = 0
+        self.largest = 0.0
+        self.favor = 0.0
+        self.linear_favor = 0.0
+
+    def add(self, predictability: float) -> None:
+        self.number += 1
+        self.largest = max(self.largest, predictability)
+        # [RFC 6693 §3.7] MOPR: FAV = FAV_old + (1 - FAV_old) P; Linear MOPR: FAV = FAV_old + P.
+        self.favor += (1.0 - self.favor) * predictability
+        self.linear_favor += predictability
+
+
+_NOT_FORWARDED = _Forwards()
+
+
+class ForwardingRule(CopyRule):
+    """[RFC 6693 §3.6, §3.7] The forwarding strategies and queueing policies."""
+
+    def __init__(self, node: NodeId, settings: ProphetSettings, rib: RoutingInformationBase) -> None:
         self._node = node
+        self._settings = settings
         self._rib = rib
+        self._forwards: dict[EventId, _Forwards] = {}
         self.neighbor_ribs: dict[NodeId, dict[NodeId, float]] = {}
         """The delivery predictabilities that each neighbor has sent."""
+        self.events: Mapping[EventId, BufferedEvent] = {}
+        """The carried events; set by the protocol."""
 
     def share(self, now: float, stored: BufferedEvent, copies: int, neighbor: NodeId, wanted: bool) -> CopyShare:
         """The copy here stays. An interested neighbor gets the event anyway, and so carries it too."""
         if wanted:
             return CopyShare(1, copies)
+        done = self._forwards.get(stored.id, _NOT_FORWARDED)
+        limited = self._settings.forwarding in (Forwarding.GTMX, Forwarding.GTMX_PLUS)
+        if limited and done.number >= self._settings.forwards:
+            return CopyShare(0, copies)
+        above = done.largest if self._settings.forwarding in (Forwarding.GRTR_PLUS, Forwarding.GTMX_PLUS) else -1.0
+        always = self._settings.forward_above if self._settings.forwarding is Forwarding.GTHR else 2.0
+        for theirs, mine in self._compare(now, stored, neighbor):
+            if theirs > always or (theirs > mine and theirs > above):
+                return CopyShare(1, copies)
+        return CopyShare(0, copies)
+
+    def order(self, now: float, events: list[BufferedEvent], neighbor: NodeId) -> list[BufferedEvent]:
+        """GRTRSort: by P(B,D) - P(A,D), the largest first. GRTRMax: by P(B,D)."""
+        if self._settings.forwarding not in (Forwarding.GRTR_SORT, Forwarding.GRTR_MAX):
+            return events
+        by_difference = self._settings.forwarding is Forwarding.GRTR_SORT
+
+        def gain(stored: BufferedEvent) -> float:
+            pairs = self._compare(now, stored, neighbor)
+            return max((theirs - mine if by_difference else theirs for theirs, mine in pairs), default=-1.0)
+
+        return sorted(events, key=gain, reverse=True)
+
+    def choose_eviction(self, now: float, events: Iterable[EventId]) -> EventId:
+        """[RFC 6693 §3.7] Of equal events the oldest arrival is evicted."""
+        match self._settings.queueing:
+            case Queueing.FIFO:
+                return super().choose_eviction(now, events)
+            case Queueing.MOFO:
+                return max(events, key=lambda id: self._forwards.get(id, _NOT_FORWARDED).number)
+            case Queueing.MOPR:
+                return max(events, key=lambda id: self._forwards.get(id, _NOT_FORWARDED).favor)
+            case Queueing.LINEAR_MOPR:
+                return max(events, key=lambda id: self._forwards.get(id, _NOT_FORWARDED).linear_favor)
+            case Queueing.SHLI:
+                return min(events, key=lambda id: self.events[id].until)
+            case Queueing.LEPR:
+                of = list(events)
+                least = self._settings.least_forwards
+                forwarded = [id for id in of if self._forwards.get(id, _NOT_FORWARDED).number >= least]
+                return min(forwarded or of, key=lambda id: self._own_predictability(now, self.events[id]))
+
+    def on_transferred(self, now: float, id: EventId, neighbor: NodeId) -> None:
+        stored = self.events.get(id)
+        if stored is not None:
+            best = max((theirs for theirs, _ in self._compare(now, stored, neighbor)), default=0.0)
+            self._forwards.setdefault(id, _Forwards()).add(best)
+
+    def on_forgotten(self, id: EventId) -> None:
+        self._forwards.pop(id, None)
+
+    def _compare(self, now: float, stored: BufferedEvent, neighbor: NodeId) -> Iterator[tuple[float, float]]:
+        """P(B,D) and P(A,D) for each destination D of an event."""
         theirs = self.neighbor_ribs.get(neighbor)
         if theirs:
             for node in self._rib.destinations(stored.event):
-                if node not in (self._node, neighbor, stored.id.source) and theirs.get(
-                    node, 0.0
-                ) > self._rib.predictability(now, node):
-                    return CopyShare(1, copies)
-        return CopyShare(0, copies)
+                if node not in (self._node, neighbor, stored.id.source):
+                    yield theirs.get(node, 0.0), self._rib.predictability(now, node)
+
+    def _own_predictability(self, now: float, stored: BufferedEvent) -> float:
+        nodes = self._rib.destinations(stored.event)
+        return max((self._rib.predictability(now, node) for node in nodes), default=0.0)
 
 
 class Prophet(ReplicatingCarrierProtocol):
@@ -68,11 +148,17 @@ class Prophet(ReplicatingCarrierProtocol):
     summary = "copies go to neighbors that are more likely to meet interested nodes"
     settings_type = ProphetSettings
     messages = (*MESSAGES, RoutingInformation, ProfileRequest, ProfileResponse)
+    # The constants of PRoPHETv2 (Grasic et al., CHANTS 2011) as the ONE's `ProphetV2Router` has them; its equations are
+    # those of the RFC.
+    variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
+        "v2": {"most": 0.5, "threshold": 0.0, "gamma": 0.999885791, "delta": 0.0, "forwarding": "GRTRMax"}
+    }
 
     def __init__(self, node: NodeId, settings: ProphetSettings, port: Port, host: Host, rng: Random) -> None:
         self._rib = RoutingInformationBase(node, settings)
-        self._rule = GrtrRule(node, self._rib)
+        self._rule = ForwardingRule(node, settings, self._rib)
         super().__init__(node, settings, port, host, rng, self._rule)
+        self._rule.events = self.buffer.events
         self._settings = settings
         self._changes = 0
         self._exchange_armed = False

@@ -1,10 +1,34 @@
 """The settings of PRoPHET."""
 
+import enum
 from typing import Annotated
 
 from msgspec import Meta
 
 from carrycast.core.parts import CarrierSettings
+
+
+class Forwarding(enum.StrEnum):
+    """[RFC 6693 §3.6] Which neighbors B of a node A get a copy for a destination D."""
+
+    GRTR = "GRTR"
+    GTMX = "GTMX"
+    GTHR = "GTHR"
+    GRTR_PLUS = "GRTR+"
+    GTMX_PLUS = "GTMX+"
+    GRTR_SORT = "GRTRSort"
+    GRTR_MAX = "GRTRMax"
+
+
+class Queueing(enum.StrEnum):
+    """[RFC 6693 §3.7] Which event is evicted from a full buffer."""
+
+    FIFO = "FIFO"
+    MOFO = "MOFO"
+    MOPR = "MOPR"
+    LINEAR_MOPR = "LinearMOPR"
+    SHLI = "SHLI"
+    LEPR = "LEPR"
 
 
 class ProphetSettings(CarrierSettings, frozen=True):
@@ -40,6 +64,24 @@ class ProphetSettings(CarrierSettings, frozen=True):
     exchange_s: Annotated[
         float, Meta(ge=0.01, le=86_400, description="how often neighbors that stay exchange routing information again")
     ] = 60.0
+    forwarding: Annotated[Forwarding, Meta(description="forwarding strategy")] = Forwarding.GRTR
+    queueing: Annotated[Queueing, Meta(description="queueing policy: what is evicted from a full buffer")] = (
+        Queueing.FIFO
+    )
+    # The RFC leaves NF_max, FORW_thres and MF to the deployment. As many copies as spray_and_wait distributes.
+    forwards: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="NF_max: with GTMX and GTMX+ a node forwards an event so often")
+    ] = 8
+    # Of nodes below it most are not met again: the encounter of a node begins with 0.5.
+    forward_above: Annotated[
+        float, Meta(ge=0, le=1, description="FORW_thres: with GTHR nodes above it get a copy in any case")
+    ] = 0.5
+    least_forwards: Annotated[
+        int,
+        Meta(
+            ge=0, le=1_000_000, description="MF: with LEPR only events forwarded so often are evicted, if there are any"
+        ),
+    ] = 1
     destinations: Annotated[
         int,
         Meta(

@@ -3,7 +3,7 @@
 import pytest
 
 from carrycast.core.model import Event, EventId, Failure, Subscription, SubscriptionId
-from carrycast.core.parts import ProfileVersion
+from carrycast.core.parts import BufferedEvent, ProfileVersion
 from carrycast.core.parts.exchange_messages import CopyOffer, CopyRequest, CopyTransfer
 from carrycast.core.parts.subscription_exchange import SubscriptionUpdate
 from carrycast.core.protocol import Fact, Link, Protocol, RecordingPort
@@ -16,6 +16,7 @@ from carrycast.protocols.prophet.messages import (
     RoutingInformation,
     SubscriptionProfile,
 )
+from carrycast.protocols.prophet.protocol import ForwardingRule, Prophet
 from carrycast.protocols.prophet.rules import age, update_encounter, update_transitivity
 from carrycast.protocols.prophet.settings import ProphetSettings
 from carrycast.protocols.prophet.table import RoutingInformationBase
@@ -168,6 +169,90 @@ def test_only_a_node_that_meets_the_subscriber_gets_a_copy() -> None:
     assert net.list_delivered(3) == [event]
     assert [row["node"] for row in net.rows("store")] == [0, 1, 3]
     assert [row["time_s"] for row in net.rows("deliver")] == [pytest.approx(80.0, abs=0.1)]
+
+
+def make_rule(**settings: object) -> ForwardingRule:
+    """The rule of node 7, which knows destination 2 with 0.5. Its neighbors 1, 3 and 4 know it with more or less."""
+    prophet, _ = isolate_protocol("prophet", node=7, gamma=1.0, threshold=0.0, **settings)  # type: ignore[arg-type]
+    assert isinstance(prophet, Prophet)
+    rib, rule = prophet._rib, prophet._rule
+    rib.on_encounter(0.0, 2)
+    assert rib.add_profile(2, ONE, ("topic = 1",))
+    rule.neighbor_ribs.update({1: {2: 0.75}, 3: {2: 0.625}, 4: {2: 0.25}})
+    prophet.on_publish(0.0, EVENT)
+    return rule
+
+
+def shares(rule: ForwardingRule) -> list[int]:
+    """Whether the neighbors 1, 3 and 4 get a copy of the event."""
+    stored = rule.events[EVENT.id]
+    return [rule.share(1.0, stored, 1, neighbor, wanted=False).given for neighbor in (1, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "before", "after"),
+    [
+        ({"forwarding": "GRTR"}, [1, 1, 0], [1, 1, 0]),
+        ({"forwarding": "GTMX", "forwards": 1}, [1, 1, 0], [0, 0, 0]),
+        ({"forwarding": "GTMX", "forwards": 2}, [1, 1, 0], [1, 1, 0]),
+        ({"forwarding": "GTHR", "forward_above": 0.2}, [1, 1, 1], [1, 1, 1]),
+        ({"forwarding": "GRTR+"}, [1, 1, 0], [1, 0, 0]),
+        ({"forwarding": "GTMX+", "forwards": 1}, [1, 1, 0], [0, 0, 0]),
+    ],
+)
+def test_each_strategy_forwards_as_the_rfc_says(
+    settings: dict[str, object], before: list[int], after: list[int]
+) -> None:
+    """Before and after the event was forwarded to neighbor 3, whose predictability is 0.625."""
+    rule = make_rule(**settings)
+    assert shares(rule) == before
+    rule.on_transferred(1.0, EVENT.id, 3)
+    assert shares(rule) == after
+    rule.on_forgotten(EVENT.id)
+    assert shares(rule) == before
+
+
+@pytest.mark.parametrize(("forwarding", "first"), [("GRTRSort", 1), ("GRTRMax", 0), ("GRTR", 0)])
+def test_the_sorting_strategies_order_transmissions(forwarding: str, first: int) -> None:
+    """Neighbor 1 knows destination 2 with 0.75 (here 0.5) and destination 5 with 0.625 (here nothing)."""
+    prophet, _ = isolate_protocol("prophet", node=7, gamma=1.0, threshold=0.0, forwarding=forwarding)
+    assert isinstance(prophet, Prophet)
+    prophet._rib.on_encounter(0.0, 2)
+    prophet._rib.on_encounter(0.0, 1)
+    prophet._rib.on_neighbor_entry(0.0, 1, 5, 0.001)
+    assert prophet._rib.add_profile(2, ONE, ("topic = 1",))
+    assert prophet._rib.add_profile(5, ONE, ("topic = 2",))
+    prophet._rule.neighbor_ribs[1] = {2: 0.75, 5: 0.625}
+    events = [EVENT, Event(EventId(7, 1), {"topic": 2}, lease_s=600.0)]
+    for event in events:
+        prophet.on_publish(0.0, event)
+    stored = list(prophet.buffer.events.values())
+    assert prophet._rule.order(1.0, stored, 1)[0] is stored[first]
+
+
+@pytest.mark.parametrize(
+    ("queueing", "evicted"), [("FIFO", 0), ("MOFO", 1), ("MOPR", 2), ("LinearMOPR", 2), ("SHLI", 3), ("LEPR", 1)]
+)
+def test_each_policy_evicts_as_the_rfc_says(queueing: str, evicted: int) -> None:
+    """1 was forwarded twice over poor nodes, and nobody wants it; 2 once over a good one; 3 expires first."""
+    rule = make_rule(queueing=queueing)
+    prophet_events = rule.events
+    assert isinstance(prophet_events, dict)
+    for number, topic, lease_s in ((1, 9, 600.0), (2, 1, 600.0), (3, 1, 60.0)):
+        event = Event(EventId(7, number), {"topic": topic}, lease_s=lease_s)
+        prophet_events[event.id] = BufferedEvent(lease_s, event.id, event, 0)
+    for number, neighbor in ((1, 4), (1, 4), (2, 1)):
+        rule.on_transferred(1.0, EventId(7, number), neighbor)
+    assert rule.choose_eviction(1.0, list(prophet_events)) == EventId(7, evicted)
+
+
+def test_variant_v2_knows_nodes_over_many_hops() -> None:
+    net = Net.line(6, "prophet", variant="v2")
+    net.subscribe(5, "topic = 1")
+    net.run(5)
+    event = net.publish(0, {"topic": 1})
+    net.run(5)
+    assert net.list_delivered(5) == [event]
 
 
 def test_in_a_connected_network_an_event_travels_three_hops() -> None:
