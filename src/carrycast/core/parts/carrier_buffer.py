@@ -1,5 +1,6 @@
 """The buffer of a carrier: events kept until their leases expire, delivered once, with duplicates recognized."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta
@@ -63,7 +64,10 @@ class CarrierSettings(Settings, frozen=True):
 class CarrierBuffer:
     """The carried events of one node, the ids of others that it received, and its local applications."""
 
-    def __init__(self, port: Port, settings: CarrierSettings, store: DurableStore | None, rule: CopyRule) -> None:
+    def __init__(
+        self, port: Port, settings: CarrierSettings, store: DurableStore | None, rule: CopyRule | None = None
+    ) -> None:
+        """`rule` chooses which event a full buffer evicts; without one, the oldest arrival."""
         self._rule = rule
         self._port = port
         self._settings = settings
@@ -86,6 +90,11 @@ class CarrierBuffer:
         self._leases.watch(now)
         return [stored.id for stored in over]
 
+    def received_ids(self) -> Iterator[EventId]:
+        """The ids of all events that this node remembers, carried or not."""
+        yield from self.events
+        yield from self._gone.ids
+
     def is_new(self, id: EventId) -> bool:
         """Whether an event is not a duplicate."""
         return id not in self.events and id not in self._gone.ids
@@ -103,7 +112,9 @@ class CarrierBuffer:
             return []
         custody = transferred and self.log is not None and self.log.can_take(event, remaining_s)
         stored = BufferedEvent(until, event.id, event, hops)
-        gone = self._buffer.add(stored, custody, lambda ids: self._rule.choose_eviction(now, ids))
+        rule = self._rule
+        choose = None if rule is None else (lambda ids: rule.choose_eviction(now, ids))
+        gone = self._buffer.add(stored, custody, choose)
         self._port.note(Fact("store", event.id))
         self.requests.answer_with(event, hops)
         for evicted in gone:

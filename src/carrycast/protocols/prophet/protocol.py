@@ -57,9 +57,6 @@ class _Forwards:
         self.linear_favor += predictability
 
 
-_NOT_FORWARDED = _Forwards()
-
-
 class ForwardingRule(CopyRule):
     """[RFC 6693 §3.6, §3.7] The forwarding strategies and queueing policies."""
 
@@ -68,6 +65,7 @@ class ForwardingRule(CopyRule):
         self._settings = settings
         self._rib = rib
         self._forwards: dict[EventId, _Forwards] = {}
+        self._not_forwarded = _Forwards()
         self.neighbor_ribs: dict[NodeId, dict[NodeId, float]] = {}
         """The delivery predictabilities that each neighbor has sent."""
         self.events: Mapping[EventId, BufferedEvent] = {}
@@ -77,7 +75,7 @@ class ForwardingRule(CopyRule):
         """The copy here stays. An interested neighbor gets the event anyway, and so carries it too."""
         if wanted:
             return CopyShare(1, copies)
-        done = self._forwards.get(stored.id, _NOT_FORWARDED)
+        done = self._forwards.get(stored.id, self._not_forwarded)
         limited = self._settings.forwarding in (Forwarding.GTMX, Forwarding.GTMX_PLUS)
         if limited and done.number >= self._settings.forwards:
             return CopyShare(0, copies)
@@ -106,17 +104,17 @@ class ForwardingRule(CopyRule):
             case Queueing.FIFO:
                 return super().choose_eviction(now, events)
             case Queueing.MOFO:
-                return max(events, key=lambda id: self._forwards.get(id, _NOT_FORWARDED).number)
+                return max(events, key=lambda id: self._forwards.get(id, self._not_forwarded).number)
             case Queueing.MOPR:
-                return max(events, key=lambda id: self._forwards.get(id, _NOT_FORWARDED).favor)
+                return max(events, key=lambda id: self._forwards.get(id, self._not_forwarded).favor)
             case Queueing.LINEAR_MOPR:
-                return max(events, key=lambda id: self._forwards.get(id, _NOT_FORWARDED).linear_favor)
+                return max(events, key=lambda id: self._forwards.get(id, self._not_forwarded).linear_favor)
             case Queueing.SHLI:
                 return min(events, key=lambda id: self.events[id].until)
             case Queueing.LEPR:
                 of = list(events)
                 least = self._settings.least_forwards
-                forwarded = [id for id in of if self._forwards.get(id, _NOT_FORWARDED).number >= least]
+                forwarded = [id for id in of if self._forwards.get(id, self._not_forwarded).number >= least]
                 return min(forwarded or of, key=lambda id: self._own_predictability(now, self.events[id]))
 
     def on_transferred(self, now: float, id: EventId, neighbor: NodeId) -> None:
