@@ -139,11 +139,15 @@ class Flood:
     def receive(self, now: float, message: EventMessage) -> bool:
         """Deliver the event of a message; False if it is a duplicate, or so old that others may have forgotten it."""
         event = message.event
-        if event.lease_s < FOREVER_S and event.lease_s - message.remaining_s >= self._flood_s:
-            # Other nodes may have forgotten the event, and would take it for new.
+        if self.is_over(message):
             self._port.note(Fact("drop", event=event.id, reason=FLOOD_OVER))
             return False
         return self.accept(now, event, message.hops)
+
+    def is_over(self, message: EventMessage) -> bool:
+        """Whether an event is so old that other nodes may have forgotten it, and would take it for new."""
+        event = message.event
+        return event.lease_s < FOREVER_S and event.lease_s - message.remaining_s >= self._flood_s
 
     def forward(self, now: float, message: EventMessage, delay_s: float | None = None) -> None:
         """Forward a received event; without a delay, the settings choose one."""
