@@ -2,7 +2,7 @@
 
 from carrycast.core.parts.buffer import BufferedEvent, LeasedBuffer, LeaseTimer, make_memory, restore_buffer
 from carrycast.core.parts.carrier import CarrierProtocol, ReplicatingCarrierProtocol
-from carrycast.core.parts.carrier_buffer import CarrierSettings
+from carrycast.core.parts.carrier_buffer import LEASE, CarrierBuffer, CarrierSettings
 from carrycast.core.parts.channel import Channel, ChannelAck, ChannelLimits, ChannelPacket, ChannelTypes
 from carrycast.core.parts.copies import MAX_COPIES, CopyRule, CopyShare
 from carrycast.core.parts.exchange_messages import MESSAGES
@@ -42,6 +42,7 @@ __all__ = [
     "BoundedSeenCache",
     "BufferedEvent",
     "COUNTER_BITS",
+    "CarrierBuffer",
     "CarrierProtocol",
     "CarrierSettings",
     "Channel",
@@ -61,6 +62,7 @@ __all__ = [
     "KnownFilters",
     "KnownNode",
     "KnownReplicas",
+    "LEASE",
     "LOG_BYTES",
     "LeaseTimer",
     "LeasedBuffer",

@@ -10,8 +10,15 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from carrycast.core.model import Event, Failure, NodeId, Subscription, SubscriptionId
-from carrycast.core.parts import Flood, NeighborHello, Neighbors, RelaySettings, SeenCache, TwoHopNeighborhood
-from carrycast.core.parts.mpr import Willingness
+from carrycast.core.parts import (
+    Flood,
+    NeighborHello,
+    Neighbors,
+    RelaySettings,
+    SeenCache,
+    TwoHopNeighborhood,
+    Willingness,
+)
 from carrycast.core.protocol import Fact, Host, Interface, Link, Port, Protocol, TimerKey
 from carrycast.core.wire import EventMessage, Message
 

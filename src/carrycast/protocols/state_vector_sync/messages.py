@@ -5,8 +5,9 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 
 from carrycast.core.model import NodeId
-from carrycast.core.model.identity import Sequence
 from carrycast.core.wire import EventMessage, Message
+
+Sequence = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 MAX_ENTRIES = 1024
 """Entries in one message: at most about 20 kB, so that it fits in a datagram."""
