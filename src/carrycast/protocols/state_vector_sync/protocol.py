@@ -8,8 +8,7 @@ neighbors only, so a node whose vector has changed tells its own neighbors.
 from random import Random
 
 from carrycast.core.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
-from carrycast.core.parts import REQUESTS, BufferedEvent, Neighbors, SeenCache, capacity_of
-from carrycast.core.parts.carrier_buffer import CarrierBuffer
+from carrycast.core.parts import REQUESTS, BufferedEvent, CarrierBuffer, Neighbors, SeenCache, capacity_of
 from carrycast.core.protocol import (
     AnswersRequests,
     Fact,
