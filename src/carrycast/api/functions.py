@@ -79,11 +79,13 @@ def compare(
     out: PathLike | None = None,
     settings: Mapping[str, object] | None = None,
     master: str | None = None,
+    tune: int = 0,
 ) -> ComparisonResult:
     """Run several protocols on one scenario with the same movement; the first one is the reference.
 
     `protocols` is a text such as `"flooding,gossip:p=0.3"` or a list of such names. The runs and the report are kept
-    in `out`, by default a new temporary folder.
+    in `out`, by default a new temporary folder. With `tune`, the main settings of all protocols but the first are tuned
+    on so many training seeds before, and both rows are shown.
 
     >>> import carrycast
     >>> result = carrycast.compare(carrycast.example("quick"), ["flooding", "gossip:p=0.3"], runs=2, out=tmp_path / "c")
@@ -95,13 +97,21 @@ def compare(
     \\begin{tabular}{lr}
     ...
     """
+    from carrycast.analysis.advice import add_tuned_rivals
     from carrycast.analysis.spark import compare as run_comparison
-    from carrycast.sim.scenario import parse_protocols
+    from carrycast.sim.scenario import apply_overrides, load_scenario, parse_protocols
 
+    tables = parse_protocols(protocols if isinstance(protocols, str) else ",".join(protocols), "protocols")
+    folder = _folder(out, "compare")
+    if tune:
+        chosen = _settings(settings)
+        loaded = load_scenario(Path(scenario))
+        loaded = apply_overrides(loaded, chosen) if chosen else loaded
+        tables = add_tuned_rivals(loaded, tables, folder / "tuning", tune, master)
     found = run_comparison(
         Path(scenario),
-        parse_protocols(protocols if isinstance(protocols, str) else ",".join(protocols), "protocols"),
-        _folder(out, "compare"),
+        tables,
+        folder,
         runs,
         master,
         quiet=True,

@@ -20,6 +20,7 @@ from carrycast.cli.options import (
     print_warnings,
 )
 from carrycast.cli.progress import announce_resume
+from carrycast.cli.tuning import add_tune, tune_comparison, tune_experiments
 from carrycast.errors import UserError
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def _add_compare(commands: Commands) -> None:
     compare.add_argument(
         "--discovery", choices=["beacon", "oracle"], help="how nodes find links (default: the scenario's)"
     )
+    add_tune(compare)
     add_out(compare, "out/compare-SCENARIO")
     compare.add_argument(
         "--latex",
@@ -165,6 +167,7 @@ def _add_reproduce(commands: Commands) -> None:
     )
     _add_size(reproduce)
     reproduce.add_argument("--require-claims", action="store_true", help="exit with status 1 if a claim fails")
+    add_tune(reproduce)
     add_out(reproduce, "out/reproduce")
     reproduce.set_defaults(command=_reproduce)
 
@@ -189,7 +192,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     with announce_resume(out):
         found = compare(
             arguments.scenario,
-            parse_protocols(arguments.protocols),
+            tune_comparison(arguments, parse_protocols(arguments.protocols), out),
             out,
             arguments.runs,
             arguments.master,
@@ -272,22 +275,27 @@ def _load_experiment(arguments: argparse.Namespace) -> "Experiment":
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.spark import experiment_names, reproduce
+    from carrycast.analysis.spark import (
+        LazySession,
+        experiment_names,
+        load_experiment,
+        reproduce,
+        reproduce_experiments,
+    )
 
     names = [_experiment_name(name) for name in arguments.experiments] or experiment_names()
     if not arguments.experiments and not (arguments.quick or arguments.runs or arguments.json or arguments.quiet):
         _print_reasons(
             ["all experiments with all their runs take many hours; --quick takes minutes, Ctrl-C keeps what is done"]
         )
+    quiet = arguments.json or arguments.quiet
     with announce_resume(arguments.out):
-        found = reproduce(
-            names,
-            arguments.out,
-            arguments.quick,
-            arguments.runs,
-            arguments.master,
-            quiet=arguments.json or arguments.quiet,
-        )
+        if arguments.tune:
+            loaded = [load_experiment(name, arguments.quick, arguments.runs) for name in dict.fromkeys(names)]
+            tuned = tune_experiments(arguments, loaded)
+            found = reproduce_experiments(tuned, arguments.out, LazySession(arguments.master), quiet)
+        else:
+            found = reproduce(names, arguments.out, arguments.quick, arguments.runs, arguments.master, quiet=quiet)
     print_warnings(found.warnings, not arguments.json or arguments.quiet)
     _print_report(found, arguments.json)
     if found.failed:

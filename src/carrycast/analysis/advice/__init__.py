@@ -18,6 +18,12 @@ if TYPE_CHECKING:
         advice_sentences as advice_sentences,
         write_advice_page as write_advice_page,
     )
+    from carrycast.analysis.advice.tuning import (
+        TunedProtocol as TunedProtocol,
+        add_tuned_rivals as add_tuned_rivals,
+        tune_experiment as tune_experiment,
+        tune_protocols as tune_protocols,
+    )
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -28,5 +34,6 @@ __getattr__, __dir__ = lazy_exports(
         "fleet": "read_fleet recorded_file recording_tables",
         "objective": "parse_objective",
         "page": "advice_sentences write_advice_page",
+        "tuning": "TunedProtocol add_tuned_rivals tune_experiment tune_protocols",
     },
 )

@@ -1,5 +1,6 @@
 """The advisor: searches the candidates on one part of a fleet's time and evaluates the best on another part."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from carrycast.analysis.spark import (
     Definition,
     Experiment,
     Interval,
+    LazySession,
     Point,
     confidence_interval,
     metric_bounds,
@@ -34,29 +36,11 @@ from carrycast.analysis.spark import (
 )
 from carrycast.core.protocol import find_protocol, protocol_names
 from carrycast.errors import UserError, WorkError
-from carrycast.sim.scenario import Scenario, apply_overrides, parse_protocol, parse_protocols, protocol_label
+from carrycast.sim.scenario import Scenario, apply_overrides, parse_protocols, protocol_label
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Some values of settings that trade delivery for cost, from cheap to expensive. The defaults are always tried.
-SETTINGS_TO_TRY = (
-    "gossip:p=0.3",
-    "gossip:p=0.5",
-    "gossip:p=0.9",
-    "spray_and_wait:copies=2",
-    "spray_and_wait:copies=4",
-    "spray_and_wait:copies=16",
-    "spray_and_wait:copies=32",
-    "semi_probabilistic:tau=0.2",
-    "semi_probabilistic:tau=0.6",
-    "adaptive:tau=0.2",
-    "adaptive:tau=0.6",
-    "prophet:threshold=0.02",
-    # These need nodes in a role, which any node can have.
-    "tree:role=everybody",
-    "tree/recovering:role=everybody",
-)
 SAME_AS_FLOODING = "processor_flooding"
 """Without processors in the scenario, this protocol is the same as flooding."""
 
@@ -110,11 +94,27 @@ def _all_protocols() -> Sequence[dict[str, object]]:
     for name in protocol_names():
         tables.append({"name": name})
         tables += [{"name": name, "variant": variant} for variant in find_protocol(name).variants]
-    for text in SETTINGS_TO_TRY:
-        table = parse_protocol(text)
-        if table["name"] in protocol_names():
-            tables.append(table)
-    return tables
+    # Each value of the search grids alone: the search is over all protocols, and their products would be too many.
+    grids = [(table, key, values) for table in tables for key, values in _grid_of(table).items()]
+    return [*tables, *({**table, key: value} for table, key, values in grids for value in values)]
+
+
+def _grid_of(table: Mapping[str, object]) -> Mapping[str, tuple[object, ...]]:
+    """The search grid of a protocol, without the settings that its variant sets."""
+    protocol = find_protocol(str(table["name"]))
+    fixed = protocol.variants.get(str(table.get("variant")), {})
+    return {key: values for key, values in protocol.search_grid.items() if key not in fixed}
+
+
+def setting_combinations(table: Mapping[str, object]) -> list[dict[str, object]]:
+    """The settings that fair tuning tries: those of a protocol's table first, then all others of its search grid."""
+    grid = _grid_of(table)
+    choices = [[None, *(value for value in values if value != table.get(key))] for key, values in grid.items()]
+    found = []
+    for chosen in itertools.product(*choices):
+        changed = {key: value for key, value in zip(grid, chosen, strict=True) if value is not None}
+        found.append({**table, **changed})
+    return found
 
 
 RUNNERS_UP = 3
@@ -218,7 +218,7 @@ def measure_candidates(
     chosen: Sequence[int],
     seeds: Sequence[int],
     out: Path,
-    spark: "SparkSession",
+    spark: "SparkSession | LazySession",
 ) -> dict[int, dict[int, Metrics]]:
     """Run candidates on seeds and return their metrics, None for a failed run. A WorkError if all runs failed."""
     experiments = [_make_experiment(scenario, part, number, candidates[number], seeds) for number in chosen]

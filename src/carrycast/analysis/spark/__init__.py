@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         read_stored_warnings as read_stored_warnings,
         report as report,
         reproduce as reproduce,
+        reproduce_experiments as reproduce_experiments,
         sweep_experiment as sweep_experiment,
     )
     from carrycast.analysis.spark.results import (
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
         time_grid as time_grid,
     )
     from carrycast.analysis.spark.spark_session import (
+        LazySession as LazySession,
         check_reports_installed as check_reports_installed,
         check_spark_installed as check_spark_installed,
         configure as configure,
@@ -122,9 +124,9 @@ __getattr__, __dir__ = lazy_exports(
         "progress_bar": "progress",
         "records": "METRICS Record failure_lines metric_bounds metric_value record_table series_value",
         "reproduction": "ExperimentReport read_stored_experiments read_stored_warnings report reproduce "
-        "sweep_experiment",
+        "reproduce_experiments sweep_experiment",
         "results": "Results common_pairs served_share_over_time time_grid",
-        "spark_session": "check_reports_installed check_spark_installed configure parse_conf session",
+        "spark_session": "LazySession check_reports_installed check_spark_installed configure parse_conf session",
         "stopping": "PointRuns stop_sentence",
         "statistics": "Bounds DIFFERENCE_OF_SHARES Interval SHARE confidence_interval paired_differences "
         "ratio_confidence_interval",

@@ -59,6 +59,8 @@ class StateMachine:
     """The roles that some nodes must have, such as broker or producer."""
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {}
     """Named sets of settings: `--protocol name/variant`."""
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {}
+    """The main settings, and the values that `advise` and a fair comparison try besides the defaults."""
 
     node: NodeId
     port: Port

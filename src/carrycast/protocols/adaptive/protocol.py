@@ -61,6 +61,7 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
     name = "adaptive"
     summary = "events go to subscribers and to nodes predicted to meet some, which store and carry them"
     settings_type = AdaptiveSettings
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {"tau": (0.2, 0.6)}
     messages = (UtilityReport, ForwardedEvent)
     # [004 §4] The two optimizations that the paper evaluates, each with the opposite of its default.
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {

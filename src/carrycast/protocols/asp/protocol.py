@@ -35,6 +35,7 @@ class Asp(Protocol, RunsProcessors):
     name = "asp"
     summary = "sources announce streams, sinks subscribe along best paths, processors sit on them"
     settings_type = AspSettings
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {"validity_s": (60.0, 600.0)}
     messages = MESSAGES
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
         # The paper's shortcomings and future work [001 §6.2, §6.3], as far as they concern small streams.

@@ -1,7 +1,9 @@
 """Direct delivery (Spyropoulos et al., SECON 2004; `DirectDelivery` in the ONE): a publisher carries its events until
 it meets interested nodes. No other node carries them."""
 
+from collections.abc import Mapping
 from random import Random
+from typing import ClassVar
 
 from carrycast.core.model import NodeId
 from carrycast.core.parts import BufferedEvent, CarrierProtocol, CarrierSettings, CopyRule, CopyShare
@@ -23,6 +25,7 @@ class Direct(CarrierProtocol):
 
     name = "direct"
     summary = "a publisher carries its events until it meets interested nodes"
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {"again_s": (2.0, 60.0)}
 
     def __init__(self, node: NodeId, settings: CarrierSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng, DirectDeliveryRule())

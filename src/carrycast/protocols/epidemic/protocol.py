@@ -6,7 +6,9 @@ same three messages serve a new contact, where the summary vector has all events
 that one. Anti-entropy repeats lost summary vectors every `tell_again_s`, and requests events that do not arrive again.
 """
 
+from collections.abc import Mapping
 from random import Random
+from typing import ClassVar
 
 from carrycast.core.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
 from carrycast.core.parts import (
@@ -54,6 +56,10 @@ class Epidemic(Protocol, AnswersFromBuffer, AcknowledgesReplicas, KeepsEvents):
     name = "epidemic"
     summary = "every node stores, carries and exchanges every event"
     settings_type = EpidemicSettings
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "ask_again_s": (2.0, 60.0),
+        "tell_again_s": (10.0, 300.0),
+    }
     messages = (SummaryVector, TransferRequest, Transfer, HolderQuery)
     retunable = frozenset(EpidemicSettings.__struct_fields__) - {"durable"}
 

@@ -1,7 +1,9 @@
 """First contact (Jain, Fall and Patra, SIGCOMM 2004): a single copy of each event, which its carrier forwards to the
 first neighbor that has not carried it."""
 
+from collections.abc import Mapping
 from random import Random
+from typing import ClassVar
 
 from carrycast.core.model import NodeId
 from carrycast.core.parts import BufferedEvent, CarrierSettings, CopyRule, CopyShare, ReplicatingCarrierProtocol
@@ -23,6 +25,7 @@ class FirstContact(ReplicatingCarrierProtocol):
 
     name = "first_contact"
     summary = "a single copy of each event, forwarded to the first neighbor that has not carried it"
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {"again_s": (2.0, 60.0)}
 
     def __init__(self, node: NodeId, settings: CarrierSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng, SingleCopyRule())

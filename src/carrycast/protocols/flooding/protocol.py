@@ -1,7 +1,9 @@
 """Flooding: each node rebroadcasts an event once, when it first receives it. Its only state is the ids of recent
 events."""
 
+from collections.abc import Mapping
 from random import Random
+from typing import ClassVar
 
 from carrycast.core.model import Event, NodeId, Subscription, SubscriptionId
 from carrycast.core.parts import Flood, RelaySettings
@@ -23,6 +25,7 @@ class Flooding(Protocol):
     name = "flooding"
     summary = "every node rebroadcasts each event once"
     settings_type = FloodingSettings
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {"jitter_s": (0.01, 0.5)}
     messages = (FloodedEvent,)
 
     def __init__(self, node: NodeId, settings: FloodingSettings, port: Port, host: Host, rng: Random) -> None:

@@ -1,8 +1,9 @@
 """Gossip: a node rebroadcasts an event with probability p when it first receives it (GOSSIP1(p, k): Haas, Halpern and
 Li, INFOCOM 2002)."""
 
+from collections.abc import Mapping
 from random import Random
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -31,6 +32,7 @@ class Gossip(Protocol):
     name = "gossip"
     summary = "every node rebroadcasts each event once, with probability p"
     settings_type = GossipSettings
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {"p": (0.3, 0.5, 0.9), "jitter_s": (0.01, 0.5)}
     messages = (GossipedEvent,)
     retunable = frozenset({"p", "sure_hops"})
 

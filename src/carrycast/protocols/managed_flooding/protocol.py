@@ -5,9 +5,10 @@ first, and those that hear it cancel their own rebroadcasts.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from math import hypot
 from random import Random
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 from msgspec import Meta
 
@@ -75,6 +76,11 @@ class ManagedFlooding(Protocol):
     name = "managed_flooding"
     summary = "farther receivers rebroadcast first, and nodes that hear it cancel (Meshtastic)"
     settings_type = ManagedFloodingSettings
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "max_hops": (6, 8),
+        "slot_share": (0.03,),
+        "attempts": (1,),
+    }
     messages = (MeshPacket,)
 
     def __init__(self, node: NodeId, settings: ManagedFloodingSettings, port: Port, host: Host, rng: Random) -> None:

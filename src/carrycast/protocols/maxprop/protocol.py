@@ -6,8 +6,9 @@ implementation in the simulator ONE.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from random import Random
+from typing import ClassVar
 
 from carrycast.core.model import EventId, Failure, NodeId, Subscription, SubscriptionId
 from carrycast.core.parts import (
@@ -114,6 +115,11 @@ class MaxProp(ReplicatingCarrierProtocol):
     name = "maxprop"
     summary = "events most likely to be delivered go first, and are dropped last (MaxProp)"
     settings_type = MaxPropSettings
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "alpha": (0.3,),
+        "acks": (False,),
+        "exchange_s": (600.0,),
+    }
     messages = (*MESSAGES, RecordVersions, RecordRequest, NodeRecord, DeliveryAcks)
 
     def __init__(self, node: NodeId, settings: MaxPropSettings, port: Port, host: Host, rng: Random) -> None:

@@ -5,7 +5,9 @@ Every link begins as a part of the tree. A link over which a duplicate arrives l
 an event that does not arrive takes the link into the tree over which it heard of it (GRAFT).
 """
 
+from collections.abc import Mapping
 from random import Random
+from typing import ClassVar
 
 from carrycast.core.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
 from carrycast.core.parts import BufferedEvent, Flood, LeasedBuffer, LeaseTimer, Neighbors, RoundTripTime
@@ -28,6 +30,11 @@ class Plumtree(Protocol):
     name = "plumtree"
     summary = "events follow a broadcast tree, which announcements on other links repair"
     settings_type = PlumtreeSettings
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "graft_hops": (2.0, 20.0),
+        "lazy_hops": (5.0,),
+        "announce_all": (True,),
+    }
     messages = (Gossip, IHave, Graft, Prune)
 
     def __init__(self, node: NodeId, settings: PlumtreeSettings, port: Port, host: Host, rng: Random) -> None:

@@ -145,6 +145,11 @@ class Prophet(ReplicatingCarrierProtocol):
     name = "prophet"
     summary = "copies go to neighbors that are more likely to meet interested nodes"
     settings_type = ProphetSettings
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "threshold": (0.02,),
+        "forwarding": ("GRTRMax",),
+        "exchange_s": (600.0,),
+    }
     messages = (*MESSAGES, RoutingInformation, ProfileRequest, ProfileResponse)
     # The constants of PRoPHETv2 (Grasic et al., CHANTS 2011) as the ONE's `ProphetV2Router` has them; its equations are
     # those of the RFC.

@@ -33,6 +33,7 @@ class SemiProbabilistic(Protocol, KeepsEvents, LinkRules):
     name = "semi_probabilistic"
     summary = "events go to known subscribers within a few hops, else over random links; nodes may store and retry"
     settings_type = SemiProbabilisticSettings
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {"tau": (0.2, 0.6)}
     messages = (SubscriptionReport, ForwardedEvent)
     # [004 §5.1.3] The protocol as first published, and the purely probabilistic baseline.
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {"pure": {"store": False}, "probabilistic": {"phi": 0}}

@@ -4,6 +4,7 @@ Nodes exchange HELLOs, and each selects relays among its neighbors that together
 forwards an event only if it came from a neighbor that has selected it.
 """
 
+from collections.abc import Mapping
 from random import Random
 from typing import Annotated, ClassVar
 
@@ -62,6 +63,7 @@ class Smf(Protocol):
     name = "smf"
     summary = "flooding in which only multipoint relays forward (RFC 6621)"
     settings_type = SmfSettings
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {"hello_s": (1.0, 10.0), "jitter_s": (0.01, 0.5)}
     messages = (RelayedEvent, Hello)
 
     def __init__(self, node: NodeId, settings: SmfSettings, port: Port, host: Host, rng: Random) -> None:

@@ -65,6 +65,7 @@ class SprayAndWait(ReplicatingCarrierProtocol):
     name = "spray_and_wait"
     summary = "a fixed number of copies of each event, which then wait for interested nodes"
     settings_type = SprayAndWaitSettings
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {"copies": (2, 4, 16, 32)}
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {"source": {"spray": "source"}}
 
     def __init__(self, node: NodeId, settings: SprayAndWaitSettings, port: Port, host: Host, rng: Random) -> None:

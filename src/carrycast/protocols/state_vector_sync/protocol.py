@@ -5,7 +5,9 @@ In the specification a sync group is one multicast domain of Named Data Networki
 neighbors only, so a node whose vector has changed tells its own neighbors.
 """
 
+from collections.abc import Mapping
 from random import Random
+from typing import ClassVar
 
 from carrycast.core.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from carrycast.core.parts import REQUESTS, BufferedEvent, CarrierBuffer, Neighbors, SeenCache, capacity_of
@@ -52,6 +54,11 @@ class StateVectorSync(Protocol, AnswersRequests, KeepsEvents):
     name = "state_vector_sync"
     summary = "neighbors compare the latest number of each publisher, and fetch what is missing (SVS)"
     settings_type = StateVectorSyncSettings
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "sync_s": (120.0,),
+        "suppression_hops": (3.0, 30.0),
+        "broadcast_bytes": (0,),
+    }
     messages = (SyncInterest, DataInterest, SyncData, DataNack)
 
     def __init__(self, node: NodeId, settings: StateVectorSyncSettings, port: Port, host: Host, rng: Random) -> None:

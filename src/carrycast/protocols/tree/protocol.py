@@ -127,6 +127,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, RetrievalRoutes):
     name = "tree"
     summary = "brokers in a self-repairing tree forward subscriptions; stored events are retrieved along it"
     settings_type = TreeSettings
+    search_grid: ClassVar[Mapping[str, tuple[object, ...]]] = {"role": ("everybody",)}
     messages = (
         Subscribe,
         Unsubscribe,
