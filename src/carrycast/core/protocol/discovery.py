@@ -67,6 +67,17 @@ class DiscoveryUpcalls(ABC):
         """The cost of a link, as measured by the environment."""
 
 
+class _Neighbor:
+    """A neighbor over one interface."""
+
+    __slots__ = ("deadline", "incarnation", "link")
+
+    def __init__(self, link: Link, incarnation: int, deadline: float) -> None:
+        self.link = link
+        self.incarnation = incarnation
+        self.deadline = deadline
+
+
 class BeaconDiscovery(StateMachine):
     """Sends and receives beacons, and keeps the table of links."""
 
@@ -90,9 +101,7 @@ class BeaconDiscovery(StateMachine):
         self._settings = settings
         self._neighborhood = neighborhood
         self._interfaces = interfaces
-        self._links: dict[tuple[NodeId, Interface], Link] = {}
-        self._deadlines: dict[tuple[NodeId, Interface], float] = {}
-        self._incarnations: dict[tuple[NodeId, Interface], int] = {}
+        self._neighbors: dict[tuple[NodeId, Interface], _Neighbor] = {}
         self._watching = False
         self._due = math.inf
         """The time of this node's next beacon."""
@@ -123,24 +132,30 @@ class BeaconDiscovery(StateMachine):
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, Beacon)
-        link = (sender, via)
-        if self._incarnations.get(link, message.incarnation) != message.incarnation:
+        key = (sender, via)
+        known = self._neighbors.get(key)
+        if known is not None and known.incarnation != message.incarnation:
             # A restarted neighbor has lost its state, however short the outage: it is a new neighbor.
-            self._lose(link, Failure.RESTARTED)
-        known = link in self._deadlines
-        if not known and len(self._deadlines) >= MAX_NEIGHBORS:
+            self._lose(key, Failure.RESTARTED)
+            known = None
+        settings, believed_s = self._settings, message.period_s
+        if believed_s > settings.period_s and believed_s > settings.believed_s:
+            believed_s = self.limit_period_s(believed_s)
+        # The time-out uses the sender's period, so nodes with different settings interoperate.
+        deadline = now + believed_s * settings.missed
+        if known is not None:
+            known.deadline = deadline
+        elif len(self._neighbors) >= MAX_NEIGHBORS:
             self.port.note(Fact("drop", peer=sender, reason="beacon_too_many_neighbors"))
             return
-        # The time-out uses the sender's period, so nodes with different settings interoperate.
-        believed_s = self.limit_period_s(message.period_s)
-        self._deadlines[link] = now + believed_s * self._settings.missed
-        if not known:
+        else:
             if believed_s < message.period_s:
                 self.port.note(Fact("drop", peer=sender, reason="beacon_period_too_long", value=message.period_s))
-            self._incarnations[link] = message.incarnation
-            found = self._links[link] = Link(sender, via, self._neighborhood.cost_s(sender, via))
-            self._neighborhood.report_link_up(found)
-        self._watch(now)
+            link = Link(sender, via, self._neighborhood.cost_s(sender, via))
+            self._neighbors[key] = _Neighbor(link, message.incarnation, deadline)
+            self._neighborhood.report_link_up(link)
+        if not self._watching:
+            self._watch(now)
 
     def on_neighbor_failed(self, now: float, neighbor: NodeId, interface: Interface, cause: Failure) -> None:
         """The environment could not reach a neighbor, or observed its restart: no need to wait for the time-out."""
@@ -157,15 +172,15 @@ class BeaconDiscovery(StateMachine):
 
     def knows(self, neighbor: NodeId, interface: Interface) -> bool:
         """Whether there is a link with a neighbor over an interface."""
-        return (neighbor, interface) in self._links
+        return (neighbor, interface) in self._neighbors
 
     def _extend_deadlines(self, now: float) -> None:
         """Extend all deadlines after this node itself was suspended or starved of CPU: neighbors on the same machine
         were too, so the pause is not evidence that they failed."""
         late_s, self._due = now - self._due, now
         latest = now + self._settings.period_s * self._settings.missed
-        for link, deadline in self._deadlines.items():
-            self._deadlines[link] = max(deadline, min(deadline + late_s, latest))
+        for known in self._neighbors.values():
+            known.deadline = max(known.deadline, min(known.deadline + late_s, latest))
 
     def _send_beacon(self, now: float) -> None:
         settings = self._settings
@@ -181,16 +196,17 @@ class BeaconDiscovery(StateMachine):
     def _watch(self, now: float) -> None:
         # One timer, armed for the earliest deadline. Beacons mostly extend deadlines, so it fires early; a neighbor
         # that shortens its period is detected at worst one of its longer periods late.
-        if not self._watching and self._deadlines:
+        if not self._watching and self._neighbors:
             self._watching = True
-            self.port.set_timer("silence", max(0.0, min(self._deadlines.values()) - now))
+            earliest = min([known.deadline for known in self._neighbors.values()])
+            self.port.set_timer("silence", max(0.0, earliest - now))
 
     def _drop_expired(self, now: float) -> None:
-        for link in [link for link, deadline in self._deadlines.items() if deadline <= now]:
-            self._lose(link, Failure.SILENT)
+        for key in [key for key, known in self._neighbors.items() if known.deadline <= now]:
+            self._lose(key, Failure.SILENT)
         self._watch(now)
 
     def _lose(self, key: tuple[NodeId, Interface], cause: Failure) -> None:
-        if self._deadlines.pop(key, None) is not None:
-            del self._incarnations[key]
-            self._neighborhood.report_link_down(self._links.pop(key), cause)
+        known = self._neighbors.pop(key, None)
+        if known is not None:
+            self._neighborhood.report_link_down(known.link, cause)
