@@ -72,6 +72,7 @@ CLAIM_KEYS = {
     "calibration",
     "note",
     "asked",
+    "runs",
 }
 
 

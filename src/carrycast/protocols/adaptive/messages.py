@@ -1,5 +1,7 @@
 """The messages of adaptive nodes."""
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -17,7 +19,7 @@ Utility = Annotated[float, Meta(ge=0, le=1)]
 Steps = Annotated[int, Meta(ge=1, le=MAX_REACH)]
 
 
-class UtilityReport(Message, frozen=True, gc=False, tag=1):
+class UtilityReport(Message, frozen=True, gc=True, dict=True, tag=1):
     """[004 §2.2] The utilities of a node as a receiver, by interest, sent to all nodes within the horizon.
 
     [004 §2.2.1, eq. 1] `subscribed` are the filters for which its utility is 1. `utilities` has its utilities as a
@@ -46,6 +48,28 @@ class UtilityReport(Message, frozen=True, gc=False, tag=1):
         entries = len(self.neighborhood)
         if len(self.via) != entries or len(self.steps) not in (0, entries) or len(self.origins) not in (0, entries):
             raise ValueError("via, steps and origins have an entry for each of neighborhood")
+
+    # Computed once, although many neighbors may receive the same object.
+
+    @cached_property
+    def mentioned(self) -> frozenset[str]:
+        """All interests in the report."""
+        return frozenset((*self.subscribed, *self.utilities, *self.neighborhood))
+
+    @cached_property
+    def merged(self) -> Mapping[str, float]:
+        """The utilities by interest, with the neighborhood utilities."""
+        return {**self.utilities, **self.neighborhood} if self.neighborhood else self.utilities
+
+    @cached_property
+    def learned(self) -> Mapping[NodeId, list[str]]:
+        """The interests of the neighborhood utilities that were learned from a node or are its own, by node."""
+        found: dict[NodeId, list[str]] = {}
+        for interest, via, origin in zip(self.neighborhood, self.via, self.origins or self.via, strict=True):
+            found.setdefault(via, []).append(interest)
+            if origin != via:
+                found.setdefault(origin, []).append(interest)
+        return found
 
 
 class ForwardedEvent(EventMessage, frozen=True, gc=False, tag=2):

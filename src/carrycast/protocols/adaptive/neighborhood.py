@@ -1,6 +1,6 @@
 """Looking beyond the horizon: the neighborhood utilities that a node adds to its report [004 §4, eq. 7 and 8]."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple, TypeAlias
 
 from carrycast.core.model import NodeId
@@ -22,11 +22,13 @@ class ReceivedReport:
         self.message = message
         self.subscribed = message.subscribed
         # Split horizon: utilities that were learned from this node (if it is given), or are its own, are ignored.
-        self.ignored: list[str] = []
-        if node is not None and (node in message.via or node in message.origins):
-            learned = zip(message.neighborhood, message.via, message.origins or message.via, strict=True)
-            self.ignored = [interest for interest, via, origin in learned if node in (via, origin)]
-        self.table = visible_utilities(message.utilities, message.neighborhood, self.ignored, message.hops, horizon)
+        self.ignored: Sequence[str] = () if node is None else message.learned.get(node, ())
+        if message.hops != horizon:
+            self.table: Mapping[str, float] = message.utilities
+        elif self.ignored:
+            self.table = visible_utilities(message.utilities, message.neighborhood, self.ignored, message.hops, horizon)
+        else:
+            self.table = message.merged
 
 
 class NeighborhoodUtilities(NamedTuple):
@@ -60,8 +62,10 @@ class Neighborhood:
     def add_carrier(self, source: Source, report: UtilityReport, settled_interests: Set[str]) -> None:
         """Add the utilities of a node within the horizon as a carrier, except for settled interests."""
         utilities = self._utilities
+        best = utilities.get
         for interest, utility in report.utilities.items():
-            if interest not in settled_interests and utility > utilities.get(interest, 0.0):
+            # Most are below what other nodes have.
+            if utility > best(interest, 0.0) and interest not in settled_interests:
                 utilities[interest], self._steps[interest], self._sources[interest] = utility, 1, source
 
     def add_neighborhood(self, neighbor: NodeId, received: ReceivedReport, reach: int) -> None:

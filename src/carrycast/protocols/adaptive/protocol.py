@@ -256,13 +256,8 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
     def _learn_filters(self, message: UtilityReport) -> bool:
         """Parse the filters of a report. Returns False if one of them is invalid."""
         interests = self._interests
-        known = interests.known.keys()
         # Nearly always all filters are known.
-        if (
-            message.utilities.keys() <= known
-            and message.neighborhood.keys() <= known
-            and known >= set(message.subscribed)
-        ):
+        if interests.known.keys() >= message.mentioned:
             return True
         return interests.learn({**message.utilities, **message.neighborhood, **dict.fromkeys(message.subscribed)})
 
