@@ -12,6 +12,7 @@ import pytest
 from tests.cli.console import REPOSITORY
 from tests.cli.docs_pages import BLOCK, PAGES
 from tests.cli.nodes import running_node
+from tests.live.test_tutorial import free_ports
 
 NOT_RUN = {
     "docs/mqtt.md": "needs a node with a gateway; tests/gateway/test_tutorial.py runs its blocks",
@@ -21,6 +22,8 @@ NOT_RUN = {
 """Pages whose blocks another test runs."""
 NEEDS_NODE = "examples/live/run/"
 """A block with this address talks to a node that runs."""
+NEEDS_MQTT = "port=1883"
+"""A block with this port talks to a node that is an MQTT broker."""
 
 
 class Block(NamedTuple):
@@ -48,6 +51,10 @@ def blocks() -> Iterator[Block]:
 BLOCKS = list(blocks())
 
 
+def needs_node(block: Block) -> bool:
+    return NEEDS_NODE in block.code or NEEDS_MQTT in block.code
+
+
 def run_block(block: Block, folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
     done = subprocess.run(
@@ -71,7 +78,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "block",
-    [block for block in BLOCKS if block.page not in NOT_RUN and NEEDS_NODE not in block.code],
+    [block for block in BLOCKS if block.page not in NOT_RUN and not needs_node(block)],
     ids=lambda block: block.name,
 )
 def test_a_block_runs(block: Block, folder: Path) -> None:
@@ -87,6 +94,23 @@ def test_a_block_runs(block: Block, folder: Path) -> None:
 def test_a_block_that_talks_to_a_node_runs(block: Block, folder: Path) -> None:
     with running_node(REPOSITORY / "examples" / "live" / "car-1.toml"):
         run_block(block, folder)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    "block",
+    [block for block in BLOCKS if block.page not in NOT_RUN and NEEDS_MQTT in block.code],
+    ids=lambda block: block.name,
+)
+def test_a_block_that_speaks_mqtt_runs(block: Block, folder: Path, tmp_path: Path) -> None:
+    listen, group, mqtt = free_ports(3)
+    text = (REPOSITORY / "examples" / "live" / "mqtt.toml").read_text("utf-8")
+    for old, new in (("7403", listen), ("7400", group), ("1883", mqtt)):
+        assert old in text
+        text = text.replace(old, str(new))
+    (tmp_path / "mqtt.toml").write_text(text, "utf-8")
+    with running_node(tmp_path / "mqtt.toml"):
+        run_block(block._replace(code=block.code.replace("1883", str(mqtt))), folder)
 
 
 def test_what_is_not_run_is_still_on_its_page() -> None:
