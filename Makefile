@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # A time stamp. The environment is up to date if it is newer than pyproject.toml and requirements.lock.
 INSTALLED := $(VENV)/installed
+NATIVE := $(VENV)/native
 PIP := -m pip --disable-pip-version-check --no-input
 # Further arguments, as in `make test ARGS="-k filter"`.
 ARGS ?=
@@ -18,7 +19,7 @@ WORKERS ?= -n auto --maxprocesses 4 --dist worksteal
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
-setup: $(INSTALLED) ## Make the environment in .venv (immediate when it is up to date)
+setup: $(INSTALLED) $(NATIVE) ## Make the environment in .venv (immediate when it is up to date)
 
 $(INSTALLED): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit( \
@@ -26,6 +27,11 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@echo "Making the environment in $(VENV); the first time takes a minute or two."
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python $(PIP) install -qq --constraint requirements.lock --editable '.[all]'
+	@touch $@
+
+# A time stamp. Without a C++ compiler the simulator is pure Python.
+$(NATIVE): $(INSTALLED) $(wildcard src/carrycast/sim/engine/native/cpp/*) hatch_build.py
+	@$(BIN)/python hatch_build.py || true
 	@touch $@
 
 run: setup ## Show the main result of each paper in minutes, and write a report

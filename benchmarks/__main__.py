@@ -195,10 +195,17 @@ def _matching(quick: bool) -> list[dict[str, object]]:
     return rows
 
 
+def _engines(quick: bool) -> list[dict[str, object]]:
+    from benchmarks import engines
+
+    return engines.rows(quick)
+
+
 CASES: dict[str, Callable[[bool], list[dict[str, object]]]] = {
     "contacts": _w1,
     "epidemic": _w2,
     "flooding": _w3,
+    "engines": _engines,
     "csma": _csma,
     "holders": _holders,
     "carriers": _carriers,

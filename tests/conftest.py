@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+import hatch_build
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -17,6 +19,12 @@ _LIVE = Path(__file__).parent / "live"
 settings.register_profile("judged", derandomize=True, deadline=None)
 settings.register_profile("exploring", deadline=None)
 settings.load_profile("judged" if os.environ.get("CI") else "exploring")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Build the native core if its sources have changed, where there is a compiler. Workers find it built."""
+    if not hasattr(config, "workerinput") and not hatch_build.is_current():
+        hatch_build.build_in_place()
 
 
 @pytest.hookimpl(tryfirst=True)

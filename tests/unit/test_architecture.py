@@ -18,6 +18,9 @@ MAY_IMPORT = {
     "errors": "",
     "version": "",
     "exports": "",
+    # The native core is optional: which one there is, and the extension itself.
+    "native": "_native",
+    "_native": "",
     # Leaves of the core: extension points, settings files, random streams, utilization.
     "core.plugins": "",
     "core.file_formats": "",
@@ -45,7 +48,7 @@ MAY_IMPORT = {
     "sim.scenario": "core.model core.matching core.protocol sim.mobility sim.contacts sim.radio trace core.settings "
     "core.streams core.functions core.stacks core.utilization",
     "sim.engine": "core.model core.matching core.wire core.protocol sim.mobility sim.contacts sim.radio sim.scenario "
-    "core.streams core.functions core.stacks core.utilization trace",
+    "core.streams core.functions core.stacks core.utilization trace native _native",
     "sim.testing": "core.model core.matching core.wire core.protocol sim.mobility sim.contacts sim.radio sim.scenario "
     "sim.engine core.stacks trace core.plugins core.settings",
     # The live environment.

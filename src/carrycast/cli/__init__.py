@@ -72,6 +72,17 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}{hint} (see {self.prog} --help)\n")
 
 
+class _VersionAction(argparse.Action):
+    """Prints the version. The engine is found out only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from carrycast.native import has_native_core
+
+        core = "native" if has_native_core() else "pure Python"
+
+        parser.exit(0, f"carrycast {__version__} ({core})\n")
+
+
 def parser() -> _Parser:
     """Return the parser of all commands and their options."""
     top = _Parser(
@@ -80,7 +91,9 @@ def parser() -> _Parser:
         description="Content-based publish/subscribe for mobile networks: simulate it, compare protocols, run it.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=f"carrycast {__version__}")
+    top.add_argument(
+        "--version", action=_VersionAction, nargs=0, help="print the version, and whether the simulator is native"
+    )
     verbosity = top.add_mutually_exclusive_group()
     verbosity.add_argument("-v", "--verbose", action="store_true", help="log every step on standard error")
     verbosity.add_argument("-q", "--quiet", action="store_true", help="print neither progress nor warnings")

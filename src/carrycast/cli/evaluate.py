@@ -50,8 +50,8 @@ def add_commands(commands: Commands) -> None:
         commands,
         "verify",
         "Repeat some runs of a report and compare their fingerprints.",
-        "The fingerprints are equal if this version of carrycast measures what the report says. Exit status: 1 if a "
-        "fingerprint differs.",
+        "Each run is repeated with the simulator's other engine, if that covers it. The fingerprints are equal if this "
+        "version of carrycast measures what the report says. Exit status: 1 if a fingerprint differs.",
     )
     _add_directory(verify_runs)
     verify_runs.add_argument(
@@ -331,7 +331,16 @@ def _verify(arguments: argparse.Namespace) -> int:
         why = "another fingerprint" if one.error is None else one.error.strip().splitlines()[-1]
         _print_reasons([f"{one.experiment}: {one.point}, seed {one.seed}: {why}"])
     if arguments.json:
-        rows = [{"experiment": one.experiment, "point": one.point, "seed": one.seed, "same": one.same} for one in found]
+        rows = [
+            {
+                "experiment": one.experiment,
+                "point": one.point,
+                "seed": one.seed,
+                "engine": one.engine,
+                "same": one.same,
+            }
+            for one in found
+        ]
         print_json({"runs": rows, "same": len(found) - len(other)})
     else:
         print_line(f"{len(found) - len(other)} of {len(found)} runs came out the same, to the last byte")

@@ -38,6 +38,12 @@ def add_commands(commands: Commands) -> None:
     add_scenario(run)
     add_protocol(run)
     add_seed(run)
+    run.add_argument(
+        "--engine",
+        choices=["auto", "python", "native"],
+        default="auto",
+        help="the simulator's engine; both give the same results (default: auto, native where it covers the scenario)",
+    )
     run.add_argument("--trace", type=Path, metavar="DIR", help="record a trace in this new folder, as Parquet")
     run.add_argument(
         "--level", choices=["deliveries", "full"], default="full", help="how much the trace records (default: full)"
@@ -84,13 +90,13 @@ def _run(arguments: argparse.Namespace) -> int:
     warnings = find_warnings(scenario, arguments.seed, moving=True)
     print_warnings(warnings, arguments.quiet)
     with show_progress(scenario.duration_s, quiet=arguments.json or arguments.quiet) as progress:
-        outcome = run(scenario, arguments.seed, level, on_progress=progress)
+        outcome = run(scenario, arguments.seed, level, on_progress=progress, engine=arguments.engine)
         if arguments.trace is not None:
             _save_atomically(outcome.trace, Scene.of(scenario, arguments.seed), arguments.trace)
     if arguments.json:
         print_json({**outcome.summary(), "warnings": warnings})
         return 0
-    print_line(f"{outcome.scenario}, {outcome.protocol}, seed {outcome.seed}")
+    print_line(f"{outcome.scenario}, {outcome.protocol}, seed {outcome.seed}, {outcome.engine} engine")
     console().print(metric_table(outcome.metrics, metric_meanings()))
     for processor, failures in outcome.failures.items():
         times = "once" if failures.times == 1 else f"{failures.times} times"

@@ -45,7 +45,11 @@ if TYPE_CHECKING:
         code_of as code_of,
     )
     from carrycast.trace.folds.buffers import BufferFold as BufferFold
-    from carrycast.trace.folds.delivery import DeliveryFold as DeliveryFold, delivery_pairs as delivery_pairs
+    from carrycast.trace.folds.delivery import (
+        Audience as Audience,
+        DeliveryFold as DeliveryFold,
+        delivery_pairs as delivery_pairs,
+    )
     from carrycast.trace.folds.drops import DropFold as DropFold, drop_reason as drop_reason
     from carrycast.trace.folds.duplicates import DuplicateFold as DuplicateFold
     from carrycast.trace.folds.fold import (
@@ -66,7 +70,14 @@ if TYPE_CHECKING:
         installed_metrics as installed_metrics,
         usual_metrics as usual_metrics,
     )
-    from carrycast.trace.folds.traffic import TrafficFold as TrafficFold
+    from carrycast.trace.folds.traffic import (
+        BROADCAST_US as BROADCAST_US,
+        BYTE_US as BYTE_US,
+        OVERHEAD_BYTES as OVERHEAD_BYTES,
+        RATE_MBPS as RATE_MBPS,
+        UNICAST_US as UNICAST_US,
+        TrafficFold as TrafficFold,
+    )
     from carrycast.trace.one_metrics import ONE_METRICS as ONE_METRICS, one_metric as one_metric
     from carrycast.trace.rows import (
         Transfer as Transfer,
@@ -111,13 +122,13 @@ __getattr__, __dir__ = lazy_exports(
         "files": "TABLES check_part check_trace find_traces read_part read_rows read_trace trace_level",
         "folds.batch": "COLUMNS RunTables TEXTS TraceBatch code_of",
         "folds.buffers": "BufferFold",
-        "folds.delivery": "DeliveryFold delivery_pairs",
+        "folds.delivery": "Audience DeliveryFold delivery_pairs",
         "folds.drops": "DropFold drop_reason",
         "folds.duplicates": "DuplicateFold",
         "folds.fold": "Fold MergeableFold MetricInfo Metrics OrderedFold SumFold fold_facts quantile",
         "folds.partials": "EventPartials Partials",
         "folds.registry": "BUILT_IN METRICS installed_folds installed_metrics usual_metrics",
-        "folds.traffic": "TrafficFold",
+        "folds.traffic": "BROADCAST_US BYTE_US OVERHEAD_BYTES RATE_MBPS TrafficFold UNICAST_US",
         "one_metrics": "ONE_METRICS one_metric",
         "rows": "Transfer answer_row close_row delivery_row drop_row encode_event event_size_bytes fact_row "
         "lifecycle_row link_change_row link_row processor_error publication_row refusal_row "

@@ -177,7 +177,9 @@ def _source_files(unit: str) -> list[tuple[str, Path]]:
     if spec is None:
         return []
     if not spec.submodule_search_locations:
-        return [] if spec.origin is None else [("", Path(spec.origin))]
+        # The native core is no part of it: its results are those of the Python code.
+        is_source = spec.origin is not None and spec.origin.endswith(".py")
+        return [("", Path(str(spec.origin)))] if is_source else []
     if unit in _LAYERED:
         return [] if spec.origin is None else [("__init__.py", Path(spec.origin))]
     found: dict[str, Path] = {}

@@ -20,7 +20,7 @@ from carrycast.analysis.spark.output import atomic_file
 from carrycast.analysis.spark.records import (
     SCHEMA_VERSION,
     Record,
-    is_record_schema,
+    complete_records,
     json_text,
     json_value,
     record_ddl,
@@ -233,7 +233,7 @@ def _read_compacted(path: Path) -> "pa.Table | None":
         table = pq.read_table(path)
     except (OSError, pa.ArrowException):
         return None
-    return table if is_record_schema(table.schema) else None
+    return complete_records(table)
 
 
 def _keep_latest(rows: "pa.Table") -> "pa.Table":

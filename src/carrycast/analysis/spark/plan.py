@@ -161,6 +161,7 @@ def execute_run(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
         protocol=outcome.protocol,
         run=outcome.trace.run,
         fingerprint=outcome.fingerprint,
+        engine=outcome.engine,
         cpu_s=time.process_time() - began,
         **metric_columns(outcome.metrics, outcome.series),
     )

@@ -33,10 +33,12 @@ IDENTITY_COLUMNS = (
     ("run", "string"),
     ("key", "string"),
     ("fingerprint", "string"),
+    ("engine", "string"),
     ("cpu_s", "double"),
 )
 """`parameters` is a JSON object from axis to value, `run` the name of the run in its trace, and `key` a digest of
-everything on which the outcome depends, code included."""
+everything on which the outcome depends, code included. `engine` is the engine of the simulator; keys do not depend on
+it, because the engines give the same results."""
 
 
 def metric_bounds(metric: str, difference: bool = False) -> Bounds | None:
@@ -91,10 +93,20 @@ def record_schema() -> "pa.Schema":
     return pa.schema(columns, metadata={_VERSION_KEY: SCHEMA_VERSION.encode()})
 
 
-def is_record_schema(schema: "pa.Schema") -> bool:
-    """Whether a table has these columns in this version. A table that states no version has version 1."""
-    written = read_metadata(schema.metadata, _VERSION_KEY, b"1").decode()
-    return written == SCHEMA_VERSION and bool(schema.equals(record_schema()))
+def complete_records(table: "pa.Table") -> "pa.Table | None":
+    """A table that was read, with all columns; None if it has others or another version.
+
+    A table that states no version has version 1. Tables of carrycast 0.2 have no column `engine`, which is null then.
+    """
+    import pyarrow as pa
+
+    schema, whole = table.schema, record_schema()
+    if read_metadata(schema.metadata, _VERSION_KEY, b"1").decode() != SCHEMA_VERSION:
+        return None
+    place = whole.get_field_index("engine")
+    if schema.equals(whole.remove(place)):
+        table = table.add_column(place, whole.field(place), pa.nulls(len(table), pa.string()))
+    return table if table.schema.equals(whole) else None
 
 
 def record_ddl() -> str:

@@ -29,7 +29,7 @@ from carrycast.analysis.spark.process_pool import run_in_processes
 from carrycast.analysis.spark.progress_bar import progress
 from carrycast.analysis.spark.records import (
     Record,
-    is_record_schema,
+    complete_records,
     record_ddl,
     record_schema,
     record_table,
@@ -142,9 +142,10 @@ def read_runs_table(out: Path) -> "pa.Table":
         raise UserError(f"{path}: there is no such file; give a directory that sweep or reproduce wrote") from None
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path}: cannot be read: {describe_error(error)}") from None
-    if not is_record_schema(table.schema):
+    records = complete_records(table)
+    if records is None:
         raise UserError(f"{path}: does not have the columns of a sweep; run the sweep again")
-    return table
+    return records
 
 
 def _read_other_rows(experiments: Sequence[Experiment], out: Path, log: RunLog) -> "pa.Table":

@@ -1,12 +1,15 @@
 """Check whether the runs of a report can be reproduced: repeat a sample of them and compare fingerprints.
 
 A fingerprint covers every transmission, delivery and drop of a run. If the sample agrees, the tables of an earlier
-version need not be computed again. The runs execute one after the other in this process, without Spark.
+version need not be computed again. The runs execute one after the other in this process, without Spark, each with the
+other engine of the simulator where that covers it.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +17,7 @@ from carrycast.analysis.spark.plan import PlannedRun, execute_run, plan_runs
 from carrycast.analysis.spark.reproduction import read_stored_experiments
 from carrycast.analysis.spark.sweep import read_runs
 from carrycast.errors import UserError
-from carrycast.sim.engine import VERSION, run as simulate_run, version_of
+from carrycast.sim.engine import AUTO, NATIVE, PYTHON, VERSION, run as simulate_run, version_of
 from carrycast.trace import Level
 
 
@@ -27,6 +30,8 @@ class VerifiedRun(msgspec.Struct, frozen=True):
     before: str
     now: str | None
     error: str | None = None
+    engine: str | None = None
+    """The engine of the new run."""
 
     @property
     def same(self) -> bool:
@@ -34,14 +39,22 @@ class VerifiedRun(msgspec.Struct, frozen=True):
         return self.now == self.before
 
 
-def sample_runs(out: Path, number: int, seed: int) -> list[tuple[PlannedRun, str]]:
-    """Draw `number` successful runs of a report at random, with their stored fingerprints; all if there are fewer."""
+class StoredRun(NamedTuple):
+    """A run of a report: its fingerprint, and the engine that computed it."""
+
+    planned: PlannedRun
+    fingerprint: str
+    engine: str
+
+
+def sample_runs(out: Path, number: int, seed: int) -> list[StoredRun]:
+    """Draw `number` successful runs of a report at random; all if there are fewer."""
     before = {
-        (row["experiment"], row["point"], row["seed"]): str(row["fingerprint"])
+        (row["experiment"], row["point"], row["seed"]): (str(row["fingerprint"]), str(row["engine"] or PYTHON))
         for row in read_runs(out)
         if row["error"] is None
     }
-    old = sorted({version_of(text) for text in before.values()} - {VERSION})
+    old = sorted({version_of(text) for text, _ in before.values()} - {VERSION})
     if old:
         raise UserError(
             f"{out}: its fingerprints have version {old[0]}, and this carrycast computes version {VERSION}: "
@@ -54,12 +67,17 @@ def sample_runs(out: Path, number: int, seed: int) -> list[tuple[PlannedRun, str
     chosen = Random(seed).sample(known, min(number, len(known)))
     # Runs with the same movement follow each other, so that the movement is computed once.
     chosen.sort(key=lambda run: (run.movement, run.seed, run.point))
-    return [(run, before[run.experiment, run.point, run.seed]) for run in chosen]
+    return [StoredRun(run, *before[run.experiment, run.point, run.seed]) for run in chosen]
 
 
-def verify_runs(out: Path, runs: list[tuple[PlannedRun, str]]) -> Iterator[VerifiedRun]:
-    """Repeat the runs one by one, without writing anything."""
-    for planned, before in runs:
-        record = execute_run(msgspec.structs.replace(planned, trace=Level.METRICS), out, simulate_run)
-        now, error = (None if record.get(key) is None else str(record[key]) for key in ("fingerprint", "error"))
-        yield VerifiedRun(planned.experiment, planned.point, planned.seed, before, now, error)
+def verify_runs(out: Path, runs: list[StoredRun]) -> Iterator[VerifiedRun]:
+    """Repeat the runs one by one, without writing anything, each with the other engine if that covers it."""
+    for planned, before, engine in runs:
+        other = PYTHON if engine == NATIVE else AUTO
+        record = execute_run(
+            msgspec.structs.replace(planned, trace=Level.METRICS), out, partial(simulate_run, engine=other)
+        )
+        now, error, used = (
+            None if record.get(key) is None else str(record[key]) for key in ("fingerprint", "error", "engine")
+        )
+        yield VerifiedRun(planned.experiment, planned.point, planned.seed, before, now, error, used)

@@ -8,9 +8,9 @@ only exception is `receiver`.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from carrycast.core.model import (
     Advertisement,
@@ -65,6 +65,17 @@ class StackPlan:
             self.codecs[Layer.ROUTING] = Codec(Layer.ROUTING, router.name, router.messages)
         if beacons is not None:
             self.codecs[Layer.DISCOVERY] = Codec(Layer.DISCOVERY, BeaconDiscovery.name, BeaconDiscovery.messages)
+
+
+class StackParts(NamedTuple):
+    """The inside of a stack, for an environment that calls the handlers without the stack, which is faster.
+
+    After each handler it calls `run_queued` if there are queued calls.
+    """
+
+    machines: Mapping[Layer, StateMachine]
+    queued: Sized
+    run_queued: Callable[[float], None]
 
 
 Receiver: TypeAlias = Callable[[float, NodeId, Message, Interface], None]
@@ -164,6 +175,11 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
                 run_queued(now)
 
         return receive
+
+    def parts(self) -> StackParts:
+        """The machines and the queue of calls between them. Not for an environment that overrides `run_handler`."""
+        assert type(self).run_handler is Stack.run_handler
+        return StackParts(dict(self._machines), self._queued, self._run_queued)
 
     def _input(self, now: float, layer: Layer, handler: Callable[..., None], *arguments: object) -> bool:
         """Run a handler, then the calls it made to other layers; False if the handler failed."""

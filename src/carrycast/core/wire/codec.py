@@ -86,22 +86,24 @@ class Codec:
         self.layer = layer
         self.name = name
         self.messages = tuple(messages)
-        self._header = _HEADER.pack(MAGIC, VERSION, layer, name_hash(name))
-        self._encode = msgspec.msgpack.Encoder().encode
+        self.header = _HEADER.pack(MAGIC, VERSION, layer, name_hash(name))
+        """The bytes before each message."""
+        self.encode_body: Callable[[Message], bytes] = msgspec.msgpack.Encoder().encode
+        """Encodes a message without the header."""
         union = Union[tuple(messages)] if messages else None  # noqa: UP007 - built at run time
         self._decode = msgspec.msgpack.Decoder(union).decode
 
     def encode(self, message: Message) -> bytes:
         """The whole frame."""
-        return self._header + self._encode(message)
+        return self.header + self.encode_body(message)
 
     def size(self, message: Message) -> int:
         """The exact length of the frame."""
-        return HEADER_BYTES + len(self._encode(message))
+        return HEADER_BYTES + len(self.encode_body(message))
 
     def decode(self, frame: bytes) -> Message:
         """Decode a frame. For any bytes, the only exception is DecodeError."""
-        if not (frame.startswith(self._header) and HEADER_BYTES < len(frame) <= MAX_FRAME_BYTES):
+        if not (frame.startswith(self.header) and HEADER_BYTES < len(frame) <= MAX_FRAME_BYTES):
             self._refuse(frame)
         try:
             message: Message = self._decode(memoryview(frame)[HEADER_BYTES:])

@@ -2,6 +2,7 @@
 
 from carrycast.sim.engine.context import DerivedEventsError
 from carrycast.sim.engine.debugging import debug_run
+from carrycast.sim.engine.engines import AUTO, ENGINES, NATIVE, PYTHON, select_engine
 from carrycast.sim.engine.failure import describe_error
 from carrycast.sim.engine.fault_schedule import (
     FaultSchedule,
@@ -22,7 +23,9 @@ from carrycast.sim.engine.observers.requested import RequestedMetrics
 from carrycast.sim.engine.simulation import RunResult, Simulation, check_run, run
 
 __all__ = [
+    "AUTO",
     "DerivedEventsError",
+    "ENGINES",
     "FaultSchedule",
     "FaultyLinks",
     "FaultyNetwork",
@@ -30,6 +33,8 @@ __all__ = [
     "LinkFaultSchedule",
     "MemoryStore",
     "MissedEvent",
+    "NATIVE",
+    "PYTHON",
     "RADIO",
     "RequestedMetrics",
     "RunResult",
@@ -45,5 +50,6 @@ __all__ = [
     "linked_pairs",
     "microseconds",
     "run",
+    "select_engine",
     "version_of",
 ]

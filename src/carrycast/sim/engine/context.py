@@ -12,7 +12,7 @@ from carrycast.sim.engine.kernel import Kernel
 from carrycast.sim.engine.observers.recorder import Recorder
 from carrycast.sim.engine.resources import Batteries, Memories
 from carrycast.sim.mobility import Trajectories
-from carrycast.sim.scenario import FaultPlan, PlacedApplication, Scenario, compute_movement
+from carrycast.sim.scenario import FaultPlan, PlacedApplication, Scenario, Workload, compute_movement
 
 
 class DerivedEventsError(WorkError):
@@ -35,6 +35,7 @@ class RunContext:
     installed: list[dict[ProcessorId, InstalledFunction]]
     """The processors of each node."""
     batteries: Batteries | None
+    workload: Workload
     sequences: dict[NodeId, int] = field(default_factory=dict)
     """The number of each node's last event."""
     applications: dict[NodeId, list[PlacedApplication]] = field(default_factory=dict)

@@ -29,9 +29,10 @@ class Interfaces:
         self._kernel = context.kernel
         self._air = air
         self._encoders = {layer: codec.encode for layer, codec in context.stack.codecs.items()}
-        self._by_cost = [
-            sorted((media[name] for name in names), key=lambda medium: self.cost_s[medium.interface]) for names in own
-        ]
+        self._by_cost = {
+            names: sorted((media[name] for name in names), key=lambda medium: self.cost_s[medium.interface])
+            for names in set(own)
+        }
 
     def transmit(
         self,
@@ -81,7 +82,7 @@ class Interfaces:
             return (self._media[named],) if named in own else ()
         if target is None or not own:
             return [self._media[name] for name in own]
-        linked = (medium for medium in self._by_cost[sender] if medium.topology.is_linked(sender, target))
+        linked = (medium for medium in self._by_cost[own] if medium.topology.is_linked(sender, target))
         return (next(linked, self._media[own[0]]),)
 
     def _refuse(self, frame: object) -> None:

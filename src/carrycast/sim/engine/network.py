@@ -16,7 +16,7 @@ from carrycast.sim.engine.global_view import NetworkView
 from carrycast.sim.engine.interfaces import RADIO, Interfaces
 from carrycast.sim.engine.kernel import US_PER_S, Kernel, microseconds
 from carrycast.sim.engine.node import SimNode
-from carrycast.sim.radio import DiskMedium, Frame, Medium, MediumUpcalls, RadioContext, Reach
+from carrycast.sim.radio import DiskMedium, DiskRadio, Frame, Medium, MediumUpcalls, RadioContext, Reach
 from carrycast.sim.scenario import LinkSlow, OracleDiscovery, ServiceSettings
 
 FrameHandler = Callable[[Frame, NodeId], None]
@@ -90,30 +90,29 @@ class Network(MediumUpcalls):
         self._media: dict[Interface, Medium] = {} if scenario.has_no_radio else {RADIO: self.medium}
         self._wires = scenario.wires
         for wire in scenario.wires:
-            self._media[wire.interface] = DiskMedium(
-                wire.radio(), wire.interface, scenario.nodes, self._kernel, self, stream(seed, f"wire {wire.interface}")
-            )
+            rng = stream(seed, f"wire {wire.interface}")
+            self._media[wire.interface] = self._make_disk(wire.radio(), wire.interface, scenario.nodes, rng)
         joined = {
             wire.interface: {node for pair in wire.pairs(scenario.nodes) for node in pair} for wire in self._wires
         }
-        own = [
-            tuple(name for name in self._media if name not in joined or node in joined[name])
-            for node in range(scenario.nodes)
-        ]
-        interfaces = Interfaces(self._media, own, context, self)
+        own = [tuple(self._media)] * scenario.nodes
+        if joined:
+            own = [
+                tuple(name for name in self._media if name not in joined or node in joined[name])
+                for node in range(scenario.nodes)
+            ]
+        interfaces = self._make_interfaces(own, context)
         self._cost_s = interfaces.cost_s
-        self._recorder.airtimes_us = {
-            interface: medium.airtime_us for interface, medium in self._media.items() if medium.takes_time
-        }
+        self._measure_airtimes()
         self.view = NetworkView(list(self._media.values()), context)
-        self.nodes = [SimNode(node, context, interfaces, self.view) for node in range(scenario.nodes)]
+        self.nodes = self._make_nodes(context, interfaces)
         self._receivers: list[list[Receiver]] = [[] for _ in Layer]
         """The handlers of all nodes by layer, if messages may go directly to them."""
-        changes = context.plan.changes(scenario.duration_s)
-        self._change_us = [microseconds(time_s) for time_s in changes.time_s.tolist()]
-        self._change_up = changes.up.tolist()
-        self._change_a = changes.a.tolist()
-        self._change_b = changes.b.tolist()
+        self._changes = context.plan.changes(scenario.duration_s)
+        self._change_us: list[int] = []
+        self._change_up: list[bool] = []
+        self._change_a: list[int] = []
+        self._change_b: list[int] = []
         self._next_change = 0
         self._restarted_us: dict[NodeId, int] = {}
         self._absent: set[NodeId] = set()
@@ -125,6 +124,20 @@ class Network(MediumUpcalls):
         there = partial(linked_pairs, [medium.topology for medium in self._media.values()], scenario.nodes)
         self._fault_schedule = FaultSchedule(faults, self._kernel, self)
         self._fault_schedule.draw_cuts(seed, there, scenario.duration_s)
+
+    def _measure_airtimes(self) -> None:
+        self._recorder.airtimes_us = {
+            interface: medium.airtime_us for interface, medium in self._media.items() if medium.takes_time
+        }
+
+    def _make_disk(self, settings: DiskRadio, interface: Interface, nodes: int, rng: Random) -> Medium:
+        return DiskMedium(settings, interface, nodes, self._kernel, self, rng)
+
+    def _make_interfaces(self, own: list[tuple[Interface, ...]], context: RunContext) -> Interfaces:
+        return Interfaces(self._media, own, context, self)
+
+    def _make_nodes(self, context: RunContext, interfaces: Interfaces) -> Sequence[SimNode]:
+        return [SimNode(node, context, interfaces, self.view) for node in range(context.scenario.nodes)]
 
     def _make_medium(self, context: RunContext) -> Medium:
         scenario, kernel, trajectories = context.scenario, self._kernel, context.trajectories
@@ -139,7 +152,7 @@ class Network(MediumUpcalls):
             scenario.duration_s,
             kernel,
             self,
-            stream(context.seed, "radio"),
+            self._radio_stream(context),
             None if trajectories is None else places,
             context.contacts_within,
             None if trajectories is None else trajectories.positions,
@@ -148,20 +161,38 @@ class Network(MediumUpcalls):
         )
         return scenario.radio_model().medium(radio)
 
+    def _radio_stream(self, context: RunContext) -> Random:
+        return stream(context.seed, "radio")
+
     def start(self) -> None:
         """Start every node and schedule link changes and faults."""
-        for node in self.nodes:
-            node.start()
-        for layer in self._codecs if self._plain else ():
-            receivers = [node.stack.receiver(layer) for node in self.nodes]
-            straight = [receiver for receiver in receivers if receiver is not None]
-            if len(straight) == len(self.nodes):
-                self._receivers[layer] = straight
+        self._start_nodes()
+        if self._plain:
+            self._find_receivers()
         self._fault_schedule.start()
         for wire in self._wires:
             for a, b in wire.pairs(len(self.nodes)):
                 self._media[wire.interface].topology.set_contact(a, b, up=True)
                 self._report_link(a, b, wire.interface)
+        self._schedule_changes()
+
+    def _start_nodes(self) -> None:
+        for node in self.nodes:
+            node.start()
+
+    def _find_receivers(self) -> None:
+        for layer in self._codecs:
+            receivers = [node.stack.receiver(layer) for node in self.nodes]
+            straight = [receiver for receiver in receivers if receiver is not None]
+            if len(straight) == len(self.nodes):
+                self._receivers[layer] = straight
+
+    def _schedule_changes(self) -> None:
+        changes = self._changes
+        self._change_us = [microseconds(time_s) for time_s in changes.time_s.tolist()]
+        self._change_up = changes.up.tolist()
+        self._change_a = changes.a.tolist()
+        self._change_b = changes.b.tolist()
         if self._change_us:
             self._kernel.at(self._change_us[0], self._change_links, None)
 

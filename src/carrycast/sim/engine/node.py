@@ -149,7 +149,7 @@ class SimNode:
         self.stack = Stack(
             self._context.stack,
             self.id,
-            lambda layer: SimPort(self, layer, self._interfaces),
+            self._make_port,
             lambda layer: self._make_host(layer, boot),
             lambda layer: stream(self._context.seed, layer_stream(layer), self.id),
             self._interfaces.own[self.id],
@@ -173,6 +173,9 @@ class SimNode:
             self.applications = SimApplications(self, self._context, lambda name: self._make_host(name, boot), boot)
             self.applications.hosted.start()
 
+    def _make_port(self, layer: Layer) -> Port:
+        return SimPort(self, layer, self._interfaces)
+
     def _make_host(self, owner: Layer | str, boot: int) -> SimHost:
         """Create the host of a layer or of a named application."""
         store = self._stores.setdefault(owner, MemoryStore())
@@ -192,13 +195,16 @@ class SimNode:
         if self.applications is not None:
             self.applications.crash()
             self.applications = None
+        self._forget_timers_and_links()
+        self.computer.crash()
+        self.recorder.on_node(self.id, Kind.CRASH)
+
+    def _forget_timers_and_links(self) -> None:
         for timers in self._timers:
             for timer in timers.values():
                 self._kernel.cancel(timer)
             timers.clear()
         self.links.clear()
-        self.computer.crash()
-        self.recorder.on_node(self.id, Kind.CRASH)
 
     def armed_timers(self) -> list[tuple[Layer, TimerKey]]:
         """The timers that have not fired."""
@@ -285,14 +291,19 @@ class SimNode:
 
     def report_cost(self, link: Link) -> None:
         """The cost of a link has changed. Ignored if the node does not know the link."""
-        key = (link.neighbor, link.interface)
         discovery = self.stack.discovery
-        if key in self.links:
-            self.links[key] = link
-        elif discovery is None or not discovery.knows(*key):
+        if not self._replace_link(link) and (discovery is None or not discovery.knows(link.neighbor, link.interface)):
             return
         self.recorder.on_link_changed(self.id, link)
         self.stack.on_link_changed(self.now(), link)
+
+    def _replace_link(self, link: Link) -> bool:
+        """Replace a link that was reported; False if there is none."""
+        key = (link.neighbor, link.interface)
+        if key in self.links:
+            self.links[key] = link
+            return True
+        return False
 
     # Timers.
 

@@ -16,6 +16,7 @@ from carrycast.errors import UserError, WorkError
 from carrycast.sim.contacts import ContactPlan
 from carrycast.sim.engine.computer import ProcessorFailures
 from carrycast.sim.engine.context import RunContext
+from carrycast.sim.engine.engines import EngineParts, make_parts, select_engine
 from carrycast.sim.engine.failure import RunError, describe_run_error
 from carrycast.sim.engine.kernel import Kernel, microseconds
 from carrycast.sim.engine.network import Network
@@ -65,6 +66,8 @@ class RunResult:
     """The processors that failed."""
     series: Series = field(default_factory=dict)
     """Samples over time, of the probes that the scenario asks for."""
+    engine: str = "python"
+    """The engine of the run: `python` or `native`."""
 
     def summary(self) -> dict[str, object]:
         """The run as `carrycast run --json` prints it."""
@@ -73,6 +76,7 @@ class RunResult:
             "scenario": self.scenario,
             "protocol": self.protocol,
             "seed": self.seed,
+            "engine": self.engine,
             "fingerprint": self.fingerprint,
             "metrics": self.metrics,
             "settings": self.settings,
@@ -95,9 +99,11 @@ class Simulation:
         trace_directory: Path | None = None,
         recode: bool = False,
         plan: ContactPlan | None = None,
+        engine: str = "python",
     ) -> None:
         self.scenario = scenario
         self.seed = seed
+        self.engine = select_engine(engine, scenario)
         trajectories = None
         if plan is None or scenario.mobility is not None:
             moved, trajectories = compute_movement(scenario, seed)
@@ -105,11 +111,12 @@ class Simulation:
         stack = scenario.make_stack_plan()
         self.name = f"{scenario.name}/{stack.protocol.name}/{seed}"
         LOG.info("%s: %d nodes for %g s", self.name, scenario.nodes, scenario.duration_s)
-        self.kernel = Kernel()
+        parts = make_parts(self.engine, scenario, stack)
+        self.kernel = parts.kernel
         self.trace = Trace(self.name, scenario.trace if trace is None else trace, trace_directory)
         roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
         faults = draw_faults(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
-        self.recorder = _make_recorder(scenario, self.kernel, self.trace, faults.worst_drift, roles)
+        self.recorder = _make_recorder(scenario, parts, self.trace, faults.worst_drift, roles)
         batteries = None
         if scenario.energy is not None:
             batteries = Batteries(scenario.energy, scenario.nodes, stream(seed, "energy"))
@@ -133,11 +140,13 @@ class Simulation:
             faults=faults,
             installed=_install_processors(scenario, roles, seed),
             batteries=batteries,
+            workload=self._workload,
             applications=place_applications(scenario.applications, roles, scenario.nodes, seed, scenario.name),
             sequences={publish.event.id.source: publish.event.id.sequence for publish in self._workload.publishes},
         )
         self._commands = draw_commands(scenario.resolve_files().command, roles, scenario.nodes, seed, scenario.name)
-        self.network = Network(self._context, recode)
+        self.network = parts.network(self._context, recode)
+        self._close = parts.close
         self._probes = Probes(scenario.measure.more, self._context, self.network)
 
     def next_sequence(self, node: NodeId) -> int:
@@ -189,7 +198,12 @@ class Simulation:
             self.trace,
             self._sum_failures(),
             self._probes.series,
+            self.engine,
         )
+
+    def close(self) -> None:
+        """Release what the run holds. The native engine needs this after every run."""
+        self._close()
 
     def _hint(self, error: ViolationError) -> str:
         """For a repeated delivery, name the settings that may be too low: the node may have forgotten the event."""
@@ -233,14 +247,17 @@ def run(
     trace_directory: Path | None = None,
     recode: bool = False,
     on_progress: Callable[[float], None] | None = None,
+    engine: str = "auto",
 ) -> RunResult:
     """Simulate a scenario.
+
+    `engine` is `python`, `native`, or `auto`: native if it covers the whole run. The results are equal.
 
     With `recode` every received message is encoded and decoded again, which is slower and must not change the result.
     `on_progress` is called from time to time with the simulated time.
     """
     check_seed(seed)
-    simulation = Simulation(scenario, seed, trace, trace_directory, recode)
+    simulation = Simulation(scenario, seed, trace, trace_directory, recode, engine=engine)
     # Reference counting frees all garbage of a run; the cyclic collector would only traverse the long-lived state.
     collecting = gc.isenabled()
     gc.disable()
@@ -253,6 +270,7 @@ def run(
         simulation.advance(scenario.duration_s)
         return simulation.finish()
     finally:
+        simulation.close()
         if collecting:
             gc.enable()
 
@@ -269,10 +287,10 @@ def _measured_window(scenario: Scenario) -> Window:
 
 
 def _make_recorder(
-    scenario: Scenario, kernel: Kernel, trace: Trace, worst_drift: float, roles: dict[str, list[NodeId]]
+    scenario: Scenario, parts: EngineParts, trace: Trace, worst_drift: float, roles: dict[str, list[NodeId]]
 ) -> Recorder:
     window = _measured_window(scenario)
-    recorder = Recorder(kernel, trace, scenario.nodes, window, scenario.duration_s, worst_drift)
+    recorder = parts.recorder(parts.kernel, trace, scenario.nodes, window, scenario.duration_s, worst_drift)
     if any(entry.counts != "probe" for entry in scenario.measure.more):
         recorder.requested = RequestedMetrics(scenario.measure.more, scenario.nodes, *window, roles)
     return recorder

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 _ELIGIBLE, _REACHED = 1, 2
 
 
-class _Audience:
+class Audience:
     """The eligible nodes of one event, and those that have received it, as a mark for each node."""
 
     __slots__ = ("marks", "published_s", "through")
 
-    def __init__(self, published_s: float, nodes: int | None) -> None:
+    def __init__(self, published_s: float, nodes: int | None, through: dict[SubscriptionId, bool]) -> None:
         self.published_s = published_s
         self.marks: bytearray | Marks = make_marks(nodes)
-        self.through: dict[SubscriptionId, bool] = {}
+        self.through = through
         """The subscriptions eligible through their processors, and whether they have received the event."""
 
 
@@ -69,9 +69,9 @@ class DeliveryFold(MergeableFold, EventPartials):
         self._nodes = nodes
         self._index: FilterIndex[SubscriptionId] = FilterIndex()
         self._subscriptions: dict[SubscriptionId, Subscription] = {}
-        self._audiences: dict[EventId, _Audience] = {}
+        self._audiences: dict[EventId, Audience] = {}
         """The audiences of counted events."""
-        self._inputs: dict[EventId, list[_Audience]] = {}
+        self._inputs: dict[EventId, list[Audience]] = {}
         """The output of a processor -> the audiences of its input events."""
         self._published = 0
         self._eligible = 0
@@ -105,8 +105,8 @@ class DeliveryFold(MergeableFold, EventPartials):
             self._inputs[event.id] = [one for one in inputs if one is not None and one.through]
         if not counted:
             return
-        audience = self._audiences[event.id] = _Audience(now_s, self._nodes)
         eligible: set[NodeId] = set()
+        through: dict[SubscriptionId, bool] = {}
         for id in self._index.match(event.attributes):
             subscription = self._subscriptions[id]
             if id.subscriber == event.id.source or not admits(event, subscription):
@@ -114,11 +114,17 @@ class DeliveryFold(MergeableFold, EventPartials):
             if subscription.processor is None:
                 eligible.add(id.subscriber)
             elif processor != subscription.processor:
-                audience.through[id] = False
+                through[id] = False
+        self._add_audience(now_s, event.id, eligible, through)
+        self._published += 1
+        self._eligible += len(eligible) + len(through)
+
+    def _add_audience(
+        self, now_s: float, event: EventId, eligible: set[NodeId], through: dict[SubscriptionId, bool]
+    ) -> None:
+        audience = self._audiences[event] = Audience(now_s, self._nodes, through)
         for node in eligible:
             audience.marks[node] = _ELIGIBLE
-        self._published += 1
-        self._eligible += len(eligible) + len(audience.through)
 
     def on_deliver(self, now_s: float, id: SubscriptionId, event: EventId, hops: int) -> None:
         """An event is delivered to an application. The first delivery counts for each eligible node, and for each
@@ -142,6 +148,11 @@ class DeliveryFold(MergeableFold, EventPartials):
                 audience.through[id] = True
                 self._delays_s.append(round(now_s - audience.published_s, 6))
                 self._hops += hops
+
+    def add_deliveries(self, delays_s: Sequence[float], hops: int) -> None:
+        """Add first deliveries with their delays and their sum of hops."""
+        self._delays_s.extend(delays_s)
+        self._hops += hops
 
     def forget(self, event: EventId) -> None:
         """Forget an event that can no longer be delivered."""

@@ -4,6 +4,7 @@
 retention contract (docs/guarantees.md).
 """
 
+import enum
 from array import array
 
 from carrycast.core.matching import serves
@@ -23,6 +24,40 @@ MAX_COPIES = 255
 
 class ViolationError(WorkError):
     """A protocol violated an invariant."""
+
+
+class Violation(enum.IntEnum):
+    """The violations of invariants about deliveries and copies."""
+
+    UNKNOWN = 0
+    ALTERED = 1
+    PAST_LEASE = 2
+    NO_SUBSCRIPTION = 3
+    DOES_NOT_FIT = 4
+    SECOND_TIME = 5
+    STORED_PAST_LEASE = 6
+    TOO_MANY_COPIES = 7
+    NOT_STORED = 8
+
+    def error(
+        self, now_s: float, node: NodeId, event: EventId, subscription: SubscriptionId | None = None
+    ) -> ViolationError:
+        """The error that ends the run."""
+        text = _TEXTS[self].format(event=event, subscription=subscription)
+        return ViolationError(f"at {now_s} s node {node} {text}")
+
+
+_TEXTS = {
+    Violation.UNKNOWN: "delivered event {event}, which is unknown or long over",
+    Violation.ALTERED: "delivered event {event} with altered content",
+    Violation.PAST_LEASE: "delivered event {event}, past its lease",
+    Violation.NO_SUBSCRIPTION: "delivered to subscription {subscription}, which does not stand there",
+    Violation.DOES_NOT_FIT: "delivered event {event} to {subscription}, which it does not fit",
+    Violation.SECOND_TIME: "delivered event {event} to {subscription} a second time",
+    Violation.STORED_PAST_LEASE: "still stored event {event}, past its lease",
+    Violation.TOO_MANY_COPIES: f"stored event {{event}} {MAX_COPIES} times and let none of them go",
+    Violation.NOT_STORED: "evicted event {event}, which it did not store",
+}
 
 
 class Checkers:
@@ -55,9 +90,12 @@ class Checkers:
         if event.id in self._events:
             raise ViolationError(f"event {event.id} was made twice")
         self._events[event.id] = (event, now_s)
-        self._given[event.id] = array("H", bytes(2 * len(self._numbers)))
+        self._given[event.id] = self._make_given()
         if derivation is not None:
             self._derived.on_derived(event.id, derivation)
+
+    def _make_given(self) -> "array[int]":
+        return array("H", bytes(2 * len(self._numbers)))
 
     def on_subscribe(self, subscription: Subscription) -> None:
         """A subscription begins; events may be delivered to it."""
@@ -78,11 +116,11 @@ class Checkers:
         """An event given to an application was published, is unaltered, and has not expired."""
         known = self._events.get(event.id)
         if known is None:
-            raise ViolationError(f"at {now_s} s node {node} delivered event {event.id}, which is unknown or long over")
+            raise Violation.UNKNOWN.error(now_s, node, event.id)
         if known[0] is not event and known[0] != event:
-            raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} with altered content")
+            raise Violation.ALTERED.error(now_s, node, event.id)
         if now_s > self.expiry_s(known[1], event.lease_s):
-            raise ViolationError(f"at {now_s} s node {node} delivered event {event.id}, past its lease")
+            raise Violation.PAST_LEASE.error(now_s, node, event.id)
 
     def was_stored(self, id: EventId) -> bool:
         """Whether any node has stored an event."""
@@ -93,19 +131,19 @@ class Checkers:
         self.check_event(now_s, node, event)
         subscription = self._subscriptions.get(id)
         if subscription is None or id.subscriber != node:
-            raise ViolationError(f"at {now_s} s node {node} delivered to subscription {id}, which does not stand there")
+            raise Violation.NO_SUBSCRIPTION.error(now_s, node, event.id, id)
         if subscription.processor is not None:
             flaw = self._derived.find_flaw(event.id, subscription, self._boots.get(node, 0))
             if flaw is not None:
                 raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} to {id}, {flaw}")
         elif not serves(event, subscription):
-            raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} to {id}, which it does not fit")
+            raise Violation.DOES_NOT_FIT.error(now_s, node, event.id, id)
         number, boots = self._numbers[id], self._boots.get(node, 0)
         given = self._given[event.id]
         if number >= len(given):
             given.extend([0] * (len(self._numbers) - len(given)))
         if given[number] > boots:
-            raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} to {id} a second time")
+            raise Violation.SECOND_TIME.error(now_s, node, event.id, id)
         given[number] = boots + 1
 
     def on_store(self, now_s: float, node: NodeId, id: EventId) -> None:
@@ -115,9 +153,7 @@ class Checkers:
         if holders is None:
             holders = self._holders[id] = bytearray(self._nodes)
         if holders[node] == MAX_COPIES:
-            raise ViolationError(
-                f"at {now_s} s node {node} stored event {id} {MAX_COPIES} times and let none of them go"
-            )
+            raise Violation.TOO_MANY_COPIES.error(now_s, node, id)
         holders[node] += 1
 
     def on_evict(self, now_s: float, node: NodeId, id: EventId) -> None:
@@ -125,23 +161,29 @@ class Checkers:
         self._check_lease(now_s, node, id)
         holders = self._holders.get(id)
         if holders is None or not holders[node]:
-            raise ViolationError(f"at {now_s} s node {node} evicted event {id}, which it did not store")
+            raise Violation.NOT_STORED.error(now_s, node, id)
         holders[node] -= 1
 
     def on_expired(self, now_s: float, id: EventId) -> None:
         """The lease and the slack have expired: no node may hold the event, and its records are removed."""
-        holders = self._holders.pop(id, None)
-        if holders is not None and any(holders):
-            holder = next(node for node, copies in enumerate(holders) if copies)
-            raise ViolationError(f"at {now_s} s node {holder} still stored event {id}, past its lease")
+        holder = self._pop_holders(id)
+        if holder is not None:
+            raise Violation.STORED_PAST_LEASE.error(now_s, holder, id)
         self._derived.on_expired(id)
         del self._events[id]
         del self._given[id]
 
+    def _pop_holders(self, id: EventId) -> NodeId | None:
+        """Forget who stores an event; the first of the nodes that do."""
+        holders = self._holders.pop(id, None)
+        if holders is None or not any(holders):
+            return None
+        return next(node for node, copies in enumerate(holders) if copies)
+
     def _check_lease(self, now_s: float, node: NodeId, id: EventId) -> None:
         known = self._events.get(id)
         if known is None or now_s > self.expiry_s(known[1], known[0].lease_s):
-            raise ViolationError(f"at {now_s} s node {node} still stored event {id}, past its lease")
+            raise Violation.STORED_PAST_LEASE.error(now_s, node, id)
 
 
 class AnswerCheckers:

@@ -60,7 +60,7 @@ from carrycast.trace import (
 )
 
 _FOUR_INTEGERS = struct.Struct("<qqqq")
-_CODES: dict[str, int] = {
+FACT_CODES: dict[str, int] = {
     Kind.DROP: codes.DROP,
     Kind.STORE: codes.STORE,
     Kind.EVICT: codes.EVICT,
@@ -68,6 +68,7 @@ _CODES: dict[str, int] = {
     Kind.STOP: codes.STOP,
     Kind.CRASH: codes.CRASH,
 }
+"""The codes of the kinds of facts in fingerprints. Other kinds have the code `NOTE`."""
 _LIFECYCLE_FACTS: dict[Kind, type[TraceFact]] = {Kind.START: StartFact, Kind.STOP: StopFact, Kind.CRASH: CrashFact}
 
 
@@ -281,10 +282,10 @@ class Recorder:
             if self._logs:
                 self.retention.on_fact(self._kernel.now_s, node, fact.kind, event, fact.reason)
         peer = -1 if fact.peer is None else fact.peer
-        code = _CODES.get(fact.kind, codes.NOTE)
+        code = FACT_CODES.get(fact.kind, codes.NOTE)
         self.fingerprint.add_note(code, self._kernel.now_us, node, peer, event, fact.value)
         if self.installed:
-            self._fold(_to_trace_fact(self._kernel.now_s, node, fact))
+            self._fold(to_trace_fact(self._kernel.now_s, node, fact))
         if self.trace.full:
             self.trace.add(fact_row(self._kernel.now_s, node, layer, fact))
 
@@ -312,7 +313,7 @@ class Recorder:
 
     def on_node(self, node: NodeId, kind: Kind) -> None:
         """A node started, stopped or crashed."""
-        self.fingerprint.add(_CODES[kind], self._kernel.now_us, node, -1)
+        self.fingerprint.add(FACT_CODES[kind], self._kernel.now_us, node, -1)
         if self.installed:
             self._fold(_LIFECYCLE_FACTS[kind](self._kernel.now_s, node))
         if kind is Kind.CRASH:
@@ -387,7 +388,7 @@ class Recorder:
         self.trace.extend(transfer.receive_rows(self._kernel.now_s, reach.nodes, sender))
 
 
-def _to_trace_fact(now_s: float, node: NodeId, note: Fact) -> TraceFact:
+def to_trace_fact(now_s: float, node: NodeId, note: Fact) -> TraceFact:
     """The fact of the trace for a fact that a protocol noted."""
     if note.kind == Kind.DROP:
         return DropFact(now_s, node, reason=note.reason, event=note.event, peer=note.peer, by_protocol=True)
