@@ -7,7 +7,7 @@ from carrycast.core.protocol.application_host import (
     ApplicationStore,
     HostedApplications,
 )
-from carrycast.core.protocol.discovery import Beacon, BeaconDiscovery, BeaconSettings
+from carrycast.core.protocol.discovery import Beacon, BeaconDiscovery, BeaconSettings, DiscoveryUpcalls
 from carrycast.core.protocol.effects import (
     AcknowledgeReplica,
     AnswerRequest,
@@ -68,6 +68,7 @@ __all__ = [
     "Beacon",
     "BeaconDiscovery",
     "BeaconSettings",
+    "DiscoveryUpcalls",
     "Broadcast",
     "BufferedPort",
     "CUSTODY",

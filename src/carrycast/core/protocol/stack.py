@@ -57,6 +57,8 @@ class StackPlan:
         self.codecs: dict[Layer, Codec] = {
             Layer.DISSEMINATION: Codec(Layer.DISSEMINATION, protocol.name, protocol.messages)
         }
+        self.make_discovery: Callable[..., BeaconDiscovery] = BeaconDiscovery
+        """Makes the discovery of a node. An environment may have its own implementation of the class."""
         self.overhears = False
         """Whether the router uses promiscuous mode."""
         if router is not None and router_settings is not None:
@@ -113,7 +115,7 @@ class Stack(RouterUpcalls, DiscoveryUpcalls):
             return ports(layer), host(layer), rng(layer)
 
         if plan.beacons is not None:
-            self.discovery = BeaconDiscovery(node, plan.beacons, *parts(Layer.DISCOVERY), self, interfaces)
+            self.discovery = plan.make_discovery(node, plan.beacons, *parts(Layer.DISCOVERY), self, interfaces)
             self._place(Layer.DISCOVERY, self.discovery)
         if plan.router is not None:
             assert plan.router_settings is not None

@@ -69,6 +69,8 @@ def _configure() -> None:
             "unreachable": Failure.UNREACHABLE,
             "out_of_reach": Failure.OUT_OF_REACH,
             "queue_full": Failure.QUEUE_FULL,
+            "restarted": Failure.RESTARTED,
+            "silent": Failure.SILENT,
             "lease_expired": LEASE_EXPIRED,
             "serves": serves,
             "local_subscriptions": LocalSubscriptions,

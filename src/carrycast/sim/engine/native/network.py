@@ -12,6 +12,7 @@ from carrycast.core.protocol import GlobalView, Interface, Link, Port, StateMach
 from carrycast.core.wire import Layer, Message
 from carrycast.sim.engine.context import RunContext
 from carrycast.sim.engine.interfaces import RADIO, Interfaces
+from carrycast.sim.engine.native.discovery import install_discovery
 from carrycast.sim.engine.native.extension import core_of
 from carrycast.sim.engine.native.protocols import find_values, start_protocol
 from carrycast.sim.engine.native.recorder import NativeRecorder
@@ -169,7 +170,7 @@ class NativeNetwork(Network):
         super().__init__(context, recode)
         assert isinstance(context.recorder, NativeRecorder)
         self._recorder: NativeRecorder = context.recorder
-        disturbed = self._disturbs or recode or self._queues is not None or bool(context.faults.slow)
+        disturbed = _disturbs_receptions(context, recode)
         extra_s = self._slow.extra_s if context.faults.slow else None
         self._core.set_network(self, disturbed, extra_s)
         # The core calls the handlers.
@@ -203,6 +204,10 @@ class NativeNetwork(Network):
         if values is not None:
             start_protocol(self._core, context, values)
             return cast(Sequence[SimNode], NodeHandles(context))
+        # Applications may retune discovery.
+        plain = not _disturbs_receptions(context, self._recode) and not context.applications
+        if context.stack.beacons is not None and plain:
+            install_discovery(self._core, context.stack)
         return [NativeNode(node, context, interfaces, self.view) for node in range(context.scenario.nodes)]
 
     def start(self) -> None:
@@ -232,6 +237,12 @@ class NativeNetwork(Network):
 
     def _report_link(self, a: NodeId, b: NodeId, interface: Interface) -> None:
         self._core.report_link(a, b, interface)
+
+
+def _disturbs_receptions(context: RunContext, recode: bool) -> bool:
+    """Whether the Python network processes receptions."""
+    faults = context.faults
+    return recode or faults.disturbs_frames or bool(faults.slow) or context.scenario.service is not None
 
 
 def _find_handlers(machine: StateMachine) -> tuple[Callable[..., Any] | None, ...]:

@@ -1,5 +1,6 @@
 #include "core.h"
 
+#include "beacons.h"
 #include "protocol.h"
 
 #include <algorithm>
@@ -30,6 +31,7 @@ void Core::close() {
   }
   links_.clear();
   protocol.reset();
+  beacons.reset();
   ledger.clear();
   now_ = Ref();
   now_shown_us_ = -1;
@@ -45,8 +47,18 @@ PyObject* Core::now() {
 
 Ref Core::now_of(int64_t node) {
   if (clocks.empty() || !clocks[static_cast<size_t>(node)].wrong) return Ref::borrow(now());
+  return Ref::steal(PyFloat_FromDouble(seconds_of(node)));
+}
+
+double Core::seconds_of(int64_t node) const {
+  if (clocks.empty() || !clocks[static_cast<size_t>(node)].wrong) return queue.now_s;
   const Clock& clock = clocks[static_cast<size_t>(node)];
-  return Ref::steal(PyFloat_FromDouble(clock.offset_s + (1 + clock.drift) * queue.now_s));
+  return clock.offset_s + (1 + clock.drift) * queue.now_s;
+}
+
+double Core::stretch(int64_t node, double delay_s) const {
+  if (clocks.empty() || !clocks[static_cast<size_t>(node)].wrong) return delay_s;
+  return delay_s / (1 + clocks[static_cast<size_t>(node)].drift);
 }
 
 PyObject* Core::id_of(int64_t node) {
@@ -168,6 +180,11 @@ void Core::on_received(Frame& frame, NodeSpan receivers) {
     receive_native(frame, receivers);
     return;
   }
+  if (beacons && frame.layer == kDiscovery) {
+    // A beacon has no duration that waiting shortens.
+    for (int32_t id : receivers) beacons->on_beacon(id, seconds_of(id), frame);
+    return;
+  }
   Ref message = Ref::borrow(frame.message);
   int64_t waited_us = queue.now_us - frame.sent_us;
   if (waited_us > kTransitUs) {
@@ -271,10 +288,18 @@ void Core::on_unreachable(const std::vector<FrameRef>& frames) {
   Frame& first = *frames.front();
   CoreNode& sender = node(first.sender);
   if (!any || !first.has_target() || !sender.up || !sender.up->has_discovery) return;
+  if (beacons) {
+    beacons->on_neighbor_failed(first.sender, first.target, first.interface, words.unreachable);
+    return;
+  }
   Ref neighbor = from_int(first.target);
   Ref time = now_of(first.sender);
   call_method(sender.up->stack.get(), "on_neighbor_failed", time.get(), neighbor.get(), first.interface,
               words.unreachable);
+}
+
+void Core::run_queued_of(int64_t id, PyObject* time) {
+  if (node(id).up) run_queued(*node(id).up, time);
 }
 
 void Core::run_queued(NodeStack& stack, PyObject* time) {

@@ -15,6 +15,7 @@
 namespace carrycast {
 
 class Core;
+class Beacons;
 class NativeProtocol;
 
 // A scheduled call that can be cancelled: of a Python function, or of a node's handler of timers.
@@ -89,12 +90,16 @@ class Core : public MediumUpcalls {
   std::vector<CoreNode> nodes;
   std::vector<Clock> clocks;  // Empty if all clocks are right.
   std::unique_ptr<NativeProtocol> protocol;  // Null if the protocol is in Python. Then no node has a Python object.
+  std::unique_ptr<Beacons> beacons;  // Null if discovery is in Python, or by an oracle.
   bool disturbed = false;     // Receptions are left to the Python network: frame faults, slow links, service queues.
 
   // The current time as a Python number. Borrowed; valid until the time changes.
   PyObject* now();
   // The time on a node's clock.
   Ref now_of(int64_t node);
+  double seconds_of(int64_t node) const;
+  // A delay on a node's clock as a delay in simulated time.
+  double stretch(int64_t node, double delay_s) const;
   PyObject* id_of(int64_t node);  // Borrowed.
   Medium* medium_named(PyObject* interface) const;
   CoreNode& node(int64_t id);
@@ -124,6 +129,10 @@ class Core : public MediumUpcalls {
   void set_changes(std::vector<int64_t> time_us, std::vector<int32_t> a, std::vector<int32_t> b, std::vector<bool> up);
   void report_link(int64_t a, int64_t b, Medium& medium);
   void report_to(int64_t node, PyObject* link, Medium& medium, int64_t neighbor, bool up);
+  // Calls the handlers of the layers above discovery for a link that is up, or down for a cause.
+  void call_link_handlers(int64_t node, PyObject* time, PyObject* link, PyObject* cause);
+  // Runs the calls between layers that a node's handlers have made.
+  void run_queued_of(int64_t node, PyObject* time);
   Ref make_link(int64_t node, int64_t neighbor, Medium& medium);
   void record_link(int64_t node, PyObject* link, int64_t neighbor, PyObject* lost);
   void record_frame(Frame& frame, NodeSpan receivers);

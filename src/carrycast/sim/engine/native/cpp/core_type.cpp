@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "core.h"
+#include "beacons.h"
 #include "disk.h"
 #include "protocol.h"
 
@@ -170,6 +171,7 @@ CARRYCAST_METHOD(detach, 1, {
   node.up.reset();
   node.links.clear();
   core.cancel_timers(given.integer(0));
+  if (core.beacons) core.beacons->stop(given.integer(0));
   Py_RETURN_NONE;
 })
 CARRYCAST_METHOD(set_timer, 4, {
@@ -182,6 +184,38 @@ CARRYCAST_METHOD(cancel_timer, 3, {
 })
 CARRYCAST_METHOD(armed_timers, 2, {
   return core.armed_timers(given.integer(0), static_cast<int>(given.integer(1))).release();
+})
+
+// Discovery by beacons.
+
+CARRYCAST_METHOD(set_beacons, 5, {
+  BeaconSettings settings{given.real(0), given.real(1), given.real(2), given.real(3)};
+  core.beacons = std::make_unique<Beacons>(core, settings, given[4]);
+  Py_RETURN_NONE;
+})
+CARRYCAST_METHOD(start_beacons, 5, {
+  std::vector<Medium*> interfaces;
+  Ref names = Ref::steal(PySequence_Fast(given[4], "interfaces are a sequence"));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(names.get()); i++) {
+    interfaces.push_back(core.medium_named(PySequence_Fast_GET_ITEM(names.get(), i)));
+  }
+  core.node(given.integer(0));
+  core.beacons->start(given.integer(0), given.real(1), given.integer(2), given[3], std::move(interfaces));
+  Py_RETURN_NONE;
+})
+CARRYCAST_METHOD(stop_beacons, 1, {
+  core.node(given.integer(0));
+  core.beacons->stop(given.integer(0));
+  Py_RETURN_NONE;
+})
+CARRYCAST_METHOD(fail_neighbor, 4, {
+  core.node(given.integer(0));
+  core.beacons->on_neighbor_failed(given.integer(0), given.integer(1), given[2], given[3]);
+  Py_RETURN_NONE;
+})
+CARRYCAST_METHOD(knows_neighbor, 3, {
+  core.node(given.integer(0));
+  return PyBool_FromLong(core.beacons->knows(given.integer(0), given.integer(1), given[2]));
 })
 
 // Native protocols.
@@ -424,6 +458,8 @@ PyMethodDef core_methods[] = {
     CARRYCAST_ENTRY(on_subscribe), CARRYCAST_ENTRY(on_unsubscribe), CARRYCAST_ENTRY(on_deliver),
     CARRYCAST_ENTRY(on_fact),      CARRYCAST_ENTRY(on_crash),      CARRYCAST_ENTRY(on_expired),
     CARRYCAST_ENTRY(was_stored),   CARRYCAST_ENTRY(on_link),       CARRYCAST_ENTRY(add_fact),
+    CARRYCAST_ENTRY(set_beacons),  CARRYCAST_ENTRY(start_beacons), CARRYCAST_ENTRY(stop_beacons),
+    CARRYCAST_ENTRY(fail_neighbor), CARRYCAST_ENTRY(knows_neighbor),
     CARRYCAST_ENTRY(set_protocol), CARRYCAST_ENTRY(add_lifecycle), CARRYCAST_ENTRY(publish),
     CARRYCAST_ENTRY(subscribe),    CARRYCAST_ENTRY(unsubscribe),
     CARRYCAST_ENTRY(flush),        CARRYCAST_ENTRY(close),         CARRYCAST_ENTRY(add_disk),

@@ -103,7 +103,7 @@ void Core::set_timer(int64_t id, int layer, PyObject* key, double delay_s) {
     if (armed != nullptr) check_status(PyDict_DelItem(table.get(), key));
     return;
   }
-  if (!clocks.empty() && clocks[static_cast<size_t>(id)].wrong) delay_s /= 1 + clocks[static_cast<size_t>(id)].drift;
+  delay_s = stretch(id, delay_s);
   Ref made = make_timer();
   Timer* timer = as_timer(made.get());
   timer->layer = static_cast<int8_t>(layer);
@@ -247,6 +247,20 @@ void Core::report_to(int64_t id, PyObject* link, Medium& medium, int64_t neighbo
     if (handler != nullptr && up) call(handler, time.get(), reported.get());
     if (handler != nullptr && !up) call(handler, time.get(), reported.get(), words.out_of_reach);
     run_queued(stack, time.get());
+  }
+}
+
+void Core::call_link_handlers(int64_t id, PyObject* time, PyObject* link, PyObject* cause) {
+  NodeStack& stack = *node(id).up;
+  for (int layer : {kRouting, kDissemination}) {
+    const Handlers& handlers = stack.layers[layer];
+    PyObject* handler = cause == nullptr ? handlers.on_link_up.get() : handlers.on_link_down.get();
+    if (handler == nullptr) continue;
+    if (cause == nullptr) {
+      call(handler, time, link);
+    } else {
+      call(handler, time, link, cause);
+    }
   }
 }
 

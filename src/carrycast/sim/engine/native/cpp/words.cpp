@@ -44,6 +44,8 @@ void configure(PyObject* named) {
   keep(words.unreachable, "unreachable");
   keep(words.out_of_reach, "out_of_reach");
   keep(words.queue_full, "queue_full");
+  keep(words.restarted, "restarted");
+  keep(words.silent, "silent");
   keep(words.lease_expired, "lease_expired");
   keep(words.serves, "serves");
   keep(words.local_subscriptions, "local_subscriptions");

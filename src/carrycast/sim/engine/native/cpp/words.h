@@ -22,6 +22,8 @@ struct Words {
   PyObject* unreachable = nullptr;     // Failure.UNREACHABLE
   PyObject* out_of_reach = nullptr;    // Failure.OUT_OF_REACH
   PyObject* queue_full = nullptr;      // Failure.QUEUE_FULL
+  PyObject* restarted = nullptr;       // Failure.RESTARTED
+  PyObject* silent = nullptr;          // Failure.SILENT
   PyObject* lease_expired = nullptr;   // the drop reason LEASE_EXPIRED
   PyObject* serves = nullptr;          // the function `serves` of the matcher
   PyObject* local_subscriptions = nullptr;  // the class LocalSubscriptions of protocols
