@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "sim.scenario": "core.model core.matching core.protocol sim.mobility sim.contacts sim.radio trace core.settings "
     "core.streams core.functions core.stacks core.utilization",
     "sim.engine": "core.model core.matching core.wire core.protocol sim.mobility sim.contacts sim.radio sim.scenario "
-    "core.streams core.functions core.stacks core.utilization trace native _native",
+    "core.streams core.functions core.stacks core.utilization core.parts trace native _native",
     "sim.testing": "core.model core.matching core.wire core.protocol sim.mobility sim.contacts sim.radio sim.scenario "
     "sim.engine core.stacks trace core.plugins core.settings",
     # The live environment.
