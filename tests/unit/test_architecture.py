@@ -19,8 +19,8 @@ MAY_IMPORT = {
     "version": "",
     "exports": "",
     # The native core is optional: which one there is, and the extension itself.
-    "native": "_native",
     "_native": "",
+    "native": "_native",
     # Leaves of the core: extension points, settings files, random streams, utilization.
     "core.plugins": "",
     "core.file_formats": "",
