@@ -74,7 +74,7 @@ def numbers(kind: Any) -> Iterator[str]:
 def ends(tables: dict[str, Any], what: str) -> None:
     """Refused in one line, or done."""
     try:
-        run(parse_scenario(tables, "extreme.toml"), 1)
+        run(parse_scenario(tables, "extreme.toml"), 1, engine="python")
     except RunError as error:
         pytest.fail(f"{what}: {error}")
     except (UserError, WorkError) as error:
@@ -175,7 +175,7 @@ def test_subscriptions_that_cannot_all_differ_are_refused() -> None:
     five = {"filter": "kind = {kind}", "draw": {"kind": {"choice": ["a", "b", "c", "d", "e"]}}}
     with pytest.raises(UserError, match=r"subscribe\[0\].each: 100 a node, .* only 5 different filters"):
         parse_scenario({**BASE, "subscribe": [{**five, "each": 100}]}, "extreme.toml")
-    run(parse_scenario({**BASE, "subscribe": [{**five, "each": 5}]}, "extreme.toml"), 1)
+    run(parse_scenario({**BASE, "subscribe": [{**five, "each": 5}]}, "extreme.toml"), 1, engine="python")
 
 
 NO_LIMIT = {
