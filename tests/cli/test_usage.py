@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from carrycast import __version__
+from carrycast.native import has_native_core
 from tests.cli.console import EXAMPLES, QUICK, call, environment, spawn
 
 COMMANDS = [
@@ -37,7 +38,8 @@ def test_the_exit_status_is_that_of_the_process(tmp_path: Path) -> None:
 
 
 def test_the_version_is_told() -> None:
-    assert call("--version") == (0, f"carrycast {__version__}\n", "")
+    core = "native" if has_native_core() else "pure Python"
+    assert call("--version") == (0, f"carrycast {__version__} ({core})\n", "")
 
 
 def test_help_names_every_command() -> None:

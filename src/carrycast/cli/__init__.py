@@ -80,7 +80,8 @@ class _VersionAction(argparse.Action):
 
         core = "native" if has_native_core() else "pure Python"
 
-        parser.exit(0, f"carrycast {__version__} ({core})\n")
+        sys.stdout.write(f"carrycast {__version__} ({core})\n")
+        parser.exit()
 
 
 def parser() -> _Parser:
