@@ -15,7 +15,7 @@ from tests.cli.console import EXAMPLES, call
 from tests.cli.docs_pages import SHORT_S, Written, of_page, pages_with
 
 ALWAYS = ("README.md", "docs/traces.md", "docs/custom-metrics.md")
-SEEDS = {"compare": "1", "reproduce": "1", "sweep": "2"}
+SEEDS = {"advise": "2", "compare": "1", "reproduce": "1", "sweep": "2"}
 
 
 def shortened(command: Written) -> list[str]:

@@ -193,7 +193,11 @@ def test_a_node_is_told_where_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["pub n=1", "sub", "status", "position --unknown"])
-def test_a_node_that_is_not_there_is_told_in_one_line(tmp_path: Path, command: str) -> None:
+def test_a_node_that_is_not_there_is_told_in_one_line(
+    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("carrycast.node", "carrycast.node.commands"):
+        monkeypatch.setattr(f"{module}.PATIENCE_S", 0.2)
     address = tmp_path / "nobody.sock"
     assert f"no node answers at {address}" in call(*command.split(), "--node", address).refusal(1)
     with socket.socket() as free:
