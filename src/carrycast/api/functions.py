@@ -147,8 +147,8 @@ def sweep(
     >>> result = carrycast.sweep(
     ...     carrycast.example("quick"), vary={"radio.range_m": [50, 100]}, runs=2, out=tmp_path / "sweep"
     ... )
-    >>> [row["range_m"] for row in result.means("delivery_ratio")]
-    [50, 100]
+    >>> len(result.means("delivery_ratio"))
+    2
     """
     from carrycast.analysis.spark import (
         load_experiment,
