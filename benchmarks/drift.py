@@ -15,7 +15,7 @@ import carrycast
 from carrycast.sim.engine.simulation import Simulation
 from carrycast.sim.scenario.overrides import resolve_scenario
 
-EXPERIMENTS = Path(carrycast.__file__).parent / "experiments"
+EXPERIMENTS = Path(carrycast.__file__).parent / "analysis" / "experiments"
 NETWORKS = {
     "dense": "baselines/dense.toml",
     "sparse": "baselines/sparse.toml",
