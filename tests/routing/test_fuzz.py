@@ -21,6 +21,7 @@ SMALL: dict[str, dict[str, object]] = {
     "aodv": {"max_routes": 6, "max_requests": 8, "buffer": 3, "detection": "hello"},
     "gpsr": {"max_neighbors": 5, "dead_reckoning": True, "max_range_m": 1e9},
     "olsr": {"max_links": 6, "max_duplicates": 8, "detection": "link_layer", "tc_redundancy": 1},
+    "geobroadcast": {"max_waiting": 3},
     "dsdv": {"max_routes": 6, "buffer": 3},
 }
 few_nodes = st.integers(0, 7)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from carrycast.core.model import NodeId
 from carrycast.sim.engine import RequestedMetrics, Window
 from carrycast.sim.scenario import Scenario
-from carrycast.trace import BUILT_IN, Fold, Kind, Metrics, Record, Trace, facts_of_rows, installed_folds, usual_metrics
+from carrycast.trace import BUILT_IN, Fold, Kind, Metrics, Record, Trace, facts_of_rows, more_folds, usual_metrics
 
 SUPPORTED_MEASURES = frozenset({"facts", "ratio", "values", "pairs", "missed", "sources", "reached"})
 """The kinds of `measure.more` that can be computed from the rows of live nodes."""
@@ -52,7 +52,7 @@ def compute_metrics(scenario: Scenario, roles: Mapping[str, list[NodeId]], table
     measures = [entry for entry in measure.more if entry.counts in SUPPORTED_MEASURES]
     requested = RequestedMetrics(measures, scenario.nodes, *window, roles)
     usual = [fold() for fold in BUILT_IN]
-    installed = [fold() for fold in installed_folds()]
+    installed = [fold() for fold in more_folds(bool(scenario.flow))]
     folds: list[Fold[Metrics]] = [*usual, *installed, requested]
     # A live node does not know the measured window, so `counted` is computed here.
     events = {id: {**event, "counted": window.counts(event["time_s"])} for id, event in tables.events.items()}

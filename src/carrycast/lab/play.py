@@ -192,7 +192,13 @@ class _Lab:
                 yield change.time_s, partial(_apply_link_change, network, change)
         yield from self._position_updates(nodes)
         workload = draw_workload(
-            scenario.subscribe, scenario.resolve_files().publish, self._roles, scenario.nodes, scenario.duration_s, seed
+            scenario.subscribe,
+            scenario.resolve_files().publish,
+            self._roles,
+            scenario.nodes,
+            scenario.duration_s,
+            seed,
+            scenario.flow,
         )
         for subscribe in workload.subscribes:
             node = nodes[subscribe.subscription.id.subscriber]

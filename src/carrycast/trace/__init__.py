@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     )
     from carrycast.trace.folds.drops import DropFold as DropFold, drop_reason as drop_reason
     from carrycast.trace.folds.duplicates import DuplicateFold as DuplicateFold
+    from carrycast.trace.folds.flows import FLOW_FILTER as FLOW_FILTER, FlowFold as FlowFold
     from carrycast.trace.folds.fold import (
         Fold as Fold,
         MergeableFold as MergeableFold,
@@ -67,7 +68,8 @@ if TYPE_CHECKING:
         BUILT_IN as BUILT_IN,
         METRICS as METRICS,
         installed_folds as installed_folds,
-        installed_metrics as installed_metrics,
+        more_folds as more_folds,
+        more_metrics as more_metrics,
         usual_metrics as usual_metrics,
     )
     from carrycast.trace.folds.traffic import (
@@ -125,9 +127,10 @@ __getattr__, __dir__ = lazy_exports(
         "folds.delivery": "Audience DeliveryFold delivery_pairs",
         "folds.drops": "DropFold drop_reason",
         "folds.duplicates": "DuplicateFold",
+        "folds.flows": "FLOW_FILTER FlowFold",
         "folds.fold": "Fold MergeableFold MetricInfo Metrics OrderedFold SumFold fold_facts quantile",
         "folds.partials": "EventPartials Partials",
-        "folds.registry": "BUILT_IN METRICS installed_folds installed_metrics usual_metrics",
+        "folds.registry": "BUILT_IN METRICS installed_folds more_folds more_metrics usual_metrics",
         "folds.traffic": "BROADCAST_US BYTE_US OVERHEAD_BYTES RATE_MBPS TrafficFold UNICAST_US",
         "one_metrics": "ONE_METRICS one_metric",
         "rows": "Transfer answer_row close_row delivery_row drop_row encode_event event_size_bytes fact_row "

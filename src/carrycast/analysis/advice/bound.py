@@ -40,7 +40,13 @@ def _find_earliest_delays(scenario: Scenario, seed: int) -> tuple[list[float], i
     meetings = ContactIndex.of(plan, wires)
     roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
     played = draw_workload(
-        scenario.subscribe, scenario.resolve_files().publish, roles, scenario.nodes, scenario.duration_s, seed
+        scenario.subscribe,
+        scenario.resolve_files().publish,
+        roles,
+        scenario.nodes,
+        scenario.duration_s,
+        seed,
+        scenario.flow,
     )
     to_s = scenario.duration_s if scenario.measure.to_s is None else scenario.measure.to_s
     counted = [one for one in played.publishes if scenario.measure.from_s <= one.time_s <= to_s]

@@ -19,7 +19,7 @@ from carrycast.analysis.spark.sweep import read_runs
 from carrycast.core.settings import read_toml
 from carrycast.errors import UserError
 from carrycast.sim.scenario import Scenario, apply_overrides, load_scenario, parse_scenario, protocol_label
-from carrycast.trace import ONE_METRICS, installed_metrics
+from carrycast.trace import ONE_METRICS, more_metrics
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,9 +48,9 @@ BORDER = 3
 """The width of a table column besides its text."""
 
 
-def compared_metrics() -> list[str]:
-    """Return the metrics of a comparison: some built-in ones, and those of installed packages."""
-    return [*COMPARED_METRICS, *installed_metrics()]
+def compared_metrics(flows: bool = True) -> list[str]:
+    """Return the metrics of a comparison: some built-in ones, those of flows, and those of installed packages."""
+    return [*COMPARED_METRICS, *more_metrics(flows)]
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class Comparison:
     scenario: str
     discovery: str
     protocols: list[str]
+    metrics: list[str]
     means: Mapping[tuple[str, str], Interval]
     differences: Mapping[tuple[str, str], Interval]
     report: ExperimentReport
@@ -86,12 +87,11 @@ class Comparison:
                 {
                     "protocol": protocol,
                     "metrics": {
-                        metric: self.means.get((protocol, metric), NO_INTERVAL).as_row()
-                        for metric in compared_metrics()
+                        metric: self.means.get((protocol, metric), NO_INTERVAL).as_row() for metric in self.metrics
                     },
                     "difference": {
                         metric: self.differences.get((protocol, metric), NO_INTERVAL).as_row()
-                        for metric in compared_metrics()
+                        for metric in self.metrics
                     }
                     if protocol != self.protocols[0]
                     else None,
@@ -105,7 +105,7 @@ class Comparison:
 
     def rows(self) -> list[dict[str, object]]:
         """A row for each protocol and metric, as tables and figures for papers take them."""
-        return self._rows(compared_metrics(), self.means)
+        return self._rows(self.metrics, self.means)
 
     def one_rows(self) -> list[dict[str, object]]:
         """The same for the metrics of the ONE, by its names."""
@@ -126,7 +126,7 @@ class Comparison:
         If the terminal is too narrow for one table, there are several, each with as many protocols as fit.
         """
         cells = {protocol: self._cells(protocol) for protocol in self.protocols}
-        left = width - max(len(metric_label(metric)) for metric in compared_metrics()) - BORDER
+        left = width - max(len(metric_label(metric)) for metric in self.metrics) - BORDER
         groups: list[list[str]] = []
         room = 0
         for protocol, column in cells.items():
@@ -149,7 +149,7 @@ class Comparison:
         table.add_column("metric", no_wrap=True)
         for protocol in cells:
             table.add_column(escape(protocol), justify="right", no_wrap=True)
-        for place, metric in enumerate(compared_metrics()):
+        for place, metric in enumerate(self.metrics):
             table.add_row(metric_label(metric), *(column[place] for column in cells.values()), end_section=True)
         return table
 
@@ -158,7 +158,7 @@ class Comparison:
         return [
             mean_text(self.means.get((protocol, metric), NO_INTERVAL), metric_scale(metric))
             + ("" if first else f"\n{self._difference(protocol, metric)}")
-            for metric in compared_metrics()
+            for metric in self.metrics
         ]
 
     def _difference(self, protocol: str, metric: str) -> str:
@@ -195,7 +195,9 @@ def compare(
     said = comparison_sentences(experiment, means, differences)
     records = [record for record in read_runs(out) if record["experiment"] == experiment.name]
     one_means = {(one.point, one.metric): one.interval for one in summarize_records(records, list(ONE_METRICS))}
-    found = Comparison(loaded.name, note, labels, means, differences, report, one_means, said)
+    found = Comparison(
+        loaded.name, note, labels, experiment.definition.metrics, means, differences, report, one_means, said
+    )
     for kind in ("png", "svg"):
         drawn = out / "figures" / f"{experiment.name}-{PICTURE}.{kind}"
         if drawn.exists():
@@ -254,7 +256,7 @@ def _make_experiment(
         description=f"{scenario.description}\n\n{note[0].upper()}{note[1:]}.".strip(),
         scenario=table,
         runs=runs,
-        metrics=list(compared_metrics()),
+        metrics=compared_metrics(bool(scenario.flow)),
         axes=[Axis(name="protocol", values=[dict(protocol) for protocol in protocols], labels=labels)],
         reference="protocol",
         figures=figures,
@@ -265,7 +267,7 @@ def _make_experiment(
 def _csv_rows(found: Comparison) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for protocol in found.protocols:
-        for metric in compared_metrics():
+        for metric in found.metrics:
             mean = found.means.get((protocol, metric), NO_INTERVAL).as_row()
             difference = found.differences.get((protocol, metric), NO_INTERVAL).as_row()
             rows.append(

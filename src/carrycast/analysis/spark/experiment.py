@@ -33,7 +33,7 @@ from carrycast.sim.scenario import (
     parse_scenario,
     parse_value,
 )
-from carrycast.trace import installed_metrics
+from carrycast.trace import more_metrics
 
 FILE = "experiment.toml"
 HOOK = "claims.py"
@@ -81,7 +81,7 @@ class Experiment:
     def metrics(self) -> list[str]:
         """Every metric of the runs."""
         asked = (asked.name for asked in self.definition.measures)
-        return [*METRICS, *installed_metrics(), *asked, *(own.name for own in self.own)]
+        return [*METRICS, *more_metrics("flow" in self.definition.scenario), *asked, *(own.name for own in self.own)]
 
     def seeds_at(self, point: Point) -> list[int]:
         """Return the seeds of a point: all, unless the definition limits its runs or its claims are decided."""

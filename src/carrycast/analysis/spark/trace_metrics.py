@@ -19,6 +19,7 @@ from carrycast.analysis.spark.trace_tables import ORDER, read_tables
 from carrycast.trace import (
     BUILT_IN,
     COLUMNS,
+    FLOW_FILTER,
     METRICS,
     PART_ROWS,
     TEXTS,
@@ -36,7 +37,8 @@ from carrycast.trace import (
     delivery_pairs,
     facts_of_rows,
     find_traces,
-    installed_folds,
+    more_folds,
+    read_rows,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +74,9 @@ def metrics_of_traces(
 
     folders = find_checked_traces(paths, deliveries)
     spark = session("carrycast", master)
-    rows = sorted(folder_metrics(spark, folders, folds_of_level(deliveries)).collect(), key=lambda row: str(row["run"]))
+    rows = sorted(
+        folder_metrics(spark, folders, folds_for(folders, deliveries)).collect(), key=lambda row: str(row["run"])
+    )
     found: dict[str, dict[str, object]] = {row["run"]: row.asDict() for row in rows}
     for known in found.values():
         del known["run"]
@@ -83,9 +87,13 @@ def metrics_of_traces(
     return found
 
 
-def folds_of_level(deliveries: bool = False) -> list[FoldClass]:
-    """Return all folds, or with `deliveries` those that need no frames."""
-    return [fold for fold in (*BUILT_IN, *installed_folds()) if not (deliveries and fold.needs_frames)]
+def folds_for(folders: Sequence[Path], deliveries: bool = False) -> list[FoldClass]:
+    """Return all folds for some traces, or with `deliveries` those that need no frames."""
+    import pyarrow.compute as pc
+
+    of_flow = pc.match_substring_regex(pc.field("filter"), FLOW_FILTER)
+    flows = any(read_rows(folder, "subscriptions", of_flow, most=1) for folder in folders)
+    return [fold for fold in (*BUILT_IN, *more_folds(flows)) if not (deliveries and fold.needs_frames)]
 
 
 def find_checked_traces(paths: Sequence[Path], deliveries: bool) -> list[Path]:

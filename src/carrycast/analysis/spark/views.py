@@ -11,7 +11,7 @@ from carrycast.analysis.spark.cluster.executors import check_shared_paths
 from carrycast.analysis.spark.output import RUNS_FILE
 from carrycast.analysis.spark.spark_errors import query_error
 from carrycast.analysis.spark.sweep import read_runs_table
-from carrycast.analysis.spark.trace_metrics import folder_metrics, folds_of_level
+from carrycast.analysis.spark.trace_metrics import folder_metrics, folds_for
 from carrycast.analysis.spark.trace_tables import read_tables
 from carrycast.errors import UserError, WorkError
 from carrycast.trace import TABLES, Level, check_trace, find_traces, trace_level
@@ -66,7 +66,7 @@ def register_views(spark: "SparkSession", contents: FolderContents, with_metrics
             frame.createOrReplaceTempView(name)
         if with_metrics:
             full = all(trace_level(folder) == Level.FULL for folder in contents.traces)
-            metrics = folder_metrics(spark, contents.traces, folds_of_level(not full))
+            metrics = folder_metrics(spark, contents.traces, folds_for(contents.traces, not full))
             metrics.createOrReplaceTempView(METRICS_VIEW)
 
 

@@ -32,6 +32,7 @@ from carrycast.core.parts.retransmission import UNLIMITED
 from carrycast.core.parts.round_trip import RoundTripTime
 from carrycast.core.parts.seen import BoundedSeenCache, SeenCache
 from carrycast.core.parts.sequence_window import SequenceWindow
+from carrycast.core.parts.streets import Segment, StreetGraph, distance_m
 from carrycast.core.parts.subscription_exchange import MAX_FILTER_BYTES, MAX_FILTERS, Filters, canonical_filters
 from carrycast.core.parts.table_router import RoutedPacket, RoutedPacketInTransit, TableRouter
 from carrycast.core.parts.two_hop_neighborhood import MAX_LISTED, HelloLists, NeighborHello, TwoHopNeighborhood
@@ -97,9 +98,11 @@ __all__ = [
     "RoutedPacket",
     "RoutedPacketInTransit",
     "SeenCache",
+    "Segment",
     "SequenceWindow",
     "SpreadSettings",
     "StreamAttributes",
+    "StreetGraph",
     "SubscriberProfiles",
     "TableRouter",
     "TwoHopNeighborhood",
@@ -108,6 +111,7 @@ __all__ = [
     "Willingness",
     "canonical_filters",
     "capacity_of",
+    "distance_m",
     "make_memory",
     "next_sequence",
     "parse_filter",

@@ -44,6 +44,8 @@ class Capability(enum.StrEnum):
     """The router delivers packets to a node by its id alone."""
     PLACE_ROUTES = "routes to places"
     """The router delivers packets to a node at a position (geographic routing)."""
+    AREA_ROUTES = "routes to areas"
+    """The router delivers packets to all nodes in an area (geographic broadcast)."""
     GLOBAL_VIEW = "global view"
     """The state of the whole network. Only the simulator offers it, for oracles and upper bounds."""
 

@@ -147,7 +147,8 @@ class Router(StateMachine, ABC):
 
     offers: ClassVar[frozenset[Capability]] = frozenset({Capability.NODE_ROUTES})
     """The capabilities that the router offers to the protocol: `DISTANCES` if it implements `hops_to`, `NODE_ROUTES` if
-    it routes to node ids, `PLACE_ROUTES` if it routes to positions."""
+    it routes to node ids, `PLACE_ROUTES` if it routes to positions, `AREA_ROUTES` if all nodes within the radius of a
+    place receive a packet."""
 
     up: RouterUpcalls
 

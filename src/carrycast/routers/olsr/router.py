@@ -93,7 +93,10 @@ class Olsr(TableRouter):
                 self._hasten_tc(now)
             case "tc":
                 self._send_tc(now)
-                self._schedule_tc(now, max(self._settings.tc_interval_s - self._jitter_s(), 0.0))
+                # With TCs far more frequent than HELLOs, the jitter is a share of their interval.
+                interval_s = self._settings.tc_interval_s
+                jitter_s = min(self._settings.jitter_s, self._settings.max_jitter * interval_s)
+                self._schedule_tc(now, interval_s - jitter_s * self.rng.random())
             case "flush":
                 self._queue.flush()
 

@@ -124,7 +124,13 @@ class Simulation:
         if scenario.computer.memory_bytes is not None:
             self.recorder.memories = Memories(scenario.computer.memory_bytes, scenario.nodes)
         self._workload = draw_workload(
-            scenario.subscribe, scenario.resolve_files().publish, roles, scenario.nodes, scenario.duration_s, seed
+            scenario.subscribe,
+            scenario.resolve_files().publish,
+            roles,
+            scenario.nodes,
+            scenario.duration_s,
+            seed,
+            scenario.flow,
         )
         self._advertisements = draw_advertisements(scenario.advertise, roles, scenario.nodes, seed)
         self._requests = draw_requests(scenario.request, roles, scenario.nodes, scenario.duration_s, seed)
@@ -290,7 +296,9 @@ def _make_recorder(
     scenario: Scenario, parts: EngineParts, trace: Trace, worst_drift: float, roles: dict[str, list[NodeId]]
 ) -> Recorder:
     window = _measured_window(scenario)
-    recorder = parts.recorder(parts.kernel, trace, scenario.nodes, window, scenario.duration_s, worst_drift)
+    recorder = parts.recorder(
+        parts.kernel, trace, scenario.nodes, window, scenario.duration_s, worst_drift, bool(scenario.flow)
+    )
     if any(entry.counts != "probe" for entry in scenario.measure.more):
         recorder.requested = RequestedMetrics(scenario.measure.more, scenario.nodes, *window, roles)
     return recorder

@@ -8,15 +8,15 @@ import msgspec
 from msgspec import Meta
 
 from carrycast.errors import UserError
-from carrycast.trace import METRICS, installed_metrics
+from carrycast.trace import METRICS, more_metrics
 
 METRIC_MEANINGS: Mapping[str, str] = {name: info.meaning for name, info in METRICS.items()}
 """The built-in metrics of every run."""
 
 
 def metric_meanings() -> dict[str, str]:
-    """The metrics of every run: the built-in ones, and those of installed packages."""
-    return {**METRIC_MEANINGS, **{name: info.meaning for name, info in installed_metrics().items()}}
+    """All metrics: the built-in ones, those of flows, and those of installed packages."""
+    return {**METRIC_MEANINGS, **{name: info.meaning for name, info in more_metrics(flows=True).items()}}
 
 
 Statistic: TypeAlias = Literal["mean", "max", "min", "sum"]

@@ -27,6 +27,7 @@ from carrycast.sim.radio import DEFAULT_RADIO, DiskRadio, Radio, radio_named, ra
 from carrycast.sim.scenario.applications import ApplicationEntry, Calendar, CommandEntry, check_applications
 from carrycast.sim.scenario.draws import Selection, check_filter, check_selection
 from carrycast.sim.scenario.faults import Fault, GpsError, check_fault
+from carrycast.sim.scenario.flows import FlowEntry, check_flow
 from carrycast.sim.scenario.measures import RequestedMetric, check_probes, check_requested_metrics
 from carrycast.sim.scenario.resources import ComputerSettings, EnergySettings, ServiceSettings
 from carrycast.sim.scenario.roles import Role, RoleEntry, check_roles
@@ -152,6 +153,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The subscriptions."""
     publish: list[PublishEntry] = []
     """The publications."""
+    flow: list[FlowEntry] = []
+    """Unicast flows: packets from nodes to other nodes at a rate."""
     advertise: list[AdvertiseEntry] = []
     """The advertisements of repositories and publishers."""
     request: list[RequestEntry] = []
@@ -296,6 +299,8 @@ def check_scenario(scenario: Scenario, where: str) -> None:
             check_initial_state(entry.processor, entry.state, entry.parameters, ids, at)
         if isinstance(entry, PublishEntry) and entry.from_s > scenario.duration_s:
             raise UserError(f"{at}.from_s: is after the end of the run, {scenario.duration_s:g} s")
+    for place, flow in enumerate(scenario.flow):
+        check_flow(flow, scenario.nodes, scenario.roles, scenario.duration_s, f"{where}: flow[{place}]")
     _check_retrieval(scenario, where)
     _check_processors(scenario, where)
     check_applications(

@@ -194,7 +194,13 @@ def _warn_absent_nodes(scenario: Scenario, seed: int, moving: Trajectories) -> I
     if roles is None or not scenario.publish or (there_s >= scenario.duration_s * (1 - BARELY)).all():
         return
     played = draw_workload(
-        scenario.subscribe, scenario.resolve_files().publish, roles, scenario.nodes, scenario.duration_s, seed
+        scenario.subscribe,
+        scenario.resolve_files().publish,
+        roles,
+        scenario.nodes,
+        scenario.duration_s,
+        seed,
+        scenario.flow,
     ).publishes[:MOST_PUBLICATIONS]
     away = 0
     for publish in played:

@@ -1,7 +1,7 @@
 """The workload of a scenario: its entries as written, and the timed publications, subscriptions and requests drawn."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Annotated, NamedTuple
@@ -36,6 +36,7 @@ from carrycast.sim.scenario.draws import (
     resolve_selection,
 )
 from carrycast.sim.scenario.event_files import RecordedEvent, read_events
+from carrycast.sim.scenario.flows import FlowEntry, draw_flows
 
 Time = Annotated[float, Meta(ge=0, le=1e9)]
 
@@ -226,9 +227,10 @@ def draw_workload(
     nodes: int,
     duration_s: float,
     seed: int,
+    flows: Sequence[FlowEntry] = (),
 ) -> Workload:
-    """Draw all subscriptions and publications. Each entry has its own random stream, so adding one leaves the others
-    unchanged."""
+    """Draw all subscriptions, publications and flows. Each entry has its own random stream, so adding one leaves the
+    others unchanged."""
 
     made: list[TimedSubscription] = []
     numbers: dict[int, int] = {}
@@ -244,6 +246,10 @@ def draw_workload(
                     id, text, attributes=attributes, history=entry.history, processor=processor, state=state
                 )
                 made.append(TimedSubscription(time_s, subscription, until_s))
+    drawn = draw_flows(flows, roles, nodes, duration_s, seed)
+    for flow in drawn:
+        number = numbers[flow.target] = numbers.get(flow.target, -1) + 1
+        made.append(TimedSubscription(0.0, Subscription(SubscriptionId(flow.target, number), flow.filter), None))
     made.sort(key=lambda subscribe: subscribe.time_s)
     timed: list[tuple[float, int, int, PublishEntry, _Draws, RecordedEvent | None]] = []
     for place, publish in enumerate(publishes):
@@ -258,6 +264,14 @@ def draw_workload(
             ]
         for time_s, node in _draw_publications(publish, those, duration_s, rng):
             timed.append((time_s, place, node, publish, draws, None))
+    for flow in drawn:
+        entry_of_flow = PublishEntry(
+            attributes=dict(flow.attributes), payload_bytes=flow.entry.size_bytes, lease_s=flow.entry.lease_s
+        )
+        # The attributes are fixed, so the first stream is not used.
+        draws = _Draws(flow.payload, flow.payload)
+        place = len(publishes) + flow.number
+        timed += [(time_s, place, flow.source, entry_of_flow, draws, None) for time_s in flow.times_s]
     timed.sort(key=lambda item: item[:3])
     sequence: dict[int, int] = {}
     events: list[TimedPublication] = []

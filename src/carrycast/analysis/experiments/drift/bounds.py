@@ -31,7 +31,13 @@ def count_tree_frames(path: Path, seed: int) -> float | None:
     plan, _ = compute_movement(scenario, seed)
     roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
     played = draw_workload(
-        scenario.subscribe, scenario.resolve_files().publish, roles, scenario.nodes, scenario.duration_s, seed
+        scenario.subscribe,
+        scenario.resolve_files().publish,
+        roles,
+        scenario.nodes,
+        scenario.duration_s,
+        seed,
+        scenario.flow,
     )
     if not played.publishes:
         return None

@@ -223,6 +223,14 @@ def test_a_relay_that_loses_a_selector_sends_its_tc_soon() -> None:
         assert [timer.delay_s for timer in timers if timer.key == "tc"] == due
 
 
+def test_tcs_far_more_frequent_than_hellos_keep_their_interval() -> None:
+    bench = Bench(tc_interval_s=0.001, hello_interval_s=3600.0, max_jitter=0.25)
+    for _ in range(20):
+        bench.router.on_timer(0.0, "tc")
+        (timer,) = [effect for effect in bench.port.take() if isinstance(effect, SetTimer) and effect.key == "tc"]
+        assert 0.00075 <= timer.delay_s <= 0.001
+
+
 def test_a_restarted_node_has_greater_sequence_numbers() -> None:
     bench = Bench(incarnation=3)
     bench.hear(1, hello(mprs=(ME,)))

@@ -171,9 +171,16 @@ class NativeRecorder(Recorder):
     """Facts go to the core. It calls the `observe` methods if anything besides the core needs a kind of facts."""
 
     def __init__(
-        self, kernel: Kernel, trace: Trace, nodes: int, window: Window, duration_s: float, worst_drift: float = 0.0
+        self,
+        kernel: Kernel,
+        trace: Trace,
+        nodes: int,
+        window: Window,
+        duration_s: float,
+        worst_drift: float = 0.0,
+        flows: bool = False,
     ) -> None:
-        super().__init__(kernel, trace, 0, window, duration_s, worst_drift)
+        super().__init__(kernel, trace, 0, window, duration_s, worst_drift, flows)
         self._nodes = nodes
         core = self._core = core_of(kernel)
         self.fingerprint = NativeFingerprint(core)

@@ -48,10 +48,10 @@ from carrycast.trace import (
     drop_row,
     event_size_bytes,
     fact_row,
-    installed_folds,
     lifecycle_row,
     link_change_row,
     link_row,
+    more_folds,
     publication_row,
     request_row,
     subscription_row,
@@ -87,14 +87,21 @@ class Recorder:
     """Observes one run."""
 
     def __init__(
-        self, kernel: Kernel, trace: Trace, nodes: int, window: Window, duration_s: float, worst_drift: float = 0.0
+        self,
+        kernel: Kernel,
+        trace: Trace,
+        nodes: int,
+        window: Window,
+        duration_s: float,
+        worst_drift: float = 0.0,
+        flows: bool = False,
     ) -> None:
         self.delivery = DeliveryFold(nodes)
         self.traffic = TrafficFold()
         self.duplicates = DuplicateFold(nodes)
         self.buffers = BufferFold()
-        self.installed = tuple(fold() for fold in installed_folds())
-        """Folds of plug-ins. Only they need facts as objects."""
+        self.installed = tuple(fold() for fold in more_folds(flows))
+        """Folds of flows and of plug-ins. Only they need facts as objects."""
         self._window = window
         self.checkers = Checkers(nodes, worst_drift)
         self.answers = AnswerCheckers(self.checkers)
@@ -333,7 +340,7 @@ class Recorder:
         return found if self.requested is None else found | self.requested.result()
 
     def _fold(self, fact: TraceFact) -> None:
-        """Pass a fact to the folds of plug-ins."""
+        """Pass a fact to the folds of flows and plug-ins."""
         for fold in self.installed:
             if isinstance(fact, fold.reads):
                 fold.on_fact(fact)

@@ -27,7 +27,7 @@ STATEFUL = ("count_events", "pass_every_second", "grow_state")
 
 
 class WorkloadGenerator:
-    """Draws `subscribe`, `publish`, `advertise`, `request` and `processors`."""
+    """Draws `subscribe`, `publish`, `flow`, `advertise`, `request` and `processors`."""
 
     def __init__(self, rng: Random, around: ScenarioBounds, roles: list[str]) -> None:
         self._rng = rng
@@ -48,7 +48,26 @@ class WorkloadGenerator:
         if rng.random() < (0.4 if answers else 0.03):
             tables["advertise"] = [self._draw_advertise() for _ in range(rng.randint(1, 2))]
             tables["request"] = [self._draw_request()]
+        if rng.random() < 0.15 and self._around.nodes > 1:
+            tables["flow"] = [self._draw_flow() for _ in range(rng.randint(1, 2))]
         return tables
+
+    def _draw_flow(self) -> dict[str, object]:
+        rng, duration_s = self._rng, self._around.duration_s
+        entry: dict[str, object] = {
+            "from": self._draw_nodes(),
+            "to": self._draw_nodes() if rng.random() < 0.3 else "all",
+            "rate_per_s": rng.choice((2, 5, 20)) / duration_s,
+        }
+        if rng.random() < 0.3:
+            entry["size_bytes"] = rng.choice((0, 1, 500, 20_000))
+        if rng.random() < 0.3:
+            entry["spacing"] = "poisson"
+        if rng.random() < 0.3:
+            entry |= {"from_s": duration_s * 0.2, "to_s": duration_s * 0.7}
+        if rng.random() < 0.2:
+            entry["lease_s"] = rng.choice((1e-3, duration_s / 10, float("inf")))
+        return entry
 
     def _draw_nodes(self) -> object:
         rng, nodes = self._rng, self._around.nodes
