@@ -20,7 +20,7 @@ from carrycast.core.protocol import (
 from carrycast.core.wire import Message, Parcel
 from carrycast.routers.geobroadcast.messages import GeoBroadcastPacket
 from carrycast.routers.geobroadcast.rules import (
-    Forwarding,
+    ForwardingAlgorithm,
     distance_m,
     is_inside,
     progress_m,
@@ -115,9 +115,9 @@ class GeoBroadcast(Router):
 
     def _contend(self, now: float, id: EventId, message: GeoBroadcastPacket, here: Position) -> None:
         forwarding = select_forwarding(here, message.at, message.center, message.radius_m)
-        if forwarding is Forwarding.NONE:
+        if forwarding is ForwardingAlgorithm.NONE:
             return
-        if forwarding is Forwarding.AREA:
+        if forwarding is ForwardingAlgorithm.AREA:
             wait_s = timeout_s(self._settings, distance_m(message.at, here))
         else:
             progress = progress_m(here, message.at, message.center)

@@ -7,7 +7,7 @@ from carrycast.core.model import Position
 from carrycast.routers.geobroadcast.settings import GeoBroadcastSettings
 
 
-class Forwarding(enum.Enum):
+class ForwardingAlgorithm(enum.Enum):
     """How a node forwards a packet [GN, annex D]."""
 
     AREA = enum.auto()
@@ -33,11 +33,11 @@ def is_inside(place: Position, center: Position, radius_m: float) -> bool:
 
 # [GN, annex D] In the area: area forwarding. Outside, if the sender was inside: the packet is discarded. Else non-area
 # forwarding.
-def select_forwarding(here: Position, sender: Position, center: Position, radius_m: float) -> Forwarding:
+def select_forwarding(here: Position, sender: Position, center: Position, radius_m: float) -> ForwardingAlgorithm:
     """How this node forwards a packet of a sender."""
     if is_inside(here, center, radius_m):
-        return Forwarding.AREA
-    return Forwarding.NONE if is_inside(sender, center, radius_m) else Forwarding.LINE
+        return ForwardingAlgorithm.AREA
+    return ForwardingAlgorithm.NONE if is_inside(sender, center, radius_m) else ForwardingAlgorithm.LINE
 
 
 # [GN, annex F.3] TO_CBF_GBC = TO_CBF_MAX + (TO_CBF_MIN - TO_CBF_MAX) / DIST_MAX * DIST for DIST <= DIST_MAX, and

@@ -11,7 +11,7 @@ from carrycast.core.protocol import Capability, Place
 from carrycast.core.protocol.effects import Broadcast, CancelTimer, Effect, Note, SetTimer
 from carrycast.core.wire import Parcel, Traffic
 from carrycast.routers.geobroadcast.messages import GeoBroadcastPacket
-from carrycast.routers.geobroadcast.rules import Forwarding, progress_m, select_forwarding, timeout_s
+from carrycast.routers.geobroadcast.rules import ForwardingAlgorithm, progress_m, select_forwarding, timeout_s
 from carrycast.routers.geobroadcast.settings import GeoBroadcastSettings
 from carrycast.sim.testing import IsolatedHost, Net, isolate_router
 
@@ -74,14 +74,16 @@ def test_progress_is_the_difference_of_the_distances_to_the_center() -> None:
 @pytest.mark.parametrize(
     ("here_m", "sender_m", "expected"),
     [
-        (950.0, 0.0, Forwarding.AREA),
-        (950.0, 1050.0, Forwarding.AREA),
-        (900.0, 0.0, Forwarding.AREA),
-        (899.0, 0.0, Forwarding.LINE),
-        (899.0, 901.0, Forwarding.NONE),
+        (950.0, 0.0, ForwardingAlgorithm.AREA),
+        (950.0, 1050.0, ForwardingAlgorithm.AREA),
+        (900.0, 0.0, ForwardingAlgorithm.AREA),
+        (899.0, 0.0, ForwardingAlgorithm.LINE),
+        (899.0, 901.0, ForwardingAlgorithm.NONE),
     ],
 )
-def test_the_algorithm_is_selected_by_both_places(here_m: float, sender_m: float, expected: Forwarding) -> None:
+def test_the_algorithm_is_selected_by_both_places(
+    here_m: float, sender_m: float, expected: ForwardingAlgorithm
+) -> None:
     """[GN, annex D]"""
     assert select_forwarding(Position(here_m, 0.0), Position(sender_m, 0.0), CENTER, 100.0) is expected
 
