@@ -32,6 +32,7 @@ from carrycast.sim.scenario import (
     TimedPublication,
     TimedRequest,
     TimedSubscription,
+    Workload,
     compute_movement,
     draw_advertisements,
     draw_commands,
@@ -123,15 +124,7 @@ class Simulation:
             self.recorder.batteries = batteries
         if scenario.computer.memory_bytes is not None:
             self.recorder.memories = Memories(scenario.computer.memory_bytes, scenario.nodes)
-        self._workload = draw_workload(
-            scenario.subscribe,
-            scenario.resolve_files().publish,
-            roles,
-            scenario.nodes,
-            scenario.duration_s,
-            seed,
-            scenario.flow,
-        )
+        self._workload = _draw_workload(scenario, roles, seed)
         self._advertisements = draw_advertisements(scenario.advertise, roles, scenario.nodes, seed)
         self._requests = draw_requests(scenario.request, roles, scenario.nodes, scenario.duration_s, seed)
         self._context = RunContext(
@@ -285,6 +278,12 @@ def check_run(scenario: Scenario, seed: int = 1) -> None:
     """Raise the UserError that `run` would raise for a scenario: prepare the run completely without running it."""
     check_seed(seed)
     Simulation(scenario, seed)
+
+
+def _draw_workload(scenario: Scenario, roles: dict[str, list[NodeId]], seed: int) -> Workload:
+    published = scenario.resolve_files().publish
+    sizes = (scenario.nodes, scenario.duration_s)
+    return draw_workload(scenario.subscribe, published, roles, *sizes, seed, scenario.flow)
 
 
 def _measured_window(scenario: Scenario) -> Window:
