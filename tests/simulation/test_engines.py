@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -14,6 +15,8 @@ from carrycast.errors import UserError, WorkError
 from carrycast.native import has_native_core
 from carrycast.sim.engine import NATIVE, PYTHON, ViolationError, run
 from carrycast.sim.engine.native.protocols import find_values
+from carrycast.sim.radio.disk_settings import DiskRadio
+from carrycast.sim.radio.radio import RADIOS
 from carrycast.sim.scenario import Scenario, draw_workload, parse_scenario
 from carrycast.trace import Level
 
@@ -117,11 +120,20 @@ def test_the_outcome_names_the_engine() -> None:
     assert run(scenario, 1).summary()["engine"] == NATIVE
 
 
+class PlugInRadio(DiskRadio, frozen=True, kw_only=True):
+    """A radio of somebody else."""
+
+    name: ClassVar[str] = "plug_in"
+
+
 @needs_core
-def test_auto_uses_the_python_engine_for_a_run_that_the_native_engine_does_not_cover() -> None:
-    scenario = make_scenario(radio={"model": "csma"}, duration_s=5)
+def test_auto_uses_the_python_engine_for_a_run_that_the_native_engine_does_not_cover(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(RADIOS, "plug_in", f"{__name__}:PlugInRadio")
+    scenario = make_scenario(radio={"model": "plug_in", "range_m": 150}, duration_s=5)
     assert run(scenario, 1, engine="auto").engine == PYTHON
-    with pytest.raises(UserError, match=r"does not cover the radio csma; use --engine python or auto$"):
+    with pytest.raises(UserError, match=r"does not cover the radio plug_in; use --engine python or auto$"):
         run(scenario, 1, engine="native")
 
 

@@ -152,6 +152,12 @@ class Router(StateMachine, ABC):
 
     up: RouterUpcalls
 
+    @classmethod
+    def native_parts(cls, settings: Settings) -> Mapping[str, object] | None:
+        """The classes, functions and constants that the native version of this router takes from its modules, by name;
+        None if there is none that covers these settings."""
+        return None
+
     def __init__(
         self, node: NodeId, settings: Settings, port: Port, host: Host, rng: Random, up: RouterUpcalls
     ) -> None:

@@ -18,14 +18,26 @@ from carrycast.core.protocol import (
     Port,
     Router,
     RouterUpcalls,
+    Settings,
     TimerKey,
     Token,
 )
 from carrycast.core.wire import Message, Parcel
-from carrycast.routers.aodv.messages import MAX_OTHERS, Bundle, Hello, Packet, RouteError, RouteReply, RouteRequest
-from carrycast.routers.aodv.route_discovery import PendingDiscovery, RequestReplyHandler, RouteDiscovery
+from carrycast.routers.aodv.messages import (
+    MAX_OTHERS,
+    MAX_SEQUENCE,
+    MAX_UNREACHABLE,
+    Bundle,
+    Hello,
+    Packet,
+    RouteError,
+    RouteReply,
+    RouteRequest,
+)
+from carrycast.routers.aodv.route_discovery import MAX_HOP_COUNT, PendingDiscovery, RequestReplyHandler, RouteDiscovery
 from carrycast.routers.aodv.route_maintenance import HelloMessages, RouteErrors
-from carrycast.routers.aodv.rules import local_repair_ttl, may_repair_locally
+from carrycast.routers.aodv.route_table import MAX_PRECURSORS
+from carrycast.routers.aodv.rules import MAX_SEQUENCE_JUMP, local_repair_ttl, may_repair_locally
 from carrycast.routers.aodv.settings import NS2, AodvSettings
 from carrycast.routers.aodv.state import AodvPacketInTransit, AodvState, PacketBuffer
 
@@ -41,6 +53,24 @@ class Aodv(Router):
     finds_neighbors = True
     offers = frozenset({Capability.DISTANCES, Capability.NODE_ROUTES})
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {"rfc3561": {}, "ns2": NS2}
+
+    @classmethod
+    def native_parts(cls, settings: Settings) -> Mapping[str, object] | None:
+        return {
+            "request": RouteRequest,
+            "reply": RouteReply,
+            "error": RouteError,
+            "hello": Hello,
+            "packet": Packet,
+            "bundle": Bundle,
+            "place": Place,
+            "max_others": MAX_OTHERS,
+            "max_unreachable": MAX_UNREACHABLE,
+            "max_hop_count": MAX_HOP_COUNT,
+            "max_jump": MAX_SEQUENCE_JUMP,
+            "max_sequence": MAX_SEQUENCE,
+            "max_precursors": MAX_PRECURSORS,
+        }
 
     def __init__(
         self, node: NodeId, settings: AodvSettings, port: Port, host: Host, rng: Random, up: RouterUpcalls

@@ -16,12 +16,13 @@ from carrycast.core.protocol import (
     Port,
     Router,
     RouterUpcalls,
+    Settings,
     TimerKey,
     Token,
 )
 from carrycast.core.wire import Message, Parcel
-from carrycast.routers.gpsr.beacons import Beacons, is_valid_position
-from carrycast.routers.gpsr.geometry import squared_distance_m2
+from carrycast.routers.gpsr.beacons import BEACON_ERROR_M, Beacons, is_valid_position
+from carrycast.routers.gpsr.geometry import dot_sign, is_shorter, orientation, squared_distance_m2
 from carrycast.routers.gpsr.messages import MAX_HOPS, MAX_OTHERS, GeoBeacon, GeoBundle, GeoPacket, PerimeterHeader
 from carrycast.routers.gpsr.neighbor_table import NeighborTable
 from carrycast.routers.gpsr.packets import GeoPacketInTransit, SeenPackets
@@ -48,6 +49,26 @@ class Gpsr(Router):
         "rng": {"planarization": "rng"},
         "predictive": {"dead_reckoning": True, "beacon_skips": 3},
     }
+
+    @classmethod
+    def native_parts(cls, settings: Settings) -> Mapping[str, object] | None:
+        assert isinstance(settings, GpsrSettings)
+        if settings.dead_reckoning:
+            return None
+        return {
+            "beacon": GeoBeacon,
+            "packet": GeoPacket,
+            "bundle": GeoBundle,
+            "perimeter_header": PerimeterHeader,
+            "place": Place,
+            "position": Position,
+            "orientation": orientation,
+            "dot_sign": dot_sign,
+            "is_shorter": is_shorter,
+            "max_hops": MAX_HOPS,
+            "max_others": MAX_OTHERS,
+            "beacon_error_m": BEACON_ERROR_M,
+        }
 
     def __init__(
         self, node: NodeId, settings: GpsrSettings, port: Port, host: Host, rng: Random, up: RouterUpcalls

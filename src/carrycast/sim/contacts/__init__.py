@@ -1,7 +1,7 @@
 """Contacts between nodes: computed exactly from movement, or read from a contact plan."""
 
 from carrycast.sim.contacts.exact import RESOLUTION_S, Intervals, Legs, compute_contacts, contact_intervals
-from carrycast.sim.contacts.plan import MAX_DURATION_S, MICROSECONDS, VERSION, VERSION_KEY, ContactPlan
+from carrycast.sim.contacts.plan import MAX_DURATION_S, MICROSECONDS, VERSION, VERSION_KEY, ContactChanges, ContactPlan
 from carrycast.sim.contacts.statistics import (
     DistributionFit,
     ccdf,
@@ -13,6 +13,7 @@ from carrycast.sim.contacts.statistics import (
 )
 
 __all__ = [
+    "ContactChanges",
     "ContactPlan",
     "DistributionFit",
     "Intervals",

@@ -49,6 +49,11 @@ class SimHost(Host):
         self._computer = computer
         self._errors = context.faults.positions.get(node, ())
 
+    @property
+    def has_position_errors(self) -> bool:
+        """Whether a fault shifts the positions that the node is told."""
+        return bool(self._errors)
+
     def position(self, now: float) -> Position | None:
         where = self._context.position(self._node)
         if where is None or not self._errors:

@@ -60,7 +60,11 @@ class Trajectories:
         object.__setattr__(self, "_lately", [_NO_LEG] * self.nodes)
 
     def __reduce__(self) -> tuple[type["Trajectories"], tuple[Integers | Floats, ...]]:
-        return Trajectories, (self.first, self.start_s, self.end_s, self.x_m, self.y_m, self.vx_mps, self.vy_mps)
+        return Trajectories, self.columns()
+
+    def columns(self) -> tuple[Integers, Floats, Floats, Floats, Floats, Floats, Floats]:
+        """The first leg of each node, and the columns of all legs: start, end, place, velocity."""
+        return self.first, self.start_s, self.end_s, self.x_m, self.y_m, self.vx_mps, self.vy_mps
 
     @classmethod
     def standing(cls, x_m: Floats, y_m: Floats, duration_s: float) -> "Trajectories":

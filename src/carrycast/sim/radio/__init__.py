@@ -2,11 +2,13 @@
 
 from carrycast.sim.radio.disk import DiskMedium
 from carrycast.sim.radio.disk_settings import DiskRadio
+from carrycast.sim.radio.dot11 import CsmaRadio
 from carrycast.sim.radio.medium import Frame, Medium, MediumUpcalls, Reach, Scheduler, Topology, UnicastBatch
 from carrycast.sim.radio.radio import DEFAULT_RADIO, Radio, RadioContext, radio_named, radio_names
 from carrycast.sim.radio.signal_settings import RadioOverride, SignalRadio
 
 __all__ = [
+    "CsmaRadio",
     "DEFAULT_RADIO",
     "DiskMedium",
     "DiskRadio",

@@ -42,7 +42,7 @@ class Contention:
         """The stations that start to count down meanwhile."""
         self._slot_us = dot11.slot_us
         self._difs_us = dot11.difs_us
-        self._eifs_us = dot11.eifs_us if dot11.eifs else dot11.difs_us
+        self._eifs_us = dot11.space_after_error_us
         self._sense_us = dot11.sense_us
         self._busy_slot = dot11.busy_slot_counts
 

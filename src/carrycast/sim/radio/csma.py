@@ -67,7 +67,6 @@ class Vicinity:
             self._next += 1
 
 
-COST_BYTES = 500
 _NOBODY = Reach(())
 # Constants, because looking up a member of an enumeration costs a call in every transmission.
 _BROADCAST, _DATA, _ACK, _RTS, _CTS = FrameKind
@@ -132,12 +131,7 @@ class CsmaMedium(Medium):
         """Airtimes of unicasts by size."""
 
     def cost_s(self) -> float:
-        dot11 = self._dot11
-        rts_us = 0
-        if dot11.uses_rts(COST_BYTES):
-            rts_us = dot11.control_us(RTS_BYTES) + dot11.control_us(CTS_BYTES) + 2 * dot11.sifs_us
-        waiting_us = dot11.difs_us + dot11.cw_min / 2 * dot11.slot_us
-        return (waiting_us + rts_us + dot11.unicast_us(COST_BYTES) + dot11.sifs_ack_us) / 1e6
+        return self._dot11.cost_s
 
     def airtime_us(self, frame: Frame) -> int | None:
         size_bytes = len(frame.encoded)

@@ -17,6 +17,8 @@ CTS_BYTES = 14
 LOWEST_RATE_BPS = 1e6
 # A frame is captured if it is this much stronger than the interfering one [ns-2: CPThresh_ 10].
 CAPTURE_DB = 10.0
+COST_BYTES = 500
+"""The packet for which the cost of a link is computed."""
 UNLIMITED = 2**31 - 1
 """As a retry limit: never give up."""
 
@@ -99,6 +101,55 @@ class Dot11(msgspec.Struct, frozen=True, kw_only=True):
     def uses_rts(self, message_bytes: int) -> bool:
         """Whether an RTS precedes a unicast message."""
         return message_bytes + self.overhead_bytes > self.rts_threshold_bytes
+
+    @property
+    def space_after_error_us(self) -> int:
+        """How long a node waits after a frame that it received with errors."""
+        return self.eifs_us if self.eifs else self.difs_us
+
+    @property
+    def capture_ratio(self) -> float:
+        """The least ratio of the squared distances from an interferer and from the sender at which a frame is captured;
+        0 without capture."""
+        return 10 ** (self.capture_db / (5 * self.path_exponent)) if self.capture_db > 0 else 0.0
+
+    @property
+    def cost_s(self) -> float:
+        """The expected time to send a packet of 500 bytes over a link."""
+        rts_us = 0
+        if self.uses_rts(COST_BYTES):
+            rts_us = self.control_us(RTS_BYTES) + self.control_us(CTS_BYTES) + 2 * self.sifs_us
+        waiting_us = self.difs_us + self.cw_min / 2 * self.slot_us
+        return (waiting_us + rts_us + self.unicast_us(COST_BYTES) + self.sifs_ack_us) / 1e6
+
+    def numbers(self) -> dict[str, float]:
+        """All parameters that are used while frames are sent, given and derived, by their names."""
+        return {
+            "slot_us": self.slot_us,
+            "sifs_us": self.sifs_us,
+            "difs_us": self.difs_us,
+            "eifs_us": self.space_after_error_us,
+            "sense_us": self.sense_us,
+            "rts_us": self.control_us(RTS_BYTES),
+            "cts_us": self.control_us(CTS_BYTES),
+            "sifs_ack_us": self.sifs_ack_us,
+            "cts_timeout_us": self.answer_timeout_us(CTS_BYTES),
+            "ack_timeout_us": self.answer_timeout_us(ACK_BYTES),
+            "cw_min": self.cw_min,
+            "cw_max": self.cw_max,
+            "retry_limit": self.retry_limit,
+            "long_retry_limit": self.long_retry_limit,
+            "plcp_us": self.plcp_us,
+            "overhead_bytes": self.overhead_bytes,
+            "rts_threshold_bytes": self.rts_threshold_bytes,
+            "queue": self.queue,
+            "data_rate_bps": self.data_rate_bps,
+            "basic_rate_bps": self.basic_rate_bps,
+            "capture": self.capture_ratio,
+            "cost_s": self.cost_s,
+            "routing_first": self.routing_first,
+            "busy_slot_counts": self.busy_slot_counts,
+        }
 
     def answer_timeout_us(self, answer_bytes: int) -> int:
         """The time that a sender waits for a CTS or an ACK."""

@@ -41,13 +41,13 @@ class Ether:
         self.calm_us = 0
         """Every backoff without a frame that began before this time is over, since the medium was idle long enough."""
         self._difs_us = dot11.difs_us
-        self._eifs_us = dot11.eifs_us if dot11.eifs else dot11.difs_us
+        self._eifs_us = dot11.space_after_error_us
         self._slot_us = dot11.slot_us
         self._sense_us = dot11.sense_us
         self._calming_us = self._eifs_us + dot11.cw_min * dot11.slot_us
         self._places = places
         # Squared, because squared distances are compared.
-        self._capture = 10 ** (dot11.capture_db / (5 * dot11.path_exponent)) if dot11.capture_db > 0 else 0.0
+        self._capture = dot11.capture_ratio
 
     def begin(self, new: Transmission) -> None:
         """Add a transmission. It and the transmissions that it overlaps collide where both are strong enough."""

@@ -20,6 +20,7 @@ from carrycast.core.wire import (
     Traffic,
 )
 from carrycast.sim.engine.kernel import Kernel
+from carrycast.sim.engine.native.routers import use_native_router
 from carrycast.sim.engine.observers import fingerprint as codes
 from carrycast.sim.engine.observers.recorder import FACT_CODES
 from carrycast.sim.radio import Reach
@@ -33,6 +34,7 @@ def make_core(scenario: Scenario, stack: StackPlan) -> _native.Core:
     """The core of a run, without its media."""
     _configure()
     core = _native.Core(scenario.nodes, isinstance(scenario.discovery, OracleDiscovery))
+    use_native_router(stack)
     for layer, codec in stack.codecs.items():
         core.set_codec(layer, codec.header, codec.encode_body)
     return core

@@ -10,6 +10,7 @@ from carrycast import _native
 from carrycast.core.model import Advertisement, Event, NodeId, Subscription, SubscriptionId
 from carrycast.core.protocol import GlobalView, Interface, Link, Port, StateMachine, TimerKey, Token
 from carrycast.core.wire import Layer, Message
+from carrycast.sim.contacts import ContactChanges
 from carrycast.sim.engine.context import RunContext
 from carrycast.sim.engine.interfaces import RADIO, Interfaces
 from carrycast.sim.engine.native.discovery import install_discovery
@@ -19,7 +20,7 @@ from carrycast.sim.engine.native.recorder import NativeRecorder
 from carrycast.sim.engine.network import Network
 from carrycast.sim.engine.node import SimNode, SimPort
 from carrycast.sim.engine.observers.recorder import Recorder
-from carrycast.sim.radio import DiskRadio, Medium, MediumUpcalls
+from carrycast.sim.radio import CsmaRadio, DiskRadio, Medium, MediumUpcalls
 from carrycast.trace import Kind
 
 _HANDLERS = ("on_message", "on_timer", "on_sent", "on_link_up", "on_link_down")
@@ -182,8 +183,23 @@ class NativeNetwork(Network):
         if scenario.has_no_radio:
             # A medium that nobody uses.
             return super()._make_medium(context)
-        assert isinstance(radio, DiskRadio), "the native engine covers the disk radio alone"
+        trajectories = context.trajectories
+        if trajectories is not None:
+            self._core.set_places(*trajectories.columns())
+        if isinstance(radio, CsmaRadio):
+            return self._make_csma(radio, context)
+        assert isinstance(radio, DiskRadio), "the native engine covers the radios disk and csma"
         return self._make_disk(radio, RADIO, scenario.nodes, self._radio_stream(context))
+
+    def _make_csma(self, radio: CsmaRadio, context: RunContext) -> Medium:
+        def read_changes(range_m: float) -> tuple[object, ...]:
+            return _columns(context.contacts_within(range_m).changes(context.scenario.duration_s))
+
+        interfering = None if radio.interference_m == radio.cs_m else read_changes(radio.interference_m)
+        medium = self._core.add_csma(
+            RADIO, radio.dot11().numbers(), read_changes(radio.cs_m), interfering, self._radio_stream(context)
+        )
+        return cast(Medium, medium)
 
     def _make_disk(self, settings: DiskRadio, interface: Interface, nodes: int, rng: Random) -> Medium:
         delay_us = round(settings.delay_s * 1e6)
@@ -229,11 +245,7 @@ class NativeNetwork(Network):
     def _schedule_changes(self) -> None:
         if RADIO not in self._media:
             return
-        changes = self._changes
-        # `microseconds` for arrays: both round halves to even.
-        time_us = np.rint(changes.time_s * 1e6).astype(np.int64)
-        a, b = (np.ascontiguousarray(nodes, dtype=np.int32) for nodes in (changes.a, changes.b))
-        self._core.set_changes(time_us, a, b, np.ascontiguousarray(changes.up, dtype=np.uint8))
+        self._core.set_changes(*_columns(self._changes))
 
     def _report_link(self, a: NodeId, b: NodeId, interface: Interface) -> None:
         self._core.report_link(a, b, interface)
@@ -243,6 +255,14 @@ def _disturbs_receptions(context: RunContext, recode: bool) -> bool:
     """Whether the Python network processes receptions."""
     faults = context.faults
     return recode or faults.disturbs_frames or bool(faults.slow) or context.scenario.service is not None
+
+
+def _columns(changes: ContactChanges) -> tuple[object, ...]:
+    """The columns of changes as the core reads them."""
+    # `microseconds` for arrays: both round halves to even.
+    time_us = np.rint(changes.time_s * 1e6).astype(np.int64)
+    a, b = (np.ascontiguousarray(nodes, dtype=np.int32) for nodes in (changes.a, changes.b))
+    return time_us, a, b, np.ascontiguousarray(changes.up, dtype=np.uint8)
 
 
 def _find_handlers(machine: StateMachine) -> tuple[Callable[..., Any] | None, ...]:

@@ -188,8 +188,7 @@ void Core::on_received(Frame& frame, NodeSpan receivers) {
   Ref message = Ref::borrow(frame.message);
   int64_t waited_us = queue.now_us - frame.sent_us;
   if (waited_us > kTransitUs) {
-    Ref waited_s = Ref::steal(PyFloat_FromDouble(static_cast<double>(waited_us) / kUsPerSecond));
-    message = call_method(frame.message, "age_by", waited_s.get());
+    message = age_message(*frame.kind, frame.message, static_cast<double>(waited_us) / kUsPerSecond);
     if (message.get() == Py_None) {
       on_missed(frame, receivers, words.lease_expired);
       return;

@@ -10,6 +10,7 @@
 #include "fingerprint.h"
 #include "ledger.h"
 #include "medium.h"
+#include "places.h"
 #include "queue.h"
 
 namespace carrycast {
@@ -86,6 +87,7 @@ class Core : public MediumUpcalls {
   Fingerprint fingerprint;
   Hooks hooks;
   LayerCodec codecs[kLayers];
+  std::unique_ptr<Places> places;  // Null if nodes have no positions. Before the media, which refer to it.
   std::vector<std::unique_ptr<Medium>> media;
   std::vector<CoreNode> nodes;
   std::vector<Clock> clocks;  // Empty if all clocks are right.
@@ -183,6 +185,12 @@ Timer* as_timer(PyObject* object);
 // The port of one layer of one node, for the core that a Python object wraps.
 Ref make_port(PyObject* core_object, Core* core, int64_t node, int layer, PyObject* python_node);
 void add_port_type(PyObject* module);
+// The core and the node that a port belongs to.
+struct PortOwner {
+  Core* core;
+  int64_t node;
+};
+PortOwner owner_of(PyObject* port);
 void add_core_type(PyObject* module);
 
 }  // namespace carrycast

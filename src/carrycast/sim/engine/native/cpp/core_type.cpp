@@ -3,6 +3,7 @@
 
 #include "core.h"
 #include "beacons.h"
+#include "csma.h"
 #include "disk.h"
 #include "protocol.h"
 
@@ -358,7 +359,7 @@ PyObject* core_sums(PyObject* self, PyObject*) {
   });
 }
 
-// The Python view of a disk medium.
+// The Python view of a medium.
 struct MediumObject {
   PyObject_HEAD
   PyObject* core_object;
@@ -395,6 +396,18 @@ PyGetSetDef medium_values[] = {
 PyMethodDef medium_methods[] = {{"cost_s", medium_cost_s, METH_NOARGS, "The cost of a link."},
                                 {nullptr, nullptr, 0, nullptr}};
 
+// Adds a medium to the core, and returns the Python view of it.
+PyObject* add_medium(PyObject* self, std::unique_ptr<Medium> added) {
+  core_of(self).media.push_back(std::move(added));
+  Ref made = Ref::steal(reinterpret_cast<PyObject*>(PyObject_New(MediumObject, &medium_type)));
+  MediumObject& medium = medium_of(made.get());
+  medium.core_object = Py_NewRef(self);
+  medium.medium = core_of(self).media.back().get();
+  medium.topology = nullptr;
+  medium.topology = wrap_topology(&medium.medium->topology, self).release();
+  return made.release();
+}
+
 // Adds a disk medium: interface, delay_us, rate_bps or None, queue, loss, retries, generator.
 PyObject* core_add_disk(PyObject* self, PyObject* const* values, Py_ssize_t count) {
   return guard_object([&] {
@@ -402,15 +415,45 @@ PyObject* core_add_disk(PyObject* self, PyObject* const* values, Py_ssize_t coun
     Core& core = core_of(self);
     DiskSettings settings{given.integer(1), given.optional(2) == nullptr ? 0.0 : given.real(2), given.integer(3),
                           given.real(4), given.integer(5)};
-    core.media.push_back(
-        std::make_unique<DiskMedium>(settings, given[0], core.nodes.size(), core.queue, core, given[6]));
-    Ref made = Ref::steal(reinterpret_cast<PyObject*>(PyObject_New(MediumObject, &medium_type)));
-    MediumObject& medium = medium_of(made.get());
-    medium.core_object = Py_NewRef(self);
-    medium.medium = core.media.back().get();
-    medium.topology = nullptr;
-    medium.topology = wrap_topology(&medium.medium->topology, self).release();
-    return made.release();
+    return add_medium(
+        self, std::make_unique<DiskMedium>(settings, given[0], core.nodes.size(), core.queue, core, given[6]));
+  });
+}
+
+// The columns of a contact plan's changes: times in microseconds, one node, the other, whether the contact begins.
+ContactChanges read_changes(PyObject* columns) {
+  Buffer<int64_t> time_us(check(PyTuple_GetItem(columns, 0)));
+  Buffer<int32_t> a(check(PyTuple_GetItem(columns, 1))), b(check(PyTuple_GetItem(columns, 2)));
+  Buffer<uint8_t> up(check(PyTuple_GetItem(columns, 3)));
+  return {{time_us.begin(), time_us.end()}, {a.begin(), a.end()}, {b.begin(), b.end()}, {up.begin(), up.end()}};
+}
+
+// Adds a contended medium: interface, settings by name, the changes of the contacts that are sensed, those of the
+// contacts that interfere or None if they are the same, generator.
+PyObject* core_add_csma(PyObject* self, PyObject* const* values, Py_ssize_t count) {
+  return guard_object([&] {
+    Given given(values, count, 5);
+    Core& core = core_of(self);
+    std::unique_ptr<ContactChanges> interfering;
+    if (given.optional(3) != nullptr) interfering = std::make_unique<ContactChanges>(read_changes(given[3]));
+    return add_medium(self, std::make_unique<CsmaMedium>(read_csma_settings(given[1]), given[0], core.nodes.size(),
+                                                         core.queue, core, given[4], core.places.get(),
+                                                         read_changes(given[2]), std::move(interfering)));
+  });
+}
+
+// Sets the legs of all nodes: first, start_s, end_s, x_m, y_m, vx_mps, vy_mps.
+PyObject* core_set_places(PyObject* self, PyObject* const* values, Py_ssize_t count) {
+  return guard_object([&]() -> PyObject* {
+    Given given(values, count, 7);
+    auto column = [&given](int place) {
+      Buffer<double> numbers(given[place]);
+      return std::vector<double>(numbers.begin(), numbers.end());
+    };
+    Buffer<int64_t> first(given[0]);
+    core_of(self).places = std::make_unique<Places>(
+        Legs{{first.begin(), first.end()}, column(1), column(2), column(3), column(4), column(5), column(6)});
+    Py_RETURN_NONE;
   });
 }
 
@@ -463,6 +506,7 @@ PyMethodDef core_methods[] = {
     CARRYCAST_ENTRY(set_protocol), CARRYCAST_ENTRY(add_lifecycle), CARRYCAST_ENTRY(publish),
     CARRYCAST_ENTRY(subscribe),    CARRYCAST_ENTRY(unsubscribe),
     CARRYCAST_ENTRY(flush),        CARRYCAST_ENTRY(close),         CARRYCAST_ENTRY(add_disk),
+    CARRYCAST_ENTRY(add_csma),     CARRYCAST_ENTRY(set_places),
     {"sums", core_sums, METH_NOARGS, "The sums of the built-in folds."},
     {nullptr, nullptr, 0, nullptr}};
 #undef CARRYCAST_ENTRY

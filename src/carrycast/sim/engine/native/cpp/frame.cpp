@@ -20,7 +20,13 @@ MessageKind inspect(PyObject* type) {
     check_status(found);
     return found != 0;
   };
+  Ref durations = get_attribute(type, "durations");
+  Ref age_by = get_attribute(type, "age_by");
+  Py_ssize_t counted = PyObject_Size(durations.get());
+  check_status(static_cast<int>(counted));
+  auto has_method_of = [&age_by](PyObject* base) { return get_attribute(base, "age_by").get() == age_by.get(); };
   if (is_a(words.event_message)) {
+    kind.ages_fast = counted == 1 && has_method_of(words.event_message);
     kind.carries = MessageKind::kEvent;
     // `classify`: a message with an event is data, whatever its class says.
     kind.traffic = kData;
@@ -31,6 +37,7 @@ MessageKind inspect(PyObject* type) {
     }
   } else if (is_a(words.parcel_message)) {
     kind.carries = MessageKind::kParcel;
+    kind.ages_fast = counted == 0 && has_method_of(words.parcel_message);
   }
   return kind;
 }
@@ -153,6 +160,35 @@ const MessageKind& MessageKind::of_type(PyObject* object) {
   last_type = type;
   last_kind = place->second.get();
   return *last_kind;
+}
+
+namespace {
+
+// A copy of a struct with one field replaced, as `msgspec.structs.replace`.
+Ref replace_field(PyObject* object, const Field& field, Ref value) {
+  static PyObject* const name = check(PyUnicode_InternFromString("__copy__"));
+  Ref copy = Ref::steal(PyObject_CallMethodNoArgs(object, name));
+  field.set(copy.get(), std::move(value));
+  return copy;
+}
+
+}  // namespace
+
+Ref age_parcel(PyObject* parcel, double waited_s) {
+  double before_s = to_double(fields.parcel_waited_s.get(parcel));
+  return replace_field(parcel, fields.parcel_waited_s, Ref::steal(PyFloat_FromDouble(before_s + waited_s)));
+}
+
+Ref age_message(const MessageKind& kind, PyObject* message, double waited_s) {
+  if (!kind.ages_fast) {
+    return call_method(message, "age_by", Ref::steal(PyFloat_FromDouble(waited_s)).get());
+  }
+  if (kind.carries == MessageKind::kParcel) {
+    return replace_field(message, fields.message_parcel, age_parcel(fields.message_parcel.get(message), waited_s));
+  }
+  double left_s = to_double(fields.message_remaining_s.get(message)) - waited_s;
+  if (!(left_s > 0)) return Ref::borrow(Py_None);
+  return replace_field(message, fields.message_remaining_s, Ref::steal(PyFloat_FromDouble(left_s)));
 }
 
 PyObject* Frame::encoded_body() {

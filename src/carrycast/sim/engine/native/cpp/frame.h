@@ -14,6 +14,7 @@ struct MessageKind {
   Carries carries = kNothing;
   int traffic = kControl;
   uint16_t tag = 0;
+  bool ages_fast = false;  // Whether `age_message` has a faster way than the method `age_by`.
   std::vector<PyObject*> rest;  // The fields of a message with an event, besides those of EventMessage.
 
   // The kind of a class of messages; the answer is kept.
@@ -119,6 +120,11 @@ FrameRef make_native_frame(int64_t sender, int64_t target, const MessageKind& ki
                            const std::vector<EventInfo>* events);
 // The frame of a batch to one of its targets.
 FrameRef frame_to(const Frame& batch, int64_t target);
+
+// A message after it has waited, as its method `age_by`: None if its lease is over. Longer than 0 s.
+Ref age_message(const MessageKind& kind, PyObject* message, double waited_s);
+// A parcel after it has waited.
+Ref age_parcel(PyObject* parcel, double waited_s);
 
 void add_frame_type(PyObject* module);
 // The frame that a Python object is; throws if it is none.

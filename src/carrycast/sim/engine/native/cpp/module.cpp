@@ -1,5 +1,6 @@
 // The extension module `carrycast._native`.
 #include "core.h"
+#include "router.h"
 
 #ifndef CARRYCAST_SOURCE_DIGEST
 #define CARRYCAST_SOURCE_DIGEST ""
@@ -34,6 +35,7 @@ PyMODINIT_FUNC PyInit__native() {
     add_timer_type(module.get());
     add_port_type(module.get());
     add_core_type(module.get());
+    add_router_type(module.get());
     check_status(PyModule_AddStringConstant(module.get(), "SOURCE_DIGEST", CARRYCAST_SOURCE_DIGEST));
     return module.release();
   });

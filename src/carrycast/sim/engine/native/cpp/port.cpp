@@ -172,6 +172,14 @@ void port_dealloc(PyObject* self) {
 
 }  // namespace
 
+PortOwner owner_of(PyObject* port) {
+  if (Py_TYPE(port) != &port_type) {
+    PyErr_Format(PyExc_TypeError, "a port of the native engine is needed, not %R", port);
+    throw PythonError();
+  }
+  return {port_of(port).core, port_of(port).node};
+}
+
 Ref make_port(PyObject* core_object, Core* core, int64_t node, int layer, PyObject* python_node) {
   PortObject* port = PyObject_GC_New(PortObject, &port_type);
   Ref made = Ref::steal(reinterpret_cast<PyObject*>(port));

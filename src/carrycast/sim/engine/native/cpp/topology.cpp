@@ -65,6 +65,7 @@ void Topology::set_node(int64_t node, bool up) {
   version++;
   forget(node);
   for (int32_t other : contacts_[place]) forget(other);
+  if (!up && on_node_down) on_node_down(node);
 }
 
 void Topology::set_cut(int64_t a, int64_t b, bool cut) {

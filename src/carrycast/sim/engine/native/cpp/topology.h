@@ -1,5 +1,6 @@
 // The links between nodes: two nodes are linked if they are in range, both are up, and the link is not cut.
 #pragma once
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -25,6 +26,7 @@ class Topology {
   Topology& operator=(const Topology&) = delete;
 
   int64_t version = 0;  // Changes with every change of a link.
+  std::function<void(int64_t)> on_node_down;  // Called when a node has gone down.
 
   size_t nodes() const { return contacts_.size(); }
   // All neighbors of a node, in the order in which their contacts began. Valid until a link changes.

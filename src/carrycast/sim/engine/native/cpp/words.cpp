@@ -67,6 +67,7 @@ void configure(PyObject* named) {
   fields.message_parcel.find(words.parcel_message, "parcel");
   fields.parcel_traffic.find(words.parcel, "traffic");
   fields.parcel_event.find(words.parcel, "event");
+  fields.parcel_waited_s.find(words.parcel, "waited_s");
   fields.event_id.find(words.event, "id");
   fields.event_lease_s.find(words.event, "lease_s");
   fields.fact_kind.find(words.fact, "kind");

@@ -57,13 +57,20 @@ class Field {
     return value;
   }
 
+  // Replaces the value of an object that nobody else has seen yet.
+  void set(PyObject* object, Ref value) const {
+    PyObject** place = reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + offset_);
+    PyObject* old = std::exchange(*place, value.release());
+    Py_XDECREF(old);
+  }
+
  private:
   Py_ssize_t offset_ = 0;
 };
 
 struct Fields {
   Field message_event, message_hops, message_remaining_s, message_parcel;
-  Field parcel_traffic, parcel_event;
+  Field parcel_traffic, parcel_event, parcel_waited_s;
   Field event_id, event_lease_s;
   Field fact_kind, fact_event, fact_peer, fact_reason, fact_value;
 };
