@@ -21,7 +21,16 @@ ROOT = Path(__file__).parent
 SOURCES = Path("src", "carrycast", "sim", "engine", "native", "cpp")
 PACKAGE = Path("src", "carrycast")
 NAME = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
-_FLAGS = ["-std=c++17", "-O2", "-ffp-contract=off", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-missing-field-initializers"]
+_FLAGS = [
+    "-std=c++17",
+    "-O2",
+    "-ffp-contract=off",
+    "-g0",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-Wno-missing-field-initializers",
+]
 _SANITIZED = ["-std=c++17", "-O1", "-ffp-contract=off", "-g", "-fno-omit-frame-pointer", "-fvisibility=hidden"]
 _SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 
