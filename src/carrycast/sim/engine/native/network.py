@@ -184,7 +184,8 @@ class NativeNetwork(Network):
             # A medium that nobody uses.
             return super()._make_medium(context)
         trajectories = context.trajectories
-        if trajectories is not None:
+        # Capture and routers ask for positions. Without them a million nodes need no copy of their legs.
+        if trajectories is not None and (isinstance(radio, CsmaRadio) or context.stack.router is not None):
             self._core.set_places(*trajectories.columns())
         if isinstance(radio, CsmaRadio):
             return self._make_csma(radio, context)
