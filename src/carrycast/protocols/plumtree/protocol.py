@@ -45,7 +45,9 @@ class Plumtree(Protocol):
         self._links = TreeLinks()
         self._missing = MissingEvents()
         self._received = LeasedBuffer(MAX_KEPT)
-        """[Alg. 1] receivedMsgs, as long as a graft may ask for them."""
+        """[Alg. 1] receivedMsgs, as long as a graft may ask for them: their `until` is not the end of the lease."""
+        self._lease_ends: dict[EventId, float] = {}
+        """When the leases of the received events expire."""
         self._leases = LeaseTimer(port, self._received, LEASE)
         self._lazy_queue: dict[NodeId, dict[EventId, int]] = {}
         """[Alg. 1] lazyQueue: announcements for each lazy neighbor."""
@@ -124,7 +126,9 @@ class Plumtree(Protocol):
             return
         until = min(stored.until, now + self._settings.flood_s)
         for evicted in self._received.add(stored._replace(until=until)):
+            del self._lease_ends[evicted.id]
             self.port.note(Fact("drop", event=evicted.id, reason="buffer_full"))
+        self._lease_ends[stored.id] = stored.until
         self._leases.watch(now)
         for neighbor in self._links.eager(sender):
             self._send_event(now, neighbor, stored)
@@ -132,10 +136,11 @@ class Plumtree(Protocol):
             self._announce(neighbor, stored)
 
     def _send_event(self, now: float, neighbor: NodeId, stored: BufferedEvent) -> None:
-        if stored.until <= now:
+        remaining_s = self._lease_ends[stored.id] - now
+        if remaining_s <= 0:
             self.port.note(Fact("drop", event=stored.id, peer=neighbor, reason=LEASE_EXPIRED))
             return
-        message = Gossip(stored.event, hops_after(stored.hops), stored.until - now)
+        message = Gossip(stored.event, hops_after(stored.hops), remaining_s)
         self._tokens += 1
         self._sent[self._tokens] = (neighbor, stored.id, now, True)
         self.port.send(neighbor, message, token=self._tokens)
@@ -184,7 +189,8 @@ class Plumtree(Protocol):
         if key == LAZY:
             self._send_announcements(now)
         elif key == LEASE:
-            self._received.expire(now)
+            for gone in self._received.expire(now):
+                del self._lease_ends[gone.id]
             self._leases.watch(now, again=True)
         else:
             event = key[1]

@@ -104,6 +104,16 @@ def test_a_graft_makes_a_link_eager_and_is_answered_with_the_event() -> None:
     assert take_sent(port) == [], "its lease has expired"
 
 
+def test_a_long_lease_is_passed_on_as_it_is() -> None:
+    """Its message must not look older than it is: old events are dropped."""
+    protocol, port = make_node(1, 2)
+    event = Event(EventId(7, 0), {"topic": 1}, lease_s=3600.0)
+    protocol.on_message(1.0, 1, Gossip(event, 1, 3599.0), "radio")
+    assert take_sent(port) == [(2, Gossip(event, 2, 3599.0))]
+    protocol.on_message(11.0, 2, Graft(event.id), "radio")
+    assert take_sent(port) == [(2, Gossip(event, 2, 3589.0))]
+
+
 def test_a_shorter_path_replaces_a_longer_one() -> None:
     protocol, port = make_node(1, 2, optimize=3)
     protocol.on_message(1.0, 2, Prune(), "radio")
