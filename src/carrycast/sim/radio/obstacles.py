@@ -7,9 +7,12 @@ the straight line between sender and receiver.
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+from carrycast.sim.radio.building_raster import BuildingIndex, BuildingRaster
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -18,10 +21,6 @@ Ring = Sequence[Place]
 """The corners of a closed line; the first is not repeated."""
 Building = Sequence[Ring]
 """An outer ring, and the rings of its courtyards."""
-
-# The nearest buildings are tested first, because they block most lines; only the lines that they leave are tested
-# against the others, in groups of growing size. The result does not depend on these numbers.
-NEAREST, GROWTH = 16, 6
 
 
 class Obstacles:
@@ -42,56 +41,38 @@ class Obstacles:
         self._start = np.array(starts, dtype=np.float64).reshape(-1, 2)
         self._end = np.array(ends, dtype=np.float64).reshape(-1, 2)
         self._first = np.array(first, dtype=np.int64)
-        self._center, self._radius = self._circles()
+        walls = np.concatenate((self._start, self._end), axis=1)
+        each = [walls[low:high] for low, high in pairwise(first)]
+        self._raster = BuildingRaster(each)
+        self._index = BuildingIndex(each)
 
     def __len__(self) -> int:
         return len(self.buildings)
-
-    def _circles(self) -> tuple[Floats, Floats]:
-        """A circle around each building."""
-        centers, radii = np.zeros((len(self.buildings), 2)), np.zeros(len(self.buildings))
-        for row, (low, high) in enumerate(zip(self._first[:-1], self._first[1:], strict=True)):
-            corners = self._start[low:high]
-            centers[row] = (corners.min(axis=0) + corners.max(axis=0)) / 2
-            radii[row] = np.hypot(*(corners - centers[row]).T).max()
-        return centers, radii
 
     def losses_db(self, place: Floats, others: Floats, enough_db: Floats) -> Floats:
         """The loss on the line from one place to each of the others.
 
         A loss of at least `enough_db` of a line is a lower bound: the rest of the line makes no difference.
         """
-        losses = np.zeros(len(others))
+        losses: Floats = np.zeros(len(others))
         if not len(others) or not len(self.buildings):
             return losses
         offset = others - place
         distance = np.hypot(offset[:, 0], offset[:, 1])
         # A node at the same place sees the other one.
         direction = offset / np.maximum(distance, 1e-9)[:, None]
-        away = np.hypot(self._center[:, 0] - place[0], self._center[:, 1] - place[1]) - self._radius
-        near = np.flatnonzero(away < distance.max())
-        near = near[np.argsort(away[near])]
-        lines, done, count = np.arange(len(others)), 0, NEAREST
-        while done < len(near) and len(lines):
-            group = near[done : done + count]
-            # Lines that end before the nearest building of the group are complete.
-            lines = lines[distance[lines] > away[group[0]]]
-            losses[lines] += self._losses_through(group, place, direction[lines], distance[lines])
-            lines = lines[losses[lines] < enough_db[lines]]
-            done, count = done + count, count * GROWTH
+        # Most lines through a town are proved to be blocked. The others are computed exactly.
+        losses += self._wall_db * self._raster.least_walls(place, direction, distance)
+        lines = np.flatnonzero(losses < enough_db)
+        if len(lines):
+            losses[lines] = self._losses_through(place, direction[lines], distance[lines])
         return losses
 
-    def _losses_through(self, group: Integers, place: Floats, direction: Floats, distance: Floats) -> Floats:
-        """The losses of lines through some buildings."""
-        offset = self._center[group] - place
-        across = direction[:, :1] * offset[:, 1] - direction[:, 1:] * offset[:, 0]
-        radius = self._radius[group]
-        along = direction @ offset.T
-        touched = (np.abs(across) <= radius) & (along >= -radius) & (along <= distance[:, None] + radius)
-        line, building = np.nonzero(touched)
+    def _losses_through(self, place: Floats, direction: Floats, distance: Floats) -> Floats:
+        """The exact losses of lines."""
+        line, building = self._index.near_lines(place, direction, distance)
         if not len(line):
             return np.zeros(len(distance))
-        building = group[building]
         counts = self._first[building + 1] - self._first[building]
         pair = np.repeat(np.arange(len(line)), counts)
         side = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts) + self._first[building][pair]

@@ -177,6 +177,8 @@ class Air:
         """The power of all signals at each node, without noise."""
         self.locked = np.zeros(nodes, dtype=np.int64)
         self.sending = np.zeros(nodes, dtype=np.int64)
+        self._marks = np.zeros(nodes, dtype=np.bool_)
+        """False everywhere between two calls."""
         self.on_air: list[Signal] = []
         self._serial = 0
         self.is_up: Callable[[NodeId], bool] = lambda node: True
@@ -284,15 +286,21 @@ class Air:
         """Why each node that should have received a signal did not."""
         ids = signal.locked_ids
         missed: dict[str, list[NodeId]] = {}
-        expected = signal.ids[signal.readable]
+        expected, marks = signal.ids[signal.readable], self._marks
         if len(ids) and not read.all():
-            failed, disturbed = ids[~read], signal.disturbed[~read]
-            for reason, nodes in (("collision", failed[disturbed]), ("noise", failed[~disturbed])):
-                found = nodes[np.isin(nodes, expected)]
-                if len(found):
-                    missed[reason] = found.tolist()
-        if len(expected) > int(np.count_nonzero(signal.readable & np.isin(signal.ids, ids))):
-            other = signal.readable & ~np.isin(signal.ids, ids)
+            marks[expected] = True
+            failed = ~read & marks[ids]
+            marks[expected] = False
+            for reason, nodes in (
+                ("collision", ids[failed & signal.disturbed]),
+                ("noise", ids[failed & ~signal.disturbed]),
+            ):
+                if len(nodes):
+                    missed[reason] = nodes.tolist()
+        marks[ids] = True
+        other = signal.readable & ~marks[signal.ids]
+        marks[ids] = False
+        if other.any():
             weak = other & (signal.power_mw < self._sensitivity_mw[signal.ids])
             if weak.any():
                 missed["fading"] = signal.ids[weak].tolist()

@@ -1,0 +1,141 @@
+"""A raster of the ground that tells quickly which lines certainly pass through buildings.
+
+A cell is solid if it lies within one building, free if no building touches it, and uncertain otherwise. A sample of a
+line in a solid cell proves that the line passes through a building. So most blocked lines need no exact computation.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+FREE, UNCERTAIN, SOLID = 0, 1, 2
+# A raster of a byte for each cell. Over a larger area its cells are larger, and prove less.
+MOST_CELLS = 1 << 24
+FINEST_M = 2.0
+# Samples of each line, three cells apart. Most lines in a town are blocked within the first street or two.
+SAMPLES, CELLS_APART = 32, 3
+# About the width of a street: the cells along a street have no buildings.
+INDEX_FINEST_M = 8.0
+INDEX_MOST_CELLS = 1 << 22
+
+
+class BuildingRaster:
+    """The raster of some buildings."""
+
+    def __init__(self, corners: Sequence[Floats]) -> None:
+        """`corners` has the corners of each building's rings, with the walls as rows (x, y, x of the next, y)."""
+        everything = np.concatenate(corners)[:, :2] if corners else np.zeros((1, 2))
+        self._low = everything.min(axis=0)
+        span = everything.max(axis=0) - self._low
+        self._cell_m = max(FINEST_M, math.sqrt(max(float(span[0]), 1.0) * max(float(span[1]), 1.0) / MOST_CELLS))
+        # A frame of free cells around the buildings, which also stands for everything outside.
+        self._shape = (int(span[1] / self._cell_m) + 3, int(span[0] / self._cell_m) + 3)
+        self._low = self._low - self._cell_m
+        self._cells = np.zeros(self._shape, dtype=np.int8)
+        for walls in corners:
+            self._mark_inside(walls)
+        for walls in corners:
+            self._mark_walls(walls)
+        self._flat = self._cells.ravel()
+        self._steps_m = np.arange(1, SAMPLES + 1) * CELLS_APART * self._cell_m
+
+    def _mark_inside(self, walls: Floats) -> None:
+        """Mark the cells whose centers are inside a building, by the rule of even and odd crossings."""
+        low = ((walls[:, :2].min(axis=0) - self._low) / self._cell_m).astype(np.int64)
+        high = ((walls[:, :2].max(axis=0) - self._low) / self._cell_m).astype(np.int64) + 1
+        xs = self._low[0] + (np.arange(low[0], high[0]) + 0.5) * self._cell_m
+        ys = self._low[1] + (np.arange(low[1], high[1]) + 0.5) * self._cell_m
+        inside = np.zeros((len(ys), len(xs)), dtype=np.bool_)
+        for x0, y0, x1, y1 in walls.tolist():
+            if y0 != y1:
+                rows = (ys >= min(y0, y1)) & (ys < max(y0, y1))
+                cross = x0 + (ys - y0) * (x1 - x0) / (y1 - y0)
+                inside ^= rows[:, None] & (xs[None, :] < cross[:, None])
+        window = self._cells[low[1] : high[1], low[0] : high[0]]
+        window[inside] = SOLID
+
+    def _mark_walls(self, walls: Floats) -> None:
+        """Mark the cells that a wall touches, with those around them, as uncertain."""
+        for x0, y0, x1, y1 in walls.tolist():
+            count = int(math.hypot(x1 - x0, y1 - y0) / self._cell_m * 2) + 2
+            share = np.linspace(0.0, 1.0, count)
+            columns = ((x0 + share * (x1 - x0) - self._low[0]) / self._cell_m).astype(np.int64)
+            rows = ((y0 + share * (y1 - y0) - self._low[1]) / self._cell_m).astype(np.int64)
+            # Samples half a cell apart may miss a corner of a cell, but not its neighborhood.
+            for down in (-1, 0, 1):
+                for right in (-1, 0, 1):
+                    self._cells[rows + down, columns + right] = UNCERTAIN
+
+    def _at(self, x: Floats, y: Floats) -> NDArray[np.int8]:
+        height, width = self._shape
+        column = np.clip(((x - self._low[0]) / self._cell_m).astype(np.int64), 0, width - 1)
+        row = np.clip(((y - self._low[1]) / self._cell_m).astype(np.int64), 0, height - 1)
+        return np.asarray(self._flat[row * width + column])
+
+    def least_walls(self, place: Floats, direction: Floats, distance: Floats) -> Integers:
+        """A number of walls that each line from a place crosses at least."""
+        steps = self._steps_m
+        solid = self._at(place[0] + direction[:, :1] * steps, place[1] + direction[:, 1:] * steps) == SOLID
+        solid &= steps < distance[:, None]
+        # Solid samples in a row may be of one building. Each row of them has a wall at either end, unless the line
+        # begins or ends within the building.
+        entered = solid[:, 0] + np.count_nonzero(solid[:, 1:] & ~solid[:, :-1], axis=1)
+        begins = int(self._at(place[:1], place[1:])[0] != FREE)
+        ends = self._at(place[0] + direction[:, 0] * distance, place[1] + direction[:, 1] * distance) != FREE
+        return np.asarray(np.maximum(2 * entered - begins - ends, 0), dtype=np.int64)
+
+
+class BuildingIndex:
+    """A grid that finds the buildings near a line."""
+
+    def __init__(self, corners: Sequence[Floats]) -> None:
+        """`corners` as for the raster."""
+        low = np.array([walls[:, :2].min(axis=0) for walls in corners]).reshape(-1, 2)
+        high = np.array([walls[:, :2].max(axis=0) for walls in corners]).reshape(-1, 2)
+        self._buildings = len(corners)
+        self._low = low.min(axis=0) if len(low) else np.zeros(2)
+        span = high.max(axis=0) - self._low if len(high) else np.ones(2)
+        area_m2 = max(float(span[0]), 1.0) * max(float(span[1]), 1.0)
+        self._cell_m = max(INDEX_FINEST_M, math.sqrt(area_m2 / INDEX_MOST_CELLS))
+        # Lines are sampled once for each cell, so a point of a line is within half a cell of a sample.
+        self._low = self._low - self._cell_m
+        self._width = int(span[0] / self._cell_m) + 4
+        self._height = int(span[1] / self._cell_m) + 4
+        first = ((low - self._cell_m / 2 - self._low) / self._cell_m).astype(np.int64)
+        last = ((high + self._cell_m / 2 - self._low) / self._cell_m).astype(np.int64)
+        cells, owners = [], []
+        for building, ((left, bottom), (right, top)) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+            rows, columns = np.arange(bottom, top + 1), np.arange(left, right + 1)
+            covered = (rows[:, None] * self._width + columns[None, :]).ravel()
+            cells.append(covered)
+            owners.append(np.full(len(covered), building))
+        cell = np.concatenate(cells) if cells else np.zeros(0, dtype=np.int64)
+        owner = np.concatenate(owners) if owners else np.zeros(0, dtype=np.int64)
+        order = np.argsort(cell, kind="stable")
+        self._owner = owner[order]
+        self._start = np.searchsorted(cell[order], np.arange(self._width * self._height + 1))
+
+    def near_lines(self, place: Floats, direction: Floats, distance: Floats) -> tuple[Integers, Integers]:
+        """The pairs of a line from a place and a building that may touch it."""
+        steps = np.arange(0.0, float(distance.max()) + self._cell_m, self._cell_m)
+        at = np.minimum(steps, distance[:, None])
+        column = ((place[0] + direction[:, :1] * at - self._low[0]) / self._cell_m).astype(np.int64)
+        row = ((place[1] + direction[:, 1:] * at - self._low[1]) / self._cell_m).astype(np.int64)
+        within = (column >= 0) & (column < self._width) & (row >= 0) & (row < self._height)
+        line, _ = np.nonzero(within)
+        cell = row[within] * self._width + column[within]
+        start, end = self._start[cell], self._start[cell + 1]
+        some = end > start
+        line, start, counts = line[some], start[some], end[some] - start[some]
+        pair = np.repeat(np.arange(len(line)), counts)
+        place_in = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts) + start[pair]
+        # A building is near several samples of a line; it counts once.
+        met = np.zeros((len(distance), self._buildings), dtype=np.bool_)
+        met[line[pair], self._owner[place_in]] = True
+        lines, buildings = np.nonzero(met)
+        return lines.astype(np.int64), buildings.astype(np.int64)
