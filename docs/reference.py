@@ -11,7 +11,7 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -27,6 +27,7 @@ from carrycast.node.link.config import InterfaceSection
 from carrycast.node.link.udp import UdpSettings
 from carrycast.sim.mobility import movement_models
 from carrycast.sim.radio.dot11 import PRESETS, Dot11
+from carrycast.sim.radio.wifi_settings import PRESETS as WIFI_PRESETS, WifiPhy
 from carrycast.sim.scenario import Scenario
 from carrycast.trace import (
     COLUMN_MEANINGS,
@@ -169,17 +170,23 @@ def models_page() -> str:
         "",
         "The values of the settings that a scenario does not give, for each `preset`.",
         "",
-        _presets_table(),
+        _presets_table(PRESETS, Dot11),
+        "",
+        "## Presets of `wifi`",
+        "",
+        "The parameters of the standards. [Radio standards](radio-standards.md) explains them.",
+        "",
+        _presets_table(WIFI_PRESETS, WifiPhy),
         "",
     ]
     return "\n".join(lines)
 
 
-def _presets_table() -> str:
-    names = list(PRESETS)
+def _presets_table(presets: Mapping[str, msgspec.Struct], kind: type[msgspec.Struct]) -> str:
+    names = list(presets)
     lines = [f"| key | {' | '.join(f'`{name}`' for name in names)} |", "|---" * (len(names) + 1) + "|"]
-    for key in Dot11.__struct_fields__:
-        values = [getattr(PRESETS[name], key) for name in names]
+    for key in kind.__struct_fields__:
+        values = [getattr(presets[name], key) for name in names]
         shown = ("computed" if value is None else f"`{toml_text(value)}`" for value in values)
         lines.append(f"| `{key}` | {' | '.join(shown)} |")
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from carrycast.core.wire import LEASE_EXPIRED, DecodeError, Layer, Message
 from carrycast.sim.engine.context import RunContext
 from carrycast.sim.engine.fault_schedule import FaultSchedule, linked_pairs
 from carrycast.sim.engine.global_view import NetworkView
-from carrycast.sim.engine.interfaces import RADIO, Interfaces
+from carrycast.sim.engine.interfaces import BATTERY_EMPTY, RADIO, Interfaces
 from carrycast.sim.engine.kernel import US_PER_S, Kernel, microseconds
 from carrycast.sim.engine.node import SimNode
 from carrycast.sim.radio import DiskMedium, DiskRadio, Frame, Medium, MediumUpcalls, RadioContext, Reach
@@ -79,6 +79,9 @@ class Network(MediumUpcalls):
         self._oracle = isinstance(scenario.discovery, OracleDiscovery)
         self._faults = faults
         self._slow = context.slow
+        batteries = context.batteries
+        self._batteries = batteries if batteries is not None and batteries.enforced else None
+        """The batteries, if a node without energy neither sends nor receives."""
         self._recode = recode
         self._rng: Random = stream(seed, "frame faults")
         # The stack decides whether a message may go directly to a layer's handler. Drifting clocks, frame faults and
@@ -209,6 +212,8 @@ class Network(MediumUpcalls):
             # The frame was still queued when its sender crashed.
             self.on_lost(frame, frame.sender, "sender_crashed")
             return
+        if self._batteries is not None:
+            reach = self._leave_out_empty(frame, reach)
         if self._disturbs:
             reach = self._apply_frame_faults(frame, reach)
         self._recorder.on_frame(frame, reach, frame.interface)
@@ -328,6 +333,16 @@ class Network(MediumUpcalls):
                 if faults.duplication > 0 and draw() < faults.duplication:
                     heard.append(node)
         return Reach(tuple(heard))
+
+    def _leave_out_empty(self, frame: Frame, reach: Reach) -> Reach:
+        """The receivers that have energy."""
+        assert self._batteries is not None
+        now_s, is_empty = self._kernel.now_s, self._batteries.is_empty
+        empty = tuple([node for node in reach.nodes if is_empty(node, now_s)])
+        if not empty:
+            return reach
+        self.on_missed(frame, empty, BATTERY_EMPTY)
+        return Reach(tuple([node for node in reach.nodes if node not in empty]))
 
     def _decode_corrupted(self, frame: Frame) -> None:
         """Test the decoder with flipped bits. The frame is dropped in any case, as by a link layer's checksum."""

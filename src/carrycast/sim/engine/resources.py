@@ -1,4 +1,7 @@
-"""The batteries and the memory of simulated nodes. The battery model is linear; empty nodes go on working."""
+"""The batteries and the memory of simulated nodes. The battery model is linear.
+
+Nodes with empty batteries go on working, unless the scenario enforces the energy: then their radios are off.
+"""
 
 from random import Random
 
@@ -18,13 +21,28 @@ class Batteries:
             settings.battery_j * rng.uniform(settings.charge_min, settings.charge_max) for _ in range(nodes)
         ]
 
-    def on_frame(self, frame: Frame, reach: Reach) -> None:
+    def on_frame(self, frame: Frame, reach: Reach, airtime_us: int | None) -> None:
         """Subtract the energy of a transmission from its sender and its receivers."""
-        size_bytes = len(frame.encoded) * frame.attempts * frame.copies
-        self._left_j[frame.sender] -= size_bytes * self._settings.send_j_per_byte
-        heard_j = len(frame.encoded) * self._settings.receive_j_per_byte
+        settings, repeated = self._settings, frame.attempts * frame.copies
+        sent_j = len(frame.encoded) * repeated * settings.send_j_per_byte
+        heard_j = len(frame.encoded) * settings.receive_j_per_byte
+        if airtime_us is not None:
+            if settings.send_w is not None:
+                sent_j = settings.send_w * airtime_us / 1e6
+            if settings.receive_w is not None:
+                heard_j = settings.receive_w * airtime_us / repeated / 1e6
+        self._left_j[frame.sender] -= sent_j
         for node in reach.nodes:
             self._left_j[node] -= heard_j
+
+    def is_empty(self, node: NodeId, time_s: float) -> bool:
+        """Whether a node has no energy left and the scenario enforces that."""
+        return self._settings.enforced and self._left_j[node] <= self._settings.idle_w * time_s
+
+    @property
+    def enforced(self) -> bool:
+        """Whether nodes with empty batteries are silent and deaf."""
+        return self._settings.enforced
 
     def level(self, node: NodeId, time_s: float) -> float:
         """The charge of a node at a time, 0 to 1."""

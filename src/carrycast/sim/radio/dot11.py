@@ -173,6 +173,10 @@ PRESETS: dict[str, Dot11] = {
         routing_first=True,
     ),
 }
+# [ns-2.35: tcl/lan/ns-mac.tcl] The script above sets 2 Mb/s (`bandwidth_`); a script that sets no rate has 1 Mb/s for
+# data and for control frames, because `dataRate_` and `basicRate_` come first.
+PRESETS["ns2-default"] = msgspec.structs.replace(PRESETS["ns2"], data_rate_bps=1e6, basic_rate_bps=1e6)
+
 # [ns-2: 550 m to 250 m] Carriers are sensed beyond the range in which frames are received.
 CS_RANGES = 2.2
 # A sender at the edge of the range is 10 dB above an interferer this many ranges away, with path-loss exponent 4.
@@ -186,7 +190,7 @@ class CsmaRadio(Radio, frozen=True, kw_only=True):
     summary: ClassVar[str] = "802.11 DCF: carrier sense, backoff, collisions, acknowledgements"
     needs_positions: ClassVar[bool] = True
 
-    preset: Annotated[Literal["802.11b", "ns2"], Meta(description="set of default values")] = "802.11b"
+    preset: Annotated[Literal["802.11b", "ns2", "ns2-default"], Meta(description="set of default values")] = "802.11b"
     range_m: Annotated[Meters, Meta(description="frames can be read up to this distance")] = 250.0
     cs_range_m: Annotated[Meters, Meta(description="carrier sense distance; 2.2 ranges if absent")] | None = None
     interference_range_m: (

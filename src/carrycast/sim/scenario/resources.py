@@ -18,7 +18,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class EnergySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[energy]` of a scenario: the batteries of the nodes, for protocols that read them."""
+    """`[energy]` of a scenario: the batteries of the nodes, for protocols that read them and radios that need them."""
 
     battery_j: Annotated[
         float, Meta(gt=0, le=1e12, description="energy of a full battery; 18 kJ is that of a phone with 5 Wh")
@@ -33,6 +33,12 @@ class EnergySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The energy that sending a byte takes."""
     receive_j_per_byte: Annotated[float, Meta(ge=0, le=1e3)] = 0.5e-6
     """The energy that receiving a byte takes."""
+    send_w: Annotated[float, Meta(ge=0, le=1e6)] | None = None
+    """The power of sending, over the airtime of frames. It replaces `send_j_per_byte` for radios with a rate."""
+    receive_w: Annotated[float, Meta(ge=0, le=1e6)] | None = None
+    """The power of receiving, over the airtime of frames. It replaces `receive_j_per_byte` for radios with a rate."""
+    enforced: bool = False
+    """Whether a node with an empty battery stops to send and to receive; its frames are dropped as `battery_empty`."""
 
     def __post_init__(self) -> None:
         if self.charge_min > self.charge_max:

@@ -237,7 +237,7 @@ class Recorder:
         if self.installed:
             self._fold_frame(frame, traffic, event, nodes, air_us)
         if self.batteries is not None:
-            self.batteries.on_frame(frame, reach)
+            self.batteries.on_frame(frame, reach, air_us)
         if self.requested is not None:
             self.requested.on_frame(frame, traffic, event, len(nodes))
         self.fingerprint.add_frame(self._kernel.now_us, frame, reach.packed)
