@@ -180,6 +180,9 @@ def player_data(title: str, scene: Scene | None, runs: Mapping[str, TraceTables]
     columns.add("link.lasts", end - start)
     columns.add("link.a", a)
     columns.add("link.b", b)
+    if scene is not None and scene.hearing is not None:
+        for name, values in zip(scene.hearing._fields[1:], scene.hearing[1:], strict=True):
+            columns.add(f"hears.{name}", values)
     _write_cuts(columns, [] if scene is None else scene.cuts)
     described = [
         {"label": label, "prefix": f"{place}.", **write_story(columns, f"{place}.", tables, stage)}
@@ -194,6 +197,8 @@ def player_data(title: str, scene: Scene | None, runs: Mapping[str, TraceTables]
         "names": None if plain else [str(name) for name in stage.names.tolist()],
         "area_m": ground.area_m,
         "roads": ground.roads,
+        "buildings": ground.buildings,
+        "hears_us": scene.hearing.step_us if scene is not None and scene.hearing is not None else None,
         "squares": ground.squares,
         "moves": ground.moves,
         "runs": described,

@@ -15,6 +15,7 @@ from carrycast.sim.engine.host import MemoryStore
 from carrycast.sim.engine.interfaces import RADIO
 from carrycast.sim.engine.kernel import Kernel, microseconds
 from carrycast.sim.engine.missed_events import MissedEvent, find_missed_events
+from carrycast.sim.engine.network import radio_stream
 from carrycast.sim.engine.node import SimNode
 from carrycast.sim.engine.observers.checkers import ViolationError
 from carrycast.sim.engine.observers.fingerprint import VERSION, version_of
@@ -49,6 +50,7 @@ __all__ = [
     "find_missed_events",
     "linked_pairs",
     "microseconds",
+    "radio_stream",
     "run",
     "select_engine",
     "version_of",

@@ -22,6 +22,11 @@ from carrycast.sim.scenario import LinkSlow, OracleDiscovery, ServiceSettings
 FrameHandler = Callable[[Frame, NodeId], None]
 
 
+def radio_stream(seed: int) -> Random:
+    """The random numbers of the radio of a run."""
+    return stream(seed, "radio")
+
+
 class ServiceQueues:
     """One queue with one server per node, first in, first out. A crash of the node empties its queue."""
 
@@ -165,7 +170,7 @@ class Network(MediumUpcalls):
         return scenario.radio_model().medium(radio)
 
     def _radio_stream(self, context: RunContext) -> Random:
-        return stream(context.seed, "radio")
+        return radio_stream(context.seed)
 
     def start(self) -> None:
         """Start every node and schedule link changes and faults."""

@@ -5,6 +5,7 @@ from carrycast.sim.radio.disk_settings import DiskRadio
 from carrycast.sim.radio.dot11 import CsmaRadio
 from carrycast.sim.radio.medium import Frame, Medium, MediumUpcalls, Reach, Scheduler, Topology, UnicastBatch
 from carrycast.sim.radio.radio import DEFAULT_RADIO, Radio, RadioContext, radio_named, radio_names
+from carrycast.sim.radio.signal_medium import SignalMedium
 from carrycast.sim.radio.signal_settings import RadioOverride, SignalRadio
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "RadioOverride",
     "Reach",
     "Scheduler",
+    "SignalMedium",
     "SignalRadio",
     "Topology",
     "UnicastBatch",

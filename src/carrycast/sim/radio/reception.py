@@ -183,6 +183,17 @@ class Air:
         self._serial = 0
         self.is_up: Callable[[NodeId], bool] = lambda node: True
 
+    def undisturbed(self, signal: Signal, ids: Integers, power_mw: Floats) -> Floats:
+        """The chance that nodes read a signal without interference, over several powers (columns) for each (row)."""
+        demodulator, shape = self._demodulator, power_mw.shape
+        signal.locked_ids, signal.locked_mw = np.repeat(ids, shape[1]), power_mw.ravel()
+        signal.state = demodulator.begin(signal)
+        nothing = [np.zeros(power_mw.size) for _ in self.total_mw]
+        demodulator.accumulate(signal, np.full(power_mw.size, self._noise_mw), nothing, signal.end_us)
+        detected = (power_mw >= self._sensitivity_mw[ids][:, None]) & (self.listens[ids] == signal.group)[:, None]
+        detected &= power_mw >= self._noise_mw * demodulator.preamble_ratio
+        return np.asarray((detected * demodulator.success(signal).reshape(shape)).mean(axis=1))
+
     def is_busy(self, node: NodeId) -> bool:
         """Whether a node senses a signal, or sends."""
         return bool(

@@ -6,17 +6,30 @@ attempt. A message that is longer than a frame is sent in several parts, and rec
 
 from abc import abstractmethod
 from collections import deque
+from functools import cache
+
+import numpy as np
 
 from carrycast.core.model import Failure, NodeId
 from carrycast.sim.radio.channel import NodeTraits, SignalChannel
 from carrycast.sim.radio.medium import Frame, Medium, Reach, Topology
 from carrycast.sim.radio.radio import RadioContext
-from carrycast.sim.radio.reception import Air, Outcome, Signal
+from carrycast.sim.radio.reception import Air, Floats, Integers, Outcome, Signal
 from carrycast.sim.radio.signal_settings import SignalRadio
 
 COST_BYTES = 500
 DUTY_CYCLE = "duty_cycle"
 _NOBODY = Reach(())
+
+
+QUANTILES = 32
+
+
+@cache
+def gain_quantiles(shape: float) -> Floats:
+    """Means of equal shares of the distribution of fading, from the weakest to the strongest."""
+    draws = np.sort(np.random.default_rng(1).standard_gamma(shape, QUANTILES * 256)) / shape
+    return np.asarray(draws.reshape(QUANTILES, 256).mean(axis=1))
 
 
 class Job:
@@ -188,6 +201,19 @@ class SignalMedium(Medium):
 
     def forget_access(self, queue: SendQueue) -> None:
         """The node of a queue has crashed."""
+
+    # Pictures.
+
+    def reception_chances(self, sender: NodeId, now_us: int) -> tuple[Integers, Floats]:
+        """The nodes that a sender may reach now, and the chance that each reads a broadcast that nothing disturbs."""
+        hearers, air = self.channel.hearers(sender, now_us), self.air
+        gains = np.ones((len(hearers.ids), 1))
+        if hearers.shape is not None:
+            gains = np.array([gain_quantiles(shape) for shape in hearers.shape.tolist()]).reshape(-1, QUANTILES)
+        power = hearers.mean_mw[:, None] * gains
+        airtime_us = sum(self.frame_us(sender, part, unicast=False) for part in self.split(COST_BYTES))
+        signal = Signal(sender, 0, airtime_us, self.group_of(sender), unicast=False)
+        return hearers.ids, air.undisturbed(signal, hearers.ids, power)
 
     # Queues.
 

@@ -335,6 +335,7 @@ function state() {
 async function readRuns() {
   const bytes = await readColumns();
   network = new Network(readLegs(bytes), readPairs(bytes, "link"), readPairs(bytes, "cut"), header.nodes);
+  network.hearing = readHearing(bytes);
   runs = header.runs.map((told) => readRun(bytes, told));
   moments = runs.map((run) => new Moment(run, header.nodes));
   network.down = moments[0].down;

@@ -115,6 +115,15 @@ function readPairs(bytes, name) {
   return { start, end, byEnd, a: readColumn(bytes, name + ".a", Int32Array), b: readColumn(bytes, name + ".b", Int32Array) };
 }
 
+// Who hears whom, as samples: `first` has the first pair of each sample, `toB` and `toA` the chances in percent.
+function readHearing(bytes) {
+  if (!header.hears_us) return null;
+  const count = readColumn(bytes, "hears.pairs", Int32Array), first = new Int32Array(count.length + 1);
+  for (let sample = 0; sample < count.length; sample++) first[sample + 1] = first[sample] + count[sample];
+  const [a, b, toB, toA] = ["a", "b", "to_b", "to_a"].map((name) => readColumn(bytes, "hears." + name, Int32Array));
+  return { first, a, b, toB, toA };
+}
+
 function readRun(bytes, told) {
   const column = (name, Kind) => readColumn(bytes, told.prefix + name, Kind);
   const run = {

@@ -14,6 +14,7 @@ const PALETTES = {
   light: ["#1f6fd1", "#e07b00", "#159a4c", "#8e3bc9", "#0aa3b5", "#d13a8a", "#7a8c00", "#7b4a1e", "#2b2f83", "#e8a5c8", "#5ec48f", "#e2b200"],
   dark: ["#5ba0ff", "#ff9f3f", "#3fd07f", "#b87cf0", "#2fd0e0", "#ff78bb", "#b7cc2e", "#c48a55", "#8389f2", "#f4c9de", "#a6e8c4", "#ffd84d"],
 };
+const HEARING_SHADES = 5;
 const islandColor = (sign) => PALETTES[colors.dark ? "dark" : "light"][sign % ISLAND_COLORS];
 const islandShape = (sign) => Math.floor(sign / ISLAND_COLORS) % ISLAND_SHAPES;
 
@@ -53,6 +54,7 @@ class Stage {
     pen.clearRect(0, 0, this.wide, this.high);
     this.drawGround();
     this.drawLinks();
+    if (this.network.hearing) this.drawHearing(time);
     if (this.moment.event >= 0) this.drawWay(time);
     this.drawNodes(followed);
     this.drawLately(time, memory);
@@ -82,6 +84,15 @@ class Stage {
       pen.stroke();
     }
     pen.lineCap = "butt";
+    pen.fillStyle = colors.faint;
+    pen.globalAlpha = 0.35;
+    for (const corners of header.buildings ?? []) {
+      pen.beginPath();
+      for (let i = 0; i < corners.length; i += 2) pen.lineTo(this.px(corners[i]), this.py(corners[i + 1]));
+      pen.closePath();
+      pen.fill();
+    }
+    pen.globalAlpha = 1;
     if (!header.moves) return;
     pen.strokeStyle = colors.line;
     pen.lineWidth = 1;
@@ -111,11 +122,39 @@ class Stage {
       pen.strokeStyle = color;
       pen.stroke();
     };
-    for (const [sign, links] of paths) stroke(links, islandColor(sign));
+    // Where signals fade, the chances to hear are drawn in place of links.
+    if (!network.hearing) for (const [sign, links] of paths) stroke(links, islandColor(sign));
     pen.globalAlpha = 0.8;
     pen.setLineDash([3, 5]);
     if (cut.length) stroke(cut, colors.drop);
     pen.setLineDash([]);
+    pen.globalAlpha = 1;
+  }
+
+  // The half of a line that begins at a node is the more opaque the more likely the other node hears it.
+  drawHearing(time) {
+    const { pen, network } = this, { first, a, b, toB, toA } = network.hearing;
+    const sample = Math.min(Math.max(Math.floor((time * US) / header.hears_us), 0), first.length - 2);
+    const shades = Array.from({ length: HEARING_SHADES }, () => []);
+    const add = (from, to, percent) => {
+      if (percent) shades[Math.min(Math.floor((percent * HEARING_SHADES) / 100), HEARING_SHADES - 1)].push(from, to);
+    };
+    for (let i = first[sample]; i < first[sample + 1]; i++) {
+      if (!network.here[a[i]] || !network.here[b[i]] || this.moment.down[a[i]] || this.moment.down[b[i]]) continue;
+      add(a[i], b[i], toB[i]);
+      add(b[i], a[i], toA[i]);
+    }
+    pen.strokeStyle = colors.ink;
+    pen.lineWidth = 1.3;
+    shades.forEach((ends, shade) => {
+      pen.globalAlpha = (0.7 * (shade + 1)) / HEARING_SHADES;
+      pen.beginPath();
+      for (let i = 0; i < ends.length; i += 2) {
+        const x = network.x[ends[i]], y = network.y[ends[i]];
+        this.line(x, y, (x + network.x[ends[i + 1]]) / 2, (y + network.y[ends[i + 1]]) / 2);
+      }
+      pen.stroke();
+    });
     pen.globalAlpha = 1;
   }
 
