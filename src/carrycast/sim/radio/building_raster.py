@@ -18,7 +18,7 @@ FREE, UNCERTAIN, SOLID = 0, 1, 2
 MOST_CELLS = 1 << 24
 FINEST_M = 2.0
 # Samples of each line, three cells apart. Most lines in a town are blocked within the first street or two.
-SAMPLES, CELLS_APART = 32, 3
+FIRST_SAMPLES, SAMPLES, CELLS_APART = 10, 32, 3
 # About the width of a street: the cells along a street have no buildings.
 INDEX_FINEST_M = 8.0
 INDEX_MOST_CELLS = 1 << 22
@@ -72,22 +72,34 @@ class BuildingRaster:
                     self._cells[rows + down, columns + right] = UNCERTAIN
 
     def _at(self, x: Floats, y: Floats) -> NDArray[np.int8]:
+        """The cells at places that are given in cells from the corner of the raster."""
         height, width = self._shape
-        column = np.clip(((x - self._low[0]) / self._cell_m).astype(np.int64), 0, width - 1)
-        row = np.clip(((y - self._low[1]) / self._cell_m).astype(np.int64), 0, height - 1)
-        return np.asarray(self._flat[row * width + column])
+        column, row = x.astype(np.int32), y.astype(np.int32)
+        np.minimum(np.maximum(column, 0, out=column), width - 1, out=column)
+        np.minimum(np.maximum(row, 0, out=row), height - 1, out=row)
+        row *= width
+        row += column
+        return np.asarray(self._flat.take(row))
 
-    def least_walls(self, place: Floats, direction: Floats, distance: Floats) -> Integers:
-        """A number of walls that each line from a place crosses at least."""
-        steps = self._steps_m
-        solid = self._at(place[0] + direction[:, :1] * steps, place[1] + direction[:, 1:] * steps) == SOLID
-        solid &= steps < distance[:, None]
-        # Solid samples in a row may be of one building. Each row of them has a wall at either end, unless the line
-        # begins or ends within the building.
-        entered = solid[:, 0] + np.count_nonzero(solid[:, 1:] & ~solid[:, :-1], axis=1)
-        begins = int(self._at(place[:1], place[1:])[0] != FREE)
-        ends = self._at(place[0] + direction[:, 0] * distance, place[1] + direction[:, 1] * distance) != FREE
-        return np.asarray(np.maximum(2 * entered - begins - ends, 0), dtype=np.int64)
+    def least_walls(self, place: Floats, direction: Floats, distance: Floats, enough: Floats) -> Integers:
+        """A number of walls that each line from a place crosses at least. More than `enough` need not be found."""
+        x, y = ((place - self._low) / self._cell_m).tolist()
+        right, up = direction[:, 0] / self._cell_m, direction[:, 1] / self._cell_m
+        ends = self._at(x + right * distance, y + up * distance) != FREE
+        begins = int(self._at(np.array([x]), np.array([y]))[0] != FREE)
+        walls = np.zeros(len(distance), dtype=np.int64)
+        lines = np.arange(len(distance))
+        # Most lines meet a building after a few samples. Only the others are followed further.
+        for samples in (FIRST_SAMPLES, SAMPLES):
+            steps = self._steps_m[:samples]
+            solid = self._at(x + right[lines, None] * steps, y + up[lines, None] * steps) == SOLID
+            solid &= steps < distance[lines, None]
+            # Solid samples in a row may be of one building. Each row of them has a wall at either end, unless the line
+            # begins or ends within the building.
+            entered = solid[:, 0] + np.count_nonzero(solid[:, 1:] & ~solid[:, :-1], axis=1)
+            walls[lines] = 2 * entered - begins - ends[lines]
+            lines = lines[walls[lines] < enough[lines]]
+        return np.maximum(walls, 0)
 
 
 class BuildingIndex:
@@ -124,11 +136,13 @@ class BuildingIndex:
         """The pairs of a line from a place and a building that may touch it."""
         steps = np.arange(0.0, float(distance.max()) + self._cell_m, self._cell_m)
         at = np.minimum(steps, distance[:, None])
-        column = ((place[0] + direction[:, :1] * at - self._low[0]) / self._cell_m).astype(np.int64)
-        row = ((place[1] + direction[:, 1:] * at - self._low[1]) / self._cell_m).astype(np.int64)
+        at /= self._cell_m
+        x, y = ((place - self._low) / self._cell_m).tolist()
+        column = (x + direction[:, :1] * at).astype(np.int32)
+        row = (y + direction[:, 1:] * at).astype(np.int32)
         within = (column >= 0) & (column < self._width) & (row >= 0) & (row < self._height)
         line, _ = np.nonzero(within)
-        cell = row[within] * self._width + column[within]
+        cell = row[within].astype(np.int64) * self._width + column[within]
         start, end = self._start[cell], self._start[cell + 1]
         some = end > start
         line, start, counts = line[some], start[some], end[some] - start[some]

@@ -62,7 +62,8 @@ class Obstacles:
         # A node at the same place sees the other one.
         direction = offset / np.maximum(distance, 1e-9)[:, None]
         # Most lines through a town are proved to be blocked. The others are computed exactly.
-        losses += self._wall_db * self._raster.least_walls(place, direction, distance)
+        enough = enough_db / max(self._wall_db, 1e-9)
+        losses += self._wall_db * self._raster.least_walls(place, direction, distance, enough)
         lines = np.flatnonzero(losses < enough_db)
         if len(lines):
             losses[lines] = self._losses_through(place, direction[lines], distance[lines])
