@@ -52,7 +52,8 @@ def test_runs_are_repeatable_and_the_trace_has_the_airtime_of_the_radio(radio: d
 
 def test_the_airtime_of_lora_is_a_hundred_times_that_of_wifi() -> None:
     air_us = {}
-    for radio in ({"model": "wifi"}, {"model": "lora", "duty_cycle": 1.0}):
+    radios: list[dict[str, object]] = [{"model": "wifi"}, {"model": "lora", "duty_cycle": 1.0}]
+    for radio in radios:
         metrics = run(scenario(radio, discovery={"mode": "none"}), 1).metrics
         air_us[radio["model"]] = float(metrics["airtime_us"] or 0) / float(metrics["transmissions"] or 1)
     assert air_us["lora"] > 100 * air_us["wifi"]
