@@ -28,7 +28,7 @@ class BuildingRaster:
     """The raster of some buildings."""
 
     def __init__(self, corners: Sequence[Floats]) -> None:
-        """`corners` has the corners of each building's rings, with the walls as rows (x, y, x of the next, y)."""
+        """`corners` has the corners of each building's rings, with the sides as rows (x, y, x of the next, y)."""
         everything = np.concatenate(corners)[:, :2] if corners else np.zeros((1, 2))
         self._low = everything.min(axis=0)
         span = everything.max(axis=0) - self._low
@@ -37,21 +37,21 @@ class BuildingRaster:
         self._shape = (int(span[1] / self._cell_m) + 3, int(span[0] / self._cell_m) + 3)
         self._low = self._low - self._cell_m
         self._cells = np.zeros(self._shape, dtype=np.int8)
-        for walls in corners:
-            self._mark_inside(walls)
-        for walls in corners:
-            self._mark_walls(walls)
+        for sides in corners:
+            self._mark_inside(sides)
+        for sides in corners:
+            self._mark_sides(sides)
         self._flat = self._cells.ravel()
         self._steps_m = np.arange(1, SAMPLES + 1) * CELLS_APART * self._cell_m
 
-    def _mark_inside(self, walls: Floats) -> None:
+    def _mark_inside(self, sides: Floats) -> None:
         """Mark the cells whose centers are inside a building, by the rule of even and odd crossings."""
-        low = ((walls[:, :2].min(axis=0) - self._low) / self._cell_m).astype(np.int64)
-        high = ((walls[:, :2].max(axis=0) - self._low) / self._cell_m).astype(np.int64) + 1
+        low = ((sides[:, :2].min(axis=0) - self._low) / self._cell_m).astype(np.int64)
+        high = ((sides[:, :2].max(axis=0) - self._low) / self._cell_m).astype(np.int64) + 1
         xs = self._low[0] + (np.arange(low[0], high[0]) + 0.5) * self._cell_m
         ys = self._low[1] + (np.arange(low[1], high[1]) + 0.5) * self._cell_m
         inside = np.zeros((len(ys), len(xs)), dtype=np.bool_)
-        for x0, y0, x1, y1 in walls.tolist():
+        for x0, y0, x1, y1 in sides.tolist():
             if y0 != y1:
                 rows = (ys >= min(y0, y1)) & (ys < max(y0, y1))
                 cross = x0 + (ys - y0) * (x1 - x0) / (y1 - y0)
@@ -59,9 +59,9 @@ class BuildingRaster:
         window = self._cells[low[1] : high[1], low[0] : high[0]]
         window[inside] = SOLID
 
-    def _mark_walls(self, walls: Floats) -> None:
-        """Mark the cells that a wall touches, with those around them, as uncertain."""
-        for x0, y0, x1, y1 in walls.tolist():
+    def _mark_sides(self, sides: Floats) -> None:
+        """Mark the cells that a side touches, with those around them, as uncertain."""
+        for x0, y0, x1, y1 in sides.tolist():
             count = int(math.hypot(x1 - x0, y1 - y0) / self._cell_m * 2) + 2
             share = np.linspace(0.0, 1.0, count)
             columns = ((x0 + share * (x1 - x0) - self._low[0]) / self._cell_m).astype(np.int64)
@@ -81,25 +81,25 @@ class BuildingRaster:
         row += column
         return np.asarray(self._flat.take(row))
 
-    def least_walls(self, place: Floats, direction: Floats, distance: Floats, enough: Floats) -> Integers:
-        """A number of walls that each line from a place crosses at least. More than `enough` need not be found."""
+    def least_crossings(self, place: Floats, direction: Floats, distance: Floats, enough: Floats) -> Integers:
+        """A number of sides that each line from a place crosses at least. More than `enough` need not be found."""
         x, y = ((place - self._low) / self._cell_m).tolist()
         right, up = direction[:, 0] / self._cell_m, direction[:, 1] / self._cell_m
         ends = self._at(x + right * distance, y + up * distance) != FREE
         begins = int(self._at(np.array([x]), np.array([y]))[0] != FREE)
-        walls = np.zeros(len(distance), dtype=np.int64)
+        sides = np.zeros(len(distance), dtype=np.int64)
         lines = np.arange(len(distance))
         # Most lines meet a building after a few samples. Only the others are followed further.
         for samples in (FIRST_SAMPLES, SAMPLES):
             steps = self._steps_m[:samples]
             solid = self._at(x + right[lines, None] * steps, y + up[lines, None] * steps) == SOLID
             solid &= steps < distance[lines, None]
-            # Solid samples in a row may be of one building. Each row of them has a wall at either end, unless the line
+            # Solid samples in a row may be of one building. Each row of them has a side at either end, unless the line
             # begins or ends within the building.
             entered = solid[:, 0] + np.count_nonzero(solid[:, 1:] & ~solid[:, :-1], axis=1)
-            walls[lines] = 2 * entered - begins - ends[lines]
-            lines = lines[walls[lines] < enough[lines]]
-        return np.maximum(walls, 0)
+            sides[lines] = 2 * entered - begins - ends[lines]
+            lines = lines[sides[lines] < enough[lines]]
+        return np.maximum(sides, 0)
 
 
 class BuildingIndex:
@@ -107,8 +107,8 @@ class BuildingIndex:
 
     def __init__(self, corners: Sequence[Floats]) -> None:
         """`corners` as for the raster."""
-        low = np.array([walls[:, :2].min(axis=0) for walls in corners]).reshape(-1, 2)
-        high = np.array([walls[:, :2].max(axis=0) for walls in corners]).reshape(-1, 2)
+        low = np.array([sides[:, :2].min(axis=0) for sides in corners]).reshape(-1, 2)
+        high = np.array([sides[:, :2].max(axis=0) for sides in corners]).reshape(-1, 2)
         self._buildings = len(corners)
         self._low = low.min(axis=0) if len(low) else np.zeros(2)
         span = high.max(axis=0) - self._low if len(high) else np.ones(2)

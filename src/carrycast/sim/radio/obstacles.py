@@ -41,8 +41,8 @@ class Obstacles:
         self._start = np.array(starts, dtype=np.float64).reshape(-1, 2)
         self._end = np.array(ends, dtype=np.float64).reshape(-1, 2)
         self._first = np.array(first, dtype=np.int64)
-        walls = np.concatenate((self._start, self._end), axis=1)
-        each = [walls[low:high] for low, high in pairwise(first)]
+        sides = np.concatenate((self._start, self._end), axis=1)
+        each = [sides[low:high] for low, high in pairwise(first)]
         self._raster = BuildingRaster(each)
         self._index = BuildingIndex(each)
 
@@ -63,7 +63,7 @@ class Obstacles:
         direction = offset / np.maximum(distance, 1e-9)[:, None]
         # Most lines through a town are proved to be blocked. The others are computed exactly.
         enough = enough_db / max(self._wall_db, 1e-9)
-        losses += self._wall_db * self._raster.least_walls(place, direction, distance, enough)
+        losses += self._wall_db * self._raster.least_crossings(place, direction, distance, enough)
         lines = np.flatnonzero(losses < enough_db)
         if len(lines):
             losses[lines] = self._losses_through(place, direction[lines], distance[lines])

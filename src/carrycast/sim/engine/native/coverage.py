@@ -7,4 +7,8 @@ from carrycast.sim.scenario import Scenario
 def find_uncovered(scenario: Scenario) -> list[str]:
     """The parts of a scenario that the native engine does not cover."""
     radio = scenario.radio_model()
-    return [] if scenario.has_no_radio or type(radio) in {DiskRadio, CsmaRadio} else [f"the radio {radio.name}"]
+    covered = scenario.has_no_radio or type(radio) in {DiskRadio, CsmaRadio}
+    found = [] if covered else [f"the radio {radio.name}"]
+    if scenario.energy is not None and scenario.energy.enforced:
+        found.append("energy that is enforced")
+    return found

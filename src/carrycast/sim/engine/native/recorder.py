@@ -255,7 +255,7 @@ class NativeRecorder(Recorder):
         if self.installed:
             self._fold_frame(frame, traffic, event, nodes, air_us)
         if self.batteries is not None:
-            self.batteries.on_frame(frame, Reach(nodes))
+            self.batteries.on_frame(frame, Reach(nodes), air_us)
         if self.requested is not None:
             self.requested.on_frame(frame, traffic, event, len(nodes))
         if self.trace.full:
