@@ -60,7 +60,7 @@ bench: setup ## Measure speed against the baselines; writes benchmarks/results.j
 compiled: setup ## Compile the engine into build/compiled: long experiments take about half the CPU
 	$(BIN)/python -m benchmarks.compiled
 
-docs: setup ## Check the documentation and build it as a site with search, in build/site
+docs: setup ## Check the documentation and build it as a site with search, in build/site/VERSION
 	$(BIN)/python docs/check.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 

@@ -1,18 +1,23 @@
 """What MkDocs does for carrycast besides its own work: adds pages from the code and from outside `docs/`, and rewrites
-links to them. A link to a file of the repository leads to a copy of that file in the site."""
+links to them. A link to a file of the repository leads to a copy of that file in the site. Diagrams become pictures.
+Each version has a folder in the site, in the layout of mike, which the version switcher of Material reads."""
 
+import json
 import os
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 REPOSITORY = Path(__file__).parents[1]
 sys.path.insert(0, str(Path(__file__).parent))
 
+from pictures.sequences import BLOCK as DIAGRAM  # noqa: E402, I001
+from pictures.sequences import Diagram  # noqa: E402
 from reference import PAGES  # noqa: E402
 
 from carrycast.version import VERSION  # noqa: E402
@@ -38,9 +43,48 @@ COMMAND = re.compile(r"^(?:\$ )?(?:\w+=\S+ )*(?:carrycast|make|pip) ", re.MULTIL
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 
 
+DEVELOPMENT = "dev"
+"""The folder and name of a site that describes changes that no release has yet."""
+VERSIONS = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>carrycast: versions of the documentation</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
+<style>body {{ font: 1.1rem/1.6 sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem }}</style></head>
+<body><h1>carrycast: versions of the documentation</h1>
+<ul>
+{items}
+</ul></body></html>
+"""
+
+
 def on_config(config: Any) -> None:
-    """Name the version in the header and in the title of each page."""
-    config.site_name = f"{config.site_name} {VERSION}"
+    """Name the version in the header and in the title of each page, and build into its folder."""
+    changelog = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
+    version = DEVELOPMENT if "\n## Not released yet" in changelog else VERSION
+    config.site_name = f"{config.site_name} {VERSION if version == VERSION else f'{VERSION} ({version})'}"
+    config.site_dir = str(Path(config.site_dir) / version)
+
+
+def on_page_context(context: Any, page: Page, config: Any, nav: Any) -> None:
+    """Link each page to the list of versions: the switcher of Material needs a server, and this link does not."""
+    up = "../" * (page.file.dest_uri.count("/") + 1)
+    config.copyright = f'<a href="{up}index.html">All versions of this documentation</a>'
+
+
+def on_post_build(config: Any) -> None:
+    """List the versions that have been built, newest first."""
+    built = Path(config.site_dir)
+    names = sorted((path.parent.name for path in built.parent.glob("*/index.html")), key=_version_key, reverse=True)
+    newest = next((name for name in names if name != DEVELOPMENT), None)
+    entries = [{"version": name, "title": name, "aliases": ["latest"] * (name == newest)} for name in names]
+    notes = {newest: " (newest release)"}
+    items = [f'<li><a href="{name}/index.html">{name}</a>{notes.get(name, "")}</li>' for name in names]
+    (built.parent / "versions.json").write_text(json.dumps(entries, indent=2) + "\n", "utf-8")
+    (built.parent / "index.html").write_text(VERSIONS.format(items="\n".join(items)), "utf-8")
+
+
+def _version_key(name: str) -> tuple[bool, list[int]]:
+    """The order of versions; the one in development is the newest."""
+    return name == DEVELOPMENT, [int(number) for number in re.findall(r"\d+", name)]
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -73,7 +117,18 @@ def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> st
         return f"```{language}\n{found[2]}```"
 
     # Readers copy commands: they are highlighted as such, and wrap instead of leaving the box.
-    return BLOCK.sub(mark, LINK.sub(point, markdown))
+    marked = BLOCK.sub(mark, LINK.sub(point, markdown))
+    return DIAGRAM.sub(lambda found: _picture(Diagram(found[1]), page), marked)
+
+
+def _picture(diagram: Diagram, page: Page) -> str:
+    """The drawn diagram, and its source as text."""
+    if not diagram.is_current:
+        raise PluginError(f"'{diagram.title}' has changed since it was drawn: see docs/pictures/sequences.py")
+    file = os.path.relpath(_site_name(diagram.file), Path(page.file.src_uri).parent)
+    image = f"![{diagram.title}. {diagram.description}]({file}){{ loading=lazy }}"
+    lines = "".join(f"    {line}\n" for line in ["```text", *diagram.steps, "```"])
+    return f'[{image}]({file})\n\n??? note "This diagram as text"\n\n{lines}'
 
 
 def _site_name(path: Path) -> str:

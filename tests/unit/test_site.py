@@ -1,5 +1,6 @@
 """`make docs`: every page is in the site, every link leads somewhere, and nothing is fetched from another host."""
 
+import html
 import importlib.util
 import json
 import os
@@ -7,7 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -36,7 +37,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return folder
+    (version,) = [path.parent for path in folder.glob("*/index.html")]
+    return version
 
 
 def test_every_page_is_in_the_site(built: Path) -> None:
@@ -55,6 +57,39 @@ def test_pages_need_no_other_host_and_files_that_they_link_to_are_there(built: P
         for target in re.findall(r'(?:src|href)="([^"#:?]+)', text):
             if page.name != "404.html":
                 assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_every_diagram_is_a_picture_with_an_alternative_and_its_text(built: Path) -> None:
+    sequences = load("pictures/sequences")
+    page = (built / "architecture" / "call-sequences.html").read_text("utf-8")
+    diagrams = list(sequences.diagrams())
+    assert len(diagrams) >= 6
+    assert "language-mermaid" not in page
+    for diagram in diagrams:
+        (image,) = re.findall(rf'<img [^>]*src="../pictures/{diagram.file.name}"[^>]*>', page)
+        assert f'alt="{diagram.title}. {diagram.description}"' in html.unescape(image)
+    assert page.count("This diagram as text") == len(diagrams)
+
+
+def test_a_diagram_whose_source_has_changed_is_out_of_date() -> None:
+    sequences = load("pictures/sequences")
+    for diagram in sequences.diagrams():
+        assert diagram.is_current, f"{diagram.title}: see docs/pictures/sequences.py"
+        assert not sequences.Diagram(diagram.source + "    Note over A: more\n").is_current
+    with pytest.raises(ValueError, match="needs a line 'accTitle"):
+        _ = sequences.Diagram("sequenceDiagram\n    A->>B: c\n").file
+
+
+def test_each_version_has_a_folder_and_the_list_names_all(tmp_path: Path) -> None:
+    hooks = load("hooks")
+    for name in ("0.9.0", "dev", "0.10.0"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "index.html").touch()
+    hooks.on_post_build(SimpleNamespace(site_dir=str(tmp_path / "dev")))
+    listed = json.loads((tmp_path / "versions.json").read_text("utf-8"))
+    assert [(one["version"], one["aliases"]) for one in listed] == [("dev", []), ("0.10.0", ["latest"]), ("0.9.0", [])]
+    links = re.findall(r'href="([^"]+)"', (tmp_path / "index.html").read_text("utf-8"))
+    assert links == ["dev/index.html", "0.10.0/index.html", "0.9.0/index.html"]
 
 
 def test_the_search_knows_commands_settings_and_the_python_api(built: Path) -> None:
