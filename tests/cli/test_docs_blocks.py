@@ -54,6 +54,7 @@ NOT_TRIED = {
     ("CONTRIBUTING.md", "toml"): "an entry point of a package; tests/cli/test_new_plugin.py makes and installs one",
     ("docs/architecture/call-sequences.md", "mermaid"): "a diagram",
     ("docs/architecture/call-sequences.md", ""): "handlers and their calls, as a list",
+    ("docs/crosschecks.md", ""): "needs ns-3 and its headers, and runs both simulators for minutes",
     ("docs/claims.md", "toml"): "one line of a claim, without its table",
     ("docs/drift.md", "text"): "a drawing of nodes",
     ("docs/filters.md", ""): "the grammar; tests/unit/matching tests the parser",
