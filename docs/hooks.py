@@ -126,7 +126,7 @@ def _picture(diagram: Diagram, page: Page) -> str:
     if not diagram.is_current:
         raise PluginError(f"'{diagram.title}' has changed since it was drawn: see docs/pictures/sequences.py")
     file = os.path.relpath(_site_name(diagram.file), Path(page.file.src_uri).parent)
-    image = f"![{diagram.title}. {diagram.description}]({file}){{ loading=lazy }}"
+    image = f"![{diagram.title}. {diagram.description}]({file})"
     lines = "".join(f"    {line}\n" for line in ["```text", *diagram.steps, "```"])
     return f'[{image}]({file})\n\n??? note "This diagram as text"\n\n{lines}'
 
