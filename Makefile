@@ -14,7 +14,7 @@ WORKERS ?= -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test quick test-all fuzz lint bench compiled docs lock clean
+.PHONY: help setup run test quick test-all fuzz lint bench docs lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -56,9 +56,6 @@ lint: setup ## Check rules, format and types
 
 bench: setup ## Measure speed against the baselines; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks $(ARGS)
-
-compiled: setup ## Compile the engine into build/compiled: long experiments take about half the CPU
-	$(BIN)/python -m benchmarks.compiled
 
 docs: setup ## Check the documentation and build it as a site with search, in build/site/VERSION
 	$(BIN)/python docs/check.py

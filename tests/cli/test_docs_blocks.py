@@ -68,7 +68,6 @@ NOT_TRIED = {
 }
 """Blocks that are no code that could run, by page and language."""
 COMMANDS = {
-    "docs/compile.md": "compiles the engine for minutes; tests/simulation/test_compiled.py runs the compiled one",
     "docs/deploy.md": "needs root, systemd or Docker; tests/live/test_deploy.py follows the page without them",
     "docs/mqtt.md": "tests/gateway/test_tutorial.py runs them where mosquitto is installed",
     "docs/start-developer.md": "those of docs/mqtt.md",
@@ -108,7 +107,7 @@ def other_commands(block: Block) -> list[str]:
 
 
 def is_command(line: str) -> bool:
-    return re.match(r"(make|pip install|python|sleep|kill|build/compiled/carrycast) ", line) is not None
+    return re.match(r"(make|pip install|python|sleep|kill) ", line) is not None
 
 
 def test_no_block_is_indented() -> None:

@@ -29,7 +29,7 @@ class DiskRadio(Radio, frozen=True, kw_only=True):
     retries: Annotated[int, Meta(ge=0, le=100, description="largest number of retransmissions of a lost unicast")] = 3
 
     def medium(self, context: RadioContext) -> Medium:
-        """Create a `DiskMedium`. The import is here because its module, which is compiled, imports this one."""
+        """Create a `DiskMedium`. The import is here because its module imports this one."""
         from carrycast.sim.radio.disk import DiskMedium
 
         return DiskMedium(self, context.interface, context.nodes, context.scheduler, context.air, context.rng)

@@ -282,7 +282,7 @@ class CsmaRadio(Radio, frozen=True, kw_only=True):
         return msgspec.structs.replace(PRESETS[self.preset], **given)
 
     def medium(self, context: RadioContext) -> Medium:
-        """Create a `CsmaMedium`. The import is here because its module, which is compiled, imports this one."""
+        """Create a `CsmaMedium`. The import is here because its module imports this one."""
         from carrycast.sim.radio.csma import CsmaMedium
 
         medium = CsmaMedium(
