@@ -27,7 +27,7 @@ SCENARIO = {"name": "page", "duration_s": 60.0, "nodes": 10, "area_m": [500, 500
 SCENARIO_PAGES = {
     "docs/asp.md", "docs/community.md", "docs/csma.md", "docs/faults.md", "docs/fleets.md",
     "docs/mobility.md", "docs/requested-metrics.md", "docs/scenario-workloads.md",
-    "docs/scenarios.md", "src/carrycast/protocols/overlay/README.md",
+    "docs/radios.md", "docs/scenarios.md", "src/carrycast/protocols/overlay/README.md",
 }  # fmt: skip
 EXPERIMENT_PAGES = {"docs/experiment-file.md"}
 NODE_PAGES = {
@@ -61,6 +61,7 @@ NOT_TRIED = {
     ("docs/mobility.md", "text"): "two formulas",
     ("docs/mqtt.md", ""): "the configuration of another broker, which the tests do not install",
     ("docs/policy-language.md", "text"): "the form of a policy, with words in place of values",
+    ("docs/results-ns3-radio.md", ""): "needs ns-3 and its headers, and runs both simulators for minutes",
     ("docs/security.md", ""): "the messages of a handshake in the notation of Noise",
     ("docs/tutorial-flood-watch.md", ""): "a drawing of nodes",
     ("docs/tutorial-processors.md", ""): "a drawing of nodes",
