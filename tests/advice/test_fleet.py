@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from carrycast.analysis.advice.advisor import Candidate, apply_candidate, find_candidates
 from carrycast.analysis.advice.bound import delivery_bound
-from carrycast.analysis.advice.deploy import write_node_configurations
+from carrycast.analysis.advice.deploy import name_nodes, write_node_configurations
 from carrycast.analysis.advice.fleet import read_fleet, split_fleet
 from carrycast.analysis.advice.page import pareto_front
 from carrycast.core.protocol.registry import protocol_names
@@ -131,6 +133,23 @@ def test_nodes_get_configurations_that_load(tmp_path: Path) -> None:
         assert config.plan.protocol.name == candidate.protocol["name"]
         expected = apply_candidate(fleet, candidate).make_stack_plan()
         assert msgspec.to_builtins(config.plan.settings) == msgspec.to_builtins(expected.settings)
+
+
+@pytest.mark.parametrize(
+    ("vehicles", "nodes"),
+    [
+        (["Bus 7", "tram/12", "Z\u00fcri"], ["Bus-7", "tram-12", "Z-ri"]),
+        (["Bus 7", "bus-7", "..."], ["Bus-7-0", "bus-7-1", "node-2"]),
+        (["a b", "a-b", "a-b-0"], ["node-0", "node-1", "node-2"]),
+    ],
+)
+def test_nodes_of_a_fleet_are_called_like_its_vehicles(tmp_path: Path, vehicles: list[str], nodes: list[str]) -> None:
+    (tmp_path / "nodes").mkdir()
+    table = pa.table({"number": [2, 0, 1], "node": [vehicles[2], vehicles[0], vehicles[1]]})
+    pq.write_table(table, tmp_path / "nodes" / "part-0.parquet")
+    movement = {"model": "fleet", "folder": str(tmp_path)}
+    fleet = msgspec.structs.replace(read_fleet(BUSES, WORKLOAD, 150.0), nodes=3, mobility=movement)
+    assert name_nodes(fleet) == nodes
 
 
 def test_a_candidate_keeps_its_settings() -> None:

@@ -1,10 +1,13 @@
 """Node configurations for the recommended protocol: one file for each node, ready for `carrycast node`."""
 
+import re
+from collections import Counter
 from pathlib import Path
 
 from carrycast.analysis.advice.advisor import Candidate, apply_candidate
 from carrycast.analysis.spark import write_atomically
 from carrycast.core.protocol import Capability
+from carrycast.sim.mobility import FleetMovement
 from carrycast.sim.scenario import BeaconMode, Scenario
 
 MOST_FILES = 1000
@@ -12,14 +15,15 @@ MOST_FILES = 1000
 GROUP = "239.255.77.77:7401"
 """A port of its own: a socket bound to all addresses of a port also takes the datagrams of a group on that port."""
 PORT = 7400
+LONGEST_NAME = 48
+"""Characters of a vehicle's name in that of its node, which has up to 64 with a number."""
 
 
 def write_node_configurations(scenario: Scenario, candidate: Candidate, folder: Path) -> int:
-    """Write `node-0.toml` and so on; return the number of files."""
+    """Write a file for each node, called like the node; return the number of files."""
     folder.mkdir(parents=True, exist_ok=True)
     count = min(scenario.nodes, MOST_FILES)
-    width = len(str(scenario.nodes - 1))
-    names = [f"node-{node:0{width}d}" for node in range(scenario.nodes)]
+    names = name_nodes(scenario)
     # Roles drawn at random are not written: the operator decides which real nodes have them.
     fixed = {
         role: names if isinstance(those, str) else [names[node] for node in those]
@@ -31,6 +35,27 @@ def write_node_configurations(scenario: Scenario, candidate: Candidate, folder: 
     for name in names[:count]:
         write_atomically(folder / f"{name}.toml", node_configuration(name, scenario, candidate, fixed, needs).encode())
     return count
+
+
+def name_nodes(scenario: Scenario) -> list[str]:
+    """The names of the nodes: those of the vehicles of a fleet, else `node-0` and so on.
+
+    A node's name is also the name of its files, so other characters become hyphens. Vehicles whose names are not distinct
+    then, whatever their case, also have their number.
+    """
+    width = len(str(scenario.nodes - 1))
+    model = scenario.mobility_model()
+    if not isinstance(model, FleetMovement):
+        return [f"node-{node:0{width}d}" for node in range(scenario.nodes)]
+    vehicles = model.vehicle_names()[: scenario.nodes]
+    names = [re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:LONGEST_NAME] for name in vehicles]
+    uses = Counter(name.lower() for name in names)
+    numbered = [
+        name if name and uses[name.lower()] == 1 else f"{name or 'node'}-{number:0{width}d}"
+        for number, name in enumerate(names)
+    ]
+    distinct = len({name.lower() for name in numbered}) == scenario.nodes
+    return numbered if distinct else [f"node-{node:0{width}d}" for node in range(scenario.nodes)]
 
 
 def node_configuration(

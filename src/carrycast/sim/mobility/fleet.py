@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FACTS_FILE = "fleet.json"
 LEGS_FOLDER = "legs"
+NODES_FOLDER = "nodes"
 VERSION = 1
 _COLUMNS = ("number", "start_s", "end_s", "x_m", "y_m", "vx_mps", "vy_mps")
 
@@ -73,6 +74,18 @@ class FleetMovement(MobilityModel, frozen=True, kw_only=True):
         """Return the extent of the fleet from `start_s` on."""
         facts = FleetFacts.read(Path(self.folder))
         return Recording(self.folder, facts.nodes, facts.duration_s - self.start_s)
+
+    def vehicle_names(self) -> list[str]:
+        """Return the names that the nodes have in the recording, in the order of their numbers."""
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        try:
+            table = ds.dataset(Path(self.folder) / NODES_FOLDER, format="parquet").to_table(columns=["number", "node"])
+        except (pa.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise UserError(f"{self.folder}: its nodes cannot be read: {reason}; ingest it again") from None
+        return [str(name) for name in table.sort_by("number")["node"].to_pylist()]
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
         """Return the movement in the folder. Ignores `area` and `rng`."""
