@@ -40,7 +40,7 @@ def write_node_configurations(scenario: Scenario, candidate: Candidate, folder: 
 def name_nodes(scenario: Scenario) -> list[str]:
     """The names of the nodes: those of the vehicles of a fleet, else `node-0` and so on.
 
-    A node's name is also the name of its files, so other characters become hyphens. Vehicles whose names are not distinct
+    A node's name is also that of its files, so other characters become hyphens. Vehicles whose names are not distinct
     then, whatever their case, also have their number.
     """
     width = len(str(scenario.nodes - 1))
