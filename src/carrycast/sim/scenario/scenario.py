@@ -22,7 +22,7 @@ from carrycast.core.settings import (
 )
 from carrycast.core.stacks import make_stack_plan, needs_beacons
 from carrycast.errors import UserError
-from carrycast.sim.mobility import Area, MobilityModel, find_movement_model as mobility_named
+from carrycast.sim.mobility import FACTS_FILE, Area, MobilityModel, find_movement_model as mobility_named
 from carrycast.sim.radio import DEFAULT_RADIO, DiskRadio, Radio, radio_named, radio_names
 from carrycast.sim.scenario.applications import ApplicationEntry, Calendar, CommandEntry, check_applications
 from carrycast.sim.scenario.draws import Selection, check_filter, check_selection
@@ -253,7 +253,8 @@ def load_scenario(path: Path) -> Scenario:
     try:
         table = read_toml(path)
     except UserError as error:
-        if path.suffix == ".toml" or not path.exists():
+        holds_movement = path.is_file() or (path / FACTS_FILE).is_file()
+        if path.suffix == ".toml" or not holds_movement:
             raise
         raise UserError(
             f"{path}: is no scenario, which is a TOML file; if it holds movement, `carrycast new scenario NAME --from "
