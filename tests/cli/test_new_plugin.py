@@ -33,7 +33,7 @@ def test_every_kind_has_a_template() -> None:
 @pytest.mark.parametrize("kind", PACKAGED)
 def test_a_new_plugin_passes_its_own_test(tmp_path: Path, kind: str) -> None:
     done = call("new", kind, "night_bus", "--out", tmp_path)
-    folder = tmp_path / "carrycast_night_bus"
+    folder = tmp_path / "carrycast-night-bus"
     assert (done.status, done.err) == (0, "")
     assert not [path for path in folder.iterdir() if re.search(r"@\w+@", path.read_text())], "every blank is filled"
     pretend_installed(folder)

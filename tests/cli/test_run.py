@@ -31,7 +31,7 @@ def test_the_metrics_are_printed_with_their_meanings() -> None:
 
 def test_json_is_one_object_with_the_promised_keys() -> None:
     found = call("run", QUICK, "--seed", "7", "--protocol", "gossip:p=0.3", "--json").object()
-    assert list(found) == ["scenario", "protocol", "seed", "fingerprint", "metrics", "settings", "warnings"]
+    assert list(found) == ["scenario", "protocol", "seed", "engine", "fingerprint", "metrics", "settings", "warnings"]
     assert (found["scenario"], found["protocol"], found["seed"]) == ("quick", "gossip", 7)
     metrics, settings = found["metrics"], found["settings"]
     assert isinstance(metrics, dict)

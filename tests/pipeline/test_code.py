@@ -220,7 +220,7 @@ class Session:
 
 send_code(Session(), Path(sys.argv[1]))
 """
-FOUND = "from carrycast.core.plugins import find_plugin; print(find_plugin('radios', 'lora').__module__)"
+FOUND = "from carrycast.core.plugins import find_plugin; print(find_plugin('radios', 'far_lora').__module__)"
 
 
 def test_installed_plugins_are_sent_to_executors_and_found_there(tmp_path: Path) -> None:
@@ -228,12 +228,12 @@ def test_installed_plugins_are_sent_to_executors_and_found_there(tmp_path: Path)
     (here / "far-1.dist-info").mkdir(parents=True)
     sent.mkdir()
     (here / "far-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: far\nVersion: 1\n")
-    (here / "far-1.dist-info" / "entry_points.txt").write_text("[carrycast.radios]\nlora = far.lora:Lora\n")
+    (here / "far-1.dist-info" / "entry_points.txt").write_text("[carrycast.radios]\nfar_lora = far.lora:FarLora\n")
     (here / "far").mkdir()
     (here / "far" / "__init__.py").write_text("")
     (here / "far" / "lora.py").write_text(
         "from carrycast.sim.radio.radio import Radio\n\n\n"
-        "class Lora(Radio, frozen=True, kw_only=True):\n    name = 'lora'\n"
+        "class FarLora(Radio, frozen=True, kw_only=True):\n    name = 'far_lora'\n"
     )
 
     def python(code: str, *arguments: Path, path: str) -> str:

@@ -63,7 +63,7 @@ class Slow:
         return run(scenario, seed, trace, trace_directory)
 
 def plain(rows):
-    return sorted(({**row, "cpu_s": None} for row in rows), key=lambda row: row["key"])
+    return sorted(({**row, "cpu_s": None, "engine": None} for row in rows), key=lambda row: row["key"])
 
 def files(folder):
     return {str(path.relative_to(folder)) for path in (folder / "traces").rglob("*.parquet")}

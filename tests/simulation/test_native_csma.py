@@ -10,7 +10,7 @@ from carrycast.core.protocol import Router
 from carrycast.routers.gpsr import ROUTER as GPSR
 from carrycast.sim.engine import NATIVE, run
 from carrycast.sim.engine.native.routers import use_native_router
-from carrycast.sim.scenario import Scenario, parse_scenario
+from carrycast.sim.scenario import Scenario, apply_overrides, parse_scenario
 from carrycast.trace import Level
 from tests.simulation.test_engines import needs_core
 
@@ -104,6 +104,16 @@ def test_routers_have_the_same_results_with_both_engines(
     variant: str, router: str, settings: dict[str, object]
 ) -> None:
     compared = compare_engines(router, make_city(variant, router, **settings), 1, Level.FULL)
+    assert compared.verdict == "same", compared.text
+
+
+@needs_core
+@pytest.mark.parametrize("router", ["aodv", "gpsr"])
+def test_nodes_with_wrong_clocks_route_alike_with_both_engines(router: str) -> None:
+    skewed = [{"kind": "clock_skew", "offset_s": 100.0, "drift": 0.001}]
+    scenario = make_city("rendezvous_aodv" if router == "aodv" else "rendezvous_gpsr", router)
+    scenario = apply_overrides(scenario, {"faults": skewed, "duration_s": 20.0, "measure.to_s": 20.0})
+    compared = compare_engines(router, scenario, 1, Level.METRICS)
     assert compared.verdict == "same", compared.text
 
 

@@ -96,7 +96,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({**outcome.summary(), "warnings": warnings})
         return 0
-    print_line(f"{outcome.scenario}, {outcome.protocol}, seed {outcome.seed}, {outcome.engine} engine")
+    print_line(f"{outcome.scenario}, {outcome.protocol}, seed {outcome.seed}")
     console().print(metric_table(outcome.metrics, metric_meanings()))
     for processor, failures in outcome.failures.items():
         times = "once" if failures.times == 1 else f"{failures.times} times"

@@ -2,7 +2,17 @@
 
 from carrycast.sim.scenario.applications import ApplicationCommand, PlacedApplication, draw_commands, place_applications
 from carrycast.sim.scenario.draws import resolve_selection
-from carrycast.sim.scenario.faults import CutOff, Fault, FaultPlan, LinkCut, LinkCuts, LinkSlow, Outage, draw_faults
+from carrycast.sim.scenario.faults import (
+    ClockSkew,
+    CutOff,
+    Fault,
+    FaultPlan,
+    LinkCut,
+    LinkCuts,
+    LinkSlow,
+    Outage,
+    draw_faults,
+)
 from carrycast.sim.scenario.inputs import input_digest, input_files, used_plugins
 from carrycast.sim.scenario.measures import METRIC_MEANINGS, SERIES, RequestedMetric, aggregate, metric_meanings
 from carrycast.sim.scenario.movement import check_extent, check_files, compute_movement, read_contact_plan
@@ -43,6 +53,7 @@ __all__ = [
     "ApplicationCommand",
     "BeaconMode",
     "ComputerSettings",
+    "ClockSkew",
     "CutOff",
     "DEFAULT_AREA_M",
     "EnergySettings",

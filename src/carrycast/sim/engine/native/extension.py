@@ -24,7 +24,7 @@ from carrycast.sim.engine.native.routers import use_native_router
 from carrycast.sim.engine.observers import fingerprint as codes
 from carrycast.sim.engine.observers.recorder import FACT_CODES
 from carrycast.sim.radio import Reach
-from carrycast.sim.scenario import OracleDiscovery, Scenario
+from carrycast.sim.scenario import ClockSkew, OracleDiscovery, Scenario
 from carrycast.trace import BROADCAST_US, BYTE_US, OVERHEAD_BYTES, RATE_MBPS, UNICAST_US
 
 _configured = False
@@ -34,7 +34,9 @@ def make_core(scenario: Scenario, stack: StackPlan) -> _native.Core:
     """The core of a run, without its media."""
     _configure()
     core = _native.Core(scenario.nodes, isinstance(scenario.discovery, OracleDiscovery))
-    use_native_router(stack)
+    # The handlers of a router in the core read the true time, not the wrong clock of their node.
+    if not any(isinstance(fault, ClockSkew) for fault in scenario.faults):
+        use_native_router(stack)
     for layer, codec in stack.codecs.items():
         core.set_codec(layer, codec.header, codec.encode_body)
     return core
