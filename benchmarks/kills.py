@@ -93,7 +93,6 @@ SUBJECTS = {
     "first_contact": Subject("again_s = 0.5"),
     "prophet": Subject("again_s = 0.5\nexchange_s = 0.5"),
     "maxprop": Subject("again_s = 0.5\nexchange_s = 0.5"),
-    "state_vector_sync": Subject("again_s = 0.5\nsync_s = 0.5"),
     "direct": Subject("again_s = 0.5", relays=False),
     # These try all that they store again and again until its lease is over, so there has to be less of it.
     "semi_probabilistic": Subject("retry_s = 3.0\nattempts = 1000000\nupdate_s = 0.2", pause_s=0.1),

@@ -16,7 +16,6 @@ from carrycast.core.protocol import (
     Fact,
     Host,
     Interface,
-    KeepsEvents,
     Link,
     Port,
     Protocol,
@@ -48,7 +47,7 @@ COST_BYTES = 500
 """The cost of a link is the time for a packet of this size."""
 
 
-class StateVectorSync(Protocol, AnswersRequests, KeepsEvents):
+class StateVectorSync(Protocol, AnswersRequests):
     """Every node carries every event; a node in contact with others learns of all events by one short message."""
 
     name = "state_vector_sync"

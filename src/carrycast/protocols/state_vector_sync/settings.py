@@ -33,3 +33,7 @@ class StateVectorSyncSettings(CarrierSettings, frozen=True):
     sources: Annotated[
         int, Meta(ge=1, le=1_000_000, description="publishers in the state vector; the one updated first is removed")
     ] = 65_536
+
+    def __post_init__(self) -> None:
+        if self.durable:
+            raise ValueError("durable: state_vector_sync does not keep events across restarts; leave it out")
