@@ -54,7 +54,7 @@ OWN = {(attributes["n"], node) for phase in STORY.phases for node, attributes in
 
 # In the simulator too, what these deliver in this story, or say, is another with another seed.
 # What these do depends on how far neighbors have come to know each other when an event is published.
-LEARNING = {"smf", "state_vector_sync"}
+LEARNING = {"maxprop", "smf", "state_vector_sync"}
 UNCERTAIN = {"asp/repaired", "asp/cached", "asp/large", "asp/rerouted", *LEARNING}
 SUBJECTS = [subject for subject in subjects() if label(subject) not in UNCERTAIN]
 SINGLE_COPY = {"first_contact"}
